@@ -45,6 +45,7 @@ class Tunable:
 
 TUNABLES: tuple[Tunable, ...] = (
     Tunable("accelerators", "attention_efficiency", 0.1, 1.0, SHARES),
+    Tunable("accelerators", "softmax_width", 1.0, 1000.0, WORK),
     Tunable("accelerators", "gemm_efficiency.operand_traffic", 0.01, 1.0, WORK),
     Tunable("accelerators", "hbm_efficiency", 0.3, 1.0, SHARES),
     Tunable("accelerators", "kernel_seconds", 1e-7, 1e-4, WORK),
@@ -67,6 +68,8 @@ TUNABLES: tuple[Tunable, ...] = (
     Tunable("software", "pipeline_overlap", 0.02, 1.0, WORK),
     Tunable("software", "context_overlap", 0.02, 1.0, WORK),
     Tunable("software", "expert_overlap", 0.02, 1.0, WORK),
+    Tunable("software", "dispatch_seconds", 1e-7, 1e-2, SECONDS),
+    Tunable("software", "expert_seconds", 1e-8, 1e-3, SECONDS),
     Tunable("software", "expert_efficiency", 0.1, 1.0, SHARES),
     Tunable("software", "data_efficiency", 0.1, 1.0, SHARES),
     Tunable("software", "data_exposed", 0.01, 1.0, WORK),

@@ -7,7 +7,7 @@ from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_
 from planner.checks.site import wan
 from planner.checks.training import heterogeneous
 from planner.checks.training.model_choice import stated_loss
-from planner.instance.identity import instance_sha256
+from planner.instance.instance import instance_sha256
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import ALMOST_AS_FAST, Certificate, Violation
 
@@ -25,7 +25,7 @@ def reason(c: PlanPhysics) -> Iterator[Violation]:
     if p.status == "infeasible" and p.conflict is None:
         yield broken("reason", "infeasible with 0 conflicts, 1 expected")
     if p.status in ("infeasible", "unknown"):
-        present = [s for s in (*DECISIONS, "cost") if getattr(p, s) is not None]
+        present = [s for s in (*DECISIONS, "cost", "run") if getattr(p, s) is not None]
         if present or p.objective.value is not None:
             sections = f"{len(present)} sections ({', '.join(present)})"
             yield broken("reason", f"{p.status}, yet {sections} and objective {show(p.objective.value)} are there")

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from planner.checks import claims, complete, conflicts, cost, proofs
 from planner.checks.joint import rules as joint
 from planner.checks.network import cables, fabric, placement, wan_gateway
+from planner.checks.reliability import rules as reliability
 from planner.checks.rule import Rule, broken
-from planner.checks.site import power_flow, sites, wan
+from planner.checks.site import power_flow, run, sites, wan
 from planner.checks.training import heterogeneous, layout, model_choice
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
@@ -22,7 +23,9 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "pools": heterogeneous.RULES,
     "fabric": (*fabric.RULES, *wan_gateway.RULES, *cables.RULES),
     "placement": placement.RULES,
+    "reliability": reliability.RULES,
     "cost": cost.RULES,
+    "run": run.RULES,
     "choice": model_choice.RULES,
     "proofs": (*proofs.RULES, *claims.RULES, *joint.RULES),
 }

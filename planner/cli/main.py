@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
@@ -22,26 +23,54 @@ from planner.cli.commands import (
     sweep,
     topology,
 )
+from planner.cli.commands.files import catalogue, exporting, importing, init
+from planner.cli.commands.jobs import changes
 from planner.cli.console import BAD_INPUT, BROKEN, DONE, INTERRUPTED
 from planner.errors import InputError, PlannerError
+from planner.version import __version__
 
+# Shown below the options of `planner --help`.
+EXIT_CODES = (
+    "Exit status: 0 done (proven, or within --gap); 1 a rule is broken (check), or an internal error; 2 bad usage or "
+    "bad input; 3 proven infeasible; 4 a limit was reached, and the best plan so far is written; 130 interrupted, "
+    "likewise."
+)
 app = typer.Typer(
     help="Plan the datacenters that train the largest AI models: sites, layout, fabric, placement, each with a proof.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
-    add_completion=False,
+    epilog=EXIT_CODES,
 )
 # In the order in which `planner --help` lists them.
 COMMANDS: tuple[Callable[..., None], ...] = (
     *(solve.solve, evaluate.evaluate, explain.explain, inspect.check, inspect.show, inspect.schema, place.place),
     *(simulate.simulate, limits.limits, plot.plot, report.report, inspect.compare, sweep.sweep, topology.topology),
-    calibrate.calibrate,
+    *(changes.defragment, changes.preempt, changes.resize, changes.queue),
+    *(calibrate.calibrate, init.init, catalogue.catalogue),
 )
 for command in COMMANDS:
     app.command()(command)
+app.add_typer(importing.app, name="import")
+app.add_typer(exporting.app, name="export")
 app.add_typer(grid.app, name="grid")
 app.add_typer(fabric.app, name="fabric")
+
+
+def _print_version(asked: bool) -> None:
+    """Print the version and end."""
+    if asked:
+        print(f"planner {__version__}")
+        raise typer.Exit(DONE)
+
+
+@app.callback()
+def planner(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Plan the datacenters that train the largest AI models: sites, layout, fabric, placement, each with a proof."""
 
 
 def main() -> None:

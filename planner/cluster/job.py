@@ -8,23 +8,25 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from planner.errors import InputError
 from planner.files import read_json
-from planner.instance.base import Count, Frozen, NonNegative
+from planner.instance.base import Count, Frozen, NonNegative, with_schema_key
 from planner.instance.read import validated
+from planner.plan.kinds import kind_of, other_kind, without_schema_key
 from planner.plan.plan import Plan
 
 # One line, since it stands in files and arguments.
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 AXES = ("data", "pipeline", "tensor", "context", "expert")
+AXIS_ALIASES = {"dp": "data", "pp": "pipeline", "tp": "tensor", "cp": "context", "ep": "expert"}
 
 
 class GroupKind(Frozen):
     """All-reduce groups of one size."""
 
-    name: Name
+    name: Name = Field(description="Of the kind.")
     size: Count = Field(description="Nodes of one group.")
     count: Count = Field(description="Groups of this kind.")
 
@@ -32,7 +34,9 @@ class GroupKind(Frozen):
 class Job(Frozen):
     """What to place: a mesh of equal groups, or groups of several sizes."""
 
-    name: Name
+    model_config = ConfigDict(json_schema_extra=with_schema_key)
+
+    name: Name = Field(description="By which placements and launchers name it.")
     mesh: dict[Name, Count] | None = Field(
         None,
         description='Axis sizes in rank order, slowest first: {"pipeline": 8, "data": 16}; lines along data, tensor, '
@@ -141,8 +145,25 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
     data = given if isinstance(given, (Mapping, Plan)) else read_json(Path(given))
     if not isinstance(data, (Mapping, Plan)):
         raise InputError(f"{where}: must be a job (is {type(data).__name__}); see `planner schema job`")
-    of_plan = isinstance(data, Plan) or "planner_version" in data
-    return job_of_plan(validated(Plan, data, where), where) if of_plan else validated(Job, data, where)
+    if isinstance(data, Plan) or kind_of(data) == "plan":
+        return job_of_plan(validated(Plan, without_schema_key(data), where), where)
+    problem = other_kind(data, where, "job")
+    if problem is not None:
+        raise InputError(problem)
+    return validated(Job, _with_long_axes(without_schema_key(data), where), where)
+
+
+def _with_long_axes(data: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return a job's data with the long names of axes in place of tp, pp, dp, ep and cp."""
+    renamed = dict(data)
+    for key in ("mesh", "traffic_bytes_per_step"):
+        axes = renamed.get(key)
+        if isinstance(axes, Mapping):
+            long = {AXIS_ALIASES.get(str(axis), axis): size for axis, size in axes.items()}
+            if len(long) < len(axes):
+                raise InputError(f"{where}: {key}: has an axis under two names ({', '.join(axes)}); keep one")
+            renamed[key] = long
+    return renamed
 
 
 def job_of_plan(plan: Plan, where: str = "plan") -> Job:

@@ -10,7 +10,7 @@ from planner.instance.base import Frozen
 class Switch(Frozen):
     """One switch of a tree; a leaf has nodes, any other has the switches whose parent it is."""
 
-    name: str
+    name: str = Field(description="By which plans and pins name it.")
     parent: str | None = Field(None, description="The switch above; null for a root.")
     nodes: tuple[str, ...] = Field((), description="Nodes of a leaf, in the order of the file.")
 

@@ -10,17 +10,20 @@ from planner.instance.base import Count, Fraction, Frozen, NonNegative, Positive
 class BalancingAuthority(Sourced):
     """A grid operator's area and what it can spare."""
 
-    id: str
+    id: str = Field(description="By which nodes and scenarios name it.")
     interconnection: str = Field(description="Synchronous area: eastern, western, ercot.")
     headroom_mw: NonNegative = Field(description="Most that can be drawn beyond today's peak demand.")
-    energy_usd_per_mwh: NonNegative
+    energy_usd_per_mwh: NonNegative = Field(description="Price of energy, in dollars per MWh.")
+    carbon_kg_per_mwh: NonNegative | None = Field(
+        None, description="CO2 that a MWh drawn here stands for; absent: not known."
+    )
 
 
 class InterconnectUpgrade(Sourced):
     """What can be added to a node's connection, step by step."""
 
     step_mw: Positive = Field(description="Usable interconnect that one step adds, under every reading of the rule.")
-    max_steps: Count = 1
+    max_steps: Count = Field(1, description="Most steps that can be bought.")
     capex_usd: NonNegative = Field(description="Price of one step.")
     lead_months: NonNegative = Field(0.0, description="From the decision to service.")
 
@@ -28,10 +31,10 @@ class InterconnectUpgrade(Sourced):
 class PowerNode(Sourced):
     """Power plants within a radius, seen as one node of the grid, where a site may stand."""
 
-    id: str
-    balancing_authority: str
-    latitude: Annotated[float, Field(ge=-90, le=90)]
-    longitude: Annotated[float, Field(ge=-180, le=180)]
+    id: str = Field(description="By which lines, pins and plans name it.")
+    balancing_authority: str = Field(description="Its area, by id.")
+    latitude: Annotated[float, Field(ge=-90, le=90)] = Field(description="In degrees north.")
+    longitude: Annotated[float, Field(ge=-180, le=180)] = Field(description="In degrees east.")
     generation_mw: NonNegative = Field(
         description="Most that the node's plants can feed in for the sites, and for every node's load_mw."
     )
@@ -57,10 +60,10 @@ Reactance = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_not_zer
 class Line(Sourced):
     """A corridor of equal circuits between two nodes."""
 
-    id: str
-    a: str
-    b: str
-    circuits: Count = 1
+    id: str = Field(description="By which reports name it.")
+    a: str = Field(description="Node at one end.")
+    b: str = Field(description="Node at the other end.")
+    circuits: Count = Field(1, description="Circuits side by side.")
     rating_mw: Positive = Field(description="Usable MW of one circuit.")
     reactance_pu: Reactance | None = Field(
         None,
@@ -72,10 +75,10 @@ class Line(Sourced):
 class NewLine(Sourced):
     """A corridor in which circuits can be built."""
 
-    id: str
-    a: str
-    b: str
-    max_circuits: Count = 1
+    id: str = Field(description="By which plans name it.")
+    a: str = Field(description="Node at one end.")
+    b: str = Field(description="Node at the other end.")
+    max_circuits: Count = Field(1, description="Most circuits that can be built.")
     rating_mw: Positive = Field(description="MW of one circuit.")
     reactance_pu: Positive | None = Field(None, description="Of one circuit, on 100 MVA; the dc grid model needs it.")
     capex_usd: NonNegative = Field(description="Price of one circuit, ends included.")
@@ -85,7 +88,7 @@ class NewLine(Sourced):
 class InterconnectRule(Frozen):
     """A site must keep a share of its load on lines with the largest circuit out."""
 
-    on: bool = False
+    on: bool = Field(False, description="The rule binds.")
     share: Fraction = Field(0.5, description="Share of the site's load that the remaining circuits must carry.")
     reading: Literal["explicit", "capacity", "capacity_n1", "import_share"] = Field(
         "explicit",
@@ -97,15 +100,15 @@ class InterconnectRule(Frozen):
 class FaultSplitRule(Frozen):
     """The campus must survive the loss of an interconnection (the east–west rule)."""
 
-    on: bool = False
-    min_interconnections: Count = 2
+    on: bool = Field(False, description="The rule binds.")
+    min_interconnections: Count = Field(2, description="Fewest synchronous areas that sites stand in.")
     max_share: Annotated[float, Field(gt=0, le=1)] = Field(0.55, description="Of the racks in one interconnection.")
 
 
 class ShareBalanceRule(Frozen):
     """Open sites must be of like size, so that none waits for another's share of the batch."""
 
-    on: bool = False
+    on: bool = Field(False, description="The rule binds.")
     max_ratio: Annotated[float, Field(ge=1)] = Field(2.0, description="Racks of the largest site over the smallest's.")
 
 
@@ -130,7 +133,7 @@ class SoftRule(Frozen):
 class Scenario(Sourced):
     """A year that may come: what differs from the grid's own figures."""
 
-    name: str
+    name: str = Field(description="By which rows and reports name it.")
     weight: Fraction = Field(0.0, description="Its probability; the grid's own figures have the rest of 1.")
     headroom_mw: dict[str, NonNegative] = Field(default_factory=dict, description="By balancing authority.")
     generation_mw: dict[str, NonNegative] = Field(default_factory=dict, description="By node: what plants can spare.")
@@ -152,12 +155,12 @@ class GridRules(Sourced):
     n1_margin: Share = Field(0.7, description="Share of the ratings that may be used under margin.")
     headroom: bool = Field(True, description="Each balancing authority's headroom binds.")
     generation: bool = Field(True, description="What each node's plants can spare binds.")
-    interconnect: InterconnectRule = InterconnectRule()
-    fault_split: FaultSplitRule = FaultSplitRule()
-    max_sites: Count | None = None
+    interconnect: InterconnectRule = Field(InterconnectRule(), description="Of a site's connection.")
+    fault_split: FaultSplitRule = Field(FaultSplitRule(), description="Of sites over synchronous areas.")
+    max_sites: Count | None = Field(None, description="Most open sites; null: as many as there are places.")
     min_site_modules: Count = Field(1, description="Fewest modules that an open site holds.")
     max_rtt_ms: Positive | None = Field(None, description="Longest round trip between two open sites.")
-    share_balance: ShareBalanceRule = ShareBalanceRule()
+    share_balance: ShareBalanceRule = Field(ShareBalanceRule(), description="Of the largest site against the smallest.")
     ready_within_months: NonNegative | None = Field(None, description="Leaves out what comes later.")
     soft: dict[str, SoftRule] = Field(default_factory=dict, description="Rules broken at a price; others are hard.")
     scenarios: Literal["off", "robust", "expected"] = Field(
@@ -171,7 +174,9 @@ class GridRules(Sourced):
 class SitePrices(Sourced):
     """What a site costs beside racks and fabric."""
 
-    building_usd_per_it_mw: NonNegative = 0.0
+    building_usd_per_it_mw: NonNegative = Field(
+        0.0, description="Building and its plant, in dollars per MW of IT load."
+    )
     interconnection_usd_per_mw: NonNegative = Field(0.0, description="Large-load connection, per MW of facility load.")
     site_usd: NonNegative = Field(0.0, description="Fixed per open site.")
     discount_rate: NonNegative = Field(0.07, description="To annualise capital.")
@@ -182,10 +187,10 @@ class SitePrices(Sourced):
 class Grid(Sourced):
     """The power system around the candidate sites."""
 
-    balancing_authorities: tuple[BalancingAuthority, ...]
-    nodes: tuple[PowerNode, ...]
-    lines: tuple[Line, ...] = ()
-    new_lines: tuple[NewLine, ...] = ()
-    scenarios: tuple[Scenario, ...] = ()
-    rules: GridRules = GridRules()
-    prices: SitePrices = SitePrices()
+    balancing_authorities: tuple[BalancingAuthority, ...] = Field(description="Areas whose headroom and prices bind.")
+    nodes: tuple[PowerNode, ...] = Field(description="Places where power comes from and sites may stand.")
+    lines: tuple[Line, ...] = Field((), description="Lines that there are.")
+    new_lines: tuple[NewLine, ...] = Field((), description="Lines that can be built.")
+    scenarios: tuple[Scenario, ...] = Field((), description="Years that may come, with their weights.")
+    rules: GridRules = Field(GridRules(), description="What the grid must survive and sites must keep.")
+    prices: SitePrices = Field(SitePrices(), description="What sites cost.")

@@ -21,12 +21,16 @@ class GemmEfficiency(Sourced):
 class Accelerator(Sourced):
     """One GPU with its links."""
 
-    name: str
-    hbm_bytes: Positive
-    hbm_bytes_per_second: Positive
+    name: str = Field(description="By which files name it.")
+    hbm_bytes: Positive = Field(description="Memory of one GPU, in bytes.")
+    hbm_bytes_per_second: Positive = Field(description="Rate of that memory, in bytes per second.")
     peak_flop_per_second: dict[Dtype, Positive] = Field(description="Dense peak by type (no structured sparsity).")
-    gemm_efficiency: GemmEfficiency
+    gemm_efficiency: GemmEfficiency = Field(description="Share of the peak that matrix products reach.")
     attention_efficiency: Share = Field(0.5, description="Share of the 16-bit peak that the best flash kernel reaches.")
+    softmax_width: NonNegative = Field(
+        0.0,
+        description="Width of a head whose products take as long as the softmax of its scores, which they do not hide.",
+    )
     hbm_efficiency: Share = Field(1.0, description="Share of the HBM rate that element-wise kernels reach.")
     kernel_seconds: NonNegative = Field(0.0, description="Shortest time of a kernel.")
     memory_reserve_bytes: NonNegative = Field(0.0, description="Taken by context, collectives' buffers and the like.")
@@ -50,19 +54,22 @@ class Accelerator(Sourced):
 class Rack(Sourced):
     """The unit that is bought and placed: a rack, or a node where nodes are bought one by one."""
 
-    name: str
+    name: str = Field(description="By which plans name it.")
     gpus: Count = Field(description="GPUs, all in one scale-up domain.")
     it_kw: Positive = Field(description="IT power at full load.")
     price_usd: NonNegative = Field(description="Price with NICs, without the fabric.")
+    life_years: Positive | None = Field(
+        None, description="After which a rack is replaced at its price; absent: never within the run."
+    )
 
 
 class Pool(Sourced):
     """One cluster of one type of GPU, of several that train the same model together."""
 
-    name: str
-    accelerator: Accelerator | str
-    rack: Rack | str
-    racks: Count
+    name: str = Field(description="By which plans name it.")
+    accelerator: Accelerator | str = Field(description="Its GPU, inline or by catalogue name.")
+    rack: Rack | str = Field(description="Its rack, inline or by catalogue name.")
+    racks: Count = Field(description="Its racks.")
     nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU; absent: the accelerator's.")
 
 
@@ -76,8 +83,8 @@ class PoolLink(Sourced):
 class Hardware(Sourced):
     """What the sites are filled with."""
 
-    accelerator: Accelerator | str
-    rack: Rack | str
+    accelerator: Accelerator | str = Field(description="The GPU, inline or by catalogue name.")
+    rack: Rack | str = Field(description="The unit that is bought, inline or by catalogue name.")
     racks: Count | None = Field(None, description="Racks of the one cluster, where there is no grid.")
     nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU; absent: the accelerator's.")
     racks_per_module: Count = Field(1, description="Racks bought and powered together.")

@@ -1,13 +1,16 @@
 """What the user gives: one frozen, self-describing instance of the planning question."""
 
+import hashlib
+import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from planner.instance.base import Frozen, NonNegative, Positive, Sourced
+from planner.instance.base import Frozen, NonNegative, Positive, Sourced, with_schema_key
 from planner.instance.grid import Grid
 from planner.instance.hardware import Hardware
 from planner.instance.network import Network
+from planner.instance.reliability import Reliability
 from planner.instance.wan import Wan
 from planner.instance.workload import Workload
 
@@ -25,23 +28,66 @@ class Limits(Sourced):
     """What the whole plan must stay within; a limit that is absent does not bind."""
 
     budget_usd: Positive | None = Field(None, description="Limit on capital and the counted years of operation.")
-    operation_years: NonNegative = Field(0.0, description="Years of operation counted into the total.")
+    operation_years: NonNegative | None = Field(
+        None,
+        description="Years of operation counted into the total and the budget (absent: none), and into the section "
+        "`run` (absent: the run itself).",
+    )
     facility_power_mw: Positive | None = Field(None, description="Most power all sites may draw, overhead included.")
     deadline_days: Positive | None = Field(None, description="Longest time to train.")
     max_batch_tokens: Positive | None = Field(None, description="Critical batch: most tokens of an optimiser step.")
     memory_reserve_fraction: Annotated[float, Field(ge=0, lt=1)] = Field(0.05, description="Share of HBM kept free.")
 
+    @property
+    def budgeted_years(self) -> float:
+        """Return the years of operation that count against the budget: none where they are left out."""
+        return self.operation_years or 0.0
+
+
+class Operation(Sourced):
+    """What it costs to run what was bought, beside the energy that a grid prices; what is absent is not counted."""
+
+    maintenance_share_per_year: NonNegative | None = Field(
+        None, description="Upkeep of racks and fabric in a year, as a share of their price; absent: not counted."
+    )
+    staff_usd_per_year: NonNegative | None = Field(None, description="Staff of all sites; absent: not counted.")
+    fabric_life_years: Positive | None = Field(
+        None, description="After which the fabric is replaced at its price; absent: never within the run."
+    )
+    energy_usd_per_mwh: NonNegative | None = Field(
+        None, description="Price of energy where no grid gives one; absent: not known."
+    )
+    carbon_kg_per_mwh: NonNegative | None = Field(
+        None, description="CO2 of a MWh where no grid gives one; absent: not known."
+    )
+
 
 class Instance(Sourced):
     """One planning question; a part that is missing is a decision not asked for."""
 
-    schema_version: Literal[2] = 2
-    name: str
-    objective: Objective = Objective()
-    limits: Limits = Limits()
-    workload: Workload
-    hardware: Hardware
-    grid: Grid | None = None
-    wan: Wan | None = None
-    network: Network | None = None
+    model_config = ConfigDict(json_schema_extra=with_schema_key)
+
+    schema_version: Literal[2] = Field(2, description="Of this format; 2.")
+    name: str = Field(description="Of the plan, files and reports.")
+    objective: Objective = Field(Objective(), description="What is minimized, and within what.")
+    limits: Limits = Field(Limits(), description="What the plan must stay within.")
+    workload: Workload = Field(description="The model, its tokens and precision.")
+    hardware: Hardware = Field(description="Accelerators and racks, or pools of them.")
+    grid: Grid | None = Field(None, description="Places, power and lines; absent: one cluster of hardware.racks.")
+    wan: Wan | None = Field(None, description="Fibre between the sites; absent: the usual prices.")
+    network: Network | None = Field(
+        None, description="What the fabric is built from; absent: no fabric and no placement."
+    )
+    reliability: Reliability | str | None = Field(
+        None, description="Failures and what they cost, inline or by catalogue name; absent: none is counted."
+    )
+    operation: Operation | None = Field(
+        None, description="What running it costs; absent: the energy of the grid alone."
+    )
     pins: dict[str, Any] = Field(default_factory=dict, description="Decisions fixed by hand, by dotted path.")
+
+
+def instance_sha256(instance: Instance) -> str:
+    """Return the SHA-256 of an instance's JSON with sorted keys and no spaces."""
+    text = json.dumps(instance.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -10,8 +10,8 @@ from planner.instance.base import Count, Frozen, Positive, Sourced
 class PointsLaw(Sourced):
     """A compute-optimal law given by published points: power laws through them (Hoffmann et al. 2022, Table A3)."""
 
-    kind: Literal["points"] = "points"
-    parameters: tuple[Positive, ...] = Field(min_length=2)
+    kind: Literal["points"] = Field("points", description="A law by its points.")
+    parameters: tuple[Positive, ...] = Field(min_length=2, description="Sizes of the published models, in parameters.")
     flop: tuple[Positive, ...] = Field(min_length=2, description="Training FLOP at which each size is the best.")
     tokens: tuple[Positive, ...] = Field(min_length=2, description="Tokens at which each size is the best.")
 
@@ -26,29 +26,31 @@ class PointsLaw(Sourced):
 class LossLaw(Sourced):
     """Loss of a model of N parameters trained on D tokens: E + A / N^alpha + B / D^beta."""
 
-    kind: Literal["loss"] = "loss"
-    e: Positive
-    a: Positive
-    b: Positive
-    alpha: Positive
-    beta: Positive
+    kind: Literal["loss"] = Field("loss", description="A law of the loss.")
+    e: Positive = Field(description="Loss of an endless model on endless data, in nats.")
+    a: Positive = Field(description="Weight of the model's size.")
+    b: Positive = Field(description="Weight of the data's size.")
+    alpha: Positive = Field(description="Exponent of the parameters.")
+    beta: Positive = Field(description="Exponent of the tokens.")
 
 
 class PowerOf(Sourced):
     """A figure that follows a power of another: coefficient · x^exponent."""
 
     of: Literal["tokens", "flop", "parameters", "fixed"] = Field(description="What it grows with; fixed: nothing.")
-    coefficient: Positive
-    exponent: float = 0.0
+    coefficient: Positive = Field(description="Its value where what it grows with is 1.")
+    exponent: float = Field(0.0, description="Of what it grows with; 0: a constant.")
 
 
 class DepthLaw(Sourced):
     """How deep a model of a width is: hidden = aspect · layers, or layers = (ln hidden - intercept) / slope."""
 
-    kind: Literal["aspect", "log"] = "aspect"
+    kind: Literal["aspect", "log"] = Field(
+        "aspect", description="aspect: hidden over layers is fixed; log: layers grow with the logarithm of hidden."
+    )
     aspect: Positive | None = Field(None, description="Hidden width over layers.")
-    intercept: float | None = None
-    slope: Positive | None = None
+    intercept: float | None = Field(None, description="Of a log law: ln hidden at no layers.")
+    slope: Positive | None = Field(None, description="Of a log law: growth of ln hidden by layer.")
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -66,16 +68,16 @@ class Family(Sourced):
     depth: DepthLaw | str = Field("aspect-128", description="A named law of the catalogue, or one's own.")
     min_aspect: Positive = Field(32.0, description="Smallest hidden width over layers.")
     max_aspect: Positive = Field(2048.0, description="Largest hidden width over layers.")
-    head_size: Count = 128
+    head_size: Count = Field(128, description="Width of a head.")
     heads_multiple_of: Count = Field(8, description="Divides the heads, for tensor parallelism.")
     layers_multiple_of: Count = Field(1, description="Divides the layers.")
     ffn_ratio: Positive = Field(4.0, description="FFN width over hidden.")
-    gated_ffn: bool = False
+    gated_ffn: bool = Field(False, description="Three FFN matrices (SwiGLU) and not two.")
     kv_heads: Count | None = Field(None, description="KV heads of grouped-query attention; absent: heads.")
-    vocabulary: Count = 256_000
+    vocabulary: Count = Field(256_000, description="Entries of the embedding.")
     tolerance: Annotated[float, Field(gt=0, lt=0.5)] = Field(0.01, description="Relative distance from the law's size.")
     experts: Count | None = Field(None, description="Routed experts of a layer; absent: dense.")
-    experts_per_token: Count = 1
+    experts_per_token: Count = Field(1, description="Routed experts that one token goes through.")
 
 
 class Choose(Sourced):
@@ -83,7 +85,7 @@ class Choose(Sourced):
 
     law: PointsLaw | LossLaw | str = Field("chinchilla-2", description="A named law of the catalogue, or one's own.")
     critical_batch: PowerOf | str | None = Field(None, description="Law of the batch; absent: limits.max_batch_tokens.")
-    family: Family = Family()
+    family: Family = Field(Family(), description="The shapes that may be built.")
     loss: LossLaw | str = Field("parametric-2024", description="Law of the loss; a law of loss stands for itself.")
     assumed_flop_per_second: Positive | None = Field(
         None,
@@ -95,10 +97,10 @@ class Choose(Sourced):
 class Ideal(Frozen):
     """The model that the law gives where every GPU is used at its peak all the time."""
 
-    flop: float
-    parameters: float
-    tokens: float
-    loss: float
+    flop: float = Field(description="Training compute, 6·N·D.")
+    parameters: float = Field(description="That a token meets.")
+    tokens: float = Field(description="Training tokens.")
+    loss: float = Field(description="By the law of the loss, in nats.")
 
 
 class ModelChoice(Frozen):
@@ -107,11 +109,11 @@ class ModelChoice(Frozen):
     flop: float = Field(description="6·N·D of the model: the compute that is had by the deadline.")
     flop_bound: float = Field(description="The law's model for this compute provably misses the deadline.")
     parameters: float = Field(description="That a token meets, embeddings included.")
-    tokens: float
+    tokens: float = Field(description="Training tokens.")
     batch_tokens: float = Field(description="Most tokens of a step, by the law of the critical batch or as given.")
-    loss: float
+    loss: float = Field(description="By the law of the loss, in nats.")
     loss_bound: float = Field(description="Loss at flop_bound.")
-    ideal: Ideal
+    ideal: Ideal = Field(description="The model at full use of every GPU.")
     assumed: Ideal | None = Field(None, description="The same for workload.choose.assumed_flop_per_second.")
     compute_shares: dict[str, float] = Field(
         description="Shares of the ideal's compute: what is used, and what each part of the step costs; they sum to 1."

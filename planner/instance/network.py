@@ -10,12 +10,12 @@ from planner.instance.base import Count, Fraction, Frozen, NonNegative, Positive
 class Switch(Sourced):
     """A switch box: `planes` chips behind `ports` front-panel ports, each port split over all chips."""
 
-    name: str
+    name: str = Field(description="By which plans and pins name it.")
     ports: Count = Field(description="Front-panel ports; each chip has as many, at port_gbps / planes.")
     port_gbps: Positive = Field(description="Rate of one front-panel port, all planes together.")
     planes: Count = Field(1, description="Chips in the box; each belongs to a network of its own.")
-    price_usd: NonNegative
-    power_watts: NonNegative
+    price_usd: NonNegative = Field(description="Of one box, in dollars, without transceivers.")
+    power_watts: NonNegative = Field(description="Of one box, in watts, without transceivers.")
     link_factor: Positive = Field(
         1.0,
         description="Price and power of a link at this rate over the network's optics, cables and media.",
@@ -30,27 +30,31 @@ class Switch(Sourced):
 class Optics(Sourced):
     """A transceiver at the port rate."""
 
-    name: str
-    price_usd: NonNegative
-    power_watts: NonNegative
+    name: str = Field(description="By which bills name it.")
+    price_usd: NonNegative = Field(description="Of one transceiver, in dollars.")
+    power_watts: NonNegative = Field(description="Of one transceiver, in watts.")
 
 
 class Cables(Sourced):
     """What a link takes beside its ports."""
 
     endpoint_usd: NonNegative = Field(0.0, description="Cable between GPU and leaf.")
-    endpoint_transceivers: Annotated[int, Field(ge=0, le=2)] = 2
+    endpoint_transceivers: Annotated[int, Field(ge=0, le=2)] = Field(
+        2, description="Transceivers of a link between GPU and leaf."
+    )
     switch_usd: NonNegative = Field(0.0, description="Cable between two switches.")
-    switch_transceivers: Annotated[int, Field(ge=0, le=2)] = 2
+    switch_transceivers: Annotated[int, Field(ge=0, le=2)] = Field(
+        2, description="Transceivers of a link between two switches."
+    )
 
 
 class Medium(Sourced):
     """A kind of cable at the port rate, both ends included: what a link takes where it is no longer than the reach."""
 
-    name: str
-    reach_m: Positive
+    name: str = Field(description="By which bills name it.")
+    reach_m: Positive = Field(description="Longest link, in metres.")
     price_usd: NonNegative = Field(description="Of a link without its length: ends, transceivers.")
-    usd_per_m: NonNegative = 0.0
+    usd_per_m: NonNegative = Field(0.0, description="Price of a metre, in dollars.")
     power_watts: NonNegative = Field(0.0, description="Of a link, both ends.")
 
 
@@ -78,7 +82,9 @@ class Spares(Sourced):
 class TransportRuns(Frozen):
     """Simulate the transport on a reference tree of the network's switches: a random permutation of equal flows."""
 
-    transport: Literal["ecmp", "spray", "adaptive"]
+    transport: Literal["ecmp", "spray", "adaptive"] = Field(
+        description="ecmp: a path a flow; spray: packets over all paths; adaptive: paths by load."
+    )
     seeds: Annotated[int, Field(ge=1, le=1000)] = Field(16, description="Runs.")
     percentile: Annotated[float, Field(ge=0, le=100)] = Field(50.0, description="Of the slowest flows' slowdowns.")
     hosts: Annotated[int, Field(ge=2, le=65_536)] = Field(1024, description="Of the reference tree.")
@@ -88,7 +94,7 @@ class TransportRuns(Frozen):
 class Transport(Sourced):
     """Slowdown of the transport over the fluid ideal: a constant, or measured in simulated runs."""
 
-    name: str = "spray"
+    name: str = Field("spray", description="By which reports name it.")
     slowdown: Annotated[float, Field(ge=1)] = Field(1.05, description="Time over the fluid ideal, if not simulated.")
     simulate: TransportRuns | None = Field(None, description="Take the slowdown from runs instead.")
 
@@ -100,12 +106,14 @@ PIPELINE_SEND_STEP_SHARE, ALLREDUCE_STEP_SHARE = 0.03, 0.01
 class Network(Sourced):
     """What the fabric of a site may be built from."""
 
-    switches: tuple[Switch | str, ...] = Field(min_length=1)
-    optics: Optics
-    cables: Cables = Cables()
+    switches: tuple[Switch | str, ...] = Field(
+        min_length=1, description="Boxes to choose from, inline or by catalogue name."
+    )
+    optics: Optics = Field(description="The transceiver at both ends of a link.")
+    cables: Cables = Field(Cables(), description="Cables and transceivers of a link.")
     floor: Floor | None = Field(None, description="Absent: lengths are of no account, and every link costs the same.")
     media: tuple[Medium | str, ...] = Field((), description="With a floor: links take the cheapest that reaches.")
-    transport: Transport = Transport()
+    transport: Transport = Field(Transport(), description="How much slower flows are than ideal fluid ones.")
     families: tuple[FabricFamily, ...] = Field(
         ("rail",),
         min_length=1,
@@ -123,7 +131,7 @@ class Network(Sourced):
         0.0,
         description="Least rate out of a full leaf, pod and zone over that of its GPUs' ports; 1: every tier is 1:1.",
     )
-    spares: Spares = Spares()
+    spares: Spares = Field(Spares(), description="Spare ports of a leaf.")
     power_usd_per_watt: NonNegative = Field(0.0, description="Price of a watt over the fabric's years.")
-    max_tiers: Annotated[int, Field(ge=1, le=4)] = 4
+    max_tiers: Annotated[int, Field(ge=1, le=4)] = Field(4, description="Most tiers of switches.")
     wan_gateway: bool = Field(False, description="Design the switches at which the wavelengths end.")

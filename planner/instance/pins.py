@@ -1,9 +1,9 @@
 """Decisions fixed by hand: which paths can be pinned, and with what."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
 
-from planner.errors import hint
+from planner.errors import InputError, hint
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily
 
@@ -78,6 +78,41 @@ SITE_FABRIC: dict[str, tuple[Check, str]] = {
     "switch": (lambda v: isinstance(v, str) and bool(v), "the name of a switch"),
     "family": (lambda v: v in get_args(FabricFamily), f"one of {', '.join(get_args(FabricFamily))}"),
 }
+
+
+# Short names of the trade; they are read with and without `layout.` before them.
+ALIASES = {
+    "tp": "tensor_parallel",
+    "cp": "context_parallel",
+    "ep": "expert_parallel",
+    "pp": "pipeline_parallel",
+    "dp": "data_parallel",
+    "vpp": "virtual_stages",
+    "mbs": "microbatch_sequences",
+}
+
+
+def long_name(path: str) -> str:
+    """Return the path of a decision in place of tp, pp, dp, ep, cp, vpp or mbs, with or without `layout.` before it."""
+    short = path.removeprefix("layout.")
+    return f"layout.{ALIASES[short]}" if short in ALIASES else path
+
+
+def long_names(pins: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return pins with the long names of decisions in place of tp, pp, dp, ep, cp, vpp and mbs.
+
+    Raises
+    ------
+    InputError
+        A decision is pinned under both of its names, with two values.
+    """
+    result: dict[str, Any] = {}
+    for path, value in pins.items():
+        long = long_name(str(path))
+        if result.get(long, value) != value:
+            raise InputError(f"{where}: pins.{path}: {long} is pinned twice ({result[long]!r} and {value!r}); keep one")
+        result[long] = value
+    return result
 
 
 def check_pins(instance: Instance) -> Iterator[str]:

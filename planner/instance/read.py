@@ -1,16 +1,18 @@
 """Check JSON data against their types, and report what is wrong with them: file, path, value, remedy."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from planner.errors import InputError, hint
-from planner.instance.renamed_keys import renamed, renames_in
+from planner.instance.renamed_keys import Location, renamed, renames_in
 
 M = TypeVar("M", bound=BaseModel)
 MAX_COUNT = 10**9  # of whatever is counted; the largest figure of this kind is a vocabulary of 256,000
+OBJECT_DUE = re.compile(r"input should be (a valid dictionary or (an )?(instance|object).*|an object)$")
 KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
 
 
@@ -27,23 +29,43 @@ def validated(model: type[M], data: Any, where: str) -> M:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise InputError("\n".join(complaints(error, where, model))) from None
+        raise InputError("\n".join(complaints(error, where, model, data))) from None
 
 
-def complaints(error: ValidationError, where: str, model: type[BaseModel]) -> Iterator[str]:
-    """Return each validation error as `file: path: what (is value); remedy`."""
-    for e in error.errors(include_url=False):
-        path = dotted(e["loc"])
+def complaints(error: ValidationError, where: str, model: type[BaseModel], data: Any) -> Iterator[str]:
+    """Return each validation error of data as `file: path: what (is value); remedy`."""
+    errors = error.errors(include_url=False)
+    # An object where a name would do too is meant as the object.
+    meant = [e for e in errors if e["type"] != "string_type" or not isinstance(e["input"], (dict, list))]
+    for e in meant or errors:
+        path = dotted(located(e["loc"], data, missing=e["type"] == "missing"))
         if e["type"] == "extra_forbidden":
             yield f"{where}: {path}: unknown key; {_key_hint(e['loc'], model)}"
         elif e["type"] == "missing":
             yield f"{where}: {path}: is missing; add it"
         else:
             message = e["msg"].removeprefix("Value error, ")
-            message = message[0].lower() + message[1:]
+            message = OBJECT_DUE.sub("must be an object", message[0].lower() + message[1:])
             shown = json.dumps(e["input"], default=str)
             value = "" if isinstance(e["input"], (dict, list)) else f" (is {shown[:80]})"
             yield f"{where}: {path or 'the whole'}: {message}{value}; fix it there"
+
+
+def located(location: Location, data: Any, *, missing: bool) -> Location:
+    """Return where in the data an error is: its location without the names that the validation has for its own steps.
+
+    The last part of what is `missing` is no key of the data and stays.
+    """
+    found: list[int | str] = []
+    for i, part in enumerate(location):
+        if isinstance(data, Mapping) and part in data:
+            data = data[str(part)]
+        elif isinstance(data, (list, tuple)) and isinstance(part, int) and part < len(data):
+            data = data[part]
+        elif not (missing and i == len(location) - 1):
+            continue
+        found.append(part)
+    return tuple(found)
 
 
 def _version_complaint(data: Mapping[str, Any], where: str) -> str:
@@ -66,13 +88,13 @@ def _key_hint(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
     return hint(str(location[-1]), known, KEY_CUTOFF) if known else "remove it"
 
 
-def dotted(location: tuple[int | str, ...]) -> str:
-    """Write a JSON location as `grid.nodes[3].latitude`, without the arms of unions."""
+def dotted(location: Location) -> str:
+    """Write a JSON location as `grid.nodes[3].latitude`."""
     text = ""
     for part in location:
         if isinstance(part, int):
             text += f"[{part}]"
-        elif not part[:1].isupper() and part not in {"str", "bool", "function-after", "none"}:
+        else:
             text += f".{part}" if text else part
     return text
 

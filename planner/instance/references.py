@@ -31,11 +31,21 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     if instance.grid is not None:
         if racks is not None:
             yield f"hardware.racks: the grid decides the racks (is {racks}); remove it, or pin sites.racks"
+        yield from _operation_beside_grid(instance)
         yield from grid_problems(instance.grid)
         yield from wan_problems(instance.grid, instance.wan or Wan())
     elif network is not None and racks is None:
         yield "hardware.racks: is missing; without a grid the one cluster needs its number of racks"
     yield from _objective_problems(instance)
+
+
+def _operation_beside_grid(instance: Instance) -> Iterator[str]:
+    """Return what of the operation the grid states itself, by authority."""
+    for key in ("energy_usd_per_mwh", "carbon_kg_per_mwh"):
+        value = getattr(instance.operation, key, None)
+        if value is not None:
+            where = f"grid.balancing_authorities[*].{key}"
+            yield f"operation.{key}: holds where there is no grid (is {value:g}); give {where}, and remove it"
 
 
 def _batch_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
@@ -104,6 +114,8 @@ def refuse_pools(instance: Instance) -> Instance:
 def _ignored_beside_pools(instance: Instance) -> Iterator[str]:
     """Return what stands beside the pools and would be ignored."""
     h = instance.hardware
+    if instance.reliability is not None:
+        yield "reliability: failures are not counted over pools; give workload.availability, and remove it"
     for part in ("grid", "wan", "network"):
         if getattr(instance, part) is not None:
             yield f"{part}: does not go with hardware.pools, which have no sites and no fabric; remove it, or the pools"

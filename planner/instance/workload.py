@@ -2,9 +2,12 @@
 
 from typing import Annotated, Literal, Self, get_args
 
-from pydantic import Field, model_validator
+from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from planner.instance.base import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced
+from planner.instance.catalogue import catalogue
 from planner.instance.model_family import Choose
 
 
@@ -16,19 +19,28 @@ class Experts(Sourced):
     ffn: Count = Field(description="FFN width of one routed expert.")
     shared_ffn: Annotated[int, Field(ge=0)] = Field(0, description="FFN width of the shared experts together; 0: none.")
     dense_layers: Annotated[int, Field(ge=0)] = Field(0, description="First layers that keep the dense FFN.")
+    groups: Count = Field(1, description="Groups of experts next to each other, of which a token goes to few.")
+    groups_per_token: Count = Field(1, description="Groups that the experts of one token belong to at most.")
 
     @model_validator(mode="after")
     def _enough_experts(self) -> Self:
         """Refuse a token that goes through more experts than there are."""
         if self.per_token > self.count:
             raise ValueError(f"per_token must be at most count ({self.per_token} > {self.count}); change either")
+        if self.count % self.groups or self.groups_per_token > self.groups:
+            raise ValueError(
+                f"groups must divide count and be at least groups_per_token ({self.groups} of {self.count} experts, "
+                f"{self.groups_per_token} for a token); change either"
+            )
         return self
 
 
 class LatentAttention(Sourced):
     """Multi-head latent attention with low-rank queries, keys and values (DeepSeek-V3, arXiv 2412.19437, 2.1.1)."""
 
-    q_rank: Count = Field(description="Width of a token's compressed queries.")
+    q_rank: Count | None = Field(
+        None, description="Width of a token's compressed queries; absent: not compressed (DeepSeek-V2-Lite)."
+    )
     kv_rank: Count = Field(description="Width of a token's compressed keys and values.")
     head_nope: Count = Field(description="Width of a head's query and key without position.")
     head_rope: Count = Field(description="Width of a head's query and shared key with rotary position.")
@@ -38,10 +50,10 @@ class LatentAttention(Sourced):
 class Model(Sourced):
     """A decoder-only Transformer: dense, or with routed experts; attention is full, or in some layers windowed."""
 
-    name: str
-    layers: Count
-    hidden: Count
-    heads: Count
+    name: str = Field(description="By which plans name it.")
+    layers: Count = Field(description="Transformer layers.")
+    hidden: Count = Field(description="Width of the hidden state.")
+    heads: Count = Field(description="Attention heads.")
     kv_heads: Count | None = Field(None, description="KV heads of grouped-query attention; absent: heads.")
     head_size: Count | None = Field(None, description="Width of a head; absent: hidden / heads.")
     latent_attention: LatentAttention | None = Field(None, description="In place of kv_heads and head_size.")
@@ -50,7 +62,7 @@ class Model(Sourced):
     ffn: Count | None = Field(None, description="FFN width of a dense layer; absent: 4 hidden.")
     gated_ffn: bool = Field(False, description="Three FFN matrices (SwiGLU) and not two, in experts too.")
     experts: Experts | None = Field(None, description="Routed experts; absent: every layer is dense.")
-    vocabulary: Count
+    vocabulary: Count = Field(description="Entries of the embedding, padding included.")
     tied_embeddings: bool = Field(True, description="The LM head shares the embedding's weights.")
 
     @model_validator(mode="after")
@@ -113,6 +125,21 @@ class Precision(Sourced):
     collective_bytes: Positive = Field(description="Per activation element that tensor and pipeline parallelism send.")
 
 
+DEFAULT_PRECISION = "bf16"  # of the catalogue
+
+
+def _default_precision() -> Precision:
+    """Return the catalogue's precision that holds where none is given."""
+    return Precision.model_validate(catalogue("precisions")[DEFAULT_PRECISION])
+
+
+class _OrName:
+    """Lets the JSON Schema take the name of a catalogue's entry, which is put in its place before the types are."""
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [handler(schema), {"type": "string"}]}
+
+
 Zero = Literal[0, 1, 2, 3]
 Parallelism = Literal["tensor", "tensor-2d", "sequence", "context", "expert", "pipeline", "interleaved"]
 NEEDS: dict[Parallelism, Parallelism] = {"tensor-2d": "tensor", "sequence": "tensor", "interleaved": "pipeline"}
@@ -126,7 +153,7 @@ class Software(Sourced):
     One that does not say what it can run is the user's own, which can run all.
     """
 
-    name: str
+    name: str = Field(description="By which files name it.")
     flash_attention: bool = Field(True, description="One kernel keeps no scores and skips the causal half.")
     attention_share: Share = Field(1.0, description="Share of the accelerator's attention efficiency.")
     score_efficiency: Share = Field(0.5, description="Share of the GEMM efficiency that unfused scores reach.")
@@ -158,6 +185,10 @@ class Software(Sourced):
     sharding_exposed: Fraction = Field(0.0, description="Share of hidden ZeRO traffic that slows a micro-batch.")
     expert_overlap: Fraction = Field(0.0, description="Share of the experts' all-to-all hidden behind products.")
     expert_once_per_domain: bool = Field(False, description="A token crosses once for all experts of a domain.")
+    dispatch_seconds: NonNegative = Field(
+        0.0, description="Routing, and the start of a dispatch or a combination of tokens, beside its traffic."
+    )
+    expert_seconds: NonNegative = Field(0.0, description="Start of one expert's product or cast among the grouped.")
     expert_efficiency: Share = Field(1.0, description="Share of the GEMM efficiency that experts' products reach.")
     context_overlap: Fraction = Field(
         1.0,
@@ -198,7 +229,9 @@ class Workload(Sourced):
     model: Model | str = Field(description="The architecture, inline or by catalogue name.")
     tokens: Positive = Field(description="Training tokens.")
     sequence_length: Count = Field(description="Tokens per sequence.")
-    precision: Precision
+    precision: Annotated[Precision, _OrName()] = Field(
+        default_factory=_default_precision, description="Inline or by catalogue name (bf16, fp8, ...); absent: bf16."
+    )
     software: Software | str = Field("megatron-core", description="The framework, inline or by catalogue name.")
     availability: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of wall time that trains.")
     choose: Choose | None = Field(None, description="Choose model and tokens, which may then be left out.")

@@ -191,7 +191,9 @@ class PlanPhysics:
             wan_round_trips=self.wan.round_trips,
             transport_slowdown=self.transport_slowdown,
         )
-        return LayoutMetrics.model_validate(prediction.metrics(self.instance, conditions, strategy_of(layout)))
+        useful = None if self.plan.reliability is None else self.plan.reliability.useful_share
+        figures = prediction.metrics(self.instance, conditions, strategy_of(layout), useful_share=useful)
+        return LayoutMetrics.model_validate(figures)
 
     @cached_property
     def switches(self) -> dict[str, Switch]:

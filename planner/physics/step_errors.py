@@ -21,7 +21,7 @@ ENOUGH_ROWS = 9  # the fewest whose smallest and largest error bound such an int
 MIN_ROWS = 5  # of a class; one of fewer than enough takes in the interval of the next wider class
 NODE_GPUS, MANY_GPUS = 8, 1000
 ANY = "any"
-YEAR = re.compile(r"-\d{4}$")  # of a release of a software stack
+YEAR = re.compile(r"-\d{4}(-\w+)?$")  # of a release of a software stack, and its variant
 
 
 class ErrorClass(Frozen):

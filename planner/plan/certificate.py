@@ -12,16 +12,16 @@ Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 class Certificate(Frozen):
     """What was proven of one decision, and by whom."""
 
-    status: Status
+    status: Status = Field(description="What was proven.")
     objective: float | None = Field(description="Value of the decision.")
     bound: float | None = Field(description="No decision in the declared space is better than this.")
     gap: float | None = Field(description="|objective - bound| / max(|objective|, 1e-12).")
     solver: str = Field(description="Backends and versions.")
     formulation: str = Field(description="What was decided, over which space, and how the proof was made.")
-    variables: int
-    constraints: int
-    seconds: float
-    seed: int
+    variables: int = Field(description="Of the solvers' models.")
+    constraints: int = Field(description="Of the solvers' models.")
+    seconds: float = Field(description="Of the search.")
+    seed: int = Field(description="Of the solvers.")
     minimizes: str = Field(description="What the objective measures, with its unit.")
     given: str = Field("", description="What earlier decisions fixed: the proof holds for these.")
     space: dict[str, int | float | str | list[int] | list[str]] = Field(
@@ -42,20 +42,20 @@ ALMOST_AS_FAST = 0.005  # of the days, within which the cheapest plan is named b
 class CheaperPlan(Frozen):
     """A plan that is almost as fast for less money."""
 
-    days_to_train: float
-    capital_usd: float
-    racks: int
+    days_to_train: float = Field(description="Its days.")
+    capital_usd: float = Field(description="Its bill, in dollars.")
+    racks: int = Field(description="Racks that it buys.")
 
 
 class ObjectiveValue(Frozen):
     """The plan's figure of merit and what is proven of it."""
 
-    name: str
-    value: float | None
+    name: str = Field(description="days_to_train, cost_usd or loss.")
+    value: float | None = Field(description="Of the plan; null: there is none.")
     bound: float | None = Field(description="No plan of the declared space is better.")
-    gap: float | None
+    gap: float | None = Field(description="|value - bound| / |value|; null without a bound.")
     joint_bound: float | None = Field(None, description="The same bound, for older readers.")
-    joint_gap: float | None = None
+    joint_gap: float | None = Field(None, description="The same gap, for older readers.")
     fabric_free_bound: float | None = Field(None, description="No plan is better with any fabric whatever.")
     space: str = Field("", description="The declared space.")
     outside: str = Field("", description="What is not in it.")
@@ -73,9 +73,11 @@ class ObjectiveValue(Frozen):
 class Conflict(Frozen):
     """Why there is no plan: a smallest set of rules that cannot be met together; no rules: nothing is proven."""
 
-    decision: Literal["sites", "wan", "layout", "fabric", "placement", "budget"]
+    decision: Literal["sites", "wan", "layout", "fabric", "placement", "budget"] = Field(
+        description="The decision that has no answer."
+    )
     rules: tuple[str, ...] = Field(description="Drop any one and the rest can be met.")
-    reason: str
+    reason: str = Field(description="The same in a sentence.")
 
 
 class Violation(Frozen):

@@ -68,10 +68,14 @@ SPACE = (
     "dense layers before those with experts all in the first chunk of the first stage; "
     "whole blocks of racks at any sites; every number of stripes; "
     f"{TEMPLATE_SPACE}; "
-    "one width of fibre between every two sites, its routes and protection designed where the instance asks for it"
+    "one width of fibre between every two sites, its routes and protection designed where the instance asks for it; "
+    "where the instance counts failures every way to go on behind a stop that it allows, checkpoints at their best "
+    "interval in storage or memory, at each site the fewest spare racks for each share of time that it lists, and idle "
+    "GPUs of racks cabled as spares or not"
 )
 OUTSIDE = (
-    "failures and spare racks; NIC sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; "
+    "failures that the instance does not count, what they slow without a stop, and other numbers of spare racks; "
+    "NIC sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; "
     f"several columns at once; {TEMPLATE_OUTSIDE}"
 )
 

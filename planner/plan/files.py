@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
 from planner.files import read_json
+from planner.plan.kinds import other_kind, without_schema_key
 
 if TYPE_CHECKING:
     from planner.plan.plan import Plan
@@ -18,6 +19,9 @@ def read_plan(path: Path) -> "Plan":
     InputError
         Names the file, the JSON path, the value and what was expected.
     """
+    if path.suffix.lower() in (".yaml", ".yml"):
+        remedy = f"make a plan of an instance: `planner solve {path} -o plan.json`"
+        raise InputError(f"{path}: is YAML, where a plan (JSON) is due\n{remedy}")
     return plan_of(read_json(path), str(path))
 
 
@@ -34,7 +38,10 @@ def plan_of(data: Any, where: str) -> "Plan":
 
     if not isinstance(data, dict):
         raise InputError(f"{where}: must be a plan (is {type(data).__name__}); make one with `planner solve -o`")
-    plan = validated(Plan, data, where)
+    problem = other_kind(data, where, "plan")
+    if problem is not None:
+        raise InputError(problem)
+    plan = validated(Plan, without_schema_key(data), where)
     problems = [f"{where}: instance.{p}" for p in too_large(plan.instance)]
     if problems:
         raise InputError("\n".join(problems))

@@ -7,6 +7,8 @@ from planner.plan.certificate import Certificate
 from planner.plan.fabric import FabricPlan
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
+from planner.plan.reliability import ReliabilityPlan
+from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 
 if TYPE_CHECKING:
@@ -47,12 +49,16 @@ def _figures(plan: Plan) -> Iterator[tuple[str, Figure]]:
     if plan.placement is not None:
         yield from _scalars("placement", plan.placement)
         yield from _proof("placement", plan.placement.certificate)
+    if plan.reliability is not None:
+        yield from _reliability(plan.reliability)
     if plan.cost is not None:
         yield "cost.total_usd", plan.cost.total_usd
         for part, usd in sorted(plan.cost.capex_usd.items()):
             yield f"cost.capex_usd.{part}", usd
         for part, usd in sorted(plan.cost.opex_usd_per_year.items()):
             yield f"cost.opex_usd_per_year.{part}", usd
+    if plan.run is not None:
+        yield from _run(plan.run)
     yield from _slack(plan)
 
 
@@ -98,6 +104,12 @@ def _layout(x: LayoutPlan) -> Iterator[tuple[str, Figure]]:
     yield from _proof("layout", x.certificate)
 
 
+def _reliability(x: ReliabilityPlan) -> Iterator[tuple[str, Figure]]:
+    yield from _scalars("reliability", x)
+    for name in ("spare_racks_by_site", "lost_days"):
+        yield from ((f"reliability.{name}.{key}", value) for key, value in sorted(getattr(x, name).items()))
+
+
 def runs(counts: tuple[int, ...]) -> str:
     """Write a list of counts shortly: `3x2 1` is 2 2 2 1."""
     parts: list[tuple[int, int]] = []
@@ -121,6 +133,15 @@ def _fabric(x: FabricPlan) -> Iterator[tuple[str, Figure]]:
         if f.wan_gateway is not None:
             yield f"fabric.sites.{site}.wan_gateway", f"{f.wan_gateway.switches} with {f.wan_gateway.wan_ports} ports"
     yield from _proof("fabric", x.certificate)
+
+
+def _run(x: RunPlan) -> Iterator[tuple[str, Figure]]:
+    yield from _scalars("run", x)
+    for part, usd in sorted(x.usd.items()):
+        yield f"run.usd.{part}", usd
+    for name, times in sorted(x.replacements.items()):
+        yield f"run.replacements.{name}", times
+    yield "run.not_counted", "; ".join(x.not_counted) or None
 
 
 def _slack(plan: Plan) -> Iterator[tuple[str, Figure]]:

@@ -14,20 +14,24 @@ class Assumptions(Frozen):
     pipeline_send_slowdown: float = Field(description="Pipeline exchange over the NIC's ideal.")
     allreduce_slowdown: float = Field(description="Ring between racks over the NIC's ideal.")
     wan_gbps: float | None = Field(None, description="Rate of the exchange between sites, each way.")
-    wan_rtt_ms: float | None = None
+    wan_rtt_ms: float | None = Field(
+        None, description="Round trip between the sites that are farthest apart, in ms; null: one site."
+    )
 
 
 class LayoutMetrics(Frozen):
     """What the layout is predicted to do."""
 
-    step_seconds: float
+    step_seconds: float = Field(description="One optimiser step.")
     breakdown_seconds: dict[str, float] = Field(description="Parts that sum to step_seconds.")
-    tokens_per_step: float
+    tokens_per_step: float = Field(description="Of all replicas.")
     memory_bytes_per_gpu: float = Field(description="Worst GPU, reserve excluded.")
     memory_breakdown_bytes: dict[str, float] = Field(description="Parts on the worst GPU.")
-    memory_limit_bytes: float
+    memory_limit_bytes: float = Field(description="HBM of a GPU less its reserves.")
     mfu: float = Field(description="Model FLOP over dense peak of the GPUs used.")
-    days_to_train: float
+    days_to_train: float = Field(description="On a calendar, what stops cost with them where failures count.")
+    step_days_to_train: float = Field(description="Of steps alone, as if nothing ever failed.")
+    useful_share: float = Field(description="Share of the days to train that steps take.")
     days_to_train_interval: tuple[float, float] = Field(
         description="Within it lie 4 of 5 measured runs of the same precision, scale and stack."
     )
@@ -45,33 +49,35 @@ class LayoutMetrics(Frozen):
 class LayoutPlan(Frozen):
     """The parallel strategy of a training step."""
 
-    tensor_parallel: int
+    tensor_parallel: int = Field(description="GPUs that share each matrix (TP).")
     tensor_parallel_inner: int = Field(1, description="Of 2-D tensor parallelism: ranks that share an input.")
-    context_parallel: int = 1
-    expert_parallel: int = 1
-    pipeline_parallel: int
-    data_parallel: int
-    data_parallel_by_site: dict[str, int]
+    context_parallel: int = Field(1, description="GPUs that share each sequence (CP).")
+    expert_parallel: int = Field(1, description="GPUs that share the experts of a layer (EP), over replicas.")
+    pipeline_parallel: int = Field(description="Stages of the pipeline (PP).")
+    data_parallel: int = Field(description="Replicas over all sites (DP).")
+    data_parallel_by_site: dict[str, int] = Field(description="Replicas of each site.")
     schedule: Literal["1f1b", "zb-h1"] = Field("1f1b", description="Interleaved where there are virtual stages.")
-    virtual_stages: int
-    microbatch_sequences: int
-    microbatches_per_step: int
+    virtual_stages: int = Field(description="Chunks of layers of each stage.")
+    microbatch_sequences: int = Field(description="Sequences of a micro-batch.")
+    microbatches_per_step: int = Field(description="Micro-batches of each replica in a step.")
     recompute: Literal["none", "selective", "full"] = Field(description="full: as recomputed_layers_per_stage.")
     recomputed_layers_per_stage: tuple[int, ...] = Field(
         (), description="Layers that run again in the backward pass; empty: none, or all under full."
     )
-    sequence_parallel: bool
-    zero_stage: Literal[0, 1, 2, 3]
-    layers_per_stage: tuple[int, ...]
-    replicas_per_rack: int
+    sequence_parallel: bool = Field(description="Activations between matrices are divided over TP too.")
+    zero_stage: Literal[0, 1, 2, 3] = Field(
+        description="What replicas shard: 0 nothing, 1 optimiser state, 2 gradients too, 3 weights too."
+    )
+    layers_per_stage: tuple[int, ...] = Field(description="Layers of every stage.")
+    replicas_per_rack: int = Field(description="Replicas of a stage in one rack.")
     racks_per_replica: int = Field(1, description="Racks of one replica's stage, where one is too small.")
     stages_per_rack: int = Field(1, description="Consecutive stages that share a rack.")
     racks_per_stage_by_site: dict[str, int] = Field(description="Racks of a stage's all-reduce group.")
-    gpus_used: int
-    gpus_idle: int
-    assumptions: Assumptions
-    metrics: LayoutMetrics
-    certificate: Certificate
+    gpus_used: int = Field(description="GPUs that train.")
+    gpus_idle: int = Field(description="GPUs that are bought and do not.")
+    assumptions: Assumptions = Field(description="What the step time assumes of the network.")
+    metrics: LayoutMetrics = Field(description="Time, memory and rates that are predicted.")
+    certificate: Certificate = Field(description="What is proven of it.")
 
     @property
     def rack_stages(self) -> int:
@@ -86,7 +92,7 @@ class PoolsPlan(Frozen):
     layouts: dict[str, LayoutPlan] = Field(description="Of each pool that trains, for its share of the batch.")
     exchange_seconds: dict[str, float] = Field(description="Exposed exchange with the other pools.")
     step_seconds: float = Field(description="The slowest pool's step and the longest exchange.")
-    tokens_per_step: float
-    days_to_train: float
+    tokens_per_step: float = Field(description="Of all pools.")
+    days_to_train: float = Field(description="Of all tokens, availability included.")
     days_to_train_interval: tuple[float, float] = Field(description="By the pool whose like runs are the farthest off.")
-    certificate: Certificate
+    certificate: Certificate = Field(description="What is proven of it.")

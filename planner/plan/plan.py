@@ -12,6 +12,8 @@ from planner.plan.fabric import FabricPlan, TransportFactor
 from planner.plan.layout import LayoutPlan, PoolsPlan
 from planner.plan.placement import PlacementPlan
 from planner.plan.proof import JointProof
+from planner.plan.reliability import ReliabilityPlan
+from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
 
@@ -19,38 +21,42 @@ from planner.plan.wan import WanPlan
 class Cost(Frozen):
     """What the plan costs."""
 
-    capex_usd: dict[str, float]
-    opex_usd_per_year: dict[str, float]
+    capex_usd: dict[str, float] = Field(description="Capital by part, in dollars.")
+    opex_usd_per_year: dict[str, float] = Field(description="A year's operation by part, in dollars.")
     operation_years: float = Field(description="Years of operation counted into the total.")
-    total_usd: float
+    total_usd: float = Field(description="Capital and the counted years of operation, in dollars.")
 
 
 class Plan(Frozen):
     """A self-contained answer: the instance as solved, the decisions and the proofs."""
 
-    schema_version: Literal[2] = 2
-    planner_version: str
-    instance: Instance
-    instance_sha256: str
-    status: Status
-    objective: ObjectiveValue
-    sites: SitesPlan | None = None
+    schema_version: Literal[2] = Field(2, description="Of this format; 2.")
+    planner_version: str = Field(description="That made the plan.")
+    instance: Instance = Field(description="As it was solved, names of the catalogue resolved.")
+    instance_sha256: str = Field(description="Of the instance's JSON with sorted keys and no spaces.")
+    status: Status = Field(
+        description="optimal, infeasible: by proof; feasible: a plan without one; unknown: none yet."
+    )
+    objective: ObjectiveValue = Field(description="The figure of merit and what is proven of it.")
+    sites: SitesPlan | None = Field(None, description="Where sites stand; null where the instance has no grid.")
     wan: WanPlan | None = Field(
         None,
         description="Where instance.wan asks for its design and two sites are open; else sites.links is an estimate.",
     )
-    layout: LayoutPlan | None = None
+    layout: LayoutPlan | None = Field(None, description="How a step is divided over GPUs.")
     pools: PoolsPlan | None = Field(None, description="In place of layout, for pools of different GPUs.")
-    fabric: FabricPlan | None = None
+    fabric: FabricPlan | None = Field(None, description="Switches and links of every site; null without a network.")
     transport: TransportFactor | None = Field(None, description="Where the slowdown is simulated.")
-    placement: PlacementPlan | None = None
-    cost: Cost | None = None
+    placement: PlacementPlan | None = Field(None, description="Which racks carry which stage; null without a network.")
+    reliability: ReliabilityPlan | None = Field(None, description="Where the instance counts failures.")
+    cost: Cost | None = Field(None, description="The bill.")
+    run: RunPlan | None = Field(None, description="The whole run: energy, money and carbon until it ends.")
     model_choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
     proof: JointProof | None = Field(None, description="What the bound rests on beside physics, for days to train.")
-    conflict: Conflict | None = None
+    conflict: Conflict | None = Field(None, description="Why there is no plan.")
     stopped: Literal["proved", "gap", "limit", "interrupted"] = Field(
         "proved", description="Why the run ended: the proof, a gap that was near enough, the time limit, or a signal."
     )
-    threads: int = 1
-    seed: int = 0
-    time_limit_seconds: float | None = None
+    threads: int = Field(1, description="Of the solvers.")
+    seed: int = Field(0, description="Of the solvers.")
+    time_limit_seconds: float | None = Field(None, description="That was asked for; null: none.")

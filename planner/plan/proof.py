@@ -13,23 +13,23 @@ class ExcludedColumn(Frozen):
     It stands for replicas from `min_data_parallel` to `max_data_parallel` and any number of micro-batches.
     """
 
-    tensor_parallel: int
-    tensor_parallel_inner: int = 1
-    context_parallel: int = 1
-    expert_parallel: int = 1
-    pipeline_parallel: int
-    virtual_stages: int = 1
-    microbatch_sequences: int = 1
-    sequence_parallel: bool = False
+    tensor_parallel: int = Field(description="As in the layout.")
+    tensor_parallel_inner: int = Field(1, description="As in the layout.")
+    context_parallel: int = Field(1, description="As in the layout.")
+    expert_parallel: int = Field(1, description="As in the layout.")
+    pipeline_parallel: int = Field(description="As in the layout.")
+    virtual_stages: int = Field(1, description="As in the layout.")
+    microbatch_sequences: int = Field(1, description="As in the layout.")
+    sequence_parallel: bool = Field(False, description="As in the layout.")
     recompute: Literal["none", "selective"] = Field(
         "none",
         description="What a layer keeps that is not recomputed whole; others are, as memory asks.",
     )
-    zero_stage: Literal[0, 1, 2, 3] = 0
-    schedule: Literal["1f1b", "zb-h1"] = "1f1b"
-    stages_per_rack: int = 1
-    min_data_parallel: int
-    max_data_parallel: int
+    zero_stage: Literal[0, 1, 2, 3] = Field(0, description="As in the layout.")
+    schedule: Literal["1f1b", "zb-h1"] = Field("1f1b", description="As in the layout.")
+    stages_per_rack: int = Field(1, description="As in the layout.")
+    min_data_parallel: int = Field(description="Fewest replicas that it stands for.")
+    max_data_parallel: int = Field(description="Most replicas that it stands for.")
     lower_bound_days: float = Field(description="Least days with these replicas on a network without contention.")
     reason: Literal["refused"] = Field("refused", description="Sites and budget refuse every faster choice.")
 

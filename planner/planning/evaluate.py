@@ -12,6 +12,8 @@ from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.physics import step_errors
+from planner.physics.reliability.given_layout import upkeep_of
+from planner.physics.site import run_cost
 from planner.physics.step_errors import LikeRows
 from planner.physics.training import step
 from planner.physics.training.blocks import prediction
@@ -20,6 +22,7 @@ from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, unsupported, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
+from planner.plan.run import RunPlan
 from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 
@@ -58,6 +61,7 @@ class Evaluation(LayoutMetrics):
     step_seconds_interval: tuple[float, float] = Field(description="Within it lie 4 of 5 like measured runs.")
     like_rows: LikeRows = Field(description="The measured runs that the intervals are from.")
     extrapolated: tuple[Extrapolation, ...] = ()
+    run: RunPlan = Field(description="The run on the racks of the layout, without what is not decided.")
 
 
 def evaluated(instance: Instance) -> Evaluation:
@@ -65,7 +69,7 @@ def evaluated(instance: Instance) -> Evaluation:
     strategy = pinned_strategy(instance)
     slowdown = transport_slowdown_of(instance.network)
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
-    measured = _finite(lambda: prediction.metrics(instance, conditions, strategy))
+    measured = _finite(lambda: _measured(instance, conditions, strategy))
     metrics = _finite(lambda: LayoutMetrics.model_validate(measured))
     problems, seconds = tuple(_problems(instance, strategy, metrics)), metrics.breakdown_seconds
     machine = step.machine_of(instance)
@@ -77,16 +81,24 @@ def evaluated(instance: Instance) -> Evaluation:
             "name": instance.name,
             "fits": not problems,
             "problems": problems,
-            "layout": _section(instance, strategy, conditions, metrics),
+            "layout": (layout := _section(instance, strategy, conditions, metrics)),
             "memory_by_stage_bytes": [
                 {part: float(of[i]) for part, of in memory.items()} for i in range(strategy.pipeline_parallel)
             ],
             "rests_on": rests_on,
             "step_seconds_interval": step_errors.interval(machine, strategy, metrics.step_seconds),
             "like_rows": step_errors.like_rows(machine, strategy),
+            "run": _finite(lambda: run_cost.of_layout(instance, layout)),
             "extrapolated": tuple(_extrapolations(machine, strategy, rests_on)),
         }
     )
+
+
+def _measured(instance: Instance, c: Conditions, strategy: ParallelStrategy) -> dict[str, Any]:
+    """Predict the figures of a layout, on a calendar where failures count."""
+    steps = prediction.metrics(instance, c, strategy)
+    found = upkeep_of(instance, strategy, float(steps["step_seconds"]))  # type: ignore[arg-type]
+    return steps if found is None else prediction.metrics(instance, c, strategy, useful_share=1 / found[1].stretch)
 
 
 def _finite(compute: Callable[[], T]) -> T:
@@ -243,9 +255,9 @@ SCALE_UP = (
 NIC = _gpu("nic_bytes_per_second", "nic_efficiency", "nic_latency_seconds")
 # The constants of the accelerator and the framework that set each part of a step.
 BEHIND: dict[str, tuple[str, ...]] = {
-    "gemm": (*PEAK, *GEMM, *_code("expert_efficiency")),
+    "gemm": (*PEAK, *GEMM, *_code("expert_efficiency", "expert_seconds")),
     "attention": (
-        *(*PEAK, *_gpu("attention_efficiency", "gemm_efficiency.unaligned_share")),
+        *(*PEAK, *_gpu("attention_efficiency", "softmax_width", "gemm_efficiency.unaligned_share")),
         *_code("attention_share", "score_efficiency"),
     ),
     "elementwise": (*HBM, *_code("elementwise_traffic"), *_gpu("kernel_seconds")),
@@ -253,7 +265,7 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "recompute": (*GEMM, *_code("elementwise_traffic", "selective_gemm_share")),
     "tensor_parallel": (*SCALE_UP, *_code("tensor_overlap")),
     "context_parallel": (*SCALE_UP, *NIC, *_code("context_overlap")),
-    "expert_parallel": (*SCALE_UP, *NIC, *_code("expert_overlap", "expert_once_per_domain")),
+    "expert_parallel": (*SCALE_UP, *NIC, *_code("expert_overlap", "expert_once_per_domain", "dispatch_seconds")),
     "launch": _code("launch_seconds", "microbatch_seconds"),
     "sharding": (*SCALE_UP, *NIC, *_code("sharding_exposed")),
     "head": (*GEMM, *_code("loss_bytes_per_logit")),
@@ -270,8 +282,9 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
     """Return the constants behind a part of the step, with the values that this instance gives them."""
     machine = step.machine_of(instance)
     flash, routed = machine.software.flash_attention, machine.model.experts is not None
-    unused = _code("score_efficiency") if flash else (*_gpu("attention_efficiency"), *_code("attention_share"))
-    unused += () if routed else _code("expert_efficiency")
+    kernel = (*_gpu("attention_efficiency", "softmax_width"), *_code("attention_share"))
+    unused = _code("score_efficiency") if flash else kernel
+    unused += () if routed else _code("expert_efficiency", "expert_seconds")
     if flash or machine.model.head % TENSOR_CORE_ELEMENTS == 0:
         unused += _gpu("gemm_efficiency.unaligned_share")
     return tuple(_constant(machine, path) for path in BEHIND[part] if path not in unused)

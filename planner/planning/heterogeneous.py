@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
-from planner.instance.identity import instance_sha256
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.models import batch_shares
 from planner.models.batch_shares import Point, Shares
 from planner.models.joint.free_network import conditions_of, problem_on
 from planner.models.joint.space import Problem
 from planner.models.requests import Options
 from planner.physics import step_errors
+from planner.physics.site import run_cost
 from planner.physics.site.cost import bill
 from planner.physics.training import heterogeneous, layer_time
 from planner.physics.training.blocks import prediction
@@ -195,6 +195,7 @@ def _plan(
     """Write the plan, or why there is none."""
     c = section.certificate if section else None
     status: Status = c.status if c else "infeasible" if conflict is None or conflict.rules else "unknown"
+    money = bill(instance, 0, None, None) if section else None
     proved = status in ("optimal", "infeasible") or (c is not None and c.space["ended"] == Stop.PROVED.name.lower())
     return Plan(
         planner_version=__version__,
@@ -208,7 +209,8 @@ def _plan(
             gap=c.gap if c else None,
         ),
         pools=section,
-        cost=bill(instance, 0, None, None) if section else None,
+        cost=money,
+        run=run_cost.section(instance, section.days_to_train, money, 0) if section and money else None,
         conflict=conflict,
         stopped="proved" if proved else Deadline().cause,
         threads=options.threads or 1,

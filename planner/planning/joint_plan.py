@@ -1,12 +1,10 @@
 """The plan that a joint solution stands for: every section from its choices, and what is proven of them together."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
 from planner.errors import InternalError
-from planner.instance.identity import instance_sha256
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.instance.wan import Wan
 from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.models.joint import stripes
@@ -20,23 +18,25 @@ from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
 from planner.physics.network import locality, wan_gateway
 from planner.physics.network.locality import Locality
-from planner.physics.site import cost, wan
+from planner.physics.reliability import standing
+from planner.physics.site import cost, run_cost, wan
 from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.physics.site.power import rack_of
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.physics.training.step import Conditions
-from planner.plan.certificate import Certificate, CheaperPlan, Conflict, ObjectiveValue, Status
+from planner.plan.certificate import Certificate, CheaperPlan, Conflict, Status
 from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, ON_TRUST, UNITS, given_to_sites, joint_mark
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import PlacementPlan, SitePlacement
 from planner.plan.plan import Cost, Plan
 from planner.plan.proof import JointProof
+from planner.plan.reliability import ReliabilityPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
-from planner.planning.joint_proof import columns_of, proof_of
+from planner.planning.joint_proof import columns_of, objective_of, proof_of
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.cpsat import Values
@@ -65,6 +65,11 @@ class Assembly:
         if found is None:
             raise ValueError("joint: a column without a block")
         return found
+
+    @property
+    def rails(self) -> int:
+        """GPUs of a rack that are cabled."""
+        return self.block.rails if self.choice.upkeep is None else self.choice.upkeep.rails
 
     @cached_property
     def strategy(self) -> ParallelStrategy:
@@ -141,7 +146,19 @@ class Assembly:
             wan_round_trips=1.0 if fibre is None else fibre.round_trips,
             transport_slowdown=transport_slowdown_of(self.instance.network),
         )
-        return LayoutMetrics.model_validate(prediction.metrics(self.instance, conditions, self.strategy))
+        useful = None if self.choice.upkeep is None else 1 / self.choice.upkeep.stretch
+        figures = prediction.metrics(self.instance, conditions, self.strategy, useful_share=useful)
+        return LayoutMetrics.model_validate(figures)
+
+    @cached_property
+    def reliability(self) -> ReliabilityPlan | None:
+        """The reliability section; None where failures do not count."""
+        u, c, m = self.choice.upkeep, self.choice.column, self.metrics
+        calendar = c.strategy.problem.calendar
+        if u is None or calendar is None:
+            return None
+        job = calendar.job(c.d, c.replica_gpus, m.step_seconds, shares_state=c.zero > 0)
+        return standing.section(job, u, m.step_days_to_train)
 
     @cached_property
     def stages(self) -> Outcome[Values] | None:
@@ -150,7 +167,7 @@ class Assembly:
             return None
         c, x = self.choice.column, self.choice
         limit = None if self.options.time_limit is None else max(0.0, self.options.time_limit - self.seconds)
-        found = fastest_split(c, x.conditions, x.seconds * c.sequences, time_limit=limit, seed=self.options.seed)
+        found = fastest_split(c, x.conditions, x.split.seconds * c.sequences, time_limit=limit, seed=self.options.seed)
         if found.bound is not None and found.proved and found.bound < 1 - ROUNDING:
             raise InternalError(f"layout: CP-SAT has a split of layers in {found.bound:.9f} of the step's time")
         return found if found.proved else None
@@ -219,7 +236,7 @@ class Assembly:
                 self.crossings(s),
                 transport_slowdown=transport_slowdown_of(network),
                 nic_seconds=self.metrics.pipeline_send_nic_seconds,
-                wired_gpus_per_rack=self.block.rails,
+                wired_gpus_per_rack=self.rails,
                 rates=self._gateway_rates(s),
             )
             for s, t in sorted(templates.items())
@@ -268,7 +285,7 @@ class Assembly:
     def _min_split(self, site: str) -> int:
         d = self.choice.templates[site].design
         free = locality.domain_racks(d.racks, d.domain_racks)
-        return locality.lower_bound_split(free, self.block.rack_stages, d.racks // self.block.rack_stages)
+        return locality.lower_bound_split(free, self.block.rack_stages, len(self.orders[site][0]))
 
     @cached_property
     def _at_sites(self) -> Sites:
@@ -333,14 +350,16 @@ def plan_of(
         instance=instance,
         instance_sha256=instance_sha256(instance),
         status=a.status,
-        objective=_objective(instance, solution, value, bound).model_copy(update={"cheaper": cheaper}),
+        objective=objective_of(instance, solution, value, bound).model_copy(update={"cheaper": cheaper}),
         sites=a.confirmed_sites,
         wan=joined,
         layout=a.layout,
         fabric=a.fabric,
         transport=factor(instance.network),
         placement=a.placement,
+        reliability=a.reliability,
         cost=a.bill,
+        run=run_cost.section(instance, a.metrics.days_to_train, a.bill, sum(a.racks.values()), a.sites[0], a.fabrics),
         proof=proof_of(instance, solution) if instance.objective.minimize == "days_to_train" else None,
         stopped=solution.stopped,
         threads=options.threads or 1,
@@ -361,22 +380,6 @@ def unanswered(instance: Instance, options: Options, seconds: float, reason: str
     return plan_of(instance, nothing, options, seconds)
 
 
-def _objective(instance: Instance, solution: JointSolution, value: float | None, bound: float | None) -> ObjectiveValue:
-    gap, days = relative_gap(value, bound), instance.objective.minimize == "days_to_train"
-    free = solution.fabric_free_bound if days and value is not None else None
-    return ObjectiveValue(
-        name=instance.objective.minimize,
-        value=value,
-        bound=bound,
-        gap=gap,
-        joint_bound=bound,
-        joint_gap=gap,
-        fabric_free_bound=None if free is None or value is None or not math.isfinite(free) else min(free, value),
-        space=solution.space,
-        outside=solution.outside,
-    )
-
-
 def _without(instance: Instance, solution: JointSolution, options: Options) -> Plan:
     """Return a plan without decisions: proven that there is none, or none found in time."""
     reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
@@ -386,7 +389,7 @@ def _without(instance: Instance, solution: JointSolution, options: Options) -> P
         instance=instance,
         instance_sha256=instance_sha256(instance),
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
-        objective=_objective(instance, solution, None, None),
+        objective=objective_of(instance, solution, None, None),
         proof=JointProof(columns=columns_of(solution)) if proven else None,
         conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,

@@ -1,5 +1,6 @@
-"""The proof of a joint optimum as a plan states it: the columns that only the sites refused, grouped."""
+"""The proof of a joint optimum as a plan states it: its bounds, and the columns that only the sites refused."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,7 +9,9 @@ from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution
 from planner.models.joint.split import Column
 from planner.physics.network.price import min_fabric_usd
+from planner.plan.certificate import ObjectiveValue
 from planner.plan.proof import ExcludedColumn, JointProof
+from planner.solvers.outcome import relative_gap
 
 
 def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
@@ -66,3 +69,22 @@ def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
         else:
             runs.append((n, n))
     return runs
+
+
+def objective_of(
+    instance: Instance, solution: JointSolution, value: float | None, bound: float | None
+) -> ObjectiveValue:
+    """Return the objective of a plan with its bounds, and the space that they are over."""
+    gap, days = relative_gap(value, bound), instance.objective.minimize == "days_to_train"
+    free = solution.fabric_free_bound if days and value is not None else None
+    return ObjectiveValue(
+        name=instance.objective.minimize,
+        value=value,
+        bound=bound,
+        gap=gap,
+        joint_bound=bound,
+        joint_gap=gap,
+        fabric_free_bound=None if free is None or value is None or not math.isfinite(free) else min(free, value),
+        space=solution.space,
+        outside=solution.outside,
+    )

@@ -1,4 +1,4 @@
-"""Read an instance: JSON, catalogue names, references and pins; each error names path, value and remedy."""
+"""Read an instance: its file, catalogue names, references and pins; each error names path, value and remedy."""
 
 import json
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from pydantic import ValidationError
 
 from planner.calibration.measured import Given, MeasuredConstants, put_constants, read_constants
 from planner.errors import InputError, hint
-from planner.files import read_json
+from planner.imports.instance_file import instance_data, read_config, read_instance_file
 from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, Family
-from planner.instance.pins import check_pins
+from planner.instance.pins import check_pins, long_names
 from planner.instance.read import too_large, validated
 from planner.instance.references import reference_problems
-from planner.instance.workload import Workload
+from planner.instance.workload import DEFAULT_PRECISION, Workload
 
 # Where an instance may hold a catalogue name in place of an object, and the catalogue that has it.
 NAMED = {
@@ -24,6 +24,7 @@ NAMED = {
     ("hardware", "accelerator"): "accelerators",
     ("hardware", "rack"): "racks",
     ("workload", "software"): "software",
+    ("workload", "precision"): "precisions",
 }
 # The same inside workload.choose.
 NAMED_LAWS = {"law": "scaling_laws", "loss": "scaling_laws", "critical_batch": "batch_laws"}
@@ -51,13 +52,12 @@ def load_instance(
     if isinstance(given, Instance):
         data: Any = given.model_dump(mode="json", exclude_none=True)
     elif isinstance(given, Mapping):
-        data = json.loads(json.dumps(given))
+        data = instance_data(json.loads(json.dumps(given)), where)
+        read_config(data, where, Path())
     else:
-        data = read_json(Path(given))
-    if not isinstance(data, dict):
-        raise InputError(f"{where}: must be a JSON object (is {type(data).__name__}); see `planner schema instance`")
-    if pins and isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
-        data["pins"] = {**(data.get("pins") or {}), **pins}
+        data = read_instance_file(Path(given))
+    if isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
+        data["pins"] = {**long_names(data.get("pins") or {}, where), **long_names(pins or {}, where)}
     data = _with_names_resolved(data, where)
     if constants is not None:
         data = _with_constants(data, read_constants(constants), where)
@@ -90,6 +90,7 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
     data = json.loads(json.dumps(data))
     if isinstance(data.get("workload"), dict):
         data["workload"].setdefault("software", Workload.model_fields["software"].default)
+        data["workload"].setdefault("precision", DEFAULT_PRECISION)
         if isinstance(data["workload"].get("choose"), dict):
             _resolve_choice(data["workload"], where)
     for (part, key), kind in NAMED.items():
@@ -98,6 +99,8 @@ def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
             holder[key] = _entry(kind, holder[key], f"{where}: {part}.{key}")
     if isinstance(data.get("hardware"), dict):
         _resolve_pools(data["hardware"], where)
+    if isinstance(data.get("reliability"), str):
+        data["reliability"] = _entry("reliability", data["reliability"], f"{where}: reliability")
     network = data.get("network")
     for kind in ("switches", "media"):
         if isinstance(network, dict) and isinstance(network.get(kind), list):

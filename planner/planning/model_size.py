@@ -10,8 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from planner.errors import InputError, InternalError
-from planner.instance.identity import instance_sha256
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.instance.model_family import Choose, Ideal, ModelChoice
 from planner.models.model_size import Candidate, instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import scaling_laws, step
@@ -218,17 +217,17 @@ def compute_shares(plan: Plan, candidate: Candidate) -> dict[str, float]:
     """Return the shares of the ideal's compute: what is used, and each part of the step, idle GPUs and stopped time."""
     if plan.layout is None:
         return {}
-    m, w = plan.layout.metrics, plan.instance.workload
+    m = plan.layout.metrics
     machine, used = step.machine_of(plan.instance), plan.layout.gpus_used
     peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
     # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
     useful = float(scaling_laws.training_flop(candidate.parameters, m.tokens_per_step)) / (peak * used)
-    working = used / gpus_of(plan) * w.availability
+    working = used / gpus_of(plan) * m.useful_share
     parts = {k: v / m.step_seconds * working for k, v in m.breakdown_seconds.items() if v > 0}
     shares = {
         "used": useful / m.step_seconds * working,
-        "idle GPUs": (1 - used / gpus_of(plan)) * w.availability,
-        "stopped": 1 - w.availability,
+        "idle GPUs": (1 - used / gpus_of(plan)) * m.useful_share,
+        "stopped": 1 - m.useful_share,
     }
     shares |= parts
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
@@ -255,6 +254,6 @@ def _as_asked(instance: Instance, plan: Plan | None) -> Plan:
             "instance_sha256": instance_sha256(instance),
             "objective": ObjectiveValue(name="loss", value=None, bound=None, gap=None),
             "sites": None, "layout": None, "fabric": None, "placement": None, "wan": None, "cost": None,
-            "proof": None, "transport": None,
+            "proof": None, "transport": None, "reliability": None, "run": None,
         }
     )  # fmt: skip

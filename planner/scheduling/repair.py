@@ -82,7 +82,7 @@ def replace_in_files(
     try:
         placed = Placement.model_validate({k: v for k, v in data.items() if k not in SCHEDULER_KEYS})
     except ValidationError as error:
-        raise InputError("\n".join(complaints(error, str(running), Placement))) from None
+        raise InputError("\n".join(complaints(error, str(running), Placement, data))) from None
     twice = next((n for n, times in Counter(placed.nodes).items() if times > 1), None)
     if twice is not None:
         raise InputError(f"{running}: nodes: {twice!r} stands twice; give the placement as it runs")

@@ -93,7 +93,7 @@ def _plan(given: Mapping[str, Any]) -> Plan:
     try:
         return Plan.model_validate(dict(given))
     except ValidationError as error:
-        raise InputError("\n".join(complaints(error, "plan", Plan))) from None
+        raise InputError("\n".join(complaints(error, "plan", Plan, given))) from None
 
 
 def _of_plan(plan: Plan, o: Options) -> SimulationRequest:

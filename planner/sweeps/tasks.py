@@ -14,8 +14,7 @@ from typing import Any
 
 from planner.calibration.measured import MeasuredConstants, names_an_entry, put_constants
 from planner.errors import InputError
-from planner.instance.identity import instance_sha256
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.models.requests import Options
 from planner.planning.load import load_instance
 from planner.sweeps.axes import Point

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bridge_recipes import BRIDGE_2025, bridge_stack
 from row_problems import case_of
 
 from planner.calibration.runs import precision
@@ -91,6 +92,9 @@ ONE_NODE_MODELS: dict[str, dict[str, Any]] = {
 megatron_scripts: 16 KV heads for Llama 3 405B, one dense layer for both DeepSeek models)."""
 SPLITTING = ("megatron-core", "megatron-bridge", "nemo", "torchtitan", "maxtext", "hai-llm")
 """Frameworks that divide sequences over TP ranks where a row does not say."""
+SHORT_GRADIENTS = ("megatron-lm-2021", "megatron-bridge", *BRIDGE_2025)
+"""Frameworks that keep and reduce gradients in 16 bits: Megatron-LM of 2021 in FP16, and Megatron-Bridge, whose
+performance recipes all set grad_reduce_in_fp32 to false (scripts/performance of its releases)."""
 NETWORKS = {"BigScience": 6.25e9, "vTrain": 12.5e9}
 """NIC bytes/s of one GPU where the source states another rate: 4 x 100 Gb/s for a node of 8 GPUs; 4 x 200."""
 
@@ -270,8 +274,8 @@ def _cut(model: dict[str, Any], layers: int) -> Model:
 def _published(row: dict[str, str]) -> Case | str:
     """Read a row of the table of published throughput, or say why it cannot be a case."""
     software = next((name for start, name in FRAMEWORKS if row["source"].startswith(start)), None)
-    if software == "megatron-bridge" and row["table"][:5] < "26.06":
-        software = "megatron-core-2025"
+    if software == "megatron-bridge":
+        software = bridge_stack(row)
     if software is None:
         return f"source {row['source']!r} names no framework that the catalogue knows"
     model = _model(row)
@@ -446,7 +450,7 @@ def _precision_of(software: str, dtype: str, stated: str) -> Precision:
         )
     if software == "megatron-deepspeed" and dtype == "bf16":  # the passes' own gradients stay beside the FP32 sums
         return precision(dtype, gradient_bytes=4.0, parameter_bytes=4.0)
-    short = software == "megatron-lm-2021" or (software == "megatron-deepspeed" and dtype == "fp16")
+    short = software in SHORT_GRADIENTS or (software == "megatron-deepspeed" and dtype == "fp16")
     return precision(dtype, gradient_bytes=2.0 if short else 4.0)
 
 

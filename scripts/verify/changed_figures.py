@@ -29,8 +29,7 @@ from planner.cluster.job import Job, read_job
 from planner.cluster.placement import Placement
 from planner.cluster.topology import Topology
 from planner.formats.read import read_topology
-from planner.instance.identity import instance_sha256
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
 from planner.plan.proof import JointProof

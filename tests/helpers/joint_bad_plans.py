@@ -22,5 +22,6 @@ def bad_plan(name: str) -> dict[str, Any]:
     for gone in ("pipeline_send_step_share", "allreduce_step_share"):  # keys of the instance that no longer exist
         found["instance"]["network"].pop(gone, None)
     metrics = found["layout"]["metrics"]
-    metrics.setdefault("days_to_train_interval", [metrics["days_to_train"]] * 2)  # which they were written without
+    days = metrics["days_to_train"]  # the keys below are later than the plans
+    metrics |= {"days_to_train_interval": [days] * 2, "step_days_to_train": days, "useful_share": 1.0}
     return found

@@ -111,25 +111,31 @@ class Prices:
         return Fabric(usd, watts / 1e6, send, allreduce)
 
 
-def fabrics(i: Instance, block: Block, blocks: int, *, wrap: bool) -> list[Fabric]:
-    """List every fabric of a site with so many blocks; those beaten in price, power and both slowdowns are dropped."""
+def fabrics(
+    i: Instance, block: Block, blocks: int, *, wrap: bool, spare: int = 0, rails: int | None = None
+) -> list[Fabric]:
+    """List every fabric of a site with so many blocks; those beaten in price, power and both slowdowns are dropped.
+
+    `spare` racks stand behind those of the blocks; so many GPUs of each are cabled, those at work unless given.
+    """
     n = i.network
     gpu = i.hardware.accelerator
     assert n is not None and n.families == ("rail",) and not isinstance(gpu, str)
     assert all(s.port_gbps >= gpu.nic_bytes_per_second * 8e-9 for s in n.switches if not isinstance(s, str))
-    racks, phi, prices = block.racks * blocks, n.transport.slowdown, Prices.of(n)
+    racks, phi, prices = block.racks * blocks + spare, n.transport.slowdown, Prices.of(n)
+    rails = block.rails if rails is None else rails
     orders = [built_order(block.rack_stages, blocks, block.stage_racks, k + 1) for k in range(block.rack_stages)]
     found = set()
     for s in n.switches:
         assert not isinstance(s, str)
-        if racks * block.rails <= s.ports:
-            found.add(prices.fabric(s, racks * block.rails, Tree(1, 0), phi, phi))
+        if racks * rails <= s.ports:
+            found.add(prices.fabric(s, racks * rails, Tree(1, 0), phi, phi))
         for d in range(block.stage_racks, min(racks, s.ports) + 1, block.stage_racks):
             counted = {crossings(order, d, wrap=wrap) for order in orders}
-            for u, t in trees(s, -(-racks // d), d, block.rails, n.max_tiers):
+            for u, t in trees(s, -(-racks // d), d, rails, n.max_tiers):
                 for flows, allreduces in counted:
                     slow = phi * max(1.0, flows / u), phi * max(1.0, allreduces / u)
-                    found.add(prices.fabric(s, racks * block.rails, t, *slow))
+                    found.add(prices.fabric(s, racks * rails, t, *slow))
     return unbeaten(found)
 
 

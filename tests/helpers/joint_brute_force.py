@@ -316,11 +316,24 @@ class Toy:
         for rtt, splits in self.splits_of(c.block.blocks(c.d))[sizes].items():
             for waves, level in itertools.product(self._waves(sizes), self.levels(c.block, sizes, c.v > 1)):
                 fibre = self._fibre(sizes, waves, rtt)
-                seconds = self.times.seconds(c, racks, shards, level.send, level.allreduce, fibre)
+                steps = self.times.seconds(c, racks, shards, level.send, level.allreduce, fibre)
+                seconds = self.on_clock(c, sizes, steps) if steps <= limit else math.inf
                 if math.isfinite(seconds) and seconds <= limit:
                     usd, blocks = min((self._least(c, x, waves, level), x) for x in splits)
                     if math.isfinite(usd) and usd <= self.budget + CENT:
                         yield Plan(seconds, usd, c, blocks, waves, level.send, level.allreduce)
+
+    def on_clock(self, _c: Column, _sizes: tuple[int, ...], seconds: float) -> float:
+        """Return the seconds that pass for so many of steps: nothing fails here."""
+        return seconds
+
+    def spare_racks(self, _block: Block, _blocks: int) -> int:
+        """Return the racks that stand by at a site of so many blocks."""
+        return 0
+
+    def rails(self, block: Block) -> int:
+        """Return the GPUs of a rack that are cabled."""
+        return block.rails
 
     def _waves(self, sizes: tuple[int, ...]) -> range:
         w = self.i.wan
@@ -334,7 +347,8 @@ class Toy:
         return Fibre(sites=len(sizes), gbps=gbps, rtt_ms=rtt, round_trips=w.round_trips)
 
     def _fabrics(self, block: Block, blocks: int, wrap: bool) -> list[Any]:
-        found = fabrics(self.i, block, blocks, wrap=wrap)
+        spare, rails = self.spare_racks(block, blocks), self.rails(block)
+        found = fabrics(self.i, block, blocks, wrap=wrap, spare=spare, rails=rails)
         limit, h = self.i.limits.facility_power_mw, self.i.hardware
         if self.sites is None and limit is not None:
             racks = h.racks or 0
@@ -360,8 +374,11 @@ class Toy:
         """Return the least capital of a split on fabrics of a level."""
         if self.sites is None:
             h, (usd, _) = self.i.hardware, level.choices[0]
+            if sum(n * c.block.racks + self.spare_racks(c.block, n) for n in split) > (h.racks or 0):
+                return math.inf
             return (h.racks or 0) * power.rack_of(h).price_usd + usd
-        racks, best = tuple(n * c.block.racks for n in split), math.inf
+        own = (n * c.block.racks + (self.spare_racks(c.block, n) if n else 0) for n in split)
+        racks, best = tuple(own), math.inf
         places = sorted((k for k, n in enumerate(split) if n), key=lambda k: -split[k])
         bare = self.sites.least(racks, waves, (0.0,) * len(split))
         for usd, mw in level.choices:

@@ -94,7 +94,7 @@ class SiteCosts:
         return sorted(found, key=lambda b: b.usd)
 
     def _usd(self, racks: Sequence[int], modules: Sequence[int], waves: int, extra_mw: Sequence[float]) -> float:
-        h, g, years = self.i.hardware, self.grid, self.i.limits.operation_years
+        h, g, years = self.i.hardware, self.grid, self.i.limits.budgeted_years
         total = 0.0
         for node, n, mw in zip(self.nodes, modules, extra_mw, strict=True):
             bought = n * h.racks_per_module

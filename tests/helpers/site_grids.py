@@ -290,6 +290,6 @@ def _priced(instance: Instance, request: SitesRequest, racks: dict[str, int], ci
         links_yearly += cost.link_usd_per_year(g, w, (km * w.fibre_usd_per_route_km, w.wavelength_usd), waves)
     capital = sum(racks.values()) * (power.rack_of(h).price_usd + request.fabric_usd_per_rack) + built + links
     budget = instance.limits.budget_usd
-    if budget is not None and capital + instance.limits.operation_years * energy > budget:
+    if budget is not None and capital + instance.limits.budgeted_years * energy > budget:
         return None
     return energy + built * cost.annuity(g.prices.discount_rate, g.prices.site_life_years) + links_yearly

@@ -5,8 +5,7 @@ from typing import Any
 
 from planner.api import check
 from planner.cluster.hostlist import parse
-from planner.instance.identity import instance_sha256
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.physics.network import transport
 from planner.physics.network.locality import Locality, locality
 from planner.physics.network.topology import Design

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.checks.reliability.failures import Failures, failures_of
 from planner.instance.instance import Instance
 from planner.physics.training import step
 from planner.physics.training.blocks import block_step
@@ -29,6 +30,7 @@ Floats = NDArray[np.float64]
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
+MOST_ROUNDS = 8  # in which the fewest replicas in time are raised; each is a bound
 ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
 Repeats = Literal["no", "any", "all"]  # layers of a stage that may be recomputed whole
@@ -91,6 +93,23 @@ class Space:
         """Return the days to train at so many seconds a sequence."""
         w = self.instance.workload
         return w.tokens / w.sequence_length * seconds_per_sequence / w.availability / SECONDS_PER_DAY
+
+    @cached_property
+    def failures(self) -> Failures | None:
+        """Failures that count."""
+        return failures_of(self.instance)
+
+    def stretch(self, replicas: Any, replica_gpus: Any) -> Any:
+        """Return the least seconds on a clock for one of steps; 1 where failures do not count."""
+        return 1.0 if self.failures is None else self.failures.min_stretch(replicas, replica_gpus)
+
+    def column_stretch(self, replicas: int, replica_gpus: int) -> float:
+        """Return the same of one column."""
+        return 1.0 if self.failures is None else self.failures.column_stretch(replicas, replica_gpus)
+
+    def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:
+        """Bound the same of every column of so many replicas or more."""
+        return 1.0 if self.failures is None else self.failures.stretch_from(replicas, replica_gpus)
 
     def seconds_per_sequence(self, days: float) -> float:
         """Return the seconds a sequence at so many days to train."""
@@ -214,6 +233,24 @@ class Cut:
         """Return the times under a ZeRO stage, all stages `inside` one rack or not."""
         x = replace(self.times, zero_stage=zero_stage)
         return block_step.inside_rack(x) if inside else x
+
+    def step_limits(self, x: Pipelines, each: Floats, once: Any, most: Ints, limit: float) -> tuple[Floats, Ints]:
+        """Return what each/d + once may take at most under a limit on a clock, and the fewest replicas d that keep it.
+
+        Fewer replicas fail less often, and too few are not in time: in each round the fewest leave less for steps.
+        """
+        fewest = np.ones_like(most)
+        for _ in range(MOST_ROUNDS):
+            left = np.asarray(
+                limit / self.space.stretch_from(fewest, x.p * self.shape.gpus) + 0.0 * each, dtype=np.float64
+            )
+            room = left - once
+            need = np.where(room > 0, each / np.maximum(room, 1e-300) * (1 - ROUNDING), np.inf)
+            found = np.clip(np.ceil(np.minimum(need, 2.0**62)), 1, most + 1).astype(np.int64)
+            if self.space.failures is None or np.all(found <= fewest):
+                return left, found
+            fewest = np.maximum(fewest, found)
+        return left, fewest
 
     def pipelines(self) -> Pipelines:
         """Return every pipeline of the cut: stages up to the layers, chunks of at least one layer.

@@ -12,8 +12,7 @@ from planner.checks.joint.racks import MaxRacks
 from planner.checks.joint.split import Split, witness
 from planner.checks.joint.step_bound import Cells, Counts, Rows, first_rows, min_micro_batches, most_replicas
 from planner.checks.rule import broken, show
-from planner.instance.identity import instance_sha256
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.plan.certificate import Violation
 from planner.plan.proof import ExcludedColumn, JointProof
 
@@ -162,7 +161,8 @@ class Inspection:
     def _excluded(self, cut: Cut, zero: int, cells: Cells, m: Ints) -> bool:
         """Return whether one bound excludes all replicas and micro-batches of a pipeline."""
         most = int(cells.d.max())
-        limit = self.limit * most * cut.shape.micro_batch
+        gpus = int(cells.x.p[0]) * cut.shape.gpus
+        limit = self.limit * most * cut.shape.micro_batch / float(self.space.stretch_from(int(cells.d.min()), gpus))
         every = Split(
             cut=cut,
             zero_stage=zero,
@@ -182,7 +182,7 @@ class Inspection:
         stated = [c for c in self.listed.get(key, []) if c.min_data_parallel <= d <= c.max_data_parallel]
         bound = max((c.lower_bound_days for c in stated), default=self.days)
         limit = self.space.seconds_per_sequence(min(self.days, bound)) * (1 - ROUNDING)
-        per_batch = d * cut.shape.micro_batch
+        per_batch = d * cut.shape.micro_batch / self.space.column_stretch(d, int(x.p[0]) * cut.shape.gpus)
         found = witness(cut, zero, x, d, m, limit * per_batch)
         if found is None:
             return

@@ -67,7 +67,7 @@ def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
     module += n * (power.rack_of(hardware).price_usd + wired_gpus * min_fabric_usd(instance.network))
     areas = {b.id: b.energy_usd_per_mwh for b in grid.balancing_authorities}
     energy = min((areas[x.balancing_authority] for x in _candidates(grid)), default=0.0)
-    module += limits.operation_years * cost.energy_usd_per_year(load, energy)
+    module += limits.budgeted_years * cost.energy_usd_per_year(load, energy)
     split = grid.rules.fault_split
     least_sites = split.min_interconnections if split.on else 1
     left = limits.budget_usd + CENT - least_sites * fixed

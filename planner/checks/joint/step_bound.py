@@ -81,8 +81,8 @@ def first_rows(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Rows:
     """Bound every pipeline of a cut, and return those whose least seconds a sequence are below a limit."""
     b = cut.shape.micro_batch
     d = most_replicas(cut, x, racks) if len(x) else x.p
-    crude = cut.least_layers * _layer_seconds(cut) / np.maximum(x.p * d * b, 1)
-    few = np.flatnonzero((d > 0) & (crude < limit))
+    each = cut.least_layers * _layer_seconds(cut) / np.maximum(x.p * b, 1)
+    few = np.flatnonzero((d > 0) & (each / np.maximum(d, 1) < cut.step_limits(x, each, 0.0, d, limit)[0]))
     return rows_of(cut, x.part(few), d[few], limit)
 
 
@@ -96,8 +96,7 @@ def rows_of(cut: Cut, x: Pipelines, d: Ints, limit: float) -> Rows:
     once = stages.least_fill + cut.machine.software.step_seconds
     each = np.minimum(stages.each, stages.each_of_whole_chunks)
     seconds = (each / d + once / total_micro_batches(cut)) / cut.shape.micro_batch
-    found = Rows(x, d, min_micro_batches(x), each, once, seconds)
-    return found.part(np.flatnonzero(seconds < limit))
+    return limited(cut, Rows(x, d, min_micro_batches(x), each, once, seconds), limit)
 
 
 def _layer_seconds(cut: Cut) -> float:
@@ -186,14 +185,9 @@ class EvenStages:
     def fill(self, micro_batches: Any) -> Floats:
         """Seconds of filling and draining the pipeline at least."""
         x, chunk = self.x, self.chunk
+        order, send, m = self.cut.schedule, self.send, micro_batches
         found = step.pipeline_bubble_seconds(
-            self.sharded,
-            self.cut.schedule,
-            x.p,
-            x.v,
-            chunk * x.v,
-            send_seconds=self.send,
-            micro_batches=micro_batches,
+            self.sharded, order, x.p, x.v, chunk * x.v, send_seconds=send, micro_batches=m
         )
         return np.asarray(found, dtype=np.float64)
 
@@ -206,7 +200,7 @@ class EvenStages:
 COARSE = 6  # parts of a pipeline whose last stage, with the fewest chunks in flight, first stands for all of a part
 
 
-def holds(cut: Cut, zero_stage: int, x: Pipelines, d: Ints, m: Ints, limit: float) -> NDArray[np.bool_]:
+def holds(cut: Cut, zero_stage: int, x: Pipelines, d: Ints, m: Ints, limit: Any) -> NDArray[np.bool_]:
     """Return which pipelines may hold all layers, in memory and in time for a limit in seconds a sequence.
 
     A stage with l layers fills at least l times the state of one, and for each chunk in flight at least l/v times what
@@ -284,12 +278,12 @@ class Counts:
 
     cut: Cut
     rows: Rows
-    limit: float  # seconds a sequence
+    limit: float  # seconds a sequence, on a clock
 
     @cached_property
     def _pin(self) -> tuple[int | None, int | None]:
-        instance = self.cut.space.instance
-        return pinned_replicas(instance), instance.pins.get("layout.microbatches_per_step")
+        i = self.cut.space.instance
+        return pinned_replicas(i), i.pins.get("layout.microbatches_per_step")
 
     def cells(self, zero_stage: int) -> Iterator[Cells]:
         """Yield the replicas that may be in time, block after block of rows."""
@@ -306,16 +300,17 @@ class Counts:
             if len(row):
                 d = np.arange(len(row)) + done - (ends - counts)[row] + low[row]
                 x, m = rows.pipelines.part(row), rows.micro_batches[row]
-                fits = np.flatnonzero(holds(self.cut, zero_stage, x, d, m, self.limit))
+                fits = np.flatnonzero(holds(self.cut, zero_stage, x, d, m, self._of_steps(x, d)))
                 yield self._in_time(self._cells(zero_stage, x.part(fits), d[fits], d[fits]))
             at = to
 
     def _fewest(self, rows: Rows) -> Ints:
         """Return the fewest replicas with which rows may be in time."""
-        b = self.cut.shape.micro_batch
-        room = self.limit * b - rows.once / total_micro_batches(self.cut)
-        fewest = np.where(room > 0, rows.each / np.maximum(room, 1e-300) * (1 - ROUNDING), np.inf)
-        return np.clip(np.ceil(np.minimum(fewest, 2.0**62)), 1, rows.replicas + 1).astype(np.int64)
+        return _row_limits(self.cut, rows, self.limit)[1]
+
+    def _of_steps(self, x: Pipelines, d: Ints) -> Any:
+        """Return the limit on seconds of steps a sequence with so many replicas."""
+        return self.limit / self.cut.space.stretch(d, x.p * self.cut.shape.gpus)
 
     def _rows(self, zero_stage: int) -> Rows:
         """Return the rows that may be in time, and in memory, under a ZeRO stage.
@@ -326,13 +321,14 @@ class Counts:
         cells = self._cells(zero_stage, rows.pipelines, rows.replicas, np.minimum(self._fewest(rows), rows.replicas))
         each, once = np.maximum(rows.each, cells.each), np.maximum(rows.once, self._once(cells))
         seconds = (each / rows.replicas + once / total_micro_batches(self.cut)) / self.cut.shape.micro_batch
-        rows = limited(replace(rows, each=each, once=once, seconds=seconds), self.limit)
-        fine = holds(self.cut, zero_stage, rows.pipelines, rows.replicas, rows.micro_batches, self.limit)
+        rows = limited(self.cut, replace(rows, each=each, once=once, seconds=seconds), self.limit)
+        left = _row_limits(self.cut, rows, self.limit)[0] / self.cut.shape.micro_batch
+        fine = holds(self.cut, zero_stage, rows.pipelines, rows.replicas, rows.micro_batches, left)
         return rows.part(np.flatnonzero(fine))
 
     def _in_time(self, cells: Cells) -> Cells:
         least = (cells.each / cells.d + self._once(cells) / total_micro_batches(self.cut)) / self.cut.shape.micro_batch
-        return cells.part(np.flatnonzero(least < self.limit))
+        return cells.part(np.flatnonzero(least < self._of_steps(cells.x, cells.d)))
 
     @staticmethod
     def _once(cells: Cells) -> Floats:
@@ -368,7 +364,8 @@ class Counts:
     def micro_batches(self, cells: Cells) -> Iterator[tuple[Cells, Ints]]:
         """Yield cells with the micro-batches that may be in time, one entry for each."""
         b, total, wanted = self.cut.shape.micro_batch, total_micro_batches(self.cut), self._pin[1]
-        spare = self.limit * cells.d * b - cells.each
+        limit = np.asarray(self._of_steps(cells.x, cells.d) + 0.0 * cells.each)
+        spare = limit * cells.d * b - cells.each
         fewest = np.where(spare > 0, self._once(cells) / np.maximum(spare, 1e-300) * (1 - ROUNDING), np.inf)
         low = np.maximum(np.ceil(np.minimum(fewest, 2.0**62)), min_micro_batches(cells.x)).astype(np.int64)
         high = total // cells.d
@@ -382,12 +379,19 @@ class Counts:
             which = np.repeat(np.arange(at, to), counts[at:to])
             m = np.arange(len(which)) + done - (ends - counts)[which] + low[which]
             found = cells.part(which)
-            few = np.flatnonzero(found.step_seconds(m) < self.limit * found.d * m * b)
+            few = np.flatnonzero(found.step_seconds(m) < limit[which] * found.d * m * b)
             if len(few):
                 yield found.part(few), m[few]
             at = to
 
 
-def limited(rows: Rows, limit: float) -> Rows:
-    """Return the rows whose least seconds a sequence are below a limit."""
-    return rows.part(np.flatnonzero(rows.seconds < limit))
+def _row_limits(cut: Cut, rows: Rows, limit: float) -> tuple[Floats, Ints]:
+    """Return the limit on the steps of a micro-batch of rows, and the fewest replicas with which they keep it."""
+    once, most = rows.once / total_micro_batches(cut), limit * cut.shape.micro_batch
+    return cut.step_limits(rows.pipelines, rows.each, once, rows.replicas, most)
+
+
+def limited(cut: Cut, rows: Rows, limit: float) -> Rows:
+    """Return the rows whose least seconds a sequence are below a limit on a clock."""
+    left, fewest = _row_limits(cut, rows, limit)
+    return rows.part(np.flatnonzero((rows.seconds < left / cut.shape.micro_batch) & (fewest <= rows.replicas)))

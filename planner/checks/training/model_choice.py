@@ -144,22 +144,22 @@ def _bound_figures(c: PlanPhysics, x: Choice, full: float) -> Iterator[Violation
 
 def compute_shares(c: PlanPhysics) -> Iterator[Violation]:
     """Check where the ideal's compute goes: each part of the step, less what 6·N·D needs at the peak, and idle time."""
-    m, layout, w = c.metrics, c.plan.layout, c.instance.workload
+    m, layout = c.metrics, c.plan.layout
     if m is None or layout is None:
         return
     for x in _choices(c):
         machine = step.machine_of(c.instance)
         peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
         used = layout.gpus_used
-        share = used / (used + layout.gpus_idle) * w.availability / m.step_seconds  # of a second of the step
+        share = used / (used + layout.gpus_idle) * m.useful_share / m.step_seconds  # of a second of the step
         size = float(transformer.active_parameters(x.model, embedding=True))
         useful = float(scaling_laws.training_flop(size, m.tokens_per_step)) / (peak * used) * share
         parts = {name: seconds * share for name, seconds in m.breakdown_seconds.items() if seconds > 0}
         parts["gemm"] = parts.get("gemm", 0.0) - useful
         parts |= {
             "used": useful,
-            "idle GPUs": (1 - used / (used + layout.gpus_idle)) * w.availability,
-            "stopped": 1 - w.availability,
+            "idle GPUs": (1 - used / (used + layout.gpus_idle)) * m.useful_share,
+            "stopped": 1 - m.useful_share,
         }
         for name in sorted(parts.keys() | x.stated.compute_shares.keys()):
             stated, part = x.stated.compute_shares.get(name, 0.0), parts.get(name, 0.0)

@@ -1,7 +1,8 @@
 """`planner evaluate`: predict a layout that is given in full."""
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,22 +14,50 @@ from planner.files import require_writable, write_atomically
 def evaluate(
     instance: InstanceFile,
     pin: Annotated[
-        list[str] | None, typer.Option(help="A choice of the layout: layout.tensor_parallel=8 and so on.")
+        list[str] | None, typer.Option(help="A choice of the layout: layout.tensor_parallel=8, tp=8.")
     ] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the prediction here (JSON).")] = None,
+    from_flags: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your own run: Megatron's arguments or script, TOML (torchtitan), YAML (NeMo), JSON (DeepSpeed)."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the layout here as a plan: for compare, report, check.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
     constants: Constants = None,
 ) -> None:
-    """Predict step time and memory of a layout given in full by pins, and say which constants each part rests on."""
+    """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
     import planner
+    from planner.instance.pins import long_names
     from planner.planning.evaluate import summary
     from planner.planning.load import load_instance
+    from planner.report.run_lines import run_lines
+    from planner.report.summary import section
 
     require_writable(output)
-    request = load_instance(instance, pins=read_pins(pin or []), searched=False, constants=constants)
+    pins: dict[str, Any] = {}
+    if from_flags is not None:
+        from planner.imports.flags.read import layout_of_run, read_run
+
+        run = read_run(from_flags)
+        pins = layout_of_run(run, load_instance(instance, searched=False), str(from_flags))
+        print(f"{from_flags}: {run.framework}: {', '.join(f'{k}={v}' for k, v in pins.items())}", file=sys.stderr)
+    request = load_instance(
+        instance, pins={**pins, **long_names(read_pins(pin or []), "--pin")}, searched=False, constants=constants
+    )
     evaluation = planner.evaluate(request)
-    text = evaluation.model_dump_json(indent=1)
     if output is not None:
-        write_atomically(output, text + "\n")
-    print(text if as_json else summary(evaluation))
+        from planner.exports.own_layout import OTHER_DECISIONS, layout_question, plan_of_layout
+
+        # What is written must be what its own instance gives, so the layout is predicted once more without the rest.
+        alone = layout_question(request, evaluation.layout.gpus_used + evaluation.layout.gpus_idle)
+        left_out = [part for part in OTHER_DECISIONS if getattr(request, part) is not None]
+        if left_out:
+            print(f"{output}: of the layout alone, without {', '.join(left_out)}", file=sys.stderr)
+        plan = plan_of_layout(alone, planner.evaluate(alone).layout)
+        write_atomically(output, plan.model_dump_json(indent=1) + "\n")
+    money = "\n".join(section("RUN", run_lines(request, evaluation.run)))
+    print(evaluation.model_dump_json(indent=1) if as_json else f"{summary(evaluation)}\n{money}")
     raise typer.Exit(DONE if evaluation.fits else INFEASIBLE)

@@ -12,8 +12,9 @@ import typer
 from planner.cli.console import DONE, INFEASIBLE, read_pins, require_choice, requiring_sound
 from planner.cli.options import Constants, PlanFile
 from planner.errors import InputError
-from planner.files import read_json, require_writable, write_atomically, write_streamed
+from planner.files import require_writable, write_atomically, write_streamed
 from planner.plan.files import plan_of, read_plan
+from planner.plan.kinds import kind_of
 
 if TYPE_CHECKING:
     from planner.exports.from_plan import BuiltFabric
@@ -98,14 +99,17 @@ def pareto(
     constants: Constants = None,
 ) -> None:
     """Print the fabrics of which none is matched or beaten in all axes at once, each proven."""
+    from planner.formats.data import read_data
+    from planner.imports.instance_file import instance_path
     from planner.planning.pareto import axes_of, frontier, lines, records, table
 
     sizes, axis_names = _sizes(leaf_sizes), axes_of(axes)
     if output is not None and output.suffix != ".jsonl":
         raise InputError(f"{output}: must end in .jsonl")
     require_writable(output)
-    data = read_json(given)
-    if isinstance(data, dict) and "planner_version" in data:
+    path = instance_path(given)
+    data = read_data(path)
+    if kind_of(data) == "plan":
         if constants is not None:
             raise InputError(f"--constants: {given} is a plan, which has its own; give the instance, or leave them out")
         plan = plan_of(data, str(given))
@@ -113,7 +117,7 @@ def pareto(
         import planner
         from planner.planning.load import load_instance
 
-        plan = planner.solve(load_instance(data, pins=read_pins(pin or []), where=str(given), constants=constants))
+        plan = planner.solve(load_instance(path, pins=read_pins(pin or []), constants=constants))
     if plan.layout is None or plan.fabric is None:
         why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
         raise InputError(f"{given}: holds no fabric to compare{why}")

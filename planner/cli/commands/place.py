@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 def place(
     topology: Annotated[Path, typer.Option(help="Topology file.")],
-    job: Annotated[Path, typer.Option(help="Job file, or a plan (JSON).")],
+    job: Annotated[Path | None, typer.Option(help="Job file, or a plan (JSON).")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Nodes of the job, in place of a file.")] = None,
+    mesh: Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")] = None,
+    name: Annotated[str, typer.Option(help="Its name.")] = "job",
+    gpus_per_node: Annotated[int | None, typer.Option(help="Its ranks on one node.")] = None,
     busy: Annotated[str, typer.Option(help="Hostlist of nodes that are taken or broken.")] = "",
     state: Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")] = None,
     form: Annotated[str, typer.Option("--format", help=f"What to write: {', '.join(PLACEMENT_FORMATS)}.")] = "hostlist",
@@ -60,9 +64,17 @@ def place(
     require_writable(output)
     if bool(replace) != (running is not None):
         raise InputError("--replace, --running: give both: the failed nodes, and the placement that they failed in")
+    inline = job is None or nodes is not None or mesh is not None
+    if inline and job is not None:
+        raise InputError(f"--job {job}: a job's file has its nodes and its mesh; leave out --nodes and --mesh")
+    if inline and (running is not None or objective != "locality"):
+        raise InputError("--job: --replace and --objective step-time need the job's file; give it")
+    from planner.cluster.mesh import mesh_job
+
+    wanted = mesh_job(name, mesh, nodes, gpus_per_node=gpus_per_node) if job is None else job
     options: dict[str, Any] = {"busy": busy, "state": state, "time_limit": time_limit, "seed": seed, "threads": threads}
     cluster = read_topology(topology, keys=label or (), name=topology_name)
-    if running is not None:
+    if running is not None and job is not None:
         from planner.scheduling.repair import replace_in_files
 
         if order != "any" or only is not None:
@@ -70,7 +82,7 @@ def place(
         placement = replace_in_files(cluster, job, running, replace, **options)
     else:
         placement = planner.place(
-            cluster, job, fragmentation=fragmentation, objective=objective, order=order, only=only, **options
+            cluster, wanted, fragmentation=fragmentation, objective=objective, order=order, only=only, **options
         )
     if not placement.nodes:
         print(placement.reason)

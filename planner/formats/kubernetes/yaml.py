@@ -23,10 +23,11 @@ _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # libyaml where it was 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A value and the line it begins at: a text, a list of nodes, or a dict of nodes by key."""
+    """A value and the line it begins at: a text (`plain` where it is not quoted), a list, or a dict of nodes by key."""
 
     line: int
     value: "str | list[Node] | dict[str, Node]"
+    plain: bool = True
 
 
 @dataclass(slots=True)
@@ -92,7 +93,7 @@ def _node(event: yaml.NodeEvent, source: str, line: int) -> Node:
         what = f"tag {tag}" if tag else f"anchor {event.anchor}"
         raise InputError(f"{source}: line {line}: {what} is YAML that is not read here; write the value itself")
     if isinstance(event, yaml.ScalarEvent):
-        return Node(line, event.value)
+        return Node(line, event.value, plain=not event.style)
     return Node(line, [] if isinstance(event, yaml.SequenceStartEvent) else {})
 
 

@@ -1,5 +1,6 @@
 """Lower bounds on the time of a sequence: even stages on a network that slows nothing above its transport."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -153,6 +154,8 @@ def min_terms(s: Strategy, rows: Rows, total: int) -> tuple[Floats, Floats]:
 
 
 MOST_ENTRIES = 1 << 21  # of a table of rows by stages, worked out at a time
+FEW_ENTRIES = 1 << 13  # of a table that is worked out at once, however wide its rows
+LEAST_WIDTH, WIDER = 8, 4  # of the narrowest table in stages, and of each next one over the one before
 NEWTON_STEPS = 6  # towards the least time that holds all layers; each is a bound
 
 
@@ -164,14 +167,12 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any,
     concave in T: T/a until memory is full, less steep as each further layer takes others to recompute, and no more
     once all are. Newton's steps towards the T whose layers sum to the model's come from below.
     """
-    widest = int(rows.p.max(initial=1))
-    found, size = np.zeros(len(rows)), max(1, MOST_ENTRIES // widest)
+    found = np.zeros(len(rows))
     shards = np.broadcast_to(shards, rows.p.shape)
     recompute = s.between.times.recompute_seconds
     each = np.broadcast_to(np.asarray(layer_seconds, dtype=np.float64), rows.p.shape)
     each = each + (recompute if s.recomputes == "all" else 0.0)
-    for at in range(0, len(rows), size):
-        some = slice(at, at + size)
+    for some in _by_width(rows.p):
         memory_of = _memory_of(s, zero, rows.part(some), shards[some])
         found[some] = _min_stage_seconds(s, rows.part(some), memory_of, each[some, None], recompute)
     return found
@@ -180,10 +181,10 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any,
 def holds_layers(s: Strategy, zero: int, rows: Rows) -> Flags:
     """Return which rows may hold all layers, their replicas sharing ZeRO's state."""
     found = _may_hold_layers(s, zero, rows)
-    left, size = np.flatnonzero(found), max(1, MOST_ENTRIES // int(rows.p.max(initial=1)))
-    for at in range(0, len(left), size):
-        some = rows.part(left[at : at + size])
-        found[left[at : at + size]] = _holds_whole_layers(s, some, _memory_of(s, zero, some, some.d))
+    left = np.flatnonzero(found)
+    for at in _by_width(rows.p[left]):
+        some = rows.part(left[at])
+        found[left[at]] = _holds_whole_layers(s, some, _memory_of(s, zero, some, some.d))
     return found
 
 
@@ -206,6 +207,18 @@ def _may_hold_layers(s: Strategy, zero: int, rows: Rows) -> Flags:
     front = dense + (v - 1) * min(dense, 1)
     may: Flags = p * each + front >= s.problem.layers
     return may
+
+
+def _by_width(p: Ints) -> Iterator[Ints]:
+    """Yield the rows of tables by stages: those about as wide together, so that few entries are of stages not there."""
+    narrow, widest = 0, int(p.max(initial=1))
+    while narrow < widest:
+        wide = max(LEAST_WIDTH, WIDER * narrow) if len(p) * widest > FEW_ENTRIES else widest
+        rows = np.flatnonzero((p > narrow) & (p <= wide))
+        size = max(1, MOST_ENTRIES // min(wide, widest))
+        for at in range(0, len(rows), size):
+            yield rows[at : at + size]
+        narrow = wide
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,8 +35,13 @@ def strategy_bound(world: World, s: Strategy) -> float:
     unit = gpus // shape.tensor_parallel
     c = max(1, -(-shape.context_parallel // unit))
     replicas = max_racks(world, shape.gpus // c) * (gpus // shape.gpus if c == 1 else 1 / c)
-    most = min(replicas, s.problem.max_sequences * s.problem.layers)
-    return s.least_layers * s.min_layer / (most * shape.micro_batch) if most > 0 else math.inf
+    most, calendar = min(replicas, s.problem.max_sequences * s.problem.layers), s.problem.calendar
+    if most <= 0:
+        return math.inf
+    if calendar is None:
+        return s.least_layers * s.min_layer / (most * shape.micro_batch)
+    each = s.least_layers * s.min_layer / shape.micro_batch
+    return float(calendar.min_seconds(each, 0.0, most, shape.gpus))
 
 
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
@@ -65,9 +70,18 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
         inside=t.inside[i],
     )
     each, once = (x[i] for x in _min_terms(world, s, total))
-    keys = (each / rows.d + once / total) / s.shape.micro_batch
+    keys = _min_seconds(s, rows, each, once / total) / s.shape.micro_batch
     world.rows[s] = keys, rows
     return keys, rows
+
+
+def _min_seconds(s: Strategy, rows: Rows, each: Floats, once: Floats) -> Floats:
+    """Bound each/d + once over the replicas that rows may have, on a clock."""
+    calendar = s.problem.calendar
+    if calendar is None:
+        return np.asarray(each / rows.d + once, dtype=np.float64)
+    found = calendar.min_seconds(each, once, rows.d, rows.p * s.shape.gpus)
+    return np.asarray(found, dtype=np.float64)
 
 
 def _min_counts(problem: Problem, t: Pipelines) -> Ints:
@@ -133,9 +147,10 @@ def in_memory(world: World, s: Strategy) -> Flags:
     The state falls with the stage; at stage 3 the weights of a layer are gathered besides.
     """
     if s not in world.holding:
-        zeros, rows = s.problem.options("zero_stage", range(4)), pipelines_of(world, s)[1]
+        zeros, rows = s.problem.zero_stages, pipelines_of(world, s)[1]
         least = {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}
-        world.holding[s] = np.any([bounds.holds_layers(s, z, rows) for z in sorted(least)], axis=0)
+        found = [bounds.holds_layers(s, z, rows) for z in sorted(least)]
+        world.holding[s] = np.any(found, axis=0) if found else np.zeros(len(rows), dtype=bool)
     return world.holding[s]
 
 
@@ -156,7 +171,7 @@ def under_zero(
         if s.order == "1f1b"
         else np.minimum(t.once, bounds.terms(s, zero, replace(rows, m=np.maximum(rows.p, total)), free).once)
     )
-    keys = np.maximum(keys, (t.each / rows.d + once / total) / b)
+    keys = np.maximum(keys, _min_seconds(s, rows, t.each, once / total) / b)
     few = np.flatnonzero(keys < cutoff)
     if not len(few):
         return None
@@ -165,7 +180,7 @@ def under_zero(
         s, zero, some, t.layer[few], None if known is None else replace(known, at=known.at[few])
     )
     each, once = np.maximum(t.each[few], in_memory + s.machine.software.microbatch_seconds), once[few]
-    keys = np.maximum(keys[few], (each / some.d + once / total) / b)
+    keys = np.maximum(keys[few], _min_seconds(s, some, each, once / total) / b)
     fine = np.flatnonzero(keys < cutoff)
     return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
 
@@ -211,8 +226,7 @@ def columns_of(
     for i in range(len(rows)):
         world.deadline.check()
         most, each = int(rows.d[i]), float(pipes.each[i])
-        late = cutoff * b - float(pipes.once[i]) / total
-        low = max(1, math.floor(each / late * (1 - 1e-9))) if late > 0 else most + 1
+        limit, low = _fewest_replicas(s, cutoff * b, each, float(pipes.once[i]) / total, most, int(rows.p[i]))
         if max_blocks_off is not None:
             low = max(low, most - max_blocks_off * int(rows.block_replicas[i]))
         d = (
@@ -226,7 +240,7 @@ def columns_of(
             total,
             int(rows.p[i]),
             int(rows.v[i]),
-            _Pruning(each, min_fill_layer(s), cutoff * b, max_blocks_off is not None),
+            _Pruning(each, min_fill_layer(s), limit, max_blocks_off is not None),
         )
         picks.append(np.full(len(d), i))
         counts_d.append(d)
@@ -238,16 +252,33 @@ def columns_of(
     phi = problem.transport_slowdown
     racks = -(-table.blocks() // world.max_open) * table.stage_racks
     terms = bounds.terms(s, zero, table, Conditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
-    few = np.flatnonzero(terms.seconds(table) / (table.d * table.m * b) < cutoff)
+    stretch = _column_stretch(s, table)
+    few = np.flatnonzero(terms.seconds(table) / (table.d * table.m * b) * stretch < cutoff)
     if not len(few):
         return None
-    table, terms = table.part(few), terms.part(few)
+    table, terms, stretch = table.part(few), terms.part(few), stretch[few]
     in_memory = (
         bounds.min_stage_seconds_in_memory(s, zero, table, table.d, terms.layer) + s.machine.software.microbatch_seconds
     )
-    times = replace(terms, each=np.maximum(terms.each, in_memory)).seconds(table) / (table.d * table.m * b)
+    times = replace(terms, each=np.maximum(terms.each, in_memory)).seconds(table) / (table.d * table.m * b) * stretch
     few = np.flatnonzero(times < cutoff)
     return (times[few], table.part(few)) if len(few) else None
+
+
+def _fewest_replicas(s: Strategy, limit: float, each: float, once: float, most: int, p: int) -> tuple[float, int]:
+    """Return the most seconds of steps a micro-batch within a limit on a clock, and the fewest replicas within it."""
+    if s.problem.calendar is not None:
+        return s.problem.calendar.step_limit(limit, each, once, most, p * s.shape.gpus)
+    late = limit - once
+    return limit, max(1, math.floor(each / late * (1 - 1e-9))) if late > 0 else most + 1
+
+
+def _column_stretch(s: Strategy, table: Rows) -> Floats:
+    """Return what failures stretch columns by at least."""
+    calendar = s.problem.calendar
+    if calendar is None:
+        return np.ones(len(table))
+    return np.asarray(calendar.column_floor(table.d, table.p * s.shape.gpus), dtype=np.float64)
 
 
 def min_fill_layer(s: Strategy) -> float:
@@ -315,6 +346,15 @@ def free_seconds(world: World, column: Column, cutoff: float) -> float:
 
     All replicas sharing ZeRO's state; infinite over the cutoff.
     """
+    calendar = world.problem.calendar
+    if calendar is None:
+        return _free_step_seconds(world, column, cutoff)
+    stretch = calendar.least_stretch(column.d, column.replica_gpus)
+    return stretch * _free_step_seconds(world, column, cutoff / stretch)
+
+
+def _free_step_seconds(world: World, column: Column, cutoff: float) -> float:
+    """Return the same in seconds of steps alone."""
     cache = world.cache
     if column not in cache.free and not cutoff <= cache.slower.get(column, -math.inf):
         found = _free_seconds(world, column, cutoff)

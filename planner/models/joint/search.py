@@ -13,11 +13,12 @@ from planner.models.joint.bounds import Rows, even_seconds
 from planner.models.joint.places.built import built, exchanged_bytes, where
 from planner.models.joint.places.capital_bounds import CapitalBounds, Level
 from planner.models.joint.places.gateways import has_gateways, with_gateways
+from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.sites import Circuit, Part, Placed
 from planner.models.joint.space import Floats
 from planner.models.joint.template_tables import least_at
 from planner.models.joint.templates import Template
-from planner.models.joint.world import CENTS, EPS, Plan, ShapeProblem, Target
+from planner.models.joint.world import CENTS, EPS, Plan, Target
 
 TIMED = 40  # candidates of a shape that are timed where only a likely plan is sought
 SETTLED = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
@@ -38,7 +39,7 @@ class Candidate:
 class Search(CapitalBounds):
     """The search of one shape: candidates in the order of their time, each asked of the sites until one can be paid."""
 
-    timed: dict[tuple[float, float, int], float] = field(default_factory=dict)
+    timed: dict[tuple[float, float, int], float] = field(default_factory=dict)  # seconds of steps
     in_time: bool = False  # some candidate is, at the shortest round trip that may be paid as far as is known
 
     @property
@@ -138,11 +139,11 @@ class Search(CapitalBounds):
         first = q.rtts_ms[0]
         later = self._trips * (rtt - first) / 1e3 / q.column.sequences
         if key not in self.timed:
-            found = q.seconds(level.send, level.allreduce, q.fibre(waves, first), limit - later)
+            found = q.seconds(level.send, level.allreduce, q.fibre(waves, first), limit / q.min_stretch - later)
             if not math.isfinite(found):
                 return math.inf
             self.timed[key] = found
-        return self.timed[key] + later
+        return float(q.on_clock(self.timed[key] + later))
 
     @property
     def _trips(self) -> float:
@@ -210,8 +211,8 @@ class Search(CapitalBounds):
             block_replicas=np.full(n, q.block.replicas),
             inside=np.full(n, q.block.rack_stages == 1),
         )
-        seconds: Floats = even_seconds(c.strategy, c.zero, rows, q.conditions(send, allreduce, fibre)) / c.sequences
-        return seconds
+        seconds = even_seconds(c.strategy, c.zero, rows, q.conditions(send, allreduce, fibre)) / c.sequences
+        return np.asarray(q.on_clock(seconds), dtype=np.float64)
 
     def try_sites(self, c: Candidate, target: Target) -> Plan | None:
         """Ask the sites for a candidate; where they cannot pay it, remember what they cost without its fabrics."""

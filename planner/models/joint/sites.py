@@ -320,7 +320,7 @@ def _limit_budget(m: Any, s: Sites, fabrics: Any) -> None:
     if limits.budget_usd is None:
         return
     spent = capital_musd(m, s.data) + fabrics + penalty_musd(m, s.data)
-    spent += limits.operation_years * energy_musd(m, s.data)
+    spent += limits.budgeted_years * energy_musd(m, s.data)
     if m.component("extra_mw") is not None:
         each = prices.building_usd_per_it_mw / h.facility_overhead_factor + prices.interconnection_usd_per_mw
         spent += each / 1e6 * sum(m.extra_mw.values())

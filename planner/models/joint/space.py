@@ -15,6 +15,7 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.wan import Wan
 from planner.instance.workload import Parallelism
+from planner.models.joint.calendar import Calendar, calendar_of
 from planner.models.joint.pins import refuse_pins
 from planner.physics.training import stage_memory, step
 from planner.physics.training.blocks import block_step
@@ -46,6 +47,7 @@ class Problem:
     max_sequences: int
     memory_limit: float
     all_rails: bool
+    calendar: Calendar | None = None  # failures, where they count
     pins: dict[str, Any] = field(default_factory=dict)
     without: dict[str, Any] = field(default_factory=dict)  # values that no plan may have, by the paths of their pins
 
@@ -109,6 +111,7 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Pro
         transport_slowdown=transport_slowdown_of(network),
         max_sequences=math.floor(tokens / machine.sequence),
         memory_limit=step.memory_limit_bytes(instance),
+        calendar=calendar_of(instance, machine.model),
         all_rails=spares is not None and (spares.share > 0 or spares.failure_chance > 0),
         pins={k: v for k, v in instance.pins.items() if k.startswith("layout.")},
         without=without or {},

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.models.joint.bounds import Conditions
+from planner.models.joint.calendar import NO_SPARES, Sparing
 from planner.models.joint.space import Floats, Ints, Strategy
 from planner.physics.training import memory, schedule, stage_memory
 from planner.physics.training.blocks import block_step, interleaving
@@ -29,6 +30,12 @@ class Column:
     v: int
     d: int
     m: int
+    sparing: Sparing = NO_SPARES
+
+    @property
+    def replica_gpus(self) -> int:
+        """GPUs of a replica."""
+        return self.p * self.strategy.shape.gpus
 
     @property
     def sequences(self) -> int:

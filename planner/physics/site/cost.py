@@ -101,7 +101,7 @@ def bill(
             capex["wan"] = _links_capex_usd(instance.wan or Wan(), sites)
         price = {b.id: b.energy_usd_per_mwh for b in instance.grid.balancing_authorities}
         opex["energy"] = sum(energy_usd_per_year(s.facility_mw, price[s.balancing_authority]) for s in sites.sites)
-    years = instance.limits.operation_years
+    years = instance.limits.budgeted_years
     total = sum(capex.values()) + years * sum(opex.values())
     return Cost(capex_usd=capex, opex_usd_per_year=opex, operation_years=years, total_usd=total)
 

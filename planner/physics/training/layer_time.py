@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.instance.hardware import Accelerator
+from planner.instance.workload import Experts
 from planner.physics.num import Num
 from planner.physics.training.collectives import (
     all_gather,
@@ -15,7 +16,7 @@ from planner.physics.training.collectives import (
     reduce_scatter,
 )
 from planner.physics.training.context_exchange import context_exchange_seconds
-from planner.physics.training.operations import KINDS, Kind, Machine, Operation, Shape, layer_operations
+from planner.physics.training.operations import KINDS, Kind, Machine, Operation, Shape, head_seconds, layer_operations
 from planner.physics.training.process_groups import (
     LayerKind,
     Weights,
@@ -86,12 +87,29 @@ def _linear_layers(m: Machine, kind: LayerKind) -> list[tuple[int, int]]:
     return [(h, inner + 2 * model.kv * model.head), (inner, h), *ffn]
 
 
+def domains_of_token(experts: Experts, domains: float) -> float:
+    """Return how many of n domains have experts of a token on average, its k experts at random in g of G groups.
+
+    Without groups n·(1 - (1 - 1/n)^k). A domain of whole groups, q = G/n of them, has j of the token's with the odds
+    of drawing g from G, and none of its experts with (1 - j/g)^k; one that is a part of a group has it with g/G
+    (node-limited routing: DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+    """
+    k, total, own = experts.per_token, experts.groups, experts.groups_per_token
+    if domains >= total:
+        return domains * own / total * (1 - (1 - total / (domains * own)) ** k)
+    q = round(total / domains)
+    ways = math.comb(total, own)
+    missed = math.fsum(
+        math.comb(q, j) * math.comb(total - q, own - j) / ways * (1 - j / own) ** k for j in range(min(q, own) + 1)
+    )
+    return domains * (1 - missed)
+
+
 def expert_exchange_seconds(m: Machine, s: Shape) -> float:
     """Compute the exposed seconds of dispatching tokens to experts and combining the results, in one pass.
 
     Two all-to-alls of k·h elements a token. Where the framework sends a token once to each domain that has experts of
-    it and spreads it there, the NICs carry the domains' expected number for k experts at random,
-    n·(1 - (1 - 1/n)^k) of n, not k copies.
+    it and spreads it there, the NICs carry as many copies as there are such domains, not k.
     """
     experts = m.model.experts
     if experts is None or s.expert_parallel == 1:
@@ -100,10 +118,10 @@ def expert_exchange_seconds(m: Machine, s: Shape) -> float:
     size = own * experts.per_token * m.model.hidden * m.precision.collective_bytes
     near, far = group_levels(m, stride=1, ranks=s.expert_parallel)
     if m.software.expert_once_per_domain and far.ranks > 1:
-        copies = far.ranks * (1 - (1 - 1 / far.ranks) ** experts.per_token)
+        copies = domains_of_token(experts, float(far.ranks))
         far = replace(far, bytes_per_second=far.bytes_per_second * experts.per_token / copies)
-    each = float(all_to_all(size, (near, far))) + m.software.collective_seconds
-    return 2 * each * (1 - m.software.expert_overlap)
+    exposed = float(all_to_all(size, (near, far))) * (1 - m.software.expert_overlap)
+    return 2 * (exposed + m.software.dispatch_seconds)
 
 
 def _selective_seconds(m: Machine, s: Shape, forward: list[Operation]) -> float:
@@ -311,6 +329,25 @@ def sharding_traffic_seconds(
         return 0.0, reduce
     gather = hierarchical_seconds(m, s, weights, m.precision.working_parameter_bytes, *group)
     return gather, gather + reduce
+
+
+def end_sharding_seconds(
+    m: Machine, s: Shape, weights: Weights, zero_stage: int, replicas_per_rack: int, racks: Num, slowdown: Num, end: Num
+) -> Num:
+    """Compute the exposed seconds of ZeRO's traffic for `end` embeddings and one micro-batch.
+
+    Stage 3 gathers them once and keeps them until their backward pass, stages 2 and 3 reduce their gradients: neither
+    belongs to a layer (torch.distributed.fsdp: the root's own unit). The head's products hide of it what they can,
+    but for the share that the framework exposes in any case.
+    """
+    if zero_stage < 2:
+        return 0.0
+    group = (replicas_per_rack, racks, slowdown)
+    traffic = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, *group, layers=0.0, end=end)
+    if zero_stage > 2:
+        size = m.precision.working_parameter_bytes
+        traffic = traffic + hierarchical_seconds(m, s, weights, size, *group, layers=0.0, end=end)
+    return np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
 
 
 def wan_tail_seconds(

@@ -25,7 +25,7 @@ def activation_elements(model: Model, *, routed: bool = False) -> tuple[int, int
     if latent is None:
         common, divided = 4 * model.hidden, 2 * model.head * (model.heads + model.kv)
     else:
-        common = 4 * model.hidden + latent.q_rank + latent.kv_rank + latent.head_rope
+        common = 4 * model.hidden + (latent.q_rank or 0) + latent.kv_rank + latent.head_rope
         divided = 2 * model.heads * (latent.head_nope + latent.head_rope + latent.head_value)
     if not routed or experts is None:
         return common, divided + inner * model.ffn_width

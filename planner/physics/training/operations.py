@@ -16,6 +16,7 @@ from planner.physics.training.transformer import attention_score_flop
 
 COMPUTE_BYTES: dict[Dtype, float] = {"fp4": 0.5, "fp8": 1.0, "bf16": 2.0, "fp16": 2.0, "fp32": 4.0}
 TENSOR_CORE_ELEMENTS = 8  # of 16 bits, which a row must be a multiple of (NVIDIA, same guide, Tensor Core Requirements)
+USUAL_HEAD = 128  # the width at which attention_efficiency counts
 NARROW: tuple[Dtype, ...] = ("fp4", "fp8")  # types that inputs of a product are cast to
 
 
@@ -132,23 +133,27 @@ class Passes:
         count: Num = 1,
         dtype: Dtype | None = None,
         share: float = 1.0,
+        each_seconds: float = 0.0,
     ) -> None:
         """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient.
 
+        Each of `count` grouped products, and its cast, starts in `each_seconds`.
         Each input of a product in 8 or 4 bits is cast first: read once, written row-wise and column-wise.
         """
         m, gradient = self.m, 2 * self.m.precision.gradient_bytes  # read and written: gradients accumulate
         forward = gemm_seconds(m, rows, inner, columns, count=count, dtype=dtype)
         back = gemm_seconds(m, rows, columns, inner, count=count, dtype=dtype)
         weights = gemm_seconds(m, inner, rows, columns, count=count, dtype=dtype, out_bytes=gradient)
-        self.forward.append(Operation(name, "gemm", float(forward / share)))
-        self.backward.append(Operation(name, "gemm", float((back + weights) / share), float(weights / share)))
+        starts = float(count * each_seconds)
+        self.forward.append(Operation(name, "gemm", float(forward / share) + starts))
+        delayed = float(weights / share) + starts
+        self.backward.append(Operation(name, "gemm", float(back / share) + starts + delayed, delayed))
         if (dtype or m.precision.compute) in NARROW:
             cast, traffic = f"cast for {name}", m.software.quantise_traffic
             each = m.precision.activation_bytes + 2 * COMPUTE_BYTES[m.precision.compute]
             rate = hbm_rate(m) / traffic if traffic else float("inf")
-            self.forward.append(Operation(cast, "quantise", float(count * rows * inner * each / rate)))
-            self.backward.append(Operation(cast, "quantise", float(count * rows * columns * each / rate)))
+            self.forward.append(Operation(cast, "quantise", float(count * rows * inner * each / rate) + starts))
+            self.backward.append(Operation(cast, "quantise", float(count * rows * columns * each / rate) + starts))
 
     def elementwise(self, name: str, forward_elements: Num, backward_elements: Num) -> None:
         """Add element-wise work that moves so many elements forward and backward."""
@@ -202,21 +207,34 @@ def _attention(p: Passes, tokens: Num, s: Shape, window: int | None) -> None:
         p.gemm("QKV", tokens, model.hidden, (model.heads + 2 * model.kv) * model.head / t)
         inner = model.heads * model.head
     else:
-        p.gemm("Q down", tokens, model.hidden, latent.q_rank)
-        p.gemm("Q up", tokens, latent.q_rank, model.heads * (latent.head_nope + latent.head_rope) / t)
+        if latent.q_rank is not None:
+            p.gemm("Q down", tokens, model.hidden, latent.q_rank)
+        width = latent.q_rank or model.hidden
+        p.gemm("Q up", tokens, width, model.heads * (latent.head_nope + latent.head_rope) / t)
         p.gemm("KV down", tokens, model.hidden, latent.kv_rank + latent.head_rope)
         p.gemm("KV up", tokens, latent.kv_rank, model.heads * (latent.head_nope + latent.head_value) / t)
         inner = model.heads * latent.head_value
     if m.software.flash_attention:
         flop = attention_score_flop(model, m.sequence, s.micro_batch, window=window) / (t * s.context_parallel)
         peak = m.gpu.peak_flop_per_second[attention_dtype(m)]
-        seconds = flop / (peak * m.gpu.attention_efficiency * m.software.attention_share)
+        seconds = narrow_heads(m) * flop / (peak * m.gpu.attention_efficiency * m.software.attention_share)
         # The backward kernel computes the scores again: five products where the forward has two (Dao 2023).
         p.forward.append(Operation("attention", "attention", float(seconds + m.gpu.kernel_seconds)))
         p.backward.append(Operation("attention", "attention", float(2.5 * seconds + m.gpu.kernel_seconds)))
     else:
         _unfused_scores(p, s)
     p.gemm("projection", tokens, inner / t, model.hidden)
+
+
+def narrow_heads(m: Machine) -> float:
+    """Return how much longer a flash kernel takes for a FLOP than with heads of 128.
+
+    The exponential of a score takes as long whatever the head's width, so that narrow heads reach less of the peak
+    (Shah 2024, FlashAttention-3, figure 5; Blackwell has twice the products for as many exponentials).
+    """
+    latent, least = m.model.latent_attention, m.gpu.softmax_width
+    width = m.model.head if latent is None else (latent.head_nope + latent.head_rope + latent.head_value) / 2
+    return (width + least) / width * USUAL_HEAD / (USUAL_HEAD + least)
 
 
 def _unfused_scores(p: Passes, s: Shape) -> None:
@@ -254,11 +272,12 @@ def _routed(p: Passes, own: Num, s: Shape) -> None:
     gated = m.model.gated_ffn
     count = max(1.0, experts.count / s.expert_parallel)
     rows = own * experts.per_token / count
-    share = m.software.expert_efficiency
-    p.gemm("experts in", rows, m.model.hidden, experts.ffn * (2 if gated else 1), count=count, share=share)
-    each = own * experts.per_token * experts.ffn
-    p.elementwise("experts activation", each * (3 if gated else 2), each * (5 if gated else 3))
-    p.gemm("experts out", rows, experts.ffn, m.model.hidden, count=count, share=share)
+    share, start = m.software.expert_efficiency, m.software.expert_seconds
+    width = experts.ffn * (2 if gated else 1)
+    p.gemm("experts in", rows, m.model.hidden, width, count=count, share=share, each_seconds=start)
+    inner = own * experts.per_token * experts.ffn
+    p.elementwise("experts activation", inner * (3 if gated else 2), inner * (5 if gated else 3))
+    p.gemm("experts out", rows, experts.ffn, m.model.hidden, count=count, share=share, each_seconds=start)
 
 
 def head_seconds(m: Machine, s: Shape) -> float:

@@ -18,8 +18,8 @@ def attention_parameters(model: Model) -> int:
     latent = model.latent_attention
     if latent is None:
         return 2 * model.hidden * model.head * (model.heads + model.kv)
-    down = model.hidden * (latent.q_rank + latent.kv_rank + latent.head_rope)
-    queries = latent.q_rank * model.heads * (latent.head_nope + latent.head_rope)
+    down = model.hidden * ((latent.q_rank or 0) + latent.kv_rank + latent.head_rope)
+    queries = (latent.q_rank or model.hidden) * model.heads * (latent.head_nope + latent.head_rope)
     keys_values = latent.kv_rank * model.heads * (latent.head_nope + latent.head_value)
     return down + queries + keys_values + model.heads * latent.head_value * model.hidden
 

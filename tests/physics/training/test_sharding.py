@@ -9,7 +9,7 @@ from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy, unsupported
 from planner.physics.training.step import Conditions
 
-LAYERS, WEIGHTS = 3, 12 * 64**2  # of a layer
+LAYERS, WEIGHTS, EMBEDDING = 3, 12 * 64**2, 16 * 64  # weights of a layer, and of the one embedding
 MICRO_BATCHES, NODES, GPUS = 5, 4, 8
 
 
@@ -62,20 +62,30 @@ def strategy(zero: int) -> ParallelStrategy:
     )
 
 
-def ring(element_bytes: int) -> float:
+def ring(element_bytes: int, weights: int = WEIGHTS) -> float:
     """Return the seconds to gather or to reduce a layer: 8 GPUs of a node, then each its eighth over 4 nodes."""
-    size = WEIGHTS * element_bytes
+    size = weights * element_bytes
     return 7 * 0.5 + 7 / 8 * size / 1000 + 3 * 2 + 3 / 4 * (size / 8) / 100
 
 
 @pytest.mark.parametrize(
-    ("zero", "each"), [(0, 0.0), (1, 0.0), (2, ring(4)), (3, 2 * ring(2) + ring(4))], ids=["0", "1", "2", "3"]
+    ("zero", "each", "end"),
+    [
+        (0, 0.0, 0.0),
+        (1, 0.0, 0.0),
+        (2, ring(4), ring(4, EMBEDDING)),
+        (3, 2 * ring(2) + ring(4), ring(2, EMBEDDING) + ring(4, EMBEDDING)),
+    ],
+    ids=["0", "1", "2", "3"],
 )
-def test_each_micro_batch_pays_for_its_gathers(zero: int, each: float) -> None:
-    """With passes of no length every layer and micro-batch shows ZeRO-2's sums, and ZeRO-3's two gathers beside."""
+def test_each_micro_batch_pays_for_its_gathers(zero: int, each: float, end: float) -> None:
+    """With passes of no length every layer and micro-batch shows ZeRO-2's sums, and ZeRO-3's two gathers beside.
+
+    The embedding, which belongs to no layer, is gathered once a micro-batch and its gradient reduced once.
+    """
     conditions = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
     found = prediction.step_breakdown(machine(), conditions, strategy(zero))
-    assert found["sharding"] == pytest.approx(MICRO_BATCHES * LAYERS * each, rel=1e-6)
+    assert found["sharding"] == pytest.approx(MICRO_BATCHES * (LAYERS * each + end), rel=1e-6)
 
 
 def test_what_a_framework_cannot_run() -> None:

@@ -1,6 +1,7 @@
 """Best-first branch and bound over columns by lower bounds on capital: how each node is expanded."""
 
 import heapq
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,11 +19,12 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.least_cost.shapes import CheapestSearch
 from planner.models.joint.least_cost.tree import BlockSizes, ColumnsNode, CostTree, PipesNode, ShapeNode
+from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import fastest
 from planner.models.joint.space import Ints, Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.tree.tree import Stopped
-from planner.models.joint.world import CENTS, EPS, Plan, Shape, ShapeProblem, World, open_sites, shapes
+from planner.models.joint.world import CENTS, EPS, Plan, Shape, World, open_sites, shapes, spared
 from planner.solvers.deadline import OutOfTimeError
 from planner.solvers.outcome import UnansweredError
 
@@ -176,8 +178,9 @@ def _expand_columns(tree: CostTree, usd: float, seconds: float, what: tuple[Colu
 
 def _expand_column(tree: CostTree, usd: float, seconds: float, column: Column) -> None:
     """Open the shapes of a column over each number of sites."""
-    for sites in open_sites(tree.world, column):
-        tree.push(usd, seconds, "shapes", (column, shapes(column, sites)))
+    for choice in spared(tree.world, column):
+        for sites in open_sites(tree.world, choice):
+            tree.push(usd, seconds, "shapes", (choice, shapes(choice, sites)))
 
 
 def _expand_shapes(tree: CostTree, usd: float, seconds: float, what: tuple[Column, Iterator[Shape]]) -> None:
@@ -189,12 +192,12 @@ def _expand_shapes(tree: CostTree, usd: float, seconds: float, what: tuple[Colum
     world, phi, cutoff = tree.world, tree.world.problem.transport_slowdown, tree.cutoff(usd)
     problem = ShapeProblem(world=world, column=column, shape=shape)
     most = replace(shape, min_replicas=max(shape.min_replicas, (column.d - 1) // len(shape.blocks) + 1))
-    least = replace(problem, shape=most).bound(phi, phi, cutoff)
+    least = replace(problem, shape=most).bound(phi, phi, cutoff, stretch=problem.free_stretch)
     if least >= cutoff:
         return
     racks = [problem.traffic.racks(g) for g in shape.blocks]
     floor = max(usd, tree.floor.usd_over(racks, problem.traffic.rails))
-    own = least if most == shape else problem.bound(phi, phi, cutoff)
+    own = problem.bound(phi, phi, cutoff)
     world.count("shapes")
     tree.push(floor, max(seconds, own), "shape", ShapeNode(problem))
     tree.push(usd, max(seconds, least), "shapes", (column, rest))
@@ -275,12 +278,13 @@ def _dive(tree: CostTree) -> None:
 
 
 def _price(tree: CostTree, usd: float, column: Column) -> None:
-    """Keep the first plan of the most even shape of a column."""
-    for sites in open_sites(tree.world, column):
-        shape = next(shapes(column, sites), None)
+    """Keep the first plan of the most even shape of a column with the likeliest spares."""
+    choices = spared(tree.world, column)
+    for sites, choice in itertools.product(open_sites(tree.world, column), choices):
+        shape = next(shapes(choice, sites), None)
         if shape is None:
             continue
-        problem = ShapeProblem(world=_capped(tree), column=column, shape=shape)
+        problem = ShapeProblem(world=_capped(tree), column=choice, shape=shape)
         search = CheapestSearch(
             shape_problem=problem, cutoff=tree.cutoff(usd), floor_usd=tree.floor, all_prices=tree.prices
         )

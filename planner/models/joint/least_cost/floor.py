@@ -62,7 +62,7 @@ def floor_of(world: World) -> Floor:
         return Floor(fixed_usd=world.owned_usd, site_usd=0.0, module_racks=1, module_usd=0.0, rail_usd=each)
     module, fixed = sites.data.module_racks, sites.floor_usd(0, 1)
     energy = min((sites.data.energy_musd(x) for x in sites.data.candidates), default=0.0)
-    years = world.problem.instance.limits.operation_years
+    years = world.problem.instance.limits.budgeted_years
     return Floor(
         fixed_usd=0.0,
         site_usd=fixed,

@@ -1,9 +1,10 @@
 """A plan as it is built: on its own templates and at its own sites, timed anew."""
 
+from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.sites import Placed
 from planner.models.joint.split import Column, Split
 from planner.models.joint.templates import Template
-from planner.models.joint.world import CLUSTER, Plan, ShapeProblem
+from planner.models.joint.world import CLUSTER, Plan
 from planner.physics.training.stage_memory import stage_gradient_bytes
 
 
@@ -15,18 +16,18 @@ def where(placed: Placed | None) -> dict[str, tuple[int, int]]:
 def built(
     q: ShapeProblem, wavelengths: int, placed: Placed | None, templates: dict[str, Template], cutoff: float
 ) -> Plan:
-    """Time the plan as it is built: its own templates and its own pair of sites, no slower than a cutoff."""
+    """Time the plan as it is built: its own templates and its own pair of sites, no slower than a cutoff on a clock."""
     sizes = sorted(set(q.shape.blocks), reverse=True)
     blocks = {s: sizes[k] for s, (k, _) in where(placed).items()}
     phi = q.world.problem.transport_slowdown
     send, allreduce = (max([phi, *(getattr(t, name) for t in templates.values())]) for name in ("send", "allreduce"))
     conditions = q.conditions(send, allreduce, q.fibre(wavelengths, 0.0 if placed is None else placed.rtt_ms))
-    split = q.split(conditions, cutoff)
+    split = q.split(conditions, cutoff / q.min_stretch)
     if split is None:
         raise RuntimeError("joint: a column that was timed cannot be split")
     capital = q.world.owned_usd + sum(t.usd for t in templates.values())
     return Plan(
-        seconds=split.seconds,
+        seconds=float(q.on_clock(split.seconds)),
         capital_usd=capital if placed is None else placed.capital_usd,
         column=q.column,
         split=split,
@@ -37,6 +38,7 @@ def built(
         replicas_by_site=_replicas(q, blocks),
         placed=placed,
         wavelengths=wavelengths,
+        upkeep=q.upkeep(split.seconds, blocks),
     )
 
 

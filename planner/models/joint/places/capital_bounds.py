@@ -8,8 +8,9 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.models.joint.places.built import most_bytes
+from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.space import Floats, Ints
-from planner.models.joint.world import EPS, ShapeProblem
+from planner.models.joint.world import EPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class CapitalBounds:
         if self.likely:
             most = even
         elif math.isfinite(self.cutoff) and each > 0:
-            most = min(most, max(even, math.floor(self.cutoff * column.sequences / each * (1 + EPS))))
+            most = min(most, max(even, math.floor(self.cutoff / q.min_stretch * column.sequences / each * (1 + EPS))))
         return most_bytes(column, most)
 
     def _usd(self, level: Level, rtt: float, waves: int) -> float:

@@ -232,7 +232,7 @@ def total_musd(m: Any, q: Question) -> Any:
 
     And a year's penalties of soft rules, in M$.
     """
-    prices, h, years = q.data.grid.prices, q.data.hardware, q.data.instance.limits.operation_years
+    prices, h, years = q.data.grid.prices, q.data.hardware, q.data.instance.limits.budgeted_years
     fabrics = sum(q.kinds[k][0].fabrics[f][0] / 1e6 * m.fabric[x, k, f] for x, k, f in m.fabric)
     usd = {p: x for p, x in q.pair_usd.items() if math.isfinite(x)}
     fibre = sum(usd.get(p, 0.0) / 1e6 * m.lit[p] for p in m.lit) + m.design_musd

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.models.joint import stripes
+from planner.physics.reliability.spares import min_spares
 
 Ints = NDArray[np.integer[Any]]
 Floats = NDArray[np.float64]
@@ -35,6 +36,10 @@ class Traffic:
         Rate of the wavelengths that end at the site, each way.
     exchange_gbps
         Rate at which the site's gradients pass its WAN gateway.
+    spare_target
+        Share of time in which a site is to have enough racks; 0: it has no spare ones.
+    rack_availability
+        Share of time in which a rack is fit for work.
     """
 
     stages: int
@@ -45,15 +50,25 @@ class Traffic:
     exchange_racks: int = 1
     wan_gbps: float = 0.0
     exchange_gbps: float = 0.0
+    spare_target: float = 0.0
+    rack_availability: float = 1.0
 
     @property
     def grain(self) -> int:
         """Racks of which a leaf domain has a whole multiple."""
         return self.context_racks or self.unit_racks
 
-    def racks(self, blocks: int) -> int:
+    def work_racks(self, blocks: int) -> int:
         """Racks of so many blocks."""
         return self.stages * self.unit_racks * blocks
+
+    def spare_racks(self, blocks: int) -> int:
+        """Racks that stand by at the site of so many blocks, behind the others in the order of racks."""
+        return min_spares(self.work_racks(blocks), self.rack_availability, self.spare_target)
+
+    def racks(self, blocks: int) -> int:
+        """Racks of the site of so many blocks that are cabled: those at work, and spares."""
+        return self.work_racks(blocks) + self.spare_racks(blocks)
 
 
 @dataclass(slots=True)
@@ -70,7 +85,7 @@ class Loads:
 
     def at(self, n_stripes: int, sizes: Ints) -> Floats:
         """Return the loads of runs of so many racks, one row a size; nothing leaves what holds all racks."""
-        every = self.traffic.racks(self.blocks)
+        every = self.traffic.work_racks(self.blocks)
         wanted = np.minimum(sizes, every)
         if n_stripes not in self.rows:
             self.rows[n_stripes] = np.full(every + 1, -1, dtype=np.int32), np.empty((0, 4))

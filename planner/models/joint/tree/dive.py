@@ -12,7 +12,7 @@ from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.tree.shapes import first_shape
 from planner.models.joint.tree.tree import Tree
-from planner.models.joint.world import EPS, Plan, World
+from planner.models.joint.world import EPS, Plan, World, spared
 
 SAMPLED = 40  # strategies that are looked at, of all in the order of their bounds
 DIVES = 40  # columns that are tried for a first incumbent
@@ -100,12 +100,20 @@ def descend(tree: Tree, column: Column) -> bool:
             if priced:
                 break
             continue
-        shape_problem = first_shape(tree, fewer)
-        plan = None if shape_problem is None else fastest(shape_problem, tree.cutoff * (1 - 2 * EPS), likely=True)
+        plan = _likely_plan(tree, fewer)
         if plan is not None:
             tree.keep(plan)
             priced = True
     return priced
+
+
+def _likely_plan(tree: Tree, column: Column) -> Plan | None:
+    """Return a fast plan of a column's most even shape with the most spare racks that the money may pay."""
+    for choice in sorted(spared(tree.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
+        shape_problem = first_shape(tree, choice)
+        if shape_problem is not None:
+            return fastest(shape_problem, tree.cutoff * (1 - 2 * EPS), likely=True)
+    return None
 
 
 def _with_replicas(tree: Tree, column: Column, replicas: int, *, pinned: bool) -> Column | None:

@@ -22,9 +22,10 @@ from planner.models.joint.split import Column
 from planner.models.joint.tree import dive
 from planner.models.joint.tree.shapes import Cursor, next_shape
 from planner.models.joint.tree.tree import Tree
-from planner.models.joint.world import EPS, open_sites, shapes
+from planner.models.joint.world import EPS, open_sites, shapes, spared
 
 DESCENTS = 6  # columns of least bound that are tried with fewer blocks
+CLOSE = 2e-3  # of an incumbent to its bound, within which fewer blocks are left to the search
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +78,16 @@ def expand_columns(tree: Tree, _: float, what: tuple[Strategy, int, Rows, Floats
 
 
 def expand_column(tree: Tree, key: float, column: Column) -> None:
-    """Open the shapes of a column, for each number of sites the most even first."""
+    """Open the shapes of a column with each choice of spares, for each number of sites the most even first."""
     tree.free = min(tree.free, key)
     tree.opened.append((key, column))
     kind = id(column.strategy), column.p, column.v
-    if kind not in tree.descended and len(tree.descended) < DESCENTS:
+    if kind not in tree.descended and len(tree.descended) < DESCENTS and tree.distance > CLOSE:
         tree.descended.add(kind)
         dive.descend(tree, column)
-    for sites in open_sites(tree.world, column):
-        tree.push(key, "shapes", Cursor(column, shapes(column, sites)))
+    for choice in spared(tree.world, column):
+        for sites in open_sites(tree.world, choice):
+            tree.push(key, "shapes", Cursor(choice, shapes(choice, sites)))
 
 
 def expand_shapes(tree: Tree, key: float, cursor: Cursor) -> None:

@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.split import Column
 from planner.models.joint.tree.tree import Tree
-from planner.models.joint.world import Shape, ShapeProblem, World, open_sites, shapes
+from planner.models.joint.world import Shape, World, open_sites, shapes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ def next_shape(tree: Tree, cursor: Cursor) -> tuple[float, float, ShapeProblem] 
     """Return the next shape that the money may pay: its bound, that of all behind it, and its problem.
 
     None where there is none in time, or where the money pays no sites with a part as large. What sites cost grows
-    with their largest part, so no shape behind such a one can be paid either.
+    with their largest part, so no shape behind such a one can be paid either, unless it needs fewer spare racks.
     """
     world, column = tree.world, cursor.column
     phi = world.problem.transport_slowdown
@@ -32,8 +33,16 @@ def next_shape(tree: Tree, cursor: Cursor) -> tuple[float, float, ShapeProblem] 
         tree.tick()
         shape_problem = ShapeProblem(world=world, column=column, shape=shape)
         most = replace(shape, min_replicas=max(shape.min_replicas, (column.d - 1) // len(shape.blocks) + 1))
-        least = replace(shape_problem, shape=most).bound(phi, phi, tree.cutoff, shape_problem.best_fibre)
-        if least > tree.cutoff or math.isinf(least) or not shape_problem.may_be_housed:
+        if math.isinf(shape_problem.min_stretch):  # never enough racks at all sites; less even shapes may differ
+            continue
+        stretch = shape_problem.free_stretch
+        free = replace(shape_problem, shape=most)
+        least = free.bound(phi, phi, tree.cutoff, shape_problem.best_fibre, stretch=stretch)
+        if least > tree.cutoff or math.isinf(least):
+            return None
+        if not shape_problem.may_be_housed:
+            if column.sparing.target:  # less even shapes may need fewer spares in all
+                continue
             return None
         if payable(world, shape_problem):
             world.count("shapes")
@@ -42,7 +51,7 @@ def next_shape(tree: Tree, cursor: Cursor) -> tuple[float, float, ShapeProblem] 
 
 
 def first_shape(tree: Tree, column: Column) -> ShapeProblem | None:
-    """Return the most even shape of a column that the money may pay, over the fewest sites."""
+    """Return the most even shape of a column with its spares that the money may pay, over the fewest sites."""
     for sites in open_sites(tree.world, column):
         found = next_shape(tree, Cursor(column, shapes(column, sites)))
         if found is not None and math.isfinite(found[0]):

@@ -52,14 +52,14 @@ def budget(m: Any, data: SplitData) -> None:
     """Limit capital plus the counted years of energy to the budget, in M$."""
     limits = data.instance.limits
     if limits.budget_usd is not None:
-        spent = capital_musd(m, data) + limits.operation_years * energy_musd(m, data)
+        spent = capital_musd(m, data) + limits.budgeted_years * energy_musd(m, data)
         m.budget = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
 
 
 def _module_with_energy_musd(data: SplitData) -> float:
     """Return the capital of a module and its energy over the counted years, at the cheapest candidate."""
     energy = min(data.energy_musd(s) for s in data.candidates)
-    return module_capital_musd(data) + data.instance.limits.operation_years * energy
+    return module_capital_musd(data) + data.instance.limits.budgeted_years * energy
 
 
 def _budget_modules(data: SplitData) -> float | None:
@@ -72,7 +72,7 @@ def _budget_sentence(data: SplitData) -> str:
     return (
         f"limits.budget_usd is {(limits.budget_usd or 0.0) / 1e6:,.6g} M$, "
         f"a module costs at least {_module_with_energy_musd(data):,.6g} M$"
-        + (f" with {limits.operation_years:g} years of energy" if limits.operation_years else "")
+        + (f" with {limits.budgeted_years:g} years of energy" if limits.budgeted_years else "")
         + (f" and an open site {site:,.6g} M$" if site else "")
     )
 

@@ -14,14 +14,14 @@ import numpy as np
 
 from planner.physics.num import Num
 from planner.physics.site import wan
-from planner.physics.training import layer_time, schedule, stage_memory, step
+from planner.physics.training import layer_time, memory, schedule, stage_memory, step
 from planner.physics.training.blocks import interleaving
 from planner.physics.training.blocks.rack_blocks import padded
 from planner.physics.training.context_exchange import context_nic_seconds
 from planner.physics.training.layer_time import LayerTimes
 from planner.physics.training.operations import Machine, Shape, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.process_groups import front_by_stage, front_layers
+from planner.physics.training.process_groups import front_by_stage, front_layers, weights_of
 from planner.physics.training.schedule import Schedule
 from planner.physics.training.step import Conditions, ShardedTimes
 
@@ -260,7 +260,8 @@ def once_parts(
 ) -> dict[str, Num]:
     """Compute the seconds that a step takes once.
 
-    Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead.
+    Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; and what
+    ZeRO's traffic for the embeddings exposes in all micro-batches.
     """
     conditions = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=slowdown)
     p, v = pipeline, virtual_stages
@@ -281,7 +282,11 @@ def once_parts(
         sharded, x.order, p, v, chunk * v, send_seconds=send, micro_batches=micro_batches
     )
     between = between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=max_layers)
-    return {"pipeline_bubble": fill, **tails, "between_sites": between}
+    group, end = (replicas_per_rack, racks, slowdown), memory.end_copies(x.machine.model, 0, p)
+    ends = layer_time.end_sharding_seconds(
+        x.machine, x.shape, weights_of(x.machine, x.shape), x.zero_stage, *group, end=end
+    )
+    return {"pipeline_bubble": fill, **tails, "between_sites": between, "end_sharding": micro_batches * ends}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,6 +359,7 @@ def breakdown(machine: Machine, c: Conditions, strategy: ParallelStrategy, group
         slowdown=c.allreduce_slowdown,
     )
     parts["chunk_wait"] = waits[slowest]
+    parts["sharding"] += parts.pop("end_sharding")
     parts["recompute"] += n * repeated * x.times.recompute_seconds
     parts["launch"] += n * machine.software.microbatch_seconds
     return {k: float(v) for k, v in parts.items()}

@@ -29,17 +29,21 @@ def stage_bytes(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[
 Figure = float | dict[str, float] | tuple[float, float]
 
 
-def metrics(instance: Instance, c: Conditions, strategy: ParallelStrategy) -> dict[str, Figure]:
+def metrics(
+    instance: Instance, c: Conditions, strategy: ParallelStrategy, *, useful_share: float | None = None
+) -> dict[str, Figure]:
     """Predict everything that a plan reports of a layout: the fields of plan.LayoutMetrics.
 
-    Work, bytes and time are those of padded sequences; tokens are counted without what pads them.
+    Work, bytes and time are those of padded sequences; tokens are counted without what pads them. `useful_share` of
+    the time on a clock goes into steps where failures count; else the workload says it.
     """
     m, workload = step.machine_of(instance), instance.workload
     wide = padded(m, strategy.shape)
     parts, by_part = step_breakdown(m, c, strategy), worst_memory(wide, strategy)
     seconds = sum(parts.values())
     tokens = float(strategy.data_parallel * strategy.micro_batches * strategy.micro_batch * m.sequence)
-    days = layer_time.days_to_train(workload.tokens, tokens, seconds, workload.availability)
+    useful = workload.availability if useful_share is None else useful_share
+    days = layer_time.days_to_train(workload.tokens, tokens, seconds, useful)
     flop, peak = tokens * model_flop_per_token(m.model, m.sequence), m.gpu.peak_flop_per_second[m.precision.compute]
     return {
         "step_seconds": seconds,
@@ -50,6 +54,8 @@ def metrics(instance: Instance, c: Conditions, strategy: ParallelStrategy) -> di
         "memory_limit_bytes": step.memory_limit_bytes(instance),
         "mfu": layer_time.model_flop_utilisation(flop, strategy.gpus, peak, seconds),
         "days_to_train": days,
+        "step_days_to_train": layer_time.days_to_train(workload.tokens, tokens, seconds, 1.0),
+        "useful_share": useful,
         "days_to_train_interval": step_errors.interval(m, strategy, days),
         **_network_metrics(wide, c, strategy),
         "gradient_bytes_per_stage": _max_gradient_bytes(m, strategy),

@@ -43,9 +43,9 @@ def group_racks(replicas: int, *, unit: int, racks: int, replicas_per_rack: int)
 class Block:
     """The racks that hold `replicas` whole replicas.
 
-    `rack_stages` x `stage_racks` of them, so many GPUs of each at work. `context_racks` of the `stage_racks` of a
-    rack stage hold one replica; with experts there are as many more as make both a CP group and an expert group
-    whole. A rack holds `stages_per_rack` stages of `replicas_per_rack` replicas.
+    `rack_stages` x `stage_racks` of them, `work_gpus` of each at work and `rails` cabled. `context_racks` of the
+    `stage_racks` of a rack stage hold one replica; with experts there are as many more as make both a CP group and an
+    expert group whole. A rack holds `stages_per_rack` stages of `replicas_per_rack` replicas.
     """
 
     stages_per_rack: int
@@ -54,6 +54,7 @@ class Block:
     stage_racks: int
     rack_stages: int
     rails: int
+    work_gpus: int
 
     @property
     def racks(self) -> int:
@@ -107,6 +108,7 @@ def block_of(
         stage_racks=together,
         rack_stages=-(-pipeline_parallel // q),
         rails=q * r * own,
+        work_gpus=q * r * own,
     )
 
 

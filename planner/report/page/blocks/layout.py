@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from planner.instance.instance import Instance
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Cost, Plan
+from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 from planner.report.page.cards import DEGREES
 from planner.report.page.drawings.bars import Limit, colours, stacked
@@ -17,6 +18,7 @@ SCHEDULE = ("schedule", "virtual_stages", "microbatch_sequences", "microbatches_
 MEMORY = ("recompute", "sequence_parallel", "zero_stage")
 RACKS = ("replicas_per_rack", "racks_per_replica", "stages_per_rack", "gpus_used", "gpus_idle")
 CHOICES = {"Degrees of parallelism": DEGREES, "Schedule and memory": (*SCHEDULE, *MEMORY), "Racks and GPUs": RACKS}
+LISTED_YEARS = 30  # in a table
 OTHER = "other parts"
 SMALL = 5e-4  # share of the total below which a part joins the others: it has no width in a bar
 
@@ -28,6 +30,7 @@ def power_and_cost(plan: Plan) -> Iterator[Block]:
     for picture, *added in (*_power(plan.instance, plan.sites), *_cost(plan.instance, plan.cost)):
         pictures.append(picture)
         tables += added
+    tables += [] if plan.run is None else _run(plan.run)
     if pictures:
         yield Block("Power and cost", pictures, tables)
 
@@ -71,6 +74,26 @@ def _cost(instance: Instance, c: Cost | None) -> Iterator[tuple[Picture, *tuple[
         yearly = [(plain(k), opex(k, money)) for k in c.opex_usd_per_year]
         tables.append(Table("Running cost", ("part", "USD a year"), yearly))
     yield Picture(svg, "Cost by part."), *tables
+
+
+def _run(x: RunPlan) -> list[Table]:
+    """Show what the whole run costs by part, draws and emits, and its years."""
+    usd, own = figures_of("run.usd", x.usd), figures_of("run", x)
+    rows: list[Row] = [(plain(k), usd(k, money), share(v, x.total_cost_of_ownership_usd)) for k, v in x.usd.items()]
+    rows.append(("total cost of ownership", own("total_cost_of_ownership_usd", money), ""))
+    rows.append(("a million tokens", own("usd_per_million_tokens", "${:,.4g}".format), ""))
+    rows.append(("energy in MWh", own("energy_mwh", amount), ""))
+    rows.append(("energy of a token in J", own("energy_joules_per_token", amount), ""))
+    if x.carbon_tonnes is not None:
+        rows.append(("CO2 in tonnes", own("carbon_tonnes", amount), ""))
+    rows += [(f"not counted: {key}", "-", "") for key in x.not_counted]
+    tables = [Table(f"The run of {x.years:,.4g} years", ("part", "value", "share"), rows)]
+    years: list[Row] = [
+        (f"{n + 1}", amount(y.energy_mwh), money(sum(y.usd.values()))) for n, y in enumerate(x.by_year[:LISTED_YEARS])
+    ]
+    if len(x.by_year) > 1:
+        tables.append(Table("Operation by year", ("year", "MWh", "USD"), years))
+    return tables
 
 
 def layout(plan: Plan) -> Iterator[Block]:

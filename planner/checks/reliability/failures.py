@@ -1,0 +1,198 @@
+"""Stops, checkpoints and spares by the checker's own arithmetic.
+
+A job stops N·λ times a second. Of each second of work so much goes into writing, into stops and into work that is
+done twice; racks in repair make it wait, or take replicas down. Written from the description of the formulas.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln, lambertw
+
+from planner.instance.instance import Instance
+from planner.instance.reliability import CheckpointTarget, Recovery, Reliability
+from planner.physics.training import step
+from planner.physics.training.transformer import total_parameters
+
+Floats = NDArray[np.float64]
+HOUR = 3600.0
+GRID = 1e-3  # of the logarithm of GPUs, between which bounds are tabulated
+MOST_GPUS = 1e10  # of the table
+ROUNDING = 1e-12  # relative, of sums in another order
+SERIES = 1e-8  # write over mean time below which the interval's first term is exact to a double
+Way = tuple[Recovery, CheckpointTarget]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Failures:
+    """Failures of an instance's jobs; `state_bytes`: of a checkpoint."""
+
+    r: Reliability
+    state_bytes: float
+
+    @cached_property
+    def gpu_rate(self) -> float:
+        """Stops a second of one GPU, at the measured size."""
+        return math.fsum(1 / p.gpu_hours_per_event for p in self.r.parts.values()) / HOUR
+
+    def rate(self, gpus: Any) -> Floats:
+        """Return the stops in a second of a job."""
+        larger = np.maximum(np.asarray(gpus, dtype=np.float64) / self.r.measured_gpus, 1.0)
+        return np.asarray(self.gpu_rate * gpus * larger**self.r.scale_exponent, dtype=np.float64)
+
+    def write_seconds(self, gpus: Any, target: CheckpointTarget) -> Floats:
+        """Return the seconds to write a checkpoint."""
+        own = {
+            "storage": self.r.storage_bytes_per_second_per_gpu,
+            "memory": self.r.memory_bytes_per_second_per_gpu,
+        }[target]
+        return np.zeros_like(np.asarray(gpus, dtype=np.float64)) if own is None else self.state_bytes / own / gpus
+
+    def restart_seconds(self, gpus: Any, recovery: Recovery) -> Any:
+        """Return the seconds of a stop beside lost work."""
+        r = self.r
+        if recovery == "elastic":
+            return r.elastic_stall_seconds + 0.0 * gpus
+        warm = recovery == "warm-spares"
+        fixed = r.warm_restart_seconds if warm else r.restart_seconds
+        each = r.warm_restart_seconds_per_gpu if warm else r.restart_seconds_per_gpu
+        return r.detection_seconds + r.power_ramp_seconds + fixed + each * gpus
+
+    def interval_seconds(self, gpus: Any, way: Way, step_seconds: Any, *, shared: bool = False) -> Floats:
+        """Return the best interval between checkpoints, no shorter than a step."""
+        rate, write = self.rate(gpus), self.write_seconds(gpus, way[1])
+        if way[0] == "elastic":
+            whole = rate * self.r.correlated_share
+            worked = (1 + self._stalled(gpus)) / (1 + self._copied(gpus, step_seconds, shared=shared))
+            with np.errstate(divide="ignore"):
+                best = np.sqrt(2 * worked * write / whole)
+        else:
+            c = write * rate
+            root = 1 + np.real(lambertw(-np.exp(-1 - np.minimum(c, 700.0))))
+            best = np.where(c < SERIES, np.sqrt(2 * c), root) / rate
+        return np.asarray(np.maximum(best, step_seconds), dtype=np.float64)
+
+    def stretch(
+        self, gpus: Any, replica_gpus: Any, replicas: Any, way: Way, step_seconds: Any = 0.0, *, shared: bool = False
+    ) -> Floats:
+        """Return the seconds that pass for one of steps, racks at hand; no job of one replica goes on without it."""
+        r, rate = self.r, self.rate(gpus)
+        tau = self.interval_seconds(gpus, way, step_seconds, shared=shared)
+        write, storage = self.write_seconds(gpus, way[1]), self.write_seconds(gpus, "storage")
+        if way[0] != "elastic":
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                x = rate * tau
+                work = np.where(x > 0, np.expm1(x + rate * write) / np.where(x > 0, x, 1.0), 1.0)
+                work = np.where((x <= 0) & (write > 0), np.inf, work)
+                found = work * (1 + rate * self.restart_seconds(gpus, way[0]))
+            older = np.sqrt(2 * storage * rate * r.correlated_share) if way[1] == "memory" else 0.0
+            return np.asarray(found * (1 + older), dtype=np.float64)
+        whole = rate * r.correlated_share
+        with np.errstate(invalid="ignore", divide="ignore"):
+            writing = np.where(np.isfinite(tau) & (tau > 0), storage / tau, 0.0)
+            lost = np.where(whole > 0, whole * tau / 2, 0.0)
+        writing = writing + self._copied(gpus, step_seconds, shared=shared)
+        stalls = self._stalled(gpus)
+        away = rate / gpus * replica_gpus * r.rejoin_seconds
+        return np.asarray(
+            np.where(np.asarray(replicas) >= 2, (1 + writing) * (1 + stalls + lost) * (1 + away), np.inf),
+            dtype=np.float64,
+        )
+
+    def _stalled(self, gpus: Any) -> Any:
+        """Return the seconds of stalls for one of work; correlated stops restart the whole job."""
+        whole = self.r.correlated_share * self.restart_seconds(gpus, "restart")
+        return self.rate(gpus) * (self.r.elastic_stall_seconds + whole)
+
+    def _copied(self, gpus: Any, step_seconds: Any, *, shared: bool) -> Any:
+        """Return the seconds of copies to neighbours for one of steps, where replicas share their state."""
+        known = np.asarray(step_seconds, dtype=np.float64)
+        return np.where(known > 0, self.write_seconds(gpus, "memory") / np.maximum(known, 1e-300), 0.0) * shared
+
+    def ways(self, *, spares: bool) -> list[Way]:
+        """List the ways to go on that the figures allow."""
+        r = self.r
+        near = [t for t in r.checkpoint_targets if t == "storage" or r.memory_bytes_per_second_per_gpu is not None]
+        found: list[Way] = []
+        for recovery in r.recoveries:
+            if recovery == "elastic":
+                found.append(("elastic", "storage"))
+            elif recovery == "restart" or spares:
+                found += [(recovery, target) for target in near]
+        return found
+
+    def min_stretch(self, replicas: Any, replica_gpus: Any) -> Floats:
+        """Return the least stretch of jobs of so many replicas: any way, spares for nothing, steps however short."""
+        gpus = np.asarray(replicas, dtype=np.float64) * replica_gpus
+        found = [self.stretch(gpus, replica_gpus, replicas, way) for way in self.ways(spares=True)]
+        return np.asarray(np.minimum.reduce(found), dtype=np.float64)
+
+    @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one check, with which it ends
+    def column_stretch(self, replicas: int, replica_gpus: int) -> float:
+        """Return the same of one job."""
+        return float(self.min_stretch(replicas, replica_gpus))
+
+    @cached_property
+    def _least_above(self) -> tuple[Floats, Floats]:
+        """Tabulate the least stretch of larger jobs than each of a grid: of whole restarts, and of elastic ones.
+
+        Between two sizes stops are those of the smaller, and checkpoints are written by the larger; elastic ones lose
+        replicas of no GPUs.
+        """
+        gpus = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID)))
+        writes = replace(self, state_bytes=self.state_bytes * math.exp(-GRID))
+        found = {True: np.full(len(gpus), np.inf), False: np.full(len(gpus), np.inf)}
+        for way in self.ways(spares=True):
+            kind = way[0] == "elastic"
+            found[kind] = np.minimum(found[kind], writes.stretch(gpus, 0.0, 2, way))
+        least = [np.minimum.accumulate(found[kind][::-1])[::-1] * (1 - ROUNDING) for kind in (False, True)]
+        return least[0], least[1]
+
+    def stretch_from(self, replicas: Any, replica_gpus: Any) -> Floats:
+        """Bound the stretch of every job of so many replicas or more."""
+        whole, elastic = self._least_above
+        at = np.floor(np.log(np.maximum(np.asarray(replicas) * replica_gpus, 1.0)) / GRID - ROUNDING).astype(np.int64)
+        at = np.clip(at, 0, len(whole) - 1)
+        away = self.gpu_rate * np.asarray(replica_gpus, dtype=np.float64) * self.r.rejoin_seconds
+        return np.asarray(np.minimum(whole[at], elastic[at] * (1 + away)), dtype=np.float64)
+
+    def repairs(self, out: str) -> float:
+        """Return the mean number in repair for each one at work, of what is out: GPUs, or racks by their GPUs."""
+        return math.fsum(p.repair_hours / p.gpu_hours_per_event for p in self.r.parts.values() if p.out == out)
+
+    def rack_availability(self, gpus: int, spare: int) -> float:
+        """Return the share of time in which a rack has so many GPUs fit for work, of these and its spare ones."""
+        enough = at_least(gpus, gpus + spare, 1 / (1 + self.repairs("gpu")))
+        return enough / (1 + gpus * self.repairs("rack"))
+
+
+def failures_of(instance: Instance) -> Failures | None:
+    """Return the failures that count; None where there are none, or the share that trains is given."""
+    r, w = instance.reliability, instance.workload
+    if r is None or isinstance(r, str) or w.availability < 1 or not r.parts:
+        return None
+    each = w.precision.parameter_bytes + w.precision.optimizer_bytes
+    return Failures(r=r, state_bytes=each * total_parameters(step.machine_of(instance).model))
+
+
+@lru_cache(maxsize=4096)
+def _chances(n: int, p: float) -> Floats:
+    """Return the chance of each number of n that are fit with chance p, by logarithms of factorials."""
+    k = np.arange(n + 1)
+    with np.errstate(divide="ignore"):
+        log = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
+    return np.asarray(np.exp(log), dtype=np.float64)
+
+
+def at_least(needed: int, n: int, p: float) -> float:
+    """Return the chance that at least so many of n are fit."""
+    return 1.0 if p >= 1 else float(math.fsum(_chances(n, p)[needed:]))
+
+
+def mean_short(needed: int, n: int, p: float) -> float:
+    """Return the mean number by which those fit are fewer than those needed."""
+    return 0.0 if p >= 1 else float(math.fsum(_chances(n, p)[:needed] * (needed - np.arange(needed))))

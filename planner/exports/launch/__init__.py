@@ -1,0 +1,1 @@
+"""A plan's layout as what a training framework is started with: flags, pipeline layout and environment."""

@@ -1,0 +1,184 @@
+"""Write a first instance: short, commented YAML that solves as it is and says what to change."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InputError, hint
+from planner.imports.huggingface import read_model
+from planner.instance.catalogue import catalogue
+from planner.instance.workload import Model
+from planner.physics.training.transformer import active_parameters
+
+TOKENS_PER_WEIGHT = 20  # compute-optimal (Hoffmann et al. 2022, arXiv 2203.15556, table 3)
+DEFAULT_BUDGET_USD = 3e9  # of a plan of sites: without a limit, all power there is would be bought
+SITE_MW = 300.0  # of each place below, an example
+RACKS = 64  # of one cluster, an example
+# Places where large campuses are connected; the figures of power are examples for the user to change.
+PLACES: tuple[tuple[str, str, str, float, float, float], ...] = (
+    ("abilene", "ERCOT", "ercot", 32.45, -99.73, 40),
+    ("new-albany", "AEP", "eastern", 40.08, -82.81, 36),
+    ("council-bluffs", "MISO", "eastern", 41.26, -95.86, 34),
+    ("goodyear", "APS", "western", 33.44, -112.36, 42),
+    ("ashburn", "DOM", "eastern", 39.04, -77.49, 45),
+)
+# By the NIC's Gb/s: switches, the transceiver, its price and power (as in the instances that ship; 200G: unsourced).
+BIG = ("51.2T-64x800G", "51.2T-128x800G-2plane")
+FABRICS: dict[float, tuple[tuple[str, ...], str, float, float]] = {
+    200.0: (("51.2T-256x200G",), "200G", 400, 6),
+    400.0: (BIG, "800G-DR8", 1250, 16),
+    800.0: (BIG, "800G-DR8", 1250, 16),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user asks a first instance for; what is None has an example's value."""
+
+    name: str = "first"
+    sites: int = 0
+    budget_usd: float | None = None
+    model: str | None = None
+    accelerator: str = "B200"
+    racks: int | None = None
+    tokens: float | None = None
+    folder: Path = Path()  # that the instance is written to; a model's file is named from there
+
+
+def first_instance(wish: Wish) -> str:
+    """Return the YAML of an instance.
+
+    Raises
+    ------
+    InputError
+        The model or the accelerator is no name of the catalogue, or a figure is out of its range.
+    """
+    if not 0 <= wish.sites <= len(PLACES):
+        raise InputError(f"--sites: must be from 0 (one cluster) to {len(PLACES)} (is {wish.sites}); add more by hand")
+    if wish.sites and wish.racks is not None:
+        raise InputError(f"--racks {wish.racks}: power and budget decide the racks of sites; leave out one of the two")
+    for option, value in (("--budget", wish.budget_usd), ("--racks", wish.racks), ("--tokens", wish.tokens)):
+        if value is not None and not value > 0:
+            raise InputError(f"{option}: must be greater than 0 (is {value:g})")
+    gpu = _named("accelerators", wish.accelerator, "--accelerator")
+    name = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
+    parts = [
+        _head(wish),
+        _workload(name, wish),
+        _hardware(wish, rack_of(wish.accelerator)),
+        *([_grid(wish.sites)] if wish.sites else []),
+        _network(gpu["nic_bytes_per_second"] * 8 / 1e9),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _named(kind: str, name: str, option: str) -> dict[str, Any]:
+    """Return an entry of the catalogue."""
+    known = catalogue(kind)
+    if name not in known:
+        raise InputError(f"{option}: {name!r} is not in the catalogue; {hint(name, sorted(known))}")
+    entry: dict[str, Any] = known[name]
+    return entry
+
+
+def rack_of(accelerator: str) -> str:
+    """Return the catalogue's rack or node of an accelerator: the one that shares most of its name.
+
+    Raises
+    ------
+    InputError
+        No rack of the catalogue has the accelerator.
+    """
+    words = accelerator.split("-")
+    for n in range(len(words), 0, -1):
+        for rack in catalogue("racks"):
+            if f"-{'-'.join(words[:n])}-" in f"-{rack}-" and ("seed" in rack) == ("seed" in accelerator):
+                return rack
+    raise InputError(f"--accelerator: no rack of the catalogue has {accelerator!r}; choose another, and write the rack")
+
+
+def _model(name: str) -> Model:
+    """Return the model of a catalogue name or of a Hugging Face config.json."""
+    if name.endswith(".json"):
+        return read_model(Path(name))
+    return Model.model_validate(_named("models", name, "--model"))
+
+
+def _head(wish: Wish) -> str:
+    budget = wish.budget_usd if wish.budget_usd is not None else DEFAULT_BUDGET_USD if wish.sites else None
+    money = f"\n  budget_usd: {budget:.12g}  # all that is bought: racks, sites, fabric, fibre" if budget else ""
+    return f"""\
+# A planning question. Solve it: planner solve FILE -o plan.json
+# Every key with its meaning: planner schema instance, docs/instance.md. Names: planner catalogue.
+name: {wish.name}
+limits:{money}
+  max_batch_tokens: 16e6  # most tokens of an optimiser step that still train as well (Llama 3: 16M)
+"""
+
+
+def _workload(name: str, wish: Wish) -> str:
+    tokens = wish.tokens
+    if tokens is None:
+        tokens = float(f"{TOKENS_PER_WEIGHT * active_parameters(_model(name)):.2g}")
+        why = f"{TOKENS_PER_WEIGHT} for each weight that a token meets (Hoffmann et al. 2022)"
+    else:
+        _model(name)
+        why = "as asked for"
+    shown = os.path.relpath(name, wish.folder) if name.endswith(".json") else name
+    return f"""\
+workload:
+  model: {shown}  # of `planner catalogue models`, or the path of a Hugging Face config.json
+  tokens: {tokens:.12g}  # {why}
+  sequence_length: 8192
+  precision: bf16  # `planner catalogue precisions`
+  software: megatron-bridge  # the framework: `planner catalogue software`
+"""
+
+
+def _hardware(wish: Wish, rack: str) -> str:
+    if wish.sites:
+        last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
+    else:
+        last = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide"
+    return f"hardware:\n  accelerator: {wish.accelerator}\n  rack: {rack}\n{last}\n"
+
+
+def _grid(sites: int) -> str:
+    places = PLACES[:sites]
+    areas = "\n".join(
+        f"    - {{id: {area}, interconnection: {zone}, headroom_mw: {SITE_MW:g}, energy_usd_per_mwh: {price:g}}}"
+        for _, area, zone, _, _, price in places
+    )
+    nodes = "\n".join(
+        f"    - {{id: {name}, balancing_authority: {area}, latitude: {north:g}, longitude: {east:g}, "
+        f"generation_mw: {SITE_MW:g}, interconnect_mw: {SITE_MW:g}}}"
+        for name, area, _, north, east, _ in places
+    )
+    return f"""\
+grid:  # MW and prices are examples: put yours here
+  balancing_authorities:
+{areas}
+  nodes:
+{nodes}
+  rules:
+    interconnect: {{on: true, share: 1, reading: explicit}}  # a site draws no more than its interconnect_mw
+    max_sites: {sites}
+  prices:
+    building_usd_per_it_mw: 11.7e6
+    interconnection_usd_per_mw: 500e3
+    site_usd: 25e6
+wan: {{}}  # fibre between the sites, at the usual prices
+"""
+
+
+def _network(nic_gbps: float) -> str:
+    if nic_gbps not in FABRICS:
+        return ""  # tori and the like: a layout without a fabric of switches
+    switches, optics, price, watts = FABRICS[nic_gbps]
+    return f"""\
+network:
+  switches: [{", ".join(switches)}]  # `planner catalogue switches`
+  max_tiers: 3
+  optics: {{name: {optics}, price_usd: {price:g}, power_watts: {watts:g}}}
+"""

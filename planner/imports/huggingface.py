@@ -1,0 +1,264 @@
+"""Read a model from a Hugging Face config.json: dense, grouped-query, latent attention and experts.
+
+Keys and defaults are those of transformers 5 (src/transformers/models/*/configuration_*.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InputError, hint
+from planner.files import read_json
+from planner.instance.read import validated
+from planner.instance.workload import Model
+
+# Names of one figure in the configurations of different families, the usual one first.
+LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
+HIDDEN = ("hidden_size", "n_embd", "d_model")
+HEADS = ("num_attention_heads", "n_head", "n_heads")
+KV_HEADS = ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num")
+HEAD_SIZE = ("head_dim", "kv_channels")
+FFN = ("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner")
+VOCABULARY = ("vocab_size", "padded_vocab_size")
+EXPERTS = ("n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
+PER_TOKEN = ("num_experts_per_tok", "experts_per_token", "moe_topk", "moe_k")
+EXPERT_FFN = ("moe_intermediate_size", "intermediate_size")
+SHARED = ("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
+DENSE_FIRST = ("first_k_dense_replace", "moe_layer_start_index")
+LATENT = {
+    "q_rank": "q_lora_rank",
+    "kv_rank": "kv_lora_rank",
+    "head_nope": "qk_nope_head_dim",
+    "head_rope": "qk_rope_head_dim",
+    "head_value": "v_head_dim",
+}
+FULL, SLIDING = "full_attention", "sliding_attention"
+INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pictures and text has its Transformer
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFamily:
+    """What configurations of one model_type leave unsaid.
+
+    `window_every`: of so many layers in a row all but the last are windowed (1: every layer); 0: none, whatever the
+    configuration's sliding_window says.
+    """
+
+    gated: bool = True
+    tied: bool = False
+    experts: bool = False
+    latent: bool = False
+    window_every: int = 0
+    head_size: int | None = None
+    vocabulary: int | None = None
+    window: int | None = None
+    dense_layers: int = 0
+
+
+PLAIN, TIED, MOE = ConfigFamily(), ConfigFamily(tied=True), ConfigFamily(experts=True)
+UNGATED, UNGATED_TIED = ConfigFamily(gated=False), ConfigFamily(gated=False, tied=True)
+LATENT_MOE = ConfigFamily(experts=True, latent=True)
+FAMILIES: dict[str, ConfigFamily] = {
+    **dict.fromkeys(("llama", "qwen2", "phi3", "chatglm", "olmo", "olmo2", "granite", "stablelm", "seed_oss"), PLAIN),
+    **dict.fromkeys(("cohere", "smollm3", "ernie4_5"), TIED),
+    **dict.fromkeys(("mixtral", "qwen2_moe", "olmoe", "granitemoe", "phimoe", "dots1"), MOE),
+    **dict.fromkeys(("phi", "gpt_neox", "gptj", "nemotron"), UNGATED),
+    **dict.fromkeys(("gpt2", "falcon", "bloom", "opt", "gpt_bigcode", "mpt"), UNGATED_TIED),
+    **dict.fromkeys(("deepseek_v2", "kimi_k2"), LATENT_MOE),
+    "deepseek_v3": ConfigFamily(experts=True, latent=True, dense_layers=3),
+    "mistral": ConfigFamily(window_every=1),
+    "starcoder2": ConfigFamily(gated=False, tied=True, window_every=1),
+    "qwen3": ConfigFamily(head_size=128),
+    "qwen3_moe": ConfigFamily(experts=True),
+    "gemma": ConfigFamily(tied=True, head_size=256),
+    "gemma2": ConfigFamily(tied=True, head_size=256, window_every=2, window=4096),
+    "gemma3_text": ConfigFamily(tied=True, head_size=256, window_every=6, window=4096, vocabulary=262_208),
+    "cohere2": ConfigFamily(tied=True, window_every=4, window=4096),
+    "gpt_oss": ConfigFamily(experts=True, head_size=64, window_every=2, window=128),
+    **dict.fromkeys(("glm", "glm4"), ConfigFamily(head_size=128)),
+    "glm4_moe": ConfigFamily(experts=True, dense_layers=1),
+    "ernie4_5_moe": ConfigFamily(tied=True, experts=True, dense_layers=1),
+    "minimax_m2": ConfigFamily(experts=True, head_size=128),
+}
+PHI3_WINDOWED = "phi3"  # windowed in every layer where sliding_window is given
+
+
+def is_config(data: Any) -> bool:
+    """Return whether JSON data are a Hugging Face configuration."""
+    return isinstance(data, Mapping) and "model_type" in data and ("architectures" in data or _first(data, LAYERS) != 0)
+
+
+def read_model(path: Path) -> Model:
+    """Read the model of a config.json.
+
+    Raises
+    ------
+    InputError
+        Names the file, the key and its value: an unknown family, a missing figure, or layers that differ in a way that
+        the planner has no data for.
+    """
+    if path.is_dir():
+        path = path / "config.json"
+    name = path.resolve().parent.name if path.stem == "config" else path.stem
+    return model_of(read_json(path), str(path), name)
+
+
+def model_of(data: Any, where: str, name: str) -> Model:
+    """Return the model of a configuration; `where` names it in errors, `name` the model where it has no name itself."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("model_type"), str):
+        raise InputError(f"{where}: model_type: is missing; give a Hugging Face config.json")
+    config, left_out = data, []
+    for part in INSIDE:
+        if isinstance(data.get(part), Mapping):
+            config = data[part]
+            left_out.append(f"what stands beside {part}")
+    kind = str(config.get("model_type", data["model_type"]))
+    family = FAMILIES.get(kind)
+    if family is None:
+        raise InputError(
+            f"{where}: model_type: {kind!r} is not read; {hint(kind, sorted(FAMILIES), 0.7)}; "
+            "or give workload.model inline (`planner schema instance`)"
+        )
+    given = str(config.get("_name_or_path") or data.get("_name_or_path") or name)
+    entry = _Reader(config, where, family, kind).entry() | {"name": given.rstrip("/").rpartition("/")[2] or name}
+    for key in ("num_nextn_predict_layers", "num_mtp_modules"):
+        if config.get(key):
+            left_out.append(f"{key} {config[key]}")
+    entry["source"] = f"config.json of {entry['name']} ({kind})"
+    if left_out:
+        entry["note"] = f"Not counted: {', '.join(left_out)}."
+    return validated(Model, entry, where)
+
+
+def _first(config: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """Return the first of several names that a configuration has a value under; 0 where it has none."""
+    return next((config[n] for n in names if config.get(n) is not None), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """One configuration, where it stands, and what its family leaves unsaid."""
+
+    config: Mapping[str, Any]
+    where: str
+    family: ConfigFamily
+    kind: str
+
+    def entry(self) -> dict[str, Any]:
+        """Return the model as workload.model has it, without its name."""
+        hidden, heads = self.count(HIDDEN), self.count(HEADS)
+        tied = self.config.get("tie_word_embeddings")
+        entry: dict[str, Any] = {
+            "layers": self.count(LAYERS),
+            "hidden": hidden,
+            "heads": heads,
+            "gated_ffn": self.family.gated,
+            "vocabulary": self.count(VOCABULARY, self.family.vocabulary),
+            "tied_embeddings": self.family.tied if tied is None else tied,
+        }
+        if _first(self.config, FFN):
+            entry["ffn"] = self.count(FFN)
+        elif self.family.gated and not self.family.experts:
+            self.refuse(FFN[0], "is missing; add it")
+        self._attention(entry)
+        self._windows(entry)
+        if self.family.experts:
+            self._experts(entry)
+        return entry
+
+    def count(self, names: Sequence[str], default: int | None = None) -> int:
+        """Return a whole number under the first of several names that the configuration has."""
+        name = next((n for n in names if self.config.get(n) is not None), None)
+        if name is None:
+            if default is None:
+                self.refuse(names[0], "is missing; add it")
+            return default or 0
+        value = self.config[name]
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            self.refuse(name, f"must be a whole number from 0 (is {value!r}); correct it")
+        return int(value)
+
+    def refuse(self, key: str, problem: str) -> None:
+        """Raise the complaint about a key."""
+        raise InputError(f"{self.where}: {key}: {problem}")
+
+    def _attention(self, entry: dict[str, Any]) -> None:
+        """Add the widths of heads, and how many share keys and values."""
+        if self.family.latent:
+            ranks = {ours: self.count((theirs,)) for ours, theirs in LATENT.items() if theirs != "q_lora_rank"}
+            q_rank = self.config.get("q_lora_rank")
+            entry["latent_attention"] = ranks if q_rank is None else ranks | {"q_rank": self.count(("q_lora_rank",))}
+            return
+        kv = self._kv_heads(entry["heads"])
+        if kv != entry["heads"]:
+            entry["kv_heads"] = kv
+        size = self.count(HEAD_SIZE, self.family.head_size or 0)
+        if size and size * entry["heads"] != entry["hidden"]:
+            entry["head_size"] = size
+
+    def _kv_heads(self, heads: int) -> int:
+        """Return the heads of keys and values; Falcon and BigCode say multi_query, ChatGLM its groups."""
+        if self.kind == "falcon" and not self.config.get("new_decoder_architecture"):
+            return 1 if self.config.get("multi_query", True) else heads
+        if self.kind == "gpt_bigcode":
+            return 1 if self.config.get("multi_query", True) else heads
+        if self.kind == "chatglm" and not self.config.get("multi_query_attention"):
+            return heads
+        if self.kind == "mpt":
+            return self.count(("kv_n_heads",), heads)
+        return self.count(KV_HEADS, heads)
+
+    def _windows(self, entry: dict[str, Any]) -> None:
+        """Add the layers whose attention sees a window only."""
+        layers = entry["layers"]
+        kinds = self.config.get("layer_types")
+        window = self.config.get("sliding_window") or (self.family.window if self.family.window_every else None)
+        if kinds is not None:
+            odd = sorted({str(k) for k in kinds} - {FULL, SLIDING}) if isinstance(kinds, list) else [repr(kinds)]
+            if odd:
+                self.refuse("layer_types", f"{odd[0]} is not known to the planner, only {FULL} and {SLIDING}")
+            windowed = list(kinds).count(SLIDING)
+        else:
+            windowed = self._windowed_layers(layers)
+        if windowed and window:
+            entry |= {"window": self.count(("sliding_window",), window), "window_layers": windowed}
+
+    def _windowed_layers(self, layers: int) -> int:
+        """Count windowed layers where the configuration does not list them."""
+        if "use_sliding_window" in self.config:  # Qwen: the layers from max_window_layers on
+            return max(0, layers - self.config.get("max_window_layers", 0)) if self.config["use_sliding_window"] else 0
+        every = 1 if self.kind == PHI3_WINDOWED else self.family.window_every
+        every = self.config.get("sliding_window_pattern", every) if every > 1 else every
+        return layers if every == 1 else layers - layers // every if every else 0
+
+    def _experts(self, entry: dict[str, Any]) -> None:
+        """Add the routed and shared experts, and the first layers that have none."""
+        count = self.count(EXPERTS, 0)
+        if not count:
+            return
+        for key in ("decoder_sparse_step", "moe_layer_freq", "moe_layer_interval"):
+            if self.config.get(key, 1) != 1:
+                self.refuse(
+                    key, f"is {self.config[key]!r}; the planner knows dense layers only before all with experts"
+                )
+        width, shared = self.count(EXPERT_FFN), self.config.get("shared_expert_intermediate_size")
+        if shared is None:
+            shared = self.count(SHARED, 0) * width
+        dense = self.count(DENSE_FIRST, self.family.dense_layers)
+        dense_list = self.config.get("mlp_only_layers") or []
+        if sorted(dense_list) != list(range(len(dense_list))):
+            self.refuse("mlp_only_layers", f"is {dense_list!r}; the planner knows dense layers only before the others")
+        dense = max(dense, len(dense_list))
+        entry["experts"] = {
+            "count": count,
+            "per_token": self.count(PER_TOKEN),
+            "ffn": width,
+            "shared_ffn": shared,
+            "dense_layers": dense,
+        }
+        groups = self.count(("n_group",), 1)
+        if groups > 1:
+            entry["experts"] |= {"groups": groups, "groups_per_token": self.count(("topk_group",), groups)}
+        if not dense:
+            entry.pop("ffn", None)  # no layer has the dense FFN

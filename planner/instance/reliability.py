@@ -1,0 +1,78 @@
+"""How often the parts of a running job fail, what each stop costs, and the ways to go on that the plan may choose."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from planner.instance.base import Fraction, NonNegative, Positive, Sourced
+
+Recovery = Literal["restart", "warm-spares", "elastic"]
+CheckpointTarget = Literal["storage", "memory"]
+SpareTarget = Annotated[float, Field(ge=0, lt=1)]
+
+
+class FailingPart(Sourced):
+    """A kind of part, or of work, whose failure stops the job."""
+
+    gpu_hours_per_event: Positive = Field(description="Hours of GPUs at work from one event to the next.")
+    repair_hours: NonNegative = Field(
+        0.0, description="Hours that it is out of service behind a stop; 0: the job takes it up again at once."
+    )
+    out: Literal["gpu", "rack"] = Field("gpu", description="What is out of service meanwhile: the GPU, or its rack.")
+
+
+class Reliability(Sourced):
+    """Stops of a job, and what they cost; with none of it a run is taken to train all the time."""
+
+    name: str = Field("", description="Of the figures, in reports.")
+    parts: dict[str, FailingPart] = Field(description="What fails, by name.")
+    measured_gpus: Positive = Field(
+        16_384.0, description="GPUs of the run at which the rates were seen; a plan of more is an extrapolation."
+    )
+    scale_exponent: NonNegative = Field(
+        0.0, description="Above measured_gpus the rate of a GPU grows with this power of their number."
+    )
+    correlated_share: Fraction = Field(
+        0.0, description="Share of stops that hit several replicas, or both copies of a checkpoint in memory."
+    )
+    detection_seconds: NonNegative = Field(0.0, description="From a failure to the start of a recovery.")
+    restart_seconds: NonNegative = Field(0.0, description="Of a restart of the whole job, whatever its size.")
+    restart_seconds_per_gpu: NonNegative = Field(0.0, description="Of a restart of the whole job, for each GPU.")
+    warm_restart_seconds: NonNegative = Field(0.0, description="Of a restart on spares that stand by, likewise.")
+    warm_restart_seconds_per_gpu: NonNegative = Field(0.0, description="Of a restart on spares, for each GPU.")
+    elastic_stall_seconds: NonNegative = Field(
+        0.0, description="That all replicas stall when one is lost, and the job goes on without it."
+    )
+    rejoin_seconds: NonNegative = Field(0.0, description="That a lost replica stays away where racks are at hand.")
+    power_ramp_seconds: NonNegative = Field(0.0, description="From a restart to full power, as the grid asks.")
+    storage_bytes_per_second_per_gpu: Positive | None = Field(
+        None, description="Rate at which a GPU writes a checkpoint to storage; absent: writing takes no time."
+    )
+    memory_bytes_per_second_per_gpu: Positive | None = Field(
+        None, description="Rate to the memory of a neighbour; absent: no checkpoint is kept there."
+    )
+    recoveries: tuple[Recovery, ...] = Field(
+        ("restart", "warm-spares", "elastic"), min_length=1, description="Ways to go on after a stop to choose from."
+    )
+    checkpoint_targets: tuple[CheckpointTarget, ...] = Field(
+        ("storage", "memory"), min_length=1, description="Where checkpoints may be written."
+    )
+    spare_targets: tuple[SpareTarget, ...] = Field(
+        (0.0, 0.99),
+        min_length=1,
+        description="Spare racks of a site: the fewest that leave enough racks for such a share of time; 0: none.",
+    )
+    spare_gpus: bool = Field(True, description="GPUs of a rack that the layout leaves idle may be cabled as spares.")
+
+    @model_validator(mode="after")
+    def _something_to_choose(self) -> Self:
+        """Refuse choices that leave no way to go on."""
+        if set(self.recoveries) == {"warm-spares"} and not any(self.spare_targets):
+            raise ValueError(
+                'recoveries has "warm-spares" alone, and spare_targets no share above 0; add one to either'
+            )
+        if "storage" not in self.checkpoint_targets and self.memory_bytes_per_second_per_gpu is None:
+            raise ValueError(
+                'checkpoint_targets has no "storage", and memory_bytes_per_second_per_gpu is absent; add one'
+            )
+        return self

@@ -1,0 +1,177 @@
+"""Days on a calendar in the search: what stops stretch a column's time by at least, and the choice of spares.
+
+Every bound of the search in seconds a sequence is one on a clock: seconds of steps times the stretch of failures. Of
+a number of GPUs it is the least over all ways to go on, spares costing nothing. Ranges of replicas take the least
+stretch over the steps of a table from the fewest on, and seconds that fall as 1/GPUs the least of stretch/GPUs over
+the steps up to the most.
+"""
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.instance.instance import Instance
+from planner.instance.reliability import Reliability
+from planner.instance.workload import Model
+from planner.physics.reliability import stops
+from planner.physics.reliability.recovery import Job, min_stretch, ways
+from planner.physics.reliability.standing import checkpoint_bytes, counted
+
+Floats = NDArray[np.float64]
+STEP = 1.002  # from one number of GPUs of the table to the next
+MOST_GPUS = 2**31  # of the table; more than any plan has
+PIECES = (1.0, 0.95, 0.9, 0.8, 0.6, 0.3)  # ends of the parts of a range of replicas that are bounded one by one
+ROUNDING = 1 - 1e-12  # of floors that sums in another order may differ from
+
+
+@dataclass(frozen=True, slots=True)
+class Sparing:
+    """Spare racks that leave enough at every site for a share of time (0: none); idle GPUs of a rack cabled or not."""
+
+    target: float = 0.0
+    wired: bool = False
+
+
+NO_SPARES = Sparing()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Calendar:
+    """Failures of an instance, as the search counts them."""
+
+    r: Reliability
+    state_bytes: float
+
+    @cached_property
+    def base(self) -> Job:
+        """The job of which bounds change the size: any number of replicas, all GPUs that there may be write."""
+        return Job(r=self.r, gpus=1.0, replica_gpus=0.0, state_bytes=self.state_bytes)
+
+    @cached_property
+    def _steps(self) -> tuple[Floats, Floats, Floats]:
+        """Tabulate by steps of GPUs the least stretch of whole restarts, and without a replica of no GPUs.
+
+        A step counts the stops of its fewest GPUs, and the writers of its most.
+        """
+        count = math.ceil(math.log(MOST_GPUS) / math.log(STEP)) + 1
+        gpus: Floats = np.asarray(STEP ** np.arange(count), dtype=np.float64)
+        job = replace(self.base, gpus=gpus, writers=gpus * STEP)
+        least = {True: np.full(count, np.inf), False: np.full(count, np.inf)}
+        for way in ways(job, spares=True):
+            kind = way.recovery == "elastic"
+            least[kind] = np.minimum(least[kind], way.stretch)
+        return gpus, least[False] * ROUNDING, least[True] * ROUNDING
+
+    @cached_property
+    def _above(self) -> tuple[Floats, Floats]:
+        """Tabulate the least stretch over all steps from each on."""
+        _, whole, elastic = self._steps
+        least = [np.minimum.accumulate(x[::-1])[::-1] for x in (whole, elastic)]
+        return least[0], least[1]
+
+    @cached_property
+    def _per_gpu(self) -> tuple[Floats, Floats]:
+        """Tabulate the least of stretch/GPUs over all steps up to each."""
+        gpus, whole, elastic = self._steps
+        least = [np.minimum.accumulate(x / (gpus * STEP)) for x in (whole, elastic)]
+        return least[0], least[1]
+
+    def _away(self, replica_gpus: Any) -> Any:
+        """Return 1 and the replicas away for one there: G·λ·T at the measured rate, the least."""
+        return 1 + replica_gpus * stops.stops_per_gpu_second(self.r) * self.r.rejoin_seconds * ROUNDING
+
+    def _at(self, gpus: Any) -> Any:
+        """Return the place in the table of the largest number that is no more."""
+        found = np.floor(np.log(np.maximum(gpus, 1.0)) / math.log(STEP) * ROUNDING).astype(np.int64)
+        return np.clip(found, 0, len(self._steps[0]) - 1)
+
+    def floor(self, min_gpus: Any, replica_gpus: Any) -> Any:
+        """Bound the stretch of every job of at least so many GPUs, in replicas of at least so many."""
+        whole, elastic = self._above
+        at = self._at(min_gpus)
+        return np.minimum(whole[at], elastic[at] * self._away(replica_gpus))
+
+    def per_gpu(self, max_gpus: Any, replica_gpus: Any) -> Any:
+        """Bound stretch/GPUs of every job of at most so many GPUs; the last step of the table ends at them."""
+        at, away, most = self._at(max_gpus), self._away(replica_gpus), np.maximum(max_gpus, 1.0)
+        (_, *last), before = self._steps, self._per_gpu
+        whole, elastic = (
+            np.minimum(x[at] / most, np.where(at > 0, y[at - 1], np.inf)) for x, y in zip(last, before, strict=True)
+        )
+        return np.minimum(whole, elastic * away)
+
+    @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
+    def least_stretch(self, replicas: int, replica_gpus: int) -> float:
+        """Return the same of one column."""
+        return float(self.column_floor(replicas, replica_gpus))
+
+    def column_floor(self, replicas: Any, replica_gpus: Any) -> Any:
+        """Return the least stretch of jobs of so many replicas, spares for nothing, steps however short."""
+        job = replace(self.base, gpus=replicas * replica_gpus * 1.0, replica_gpus=replica_gpus, replicas=replicas)
+        return min_stretch(job)
+
+    def min_seconds(self, each: Any, once: Any, replicas: Any, replica_gpus: Any) -> Any:
+        """Bound each/d + once on a clock over every number of replicas d up to one.
+
+        Piece by piece of the range, from its upper end down: in a piece of a to b GPUs stretch/GPUs is at least that
+        up to b, and at least the stretch from a on over b.
+        """
+        most = np.maximum(replicas * replica_gpus, 1.0)
+        at, away, spread = self._at(most), self._away(replica_gpus), each * replica_gpus
+        (whole, elastic), ends = self._above, (*PIECES, 0.0)
+        found = np.full(np.broadcast_shapes(np.shape(each), np.shape(once), np.shape(most)), np.inf)
+        for above, below in itertools.pairwise(ends):
+            first = np.zeros_like(at)
+            if below:
+                first = np.maximum(at - math.ceil(-math.log(below) / math.log(STEP)) - 1, 0)
+            stretch = np.minimum(whole[first], elastic[first] * away)
+            least = np.maximum(self.per_gpu(above * most, replica_gpus), stretch / (above * most))
+            found = np.minimum(found, spread * least + once * stretch)
+        return found
+
+    def step_limit(self, limit: float, each: float, once: float, most: int, replica_gpus: int) -> tuple[float, int]:
+        """Return a limit on each/d + once that no d under a limit on a clock exceeds, and the fewest such replicas.
+
+        Fewer replicas than each takes in time are none; of the rest the fewest stretch least, which leaves less time.
+        """
+        low = 1
+        while True:
+            alone = limit / float(self.floor(low * replica_gpus, replica_gpus))
+            fewest = math.floor(each / (alone - once) * (1 - 1e-9)) if alone > once else most + 1
+            if fewest <= low or low > most:
+                return alone, max(low, min(fewest, most + 1))
+            low = min(fewest, most + 1)
+
+    def job(self, replicas: int, replica_gpus: int, step_seconds: Any, *, shares_state: bool) -> Job:
+        """Return the job of a column whose step takes so many seconds."""
+        return replace(
+            self.base,
+            gpus=float(replicas * replica_gpus),
+            replica_gpus=replica_gpus,
+            replicas=replicas,
+            step_seconds=step_seconds,
+            shares_state=shares_state,
+        )
+
+
+def sparings(r: Reliability, *, idle: bool) -> list[Sparing]:
+    """List the choices of spares; `idle`: racks have GPUs that the layout leaves idle, and a fabric to join them."""
+    repaired = any(p.repair_hours for p in r.parts.values())
+    targets = (
+        sorted(set(r.spare_targets)) if repaired else sorted({0.0, min((t for t in r.spare_targets if t), default=0.0)})
+    )
+    if not repaired and 0.0 not in r.spare_targets:
+        targets = targets[1:]
+    wires = (False, True) if idle and r.spare_gpus and repaired else (False,)
+    return [Sparing(t, w) for t, w in itertools.product(targets, wires)]
+
+
+def calendar_of(instance: Instance, model: Model) -> Calendar | None:
+    """Return the failures that the search counts; None where none do."""
+    r = counted(instance)
+    return None if r is None else Calendar(r=r, state_bytes=checkpoint_bytes(instance, model))

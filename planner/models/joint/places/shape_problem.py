@@ -1,0 +1,238 @@
+"""The fastest plan of one column in one shape: what its sites, fabrics and fibre are asked, and how they time it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from planner.models.joint.bounds import Conditions
+from planner.models.joint.places.site_bounds import Point, first
+from planner.models.joint.space import Floats
+from planner.models.joint.split import Column, Split, Stages
+from planner.models.joint.template_tables import Options
+from planner.models.joint.templates import Traffic
+from planner.models.joint.world import Shape, World
+from planner.physics.reliability.recovery import Job
+from planner.physics.reliability.spares import rack_availability
+from planner.physics.reliability.standing import Standing, Upkeep, standing_of, stretches
+from planner.physics.training.blocks.block_step import Fibre
+from planner.physics.training.blocks.rack_blocks import Block
+
+
+@dataclass(kw_only=True)
+class ShapeProblem:
+    """The fastest plan of one column in one shape.
+
+    Found by asking for the fastest slowdowns and fibre that the money may pay.
+    """
+
+    world: World
+    column: Column
+    shape: Shape
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """What fabrics must know of the column."""
+        block, calendar, sparing = self.block, self.world.problem.calendar, self.column.sparing
+        own = Traffic(stages=block.rack_stages, unit_racks=block.stage_racks, wrap=self.column.v > 1, rails=block.rails)
+        if calendar is None:
+            return own
+        rails = self.world.problem.gpus if sparing.wired else block.rails
+        fit = rack_availability(calendar.r, block.work_gpus, rails - block.work_gpus)
+        return replace(own, rails=rails, spare_target=sparing.target, rack_availability=fit)
+
+    @cached_property
+    def block(self) -> Block:
+        """Racks of the column's replicas."""
+        block = self.column.strategy.block(self.column.p)
+        if block is None:
+            raise ValueError("a column without a block")
+        return block
+
+    @property
+    def several(self) -> bool:
+        """Whether more than one site holds blocks."""
+        return len(self.shape.blocks) > 1
+
+    def conditions(self, send: Any, allreduce: Any, fibre: Fibre | None) -> Conditions:
+        """Return what the column meets at some slowdowns and fibre."""
+        racks = self.shape.blocks[0] * self.block.stage_racks
+        return Conditions(racks=racks, shards=self.shape.min_replicas, send=send, allreduce=allreduce, fibre=fibre)
+
+    def fibre(self, wavelengths: int, rtt_ms: float) -> Fibre | None:
+        """Return what joins the sites at so many wavelengths; a share of them is kept free for other traffic."""
+        if not self.several:
+            return None
+        wan = self.world.problem.wan
+        gbps = wavelengths * wan.wavelength_gbps / wan.headroom_factor
+        return Fibre(sites=len(self.shape.blocks), gbps=gbps, rtt_ms=rtt_ms, round_trips=wan.round_trips)
+
+    def split(self, c: Conditions, cutoff: float) -> Split | None:
+        """Return the fastest split of layers under some conditions, with its seconds a sequence.
+
+        None where none is under the cutoff.
+        """
+        step = cutoff * self.column.sequences if math.isfinite(cutoff) else math.inf
+        if self.column.v > 1 and Stages(column=self.column, conditions=c, cutoff=step, exact=False).least() is None:
+            return None
+        stages = Stages(column=self.column, conditions=c, cutoff=step, tick=self.world.deadline.check)
+        limits = stages.least()
+        if limits is None:
+            return None
+        found = stages.spread(limits)
+        return Split(seconds=found.seconds / self.column.sequences, layers=found.layers, recomputed=found.recomputed)
+
+    def seconds(self, send: float, allreduce: float, fibre: Fibre | None, cutoff: float) -> float:
+        """Return the least seconds a sequence under some slowdowns and fibre.
+
+        Infinite where they are not under the cutoff.
+        """
+        found = self.split(self.conditions(send, allreduce, fibre), cutoff)
+        return math.inf if found is None else found.seconds
+
+    @property
+    def free_stretch(self) -> float:
+        """The least that failures stretch steps by in any shape of the column."""
+        calendar = self.world.problem.calendar
+        return 1.0 if calendar is None else calendar.least_stretch(self.column.d, self.column.replica_gpus)
+
+    @cached_property
+    def standing(self) -> Standing:
+        """What stands by at the sites of the shape."""
+        t = self.traffic
+        sites = ((t.work_racks(g), t.spare_racks(g)) for g in self.shape.blocks)
+        return standing_of(sites, t.rack_availability, self.block.replicas)
+
+    def job(self, step_seconds: Any) -> Job | None:
+        """Return what failures meet at so many seconds a step; None where they do not count."""
+        calendar, c = self.world.problem.calendar, self.column
+        return None if calendar is None else calendar.job(c.d, c.replica_gpus, step_seconds, shares_state=c.zero > 0)
+
+    def on_clock(self, seconds: Any) -> Any:
+        """Return the seconds a sequence on a clock of so many seconds of steps, by the best way to go on."""
+        calendar, job = self.world.problem.calendar, self.job(np.asarray(seconds) * self.column.sequences)
+        if calendar is None or job is None:
+            return seconds
+        return seconds * np.minimum.reduce([np.asarray(x) for x, _ in stretches(job, self.standing)])
+
+    def upkeep(self, seconds: float, blocks: Mapping[str, int]) -> Upkeep | None:
+        """Return how failures are met at so many seconds of steps a sequence, blocks standing at these sites."""
+        calendar, job, t = self.world.problem.calendar, self.job(seconds * self.column.sequences), self.traffic
+        if calendar is None or job is None:
+            return None
+        stretch, way = min(stretches(job, self.standing), key=lambda x: float(x[0]))
+        return Upkeep(
+            way=way,
+            stretch=float(stretch),
+            standing=self.standing,
+            spare_target=t.spare_target,
+            spare_racks={s: t.spare_racks(g) for s, g in sorted(blocks.items())},
+            rack_availability=t.rack_availability,
+            work_gpus=self.block.work_gpus,
+            rails=t.rails,
+        )
+
+    @cached_property
+    def min_stretch(self) -> float:
+        """The least that failures stretch steps by in this shape, with steps however short."""
+        calendar, job = self.world.problem.calendar, self.job(0.0)
+        if calendar is None or job is None:
+            return 1.0
+        return max(self.free_stretch, min(float(x) for x, _ in stretches(job, self.standing)))
+
+    def bound(
+        self, send: float, allreduce: float, cutoff: float, fibre: Fibre | None = None, *, stretch: float | None = None
+    ) -> float:
+        """Bound the seconds a sequence on a clock at some slowdowns and fibre, unequal chunks at their least."""
+        stretch = self.min_stretch if stretch is None else stretch
+        step = cutoff / stretch * self.column.sequences if math.isfinite(cutoff) else math.inf
+        conditions = self.conditions(send, allreduce, fibre)
+        found = Stages(column=self.column, conditions=conditions, cutoff=step, exact=False).least()
+        return math.inf if found is None else found.seconds / self.column.sequences * stretch
+
+    @cached_property
+    def racks(self) -> int:
+        """Racks of all blocks."""
+        return sum(self.traffic.racks(g) for g in self.shape.blocks)
+
+    @property
+    def min_fabrics_usd(self) -> float:
+        """Price of the least fabrics of all racks."""
+        return 0.0 if self.world.sites is None else self.racks * self.world.sites.min_fabric_usd(self.traffic.rails)
+
+    def point(self, rtt_ms: float) -> Point:
+        """Return what the sites are to hold, at a longest round trip."""
+        return Point(len(self.shape.blocks), self.racks, self.traffic.racks(self.shape.blocks[0]), rtt_ms)
+
+    @cached_property
+    def rtts_ms(self) -> list[float]:
+        """List the longest round trips that two sites may have; a single one where none counts."""
+        if not self.several or self.world.sites is None:
+            return [0.0]
+        found = self.world.sites.rtts_ms()
+        return found if self.world.problem.wan.round_trips > 0 else found[-1:]
+
+    @cached_property
+    def may_be_housed(self) -> bool:
+        """Whether the money may pay any sites for all racks, with a part as large as the largest."""
+        site_bounds, usd = self.world.site_bounds, self.world.budget - self.min_fabrics_usd
+        if site_bounds is None:
+            return True
+        return bool(self.rtts_ms) and not site_bounds.exceeds(self.point(self.rtts_ms[-1]), usd)
+
+    @property
+    def near_rtts_ms(self) -> list[float]:
+        """List the round trips from the shortest on at which the money may pay the sites, as far as is known."""
+        if self.world.site_bounds is None or not self.several:
+            return self.rtts_ms
+        usd = self.world.budget - self.min_fabrics_usd
+        return [r for r, least in zip(self.rtts_ms, self.site_bounds_by_rtt.tolist(), strict=True) if least <= usd]
+
+    @property
+    def site_bounds_by_rtt(self) -> Floats:
+        """Bound the capital of the sites without fabrics at each longest round trip, as far as is known."""
+        site_bounds = self.world.site_bounds
+        return np.zeros(len(self.rtts_ms)) if site_bounds is None else site_bounds.by_rtt(self.point(0.0), self.rtts_ms)
+
+    @property
+    def best_fibre(self) -> Fibre | None:
+        """The widest fibre between sites, as near as any that the money may pay as far as is known."""
+        if not self.several:
+            return None
+        wan, near = self.world.problem.wan, self.near_rtts_ms or self.rtts_ms[-1:]
+        return self.fibre(wan.max_wavelengths_per_pair * wan.max_fibre_pairs, near[0] if near else 0.0)
+
+    @cached_property
+    def payable_rtts_ms(self) -> list[float]:
+        """List the round trips from the shortest on at which the money may pay the sites, once they were asked."""
+        site_bounds, usd, near = self.world.site_bounds, self.world.budget - self.min_fabrics_usd, self.near_rtts_ms
+        if site_bounds is None or not self.several or not near or not site_bounds.exceeds(self.point(near[0]), usd):
+            return near
+        at = first(len(near), lambda i: not site_bounds.exceeds(self.point(near[i]), usd))
+        return [] if at is None else near[at:]
+
+    @cached_property
+    def options(self) -> dict[int, Options]:
+        """Templates of each number of blocks."""
+        templates = self.world.templates
+        if templates is None:
+            return {}
+        table, most = self.world.cache.table, self._most_fabric_usd
+        return {g: table(templates, self.traffic, g, most(g)) for g in sorted(set(self.shape.blocks))}
+
+    def _most_fabric_usd(self, blocks: int) -> float:
+        """Return the most that the fabric of a part may cost.
+
+        What the racks of all leave, beside the least fabrics of the others.
+        """
+        world, traffic = self.world, self.traffic
+        if world.sites is None:
+            return world.budget - world.owned_usd
+        others = (self.racks - traffic.racks(blocks)) * world.sites.min_fabric_usd(traffic.rails)
+        floor = sum(world.sites.floor_usd(traffic.racks(g), 1) for g in self.shape.blocks)
+        if world.site_bounds is not None:
+            floor = max(floor, world.site_bounds.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
+        return world.budget - floor - others

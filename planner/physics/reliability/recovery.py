@@ -1,0 +1,257 @@
+"""The time that stops cost: from seconds of steps alone to the seconds that pass on a clock.
+
+Stops come at random with a mean time M between them, of time in which the job trains or writes checkpoints. The
+stretch is the mean time that passes for a second of steps: 1 where nothing fails; its inverse is the useful share.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from planner.instance.reliability import CheckpointTarget, Recovery, Reliability
+from planner.physics.num import Num
+from planner.physics.reliability import stops
+
+NEWTON_STEPS = 20  # towards the best interval; from above, each squares the error
+ENOUGH = 1e-10  # relative change behind which the next would be of rounding; the stretch is flat there
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What stops and checkpoints depend on; numbers or arrays of one shape.
+
+    Attributes
+    ----------
+    gpus
+        GPUs at work.
+    replica_gpus
+        Those of one replica.
+    state_bytes
+        A checkpoint of the whole job.
+    step_seconds
+        The shortest interval between checkpoints; 0 where the step is not known.
+    shares_state
+        Replicas share the optimiser's state, so that a lost one is replaced from copies in its neighbours' memory.
+    replicas
+        A job of one alone cannot lose it.
+    writers
+        GPUs that share the writing, where bounds count on more than are at work; 0: those at work.
+    """
+
+    r: Reliability
+    gpus: Num
+    replica_gpus: Num
+    state_bytes: float
+    replicas: Num = 2
+    step_seconds: Num = 0.0
+    shares_state: bool = False
+    writers: Num = 0.0
+
+    @cached_property
+    def stops_per_second(self) -> Any:
+        """Stops in a second."""
+        return stops.stops_per_second(self.r, self.gpus)
+
+    def write_seconds(self, target: CheckpointTarget) -> Any:
+        """Return the seconds to write a checkpoint: every GPU an even part of the state."""
+        r = self.r
+        rate = r.storage_bytes_per_second_per_gpu if target == "storage" else r.memory_bytes_per_second_per_gpu
+        return 0.0 if rate is None else self.state_bytes / (np.maximum(self.gpus, self.writers) * rate)
+
+    @property
+    def restart_seconds(self) -> Any:
+        """Seconds from a failure to training at full power, of the whole job."""
+        r = self.r
+        return r.detection_seconds + r.restart_seconds + r.restart_seconds_per_gpu * self.gpus + r.power_ramp_seconds
+
+    @property
+    def warm_restart_seconds(self) -> Any:
+        """Return the same on spares that stand by."""
+        r = self.r
+        own = r.warm_restart_seconds + r.warm_restart_seconds_per_gpu * self.gpus
+        return r.detection_seconds + own + r.power_ramp_seconds
+
+
+def best_interval_seconds(mean: Num, write: Num) -> Any:
+    """Return the interval that loses least to checkpoints and to work done again, by renewal theory.
+
+    With y = τ/M and c = w/M the optimum of (exp(y + c) - 1)/y solves -ln(1 - y) - y = c (Daly 2006, without its
+    expansion, whose first terms are sqrt(2·M·w) - w). Newton's steps come down from min(sqrt(2c), 1 - exp(-1 - c)).
+    """
+    c = np.asarray(write / mean, dtype=np.float64)
+    y = np.minimum(np.sqrt(2 * c), -np.expm1(-1 - c))
+    for _ in range(NEWTON_STEPS):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = np.where(y > 0, (-np.log1p(-y) - y - c) * (1 - y) / np.where(y > 0, y, 1.0), 0.0)
+        better = np.clip(y - step, 0.0, None)
+        if np.all(np.abs(better - y) <= ENOUGH * y):
+            break
+        y = better
+    return y * mean
+
+
+def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
+    """Return the stretch where a stop costs a restart and the work since the last checkpoint.
+
+    Renewal theory: τ seconds of work and a write take (M + R)·(exp((τ + w)/M) - 1) with failures in them, none in the
+    restart of R seconds (Daly 2006, eq. 13).
+    """
+    tau = np.asarray(interval, dtype=np.float64)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        grown = np.expm1((tau + write) / mean)
+        per_second = np.where(tau > 0, grown * mean / np.where(tau > 0, tau, 1.0), np.where(grown > 0, np.inf, 1.0))
+        return (1 + restart / mean) * per_second
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A way to go on: what it stretches time by, with the interval and the parts of what is lost.
+
+    `parts`: seconds lost for a second of steps, by cause; they and 1 sum to the stretch.
+    """
+
+    recovery: Recovery
+    target: CheckpointTarget
+    stretch: Any
+    interval_seconds: Any
+    write_seconds: Any
+    restart_seconds: Any
+    parts: dict[str, Any]
+
+
+def ways(job: Job, *, spares: bool) -> Iterator[Way]:
+    """Yield the ways to go on that the figures allow; on spares that stand by only where there are some.
+
+    A job that nothing stops has one way, which stretches nothing.
+    """
+    r = job.r
+    if not stops.stops_per_gpu_second(r):
+        yield Way(
+            recovery=r.recoveries[0],
+            target=r.checkpoint_targets[0],
+            stretch=np.ones_like(np.asarray(job.gpus, dtype=np.float64)),
+            interval_seconds=np.inf,
+            write_seconds=job.write_seconds(r.checkpoint_targets[0]),
+            restart_seconds=job.restart_seconds,
+            parts={},
+        )
+        return
+    for recovery, target in choices(r, spares=spares):
+        yield way_at(job, recovery, target, best_interval(job, recovery, target))
+
+
+def choices(r: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, CheckpointTarget]]:
+    """Yield each way to go on with where its checkpoints go; on spares that stand by only where there are some."""
+    for recovery in r.recoveries:
+        if recovery == "elastic":
+            yield recovery, "storage"
+        elif recovery == "restart" or spares:
+            for target in r.checkpoint_targets:
+                if target == "storage" or r.memory_bytes_per_second_per_gpu is not None:
+                    yield recovery, target
+
+
+def best_interval(job: Job, recovery: Recovery, target: CheckpointTarget) -> Any:
+    """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least.
+
+    Going on without a replica only correlated stops lose work: with s of stalls and k of copies a second of work
+    (1 + k + w/τ)·(1 + s + c·τ/(2M)) is least at τ² = 2·M·w/c · (1 + s)/(1 + k).
+    """
+    mean, write = 1 / job.stops_per_second, job.write_seconds(target)
+    if recovery != "elastic":
+        return np.maximum(best_interval_seconds(mean, write), job.step_seconds)
+    rare = job.r.correlated_share / mean
+    with np.errstate(divide="ignore", invalid="ignore"):
+        best = np.sqrt(2 * write / rare * (1 + _stalls(job)) / (1 + _copies(job)))
+        return np.maximum(np.where(rare > 0, best, np.inf), job.step_seconds)
+
+
+def way_at(job: Job, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
+    """Return a way to go on with checkpoints at any interval, in seconds."""
+    if recovery == "elastic":
+        return _elastic_at(job, target, interval)
+    return _restarted_at(job, recovery, target, interval)
+
+
+def _restarted_at(job: Job, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
+    """Return the way that restarts the whole job from its last checkpoint.
+
+    Copies in memory are lost in correlated stops, so that storage keeps older ones: of these the stretch is that of a
+    rare stop, 1 + w/τ + c·τ/(2M) at its best τ.
+    """
+    mean = 1 / job.stops_per_second
+    restart = job.restart_seconds if recovery == "restart" else job.warm_restart_seconds
+    write = job.write_seconds(target)
+    stretch = restart_stretch(mean, interval, write, restart)
+    older = _older_copies(job, mean) if target == "memory" else 0.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = {
+            "checkpoints": np.where(interval > 0, write / np.where(interval > 0, interval, 1.0), 0.0) + older,
+            "restarts": restart / mean,
+        }
+        parts["lost work"] = (stretch - 1) - write / np.where(interval > 0, interval, np.inf) - parts["restarts"]
+        parts["lost work"] = parts["lost work"] + (stretch - 1) * older
+    return Way(
+        recovery=recovery,
+        target=target,
+        stretch=stretch * (1 + older),
+        interval_seconds=interval,
+        write_seconds=write,
+        restart_seconds=restart,
+        parts=parts,
+    )
+
+
+def _older_copies(job: Job, mean: Any) -> Any:
+    """Return the share of time that copies in storage take, and the work that correlated stops lose to them."""
+    return np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") / mean)
+
+
+def _stalls(job: Job) -> Any:
+    """Return the seconds that elastic stops stall the job for a second of work, correlated ones by a whole restart."""
+    return (job.r.elastic_stall_seconds + job.r.correlated_share * job.restart_seconds) * job.stops_per_second
+
+
+def _copies(job: Job) -> Any:
+    """Return the seconds of copies to neighbours for one of steps, where replicas share the optimiser's state."""
+    step = np.asarray(job.step_seconds, dtype=np.float64)
+    if not job.shares_state:
+        return np.zeros_like(step)
+    return np.where(step > 0, job.write_seconds("memory") / np.where(step > 0, step, 1.0), 0.0)
+
+
+def _elastic_at(job: Job, target: CheckpointTarget, interval: Any) -> Way:
+    """Return the way that goes on without the lost replica: a stall, and its share of the work until it is back.
+
+    1/(1 + G·λ·T) of the replicas are there. Correlated stops restart the whole job from storage. Where replicas share
+    the optimiser's state each step ends with a copy of it to a neighbour's memory. To first order in all of these the
+    useful share is 1 - w/τ - G·λ·T - stall/M - c·(R + τ/2)/M.
+    """
+    r, mean = job.r, 1 / job.stops_per_second
+    write, rate = job.write_seconds(target), job.stops_per_second / job.gpus
+    rare = r.correlated_share / mean
+    with np.errstate(divide="ignore", invalid="ignore"):
+        written = np.where(np.isfinite(interval) & (interval > 0), write / interval, 0.0)
+        lost = np.where(rare > 0, rare * interval / 2, 0.0)
+    stalls, copies = _stalls(job), _copies(job)
+    away = job.replica_gpus * rate * r.rejoin_seconds
+    stretch = (1 + written + copies) * (1 + stalls + lost) * (1 + away)
+    first = {"checkpoints": written + copies, "restarts": stalls, "lost work": lost, "replicas away": away}
+    scale = (stretch - 1) / np.maximum(sum(first.values()), 1e-300)
+    return Way(
+        recovery="elastic",
+        target=target,
+        stretch=np.where(np.asarray(job.replicas) > 1, stretch, np.inf),
+        interval_seconds=interval,
+        write_seconds=write,
+        restart_seconds=r.elastic_stall_seconds + 0.0 * stretch,
+        parts={name: x * scale for name, x in first.items()},
+    )
+
+
+def min_stretch(job: Job, *, spares: bool = True) -> Any:
+    """Return the least stretch of any way to go on."""
+    return np.minimum.reduce([np.asarray(w.stretch, dtype=np.float64) for w in ways(job, spares=spares)])

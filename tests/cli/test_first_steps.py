@@ -1,0 +1,341 @@
+"""The first steps of a user: version, names, a first instance, files of another kind, shipped instances."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import planner
+from planner.cli.main import app
+from planner.errors import InputError
+from planner.formats.data import read_yaml_data
+from planner.imports.first_instance import FABRICS, Wish, first_instance, rack_of
+from planner.imports.instance_file import shipped_names
+from planner.instance.catalogue import catalogue
+from planner.instance.instance import Instance
+from planner.planning.load import load_instance
+from planner.report.catalogue import KINDS
+from planner.sweeps.paths import canonical
+
+ROOT = Path(__file__).parents[2]
+JOB = {"name": "j", "mesh": {"data": 4}}
+
+
+def run(*words: str) -> Result:
+    """Run a command."""
+    return CliRunner().invoke(app, list(words))
+
+
+def test_version_and_help() -> None:
+    """The version, and in the help the exit statuses and the completion of shells."""
+    assert run("--version").output == f"planner {planner.__version__}\n"
+    text = run("--help").output
+    assert "Exit status: 0 done" in text and "3 proven" in text and "--install-completion" in text
+
+
+def test_help_is_quick() -> None:
+    """Help loads nothing heavy: the best of three is well below a third of a second on a free core."""
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "planner", "--help"], check=True, capture_output=True, cwd=ROOT)
+        seconds.append(time.perf_counter() - start)
+    assert min(seconds) < 1.0  # 0.15 s where nothing else runs
+
+
+@pytest.mark.parametrize("kind", ["models", "accelerators", "racks", "switches", "media", "precisions", "software"])
+def test_catalogue_lists_every_name(kind: str) -> None:
+    """Each entry has a line that begins with its name."""
+    names = [line.split()[0] for line in run("catalogue", kind).output.splitlines()]
+    assert names[1:] == list(catalogue(kind))
+    assert json.loads(run("catalogue", kind, "--json").output).keys() == catalogue(kind).keys()
+
+
+def test_catalogue_has_every_kind() -> None:
+    """Every file of the catalogue that an instance names entries of is listed."""
+    files = {p.stem for p in (ROOT / "planner" / "catalogue").glob("*.json")}
+    assert files - set(KINDS) == {"step_errors"}  # errors of predictions, which nothing names
+
+
+def test_catalogue_of_all_and_of_one() -> None:
+    """All kinds without an argument, one entry whole, the instances that ship; others are refused with the nearest."""
+    assert "models" in run("catalogue").output and "instances" in run("catalogue").output
+    assert json.loads(run("catalogue", "racks", "DGX-H100").output)["gpus"] == 8
+    assert {line.split()[0] for line in run("catalogue", "instances").output.splitlines()} == set(shipped_names())
+    for words, complaint in (("model",), "did you mean 'models'?"), (("racks", "DGX"), "catalogue racks: 'DGX'"):
+        result = run("catalogue", *words)
+        assert isinstance(result.exception, InputError) and complaint in str(result.exception)
+
+
+@pytest.mark.parametrize("accelerator", sorted(catalogue("accelerators")))
+def test_first_instances_load(accelerator: str) -> None:
+    """A first instance of every accelerator, at sites and as one cluster, is one that can be solved."""
+    dtypes = catalogue("accelerators")[accelerator]["peak_flop_per_second"]
+    for sites in (0, 2):
+        text = first_instance(Wish(accelerator=accelerator, sites=sites, budget_usd=3e9))
+        instance = load_instance(read_yaml_data(text, "first"))
+        assert instance.workload.precision.compute == "bf16" and "bf16" in dtypes
+        assert (instance.grid is not None) == bool(sites)
+        assert instance.limits.budget_usd == 3e9
+        assert len(text.splitlines()) < 45 and text.count("#") >= 5
+
+
+def test_racks_of_accelerators() -> None:
+    """The rack of an accelerator is the one that shares most of its name."""
+    assert rack_of("B200") == "DGX-B200"
+    assert rack_of("GB200") == "GB200-NVL72"
+    assert rack_of("A100-40GB") == "DGX-A100"
+    assert all(set(switches) <= set(catalogue("switches")) for switches, *_ in FABRICS.values())
+
+
+@pytest.mark.slow
+def test_a_first_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Init, solve and check: three commands to a plan of one's own."""
+    monkeypatch.chdir(tmp_path)
+    assert run("init", "-o", "own.yaml").exit_code == 0
+    assert run("solve", "own.yaml", "-q", "-o", "own.json").exit_code == 0
+    assert run("check", "own.json").output == ""
+    instance = load_instance("own.json")  # a plan where an instance is due is its instance
+    assert instance.model_dump(mode="json") == json.loads((tmp_path / "own.json").read_text())["instance"]
+    result = run("init", "-o", "own.yaml")
+    assert "own.yaml: is there already; name another file, or give --force" in str(result.exception)
+
+
+def test_a_first_instance_of_ones_own_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model's file is named from the folder of the instance that is written."""
+    monkeypatch.chdir(tmp_path)
+    config = json.loads((ROOT / "tests" / "imports" / "hf_configs" / "qwen2.5-7b.json").read_text())["config"]
+    (tmp_path / "qwen.json").write_text(json.dumps(config))
+    (tmp_path / "below").mkdir()
+    assert run("init", "--model", "qwen.json", "-o", "below/own.yaml").exit_code == 0
+    instance = load_instance("below/own.yaml")
+    assert getattr(instance.workload.model, "name", "") == "qwen"
+    assert instance.workload.tokens == pytest.approx(20 * 7.07e9, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (("--sites", "9"), "--sites: must be from 0 (one cluster) to 5 (is 9)"),
+        (("--sites", "2", "--racks", "4"), "--racks 4: power and budget decide the racks of sites"),
+        (("--budget", "-1"), "--budget: must be greater than 0 (is -1)"),
+        (("--model", "llama3"), "--model: 'llama3' is not in the catalogue; did you mean 'llama3-70b'?"),
+        (("--accelerator", "B20"), "--accelerator: 'B20' is not in the catalogue; did you mean 'B200'?"),
+        (("--model", "none/config.json"), "none/config.json: no such file"),
+        (("-o", "x.json"), "x.json: must end in .yaml, which has comments; rename it"),
+    ],
+)
+def test_bad_wishes(words: tuple[str, ...], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A wish that cannot be met is named with its option, value and remedy."""
+    monkeypatch.chdir(tmp_path)
+    result = run("init", *words)
+    assert isinstance(result.exception, InputError) and complaint in str(result.exception)
+
+
+def test_shipped_instances_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An instance that ships is found by its name from any folder; a file of that name comes first."""
+    monkeypatch.chdir(tmp_path)
+    assert load_instance("5gw").name == load_instance("5gw.json").name
+    (tmp_path / "cluster-1k").write_text(json.dumps({"name": "x"}))
+    with pytest.raises(InputError, match="cluster-1k: workload: is missing"):
+        load_instance("cluster-1k")
+    with pytest.raises(InputError, match=r"5gv: no such file, and no instance that ships; did you mean '5gw'\?"):
+        load_instance("5gv")
+
+
+YAML = """\
+# a comment
+$schema: https://example.org/instance.schema.json
+name: "1e3"  # quoted: a text
+limits: {max_batch_tokens: 16e6}
+workload: {model: llama3-70b, tokens: 1_000e9, sequence_length: 8_192, precision: fp8}
+hardware: {accelerator: H100, rack: DGX-H100, racks: +16}
+pins: {tp: 8, layout.pp: 4, layout.sequence_parallel: true}
+"""
+
+
+def test_yaml(tmp_path: Path) -> None:
+    """YAML with comments, its numbers as people write them, `$schema`, presets of precision and short names."""
+    (tmp_path / "own.yaml").write_text(YAML)
+    instance = load_instance(tmp_path / "own.yaml")
+    assert (instance.name, instance.limits.max_batch_tokens, instance.workload.tokens) == ("1e3", 16e6, 1e12)
+    assert (instance.workload.precision.compute, instance.hardware.racks) == ("fp8", 16)
+    assert instance.pins == {
+        "layout.tensor_parallel": 8,
+        "layout.pipeline_parallel": 4,
+        "layout.sequence_parallel": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3e9", 3e9), ("-1.5", -1.5), ("1.", 1.0), (".5", 0.5), ("007", 7), ("1_000", 1000), ("true", True),
+        ("null", None), ("~", None), ("yes", "yes"), ("2024-01-01", "2024-01-01"), ("'5'", "5"), ("e9", "e9"),
+    ],
+)  # fmt: skip
+def test_scalars_of_yaml(text: str, value: Any) -> None:
+    """Plain scalars are what they would be in JSON; dates, yes and no are texts."""
+    found = read_yaml_data(f"a: {text}\n", "x")["a"]
+    assert found == value and type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a: 1\na: 2\n", "own.yaml: line 2: 'a' stands twice in one mapping"),
+        ("a: [1\n", "own.yaml: line 2: is no YAML"),
+        ("a: &x 1\n", "own.yaml: line 1: anchor x is YAML that is not read here"),
+        ("- 1\n", "own.yaml: must be a JSON object or a YAML mapping (is list)"),
+        ("a: 1e999\n", "own.yaml: line 1: 1e999 is beyond the largest number"),
+    ],
+)
+def test_bad_yaml(text: str, complaint: str, tmp_path: Path) -> None:
+    """What is no YAML of an instance is named with file, line and remedy."""
+    (tmp_path / "own.yaml").write_text(text)
+    with pytest.raises(InputError) as caught:
+        load_instance(tmp_path / "own.yaml")
+    assert complaint in str(caught.value)
+
+
+def test_comments_in_json(tmp_path: Path) -> None:
+    """JSON with comments is sent to YAML, which has them."""
+    (tmp_path / "own.json").write_text('{\n# mine\n"name": 1}')
+    with pytest.raises(InputError, match=r"JSON has no comments: name the file \.yaml, which has"):
+        load_instance(tmp_path / "own.json")
+
+
+INSTANCE = json.loads((ROOT / "instances" / "one-rack.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("command", "data", "lines"),
+    [
+        (
+            "solve",
+            JOB,
+            ("x.json: is a job, where an instance is due", "place it: `planner place --topology FILE --job"),
+        ),
+        (
+            "solve",
+            {"model_type": "llama"},
+            ("x.json: is a Hugging Face config.json, where an instance is due", "name it"),
+        ),
+        (
+            "check",
+            INSTANCE,
+            ("x.json: is an instance, where a plan is due", "make a plan of it: `planner solve x.json"),
+        ),
+        ("check", JOB, ("x.json: is a job, where a plan is due", "place it")),
+        ("show", {"$defs": {}, "properties": {}}, ("x.json: is a JSON Schema, where a plan is due", "give a plan")),
+    ],
+)
+def test_files_know_their_kind(
+    command: str, data: Any, lines: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of another kind is named as what it is, with what to do, in two lines."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.json").write_text(json.dumps(data))
+    result = run(command, "x.json")
+    assert isinstance(result.exception, InputError)
+    first, second = str(result.exception).splitlines()
+    assert first == lines[0] and second.startswith(lines[1])
+
+
+def test_yaml_is_no_plan(tmp_path: Path) -> None:
+    """A YAML file where a plan is due is an instance, most likely."""
+    result = run("check", str(tmp_path / "own.yaml"))
+    assert "is YAML, where a plan (JSON) is due\nmake a plan of an instance" in str(result.exception)
+
+
+def test_an_alias_and_its_name() -> None:
+    """A decision pinned under both of its names must have one value."""
+    with pytest.raises(InputError, match=r"layout\.tensor_parallel is pinned twice"):
+        load_instance(INSTANCE | {"pins": {"tp": 8, "layout.tensor_parallel": 4}})
+    assert canonical("tp") == canonical("layout.tp") == "pins.layout.tensor_parallel"
+    layout = {"tp": 8, "pp": 9, "dp": 1}
+    assert planner.evaluate(INSTANCE, layout).layout.pipeline_parallel == 9
+
+
+WORDS = (
+    "str",
+    "int",
+    "float",
+    "Model",
+    "function",
+    "tagged",
+    "constrained",
+    "list[",
+    "dict[",
+    "literal",
+    "is_instance",
+)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"workload": {"model": 5, "tokens": 1, "sequence_length": 1}},
+        {"workload": {"model": {"layers": "x"}, "tokens": "y", "sequence_length": [1]}},
+        {"hardware": {"accelerator": {"name": 1}, "rack": [], "racks": "z"}},
+        {"network": {"switches": [{"name": 1}, 5], "optics": None}},
+        {"workload": {"model": "llama3-70b", "tokens": 1, "sequence_length": 1, "choose": {"law": {"kind": "other"}}}},
+        {"grid": {"rules": {"grid_model": 5, "soft": {"a": 1}}}},
+        {"pins": 5},
+    ],
+)
+def test_no_word_of_the_validation_in_a_path(change: dict[str, Any]) -> None:
+    """Paths of errors are those of the file: each part is a key or an index of the data, or the key that is missing."""
+    known = set(json.dumps(Instance.model_json_schema()).split('"'))
+    with pytest.raises(InputError) as caught:
+        load_instance(INSTANCE | change)
+    for line in str(caught.value).splitlines():
+        path = line.split(": ")[1]
+        parts = path.replace("]", "").replace("[", ".").split(".")
+        assert all(part.isdigit() or part in known | {"a", "the whole"} for part in parts), line
+        assert not any(part.startswith(WORDS) for part in parts), line
+
+
+# Keys that the schema lets be missing and that some questions need; each says so by itself.
+CONDITIONAL = {
+    "limits.max_batch_tokens": "give the critical batch in tokens",
+    "limits": "give the critical batch in tokens",
+    "hardware.racks": "without a grid the one cluster needs its number of racks",
+    "grid": "without a grid the one cluster needs its number of racks",
+    "wan.fibre_nodes": "does not exist",
+    "wan.fibre_edges": "give edges, or remove them",
+    "wan.traffic.0.period_seconds": "give exactly one of period_seconds and deadline_seconds",
+}
+
+
+def keys_of(data: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Yield the place of every key; of a list its first item's."""
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data[:1]) if isinstance(data, list) else ():
+        if key not in ("source", "note"):
+            if isinstance(data, dict):
+                yield (*at, key)
+            yield from keys_of(value, (*at, key))
+
+
+@pytest.mark.parametrize("name", ["two-sites-405b", "cluster-1k", "5gw-fibre"])
+def test_optional_keys_are_optional(name: str) -> None:
+    """Without any one key an instance is read, or the key is required, or the message says what needs it."""
+    text = (ROOT / "instances" / f"{name}.json").read_text()
+    for at in keys_of(json.loads(text)):
+        data = json.loads(text)
+        holder: Any = data
+        for key in at[:-1]:
+            holder = holder[key]
+        del holder[at[-1]]
+        where = ".".join(map(str, at))
+        try:
+            load_instance(data)
+        except InputError as error:
+            required = f"{at[-1]}: is missing; add it" in str(error)
+            assert required or CONDITIONAL.get(where, "?") in str(error), f"{where}: {error}"

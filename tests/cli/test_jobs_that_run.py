@@ -1,0 +1,161 @@
+"""Jobs given in words, and changes to jobs that run on placements that the planner did not make."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from planner.cli.main import app
+from planner.cluster.mesh import mesh_job
+from planner.errors import InputError
+from planner.formats.slurm.running import read_running
+
+LEAVES = """\
+SwitchName=leaf0 Nodes=m[00-03]
+SwitchName=leaf1 Nodes=m[04-07]
+SwitchName=leaf2 Nodes=m[08-11]
+SwitchName=leaf3 Nodes=m[12-15]
+SwitchName=top Switches=leaf[0-3]
+"""
+SQUEUE = {
+    "jobs": [
+        {"job_id": 11, "name": "a", "job_state": ["RUNNING"], "nodes": "m[00-01,04-05]", "priority": {"number": 3}},
+        {"job_id": 12, "name": "b", "job_state": "RUNNING", "nodes": "m[08-09]", "priority": 1},
+        {"job_id": 13, "name": "c", "job_state": ["PENDING"], "nodes": "", "priority": {"number": 9}},
+    ]
+}
+SCONTROL = """\
+JobId=11 JobName=a
+   UserId=u(1000) GroupId=u(1000) Priority=3 QOS=normal
+   JobState=RUNNING Reason=None
+   NodeList=m[00-01,04-05] BatchHost=m00
+   NumNodes=4
+
+JobId=12 JobName=b
+   Priority=1 JobState=RUNNING
+   NodeList=m[08-09]
+
+JobId=13 JobName=c
+   Priority=9 JobState=PENDING NodeList=(null)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with a topology and the running jobs in both of Slurm's forms."""
+    (tmp_path / "leaves.conf").write_text(LEAVES)
+    (tmp_path / "squeue.json").write_text(json.dumps(SQUEUE))
+    (tmp_path / "scontrol.txt").write_text(SCONTROL)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    """Run a command on the cluster."""
+    return CliRunner().invoke(app, [words[0], "--topology", "leaves.conf", *words[1:]])
+
+
+def test_a_job_in_words(folder: Path) -> None:
+    """Nodes and a mesh place as the job's file does; short names are the long ones."""
+    (folder / "job.json").write_text('{"name": "job", "mesh": {"pipeline": 3, "data": 4}}')
+    by_file = run("place", "--job", "job.json").output
+    assert run("place", "--nodes", "12", "--mesh", "pipeline=3,data=4").output == by_file == "m[00-11]\n"
+    assert run("place", "--mesh", "pp=3,dp=4").output == by_file
+    assert run("place", "--nodes", "5").exit_code == 0
+    (folder / "short.json").write_text('{"$schema": "x", "name": "job", "mesh": {"pp": 3, "dp": 4}}')
+    assert run("place", "--job", "short.json").output == by_file
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        ((), "--job, --nodes, --mesh: give a job file, or nodes and a mesh such as pipeline=4,data=12"),
+        (("--nodes", "7", "--mesh", "pp=2,dp=2"), "--nodes: must be a multiple of the 4 members of --mesh (is 7)"),
+        (("--mesh", "pipeline"), "--mesh: must be AXIS=SIZE,... such as pipeline=4,data=12 (is 'pipeline')"),
+        (("--mesh", "dp=2,dp=2"), "--mesh: axis 'dp' stands twice; keep one"),
+        (("--mesh", "dp=2,data=2"), "mesh: has an axis under two names (dp, data); keep one"),
+        (("--nodes", "-1"), "--nodes: must be at least 1 (is -1)"),
+        (("--job", "squeue.json", "--nodes", "4"), "--job squeue.json: a job's file has its nodes and its mesh"),
+        (("--nodes", "4", "--objective", "step-time"), "--objective step-time need the job's file; give it"),
+    ],
+)
+def test_bad_words(folder: Path, words: tuple[str, ...], complaint: str) -> None:
+    """What is no job is named with its option, value and remedy."""
+    assert folder.is_dir()
+    result = run("place", *words)
+    assert isinstance(result.exception, InputError)
+    assert complaint in str(result.exception)
+
+
+@pytest.mark.parametrize("file", ["squeue.json", "scontrol.txt"])
+def test_running_jobs(folder: Path, file: str) -> None:
+    """Jobs that run, with their nodes and priorities; those that wait are left out."""
+    jobs = read_running(folder / file)
+    assert [(j.name, len(j.nodes), j.priority) for j in jobs] == [("a-11", 4, 3), ("b-12", 2, 1)]
+
+
+@pytest.mark.parametrize("file", ["squeue.json", "scontrol.txt"])
+def test_changes(folder: Path, file: str) -> None:
+    """Room by moves, by stopping, growth in place, and a queue, on jobs that Slurm placed."""
+    assert folder.is_dir()
+    room = run("defragment", "--running", file)
+    assert room.exit_code == 0 and room.output.startswith("2 moves free ") and room.output.endswith("\n")
+    assert len(room.output.splitlines()) == 3
+    assert run("defragment", "--running", file, "--leaves", "2").exit_code == 3
+    assert run("preempt", "--running", file, "--nodes", "12").output.startswith("stop b-12 (cost 2); optimal\njob: m")
+    assert run("preempt", "--running", file, "--nodes", "4").output.startswith("stop nothing; optimal\n")
+    assert run("preempt", "--running", file, "--nodes", "17").exit_code == 3
+    grown = run("resize", "--running", file, "--name", "a-11", "--mesh", "data=4", "--to", "data=6")
+    assert grown.output.splitlines()[-1] == "m[00-01,04-05,02-03]"
+    less = json.loads(
+        run("resize", "--running", file, "--name", "a-11", "--mesh", "dp=4", "--to", "dp=2", "--json").output
+    )
+    assert set(less["placement"]["nodes"]) <= {"m00", "m01", "m04", "m05"} and len(less["placement"]["nodes"]) == 2
+
+
+def test_a_queue(folder: Path) -> None:
+    """The jobs that fit beside those that run are placed together; the others wait by name."""
+    (folder / "q1.json").write_text('{"name": "q1", "mesh": {"data": 4}}')
+    (folder / "q2.json").write_text('{"name": "q2", "mesh": {"data": 12}}')
+    result = run("queue", "--running", "squeue.json", "--job", "q1.json", "--job", "q2.json")
+    assert result.output == "1 jobs run, 0 split groups; optimal\nq1: m[12-15]\nq2: waits\n"
+
+
+def test_own_placements_run_too(folder: Path) -> None:
+    """A placement of the planner is a running job like Slurm's."""
+    assert run("place", "--nodes", "2", "--busy", "m[00-01]", "--format", "json", "-o", "placed.json").exit_code == 0
+    result = run("preempt", "--running", "squeue.json", "--running", "placed.json", "--nodes", "4", "--json")
+    assert (folder / "placed.json").exists() and result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("nothing", "bad.txt: has no JobId=; give what `squeue --json` or `scontrol show job` prints"),
+        ("{}", "bad.txt: holds no running jobs; give what `squeue --json`"),
+        ('{"jobs": [{"job_id": 1, "nodes": "z1"}]}', "node 'z1' is not in the topology"),
+        ('{"jobs": [{"job_id": 1, "nodes": "m[1-"}]}', "bad.txt: jobs[0]:"),
+        ('{"jobs": [{"job_id": 1}]}', "bad.txt: jobs[0]: a running job has no nodes (is None)"),
+        ('{"jobs": [7]}', "bad.txt: jobs[0]: must be an object (is 7)"),
+        ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 1, "nodes": "m01"}]}', "job '1' stands twice"),
+        ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 2, "nodes": "m00"}]}', "jobs '1' and '2' both have it"),
+    ],
+)
+def test_bad_running_jobs(folder: Path, text: str, complaint: str) -> None:
+    """What holds no running jobs is named with file, place and remedy."""
+    (folder / "bad.txt").write_text(text)
+    result = run("defragment", "--running", "bad.txt")
+    assert isinstance(result.exception, InputError)
+    assert complaint in str(result.exception)
+
+
+def test_no_jobs_at_all(folder: Path) -> None:
+    """A cluster on which nothing runs has every leaf free."""
+    (folder / "none.txt").write_text("No jobs in the system\n")
+    assert run("preempt", "--running", "none.txt", "--nodes", "16").output.startswith("stop nothing; optimal")
+
+
+def test_members_share_nodes() -> None:
+    """Each member of a mesh has its equal share of the nodes."""
+    assert mesh_job("x", "pp=2,dp=2", 8).nodes_per_member == 2

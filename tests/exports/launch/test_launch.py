@@ -1,0 +1,436 @@
+"""Layouts as frameworks' flags and back: round trips, Megatron-LM's own argument names, and what is refused."""
+
+import argparse
+import json
+import shlex
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import planner
+from planner.cli.main import app
+from planner.errors import InputError
+from planner.exports.launch.others import WRITERS
+from planner.exports.launch.run import Run, run_of, with_most_recomputed
+from planner.exports.own_layout import layout_question, plan_of_layout
+from planner.imports.flags.read import layout_of_run, read_run
+from planner.instance.instance import Instance
+from planner.plan.plan import Plan
+from planner.planning.load import load_instance
+
+INSTANCES = Path(__file__).parents[3] / "instances"
+ARGUMENTS = json.loads((Path(__file__).parent / "megatron_arguments.json").read_text())["arguments"]
+SUFFIX = {"megatron": ".sh", "torchtitan": ".toml", "nemo": ".yaml", "deepspeed": ".json"}
+DENSE = {"tensor_parallel": 8, "pipeline_parallel": 4, "data_parallel": 32, "sequence_parallel": True}
+UNEVEN = [19, 21, 21, 19]
+
+# The framework, the model, and the choices of the layout: each goes out and comes back.
+TRIPS: list[tuple[str, str, dict[str, Any]]] = [
+    ("megatron", "llama3-70b", DENSE),
+    ("megatron", "llama3-70b", DENSE | {"zero_stage": 1, "recompute": "selective", "microbatch_sequences": 2}),
+    ("megatron", "llama3-70b", DENSE | {"recompute": "full"}),
+    ("megatron", "llama3-70b", DENSE | {"recompute": "full", "recomputed_layers_per_stage": [3, 3, 3, 3]}),
+    ("megatron", "llama3-70b", DENSE | {"virtual_stages": 5}),
+    ("megatron", "llama3-70b", DENSE | {"layers_per_stage": UNEVEN}),
+    ("megatron", "llama3-70b", DENSE | {"layers_per_stage": UNEVEN, "virtual_stages": 3}),
+    ("megatron", "llama3-70b", DENSE | {"virtual_stages": 3}),
+    ("megatron", "llama3-70b", {"tensor_parallel": 4, "pipeline_parallel": 1, "data_parallel": 256, "zero_stage": 3}),
+    (
+        "megatron",
+        "llama3-70b",
+        {"tensor_parallel": 8, "pipeline_parallel": 2, "data_parallel": 16, "context_parallel": 4},
+    ),
+    (
+        "megatron",
+        "deepseek-v3",
+        {
+            "tensor_parallel": 1,
+            "pipeline_parallel": 16,
+            "data_parallel": 64,
+            "expert_parallel": 64,
+            "layers_per_stage": [3, *[4] * 14, 2],
+        },
+    ),
+    (
+        "megatron",
+        "mixtral-8x7b",
+        {
+            "tensor_parallel": 2,
+            "pipeline_parallel": 4,
+            "data_parallel": 128,
+            "expert_parallel": 8,
+            "sequence_parallel": True,
+        },
+    ),
+    (
+        "torchtitan",
+        "llama3-70b",
+        {
+            "tensor_parallel": 8,
+            "pipeline_parallel": 1,
+            "data_parallel": 128,
+            "zero_stage": 3,
+            "sequence_parallel": True,
+        },
+    ),
+    ("torchtitan", "llama3-70b", DENSE | {"zero_stage": 2, "recompute": "selective"}),
+    ("torchtitan", "llama3-70b", DENSE | {"zero_stage": 0, "virtual_stages": 2, "layers_per_stage": UNEVEN}),
+    (
+        "torchtitan",
+        "llama3-70b",
+        {
+            "tensor_parallel": 1,
+            "pipeline_parallel": 1,
+            "data_parallel": 256,
+            "context_parallel": 4,
+            "zero_stage": 3,
+            "recompute": "full",
+        },
+    ),
+    ("nemo", "llama3-70b", DENSE | {"zero_stage": 1, "virtual_stages": 5, "recompute": "selective"}),
+    ("nemo", "llama3-70b", DENSE | {"layers_per_stage": UNEVEN, "virtual_stages": 2}),
+    ("nemo", "llama3-70b", DENSE | {"recompute": "full", "recomputed_layers_per_stage": [5, 5, 5, 5]}),
+    (
+        "nemo",
+        "qwen3-235b-a22b",
+        {
+            "tensor_parallel": 4,
+            "pipeline_parallel": 2,
+            "data_parallel": 128,
+            "expert_parallel": 32,
+            "sequence_parallel": True,
+        },
+    ),
+    ("nemo", "llama3-70b", {"tensor_parallel": 8, "pipeline_parallel": 1, "data_parallel": 128, "zero_stage": 2}),
+    (
+        "nemo",
+        "llama3-70b",
+        {"tensor_parallel": 8, "pipeline_parallel": 3, "data_parallel": 17, "layers_per_stage": [26, 27, 27]},
+    ),
+    ("megatron", "llama3-70b", {"tensor_parallel": 8, "pipeline_parallel": 5, "data_parallel": 17, "zero_stage": 2}),
+    ("deepspeed", "llama3-70b", {"tensor_parallel": 8, "pipeline_parallel": 1, "data_parallel": 128, "zero_stage": 3}),
+    (
+        "deepspeed",
+        "llama3-70b",
+        {
+            "tensor_parallel": 8,
+            "pipeline_parallel": 4,
+            "data_parallel": 32,
+            "zero_stage": 1,
+            "recompute": "full",
+            "microbatch_sequences": 2,
+        },
+    ),
+    ("deepspeed", "llama-2-7b", {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": 1024, "zero_stage": 2}),
+]
+
+
+def question(model: str) -> Instance:
+    """Return 1,024 H100s for a model."""
+    data = json.loads((INSTANCES / "cluster-1k.json").read_text())
+    data = {k: v for k, v in data.items() if k not in ("network", "pins")}
+    data["workload"] |= {"model": model, "software": "ideal"}
+    return load_instance(data, searched=False)
+
+
+def run_for(model: str, layout: dict[str, Any]) -> tuple[Run, Plan, Instance]:
+    """Return the run of a layout, its plan and its instance."""
+    instance = question(model)
+    e = planner.evaluate(instance, layout)
+    plan = plan_of_layout(layout_question(instance, e.layout.gpus_used), e.layout)
+    return run_of(plan, "plan"), plan, instance
+
+
+@pytest.mark.parametrize(("framework", "model", "layout"), TRIPS)
+def test_round_trip(framework: str, model: str, layout: dict[str, Any], tmp_path: Path) -> None:
+    """What is exported is read back as the same layout, batch and replicas."""
+    run, _, instance = run_for(model, layout)
+    file = tmp_path / f"own{SUFFIX[framework]}"
+    file.write_text(WRITERS[framework](run))
+    pins = layout_of_run(read_run(file), instance, str(file))
+    own = run.layout.model_dump()
+    plain = {"layers_per_stage": [], "recomputed_layers_per_stage": []}
+    for path, value in pins.items():
+        key = path.removeprefix("layout.")
+        expected = list(own[key]) if key in plain else own[key]
+        assert value == expected, path
+    assert {"layout.tensor_parallel", "layout.data_parallel", "layout.microbatches_per_step"} <= set(pins)
+    again = planner.evaluate(instance, {k.removeprefix("layout."): v for k, v in pins.items()})
+    assert again.layout.microbatches_per_step == own["microbatches_per_step"]
+    if framework != "deepspeed":  # it has no word for sequence parallelism
+        assert again.step_seconds == pytest.approx(run.layout.metrics.step_seconds, rel=1e-12)
+
+
+def test_there_are_twenty() -> None:
+    """At least 20 trips, and every framework takes part."""
+    assert len(TRIPS) >= 20
+    assert {framework for framework, _, _ in TRIPS} == set(WRITERS)
+
+
+def megatron_parser() -> argparse.ArgumentParser:
+    """Return a parser with Megatron-LM's own names, types, choices and actions."""
+    parser = argparse.ArgumentParser(exit_on_error=False, allow_abbrev=False)
+    types = {"int": int, "float": float, "str": str}
+    for name, how in ARGUMENTS.items():
+        if how.get("action") in ("store_true", "store_false", "store_const"):
+            parser.add_argument(f"--{name}", action="store_true")
+            continue
+        choices = how.get("choices") if isinstance(how.get("choices"), list) else None
+        parser.add_argument(
+            f"--{name}", type=types.get(how.get("type", "str"), str), choices=choices, nargs=how.get("nargs")
+        )
+    return parser
+
+
+def arguments(script: str) -> list[str]:
+    """Return the words of the arrays of flags of a script."""
+    arrays = [part[: part.index("\n)")] for part in script.split("_ARGS=(\n")[1:]]
+    return [word for array in arrays for word in shlex.split(array)]
+
+
+@pytest.mark.parametrize(("model", "layout"), [(m, x) for f, m, x in TRIPS if f == "megatron"])
+def test_megatron_takes_the_flags(model: str, layout: dict[str, Any]) -> None:
+    """Megatron-LM's argument parser knows every flag, its type and its choice."""
+    words = arguments(WRITERS["megatron"](run_for(model, layout)[0]))
+    parsed, left = megatron_parser().parse_known_args(words)
+    assert left == []
+    assert parsed.tensor_model_parallel_size == layout["tensor_parallel"]
+    assert len(words) > 30
+
+
+def test_the_layout_of_the_pipeline() -> None:
+    """Chunks go round the stages; embedding and loss stand in the first and the last."""
+    run, _, _ = run_for("llama3-70b", DENSE | {"layers_per_stage": UNEVEN, "virtual_stages": 2})
+    assert run.chunks == [10, 11, 11, 10, 9, 10, 10, 9]
+    words = arguments(WRITERS["megatron"](run))
+    layout = words[words.index("--pipeline-model-parallel-layout") + 1]
+    assert layout == "Et*10|t*11|t*11|t*10|t*9|t*10|t*10|t*9L"
+
+
+def test_titan_has_every_module_once() -> None:
+    """The modules of torchtitan's parts are all layers, once, with the embedding and the head at the ends."""
+    run, _, _ = run_for("llama3-70b", DENSE | {"layers_per_stage": UNEVEN, "zero_stage": 0})
+    parts = tomllib.loads(WRITERS["torchtitan"](run))["parallelism"]["module_fqns_per_model_part"]
+    names = [name for part in parts for name in part]
+    assert names == ["tok_embeddings", *(f"layers.{i}" for i in range(80)), "norm", "output"]
+    assert [len(p) for p in parts] == [20, 21, 21, 21]
+
+
+@pytest.mark.parametrize(
+    ("framework", "layout", "complaint"),
+    [
+        ("torchtitan", DENSE | {"zero_stage": 1}, "layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3"),
+        ("torchtitan", DENSE | {"sequence_parallel": False, "zero_stage": 3}, "layout.sequence_parallel: torchtitan"),
+        (
+            "torchtitan",
+            DENSE | {"recompute": "full", "recomputed_layers_per_stage": [3] * 4},
+            "cannot be told [3, 3, 3, 3]",
+        ),
+        ("deepspeed", DENSE | {"zero_stage": 2}, "layout.zero_stage: DeepSpeed has 0 or 1 under a pipeline (is 2)"),
+        ("deepspeed", DENSE | {"layers_per_stage": UNEVEN}, "layout.layers_per_stage: DeepSpeed cuts stages evenly"),
+        (
+            "deepspeed",
+            DENSE | {"virtual_stages": 5},
+            "layout.virtual_stages: deepspeed cannot be told 5; plan with --pin",
+        ),
+        (
+            "deepspeed",
+            DENSE | {"recompute": "selective"},
+            "layout.recompute: DeepSpeed's configuration has none or full",
+        ),
+        ("megatron", DENSE | {"recompute": "full", "recomputed_layers_per_stage": [3, 3, 3, 4]}, "--recompute-as most"),
+        (
+            "megatron",
+            DENSE | {"schedule": "zb-h1"},
+            "layout.schedule: megatron cannot be told 'zb-h1'; plan with --pin",
+        ),
+    ],
+)
+def test_refused_layouts(framework: str, layout: dict[str, Any], complaint: str) -> None:
+    """A choice that a framework has no word for is named with its value and what to do."""
+    run, _, _ = run_for("llama3-70b", layout)
+    with pytest.raises(InputError) as caught:
+        WRITERS[framework](run)
+    assert complaint in str(caught.value)
+
+
+def test_experts_are_whole_on_their_gpu(tmp_path: Path) -> None:
+    """Experts are not divided by tensor parallelism: exports say so, and runs that divide them are refused."""
+    layout = {
+        "tensor_parallel": 2,
+        "pipeline_parallel": 4,
+        "data_parallel": 128,
+        "expert_parallel": 8,
+        "sequence_parallel": True,
+    }
+    run, _, instance = run_for("mixtral-8x7b", layout)
+    text = WRITERS["megatron"](run)
+    assert "--expert-tensor-parallel-size 1\n" in text
+    (tmp_path / "own.sh").write_text(text.replace("--expert-tensor-parallel-size 1\n", ""))
+    with pytest.raises(InputError, match=r"--expert-tensor-parallel-size: must be 1 \(is 2, by default"):
+        read_run(tmp_path / "own.sh")
+    (tmp_path / "own.yaml").write_text(WRITERS["nemo"](run).replace("expert_tensor_parallel_size: 1", "x: 1"))
+    with pytest.raises(InputError, match=r"model\.expert_tensor_parallel_size: must be 1 \(is 2, by default"):
+        read_run(tmp_path / "own.yaml")
+    bare, _, _ = run_for("mixtral-8x7b", layout | {"sequence_parallel": False})
+    for framework in ("megatron", "nemo"):
+        with pytest.raises(InputError, match=r"layout\.sequence_parallel: Megatron Core asks for it"):
+            WRITERS[framework](bare)
+    with pytest.raises(InputError, match=r"layout\.tensor_parallel: torchtitan divides experts by it too"):
+        WRITERS["torchtitan"](run)
+    assert layout_of_run(read_run(_written(tmp_path, text)), instance, "x")["layout.expert_parallel"] == 8
+
+
+def _written(folder: Path, text: str) -> Path:
+    """Write a script and return its file."""
+    (folder / "whole.sh").write_text(text)
+    return folder / "whole.sh"
+
+
+@pytest.mark.parametrize(("zero", "connections"), [(0, 1), (1, 1), (2, 32), (3, 32)])
+def test_environment(zero: int, connections: int) -> None:
+    """Tensor parallelism asks for one work queue; Megatron FSDP for more, and for its own form of checkpoints."""
+    run, _, _ = run_for(
+        "llama3-70b", {"tensor_parallel": 4, "pipeline_parallel": 1, "data_parallel": 256, "zero_stage": zero}
+    )
+    text = WRITERS["megatron"](run)
+    assert f"export CUDA_DEVICE_MAX_CONNECTIONS={connections}\n" in text
+    assert ("--ckpt-format fsdp_dtensor" in text) == (connections > 1) == ("--use-megatron-fsdp" in text)
+    assert f"CUDA_DEVICE_MAX_CONNECTIONS={connections}\n" in WRITERS["nemo"](run)
+
+
+def test_most_recomputed() -> None:
+    """Where one flag holds for all stages, the one with most recomputed layers sets it."""
+    run, _, _ = run_for("llama3-70b", DENSE | {"recompute": "full", "recomputed_layers_per_stage": [3, 3, 3, 4]})
+    assert "--recompute-num-layers 4" in WRITERS["megatron"](with_most_recomputed(run))
+
+
+OWN = """\
+#!/bin/bash
+# one of many ways to write it
+GPUS_PER_NODE=8
+NNODES=${SLURM_JOB_NUM_NODES:-128}  # nodes
+WORLD_SIZE=$(($GPUS_PER_NODE * $NNODES))
+TP=8; PP=4
+GPT_ARGS="
+    --num-layers 80 --hidden-size 8192 --num-attention-heads 64
+    --seq-length 8192
+"
+MODEL_PARALLEL_ARGS=(
+    --tensor-model-parallel-size ${TP}   # inside the node
+    --pipeline-model-parallel-size $PP
+    --sequence-parallel
+    --use-distributed-optimizer )
+torchrun --nproc_per_node $GPUS_PER_NODE pretrain_gpt.py $GPT_ARGS ${MODEL_PARALLEL_ARGS[@]} \\
+    --micro-batch-size 1 --global-batch-size=1024 --recompute-activations
+"""
+
+
+def test_a_script_of_ones_own(tmp_path: Path) -> None:
+    """Variables, defaults, arithmetic, comments, arrays and continued lines are read; nothing is run."""
+    (tmp_path / "own.sh").write_text(OWN)
+    pins = layout_of_run(read_run(tmp_path / "own.sh"), question("llama3-70b"), "own.sh")
+    assert pins == {
+        "layout.tensor_parallel": 8,
+        "layout.pipeline_parallel": 4,
+        "layout.context_parallel": 1,
+        "layout.expert_parallel": 1,
+        "layout.microbatch_sequences": 1,
+        "layout.sequence_parallel": True,
+        "layout.zero_stage": 1,
+        "layout.virtual_stages": 1,
+        "layout.recompute": "selective",
+        "layout.data_parallel": 32,
+        "layout.microbatches_per_step": 32,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "complaint"),
+    [
+        ("own.sh", "--num-layers 80", "--num-layers 96", "own.sh: layers is 96, workload.model.layers 80"),
+        (
+            "own.sh",
+            "--seq-length 8192",
+            "--seq-length 4096",
+            "sequence length is 4,096, workload.sequence_length 8,192",
+        ),
+        ("own.sh", "TP=8;", "TP=x;", "own.sh: --tensor-model-parallel-size: must be a whole number (is 'x')"),
+        ("own.sh", "=1024", "=1025", "global batch of 1,025 sequences is no multiple of 32 = 32 replicas x 1"),
+        ("own.sh", "PP=4", "PP=400", "own.sh: 1,024 GPUs are fewer than the 3,200 of one replica"),
+        ("own.sh", '"\nMODEL', "\nMODEL", "own.sh: cannot be read as a shell script"),
+        (
+            "own.sh",
+            "--sequence-parallel",
+            "--pipeline-model-parallel-layout 'Et*40|xt*40L'",
+            "'x' is none of E, t, m, L",
+        ),
+        (
+            "own.sh",
+            "--sequence-parallel",
+            "--pipeline-model-parallel-layout 'Et*999999|L'",
+            "stands for more than 100,000",
+        ),
+        (
+            "own.sh",
+            "--sequence-parallel",
+            "--pipeline-model-parallel-layout 'Et|t|tL'",
+            "3 chunks, which 4 stages do not",
+        ),
+        ("own.sh", OWN, "SwitchName=leaf0 Nodes=m[0-3]", "own.sh: has none of --tensor-model-parallel-size"),
+        ("own.toml", OWN, "[a", "own.toml: is no TOML"),
+        ("own.toml", OWN, "a = 1", "own.toml: has none of parallelism, training.local_batch_size"),
+        ("own.json", OWN, "{}", "own.json: has none of train_batch_size"),
+        ("own.yaml", OWN, "model:\n  tensor_model_parallel_size: x\n", "must be a whole number from 1 (is 'x')"),
+    ],
+)
+def test_bad_files(name: str, old: str, new: str, complaint: str, tmp_path: Path) -> None:
+    """A file that cannot be read, or that contradicts the instance, is named with key, value and remedy."""
+    (tmp_path / name).write_text(OWN.replace(old, new))
+    with pytest.raises(InputError) as caught:
+        layout_of_run(read_run(tmp_path / name), question("llama3-70b"), name)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ("--decoder-first-pipeline-num-layers 19 --decoder-last-pipeline-num-layers 19", (1, [19, 21, 21, 19])),
+        ("--decoder-last-pipeline-num-layers 17", (1, [21, 21, 21, 17])),
+        ("--num_layers_per_virtual_pipeline_stage 5", (4, None)),
+        ("--num-virtual-stages-per-pipeline-rank 2", (2, None)),
+        ("--pipeline-model-parallel-layout 'Et*19|(t*21|)*2t*19L'", (1, [19, 21, 21, 19])),
+        ("--pipeline-model-parallel-layout 'E|(t*11|)*7,t*3L'", None),
+    ],
+)
+def test_stages_in_every_writing(flags: str, expected: Any, tmp_path: Path) -> None:
+    """Layers of the first and the last stage, virtual stages, and Megatron's layout with its multiplications."""
+    (tmp_path / "args").write_text(f"--num-layers 80 --pipeline-model-parallel-size 4 {flags}")
+    if expected is None:
+        with pytest.raises(InputError, match="9 chunks, which 4 stages do not divide"):
+            read_run(tmp_path / "args")
+        return
+    layout = read_run(tmp_path / "args").layout
+    assert (layout["virtual_stages"], layout.get("layers_per_stage")) == expected
+
+
+def test_by_command(tmp_path: Path) -> None:
+    """The commands: flags out, flags in, and the plan of one's own layout beside the planner's."""
+    run = CliRunner()
+    (tmp_path / "own.sh").write_text(OWN)
+    plan, text = str(tmp_path / "own.json"), str(tmp_path / "launch.sh")
+    instance = str(INSTANCES / "cluster-1k.json")
+    out = run.invoke(app, ["evaluate", instance, "--from-flags", str(tmp_path / "own.sh"), "-o", plan])
+    assert out.exit_code == 0, out.output
+    assert run.invoke(app, ["check", plan]).output == ""
+    assert run.invoke(app, ["export", "launch", plan, "--for", "megatron", "-o", text]).exit_code == 0
+    assert "--tensor-model-parallel-size 8" in Path(text).read_text()
+    other = str(tmp_path / "other.json")
+    out = run.invoke(app, ["evaluate", instance, "--from-flags", text, "--pin", "tp=4", "--pin", "pp=8", "-o", other])
+    assert out.exit_code in (0, 3), out.output
+    compared = run.invoke(app, ["compare", plan, other, "--diff"])
+    assert "layout.tensor_parallel" in compared.output and compared.exit_code == 0
+    assert run.invoke(app, ["show", plan]).exit_code == 0

@@ -1,0 +1,171 @@
+"""Full enumeration of toys whose parts fail: every choice of spares, every way to go on, by plain loops and sums."""
+
+import itertools
+import math
+from functools import cache
+
+import numpy as np
+from joint_brute_force import Column, Plan, Times, Toy
+from joint_toys import case
+from scipy.optimize import minimize_scalar
+
+from planner.instance.instance import Instance
+from planner.instance.reliability import FailingPart, Reliability
+from planner.physics.training.blocks.rack_blocks import Block
+from planner.physics.training.transformer import total_parameters
+
+
+@cache
+def at_least(needed: int, n: int, p: float) -> float:
+    """Return the chance that at least so many of n are fit."""
+    return math.fsum(math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(needed, n + 1))
+
+
+@cache
+def mean_short(needed: int, n: int, p: float) -> float:
+    """Return the mean number by which those fit are fewer than those needed."""
+    return math.fsum((needed - k) * math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(needed))
+
+
+def restarted(mean: float, write: float, restart: float, step: float) -> float:
+    """Return the least seconds for one of steps over every interval of a step or more, by search."""
+
+    def stretch(interval: float) -> float:
+        return (mean + restart) * math.expm1((interval + write) / mean) / interval
+
+    high = max(step, 10 * math.sqrt(2 * mean * write) + write, 1e-6 * mean)
+    found = minimize_scalar(
+        stretch, bounds=(max(step, 1e-9 * mean), 2 * high), method="bounded", options={"xatol": 1e-12}
+    )
+    return min(float(found.fun), stretch(step)) if step > 0 else float(found.fun)
+
+
+class FailingToy(Toy):
+    """Full enumeration under one choice of spares: a target of racks, and idle GPUs cabled or not."""
+
+    def __init__(self, i: Instance, target: float, *, wired: bool, times: Times | None = None) -> None:
+        super().__init__(i, times=times)
+        assert isinstance(i.reliability, Reliability)
+        self.r, self.target, self.wired = i.reliability, target, wired
+        each = i.workload.precision.parameter_bytes + i.workload.precision.optimizer_bytes
+        self.bytes = total_parameters(self.m.model) * each
+
+    def rails(self, block: Block) -> int:
+        """Return the GPUs of a rack that are cabled."""
+        return self.m.rack.gpus if self.wired else block.rails
+
+    def fit(self, block: Block) -> float:
+        """Return the share of time in which a rack is fit for work."""
+        repairs = {"gpu": 0.0, "rack": 0.0}
+        for p in self.r.parts.values():
+            repairs[p.out] += p.repair_hours / p.gpu_hours_per_event
+        enough = at_least(block.work_gpus, self.rails(block), 1 / (1 + repairs["gpu"]))
+        return enough / (1 + repairs["rack"] * block.work_gpus)
+
+    def spare_racks(self, block: Block, blocks: int) -> int:
+        """Return the fewest spare racks of a site that reach the target, one at least."""
+        needed = block.racks * blocks
+        if not self.target or not needed:
+            return 0
+        return next(s for s in itertools.count(1) if at_least(needed, needed + s, self.fit(block)) >= self.target)
+
+    def on_clock(self, c: Column, sizes: tuple[int, ...], seconds: float) -> float:
+        """Return the seconds that pass for so many of steps, by the best way to go on."""
+        if math.isinf(seconds):
+            return seconds
+        there, short, spares = 1.0, 0.0, []
+        for n in sizes:
+            needed, spare = n * c.block.racks, self.spare_racks(c.block, n)
+            there *= at_least(needed, needed + spare, self.fit(c.block))
+            short += mean_short(needed, needed + spare, self.fit(c.block))
+            spares.append(spare)
+        step = seconds * c.sequences
+        found = [self._restart(c, step, warm=False) / there]
+        if all(spares):
+            found.append(self._restart(c, step, warm=True) / there)
+        left = 1 - short * c.block.replicas / c.d
+        if c.d > 1 and left > 0:
+            found.append(self._elastic(c, step) / left)
+        return seconds * min(found)
+
+    def _mean(self, c: Column) -> float:
+        gpus = c.d * c.p * c.shape.gpus
+        rate = sum(1 / p.gpu_hours_per_event for p in self.r.parts.values()) / 3600 * gpus
+        return 1 / (rate * max(1.0, gpus / self.r.measured_gpus) ** self.r.scale_exponent)
+
+    def _restart(self, c: Column, step: float, *, warm: bool) -> float:
+        r, gpus, mean = self.r, c.d * c.p * c.shape.gpus, self._mean(c)
+        own = r.warm_restart_seconds if warm else r.restart_seconds
+        own += gpus * (r.warm_restart_seconds_per_gpu if warm else r.restart_seconds_per_gpu)
+        restart = r.detection_seconds + own + r.power_ramp_seconds
+        assert r.storage_bytes_per_second_per_gpu and r.memory_bytes_per_second_per_gpu
+        stored = self.bytes / gpus / r.storage_bytes_per_second_per_gpu
+        near = self.bytes / gpus / r.memory_bytes_per_second_per_gpu
+        older = 1 + math.sqrt(2 * r.correlated_share * stored / mean)
+        return min(restarted(mean, stored, restart, step), restarted(mean, near, restart, step) * older)
+
+    def _elastic(self, c: Column, step: float) -> float:
+        r, gpus, mean = self.r, c.d * c.p * c.shape.gpus, self._mean(c)
+        assert r.storage_bytes_per_second_per_gpu and r.memory_bytes_per_second_per_gpu
+        stored = self.bytes / gpus / r.storage_bytes_per_second_per_gpu
+        copy = self.bytes / gpus / r.memory_bytes_per_second_per_gpu if c.zero else 0.0
+        cold = r.detection_seconds + r.restart_seconds + r.restart_seconds_per_gpu * gpus + r.power_ramp_seconds
+        away = c.p * c.shape.gpus / gpus / mean * r.rejoin_seconds
+
+        def stretch(interval: float) -> float:
+            stalls = (r.elastic_stall_seconds + r.correlated_share * (cold + interval / 2)) / mean
+            return (1 + stored / interval + copy / step) * (1 + stalls) * (1 + away)
+
+        high = max(step, 10 * math.sqrt(2 * stored * (mean + cold + r.elastic_stall_seconds) / r.correlated_share))
+        found = minimize_scalar(stretch, bounds=(step, 2 * high), method="bounded", options={"xatol": 1e-12})
+        return min(float(found.fun), stretch(step))
+
+
+def best_of(i: Instance) -> Plan | None:
+    """Return the fastest plan over every choice of spares, of equal ones the cheapest."""
+    assert isinstance(i.reliability, Reliability)
+    times, found = Times(i), []
+    wires = (False, True) if i.reliability.spare_gpus and i.network is not None else (False,)
+    for target, wired in itertools.product(i.reliability.spare_targets, wires):
+        plan = FailingToy(i, target, wired=wired, times=times).best()
+        found += [plan] if plan is not None else []
+    return min(found, key=lambda x: (round(x.seconds, 12), x.usd), default=None)
+
+
+def every_plan(i: Instance) -> list[Plan]:
+    """Return the cheapest plan of every column, shape, spares, fibre and slowdowns, whatever its time."""
+    assert isinstance(i.reliability, Reliability)
+    times, found = Times(i), list[Plan]()
+    wires = (False, True) if i.reliability.spare_gpus and i.network is not None else (False,)
+    for target, wired in itertools.product(i.reliability.spare_targets, wires):
+        toy = FailingToy(i, target, wired=wired, times=times)
+        found += [plan for _, c, sizes, shards in toy.work() for plan in toy.plans(c, sizes, shards)]
+    return found
+
+
+@cache
+def failing(seed: int) -> Instance:
+    """Return a toy whose parts fail so often that spares, ways to go on and replicas matter."""
+    draw = np.random.default_rng(seed)
+    hours = float(draw.uniform(20.0, 200.0))
+    r = Reliability(
+        parts={
+            "gpu": FailingPart(gpu_hours_per_event=hours, repair_hours=float(draw.uniform(0.2, 4.0))),
+            "host": FailingPart(gpu_hours_per_event=10 * hours, repair_hours=1.0, out="rack"),
+            "software": FailingPart(gpu_hours_per_event=2 * hours),
+        },
+        measured_gpus=4,
+        scale_exponent=float(draw.choice([0.0, 0.3])),
+        correlated_share=0.05,
+        detection_seconds=20,
+        restart_seconds=float(draw.uniform(50, 500)),
+        restart_seconds_per_gpu=1.0,
+        warm_restart_seconds=30,
+        warm_restart_seconds_per_gpu=0.5,
+        elastic_stall_seconds=float(draw.uniform(30, 300)),
+        rejoin_seconds=600,
+        storage_bytes_per_second_per_gpu=2e7,
+        memory_bytes_per_second_per_gpu=1e9,
+        spare_targets=(0.0, 0.9, 0.99),
+    )
+    return case(seed).model_copy(update={"reliability": r})

@@ -1,0 +1,162 @@
+"""Models of Hugging Face configurations: 28 public ones against their published sizes, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planner
+from planner.errors import InputError
+from planner.imports.huggingface import FAMILIES, model_of, read_model
+from planner.instance.workload import LatentAttention
+from planner.physics.training.transformer import active_parameters, attention_parameters, total_parameters
+from planner.planning.load import load_instance
+
+CONFIGS = Path(__file__).parent / "hf_configs"
+INSTANCES = Path(__file__).parents[2] / "instances"
+NAMES = sorted(p.stem for p in CONFIGS.glob("*.json"))
+# Published figures of activated weights are rounded, and count the embedding or leave it out; these are further off.
+ROUGH_ACTIVE = {"olmoe-1b-7b": 0.05, "glm-4.5": 0.03, "deepseek-v2-lite": 0.15}
+
+
+def known(name: str) -> dict[str, Any]:
+    """Read one public configuration."""
+    return json.loads((CONFIGS / f"{name}.json").read_text())
+
+
+def test_there_are_twenty() -> None:
+    """At least 20 public configurations, of at least 12 families, each with its source."""
+    assert len(NAMES) >= 20
+    assert len({known(n)["config"]["model_type"] for n in NAMES}) >= 12
+    assert all(known(n)["source"].startswith("https://") and known(n)["published"]["source"] for n in NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_parameters_are_the_published(name: str) -> None:
+    """Weights of the model read are those published, to 1 %: biases, norms and positions are not counted."""
+    data = known(name)
+    model = model_of(data["config"], name, name)
+    assert total_parameters(model) == pytest.approx(data["published"]["parameters"], rel=0.01)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if "active_parameters" in known(n)["published"]])
+def test_active_parameters_are_the_published(name: str) -> None:
+    """So are those that one token meets; publications count the embedding or leave it out."""
+    data = known(name)
+    model, published = model_of(data["config"], name, name), data["published"]["active_parameters"]
+    counts = [active_parameters(model), active_parameters(model, embedding=True)]
+    assert min(abs(c / published - 1) for c in counts) < ROUGH_ACTIVE.get(name, 0.025)
+
+
+def test_windows() -> None:
+    """Windowed layers by the list, by the family's pattern, in every layer, or in none where switched off."""
+    seen = {n: model_of(known(n)["config"], n, n) for n in NAMES}
+    windows = {n: (m.window, m.window_layers) for n, m in seen.items() if m.window_layers}
+    assert windows == {
+        "gemma-2-9b": (4096, 21),
+        "gemma-3-27b": (1024, 52),
+        "gpt-oss-20b": (128, 12),
+        "mistral-7b": (4096, 32),
+        "phi-3-mini": (2047, 32),
+    }
+
+
+def test_what_is_not_counted_is_noted() -> None:
+    """Layers for further tokens, and what stands beside the text, are left out and said so."""
+    assert model_of(known("deepseek-v3")["config"], "x", "v3").note == "Not counted: num_nextn_predict_layers 1."
+    assert model_of(known("gemma-3-27b")["config"], "x", "g").note == "Not counted: what stands beside text_config."
+
+
+def test_queries_without_a_rank() -> None:
+    """DeepSeek-V2-Lite projects queries from the hidden state itself: 2048 x 16 x 192 weights."""
+    lite = model_of(known("deepseek-v2-lite")["config"], "x", "lite")
+    assert lite.latent_attention is not None and lite.latent_attention.q_rank is None
+    ranked = lite.model_copy(
+        update={"latent_attention": LatentAttention(**lite.latent_attention.model_dump() | {"q_rank": 1})}
+    )
+    assert attention_parameters(lite) - attention_parameters(ranked) == 2048 * 16 * 192 - 2048 - 16 * 192
+
+
+def changed(name: str, **keys: Any) -> dict[str, Any]:
+    """Return a public configuration with other values; None leaves a key out."""
+    return {k: v for k, v in (known(name)["config"] | keys).items() if v is not None or k not in keys}
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ({"hidden_size": 4}, "x: model_type: is missing; give a Hugging Face config.json"),
+        ([], "x: model_type: is missing; give a Hugging Face config.json"),
+        (changed("llama-2-7b", model_type="mamba2"), "x: model_type: 'mamba2' is not read; known: bloom"),
+        (changed("llama-2-7b", model_type="qwen3moe"), "did you mean 'qwen3_moe'?; or give workload.model inline"),
+        (changed("llama-2-7b", num_hidden_layers=None), "x: num_hidden_layers: is missing; add it"),
+        (changed("llama-2-7b", intermediate_size=None), "x: intermediate_size: is missing; add it"),
+        (changed("llama-2-7b", hidden_size="4096"), "x: hidden_size: must be a whole number from 0 (is '4096')"),
+        (
+            changed("qwen3-30b-a3b", decoder_sparse_step=2),
+            "x: decoder_sparse_step: is 2; the planner knows dense layers",
+        ),
+        (changed("qwen3-30b-a3b", mlp_only_layers=[4]), "x: mlp_only_layers: is [4]; the planner knows dense layers"),
+        (changed("gpt-oss-20b", layer_types=["linear_attention"]), "x: layer_types: linear_attention is not known"),
+        (changed("llama-2-7b", num_attention_heads=33), "x: heads must divide hidden (4096 / 33); give 32"),
+    ],
+)
+def test_refused(config: Any, complaint: str) -> None:
+    """What cannot be read is named with file, key, value and remedy."""
+    with pytest.raises(InputError) as caught:
+        model_of(config, "x", "x")
+    assert complaint in str(caught.value).replace("the whole: ", "")
+
+
+def test_every_family_is_in_one_row() -> None:
+    """Names of families are the model_type of transformers: lower case."""
+    assert all(name == name.lower() for name in FAMILIES)
+    assert FAMILIES["deepseek_v3"].dense_layers == 3
+
+
+def test_a_config_is_a_workload(tmp_path: Path) -> None:
+    """`"model": "config.json"` beside the instance is read, and evaluates as the catalogue's entry does."""
+    (tmp_path / "llama-3.1-70b.json").write_text(json.dumps(known("llama-3.1-70b")["config"]))
+    data = json.loads((INSTANCES / "cluster-1k.json").read_text())
+    data["workload"]["model"] = "llama-3.1-70b.json"
+    (tmp_path / "own.json").write_text(json.dumps(data))
+    layout = {"tensor_parallel": 8, "pipeline_parallel": 4, "data_parallel": 8}
+    own = planner.evaluate(tmp_path / "own.json", layout)
+    data["workload"]["model"] = "llama-3.1-70b"
+    assert own.step_seconds == planner.evaluate(data, layout).step_seconds
+    assert load_instance(tmp_path / "own.json", searched=False).workload.model.name == "llama-3.1-70b"
+
+
+def test_a_missing_config_is_named(tmp_path: Path) -> None:
+    """A file that is not there is named with the file that the instance asks for."""
+    data = json.loads((INSTANCES / "cluster-1k.json").read_text())
+    data["workload"]["model"] = "nowhere/config.json"
+    (tmp_path / "own.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match=r"own.json: workload.model: .*nowhere/config.json: no such file"):
+        load_instance(tmp_path / "own.json")
+
+
+def test_the_folder_names_the_model(tmp_path: Path) -> None:
+    """A file called config.json has the name of its folder."""
+    folder = tmp_path / "Llama-2-7b-hf"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(known("llama-2-7b")["config"]))
+    assert read_model(folder / "config.json").name == read_model(folder).name == "Llama-2-7b-hf"
+
+
+def test_the_page_lists_every_family() -> None:
+    """The page of formats names every model_type that is read, and no other."""
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    listed = page.partition("`model_type`: ")[2].partition(".\n")[0].replace("\n", " ")
+    assert [name.strip() for name in listed.split(",")] == sorted(FAMILIES)
+
+
+def test_groups_of_experts_are_read() -> None:
+    """A token of DeepSeek-V3 goes to four of eight groups; a single group is none."""
+    config = known("deepseek-v3")["config"]
+    found = [
+        model_of(config | groups, "x", "v3").experts
+        for groups in ({"n_group": 8, "topk_group": 4}, {"n_group": 8}, {"n_group": 1, "topk_group": 1})
+    ]
+    assert [(x.groups, x.groups_per_token) for x in found if x is not None] == [(8, 4), (8, 8), (1, 1)]

@@ -1,0 +1,124 @@
+"""What mixtures of experts and narrow heads cost beside their FLOP and their traffic, by hand."""
+
+import pytest
+
+from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
+from planner.instance.workload import Experts, LatentAttention, Model, Precision, Software
+from planner.physics.training import layer_time
+from planner.physics.training.operations import Machine, Shape, narrow_heads
+from planner.physics.training.process_groups import LayerKind
+
+ROUTED = LayerKind(layers=4, routed=True, window=None)
+LOCAL = 4  # of 16 experts, over 4 GPUs
+SHAPE = Shape(
+    tensor_parallel=1, micro_batch=1, recompute="none", sequence_parallel=False, context_parallel=1, expert_parallel=4
+)
+
+
+def machine(dtype: str = "fp16", heads: int = 2, softmax_width: float = 0.0, **software: float) -> Machine:
+    """Return nodes of 8 GPUs and a model of 16 experts, two for a token."""
+    return Machine(
+        gpu=Accelerator(
+            name="toy",
+            hbm_bytes=1e12,
+            hbm_bytes_per_second=1e9,
+            peak_flop_per_second={"fp16": 1e6, "fp8": 2e6},
+            gemm_efficiency=GemmEfficiency(max_share={"fp16": 1.0, "fp8": 1.0}),
+            softmax_width=softmax_width,
+            scale_up_bytes_per_second=100.0,
+            scale_up_latency_seconds=0.5,
+            nic_bytes_per_second=10.0,
+            nic_latency_seconds=2.0,
+        ),
+        rack=Rack(name="node", gpus=8, it_kw=1, price_usd=0),
+        software=Software.model_validate({"name": "toy", **software}),
+        model=Model(
+            name="toy",
+            layers=4,
+            hidden=128,
+            heads=heads,
+            vocabulary=16,
+            experts=Experts(count=4 * LOCAL, per_token=2, ffn=8),
+        ),
+        precision=Precision.model_validate(
+            {"compute": dtype, "parameter_bytes": 2, "working_parameter_bytes": 2, "gradient_bytes": 4}
+            | {"optimizer_bytes": 12, "activation_bytes": 2, "collective_bytes": 2}
+        ),
+        sequence=4,
+    )
+
+
+@pytest.mark.parametrize(("overlap", "shown"), [(0.0, 1.0), (0.75, 0.25)])
+def test_a_start_is_never_hidden(overlap: float, shown: float) -> None:
+    """Two exchanges a pass: of 2,048 B three quarters go over 100 B/s, a share of them hidden, and each starts in 3 s.
+
+    4 tokens, two copies of 128 elements of 2 B.
+    """
+    found = layer_time.expert_exchange_seconds(machine(dispatch_seconds=3.0, expert_overlap=overlap), SHAPE)
+    assert found == pytest.approx(2 * ((0.75 * 2048 / 100 + 0.5) * shown + 3.0))
+
+
+@pytest.mark.parametrize(("dtype", "casts"), [("fp16", 0), ("fp8", 2)])
+def test_each_expert_starts_its_products_and_casts(dtype: str, casts: int) -> None:
+    """A GPU's 4 experts each start two products forward and four backward, and a cast for each of two both ways.
+
+    The gradients of two weights are among them, which a zero-bubble schedule moves.
+    """
+    plain, slow = (layer_time.kind_times(machine(dtype, expert_seconds=x), SHAPE, ROUTED) for x in (0.0, 5.0))
+    assert slow.forward_seconds - plain.forward_seconds == pytest.approx(LOCAL * 5 * (2 + casts))
+    assert slow.backward_seconds - plain.backward_seconds == pytest.approx(LOCAL * 5 * (4 + casts))
+    assert slow.weight_gradient_seconds - plain.weight_gradient_seconds == pytest.approx(LOCAL * 5 * 2)
+    assert slow.parts["gemm"] - plain.parts["gemm"] == pytest.approx(LOCAL * 5 * 6)
+    assert slow.parts["quantise"] - plain.parts["quantise"] == pytest.approx(LOCAL * 5 * 2 * casts)
+
+
+@pytest.mark.parametrize(("heads", "slower"), [(1, 1.0), (2, 1.5), (4, 2.5)])
+def test_narrow_heads_wait_for_the_softmax(heads: int, slower: float) -> None:
+    """Where a score's softmax takes as long as products 128 wide, heads of 64 take 192 / 64 over 256 / 128 a FLOP."""
+    assert narrow_heads(machine(heads=heads, softmax_width=128.0)) == pytest.approx(slower)
+    assert narrow_heads(machine(heads=heads)) == 1.0
+    parts = [
+        layer_time.kind_times(machine(heads=heads, softmax_width=w), SHAPE, ROUTED).parts["attention"]
+        for w in (0.0, 128.0)
+    ]
+    assert parts[1] == pytest.approx(slower * parts[0])
+
+
+def test_latent_heads_count_by_their_mean_width() -> None:
+    """Scores 192 wide and values 128 wide count as 160: (160 + 128) / 160 over 256 / 128."""
+    m = machine(softmax_width=128.0)
+    latent = LatentAttention(q_rank=8, kv_rank=8, head_nope=128, head_rope=64, head_value=128)
+    assert narrow_heads(
+        Machine(
+            gpu=m.gpu,
+            rack=m.rack,
+            software=m.software,
+            model=m.model.model_copy(update={"latent_attention": latent}),
+            precision=m.precision,
+            sequence=4,
+        )
+    ) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(
+    ("groups", "of_token", "domains", "copies"),
+    [
+        (1, 1, 4, 4 * (1 - 0.75**8)),
+        (8, 8, 8, 8 * (1 - 0.875**8)),  # every group: as without
+        (8, 4, 8, 4 * (1 - 0.75**8)),  # half of the domains, each with a quarter of the experts at hand
+        (8, 4, 4, 4 * (1 - (15 + 40 * 0.75**8 + 15 * 0.5**8) / 70)),  # none, one or both groups of a domain
+        (8, 4, 16, 8 * (1 - 0.875**8)),  # half a group each
+        (8, 1, 4, 1.0),
+    ],
+)
+def test_tokens_reach_the_domains_of_their_groups(groups: int, of_token: int, domains: int, copies: float) -> None:
+    """A token's 8 experts are in few groups, so that it crosses to fewer domains."""
+    experts = Experts(count=256, per_token=8, ffn=8, groups=groups, groups_per_token=of_token)
+    assert layer_time.domains_of_token(experts, domains) == pytest.approx(copies)
+
+
+def test_groups_divide_the_experts() -> None:
+    """More groups for a token than there are, or groups of no whole number of experts, are refused."""
+    for groups, of_token in ((8, 9), (7, 1)):
+        with pytest.raises(ValueError, match=f"groups must divide count .* \\({groups} of 256 experts, {of_token} for"):
+            Experts(count=256, per_token=8, ffn=8, groups=groups, groups_per_token=of_token)
