@@ -35,6 +35,22 @@ def memory(size: float) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:,.3g} MB"
 
 
+def storage(size: float) -> str:
+    """Write bytes of a checkpoint in the largest unit that suits: 347.0 TB."""
+    for unit, scale in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9)):
+        if size >= scale:
+            return f"{size / scale:,.1f} {unit}"
+    return f"{size / 1e6:,.3g} MB"
+
+
+def duration(seconds: float) -> str:
+    """Write a time in the unit that suits its length: 2.8 s, 3.0 min, 29.3 days."""
+    for unit, scale, most in (("s", 1.0, 60.0), ("min", 60.0, 60.0), ("h", 3600.0, 48.0), ("days", 86_400.0, 1e3)):
+        if seconds < most * scale:
+            return f"{seconds / scale:,.1f} {unit}" if seconds >= 0.1 else f"{seconds * 1e3:.3g} ms"
+    return f"{seconds / (365.25 * 86_400):,.1f} years"
+
+
 def gap(value: float) -> str:
     """Write a relative gap; what rounding leaves is none."""
     return f"{100 * value:.2g} %" if value > 1e-9 else "0 %"

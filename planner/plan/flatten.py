@@ -7,6 +7,7 @@ from planner.plan.certificate import Certificate
 from planner.plan.fabric import FabricPlan
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
+from planner.plan.reliability import ReliabilityPlan
 from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 
@@ -48,6 +49,8 @@ def _figures(plan: Plan) -> Iterator[tuple[str, Figure]]:
     if plan.placement is not None:
         yield from _scalars("placement", plan.placement)
         yield from _proof("placement", plan.placement.certificate)
+    if plan.reliability is not None:
+        yield from _reliability(plan.reliability)
     if plan.cost is not None:
         yield "cost.total_usd", plan.cost.total_usd
         for part, usd in sorted(plan.cost.capex_usd.items()):
@@ -99,6 +102,12 @@ def _layout(x: LayoutPlan) -> Iterator[tuple[str, Figure]]:
     for part, seconds in sorted(x.metrics.breakdown_seconds.items()):
         yield f"layout.metrics.breakdown_seconds.{part}", seconds
     yield from _proof("layout", x.certificate)
+
+
+def _reliability(x: ReliabilityPlan) -> Iterator[tuple[str, Figure]]:
+    yield from _scalars("reliability", x)
+    for name in ("spare_racks_by_site", "lost_days"):
+        yield from ((f"reliability.{name}.{key}", value) for key, value in sorted(getattr(x, name).items()))
 
 
 def runs(counts: tuple[int, ...]) -> str:

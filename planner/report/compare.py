@@ -23,7 +23,7 @@ from planner.units import aligned
 Rows = dict[str, list[Figure]]
 NOT_COMPARED = ("key", "index", "seconds", "planner_version")  # of a row: not part of the answer
 # The order in which a reader asks: what, how well, which decisions, at what price, how near the limits, how sure.
-SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "cost", "run", "slack")
+SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "reliability", "cost", "run", "slack")
 SAME = 1e-12  # relative: sums in another order differ by less
 
 

@@ -110,10 +110,15 @@ class FailingToy(Toy):
         stored = self.bytes / gpus / r.storage_bytes_per_second_per_gpu
         copy = self.bytes / gpus / r.memory_bytes_per_second_per_gpu if c.zero else 0.0
         cold = r.detection_seconds + r.restart_seconds + r.restart_seconds_per_gpu * gpus + r.power_ramp_seconds
-        interval = max(step, math.sqrt(2 * stored * mean / r.correlated_share))
-        stalls = (r.elastic_stall_seconds + r.correlated_share * (cold + interval / 2)) / mean
         away = c.p * c.shape.gpus / gpus / mean * r.rejoin_seconds
-        return (1 + stored / interval + copy / step) * (1 + stalls) * (1 + away)
+
+        def stretch(interval: float) -> float:
+            stalls = (r.elastic_stall_seconds + r.correlated_share * (cold + interval / 2)) / mean
+            return (1 + stored / interval + copy / step) * (1 + stalls) * (1 + away)
+
+        high = max(step, 10 * math.sqrt(2 * stored * (mean + cold + r.elastic_stall_seconds) / r.correlated_share))
+        found = minimize_scalar(stretch, bounds=(step, 2 * high), method="bounded", options={"xatol": 1e-12})
+        return min(float(found.fun), stretch(step))
 
 
 def best_of(i: Instance) -> Plan | None:

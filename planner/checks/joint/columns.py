@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
-MOST_ROUNDS = 30  # in which the fewest replicas in time are raised; each is a bound
+MOST_ROUNDS = 8  # in which the fewest replicas in time are raised; each is a bound
 ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
 Repeats = Literal["no", "any", "all"]  # layers of a stage that may be recomputed whole
@@ -102,6 +102,14 @@ class Space:
     def stretch(self, replicas: Any, replica_gpus: Any) -> Any:
         """Return the least seconds on a clock for one of steps; 1 where failures do not count."""
         return 1.0 if self.failures is None else self.failures.min_stretch(replicas, replica_gpus)
+
+    def column_stretch(self, replicas: int, replica_gpus: int) -> float:
+        """Return the same of one column."""
+        return 1.0 if self.failures is None else self.failures.column_stretch(replicas, replica_gpus)
+
+    def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:
+        """Bound the same of every column of so many replicas or more."""
+        return 1.0 if self.failures is None else self.failures.stretch_from(replicas, replica_gpus)
 
     def seconds_per_sequence(self, days: float) -> float:
         """Return the seconds a sequence at so many days to train."""
@@ -233,7 +241,9 @@ class Cut:
         """
         fewest = np.ones_like(most)
         for _ in range(MOST_ROUNDS):
-            left = np.asarray(limit / self.space.stretch(fewest, x.p * self.shape.gpus) + 0.0 * each, dtype=np.float64)
+            left = np.asarray(
+                limit / self.space.stretch_from(fewest, x.p * self.shape.gpus) + 0.0 * each, dtype=np.float64
+            )
             room = left - once
             need = np.where(room > 0, each / np.maximum(room, 1e-300) * (1 - ROUNDING), np.inf)
             found = np.clip(np.ceil(np.minimum(need, 2.0**62)), 1, most + 1).astype(np.int64)

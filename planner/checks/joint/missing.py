@@ -162,7 +162,7 @@ class Inspection:
         """Return whether one bound excludes all replicas and micro-batches of a pipeline."""
         most = int(cells.d.max())
         gpus = int(cells.x.p[0]) * cut.shape.gpus
-        limit = self.limit * most * cut.shape.micro_batch / float(self.space.stretch(int(cells.d.min()), gpus))
+        limit = self.limit * most * cut.shape.micro_batch / float(self.space.stretch_from(int(cells.d.min()), gpus))
         every = Split(
             cut=cut,
             zero_stage=zero,
@@ -182,7 +182,7 @@ class Inspection:
         stated = [c for c in self.listed.get(key, []) if c.min_data_parallel <= d <= c.max_data_parallel]
         bound = max((c.lower_bound_days for c in stated), default=self.days)
         limit = self.space.seconds_per_sequence(min(self.days, bound)) * (1 - ROUNDING)
-        per_batch = d * cut.shape.micro_batch / float(self.space.stretch(d, int(x.p[0]) * cut.shape.gpus))
+        per_batch = d * cut.shape.micro_batch / self.space.column_stretch(d, int(x.p[0]) * cut.shape.gpus)
         found = witness(cut, zero, x, d, m, limit * per_batch)
         if found is None:
             return

@@ -5,8 +5,8 @@ done twice; racks in repair make it wait, or take replicas down. Written from th
 """
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,9 @@ from planner.physics.training.transformer import total_parameters
 
 Floats = NDArray[np.float64]
 HOUR = 3600.0
+GRID = 1e-3  # of the logarithm of GPUs, between which bounds are tabulated
+MOST_GPUS = 1e10  # of the table
+ROUNDING = 1e-12  # relative, of sums in another order
 SERIES = 1e-8  # write over mean time below which the interval's first term is exact to a double
 Way = tuple[Recovery, CheckpointTarget]
 
@@ -31,7 +34,7 @@ class Failures:
     r: Reliability
     state_bytes: float
 
-    @property
+    @cached_property
     def gpu_rate(self) -> float:
         """Stops a second of one GPU, at the measured size."""
         return math.fsum(1 / p.gpu_hours_per_event for p in self.r.parts.values()) / HOUR
@@ -59,12 +62,14 @@ class Failures:
         each = r.warm_restart_seconds_per_gpu if warm else r.restart_seconds_per_gpu
         return r.detection_seconds + r.power_ramp_seconds + fixed + each * gpus
 
-    def interval_seconds(self, gpus: Any, way: Way, step_seconds: Any) -> Floats:
+    def interval_seconds(self, gpus: Any, way: Way, step_seconds: Any, *, shared: bool = False) -> Floats:
         """Return the best interval between checkpoints, no shorter than a step."""
         rate, write = self.rate(gpus), self.write_seconds(gpus, way[1])
         if way[0] == "elastic":
+            whole = rate * self.r.correlated_share
+            worked = (1 + self._stalled(gpus)) / (1 + self._copied(gpus, step_seconds, shared=shared))
             with np.errstate(divide="ignore"):
-                best = np.sqrt(2 * write / (rate * self.r.correlated_share))
+                best = np.sqrt(2 * worked * write / whole)
         else:
             c = write * rate
             root = 1 + np.real(lambertw(-np.exp(-1 - np.minimum(c, 700.0))))
@@ -75,7 +80,8 @@ class Failures:
         self, gpus: Any, replica_gpus: Any, replicas: Any, way: Way, step_seconds: Any = 0.0, *, shared: bool = False
     ) -> Floats:
         """Return the seconds that pass for one of steps, racks at hand; no job of one replica goes on without it."""
-        r, rate, tau = self.r, self.rate(gpus), self.interval_seconds(gpus, way, step_seconds)
+        r, rate = self.r, self.rate(gpus)
+        tau = self.interval_seconds(gpus, way, step_seconds, shared=shared)
         write, storage = self.write_seconds(gpus, way[1]), self.write_seconds(gpus, "storage")
         if way[0] != "elastic":
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -89,16 +95,23 @@ class Failures:
         with np.errstate(invalid="ignore", divide="ignore"):
             writing = np.where(np.isfinite(tau) & (tau > 0), storage / tau, 0.0)
             lost = np.where(whole > 0, whole * tau / 2, 0.0)
-        if shared:
-            writing = writing + self.write_seconds(gpus, "memory") / np.maximum(step_seconds, 1e-300) * (
-                np.asarray(step_seconds) > 0
-            )
-        stalls = rate * r.elastic_stall_seconds + whole * self.restart_seconds(gpus, "restart")
+        writing = writing + self._copied(gpus, step_seconds, shared=shared)
+        stalls = self._stalled(gpus)
         away = rate / gpus * replica_gpus * r.rejoin_seconds
         return np.asarray(
             np.where(np.asarray(replicas) >= 2, (1 + writing) * (1 + stalls + lost) * (1 + away), np.inf),
             dtype=np.float64,
         )
+
+    def _stalled(self, gpus: Any) -> Any:
+        """Return the seconds of stalls for one of work; correlated stops restart the whole job."""
+        whole = self.r.correlated_share * self.restart_seconds(gpus, "restart")
+        return self.rate(gpus) * (self.r.elastic_stall_seconds + whole)
+
+    def _copied(self, gpus: Any, step_seconds: Any, *, shared: bool) -> Any:
+        """Return the seconds of copies to neighbours for one of steps, where replicas share their state."""
+        known = np.asarray(step_seconds, dtype=np.float64)
+        return np.where(known > 0, self.write_seconds(gpus, "memory") / np.maximum(known, 1e-300), 0.0) * shared
 
     def ways(self, *, spares: bool) -> list[Way]:
         """List the ways to go on that the figures allow."""
@@ -117,6 +130,35 @@ class Failures:
         gpus = np.asarray(replicas, dtype=np.float64) * replica_gpus
         found = [self.stretch(gpus, replica_gpus, replicas, way) for way in self.ways(spares=True)]
         return np.asarray(np.minimum.reduce(found), dtype=np.float64)
+
+    @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one check, with which it ends
+    def column_stretch(self, replicas: int, replica_gpus: int) -> float:
+        """Return the same of one job."""
+        return float(self.min_stretch(replicas, replica_gpus))
+
+    @cached_property
+    def _least_above(self) -> tuple[Floats, Floats]:
+        """Tabulate the least stretch of larger jobs than each of a grid: of whole restarts, and of elastic ones.
+
+        Between two sizes stops are those of the smaller, and checkpoints are written by the larger; elastic ones lose
+        replicas of no GPUs.
+        """
+        gpus = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID)))
+        writes = replace(self, state_bytes=self.state_bytes * math.exp(-GRID))
+        found = {True: np.full(len(gpus), np.inf), False: np.full(len(gpus), np.inf)}
+        for way in self.ways(spares=True):
+            kind = way[0] == "elastic"
+            found[kind] = np.minimum(found[kind], writes.stretch(gpus, 0.0, 2, way))
+        least = [np.minimum.accumulate(found[kind][::-1])[::-1] * (1 - ROUNDING) for kind in (False, True)]
+        return least[0], least[1]
+
+    def stretch_from(self, replicas: Any, replica_gpus: Any) -> Floats:
+        """Bound the stretch of every job of so many replicas or more."""
+        whole, elastic = self._least_above
+        at = np.floor(np.log(np.maximum(np.asarray(replicas) * replica_gpus, 1.0)) / GRID - ROUNDING).astype(np.int64)
+        at = np.clip(at, 0, len(whole) - 1)
+        away = self.gpu_rate * np.asarray(replica_gpus, dtype=np.float64) * self.r.rejoin_seconds
+        return np.asarray(np.minimum(whole[at], elastic[at] * (1 + away)), dtype=np.float64)
 
     def repairs(self, out: str) -> float:
         """Return the mean number in repair for each one at work, of what is out: GPUs, or racks by their GPUs."""

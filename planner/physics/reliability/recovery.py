@@ -139,16 +139,44 @@ def ways(job: Job, *, spares: bool) -> Iterator[Way]:
             parts={},
         )
         return
+    for recovery, target in choices(r, spares=spares):
+        yield way_at(job, recovery, target, best_interval(job, recovery, target))
+
+
+def choices(r: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, CheckpointTarget]]:
+    """Yield each way to go on with where its checkpoints go; on spares that stand by only where there are some."""
     for recovery in r.recoveries:
         if recovery == "elastic":
-            yield _elastic(job)
+            yield recovery, "storage"
         elif recovery == "restart" or spares:
             for target in r.checkpoint_targets:
                 if target == "storage" or r.memory_bytes_per_second_per_gpu is not None:
-                    yield _restarted(job, recovery, target)
+                    yield recovery, target
 
 
-def _restarted(job: Job, recovery: Recovery, target: CheckpointTarget) -> Way:
+def best_interval(job: Job, recovery: Recovery, target: CheckpointTarget) -> Any:
+    """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least.
+
+    Going on without a replica only correlated stops lose work: with s of stalls and k of copies a second of work
+    (1 + k + w/τ)·(1 + s + c·τ/(2M)) is least at τ² = 2·M·w/c · (1 + s)/(1 + k).
+    """
+    mean, write = 1 / job.stops_per_second, job.write_seconds(target)
+    if recovery != "elastic":
+        return np.maximum(best_interval_seconds(mean, write), job.step_seconds)
+    rare = job.r.correlated_share / mean
+    with np.errstate(divide="ignore", invalid="ignore"):
+        best = np.sqrt(2 * write / rare * (1 + _stalls(job)) / (1 + _copies(job)))
+        return np.maximum(np.where(rare > 0, best, np.inf), job.step_seconds)
+
+
+def way_at(job: Job, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
+    """Return a way to go on with checkpoints at any interval, in seconds."""
+    if recovery == "elastic":
+        return _elastic_at(job, target, interval)
+    return _restarted_at(job, recovery, target, interval)
+
+
+def _restarted_at(job: Job, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
     """Return the way that restarts the whole job from its last checkpoint.
 
     Copies in memory are lost in correlated stops, so that storage keeps older ones: of these the stretch is that of a
@@ -157,7 +185,6 @@ def _restarted(job: Job, recovery: Recovery, target: CheckpointTarget) -> Way:
     mean = 1 / job.stops_per_second
     restart = job.restart_seconds if recovery == "restart" else job.warm_restart_seconds
     write = job.write_seconds(target)
-    interval = np.maximum(best_interval_seconds(mean, write), job.step_seconds)
     stretch = restart_stretch(mean, interval, write, restart)
     older = _older_copies(job, mean) if target == "memory" else 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -165,8 +192,8 @@ def _restarted(job: Job, recovery: Recovery, target: CheckpointTarget) -> Way:
             "checkpoints": np.where(interval > 0, write / np.where(interval > 0, interval, 1.0), 0.0) + older,
             "restarts": restart / mean,
         }
-    parts["lost work"] = (stretch - 1) - write / np.where(interval > 0, interval, np.inf) - parts["restarts"]
-    parts["lost work"] = parts["lost work"] + (stretch - 1) * older
+        parts["lost work"] = (stretch - 1) - write / np.where(interval > 0, interval, np.inf) - parts["restarts"]
+        parts["lost work"] = parts["lost work"] + (stretch - 1) * older
     return Way(
         recovery=recovery,
         target=target,
@@ -183,7 +210,20 @@ def _older_copies(job: Job, mean: Any) -> Any:
     return np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") / mean)
 
 
-def _elastic(job: Job) -> Way:
+def _stalls(job: Job) -> Any:
+    """Return the seconds that elastic stops stall the job for a second of work, correlated ones by a whole restart."""
+    return (job.r.elastic_stall_seconds + job.r.correlated_share * job.restart_seconds) * job.stops_per_second
+
+
+def _copies(job: Job) -> Any:
+    """Return the seconds of copies to neighbours for one of steps, where replicas share the optimiser's state."""
+    step = np.asarray(job.step_seconds, dtype=np.float64)
+    if not job.shares_state:
+        return np.zeros_like(step)
+    return np.where(step > 0, job.write_seconds("memory") / np.where(step > 0, step, 1.0), 0.0)
+
+
+def _elastic_at(job: Job, target: CheckpointTarget, interval: Any) -> Way:
     """Return the way that goes on without the lost replica: a stall, and its share of the work until it is back.
 
     1/(1 + G·λ·T) of the replicas are there. Correlated stops restart the whole job from storage. Where replicas share
@@ -191,24 +231,19 @@ def _elastic(job: Job) -> Way:
     useful share is 1 - w/τ - G·λ·T - stall/M - c·(R + τ/2)/M.
     """
     r, mean = job.r, 1 / job.stops_per_second
-    write, rate = job.write_seconds("storage"), job.stops_per_second / job.gpus
+    write, rate = job.write_seconds(target), job.stops_per_second / job.gpus
     rare = r.correlated_share / mean
     with np.errstate(divide="ignore", invalid="ignore"):
-        interval = np.maximum(np.where(rare > 0, np.sqrt(2 * write / rare), np.inf), job.step_seconds)
         written = np.where(np.isfinite(interval) & (interval > 0), write / interval, 0.0)
         lost = np.where(rare > 0, rare * interval / 2, 0.0)
-    stalls = (r.elastic_stall_seconds + r.correlated_share * job.restart_seconds) / mean
-    copies = np.zeros_like(written)
-    if job.shares_state:
-        step = np.asarray(job.step_seconds, dtype=np.float64)
-        copies = np.where(step > 0, job.write_seconds("memory") / np.where(step > 0, step, 1.0), 0.0)
+    stalls, copies = _stalls(job), _copies(job)
     away = job.replica_gpus * rate * r.rejoin_seconds
     stretch = (1 + written + copies) * (1 + stalls + lost) * (1 + away)
     first = {"checkpoints": written + copies, "restarts": stalls, "lost work": lost, "replicas away": away}
     scale = (stretch - 1) / np.maximum(sum(first.values()), 1e-300)
     return Way(
         recovery="elastic",
-        target="storage",
+        target=target,
         stretch=np.where(np.asarray(job.replicas) > 1, stretch, np.inf),
         interval_seconds=interval,
         write_seconds=write,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from planner.instance.instance import Instance
-from planner.instance.reliability import Reliability
+from planner.instance.reliability import Recovery, Reliability
 from planner.instance.workload import Model
 from planner.physics.reliability import stops
 from planner.physics.reliability.recovery import Job, Way, ways
@@ -77,10 +77,15 @@ def stretches(job: Job, standing: Standing) -> Iterator[tuple[Any, Way]]:
     A whole job waits until every site has enough racks; an elastic one goes on without the replicas of those short.
     """
     for way in ways(job, spares=standing.spares):
-        there = standing.enough_share
-        if way.recovery == "elastic":
-            there = 1 - standing.replicas_down / float(np.max(job.replicas))
+        there = at_work_share(job, standing, way.recovery)
         yield (way.stretch / there if there > 0 else np.full_like(way.stretch, np.inf)), way
+
+
+def at_work_share(job: Job, standing: Standing, recovery: Recovery) -> float:
+    """Return the share of time, or of replicas, that racks out of service leave a job at work."""
+    if recovery == "elastic":
+        return 1 - standing.replicas_down / float(np.max(job.replicas))
+    return standing.enough_share
 
 
 def section(job: Job, u: Upkeep, step_days: float) -> ReliabilityPlan:

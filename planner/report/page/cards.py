@@ -13,6 +13,8 @@ KEYS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("parameters of the best model", "model_choice.parameters", short),
     ("used of the ideal's compute", "model_choice.compute_shares.used", percent),
     ("time to train", "layout.metrics.days_to_train", "{:,.1f} days".format),
+    ("of steps alone", "layout.metrics.step_days_to_train", "{:,.1f} days".format),
+    ("time that trains", "layout.metrics.useful_share", percent),
     ("total cost", "cost.total_usd", money),
     ("total cost of ownership of the run", "run.total_cost_of_ownership_usd", money),
     ("a million tokens", "run.usd_per_million_tokens", "${:,.2f}".format),
@@ -37,8 +39,10 @@ CHOICES = (*DEGREES, "virtual_stages", "zero_stage", "recompute")
 
 
 def cards(plan: Plan) -> tuple[Figure, ...]:
-    """Return the key figures that a plan has."""
-    values = [(path, label, show, value_at(plan, path)) for label, path, show in KEYS]
+    """Return the key figures that a plan has; days of steps only where they are not those on a calendar."""
+    own = {"layout.metrics.step_days_to_train", "layout.metrics.useful_share"}
+    left_out = own if value_at(plan, "layout.metrics.useful_share") == 1 else set()
+    values = [(path, label, show, value_at(plan, path)) for label, path, show in KEYS if path not in left_out]
     figures = [figure(path, value, show(value), label) for path, label, show, value in values if value is not None]
     o = plan.objective
     if o.value is not None and o.name not in ("days_to_train", "cost_usd"):  # These two have cards of their own.

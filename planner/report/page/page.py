@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from planner.optional_packages import needed
 from planner.plan.plan import Plan
-from planner.report.page.blocks import layout, model_choice, network, proofs, sites, wan
+from planner.report.page.blocks import calendar, layout, model_choice, network, proofs, sites, wan
 from planner.report.page.cards import cards, side_by_side
 from planner.report.page.parts import Figure, Section, Swatch
 from planner.report.plots.page import POLICY, style
@@ -15,7 +15,7 @@ from planner.units import counted
 # In the order of the page.
 BLOCKS = (
     *(model_choice.model_choice, sites.sites, sites.scenarios, wan.wan, sites.grid),
-    *(layout.power_and_cost, layout.layout, layout.step),
+    *(layout.power_and_cost, layout.layout, layout.step, calendar.calendar),
     *(network.fabric, model_choice.transport, network.placement),
     *(proofs.proofs, proofs.request),
 )

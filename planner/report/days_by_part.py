@@ -1,0 +1,56 @@
+"""The days of a run by what they go to: parts of a step, and what stops cost; they sum to the days on a calendar."""
+
+from dataclasses import dataclass
+
+from planner.plan.plan import Plan
+
+# Parts of a step by the row that they stand in, in the order of the rows.
+STEP_PARTS = {
+    "compute": ("gemm", "attention", "elementwise", "quantise", "recompute", "head", "optimizer"),
+    "tensor exchange": ("tensor_parallel",),
+    "context exchange": ("context_parallel",),
+    "expert exchange": ("expert_parallel",),
+    "data exchange": ("data_parallel",),
+    "exchange between sites": ("between_sites",),
+    "sharding exchange": ("sharding",),
+    "pipeline sends": ("pipeline_send",),
+    "pipeline bubble": ("pipeline_bubble", "chunk_wait"),
+    "host": ("launch", "cpu_overhead"),
+}
+OTHER = "other parts of a step"
+STEPS, CALENDAR = "days of steps", "days on a calendar"
+
+
+@dataclass(frozen=True, slots=True)
+class DaysPart:
+    """A row: days of a part, or a sum so far; `path`: of its value in the plan, where it is one value of it."""
+
+    name: str
+    days: float
+    is_sum: bool = False
+    path: str = ""
+
+
+def days_by_part(plan: Plan) -> list[DaysPart]:
+    """Return the parts of a run in days, none that is 0: those of steps with their sum, what is lost, and the total.
+
+    None where failures do not count.
+    """
+    if plan.layout is None or plan.reliability is None:
+        return []
+    m, at = plan.layout.metrics, "layout.metrics"
+    days_per_second = m.step_days_to_train / m.step_seconds
+    known = {key for keys in STEP_PARTS.values() for key in keys}
+    rows = {name: sum(m.breakdown_seconds.get(key, 0.0) for key in keys) for name, keys in STEP_PARTS.items()}
+    rows[OTHER] = sum(v for key, v in m.breakdown_seconds.items() if key not in known)
+    found = [DaysPart(name, seconds * days_per_second) for name, seconds in rows.items() if seconds]
+    found.append(DaysPart(STEPS, m.step_days_to_train, True, f"{at}.step_days_to_train"))
+    lost = plan.reliability.lost_days.items()
+    found += [DaysPart(name, days, path=f"reliability.lost_days.{name}") for name, days in lost if days]
+    found.append(DaysPart(CALENDAR, m.days_to_train, True, f"{at}.days_to_train"))
+    return found
+
+
+def shown_days(total: float, days: float) -> str:
+    """Write days with so many digits that small parts of a total are seen."""
+    return f"{days:,.{1 if total >= 1000 else 2 if total >= 10 else 3}f}"

@@ -1,0 +1,79 @@
+"""The useful share at other intervals and with other spares meets the plan's own at its own choice."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from failing_plan import RATES, failing
+from hypothesis import given
+from hypothesis import strategies as st
+from worked_plan import small
+
+from planner.instance.reliability import Reliability
+from planner.physics.reliability.plan_curves import exposure_of, interval_curves, spare_points
+from planner.physics.reliability.recovery import Job, choices, way_at, ways
+
+WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]
+
+
+@given(
+    gpus=st.floats(1, 1e6),
+    replicas=st.integers(2, 50),
+    step=st.sampled_from([0.0, 5.0, 500.0]),
+    rare=st.sampled_from([0.0, 0.05, 1.0]),
+    factor=st.floats(1e-3, 1e3),
+)
+def test_no_interval_is_better_than_the_one_taken(
+    gpus: float, replicas: int, step: float, rare: float, factor: float
+) -> None:
+    """At another interval that is no shorter than a step a way stretches time by no less; elastic to second order."""
+    r = Reliability.model_validate(RATES | {"correlated_share": rare})
+    job = Job(r=r, gpus=gpus, replica_gpus=gpus / replicas, state_bytes=6e6, replicas=replicas, step_seconds=step)
+    for way in ways(job, spares=True):
+        own, least = float(way.interval_seconds), float(way.stretch)
+        other = own * factor if math.isfinite(own) else 100.0 * factor
+        found = float(way_at(job, way.recovery, way.target, np.float64(max(other, step))).stretch)
+        second = (least - 1) ** 2 if way.recovery == "elastic" else 0.0
+        assert found >= least / (1 + second) - 1e-9 * least
+
+
+def test_parts_sum_to_the_stretch_at_any_interval() -> None:
+    """What is lost by cause and the steps themselves sum to what passes, also where the interval is not the best."""
+    r = Reliability.model_validate(RATES)
+    job = Job(r=r, gpus=40.0, replica_gpus=4.0, state_bytes=6e6, replicas=10, step_seconds=1.0, shares_state=True)
+    seconds = np.geomspace(1.0, 1e5, 40)
+    for way in choices(r, spares=True):
+        found = way_at(job, *way, seconds)
+        assert 1 + sum(found.parts.values()) == pytest.approx(found.stretch, rel=1e-9)
+    assert [(w.recovery, w.target) for w in ways(job, spares=False)] == list(choices(r, spares=False))
+
+
+@pytest.mark.parametrize("names", WAYS)
+@pytest.mark.parametrize("target", [0.0, 0.9])
+def test_curves_meet_the_plan(names: tuple[str, ...], target: float) -> None:
+    """The plan's interval is the best of its way, its useful share the curve's there and that of its spares."""
+    if names == ("warm-spares",) and not target:
+        return
+    plan = failing(*names, target=target)
+    x, u = plan.reliability, exposure_of(plan)
+    lines = {(c.recovery, c.target): c for c in interval_curves(u)}
+    own = lines[x.recovery, x.checkpoint_target]
+    assert own.own_seconds == pytest.approx(x.checkpoint_interval_seconds, rel=1e-12)
+    assert own.own_share == pytest.approx(x.useful_share, rel=1e-9)
+    assert own.own_share == max(c.own_share for c in lines.values())
+    for c in lines.values():
+        assert max(c.share) <= c.own_share * (1 + 1e-3)
+        assert c.seconds[0] >= plan.layout.metrics.step_seconds
+        assert c.seconds[0] <= c.own_seconds <= c.seconds[-1]
+    points = spare_points(u)
+    (at,) = (p for p in points if p.racks == sum(x.spare_racks_by_site.values()))
+    assert (at.recovery, at.target) == (x.recovery, x.checkpoint_target)
+    assert at.share == pytest.approx(x.useful_share, rel=1e-9)
+    assert [p.racks for p in points] == sorted({p.racks for p in points})
+    assert all(b.share >= a.share for a, b in pairwise(points))
+
+
+def test_a_plan_without_failures_has_no_curves() -> None:
+    """There is nothing to vary where nothing fails."""
+    assert exposure_of(small()) is None
