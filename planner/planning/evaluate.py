@@ -75,7 +75,6 @@ def evaluated(instance: Instance) -> Evaluation:
     machine = step.machine_of(instance)
     memory, stages = prediction.stage_bytes(machine, strategy), range(strategy.pipeline_parallel)
     by_stage = [{part: float(of[i]) for part, of in memory.items()} for i in stages]
-    rests_on = {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}
     return Evaluation.model_validate(
         measured
         | {
@@ -84,7 +83,7 @@ def evaluated(instance: Instance) -> Evaluation:
             "problems": problems,
             "layout": (layout := _section(instance, strategy, conditions, metrics)),
             "memory_by_stage_bytes": by_stage,
-            "rests_on": rests_on,
+            "rests_on": (rests_on := {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}),
             "step_seconds_interval": step_errors.interval(machine, strategy, metrics.step_seconds),
             "like_rows": step_errors.like_rows(machine, strategy),
             "run": _finite(lambda: run_cost.of_layout(instance, layout)),
