@@ -57,9 +57,10 @@ def evaluate(
     Parameters
     ----------
     instance
-        A path to a JSON file, its content as a dict, or an Instance; its own pins count too.
+        A path to a JSON or YAML file or the name of an instance that ships, its content as a dict, or an Instance; its
+        own pins count too. A plan's file is an instance too, here and in the other calls.
     layout
-        The layout's choices by name, as in the plan's `layout` section and in pins (`tensor_parallel`, ...).
+        The layout's choices by name, as in the plan's `layout` section and in pins (`tensor_parallel` or `tp`, ...).
         `tensor_parallel`, `pipeline_parallel` and `data_parallel` must be there; micro-batches come from
         `limits.max_batch_tokens` where they are not given, and the rest has the plainest value.
     constants

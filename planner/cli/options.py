@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
-InstanceFile = Annotated[Path, typer.Argument(help="Instance file (JSON).")]
+InstanceFile = Annotated[
+    Path, typer.Argument(help="Instance (JSON or YAML), a plan for its instance, or a name that ships, such as 5gw.")
+]
 PlanFile = Annotated[Path, typer.Argument(help="Plan file (JSON).")]
 Pins = Annotated[list[str] | None, typer.Option("--pin", help="Fix a decision: PATH=VALUE.")]
 Gap = Annotated[float | None, typer.Option(help="Relative gap within which a decision is done.")]

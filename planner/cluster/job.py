@@ -8,11 +8,11 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from planner.errors import InputError
 from planner.files import read_json
-from planner.instance.base import Count, Frozen, NonNegative
+from planner.instance.base import Count, Frozen, NonNegative, with_schema_key
 from planner.instance.read import validated
 from planner.plan.kinds import kind_of, other_kind, without_schema_key
 from planner.plan.plan import Plan
@@ -33,6 +33,8 @@ class GroupKind(Frozen):
 
 class Job(Frozen):
     """What to place: a mesh of equal groups, or groups of several sizes."""
+
+    model_config = ConfigDict(json_schema_extra=with_schema_key)
 
     name: Name = Field(description="By which placements and launchers name it.")
     mesh: dict[Name, Count] | None = Field(

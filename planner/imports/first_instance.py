@@ -1,5 +1,6 @@
 """Write a first instance: short, commented YAML that solves as it is and says what to change."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,12 @@ PLACES: tuple[tuple[str, str, str, float, float, float], ...] = (
     ("goodyear", "APS", "western", 33.44, -112.36, 42),
     ("ashburn", "DOM", "eastern", 39.04, -77.49, 45),
 )
-# By the NIC's Gb/s: the switch, the transceiver, its price and power (as in the instances that ship; 200G: unsourced).
-FABRICS: dict[float, tuple[str, str, float, float]] = {
-    200.0: ("51.2T-256x200G", "200G", 400, 6),
-    400.0: ("25.6T-64x400G", "400G-DR4", 700, 9),
-    800.0: ("51.2T-64x800G", "800G-DR8", 1250, 16),
+# By the NIC's Gb/s: switches, the transceiver, its price and power (as in the instances that ship; 200G: unsourced).
+BIG = ("51.2T-64x800G", "51.2T-128x800G-2plane")
+FABRICS: dict[float, tuple[tuple[str, ...], str, float, float]] = {
+    200.0: (("51.2T-256x200G",), "200G", 400, 6),
+    400.0: (BIG, "800G-DR8", 1250, 16),
+    800.0: (BIG, "800G-DR8", 1250, 16),
 }
 
 
@@ -41,6 +43,7 @@ class Wish:
     accelerator: str = "B200"
     racks: int | None = None
     tokens: float | None = None
+    folder: Path = Path()  # that the instance is written to; a model's file is named from there
 
 
 def first_instance(wish: Wish) -> str:
@@ -62,7 +65,7 @@ def first_instance(wish: Wish) -> str:
     name = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
     parts = [
         _head(wish),
-        _workload(name, wish.tokens),
+        _workload(name, wish),
         _hardware(wish, rack_of(wish.accelerator)),
         *([_grid(wish.sites)] if wish.sites else []),
         _network(gpu["nic_bytes_per_second"] * 8 / 1e9),
@@ -114,19 +117,22 @@ limits:{money}
 """
 
 
-def _workload(name: str, tokens: float | None) -> str:
+def _workload(name: str, wish: Wish) -> str:
+    tokens = wish.tokens
     if tokens is None:
         tokens = float(f"{TOKENS_PER_WEIGHT * active_parameters(_model(name)):.2g}")
         why = f"{TOKENS_PER_WEIGHT} for each weight that a token meets (Hoffmann et al. 2022)"
     else:
         _model(name)
         why = "as asked for"
+    shown = os.path.relpath(name, wish.folder) if name.endswith(".json") else name
     return f"""\
 workload:
-  model: {name}  # of `planner catalogue models`, or the path of a Hugging Face config.json
+  model: {shown}  # of `planner catalogue models`, or the path of a Hugging Face config.json
   tokens: {tokens:.12g}  # {why}
   sequence_length: 8192
   precision: bf16  # `planner catalogue precisions`
+  software: megatron-bridge  # the framework: `planner catalogue software`
 """
 
 
@@ -169,9 +175,10 @@ wan: {{}}  # fibre between the sites, at the usual prices
 def _network(nic_gbps: float) -> str:
     if nic_gbps not in FABRICS:
         return ""  # tori and the like: a layout without a fabric of switches
-    switch, optics, price, watts = FABRICS[nic_gbps]
+    switches, optics, price, watts = FABRICS[nic_gbps]
     return f"""\
 network:
-  switches: [{switch}]  # `planner catalogue switches`
+  switches: [{", ".join(switches)}]  # `planner catalogue switches`
+  max_tiers: 3
   optics: {{name: {optics}, price_usd: {price:g}, power_watts: {watts:g}}}
 """

@@ -98,6 +98,8 @@ def read_model(path: Path) -> Model:
         Names the file, the key and its value: an unknown family, a missing figure, or layers that differ in a way that
         the planner has no data for.
     """
+    if path.is_dir():
+        path = path / "config.json"
     name = path.resolve().parent.name if path.stem == "config" else path.stem
     return model_of(read_json(path), str(path), name)
 
@@ -255,5 +257,8 @@ class _Reader:
             "shared_ffn": shared,
             "dense_layers": dense,
         }
+        groups = self.count(("n_group",), 1)
+        if groups > 1:
+            entry["experts"] |= {"groups": groups, "groups_per_token": self.count(("topk_group",), groups)}
         if not dense:
             entry.pop("ffn", None)  # no layer has the dense FFN

@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from planner.errors import InputError
-from planner.files import read_json
+from planner.imports.instance_file import read_instance_file
 from planner.instance.grid import Grid
 
 
@@ -22,9 +21,7 @@ def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
 
     An explicit interconnect rule falls back to the lines' capacity with the largest out where the nodes have no figure.
     """
-    data = read_json(path)
-    if not isinstance(data, dict):
-        raise InputError(f"{path}: must be an instance (is {type(data).__name__}); see `planner schema instance`")
+    data = read_instance_file(path)
     old: dict[str, Any] = data["grid"] if isinstance(data.get("grid"), dict) else {}
     new = part(grid) | {k: old[k] for k in ("rules", "prices") if k in old}
     rules = new.get("rules")

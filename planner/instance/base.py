@@ -1,6 +1,6 @@
 """Base types of all data: frozen, sourced, and numbers with their ranges."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,3 +23,12 @@ class Sourced(Frozen):
 
     source: str | dict[str, str] | None = Field(None, description="Where figures come from: one text, or one by key.")
     note: str | None = Field(None, description="What a reader must know beside the figures.")
+
+
+def with_schema_key(schema: dict[str, Any]) -> None:
+    """Let a root of the JSON Schema name itself by `$schema`, which editors read and readers leave out."""
+    schema["properties"]["$schema"] = {
+        "type": "string",
+        "title": "$Schema",
+        "description": "Names the JSON Schema for editors; no part of the data.",
+    }

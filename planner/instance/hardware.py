@@ -29,7 +29,7 @@ class Accelerator(Sourced):
     attention_efficiency: Share = Field(0.5, description="Share of the 16-bit peak that the best flash kernel reaches.")
     softmax_width: NonNegative = Field(
         0.0,
-        description="Width of a head whose products take as long as the softmax of a score, none of which they hide.",
+        description="Width of a head whose products take as long as the softmax of its scores, which they do not hide.",
     )
     hbm_efficiency: Share = Field(1.0, description="Share of the HBM rate that element-wise kernels reach.")
     kernel_seconds: NonNegative = Field(0.0, description="Shortest time of a kernel.")

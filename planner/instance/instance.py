@@ -4,9 +4,9 @@ import hashlib
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from planner.instance.base import Frozen, NonNegative, Positive, Sourced
+from planner.instance.base import Frozen, NonNegative, Positive, Sourced, with_schema_key
 from planner.instance.grid import Grid
 from planner.instance.hardware import Hardware
 from planner.instance.network import Network
@@ -64,6 +64,8 @@ class Operation(Sourced):
 
 class Instance(Sourced):
     """One planning question; a part that is missing is a decision not asked for."""
+
+    model_config = ConfigDict(json_schema_extra=with_schema_key)
 
     schema_version: Literal[2] = Field(2, description="Of this format; 2.")
     name: str = Field(description="Of the plan, files and reports.")

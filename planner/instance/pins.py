@@ -92,6 +92,12 @@ ALIASES = {
 }
 
 
+def long_name(path: str) -> str:
+    """Return the path of a decision in place of tp, pp, dp, ep, cp, vpp or mbs, with or without `layout.` before it."""
+    short = path.removeprefix("layout.")
+    return f"layout.{ALIASES[short]}" if short in ALIASES else path
+
+
 def long_names(pins: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return pins with the long names of decisions in place of tp, pp, dp, ep, cp, vpp and mbs.
 
@@ -102,8 +108,7 @@ def long_names(pins: Mapping[str, Any], where: str) -> dict[str, Any]:
     """
     result: dict[str, Any] = {}
     for path, value in pins.items():
-        short = str(path).removeprefix("layout.")
-        long = f"layout.{ALIASES[short]}" if short in ALIASES else path
+        long = long_name(str(path))
         if result.get(long, value) != value:
             raise InputError(f"{where}: pins.{path}: {long} is pinned twice ({result[long]!r} and {value!r}); keep one")
         result[long] = value

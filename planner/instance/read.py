@@ -36,8 +36,8 @@ def complaints(error: ValidationError, where: str, model: type[BaseModel], data:
     """Return each validation error of data as `file: path: what (is value); remedy`."""
     errors = error.errors(include_url=False)
     # An object where a name would do too is meant as the object.
-    shown = [e for e in errors if e["type"] != "string_type" or not isinstance(e["input"], (dict, list))]
-    for e in shown or errors:
+    meant = [e for e in errors if e["type"] != "string_type" or not isinstance(e["input"], (dict, list))]
+    for e in meant or errors:
         path = dotted(located(e["loc"], data, missing=e["type"] == "missing"))
         if e["type"] == "extra_forbidden":
             yield f"{where}: {path}: unknown key; {_key_hint(e['loc'], model)}"

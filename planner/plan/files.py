@@ -19,6 +19,9 @@ def read_plan(path: Path) -> "Plan":
     InputError
         Names the file, the JSON path, the value and what was expected.
     """
+    if path.suffix.lower() in (".yaml", ".yml"):
+        remedy = f"make a plan of an instance: `planner solve {path} -o plan.json`"
+        raise InputError(f"{path}: is YAML, where a plan (JSON) is due\n{remedy}")
     return plan_of(read_json(path), str(path))
 
 

@@ -280,11 +280,8 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
     """Return the constants behind a part of the step, with the values that this instance gives them."""
     machine = step.machine_of(instance)
     flash, routed = machine.software.flash_attention, machine.model.experts is not None
-    unused = (
-        _code("score_efficiency")
-        if flash
-        else (*_gpu("attention_efficiency", "softmax_width"), *_code("attention_share"))
-    )
+    kernel = (*_gpu("attention_efficiency", "softmax_width"), *_code("attention_share"))
+    unused = _code("score_efficiency") if flash else kernel
     unused += () if routed else _code("expert_efficiency", "expert_seconds")
     if flash or machine.model.head % TENSOR_CORE_ELEMENTS == 0:
         unused += _gpu("gemm_efficiency.unaligned_share")

@@ -69,6 +69,7 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[Entry], list[str]]]] = {
     "scaling_laws": (("kind",), _by_keys("kind")),
     "batch_laws": (("of", "coefficient", "exponent"), _by_keys("of", "coefficient", "exponent")),
     "depth_laws": (("kind",), _by_keys("kind")),
+    "reliability": ((), lambda _: []),
     "instances": ((), lambda _: []),
 }  # fmt: skip
 
@@ -96,8 +97,11 @@ def catalogue_text(kind: str | None) -> str:
         rows = [[name, f"{len(entries(name))} entries"] for name in KINDS]
         return aligned(rows, left=1)
     known, (headings, figures) = entries(kind), KINDS[kind]
-    if kind == "instances":
-        return "\n".join(f"{name:24}{_first_words(entry.get('source', ''))}".rstrip() for name, entry in known.items())
+    if not headings:
+        return "\n".join(
+            f"{name:24}{_first_words(entry.get('source') or entry.get('note', ''))}".rstrip()
+            for name, entry in known.items()
+        )
     return aligned([[kind, *headings], *([name, *figures(entry)] for name, entry in known.items())], left=1)
 
 

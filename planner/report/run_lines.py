@@ -6,7 +6,6 @@ from planner.instance.instance import Instance
 from planner.plan.run import RunPlan
 from planner.units import amount, counted, money, words
 
-INDENT = 11  # columns of a section's name
 TIMES = {1: "once", 2: "twice"}
 TOKENS = 1e6  # by which cost and energy are told
 
@@ -23,12 +22,6 @@ def run_lines(instance: Instance, x: RunPlan) -> Iterator[str]:
     yield f"{amount(x.energy_mwh)} MWh, {by_token}{tonnes}"
     if x.not_counted:
         yield f"not counted: {', '.join(x.not_counted)}"
-
-
-def run_section(instance: Instance, x: RunPlan) -> Iterator[str]:
-    """Write the lines with the name of their section before the first."""
-    for n, line in enumerate(run_lines(instance, x)):
-        yield f"{'' if n else 'RUN':{INDENT}}{line}"
 
 
 def _length(years: float) -> str:

@@ -11,7 +11,7 @@ from planner.plan.placement import PlacementPlan
 from planner.plan.plan import Plan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanDemand, WanPlan
-from planner.report.run_lines import run_section
+from planner.report.run_lines import run_lines
 from planner.report.summary_calendar import calendar
 from planner.units import money, percent, words
 
@@ -32,7 +32,7 @@ def summary(plan: Plan) -> str:
     return "\n".join([*_headline(plan), *(_decisions(plan) if plan.conflict is None else ())])
 
 
-def _section(name: str, lines: Iterable[str]) -> Iterator[str]:
+def section(name: str, lines: Iterable[str]) -> Iterator[str]:
     """Write lines with the name of their section before the first."""
     for n, line in enumerate(lines):
         yield f"{name if n == 0 else '':{INDENT}}{line}"
@@ -80,28 +80,28 @@ def _around(plan: Plan) -> Iterator[str]:
 
 def _decisions(plan: Plan) -> Iterator[str]:
     if plan.model_choice:
-        yield from _section("MODEL", _choice(plan.model_choice, plan))
+        yield from section("MODEL", _choice(plan.model_choice, plan))
     if plan.sites:
         # Where the wide area is designed, its routes say more than the links that the split assumed.
         shown = plan.sites.model_copy(update={"links": ()}) if plan.wan else plan.sites
-        yield from _section("SITES", [*_sites(shown, plan.instance.grid), proof(plan.sites.certificate)])
+        yield from section("SITES", [*_sites(shown, plan.instance.grid), proof(plan.sites.certificate)])
     if plan.wan:
-        yield from _section("WAN", _wan(plan.wan))
+        yield from section("WAN", _wan(plan.wan))
     if plan.layout:
-        yield from _section("LAYOUT", [*_layout(plan.layout, experts=_experts(plan)), proof(plan.layout.certificate)])
+        yield from section("LAYOUT", [*_layout(plan.layout, experts=_experts(plan)), proof(plan.layout.certificate)])
     if plan.pools:
-        yield from _section("POOLS", _pools(plan.pools, experts=_experts(plan)))
+        yield from section("POOLS", _pools(plan.pools, experts=_experts(plan)))
     if plan.fabric:
-        yield from _section("FABRIC", _fabric(plan.fabric))
+        yield from section("FABRIC", _fabric(plan.fabric))
     if plan.transport:
-        yield from _section("TRANSPORT", _transport(plan.transport))
+        yield from section("TRANSPORT", _transport(plan.transport))
     if plan.placement:
-        yield from _section("PLACEMENT", _placement(plan.placement))
-    yield from _section("CALENDAR", calendar(plan))
+        yield from section("PLACEMENT", _placement(plan.placement))
+    yield from section("CALENDAR", calendar(plan))
     if plan.cost:
-        yield from _section("COST", _cost(plan))
+        yield from section("COST", _cost(plan))
     if plan.run:
-        yield from run_section(plan.instance, plan.run)
+        yield from section("RUN", run_lines(plan.instance, plan.run))
 
 
 def _cost(plan: Plan) -> Iterator[str]:

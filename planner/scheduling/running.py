@@ -41,7 +41,7 @@ def _of_file(cluster: Cluster, file: Path) -> list[Running]:
     """Return the jobs of one file."""
     text = read_text(file, REMEDY)
     data = parse_json(text, str(file)) if text.lstrip()[:1] in "{[" else None
-    if kind_of(data) == "placement":
+    if isinstance(data, dict) and kind_of(data) == "placement":
         known = {k: v for k, v in data.items() if k in Placement.model_fields}
         try:
             return [Running(placement=Placement.model_validate(known))]

@@ -10,14 +10,15 @@ from pydantic import BaseModel
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.instance.pins import PINS, RACKS_AT
+from planner.instance.pins import PINS, RACKS_AT, long_name
 
 STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]+)\]")
 PIN = "pins."
 
 
 def canonical(path: str) -> str:
-    """Write a pin in full: `layout.zero_stage` is `pins.layout.zero_stage`; other paths stay as they are."""
+    """Write a pin in full: `layout.zero_stage` is `pins.layout.zero_stage`, as is `tp`; other paths stay."""
+    path = long_name(path)
     first = path.partition(".")[0]
     own = first in {p.partition(".")[0] for p in PINS} and first not in Instance.model_fields
     return PIN + path if own or path in PINS else path

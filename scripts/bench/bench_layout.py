@@ -82,10 +82,9 @@ def main() -> None:
         instance = q.instance
         runs = [solved(instance) for _ in range(given.repeats)]
         x, seconds = runs[0][0], sorted(s for _, s in runs)
-        print(
-            f"{q.model:12} {8 * q.nodes:,} A100: {seconds[0]:.2f} to {seconds[-1]:.2f} CPU-s of {len(runs)} (goal {q.goal}); "
-            f"{x.status}, {x.days:,.3f} days" if x.days is not None else f"{q.model}: {x.status}"
-        )
+        took = f"{seconds[0]:.2f} to {seconds[-1]:.2f} CPU-s of {len(runs)} (goal {q.goal})"
+        found = x.status if x.days is None else f"{x.status}, {x.days:,.3f} days"
+        print(f"{q.model:12} {8 * q.nodes:,} A100: {took}; {found}", flush=True)
         if given.profile:
             with cProfile.Profile() as profile:
                 solved(instance)

@@ -8,7 +8,7 @@ from fitted_constants import Known
 
 from planner.calibration.fit import TINY, Numbers, fit, log_errors, slopes_of
 
-PRIOR = 0.014  # weight of one spread between a constant and its centre, beside that of a row's log error
+PRIOR = 0.012  # weight of one spread between a constant and its centre, beside that of a row's log error
 SCALE = 0.03  # a log error above it counts less than its square
 GROUP_POWER = -0.35  # of the rows of a group: between a like say for each row and a like say for each group
 EVALUATIONS, AFRESH = 4, 3  # of a fit, and of one that starts from a fit of nearly the same rows

@@ -1,15 +1,22 @@
-"""Write the references of docs/ from the JSON Schemas: a table for each type of data, in the order of reading.
+"""Write the references of docs/: the keys from the JSON Schemas, the commands from their help, the library's names.
 
-Without options it writes docs/instance.md, docs/plan.md and docs/job.md; with --check it fails where one is stale.
+Without options it writes docs/instance.md, plan.md, job.md, commands.md and library.md; with --check it fails where one
+is stale.
 """
 
 import argparse
+import inspect
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import typer
+
+import planner
+from planner.cli.main import EXIT_CODES, app
 from planner.cli.schemas import SCHEMAS
 from planner.files import write_atomically
 
@@ -17,7 +24,8 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 INTRODUCTIONS = {
     "instance": "What the user gives. Unknown keys are errors. A part that is missing is a decision not asked for: "
     "an instance without `grid` plans one cluster of `hardware.racks` racks, one without `network` has no fabric "
-    "and no placement.",
+    "and no placement. A file is JSON, or YAML with comments; `planner init` writes a first one, `planner catalogue` "
+    "lists what can be named ([formats.md](formats.md)). A plan's file is an instance too.",
     "plan": "What comes back: the instance as it was solved, a section for each decision with its certificate, the "
     "cost, and, where there is no plan, the rules in conflict. `planner check` verifies a plan from this file alone."
     "\n\nOn trust are, as nothing in the file recomputes them: sizes and seconds of the solvers; the bounds of "
@@ -30,6 +38,12 @@ INTRODUCTIONS = {
     "schedulers take (hostlist, arguments).",
 }
 MADE = "<!-- Made by scripts/docs/make_reference.py from the JSON Schema: change the types, not this page. -->"
+MADE_OF_CODE = "<!-- Made by scripts/docs/make_reference.py from the code: change that, not this page. -->"
+STABLE = (
+    "What `import planner` has is stable: names are added, none is renamed or removed without a line in the changelog. "
+    "Modules below `planner` are not. Data are frozen pydantic models; [instance.md](instance.md), [plan.md](plan.md) "
+    "and [job.md](job.md) have their keys, [calling.md](calling.md) has examples."
+)
 PAGES = {"instance": ("instance",), "plan": ("plan",), "job": ("job", "placement")}
 UNITS = (
     "Keys carry their unit: `_usd`, `_mw`, `_kw`, `_watts`, `_bytes`, `_seconds`, `_tokens`, `_flop`, `_m2`, `_km`, "
@@ -139,21 +153,81 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+def commands_page() -> str:
+    """Return the page of the command line: every command with its arguments and options, as its help has them."""
+    group = typer.main.get_command(app)
+    parts = ["# Commands", MADE_OF_CODE, f"`planner COMMAND --help` says the same. {EXIT_CODES}"]
+    parts += [_command(name, command) for name, command in _commands(group, ())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _commands(group: Any, above: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
+    """Yield the commands of a group and of the groups in it, each with its whole name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, (*above, name))
+        else:
+            yield " ".join((*above, name)), command
+
+
+def _command(name: str, command: Any) -> str:
+    """Return a command's heading, its sentence and the table of what it takes."""
+    rows = ["| argument or option | default | what it is |", "|---|---|---|"]
+    for p in command.params:
+        if p.name == "help":
+            continue
+        shown = f"`{(p.name or '').upper()}`" if p.param_type_name == "argument" else f"`{', '.join(p.opts)}`"
+        plain = p.default in (None, False, "", ()) or callable(p.default)
+        default = "required" if p.required else "" if plain else f"`{p.default}`"
+        rows.append(f"| {shown} | {default} | {_cell(getattr(p, 'help', '') or '')} |")
+    return "\n\n".join([f"## planner {name}", _cell(command.help or ""), "\n".join(rows)])
+
+
+def library_page() -> str:
+    """Return the page of the public names of the package: signatures and docstrings of calls, sentences of types."""
+    calls, kinds = [], []
+    for name in planner.__all__:
+        value = getattr(planner, name)
+        text = inspect.cleandoc(value.__doc__ or "")
+        if inspect.isfunction(value):
+            shown = _signature(value)
+            calls.append(f"## planner.{name}\n\n```text\nplanner.{name}({shown})\n```\n\n```text\n{text}\n```")
+        elif inspect.isclass(value):
+            kinds.append(f"| `planner.{name}` | {_cell(text.partition(chr(10))[0])} |")
+    table = "\n".join(["| type | what it is |", "|---|---|", *kinds])
+    return "\n\n".join(["# The library", MADE_OF_CODE, STABLE, table, *calls]) + "\n"
+
+
+def _signature(call: Callable[..., Any]) -> str:
+    """Write the parameters of a call with their defaults; those by keyword alone follow a star."""
+    parts: list[str] = []
+    for p in inspect.signature(call).parameters.values():
+        if p.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in parts:
+            parts.append("*")
+        parts.append(p.name if p.default is inspect.Parameter.empty else f"{p.name}={p.default!r}")
+    return ", ".join(parts)
+
+
+TEXTS: dict[str, Callable[[], str]] = {
+    **{page: partial(reference, page) for page in PAGES},
+    "commands": commands_page,
+    "library": library_page,
+}
+
+
 def main() -> int:
     """Write the pages, or say which are not current."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a page is not current")
     checking = parser.parse_args().check
-    stale = [
-        page
-        for page in PAGES
-        if not (DOCS / f"{page}.md").is_file() or (DOCS / f"{page}.md").read_text() != reference(page)
-    ]
+    texts = {page: text() for page, text in TEXTS.items()}
+    files = {page: DOCS / f"{page}.md" for page in TEXTS}
+    stale = [page for page, file in files.items() if not file.is_file() or file.read_text() != texts[page]]
     for page in stale:
         if checking:
             print(f"docs/{page}.md is not current; run python scripts/docs/make_reference.py")
         else:
-            write_atomically(DOCS / f"{page}.md", reference(page))
+            write_atomically(files[page], texts[page])
             print(f"wrote docs/{page}.md")
     return 1 if checking and stale else 0
 

@@ -27,7 +27,9 @@ from planner.instance.catalogue import catalogue
 )
 def test_stack_of_a_mixture_of_experts(release: str, gpu: str, model: str, chunks: str, stack: str) -> None:
     """Releases, machines and models as the published recipes have them."""
-    row = {"table": release, "gpu_type": gpu, "model": model, "interleave_vp": chunks, "moe": "1"} | {"precision": "MXFP8"}
+    row = {"table": release, "gpu_type": gpu, "model": model, "interleave_vp": chunks, "moe": "1"} | {
+        "precision": "MXFP8"
+    }
     assert bridge_stack(row) == stack
 
 

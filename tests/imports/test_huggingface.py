@@ -142,4 +142,21 @@ def test_the_folder_names_the_model(tmp_path: Path) -> None:
     folder = tmp_path / "Llama-2-7b-hf"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(known("llama-2-7b")["config"]))
-    assert read_model(folder / "config.json").name == "Llama-2-7b-hf"
+    assert read_model(folder / "config.json").name == read_model(folder).name == "Llama-2-7b-hf"
+
+
+def test_the_page_lists_every_family() -> None:
+    """The page of formats names every model_type that is read, and no other."""
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    listed = page.partition("`model_type`: ")[2].partition(".\n")[0].replace("\n", " ")
+    assert [name.strip() for name in listed.split(",")] == sorted(FAMILIES)
+
+
+def test_groups_of_experts_are_read() -> None:
+    """A token of DeepSeek-V3 goes to four of eight groups; a single group is none."""
+    config = known("deepseek-v3")["config"]
+    found = [
+        model_of(config | groups, "x", "v3").experts
+        for groups in ({"n_group": 8, "topk_group": 4}, {"n_group": 8}, {"n_group": 1, "topk_group": 1})
+    ]
+    assert [(x.groups, x.groups_per_token) for x in found if x is not None] == [(8, 4), (8, 8), (1, 1)]

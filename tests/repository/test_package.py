@@ -79,6 +79,8 @@ def test_wheel_is_whole(tmp_path: Path) -> None:
     }
     assert top == {"planner"}
     assert files <= set(names)
+    shipped = {f"planner/shipped/{p.name}" for p in (ROOT / "instances").glob("*.json")}
+    assert len(shipped) >= 10 and shipped <= set(names)
 
 
 def test_links_for_readers() -> None:

@@ -33,7 +33,8 @@ def evaluate(
     from planner.instance.pins import long_names
     from planner.planning.evaluate import summary
     from planner.planning.load import load_instance
-    from planner.report.run_lines import run_section
+    from planner.report.run_lines import run_lines
+    from planner.report.summary import section
 
     require_writable(output)
     pins: dict[str, Any] = {}
@@ -57,6 +58,6 @@ def evaluate(
             print(f"{output}: of the layout alone, without {', '.join(left_out)}", file=sys.stderr)
         plan = plan_of_layout(alone, planner.evaluate(alone).layout)
         write_atomically(output, plan.model_dump_json(indent=1) + "\n")
-    run = "\n".join(run_section(request, evaluation.run))
-    print(evaluation.model_dump_json(indent=1) if as_json else f"{summary(evaluation)}\n{run}")
+    money = "\n".join(section("RUN", run_lines(request, evaluation.run)))
+    print(evaluation.model_dump_json(indent=1) if as_json else f"{summary(evaluation)}\n{money}")
     raise typer.Exit(DONE if evaluation.fits else INFEASIBLE)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from planner.errors import InputError
 from planner.exports.launch.run import Run, equal_recomputed, pipeline_layout, require
 
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
@@ -26,6 +27,7 @@ def megatron_script(run: Run) -> str:
         recomputed_layers_per_stage=True,
         zero_stage=True,
     )
+    require_startable(run)
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     arrays = "\n\n".join(
         f"{name}=(\n" + "".join(f"    {_text(f)}\n" for f in flags) + ")" for name, flags in groups.items()
@@ -34,7 +36,7 @@ def megatron_script(run: Run) -> str:
     return f"""\
 #!/bin/bash
 # {run.name}: {run.gpus:,} GPUs on {run.nodes:,} nodes. Data, optimiser and checkpoints are yours to add.
-export CUDA_DEVICE_MAX_CONNECTIONS=1
+export CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}
 NNODES={run.nodes}
 GPUS_PER_NODE={run.node_gpus}
 
@@ -44,6 +46,32 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
     --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
     pretrain_gpt.py {use} "$@"
 """
+
+
+def require_startable(run: Run) -> None:
+    """Refuse what Megatron Core stops at in its first step (moe_layer.py, schedules.py of core 0.14).
+
+    Raises
+    ------
+    InputError
+        Names the choice, its value and the pin that mends it.
+    """
+    x = run.layout
+    if run.model.experts is not None and x.tensor_parallel > 1 and not x.sequence_parallel:
+        raise InputError(
+            "layout.sequence_parallel: Megatron Core asks for it where experts stand beside tensor parallelism "
+            "(is false); plan with --pin layout.sequence_parallel=true"
+        )
+    if x.virtual_stages > 1 and x.microbatches_per_step < x.pipeline_parallel:
+        raise InputError(
+            f"layout.virtual_stages: Megatron Core asks for {x.pipeline_parallel} micro-batches or more under "
+            f"interleaving (are {x.microbatches_per_step}); plan with --pin layout.virtual_stages=1"
+        )
+
+
+def connections(run: Run) -> int:
+    """Return CUDA's work queues: one, as tensor and context parallelism require; more, as Megatron FSDP does."""
+    return 32 if run.layout.zero_stage in SHARDING else 1
 
 
 def _text(flag: Flag) -> str:
@@ -108,7 +136,7 @@ def _parallel(run: Run) -> Iterator[Flag]:
     yield "context-parallel-size", x.context_parallel
     if run.model.experts is not None:
         yield "expert-model-parallel-size", x.expert_parallel
-        yield "expert-tensor-parallel-size", x.tensor_parallel
+        yield "expert-tensor-parallel-size", 1  # an expert is whole on its GPU
     if x.sequence_parallel:
         yield "sequence-parallel", True
     if x.pipeline_parallel > 1 and not run.is_even:
@@ -118,6 +146,7 @@ def _parallel(run: Run) -> Iterator[Flag]:
     if x.zero_stage in SHARDING:
         yield "use-megatron-fsdp", True
         yield "data-parallel-sharding-strategy", SHARDING[x.zero_stage]
+        yield "ckpt-format", "fsdp_dtensor"  # the only one that Megatron FSDP takes
     if x.zero_stage:
         yield "use-distributed-optimizer", True
         yield "overlap-param-gather", True

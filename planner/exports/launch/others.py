@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from planner.errors import InputError
-from planner.exports.launch.megatron import SHARDING, megatron_script
+from planner.exports.launch.megatron import SHARDING, connections, megatron_script, require_startable
 from planner.exports.launch.run import Run, equal_recomputed, module_names, pipeline_layout, require
 from planner.formats.kubernetes.yaml import dump
 
@@ -30,6 +30,8 @@ def torchtitan_toml(run: Run) -> str:
         zero_stage=True,
     )
     x, replicas = run.layout, run.data_parallel
+    if run.model.experts is not None and x.tensor_parallel > 1:
+        raise InputError("layout.tensor_parallel: torchtitan divides experts by it too, the plan does not; pin 1")
     if x.zero_stage == 1:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
     if x.tensor_parallel > 1 and not x.sequence_parallel:
@@ -87,6 +89,7 @@ def nemo_yaml(run: Run) -> str:
         recomputed_layers_per_stage=True,
         zero_stage=True,
     )
+    require_startable(run)
     x = run.layout
     model: dict[str, Any] = {
         "seq_length": run.sequence_length,
@@ -95,6 +98,7 @@ def nemo_yaml(run: Run) -> str:
         "virtual_pipeline_model_parallel_size": x.virtual_stages if x.virtual_stages > 1 else None,
         "context_parallel_size": x.context_parallel,
         "expert_model_parallel_size": x.expert_parallel,
+        "expert_tensor_parallel_size": 1,  # an expert is whole on its GPU
         "sequence_parallel": x.sequence_parallel,
     }
     if x.pipeline_parallel > 1 and not run.is_even:
@@ -113,9 +117,10 @@ def nemo_yaml(run: Run) -> str:
         "model": model,
         "train": {"micro_batch_size": x.microbatch_sequences, "global_batch_size": run.global_batch},
         "ddp": ddp,
-        "trainer": {"num_nodes": run.nodes, "devices": run.node_gpus},
+        "dataset": {"seq_length": run.sequence_length},
     }
-    return f"# {run.name}; environment: CUDA_DEVICE_MAX_CONNECTIONS=1\n{dump(data)}"
+    start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
+    return f"# {run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}\n{dump(data)}"
 
 
 def deepspeed_json(run: Run) -> str:

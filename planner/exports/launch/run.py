@@ -115,7 +115,7 @@ def require(run: Run, framework: str, **ways: bool) -> None:
 
 def pipeline_layout(run: Run) -> str:
     """Return the chunks as Megatron's pipeline layout: E embedding, t a layer, L the loss, stages divided by |."""
-    parts = ["t" * n for n in run.chunks]
+    parts = [f"t*{n}" if n > 2 else "t" * n for n in run.chunks]
     parts[0], parts[-1] = f"E{parts[0]}", f"{parts[-1]}L"
     pieces: list[str] = []
     for part, group in groupby(parts[:-1]):

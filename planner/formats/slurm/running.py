@@ -100,6 +100,6 @@ def _job(row: Mapping[str, Any], hostlists: Hostlists, at: str) -> RunningJob:
     if not isinstance(nodes, str) or nodes in ("", "(null)"):
         raise InputError(f"{hostlists.source}: {at}: a running job has no nodes (is {nodes!r}); {REMEDY}")
     priority = row.get("Priority")
-    cost = int(priority) if isinstance(priority, int) or str(priority).isdigit() else 1
+    cost = int(str(priority)) if re.fullmatch(r"[0-9]{1,18}", str(priority)) else 1
     name = f"{row['JobName']}-{number}" if row.get("JobName") else str(number)
     return RunningJob(name=name[:200], nodes=hostlists.names(at, nodes), priority=cost)

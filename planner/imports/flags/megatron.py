@@ -17,6 +17,8 @@ MODEL_FLAGS = {
     "num-experts": "experts.count",
     "moe-router-topk": "experts.per_token",
 }
+# A file without any of these is no training run.
+KNOWN_BY = ("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size")
 NODES = ("nnodes", "NNODES", "NUM_NODES", "SLURM_NNODES")
 PER_NODE = ("nproc-per-node", "GPUS_PER_NODE", "NPROC_PER_NODE", "GPU_PER_NODE")
 
@@ -42,6 +44,11 @@ def megatron_run(text: str, where: str) -> OwnRun:
         Names the flag, its value and what was expected.
     """
     flags, variables = read_flags(text, where)
+    if not any(flag in flags for flag in KNOWN_BY):
+        known = ", ".join(f"--{flag}" for flag in KNOWN_BY)
+        raise InputError(
+            f"{where}: has none of {known}; give a Megatron script, or .toml, .yaml or .json of another run"
+        )
     f = _Flags(flags, where)
     stages = f.count("pipeline-model-parallel-size", 1)
     layout: dict[str, Any] = {
@@ -53,6 +60,12 @@ def megatron_run(text: str, where: str) -> OwnRun:
         "sequence_parallel": "sequence-parallel" in flags,
         "zero_stage": _zero(f),
     }
+    require_whole_experts(
+        f.count("num-experts", 0) > 0 or layout["expert_parallel"] > 1,
+        layout["tensor_parallel"],
+        f.count("expert-tensor-parallel-size", layout["tensor_parallel"]),
+        f"{where}: --expert-tensor-parallel-size",
+    )
     layout |= stage_layers(f, stages)
     layout |= _recompute(f, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
     nodes = next((n for n in (_whole(flags.get(k) or variables.get(k)) for k in NODES) if n), None)
@@ -66,6 +79,21 @@ def megatron_run(text: str, where: str) -> OwnRun:
         model={key: f.count(flag, 0) for flag, key in MODEL_FLAGS.items() if flags.get(flag)},
         sequence_length=f.count("seq-length", 0) or None,
     )
+
+
+def require_whole_experts(routed: bool, tensor: int, expert_tensor: int, where: str) -> None:
+    """Refuse experts that are divided over tensor parallelism, as they are where nothing else is said.
+
+    Raises
+    ------
+    InputError
+        The step time is known only of experts that are whole on their GPU.
+    """
+    if routed and tensor > 1 and expert_tensor > 1:
+        raise InputError(
+            f"{where}: must be 1 (is {expert_tensor}, by default the tensor parallelism): "
+            "experts are whole on their GPU here; add it with 1"
+        )
 
 
 def _whole(text: str | None) -> int | None:

@@ -1,5 +1,6 @@
 """Read a user's own training run from any framework's file, as pins for an instance that it must agree with."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats.data import YAML, read_yaml_data
-from planner.imports.flags.megatron import OwnRun, layout_choices, megatron_run
+from planner.imports.flags.megatron import OwnRun, layout_choices, megatron_run, require_whole_experts
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
@@ -33,7 +34,7 @@ def read_run(path: Path) -> OwnRun:
     if suffix == ".json":
         return deepspeed_run(parse_json(text, where), where)
     if suffix in YAML:
-        return nemo_run(read_yaml_data(text, where), where)
+        return nemo_run(read_yaml_data(text, where), where, started_gpus(text))
     return megatron_run(text, where)
 
 
@@ -97,6 +98,11 @@ def torchtitan_run(data: Any, where: str) -> OwnRun:
         "recompute": t.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective"),
     }
     layout["sequence_parallel"] = layout["tensor_parallel"] > 1
+    if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1:
+        raise InputError(
+            f"{where}: parallelism.tensor_parallel_degree: must be 1 beside expert parallelism "
+            f"(is {layout['tensor_parallel']}): experts are whole on their GPU here; change one"
+        )
     local = t.count("training.local_batch_size", 8)
     layout["microbatch_sequences"] = t.count("parallelism.pipeline_parallel_microbatch_size") if stages > 1 else local
     parts = t.get("parallelism.module_fqns_per_model_part")
@@ -112,8 +118,14 @@ def torchtitan_run(data: Any, where: str) -> OwnRun:
     )
 
 
-def nemo_run(data: Any, where: str) -> OwnRun:
-    """Return the run of overrides of NeMo (Megatron Bridge, or the older model and trainer)."""
+def started_gpus(text: str) -> int | None:
+    """Return the GPUs that a comment starts by torchrun; None where there is none."""
+    found = re.search(r"#.*--nnodes[ =](\d{1,9})\b.*--nproc[-_]per[-_]node[ =](\d{1,9})\b", text)
+    return int(found[1]) * int(found[2]) if found else None
+
+
+def nemo_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
+    """Return the run of overrides of NeMo (Megatron Bridge, or the older model and trainer) on some GPUs."""
     t = _Table(data, where)
     t.require("model.tensor_model_parallel_size", "model.pipeline_model_parallel_size", "train.global_batch_size")
     stages = t.count("model.pipeline_model_parallel_size")
@@ -129,6 +141,12 @@ def nemo_run(data: Any, where: str) -> OwnRun:
         "zero_stage": {"": int(bool(sharded)), "optim": 1, "optim_grads": 2, "optim_grads_params": 3}[sharding],
         "microbatch_sequences": t.count("train.micro_batch_size", t.count("model.micro_batch_size")),
     }
+    require_whole_experts(
+        layout["expert_parallel"] > 1 or bool(t.get("model.num_moe_experts")),
+        layout["tensor_parallel"],
+        t.count("model.expert_tensor_parallel_size", layout["tensor_parallel"]),
+        f"{where}: model.expert_tensor_parallel_size",
+    )
     text = t.get("model.pipeline_model_parallel_layout")
     if text:
         layout |= layout_choices(str(text), stages, f"{where}: model.pipeline_model_parallel_layout")
@@ -144,7 +162,7 @@ def nemo_run(data: Any, where: str) -> OwnRun:
         framework="nemo",
         layout=layout,
         batch_sequences=t.count("train.global_batch_size", t.count("model.global_batch_size", 0, 0), 0) or None,
-        gpus=nodes * each or None,
+        gpus=nodes * each or gpus,
         sequence_length=t.count("model.seq_length", t.count("model.encoder_seq_length", 0, 0), 0) or None,
     )
 

@@ -137,6 +137,7 @@ class Passes:
     ) -> None:
         """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient.
 
+        Each of `count` grouped products, and its cast, starts in `each_seconds`.
         Each input of a product in 8 or 4 bits is cast first: read once, written row-wise and column-wise.
         """
         m, gradient = self.m, 2 * self.m.precision.gradient_bytes  # read and written: gradients accumulate
@@ -271,11 +272,12 @@ def _routed(p: Passes, own: Num, s: Shape) -> None:
     gated = m.model.gated_ffn
     count = max(1.0, experts.count / s.expert_parallel)
     rows = own * experts.per_token / count
-    each = {"count": count, "share": m.software.expert_efficiency, "each_seconds": m.software.expert_seconds}
-    p.gemm("experts in", rows, m.model.hidden, experts.ffn * (2 if gated else 1), **each)
+    share, start = m.software.expert_efficiency, m.software.expert_seconds
+    width = experts.ffn * (2 if gated else 1)
+    p.gemm("experts in", rows, m.model.hidden, width, count=count, share=share, each_seconds=start)
     inner = own * experts.per_token * experts.ffn
     p.elementwise("experts activation", inner * (3 if gated else 2), inner * (5 if gated else 3))
-    p.gemm("experts out", rows, experts.ffn, m.model.hidden, **each)
+    p.gemm("experts out", rows, experts.ffn, m.model.hidden, count=count, share=share, each_seconds=start)
 
 
 def head_seconds(m: Machine, s: Shape) -> float:

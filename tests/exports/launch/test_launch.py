@@ -57,7 +57,13 @@ TRIPS: list[tuple[str, str, dict[str, Any]]] = [
     (
         "megatron",
         "mixtral-8x7b",
-        {"tensor_parallel": 2, "pipeline_parallel": 4, "data_parallel": 128, "expert_parallel": 8},
+        {
+            "tensor_parallel": 2,
+            "pipeline_parallel": 4,
+            "data_parallel": 128,
+            "expert_parallel": 8,
+            "sequence_parallel": True,
+        },
     ),
     (
         "torchtitan",
@@ -90,9 +96,21 @@ TRIPS: list[tuple[str, str, dict[str, Any]]] = [
     (
         "nemo",
         "qwen3-235b-a22b",
-        {"tensor_parallel": 4, "pipeline_parallel": 2, "data_parallel": 128, "expert_parallel": 32},
+        {
+            "tensor_parallel": 4,
+            "pipeline_parallel": 2,
+            "data_parallel": 128,
+            "expert_parallel": 32,
+            "sequence_parallel": True,
+        },
     ),
     ("nemo", "llama3-70b", {"tensor_parallel": 8, "pipeline_parallel": 1, "data_parallel": 128, "zero_stage": 2}),
+    (
+        "nemo",
+        "llama3-70b",
+        {"tensor_parallel": 8, "pipeline_parallel": 3, "data_parallel": 17, "layers_per_stage": [26, 27, 27]},
+    ),
+    ("megatron", "llama3-70b", {"tensor_parallel": 8, "pipeline_parallel": 5, "data_parallel": 17, "zero_stage": 2}),
     ("deepspeed", "llama3-70b", {"tensor_parallel": 8, "pipeline_parallel": 1, "data_parallel": 128, "zero_stage": 3}),
     (
         "deepspeed",
@@ -189,7 +207,7 @@ def test_the_layout_of_the_pipeline() -> None:
     assert run.chunks == [10, 11, 11, 10, 9, 10, 10, 9]
     words = arguments(WRITERS["megatron"](run))
     layout = words[words.index("--pipeline-model-parallel-layout") + 1]
-    assert layout == f"E{'t' * 10}|{'t' * 11}|{'t' * 11}|{'t' * 10}|{'t' * 9}|{'t' * 10}|{'t' * 10}|{'t' * 9}L"
+    assert layout == "Et*10|t*11|t*11|t*10|t*9|t*10|t*10|t*9L"
 
 
 def test_titan_has_every_module_once() -> None:
@@ -237,6 +255,51 @@ def test_refused_layouts(framework: str, layout: dict[str, Any], complaint: str)
     with pytest.raises(InputError) as caught:
         WRITERS[framework](run)
     assert complaint in str(caught.value)
+
+
+def test_experts_are_whole_on_their_gpu(tmp_path: Path) -> None:
+    """Experts are not divided by tensor parallelism: exports say so, and runs that divide them are refused."""
+    layout = {
+        "tensor_parallel": 2,
+        "pipeline_parallel": 4,
+        "data_parallel": 128,
+        "expert_parallel": 8,
+        "sequence_parallel": True,
+    }
+    run, _, instance = run_for("mixtral-8x7b", layout)
+    text = WRITERS["megatron"](run)
+    assert "--expert-tensor-parallel-size 1\n" in text
+    (tmp_path / "own.sh").write_text(text.replace("--expert-tensor-parallel-size 1\n", ""))
+    with pytest.raises(InputError, match=r"--expert-tensor-parallel-size: must be 1 \(is 2, by default"):
+        read_run(tmp_path / "own.sh")
+    (tmp_path / "own.yaml").write_text(WRITERS["nemo"](run).replace("expert_tensor_parallel_size: 1", "x: 1"))
+    with pytest.raises(InputError, match=r"model\.expert_tensor_parallel_size: must be 1 \(is 2, by default"):
+        read_run(tmp_path / "own.yaml")
+    bare, _, _ = run_for("mixtral-8x7b", layout | {"sequence_parallel": False})
+    for framework in ("megatron", "nemo"):
+        with pytest.raises(InputError, match=r"layout\.sequence_parallel: Megatron Core asks for it"):
+            WRITERS[framework](bare)
+    with pytest.raises(InputError, match=r"layout\.tensor_parallel: torchtitan divides experts by it too"):
+        WRITERS["torchtitan"](run)
+    assert layout_of_run(read_run(_written(tmp_path, text)), instance, "x")["layout.expert_parallel"] == 8
+
+
+def _written(folder: Path, text: str) -> Path:
+    """Write a script and return its file."""
+    (folder / "whole.sh").write_text(text)
+    return folder / "whole.sh"
+
+
+@pytest.mark.parametrize(("zero", "connections"), [(0, 1), (1, 1), (2, 32), (3, 32)])
+def test_environment(zero: int, connections: int) -> None:
+    """Tensor parallelism asks for one work queue; Megatron FSDP for more, and for its own form of checkpoints."""
+    run, _, _ = run_for(
+        "llama3-70b", {"tensor_parallel": 4, "pipeline_parallel": 1, "data_parallel": 256, "zero_stage": zero}
+    )
+    text = WRITERS["megatron"](run)
+    assert f"export CUDA_DEVICE_MAX_CONNECTIONS={connections}\n" in text
+    assert ("--ckpt-format fsdp_dtensor" in text) == (connections > 1) == ("--use-megatron-fsdp" in text)
+    assert f"CUDA_DEVICE_MAX_CONNECTIONS={connections}\n" in WRITERS["nemo"](run)
 
 
 def test_most_recomputed() -> None:
@@ -317,6 +380,7 @@ def test_a_script_of_ones_own(tmp_path: Path) -> None:
             "--pipeline-model-parallel-layout 'Et|t|tL'",
             "3 chunks, which 4 stages do not",
         ),
+        ("own.sh", OWN, "SwitchName=leaf0 Nodes=m[0-3]", "own.sh: has none of --tensor-model-parallel-size"),
         ("own.toml", OWN, "[a", "own.toml: is no TOML"),
         ("own.toml", OWN, "a = 1", "own.toml: has none of parallelism, training.local_batch_size"),
         ("own.json", OWN, "{}", "own.json: has none of train_batch_size"),

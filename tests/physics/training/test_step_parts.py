@@ -91,6 +91,18 @@ class Layer:
             max(0.0, max(0.0, own - float(x)) - turns * nic) for x, own, turns in zip(sent, passes, (1, 2), strict=True)
         ]
         self.seconds = sum(passes) + self.sharding
+        self.end_sharding = self._ends(group)
+
+    def _ends(self, group: tuple[int, int, float]) -> float:
+        """Return what ZeRO's traffic for the embeddings exposes: gathered at stage 3, reduced from stage 2."""
+        bytes_of = {2: [self.m.precision.gradient_bytes]}
+        bytes_of[3] = [*bytes_of[2], self.m.precision.working_parameter_bytes]
+        ends, w = 2.0 if self.s.pipeline_parallel == 1 else 1.0, weights_of(self.m, self.s.shape)
+        sent = sum(
+            float(layer_time.hierarchical_seconds(self.m, self.s.shape, w, size, *group, layers=0.0, end=ends))
+            for size in bytes_of.get(self.s.zero_stage, [])
+        )
+        return max(0.0, sent - head_seconds(self.m, self.s.shape)) + self.m.software.sharding_exposed * sent
 
     def exposed(self, layers: int, send: float) -> float:
         """Return the exposed sends of a micro-batch: for each chunk one on and one back, beside the chunk's layers."""
@@ -132,7 +144,8 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
     worst = max(w + t for w, t in zip(waits, took, strict=True))
     once = {"data_parallel", "between_sites", "optimizer", "cpu_overhead", "pipeline_bubble"}
     per_batch = sum(seconds for part, seconds in found.items() if part not in once)
-    assert per_batch == pytest.approx(worst + n * m.software.microbatch_seconds)
+    ends_shown = s.micro_batches * x.end_sharding
+    assert per_batch == pytest.approx(worst + n * m.software.microbatch_seconds + ends_shown)
     assert found["head"] in (0.0, pytest.approx(n * head))
 
     chunks = [-(-a // v) * x.seconds + -(-b // v) * again for a, b in stages]

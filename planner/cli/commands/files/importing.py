@@ -20,7 +20,9 @@ def _import() -> None:
 
 @app.command()
 def hf(
-    config: Annotated[Path, typer.Argument(help="A model's config.json from the Hugging Face Hub.")],
+    config: Annotated[
+        Path, typer.Argument(help="A model's config.json from the Hugging Face Hub, or the folder that has it.")
+    ],
     output: InsteadOfStdout = None,
     name: Annotated[str | None, typer.Option(help="Name of the model; its folder's or file's unless given.")] = None,
 ) -> None:

@@ -1,5 +1,6 @@
 """`planner init`: a first instance to start from."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,6 +39,7 @@ def init(
         accelerator=accelerator,
         racks=racks,
         tokens=tokens,
+        folder=output.parent if output else Path(),
     )
     text = first_instance(wish)
     if output is None:
