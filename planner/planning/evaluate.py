@@ -73,8 +73,8 @@ def evaluated(instance: Instance) -> Evaluation:
     metrics = _finite(lambda: LayoutMetrics.model_validate(measured))
     problems, seconds = tuple(_problems(instance, strategy, metrics)), metrics.breakdown_seconds
     machine = step.machine_of(instance)
-    memory = prediction.stage_bytes(machine, strategy)
-    rests_on = {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}
+    memory, stages = prediction.stage_bytes(machine, strategy), range(strategy.pipeline_parallel)
+    by_stage = [{part: float(of[i]) for part, of in memory.items()} for i in stages]
     return Evaluation.model_validate(
         measured
         | {
@@ -82,10 +82,8 @@ def evaluated(instance: Instance) -> Evaluation:
             "fits": not problems,
             "problems": problems,
             "layout": (layout := _section(instance, strategy, conditions, metrics)),
-            "memory_by_stage_bytes": [
-                {part: float(of[i]) for part, of in memory.items()} for i in range(strategy.pipeline_parallel)
-            ],
-            "rests_on": rests_on,
+            "memory_by_stage_bytes": by_stage,
+            "rests_on": (rests_on := {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}),
             "step_seconds_interval": step_errors.interval(machine, strategy, metrics.step_seconds),
             "like_rows": step_errors.like_rows(machine, strategy),
             "run": _finite(lambda: run_cost.of_layout(instance, layout)),
