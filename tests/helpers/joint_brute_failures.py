@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from joint_brute_force import Column, Plan, Times, Toy
 from joint_toys import case
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 
 from planner.instance.instance import Instance
 from planner.instance.reliability import FailingPart, Reliability
@@ -114,11 +114,15 @@ class FailingToy(Toy):
 
         def stretch(interval: float) -> float:
             stalls = (r.elastic_stall_seconds + r.correlated_share * (cold + interval / 2)) / mean
-            return (1 + stored / interval + copy / step) * (1 + stalls) * (1 + away)
+            there = float(brentq(lambda x: x - 1 - away * x / (x + stalls), 1.0, 1 + away + 1e-9))
+            return (1 + stored / interval + copy / step) * (there + stalls)
 
-        high = max(step, 10 * math.sqrt(2 * stored * (mean + cold + r.elastic_stall_seconds) / r.correlated_share))
-        found = minimize_scalar(stretch, bounds=(step, 2 * high), method="bounded", options={"xatol": 1e-12})
-        return min(float(found.fun), stretch(step))
+        stalled = (r.elastic_stall_seconds + r.correlated_share * cold) / mean
+        rare = r.correlated_share / mean
+        found = stretch(max(step, math.sqrt(2 * stored * (1 + stalled) / (rare * (1 + copy / step)))))
+        best = minimize_scalar(stretch, bounds=(step, 1e3 * (mean + cold)), method="bounded", options={"xatol": 1e-12})
+        assert found <= best.fun * (1 + 1e-4)  # the interval leaves out how it changes the replicas that are there
+        return found
 
 
 def best_of(i: Instance) -> Plan | None:

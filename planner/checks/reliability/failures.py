@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 HOUR = 3600.0
 GRID = 1e-3  # of the logarithm of GPUs, between which bounds are tabulated
 MOST_GPUS = 1e10  # of the table
+MOST_TURNS = 60  # of an equation whose error each turn divides at least by the stalls and one
 ROUNDING = 1e-12  # relative, of sums in another order
 SERIES = 1e-8  # write over mean time below which the interval's first term is exact to a double
 Way = tuple[Recovery, CheckpointTarget]
@@ -98,10 +99,8 @@ class Failures:
         writing = writing + self._copied(gpus, step_seconds, shared=shared)
         stalls = self._stalled(gpus)
         away = rate / gpus * replica_gpus * r.rejoin_seconds
-        return np.asarray(
-            np.where(np.asarray(replicas) >= 2, (1 + writing) * (1 + stalls + lost) * (1 + away), np.inf),
-            dtype=np.float64,
-        )
+        passed = stalls + lost + _in_training(away, stalls + lost)
+        return np.asarray(np.where(np.asarray(replicas) >= 2, (1 + writing) * passed, np.inf), dtype=np.float64)
 
     def _stalled(self, gpus: Any) -> Any:
         """Return the seconds of stalls for one of work; correlated stops restart the whole job."""
@@ -154,11 +153,10 @@ class Failures:
 
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Floats:
         """Bound the stretch of every job of so many replicas or more."""
-        whole, elastic = self._least_above
+        whole, elastic = self._least_above  # replicas that are away may count for next to nothing beside stalls
         at = np.floor(np.log(np.maximum(np.asarray(replicas) * replica_gpus, 1.0)) / GRID - ROUNDING).astype(np.int64)
         at = np.clip(at, 0, len(whole) - 1)
-        away = self.gpu_rate * np.asarray(replica_gpus, dtype=np.float64) * self.r.rejoin_seconds
-        return np.asarray(np.minimum(whole[at], elastic[at] * (1 + away)), dtype=np.float64)
+        return np.asarray(np.minimum(whole[at], elastic[at]), dtype=np.float64)
 
     def repairs(self, out: str) -> float:
         """Return the mean number in repair for each one at work, of what is out: GPUs, or racks by their GPUs."""
@@ -177,6 +175,20 @@ def failures_of(instance: Instance) -> Failures | None:
         return None
     each = w.precision.parameter_bytes + w.precision.optimizer_bytes
     return Failures(r=r, state_bytes=each * total_parameters(step.machine_of(instance).model))
+
+
+def _in_training(away: Any, stalled: Any) -> Any:
+    """Return the seconds of training for one of full work, some replicas being away; stalls come beside them.
+
+    Found by its own equation, x = 1 + A·x/(x + s), whose iterates from 1 + A come down to it.
+    """
+    x = 1 + away + 0.0 * stalled
+    for _ in range(MOST_TURNS):
+        following = 1 + away * x / (x + stalled)
+        if np.all(x - following <= 1e-14 * x):
+            break
+        x = following
+    return x
 
 
 @lru_cache(maxsize=4096)

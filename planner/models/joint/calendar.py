@@ -19,7 +19,7 @@ from planner.instance.instance import Instance
 from planner.instance.reliability import Reliability
 from planner.instance.workload import Model
 from planner.physics.reliability import stops
-from planner.physics.reliability.recovery import Job, min_stretch, ways
+from planner.physics.reliability.recovery import Job, inverse_share_there, min_stretch, ways
 from planner.physics.reliability.standing import checkpoint_bytes, counted
 
 Floats = NDArray[np.float64]
@@ -81,29 +81,33 @@ class Calendar:
         least = [np.minimum.accumulate(x / (gpus * STEP)) for x in (whole, elastic)]
         return least[0], least[1]
 
-    def _away(self, replica_gpus: Any) -> Any:
-        """Return 1 and the replicas away for one there: G·λ·T at the measured rate, the least."""
-        return 1 + replica_gpus * stops.stops_per_gpu_second(self.r) * self.r.rejoin_seconds * ROUNDING
+    def _away(self, replica_gpus: Any, at: Any) -> Any:
+        """Bound what replicas away add to the stretch of elastic jobs up to a step of the table, at the measured rate.
+
+        Of the least stretch E of a step, all but 1 may be stalls, beside which replicas away count least.
+        """
+        gone = replica_gpus * stops.stops_per_gpu_second(self.r) * self.r.rejoin_seconds * ROUNDING
+        return np.maximum(inverse_share_there(gone, self._steps[2][at] - 1) * ROUNDING - 1, 0.0)
 
     def _at(self, gpus: Any) -> Any:
         """Return the place in the table of the largest number that is no more."""
         found = np.floor(np.log(np.maximum(gpus, 1.0)) / math.log(STEP) * ROUNDING).astype(np.int64)
         return np.clip(found, 0, len(self._steps[0]) - 1)
 
-    def floor(self, min_gpus: Any, replica_gpus: Any) -> Any:
-        """Bound the stretch of every job of at least so many GPUs, in replicas of at least so many."""
+    def floor(self, min_gpus: Any) -> Any:
+        """Bound the stretch of every job of at least so many GPUs."""
         whole, elastic = self._above
         at = self._at(min_gpus)
-        return np.minimum(whole[at], elastic[at] * self._away(replica_gpus))
+        return np.minimum(whole[at], elastic[at])
 
     def per_gpu(self, max_gpus: Any, replica_gpus: Any) -> Any:
         """Bound stretch/GPUs of every job of at most so many GPUs; the last step of the table ends at them."""
-        at, away, most = self._at(max_gpus), self._away(replica_gpus), np.maximum(max_gpus, 1.0)
+        at, most = self._at(max_gpus), np.maximum(max_gpus, 1.0)
         (_, *last), before = self._steps, self._per_gpu
         whole, elastic = (
             np.minimum(x[at] / most, np.where(at > 0, y[at - 1], np.inf)) for x, y in zip(last, before, strict=True)
         )
-        return np.minimum(whole, elastic * away)
+        return np.minimum(whole, elastic + self._away(replica_gpus, at) / most)
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
     def least_stretch(self, replicas: int, replica_gpus: int) -> float:
@@ -122,14 +126,14 @@ class Calendar:
         up to b, and at least the stretch from a on over b.
         """
         most = np.maximum(replicas * replica_gpus, 1.0)
-        at, away, spread = self._at(most), self._away(replica_gpus), each * replica_gpus
+        at, spread = self._at(most), each * replica_gpus
         (whole, elastic), ends = self._above, (*PIECES, 0.0)
         found = np.full(np.broadcast_shapes(np.shape(each), np.shape(once), np.shape(most)), np.inf)
         for above, below in itertools.pairwise(ends):
             first = np.zeros_like(at)
             if below:
                 first = np.maximum(at - math.ceil(-math.log(below) / math.log(STEP)) - 1, 0)
-            stretch = np.minimum(whole[first], elastic[first] * away)
+            stretch = np.minimum(whole[first], elastic[first])
             least = np.maximum(self.per_gpu(above * most, replica_gpus), stretch / (above * most))
             found = np.minimum(found, spread * least + once * stretch)
         return found
@@ -141,7 +145,7 @@ class Calendar:
         """
         low = 1
         while True:
-            alone = limit / float(self.floor(low * replica_gpus, replica_gpus))
+            alone = limit / float(self.floor(low * replica_gpus))
             fewest = math.floor(each / (alone - once) * (1 - 1e-9)) if alone > once else most + 1
             if fewest <= low or low > most:
                 return alone, max(low, min(fewest, most + 1))

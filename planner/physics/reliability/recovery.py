@@ -16,6 +16,7 @@ from planner.physics.num import Num
 from planner.physics.reliability import stops
 
 NEWTON_STEPS = 20  # towards the best interval; from above, each squares the error
+MOST_STALLED = 1e12  # seconds of stalls for one of work, beside which replicas that are away count for nothing
 ENOUGH = 1e-10  # relative change behind which the next would be of rounding; the stretch is flat there
 
 
@@ -158,7 +159,8 @@ def best_interval(job: Job, recovery: Recovery, target: CheckpointTarget) -> Any
     """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least.
 
     Going on without a replica only correlated stops lose work: with s of stalls and k of copies a second of work
-    (1 + k + w/τ)·(1 + s + c·τ/(2M)) is least at τ² = 2·M·w/c · (1 + s)/(1 + k).
+    (1 + k + w/τ)·(1 + s + c·τ/(2M)) is least at τ² = 2·M·w/c · (1 + s)/(1 + k); how it changes the replicas that
+    are there is left out.
     """
     mean, write = 1 / job.stops_per_second, job.write_seconds(target)
     if recovery != "elastic":
@@ -210,6 +212,19 @@ def _older_copies(job: Job, mean: Any) -> Any:
     return np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") / mean)
 
 
+def inverse_share_there(away: Any, stalled: Any) -> Any:
+    """Return y, 1 over the mean share of replicas that are there while the job trains.
+
+    For one second of full work y pass in training, and s in stalls, in which nothing fails and the lost come back: of
+    the T seconds that one is away T·y/(y + s) are of training. A replica there fails at G·λ, so y is 1 + A·y/(y + s)
+    with A = G·λ·T, whose root is that of y² + (s - 1 - A)·y - s; written so that nothing cancels.
+    """
+    s = np.minimum(stalled, MOST_STALLED)
+    b = 1 + away - s
+    root = np.sqrt(b * b + 4 * s)
+    return np.where(b > 0, (b + root) / 2, 2 * s / np.maximum(root - b, 1e-300))
+
+
 def _stalls(job: Job) -> Any:
     """Return the seconds that elastic stops stall the job for a second of work, correlated ones by a whole restart."""
     return (job.r.elastic_stall_seconds + job.r.correlated_share * job.restart_seconds) * job.stops_per_second
@@ -226,9 +241,9 @@ def _copies(job: Job) -> Any:
 def _elastic_at(job: Job, target: CheckpointTarget, interval: Any) -> Way:
     """Return the way that goes on without the lost replica: a stall, and its share of the work until it is back.
 
-    1/(1 + G·λ·T) of the replicas are there. Correlated stops restart the whole job from storage. Where replicas share
-    the optimiser's state each step ends with a copy of it to a neighbour's memory. To first order in all of these the
-    useful share is 1 - w/τ - G·λ·T - stall/M - c·(R + τ/2)/M.
+    Correlated stops restart the whole job from storage. Where replicas share the optimiser's state each step ends with
+    a copy of it to a neighbour's memory. To first order in all of these the useful share is
+    1 - w/τ - G·λ·T - stall/M - c·(R + τ/2)/M.
     """
     r, mean = job.r, 1 / job.stops_per_second
     write, rate = job.write_seconds(target), job.stops_per_second / job.gpus
@@ -237,9 +252,9 @@ def _elastic_at(job: Job, target: CheckpointTarget, interval: Any) -> Way:
         written = np.where(np.isfinite(interval) & (interval > 0), write / interval, 0.0)
         lost = np.where(rare > 0, rare * interval / 2, 0.0)
     stalls, copies = _stalls(job), _copies(job)
-    away = job.replica_gpus * rate * r.rejoin_seconds
-    stretch = (1 + written + copies) * (1 + stalls + lost) * (1 + away)
-    first = {"checkpoints": written + copies, "restarts": stalls, "lost work": lost, "replicas away": away}
+    there = inverse_share_there(job.replica_gpus * rate * r.rejoin_seconds, stalls + lost)
+    stretch = (1 + written + copies) * (there + stalls + lost)
+    first = {"checkpoints": written + copies, "restarts": stalls, "lost work": lost, "replicas away": there - 1}
     scale = (stretch - 1) / np.maximum(sum(first.values()), 1e-300)
     return Way(
         recovery="elastic",

@@ -103,7 +103,7 @@ def test_bounds_hold_for_every_number_of_replicas(k: int) -> None:
         bound = float(c.min_seconds(each, once, most, g))
         assert bound <= own.min() * (1 + 1e-12)
         first = int(draw.integers(1, most + 1))
-        assert float(c.floor(first * g, g)) <= c.column_floor(d[first - 1 :], g).min() * (1 + 1e-12)
+        assert float(c.floor(first * g)) <= c.column_floor(d[first - 1 :], g).min() * (1 + 1e-12)
         limit = float(np.quantile(own, 0.3))
         steps, low = c.step_limit(limit, each, once, most, g)
         fine = d[own < limit]
