@@ -27,6 +27,7 @@ from planner.plan.plan import Plan
 APART = 0.01  # of the useful share, more than which is too much
 KNOWN_GPUS = 100_000  # up to which rates and restarts are reported
 STOPS = 20_000  # simulated of each job
+MOST = 10**9  # intervals at once
 LLAMA_HOURS = 16_384 * 54 * 24 / 419  # GPU-hours to a stop
 
 
@@ -57,8 +58,14 @@ class Run:
             due = older and since + work >= far
             need = work + wrote + (stored if due else 0.0)
             if left >= need:
-                yield self.env.timeout(need)
-                left, self.done, since = left - need, self.done + work, since + work
+                whole = (
+                    1
+                    if due
+                    else min(int(left / need), math.ceil((far - since) / work) - 1 if math.isfinite(far) else MOST)
+                )
+                whole = max(1, whole)
+                yield self.env.timeout(whole * need)
+                left, self.done, since = left - whole * need, self.done + whole * work, since + whole * work
                 if due:
                     kept, since = self.done, 0.0
                 continue

@@ -211,7 +211,7 @@ def test_every_command_that_predicts_takes_them(tmp_path: Path, command: list[st
 def test_a_plan_has_its_own(found: MeasuredConstants, tmp_path: Path) -> None:
     """A command that is given a plan does not put other constants under it."""
     plan, file = tmp_path / "plan.json", tmp_path / "constants.json"
-    plan.write_text(json.dumps({"planner_version": "0"}))
+    plan.write_text(json.dumps({"planner_version": "0", "instance": {}}))
     file.write_text(found.model_dump_json())
     result = CliRunner().invoke(main.app, ["fabric", "pareto", str(plan), "--constants", str(file)])
     assert "is a plan, which has its own" in str(result.exception)
