@@ -41,6 +41,10 @@ AREAS = {
     ),
     "training": (("physics/training", "checks/training"), ("physics/training", "checks/training", "checks/joint")),
     "joint": (("models/joint", "checks/joint"), ("models/joint", "checks/joint")),
+    "reliability": (
+        ("physics/reliability", "checks/reliability"),
+        ("physics/reliability", "checks/reliability", "planning/test_failures.py"),
+    ),
     "placement": (
         ("models/placement", "models/plan_placement", "models/cluster_changes"),
         ("models/placement", "models/plan_placement", "models/cluster_changes", "checks/test_check_cluster.py"),

@@ -1,0 +1,80 @@
+"""Every figure of the reliability section is recomputed: any that is changed breaks a rule."""
+
+import json
+from typing import Any
+
+import pytest
+from failing_plan import failing
+
+from planner.checks.registry import check
+from planner.checks.reliability.failures import at_least, mean_short
+from planner.physics.reliability import spares
+from planner.plan.plan import Plan
+
+RECOVERIES = ("restart", "warm-spares", "elastic")
+
+
+def changed(value: Any) -> Any:
+    """Return another value of the same kind, a little away."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    return value * 1.001 + 1e-6
+
+
+def leaves(data: Any, at: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """List the paths of the numbers in a section."""
+    if isinstance(data, dict):
+        return [x for key, value in data.items() for x in leaves(value, (*at, key))]
+    return [at] if isinstance(data, (int, float)) else []
+
+
+@pytest.mark.parametrize("recovery", RECOVERIES)
+def test_an_honest_plan_breaks_nothing(recovery: str) -> None:
+    """The worked plan of each way to go on holds by every rule."""
+    assert check(failing(recovery)) == []
+
+
+@pytest.mark.parametrize("recovery", RECOVERIES)
+def test_each_changed_figure_is_noticed(recovery: str) -> None:
+    """Each number of the section, changed alone, breaks a rule."""
+    plan = json.loads(failing(recovery).model_dump_json())
+    paths = leaves(plan["reliability"])
+    assert len(paths) > 15
+    missed = []
+    for path in paths:
+        data = json.loads(json.dumps(plan))
+        holder = data["reliability"]
+        for key in path[:-1]:
+            holder = holder[key]
+        holder[path[-1]] = changed(holder[path[-1]])
+        if not check(Plan.model_validate(data)):
+            missed.append(".".join(path))
+    assert missed == []
+
+
+def test_a_section_without_failures_and_failures_without_one() -> None:
+    """A plan whose instance counts failures needs the section, and no other plan has it."""
+    plan = failing("elastic")
+    none = plan.model_copy(update={"reliability": None})
+    assert any(v.rule == "counted" for v in check(none))
+    calm = plan.instance.model_copy(update={"reliability": None})
+    assert any(v.rule == "counted" for v in check(plan.model_copy(update={"instance": calm})))
+
+
+def test_a_worse_way_to_go_on_is_noticed() -> None:
+    """A plan that takes one way where another that the instance allows trains more breaks a rule."""
+    worse = failing("restart")
+    r = worse.instance.reliability
+    assert r is not None and not isinstance(r, str)
+    every = r.model_copy(update={"recoveries": RECOVERIES, "elastic_stall_seconds": 1.0, "rejoin_seconds": 1.0})
+    found = check(worse.model_copy(update={"instance": worse.instance.model_copy(update={"reliability": every})}))
+    assert any("by the best way" in v.message for v in found)
+
+
+@pytest.mark.parametrize(("needed", "spare", "p"), [(1, 0, 0.9), (40, 3, 0.97), (900, 30, 0.98), (10_000, 220, 0.981)])
+def test_two_sums_of_binomials_agree(needed: int, spare: int, p: float) -> None:
+    """The checker's chances are those of the physics."""
+    assert at_least(needed, needed + spare, p) == pytest.approx(spares.enough_share(needed, spare, p), rel=1e-9)
+    assert mean_short(needed, needed + spare, p) == pytest.approx(spares.mean_short(needed, spare, p), rel=1e-6)

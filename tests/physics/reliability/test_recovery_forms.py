@@ -1,0 +1,132 @@
+"""The stretch of failures against derivations of its own: renewal by random stops, first orders, and k of n."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.instance.catalogue import catalogue
+from planner.instance.reliability import Reliability
+from planner.physics.reliability.recovery import (
+    Job,
+    best_interval_seconds,
+    inverse_share_there,
+    min_stretch,
+    restart_stretch,
+    ways,
+)
+from planner.physics.reliability.spares import enough_share, mean_short, min_spares
+
+KNOWN = Reliability.model_validate(catalogue("reliability")["llama3-2024"])
+JOB = Job(r=KNOWN, gpus=16_384.0, replica_gpus=512, replicas=32, state_bytes=5e12, step_seconds=5.0)
+
+
+@pytest.mark.parametrize(
+    ("mean", "interval", "write", "restart"), [(1000, 100, 5, 300), (300, 200, 20, 50), (5e4, 900, 30, 200)]
+)
+def test_restarts_by_random_stops(mean: float, interval: float, write: float, restart: float) -> None:
+    """The mean time of an interval with its write and all failures on the way is that of random stops."""
+    draw, need = np.random.default_rng(3), interval + write
+    tries = draw.exponential(mean, 400_000)
+    met = tries >= need
+    total = np.where(met, need, tries + restart).sum()
+    assert total / (met.sum() * interval) == pytest.approx(restart_stretch(mean, interval, write, restart), rel=0.01)
+
+
+@given(mean=st.floats(1e2, 1e7), write=st.floats(1e-3, 1e3))
+@settings(max_examples=200, deadline=None)
+def test_no_interval_is_better(mean: float, write: float) -> None:
+    """No other interval loses less, and for short writes it is sqrt(2·M·w) - w."""
+    best = float(best_interval_seconds(mean, write))
+    least = float(restart_stretch(mean, best, write, 0.0))
+    for factor in (0.5, 0.9, 0.99, 1.01, 1.1, 2.0):
+        assert least <= float(restart_stretch(mean, best * factor, write, 0.0)) * (1 + 1e-12)
+    if write / mean < 1e-4:
+        assert best == pytest.approx(math.sqrt(2 * mean * write) - write, rel=0.02)
+
+
+def test_first_orders() -> None:
+    """Where little is lost, the useful share is 1 less each of the losses."""
+    r = KNOWN.model_copy(update={"restart_seconds_per_gpu": 0.0})
+    job = replace(JOB, r=r, gpus=512.0, replica_gpus=16, state_bytes=1e10)
+    mean = 1 / float(job.stops_per_second)
+    for way in ways(job, spares=False):
+        tau, w = float(way.interval_seconds), float(way.write_seconds)
+        if way.recovery == "elastic":
+            away = job.replica_gpus / job.gpus / mean * r.rejoin_seconds
+            rare = r.correlated_share * (float(job.restart_seconds) + tau / 2) / mean
+            wanted = 1 - w / tau - away - r.elastic_stall_seconds / mean - rare
+        elif way.target == "storage":
+            wanted = 1 - w / tau - tau / (2 * mean) - float(way.restart_seconds) / mean
+        else:
+            continue
+        assert 1 / float(way.stretch) == pytest.approx(wanted, abs=1e-4)
+
+
+@given(away=st.floats(0, 5), stalled=st.floats(0, 100))
+@settings(max_examples=200, deadline=None)
+def test_replicas_that_are_there(away: float, stalled: float) -> None:
+    """The share there meets its own equation, between all and what it is without stalls."""
+    y = float(inverse_share_there(away, stalled))
+    assert y == pytest.approx(1 + away * y / (y + stalled), rel=1e-9)
+    assert 1 - 1e-12 <= y <= 1 + away + 1e-12
+
+
+def test_parts_sum_to_what_is_lost() -> None:
+    """The parts of each way and 1 sum to its stretch."""
+    for gpus in (64.0, 16_384.0, 98_304.0, 1.2e6):
+        for way in ways(replace(JOB, gpus=gpus, shares_state=True), spares=True):
+            assert 1 + sum(float(x) for x in way.parts.values()) == pytest.approx(float(way.stretch), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "better",
+    [
+        {"restart_seconds": 10.0, "warm_restart_seconds": 10.0},
+        {"elastic_stall_seconds": 20.0},
+        {"rejoin_seconds": 60.0},
+        {"detection_seconds": 1.0},
+        {"correlated_share": 0.0},
+        {"storage_bytes_per_second_per_gpu": 1e9},
+        {"memory_bytes_per_second_per_gpu": 1e11},
+    ],
+    ids=lambda x: next(iter(x)),
+)
+def test_better_figures_never_stretch_more(better: dict[str, float]) -> None:
+    """Each figure that gets better never makes any way lose more."""
+    for gpus in (64.0, 16_384.0, 98_304.0, 1.2e6):
+        job = replace(JOB, gpus=gpus)
+        own, other = (list(ways(replace(job, r=r), spares=True)) for r in (KNOWN, KNOWN.model_copy(update=better)))
+        assert all(float(b.stretch) <= float(a.stretch) * (1 + 1e-9) for a, b in zip(own, other, strict=True))
+
+
+def test_nothing_fails() -> None:
+    """Without parts that fail nothing is stretched, to the last digit."""
+    assert float(min_stretch(replace(JOB, r=Reliability(parts={})))) == 1.0
+
+
+@pytest.mark.parametrize(("needed", "spares", "p"), [(1, 0, 0.9), (5, 2, 0.8), (12, 3, 0.97), (8, 8, 0.5)])
+def test_k_of_n_by_every_pattern(needed: int, spares: int, p: float) -> None:
+    """Chance and mean shortfall are the sums over every pattern of fit racks."""
+    n = needed + spares
+    chance = short = 0.0
+    for pattern in range(2**n):
+        fit = pattern.bit_count()
+        weight = p**fit * (1 - p) ** (n - fit)
+        chance += weight * (fit >= needed)
+        short += weight * max(0, needed - fit)
+    assert enough_share(needed, spares, p) == pytest.approx(chance, rel=1e-9)
+    assert mean_short(needed, spares, p) == pytest.approx(short, rel=1e-6, abs=1e-12)
+
+
+@given(needed=st.integers(1, 3000), p=st.floats(0.5, 0.9999), target=st.sampled_from([0.5, 0.9, 0.99, 0.999]))
+@settings(max_examples=60, deadline=None)
+def test_the_fewest_spares(needed: int, p: float, target: float) -> None:
+    """So many spares reach the target, and one fewer does not, unless it is the one that a target asks for."""
+    count = min_spares(needed, p, target)
+    assert count >= 1
+    assert enough_share(needed, count, p) >= target
+    assert count == 1 or enough_share(needed, count - 1, p) < target
