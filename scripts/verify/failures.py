@@ -11,7 +11,7 @@ import json
 import math
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from planner.plan.plan import Plan
 
 APART = 0.01  # of the useful share, more than which is too much
 KNOWN_GPUS = 100_000  # up to which rates and restarts are reported
+Steps = Generator[simpy.Event, Any, None]  # what SimPy runs
 STOPS = 20_000  # simulated of each job
 MOST = 10**9  # intervals at once
 LLAMA_HOURS = 16_384 * 54 * 24 / 419  # GPU-hours to a stop
@@ -42,11 +43,11 @@ class Run:
     done: float = 0.0  # seconds of steps
     stops: int = 0
 
-    def process(self) -> Iterator[Any]:
+    def process(self) -> Steps:
         """Train until so many stops have come."""
         yield from (self._elastic() if self.way.recovery == "elastic" else self._restarted())
 
-    def _restarted(self) -> Iterator[Any]:
+    def _restarted(self) -> Steps:
         """Work for an interval, write, and after a stop restart from the last checkpoint that is left."""
         mean, way, share = 1 / float(self.job.stops_per_second), self.way, self.job.r.correlated_share
         older = way.target == "memory"
@@ -75,7 +76,7 @@ class Run:
                 self.done, since = kept, 0.0
             left = self.draw.expovariate(1 / mean)
 
-    def _elastic(self) -> Iterator[Any]:
+    def _elastic(self) -> Steps:
         """Train with the replicas that are there; each stop takes one away until its racks are back."""
         job, r, way = self.job, self.job.r, self.way
         each = float(job.stops_per_second) / job.replicas
