@@ -12,6 +12,7 @@ from pyomo.contrib.solver.solvers.highs import Highs
 from pyomo.version import version as pyomo_version
 
 from planner.solvers.deadline import Deadline
+from planner.solvers.signals import watch
 from planner.solvers.lazy_constraints import Duals, Rows, Search
 from planner.solvers.outcome import Outcome
 from planner.solvers.points import broken_by, value_of
@@ -92,32 +93,37 @@ def run(
 def _solve(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> Outcome[Values]:
     """Solve a model with all its rows stated."""
     solver, clock = Highs(), Deadline()
-    results = solver.solve(
-        model,
-        load_solutions=False,
-        raise_exception_on_nonoptimal_result=False,
-        threads=how.threads,
-        time_limit=None if time_limit is None else max(time_limit, 0.0),
-        rel_gap=how.gap,
-        abs_gap=how.absolute_gap,
-        solver_options=how.options,
-    )
-    # The wrapper keeps no native status; this attribute is the only way to it.
-    status = solver._solver_model.getModelStatus()
-    solved = results.solution_status in (SolutionStatus.feasible, SolutionStatus.optimal)
-    primals = results.solution_loader.get_vars() if solved else None
-    lp, broken, objective = solver._solver_model.getLp(), "", None
-    if primals is not None:
-        x = np.zeros(lp.num_col_)
-        for v, value in primals.items():
-            x[solver._pyomo_var_to_solver_var_map[id(v)]] = value
-        broken, objective = broken_by(lp, x), value_of(lp, x)
+    # Not the wrapper's own solve, which takes stdout and stderr of the whole process for itself as long as it runs.
+    solver.set_instance(model)
+    h = solver._solver_model
+    gaps = {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap}
+    for key, option in (how.options | gaps | {"threads": how.threads, "output_flag": False}).items():
+        h.setOptionValue(key, option)
+    if time_limit is not None:
+        h.setOptionValue("time_limit", max(time_limit, 0.0))
+    h.HandleKeyboardInterrupt = True
+    watch(h)
+    h.run()
+    status, info, lp = h.getModelStatus(), h.getInfo(), h.getLp()
+    solved = status == _Native.kOptimal or info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    columns: dict[int, int] = solver._pyomo_var_to_solver_var_map
+    x = np.asarray(h.getSolution().col_value) if solved else None
+    broken, objective = ("", None) if x is None else (broken_by(lp, x), value_of(lp, x))
+    bound: float | None = info.mip_dual_bound
+    if info.mip_node_count == -1:  # without integers the optimum is its own bound
+        bound = info.objective_function_value if status == _Native.kOptimal else None
+    if next(model.component_data_objects(pyo.Objective, active=True), None) is None:
+        objective = bound = None
+
+    def value(v: Any) -> float:
+        # A variable that no row and no objective mentions is not passed to the solver: its value is free, so zero.
+        return float(x[columns[id(v)]]) if x is not None and id(v) in columns else 0.0
+
     outcome = Outcome(
         stop=STOP_BY_STATUS[status],
-        # A variable that no row and no objective mentions is not passed to the solver: its value is free, so zero.
-        solution=None if primals is None else Values(lambda v: float(primals.get(v, 0.0))),
-        objective=None if results.incumbent_objective is None else objective,
-        bound=results.objective_bound,
+        solution=None if x is None else Values(value),
+        objective=objective,
+        bound=bound,
         distance=how.absolute_gap,
         infeasible=status == _Native.kInfeasible,
         detail=str(status.name)[1:],

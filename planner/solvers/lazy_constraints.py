@@ -12,6 +12,7 @@ import pyomo.environ as pyo
 from pyomo.contrib.solver.solvers.highs import Highs
 
 from planner.solvers.deadline import Deadline
+from planner.solvers.signals import watch
 from planner.solvers.points import broken_by
 
 _Status, _Strategy = highspy.HighsModelStatus, highspy.simplex_constants.SimplexStrategy
@@ -82,6 +83,7 @@ class Search:
         self.rows, self.deadline = rows, Deadline(time_limit)
         self.h.setOptionValue("output_flag", False)
         self.h.HandleKeyboardInterrupt = True
+        watch(self.h)
         for key, value in options.items():
             self.h.setOptionValue(key, value)
         self._join(rows.columns)
