@@ -1,17 +1,18 @@
 """Run a Pyomo model on HiGHS."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import highspy
 import numpy as np
 import pyomo.environ as pyo
-from pyomo.contrib.solver.common.results import SolutionStatus
-from pyomo.contrib.solver.solvers.highs import Highs
 from pyomo.version import version as pyomo_version
 
 from planner.solvers.deadline import Deadline
+from planner.solvers.highs_from_pyomo import highs_model
 from planner.solvers.lazy_constraints import Duals, Rows, Search
 from planner.solvers.outcome import Outcome
 from planner.solvers.points import broken_by, value_of
@@ -91,33 +92,22 @@ def run(
 
 def _solve(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> Outcome[Values]:
     """Solve a model with all its rows stated."""
-    solver, clock = Highs(), Deadline()
-    results = solver.solve(
-        model,
-        load_solutions=False,
-        raise_exception_on_nonoptimal_result=False,
-        threads=how.threads,
-        time_limit=None if time_limit is None else max(time_limit, 0.0),
-        rel_gap=how.gap,
-        abs_gap=how.absolute_gap,
-        solver_options=how.options,
-    )
-    # The wrapper keeps no native status; this attribute is the only way to it.
-    status = solver._solver_model.getModelStatus()
-    solved = results.solution_status in (SolutionStatus.feasible, SolutionStatus.optimal)
-    primals = results.solution_loader.get_vars() if solved else None
-    lp, broken, objective = solver._solver_model.getLp(), "", None
-    if primals is not None:
-        x = np.zeros(lp.num_col_)
-        for v, value in primals.items():
-            x[solver._pyomo_var_to_solver_var_map[id(v)]] = value
-        broken, objective = broken_by(lp, x), value_of(lp, x)
+    clock, built = Deadline(), highs_model(model)
+    h = built.h
+    gaps = {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap, "threads": how.threads}
+    for key, option in (how.options | gaps).items():
+        h.setOptionValue(key, option)
+    if time_limit is not None:
+        h.setOptionValue("time_limit", max(time_limit, 0.0))
+    h.run()
+    status, info, lp = h.getModelStatus(), h.getInfo(), h.getLp()
+    solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    x = np.asarray(h.getSolution().col_value) if solved else None
     outcome = Outcome(
         stop=STOP_BY_STATUS[status],
-        # A variable that no row and no objective mentions is not passed to the solver: its value is free, so zero.
-        solution=None if primals is None else Values(lambda v: float(primals.get(v, 0.0))),
-        objective=None if results.incumbent_objective is None else objective,
-        bound=results.objective_bound,
+        solution=None if x is None else Values(partial(built.value, x=x)),
+        objective=value_of(lp, x) if x is not None and built.has_goal else None,
+        bound=_bound(info, optimal=status == _Native.kOptimal) if built.has_goal else None,
         distance=how.absolute_gap,
         infeasible=status == _Native.kInfeasible,
         detail=str(status.name)[1:],
@@ -126,8 +116,16 @@ def _solve(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> 
         constraints=model.nconstraints(),
         seconds=clock.elapsed,
     )
+    broken = "" if x is None else broken_by(lp, x)
     allowed = how.gap * max(1.0, abs(outcome.objective or 0.0))
     return believed(outcome, broken=broken, minimize=_minimizes(lp), allowed=allowed)
+
+
+def _bound(info: Any, *, optimal: bool) -> float | None:
+    """Return what no solution is better than: of a model without integers its optimum, none before that."""
+    if info.mip_node_count >= 0:
+        return float(info.mip_dual_bound) if math.isfinite(info.mip_dual_bound) else None
+    return float(info.objective_function_value) if optimal else None
 
 
 def _minimizes(lp: Any) -> bool:
@@ -171,7 +169,9 @@ def duals(model: pyo.ConcreteModel) -> Duals | None:
     if lazy is not None:
         options = _Search(0.0, ABSOLUTE_GAP, 0, 1, True).options
         return Search(model, lazy, options | {"threads": 1}, None).duals()
-    results = Highs().solve(model, load_solutions=False, raise_exception_on_nonoptimal_result=False, threads=1)
-    if results.solution_status is not SolutionStatus.optimal:
+    built = highs_model(model)
+    built.h.setOptionValue("threads", 1)
+    built.h.run()
+    if built.h.getModelStatus() != _Native.kOptimal:
         return None
-    return Duals(stated=results.solution_loader.get_duals())
+    return Duals(stated=built.duals(built.h.getSolution().row_dual))
