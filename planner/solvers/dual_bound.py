@@ -11,8 +11,8 @@ from typing import Any
 
 import highspy
 import pyomo.environ as pyo
-from pyomo.contrib.solver.solvers.highs import Highs
 
+from planner.solvers.highs_from_pyomo import highs_model
 from planner.solvers.statuses import require_highs
 
 MAX_NONZEROS = 300_000  # whose fractions take a few seconds
@@ -21,13 +21,10 @@ MAX_NONZEROS = 300_000  # whose fractions take a few seconds
 def lower_bound(model: pyo.ConcreteModel, *, time_limit: float | None = None) -> float | None:
     """Return a proven lower bound on a model that minimizes, from its relaxation; None where it has none."""
     require_highs()
-    wrapper = Highs()
-    wrapper.set_instance(model)
-    h = wrapper._solver_model
+    h = highs_model(model).h
     lp = h.getLp()
     if lp.sense_ != highspy.ObjSense.kMinimize or len(lp.a_matrix_.value_) > MAX_NONZEROS:
         return None
-    h.setOptionValue("output_flag", False)
     h.setOptionValue("solve_relaxation", True)
     if time_limit is not None:
         h.setOptionValue("time_limit", max(time_limit, 0.0))

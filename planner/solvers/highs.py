@@ -1,18 +1,18 @@
 """Run a Pyomo model on HiGHS."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import highspy
 import numpy as np
 import pyomo.environ as pyo
-from pyomo.contrib.solver.common.results import SolutionStatus
-from pyomo.contrib.solver.solvers.highs import Highs
 from pyomo.version import version as pyomo_version
 
 from planner.solvers.deadline import Deadline
-from planner.solvers.signals import watch
+from planner.solvers.highs_from_pyomo import highs_model
 from planner.solvers.lazy_constraints import Duals, Rows, Search
 from planner.solvers.outcome import Outcome
 from planner.solvers.points import broken_by, value_of
@@ -92,38 +92,22 @@ def run(
 
 def _solve(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> Outcome[Values]:
     """Solve a model with all its rows stated."""
-    solver, clock = Highs(), Deadline()
-    # Not the wrapper's own solve, which takes stdout and stderr of the whole process for itself as long as it runs.
-    solver.set_instance(model)
-    h = solver._solver_model
-    gaps = {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap}
-    for key, option in (how.options | gaps | {"threads": how.threads, "output_flag": False}).items():
+    clock, built = Deadline(), highs_model(model)
+    h = built.h
+    gaps = {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap, "threads": how.threads}
+    for key, option in (how.options | gaps).items():
         h.setOptionValue(key, option)
     if time_limit is not None:
         h.setOptionValue("time_limit", max(time_limit, 0.0))
-    h.HandleKeyboardInterrupt = True
-    watch(h)
     h.run()
     status, info, lp = h.getModelStatus(), h.getInfo(), h.getLp()
-    solved = status == _Native.kOptimal or info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
-    columns: dict[int, int] = solver._pyomo_var_to_solver_var_map
+    solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
     x = np.asarray(h.getSolution().col_value) if solved else None
-    broken, objective = ("", None) if x is None else (broken_by(lp, x), value_of(lp, x))
-    bound: float | None = info.mip_dual_bound
-    if info.mip_node_count == -1:  # without integers the optimum is its own bound
-        bound = info.objective_function_value if status == _Native.kOptimal else None
-    if next(model.component_data_objects(pyo.Objective, active=True), None) is None:
-        objective = bound = None
-
-    def value(v: Any) -> float:
-        # A variable that no row and no objective mentions is not passed to the solver: its value is free, so zero.
-        return float(x[columns[id(v)]]) if x is not None and id(v) in columns else 0.0
-
     outcome = Outcome(
         stop=STOP_BY_STATUS[status],
-        solution=None if x is None else Values(value),
-        objective=objective,
-        bound=bound,
+        solution=None if x is None else Values(partial(built.value, x=x)),
+        objective=value_of(lp, x) if x is not None and built.has_goal else None,
+        bound=_bound(info, optimal=status == _Native.kOptimal) if built.has_goal else None,
         distance=how.absolute_gap,
         infeasible=status == _Native.kInfeasible,
         detail=str(status.name)[1:],
@@ -132,8 +116,16 @@ def _solve(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> 
         constraints=model.nconstraints(),
         seconds=clock.elapsed,
     )
+    broken = "" if x is None else broken_by(lp, x)
     allowed = how.gap * max(1.0, abs(outcome.objective or 0.0))
     return believed(outcome, broken=broken, minimize=_minimizes(lp), allowed=allowed)
+
+
+def _bound(info: Any, *, optimal: bool) -> float | None:
+    """Return what no solution is better than: of a model without integers its optimum, none before that."""
+    if info.mip_node_count >= 0:
+        return float(info.mip_dual_bound) if math.isfinite(info.mip_dual_bound) else None
+    return float(info.objective_function_value) if optimal else None
 
 
 def _minimizes(lp: Any) -> bool:
@@ -177,7 +169,9 @@ def duals(model: pyo.ConcreteModel) -> Duals | None:
     if lazy is not None:
         options = _Search(0.0, ABSOLUTE_GAP, 0, 1, True).options
         return Search(model, lazy, options | {"threads": 1}, None).duals()
-    results = Highs().solve(model, load_solutions=False, raise_exception_on_nonoptimal_result=False, threads=1)
-    if results.solution_status is not SolutionStatus.optimal:
+    built = highs_model(model)
+    built.h.setOptionValue("threads", 1)
+    built.h.run()
+    if built.h.getModelStatus() != _Native.kOptimal:
         return None
-    return Duals(stated=results.solution_loader.get_duals())
+    return Duals(stated=built.duals(built.h.getSolution().row_dual))

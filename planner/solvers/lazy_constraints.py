@@ -9,10 +9,9 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 import pyomo.environ as pyo
-from pyomo.contrib.solver.solvers.highs import Highs
 
 from planner.solvers.deadline import Deadline
-from planner.solvers.signals import watch
+from planner.solvers.highs_from_pyomo import highs_model
 from planner.solvers.points import broken_by
 
 _Status, _Strategy = highspy.HighsModelStatus, highspy.simplex_constants.SimplexStrategy
@@ -74,16 +73,9 @@ class Search:
     """One model in HiGHS, translated once; lazy rows are added to it as points break them."""
 
     def __init__(self, model: pyo.ConcreteModel, rows: Rows, options: dict[str, Any], time_limit: float | None) -> None:
-        wrapper = Highs()
-        wrapper.set_instance(model)
-        # The wrapper keeps no access to these; its own solve would run the model before the rows are there.
-        self.h = wrapper._solver_model
-        self.column: dict[int, int] = wrapper._pyomo_var_to_solver_var_map
-        self._wrapper = wrapper
+        self.stated = highs_model(model)
+        self.h, self.column = self.stated.h, self.stated.column
         self.rows, self.deadline = rows, Deadline(time_limit)
-        self.h.setOptionValue("output_flag", False)
-        self.h.HandleKeyboardInterrupt = True
-        watch(self.h)
         for key, value in options.items():
             self.h.setOptionValue(key, value)
         self._join(rows.columns)
@@ -98,7 +90,7 @@ class Search:
         self.add(rows.known())
 
     def _join(self, columns: Sequence[Any]) -> None:
-        """Find the variables; one that no row mentions was left out by the wrapper."""
+        """Find the variables; one that no row mentions is not in HiGHS yet."""
         for v in columns:
             if v is not None and id(v) not in self.column:
                 self.column[id(v)] = self.h.getNumCol()
@@ -196,8 +188,7 @@ class Search:
         lazy: dict[str, float] = {}
         for i, name in self.lazy.items():
             lazy[name] = lazy.get(name, 0.0) + dual[i]
-        stated = {row: dual[i] for row, i in self._wrapper._pyomo_con_to_solver_con_map.items()}
-        return Duals(stated=stated, lazy=lazy)
+        return Duals(stated=self.stated.duals(dual), lazy=lazy)
 
     def tighten(self) -> Any:
         """Bound each gated column by its own largest value, which also adds the lazy rows that limit it.

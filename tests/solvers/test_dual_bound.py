@@ -5,10 +5,10 @@ import random
 import highspy
 import pyomo.environ as pyo
 import pytest
-from pyomo.contrib.solver.solvers.highs import Highs
 
 from planner.solvers import highs
 from planner.solvers.dual_bound import bound_of, lower_bound
+from planner.solvers.highs_from_pyomo import highs_model
 
 
 def random_milp(seed: int, *, whole: bool) -> pyo.ConcreteModel:
@@ -40,9 +40,7 @@ def test_no_bound_is_above_the_optimum(seed: int, whole: bool) -> None:
 def test_wrong_duals_give_a_weaker_bound(seed: int) -> None:
     """Duals at random, of either sign, are below the optimum too."""
     m, r = random_milp(seed, whole=False), random.Random(seed)
-    best, wrapper = highs.run(m).objective, Highs()
-    wrapper.set_instance(m)
-    lp = wrapper._solver_model.getLp()
+    best, lp = highs.run(m).objective, highs_model(m).h.getLp()
     for _ in range(20):
         bound = bound_of(lp, [r.choice([0.0, r.uniform(-3, 3)]) for _ in range(lp.num_row_)])
         assert bound is None or bound <= best + 1e-9

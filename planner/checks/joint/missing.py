@@ -148,18 +148,27 @@ class Inspection:
         for cells in counts.cells(zero):
             for some, m in counts.micro_batches(cells):
                 for which in _pipelines(some):
-                    if self.stop():
+                    yield from self._pipeline(cut, zero, some.part(which), m[which])
+                    if len(self.wrong) >= MOST_NAMED or self.stop():
                         return
-                    if self._excluded(cut, zero, some.part(which), m[which]):
-                        continue
-                    for i, batches in _groups(some.part(which), m[which]):
-                        at = which[i : i + 1]
-                        yield from self._column(cut, zero, some.x.part(at), int(some.d[at[0]]), batches)
-                        if len(self.wrong) >= MOST_NAMED:
-                            return
+
+    def _pipeline(self, cut: Cut, zero: int, cells: Cells, m: Ints) -> Iterator[Violation]:
+        """Compare all replicas and micro-batches of a pipeline, replicas ascending: those that no bound excludes.
+
+        Replicas are halved while one bound does not exclude them all.
+        """
+        if self.stop() or len(self.wrong) >= MOST_NAMED or self._excluded(cut, zero, cells, m):
+            return
+        counts = np.unique(cells.d)
+        if len(counts) == 1:
+            yield from self._column(cut, zero, cells.x.part([0]), int(counts[0]), np.sort(m))
+            return
+        more = cells.d >= counts[len(counts) // 2]
+        for some in (more, ~more):
+            yield from self._pipeline(cut, zero, cells.part(some), m[some])
 
     def _excluded(self, cut: Cut, zero: int, cells: Cells, m: Ints) -> bool:
-        """Return whether one bound excludes all replicas and micro-batches of a pipeline."""
+        """Return whether one bound excludes several replicas of a pipeline with all their micro-batches."""
         most = int(cells.d.max())
         gpus = int(cells.x.p[0]) * cut.shape.gpus
         limit = self.limit * most * cut.shape.micro_batch / float(self.space.stretch_from(int(cells.d.min()), gpus))
@@ -208,12 +217,6 @@ def _pipelines(cells: Cells) -> Iterator[Ints]:
     """Yield the places of each pipeline's cells."""
     x = cells.x
     yield from _runs(x.p, x.v, x.stages_per_rack, cells.d)
-
-
-def _groups(cells: Cells, m: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yield the first place of each count of replicas of a pipeline, with its micro-batches ascending."""
-    for places in _runs(cells.d, m):
-        yield int(places[0]), m[places]
 
 
 def missing_columns(
