@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from planner.instance.instance import Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
-    from planner.planning.session import Session
+    from planner.planning.sessions.session import Session
     from planner.scheduling.session import Cluster
     from planner.solvers.running.progress import BoundRaised, Event, Finished, IncumbentFound, Note, PhaseStarted
     from planner.solvers.signals import Interrupter
@@ -62,7 +62,7 @@ _HOMES = {
     "Placement": "planner.cluster.placement",
     "Plan": "planner.plan.plan",
     "Row": "planner.sweeps.rows",
-    "Session": "planner.planning.session",
+    "Session": "planner.planning.sessions.session",
     "Violation": "planner.plan.certificate",
 }
 

@@ -226,7 +226,7 @@ def solve(
     PlannerError
         The input cannot be used; the message says where and what to do. An infeasible instance is a plan, not an error.
     """
-    from planner.planning.session import solve_once
+    from planner.planning.sessions.session import solve_once
 
     return solve_once(
         instance,

@@ -21,8 +21,8 @@ from planner.planning.conflict import conflict_of, too_late
 from planner.planning.joint_plan import plan_of, unanswered
 from planner.solvers.deadline import ENDED, Deadline
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.running.progress import stands, start
 from planner.solvers.registry import solver_named
+from planner.solvers.running.progress import notes, stands, start
 from planner.solvers.running.turns import turn
 
 Progress = Callable[[str], None]
@@ -142,8 +142,8 @@ def _in_days(
         return solution, None
     world = world_of(instance, options, deadline, cache)
     start(progress, "a cheaper plan")
-    share, lines = tolerance or ALMOST_AS_FAST, lambda text: progress(text)  # in dollars: no figures of this search
-    found = cheaper_within(world, best, share, time_limit=deadline.limit, progress=lines)
+    share, in_usd = tolerance or ALMOST_AS_FAST, notes(progress)
+    found = cheaper_within(world, best, share, time_limit=deadline.limit, progress=in_usd)
     plan = found.plan
     if plan is None or found.capital_usd is None or found.capital_usd > best.capital_usd - CENTS:
         return replace(solution, stopped=found.stopped) if tolerance else solution, None

@@ -11,9 +11,9 @@ from ortools.sat.python import cp_model
 
 from planner.solvers.cpsat import Values
 from planner.solvers.deadline import Deadline
-from planner.solvers.signals import watch
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.points import broken_by_integers, integer_value
+from planner.solvers.signals import watch
 from planner.solvers.statuses import HIGHS, STOP_BY_STATUS, require_highs
 from planner.solvers.verdicts import agreed, attempted, believed
 

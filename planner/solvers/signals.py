@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and interrupters: end a search with the best so far, and never in the middle of what must be whole."""
+"""Ctrl-C, SIGTERM and interrupters: end a search with the best so far, never in the middle of what must be whole."""
 
 import signal
 import threading

@@ -10,7 +10,7 @@ import planner
 from planner.instance.instance import Instance
 from planner.models.joint.sites import Sites
 from planner.models.joint.tree.cache import JointCache
-from planner.planning import start as starts
+from planner.planning.sessions import start as starts
 
 SEEDS = (1, 3, 5, 7, 9)
 DECIDED = ("status", "objective", "cost", "stopped", "conflict")
@@ -129,7 +129,7 @@ def test_a_layout_outside_the_space_names_no_column(monkeypatch: pytest.MonkeyPa
         seen.append(named(*args))
         return seen[-1]
 
-    monkeypatch.setattr("planner.planning.session.column_of", noted)
+    monkeypatch.setattr("planner.planning.sessions.session.column_of", noted)
     assert other.layout is not None
     wide = other.layout.model_copy(update={"tensor_parallel": 64})
     plan = planner.Session().solve(question, start=other.model_copy(update={"layout": wide}))

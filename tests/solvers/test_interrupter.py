@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +14,7 @@ from ortools.sat.python import cp_model
 
 import planner
 from planner.solvers import cpsat, highs, highs_from_cpsat
-from planner.solvers.outcome import Stop
+from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.running import turns
 from planner.solvers.signals import Interrupter, asked_to_end, ended_by, finishing, interrupted
 
@@ -42,7 +43,7 @@ def pyomo_knapsack() -> pyo.ConcreteModel:
     return m
 
 
-RUNS = {
+RUNS: dict[str, Callable[[], Outcome[Any]]] = {
     "HiGHS": lambda: highs.run(pyomo_knapsack(), time_limit=LONG),
     "CP-SAT": lambda: cpsat.run(knapsack(), time_limit=LONG),
     "HiGHS of a CP-SAT model": lambda: highs_from_cpsat.run(knapsack(), time_limit=LONG),
@@ -98,7 +99,7 @@ def test_an_interrupter_that_is_set_ends_a_solve_at_once() -> None:
 
 
 def test_a_callback_may_end_the_solve_with_its_first_plan() -> None:
-    """Asked for the end at the first incumbent, the solve returns that plan with bound and gap, and it keeps the rules."""
+    """Asked for the end at the first incumbent, the solve returns that plan with bound and gap, which keeps rules."""
     stop, seen = Interrupter(), list[float]()
 
     def first(event: planner.Event) -> None:
@@ -119,10 +120,7 @@ def test_solves_in_threads_give_the_plans_of_one_after_another() -> None:
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(planner.solve, questions))
     for a, b in zip(alone, together, strict=True):
-        assert a.status == "optimal" and b.model_dump(include=DECIDED) == a.model_dump(include=DECIDED)
-
-
-DECIDED = {"status": True, "objective": True, "placement": {"blocks_by_site"}, "cost": True, "instance_sha256": True}
+        assert a.status == "optimal" and (b.objective, b.cost, b.instance) == (a.objective, a.cost, a.instance)
 
 
 @pytest.mark.parametrize("asked", ["limit", "interrupted"])

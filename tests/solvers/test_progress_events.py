@@ -19,9 +19,9 @@ def test_a_solve_reports_phases_incumbents_bounds_and_its_end() -> None:
     events: list[planner.Event] = []
     plan = planner.solve(toy(5, sites=2, forced=True), on_progress=events.append)
     assert {e.kind for e in events} <= KINDS and {"phase_started", "incumbent_found"} <= {e.kind for e in events}
-    assert [e.phase for e in events if isinstance(e, planner.PhaseStarted)][0] == "search"
+    assert next(e.phase for e in events if isinstance(e, planner.PhaseStarted)) == "search"
     searched = [e for e in events if e.phase == "search" and e.incumbent is not None]
-    values, bounds = [e.incumbent for e in searched], [e.bound for e in searched if e.bound is not None]
+    values, bounds = [e.incumbent or 0.0 for e in searched], [e.bound for e in searched if e.bound is not None]
     assert values == sorted(values, reverse=True) and bounds == sorted(bounds)
     assert [e.elapsed_seconds for e in events] == sorted(e.elapsed_seconds for e in events)
     last = events[-1]

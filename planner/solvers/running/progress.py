@@ -105,14 +105,14 @@ class Reporter:
         self._emit(Note, text=text)
 
     def start(self, phase: str, *, anew: bool = False) -> None:
-        """Report that a part of the work begins; `anew`: one that asks another question, whose figures are not known."""
+        """Report that a part of the work begins; `anew`: one that asks another question, without figures yet."""
         self.phase = phase
         if anew:
             self.incumbent = self.bound = None
         self._emit(PhaseStarted)
 
     def figures(self, text: str, incumbent: float | None, bound: float | None, choices: str = "") -> None:
-        """Report where a search stands, in the reporter's unit; `text`: the same as a line; `choices`: of a new plan."""
+        """Report where a search stands, in the reporter's unit; `text`: as a line; `choices`: those of a new plan."""
         self._write(text)
         self.stands(incumbent, bound, choices)
 
@@ -179,6 +179,11 @@ def report(progress: Lines, text: str, incumbent: float | None, bound: float | N
         progress.figures(text, incumbent, bound, choices)
     else:
         progress(text)
+
+
+def notes(progress: Lines) -> Lines:
+    """Return the callback for lines alone, of a search whose figures are in another unit."""
+    return progress.__call__ if isinstance(progress, Reporter) else progress
 
 
 def stands(progress: Lines, incumbent: float | None, bound: float | None) -> None:

@@ -8,8 +8,8 @@ from planner.instance.instance import Instance
 from planner.models.joint.tree.cache import JointCache
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
+from planner.planning.sessions.start import better_of, carried, column_of
 from planner.planning.solve import options_of, solve_instance
-from planner.planning.start import better_of, carried, column_of
 from planner.solvers.deadline import Deadline
 from planner.solvers.running.progress import Event, Reporter
 from planner.solvers.running.turns import turn
