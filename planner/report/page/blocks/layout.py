@@ -86,7 +86,7 @@ def _run(x: RunPlan) -> list[Table]:
     rows.append(("energy of a token in J", own("energy_joules_per_token", amount), ""))
     if x.carbon_tonnes is not None:
         rows.append(("CO2 in tonnes", own("carbon_tonnes", amount), ""))
-    rows += [(f"not counted: {key}", "-", "") for key in x.not_counted]
+    rows += [(f"not counted: {key.rpartition('.')[2]}", "-", "") for key in x.not_counted]
     tables = [Table(f"The run of {x.years:,.4g} years", ("part", "value", "share"), rows)]
     years: list[Row] = [
         (f"{n + 1}", amount(y.energy_mwh), money(sum(y.usd.values()))) for n, y in enumerate(x.by_year[:LISTED_YEARS])
