@@ -96,6 +96,8 @@ def explain(
     pins: Mapping[str, Any] | None = None,
     near: int = 0,
     within: float = 0.05,
+    on_progress: "Callable[[Event], Any] | None" = None,
+    interrupt: "Interrupter | None" = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Explanation":
     """Solve an instance and explain the answer.
@@ -110,6 +112,8 @@ def explain(
         As in `solve`.
     near, within
         How many of the best splits over different sets of sites to list, of those within this share of the best.
+    on_progress, interrupt
+        As in `solve`; what is left to compare at an interrupt is not proven.
     constants
         Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
 
@@ -122,11 +126,15 @@ def explain(
     from planner.planning.explain import explained
     from planner.planning.load import load_instance
     from planner.planning.solve import options_of
+    from planner.solvers.deadline import Deadline
+    from planner.solvers.running.progress import Reporter
+    from planner.solvers.running.turns import turn
+    from planner.solvers.signals import ended_by
 
     request = refuse_pools(load_instance(instance, pins=pins, constants=constants))
-    return explained(
-        request, options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads), near=near, within=within
-    )
+    options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
+    with ended_by(interrupt), turn(Deadline()):
+        return explained(request, options, near=near, within=within, progress=Reporter(on_event=on_progress))
 
 
 def limits(

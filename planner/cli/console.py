@@ -1,7 +1,6 @@
-"""What every command shares: exit statuses, pins, the progress line."""
+"""What every command shares: exit statuses and pins."""
 
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 
 # Exit statuses; BROKEN: a plan breaks a rule, or the planner has a defect.
 DONE, BROKEN, BAD_INPUT, INFEASIBLE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
-PROGRESS_COLUMNS = 110  # fits a terminal of 120 columns; a longer line would wrap and not be overwritten
 
 
 def exit_code(plan: "Plan", gap: float | None) -> int:
@@ -63,20 +61,3 @@ def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
             raise
         rule = f"{violations[0].rule} ({violations[0].message})"
         raise InputError(f"{path}: the plan breaks {rule}; see what `planner check` says of it") from None
-
-
-@contextmanager
-def progress_line(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Show the latest report of the search on one line of a terminal; nothing when piped or quiet."""
-    shown = not quiet and sys.stderr.isatty()
-
-    def report(text: str) -> None:
-        if shown:
-            print(f"\r\033[K{text[:PROGRESS_COLUMNS]}", end="", file=sys.stderr, flush=True)
-
-    report("reading")
-    try:
-        yield report
-    finally:
-        if shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -26,6 +26,7 @@ from planner.cli.commands import (
 from planner.cli.commands.files import catalogue, exporting, importing, init
 from planner.cli.commands.jobs import changes
 from planner.cli.console import BAD_INPUT, BROKEN, DONE, INTERRUPTED
+from planner.cli.watch import watched
 from planner.errors import InputError, PlannerError
 from planner.version import __version__
 
@@ -50,11 +51,12 @@ COMMANDS: tuple[Callable[..., None], ...] = (
     *(calibrate.calibrate, init.init, catalogue.catalogue),
 )
 for command in COMMANDS:
-    app.command()(command)
-app.add_typer(importing.app, name="import")
-app.add_typer(exporting.app, name="export")
-app.add_typer(grid.app, name="grid")
-app.add_typer(fabric.app, name="fabric")
+    app.command()(watched(command))
+for name, group in (("import", importing.app), ("export", exporting.app), ("grid", grid.app), ("fabric", fabric.app)):
+    for registered in group.registered_commands:
+        if registered.callback is not None:
+            registered.callback = watched(registered.callback)
+    app.add_typer(group, name=name)
 
 
 def _print_version(asked: bool) -> None:

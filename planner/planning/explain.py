@@ -1,6 +1,6 @@
 """Explain a plan: what each decision's runner-up costs and each limit is worth jointly, or what a plan would need."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from planner.planning.conflict import ANY_PLAN
 from planner.planning.evaluate import memory_lines, time_lines
 from planner.planning.explain_sites import SitesExplanation
 from planner.planning.solve import solve_instance
+from planner.solvers.running.progress import start
 
 CHOICES = (
     "tensor_parallel",
@@ -91,13 +92,24 @@ class Variant:
     without: dict[str, Any]
 
 
-def explained(instance: Instance, options: Options, *, near: int = 0, within: float = 0.05) -> Explanation:
+def explained(
+    instance: Instance,
+    options: Options,
+    *,
+    near: int = 0,
+    within: float = 0.05,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Explanation:
     """Solve and explain; `near` splits over other sets of sites are listed, of those `within` a share of the best."""
-    plan = solve_instance(instance, options, lambda _: None)
+    plan = solve_instance(instance, options, progress)
     if plan.layout is None:
         return _infeasible(plan, instance, options)
     days = plan.layout.metrics.days_to_train
-    others = [_other(v, days, options) for v in _variants(plan)]
+    others = []
+    for v in _variants(plan):
+        start(progress, f"{v.choice.replace('_', ' ')} other than {v.plan_value}")
+        others.append(_other(v, days, options))
+    start(progress, "what more of each limit is worth")
     return Explanation(
         name=instance.name,
         status=plan.status,

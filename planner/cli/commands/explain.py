@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from planner.cli.console import DONE, INFEASIBLE, LIMIT, read_pins
-from planner.cli.options import Constants, InstanceFile, Pins
+from planner.cli.options import Constants, InstanceFile, Log, Pins, Quiet
+from planner.cli.watch import progress_line
 
 
 def explain(
@@ -15,6 +16,8 @@ def explain(
     pin: Pins = None,
     near: Annotated[int, typer.Option(min=0, help="List so many of the best splits over different sets of sites.")] = 0,
     within: Annotated[float, typer.Option(min=0, help="How far from the best these may be: 0.05 is 5 %.")] = 0.05,
+    quiet: Quiet = False,
+    log: Log = None,
     constants: Constants = None,
 ) -> None:
     """Explain why there is no plan and what would allow one, or what binds it and what each layout choice is worth."""
@@ -22,8 +25,15 @@ def explain(
     from planner.planning.explain import summary
 
     pins = read_pins(pin or [])
-    explanation = planner.explain(
-        instance, time_limit=time_limit, pins=pins, near=near, within=within, constants=constants
-    )
+    with progress_line(quiet, log) as watch:
+        explanation = planner.explain(
+            instance,
+            time_limit=time_limit,
+            pins=pins,
+            near=near,
+            within=within,
+            constants=constants,
+            on_progress=watch.event,
+        )
     print(explanation.model_dump_json(indent=1) if as_json else summary(explanation))
     raise typer.Exit({"infeasible": INFEASIBLE, "unknown": LIMIT}.get(explanation.status, DONE))

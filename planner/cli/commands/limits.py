@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.console import DONE, LIMIT, progress_line
-from planner.cli.options import Constants
+from planner.cli.console import DONE, LIMIT
+from planner.cli.options import Constants, Log
+from planner.cli.watch import progress_line
 from planner.errors import InputError
 from planner.files import json_or_text, require_writable, write_atomically
 from planner.optional_packages import needed
@@ -44,6 +45,7 @@ def limits(
     plot: Annotated[Path | None, typer.Option(help="Draw utilisation against compute here (svg, png).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the points as JSON lines and nothing else.")] = False,
     constants: Constants = None,
+    log: Log = None,
 ) -> None:
     """Print how well GPUs can be used as models grow, where that falls, and from where no layout meets the deadline."""
     if not 0 < start < stop:
@@ -53,7 +55,7 @@ def limits(
         _check_picture(plot)
     data = changed(instance, change or [], constants)
     flop = [start * (stop / start) ** (k / (points - 1)) for k in range(points)]
-    series = _points(data, flop, days, tolerance, time_limit, workers, quiet=as_json)
+    series = _points(data, flop, days, tolerance, time_limit, workers, quiet=as_json, log=log)
     lines = "".join(p.model_dump_json() + "\n" for p in series)
     if output is not None:
         write_atomically(output, lines)
@@ -103,6 +105,7 @@ def _points(
     workers: int | None,
     *,
     quiet: bool,
+    log: Path | None,
 ) -> list["LimitPoint"]:
     """Compute the points in worker processes and return them by rising compute."""
     from concurrent.futures import ProcessPoolExecutor
@@ -112,7 +115,10 @@ def _points(
 
     # The points that take longest come last: started first, they do not leave a core idle at the end.
     context = get_context("forkserver")
-    with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=context) as pool, progress_line(quiet) as report:
+    with (
+        ProcessPoolExecutor(workers or os.cpu_count(), mp_context=context) as pool,
+        progress_line(quiet, log) as report,
+    ):
         points = []
         backwards = points_of(data, flop[::-1], days=days, tolerance=tolerance, time_limit=time_limit, executor=pool)
         for n, p in enumerate(backwards, 1):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.console import DONE, INFEASIBLE, INTERRUPTED, LIMIT, require_choice
-from planner.cli.options import InsteadOfStdout, NodeLabels, TopologyName
+from planner.cli.options import InsteadOfStdout, Log, NodeLabels, TopologyName
+from planner.cli.watch import progress_line
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically
 from planner.formats.names import PLACEMENT_FORMATS
@@ -50,6 +51,7 @@ def place(
     replace: Annotated[
         str, typer.Option(help="Hostlist of failed nodes of the running job: their ranks alone move.")
     ] = "",
+    log: Log = None,
 ) -> None:
     """Place one job on the free nodes of a cluster: fewest split groups, then pieces, then groups across pods."""
     with uninterrupted():
@@ -81,9 +83,12 @@ def place(
             raise InputError("--replace: --order and --only do not go with it; leave them out")
         placement = replace_in_files(cluster, job, running, replace, **options)
     else:
-        placement = planner.place(
-            cluster, wanted, fragmentation=fragmentation, objective=objective, order=order, only=only, **options
-        )
+        with progress_line(log=log) as report:
+            report("placing")
+            placement = planner.place(
+                cluster, wanted, fragmentation=fragmentation, objective=objective, order=order, only=only, **options
+            )
+            report(f"placed: {placement.certificate.status}")
     if not placement.nodes:
         print(placement.reason)
         raise typer.Exit(INFEASIBLE)

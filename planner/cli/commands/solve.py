@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.console import INTERRUPTED, exit_code, progress_line, read_pins
-from planner.cli.options import Constants, Gap, InstanceFile, Quiet, Seed
+from planner.cli.console import INTERRUPTED, exit_code, read_pins
+from planner.cli.options import Constants, Gap, InstanceFile, Log, Quiet, Seed
+from planner.cli.watch import progress_line
 from planner.files import require_writable, write_atomically
 from planner.solvers.signals import ending_searches
 
@@ -28,6 +29,7 @@ def solve(
         list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
     ] = None,
     quiet: Quiet = False,
+    log: Log = None,
     constants: Constants = None,
 ) -> None:
     """Take all decisions and print the summary of the plan."""
@@ -36,7 +38,7 @@ def solve(
     require_writable(output)
     pins = read_pins(pin or [])
     try:
-        with ending_searches(), progress_line(quiet) as report:
+        with ending_searches(), progress_line(quiet, log) as watch:
             plan = planner.solve(
                 instance,
                 time_limit=time_limit,
@@ -45,7 +47,7 @@ def solve(
                 threads=threads,
                 solver=solver,
                 pins=pins,
-                progress=report,
+                on_progress=watch.event,
                 constants=constants,
             )
     except KeyboardInterrupt:

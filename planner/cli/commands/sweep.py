@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.console import BROKEN, DONE, INTERRUPTED, progress_line
-from planner.cli.options import Constants, Gap, InstanceFile, Quiet, Seed
+from planner.cli.console import BROKEN, DONE, INTERRUPTED
+from planner.cli.options import Constants, Gap, InstanceFile, Log, Quiet, Seed
+from planner.cli.watch import progress_line
 from planner.errors import InputError
 from planner.files import require_writable, unwritable
 
@@ -49,6 +50,7 @@ def sweep(
     gap: Gap = None,
     seed: Seed = 0,
     quiet: Quiet = False,
+    log: Log = None,
     constants: Constants = None,
 ) -> None:
     """Solve an instance at every point of a grid; append a row a point as it finishes."""
@@ -75,7 +77,7 @@ def sweep(
         progress = Progress(total=len(keys), resumed=len(keys & store.finished), counts=_statuses(store, keys))
         del progress.counts[FAILED]  # these are tried again
         try:
-            with _executor(dask, workers) as executor, progress_line(quiet) as report:
+            with _executor(dask, workers) as executor, progress_line(quiet, log) as report:
                 report(progress.line())
                 for row in rows_of(tasks, options, finished=store.finished, executor=executor, workers=workers):
                     store.append(row)

@@ -1,0 +1,161 @@
+"""What a command shows while it runs: a line on a terminal, nothing when piped, lines with timestamps in a log."""
+
+import io
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from joint_brute_force import toy
+from typer.testing import CliRunner
+
+from planner.cli import watch as watches
+from planner.cli.main import app
+from planner.cli.watch import Watch, clock, progress_line, watched, watching
+from planner.solvers.running.progress import IncumbentFound
+
+STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ +\d+\.\d s  \S")
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        """Return that it is."""
+        return True
+
+
+def terminal_of(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """Make stderr a terminal of 80 columns, and commands impatient; not in a fixture, behind which pytest sets both."""
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    for name, value in (("COLUMNS", "80"), ("TERM", "xterm"), ("NO_COLOR", "1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(watches, "PATIENCE", 0.0)
+    monkeypatch.setattr(watches, "REFRESH", 0.01)
+    return stream
+
+
+def shown(stream: Terminal, text: str) -> bool:
+    """Wait until a stream has a text; return whether it came."""
+    end = time.monotonic() + 5
+    while text not in stream.getvalue() and time.monotonic() < end:
+        time.sleep(0.01)
+    return text in stream.getvalue()
+
+
+def incumbent(text: str = "") -> IncumbentFound:
+    """Return an event with a gap of 20 %."""
+    return IncumbentFound(
+        elapsed_seconds=1.0, phase="search", unit="days", incumbent=10.0, bound=8.0, gap=0.2, text=text
+    )
+
+
+def test_a_terminal_sees_phase_time_incumbent_bound_and_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The line has all of them, a bar, and fits the width however long the choices are."""
+    terminal = terminal_of(monkeypatch)
+    with watching("solve") as w:
+        assert shown(terminal, "0:00  solve")
+        w.event(incumbent("x" * 200))
+        assert shown(terminal, "search, 10.00 days, bound 8.00 days, gap 20.00 %") or shown(terminal, "gap 20")
+        assert shown(terminal, "━")
+    drawn = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", x) for x in re.split(r"[\r\n]", terminal.getvalue())]
+    assert max(map(len, drawn)) <= 80 and any("…" in x for x in drawn)
+
+
+def test_what_a_command_prints_takes_the_line_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Printing the answer ends the line, a word on stderr interrupts it; the streams are the old ones in the end."""
+    terminal = terminal_of(monkeypatch)
+    out, err = sys.stdout, sys.stderr
+    with watching("solve") as w:
+        assert shown(terminal, "solve")
+        print("a word", file=sys.stderr)
+        before = len(terminal.getvalue())
+        time.sleep(0.1)
+        assert len(terminal.getvalue()) > before and w.shown
+        print("the answer")
+        before = len(terminal.getvalue())
+        time.sleep(0.1)
+        assert len(terminal.getvalue()) == before and not w.shown
+    assert isinstance(out, io.StringIO) and out.getvalue() == "the answer\n"
+    assert (sys.stdout, sys.stderr) == (out, err)
+
+
+@pytest.mark.parametrize("how", ["quick", "quiet", "piped"])
+def test_nothing_is_shown(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command of less than two seconds, a quiet one and one whose stderr is no terminal show nothing."""
+    terminal = terminal_of(monkeypatch)
+    if how == "quick":
+        monkeypatch.setattr(watches, "PATIENCE", 2.0)
+    stream = terminal if how != "piped" else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with watching("solve"), progress_line(quiet=how == "quiet") as w:
+        w.event(incumbent())
+        time.sleep(0.1)
+    assert stream.getvalue() == ""
+
+
+def test_the_log_has_a_line_an_event_and_a_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every line has its timestamp; where nothing is reported the log says again where the command is."""
+    monkeypatch.setattr(watches, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(watches, "REFRESH", 0.01)
+    file = tmp_path / "run.log"
+    file.write_text("an earlier run\n")
+    with watching("sweep"), progress_line(log=file) as report:
+        report("3/9 points")
+        time.sleep(0.2)
+        report.event(incumbent("TP 8"))
+    lines = file.read_text().splitlines()
+    assert lines[0] == "an earlier run" and all(STAMP.match(x) for x in lines[1:])
+    assert lines[1].endswith("sweep begins") and "sweep, 3/9 points" in file.read_text()
+    assert lines[-1].endswith("search, 10.00 days, bound 8.00 days, gap 20.00 %: TP 8")
+
+
+@pytest.mark.parametrize("command", ["solve", "explain"])
+def test_commands_log_their_phases_and_print_nothing_more(command: str, tmp_path: Path) -> None:
+    """With --log the file has phases and incumbents, and stderr stays empty as it is no terminal."""
+    instance, log = tmp_path / "i.json", tmp_path / "run.log"
+    instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
+    done = CliRunner().invoke(app, [command, str(instance), "--log", str(log)])
+    assert done.exit_code == 0 and done.stderr == ""
+    lines = log.read_text().splitlines()
+    assert all(STAMP.match(x) for x in lines) and any("search" in x and "days" in x for x in lines)
+    last = "done, " if command == "solve" else "what more of each limit is worth"
+    assert last in lines[-1]
+
+
+def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """A log in a folder that is not there is bad input, named before the work."""
+    instance = tmp_path / "i.json"
+    instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
+    done = CliRunner().invoke(app, ["solve", str(instance), "--log", str(tmp_path / "none" / "x.log")])
+    assert done.exit_code != 0 and "none" in str(done.exception)
+
+
+def test_a_watched_command_keeps_its_name_and_its_end() -> None:
+    """The wrapper has the command's name and words, passes what it raises, and ends the watch."""
+
+    def fails() -> None:
+        """Fail."""
+        raise KeyError("x")
+
+    wrapped = watched(fails)
+    assert (wrapped.__name__, wrapped.__doc__) == ("fails", "Fail.")
+    with pytest.raises(KeyError):
+        wrapped()
+    assert watches._current is None
+
+
+def test_clock() -> None:
+    """Minutes and seconds, and hours where there are any."""
+    assert [clock(x) for x in (0, 61.9, 3723)] == ["0:00", "1:01", "1:02:03"]
+
+
+def test_a_line_outside_a_command() -> None:
+    """A command called as a function watches itself."""
+    with progress_line() as w:
+        assert isinstance(w, Watch)
+        w("a line")
+    assert watches._current is None
