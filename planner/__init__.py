@@ -13,17 +13,28 @@ if TYPE_CHECKING:
     from planner.instance.instance import Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
+    from planner.planning.sessions.session import Session
     from planner.scheduling.session import Cluster
+    from planner.solvers.running.progress import BoundRaised, Event, Finished, IncumbentFound, Note, PhaseStarted
+    from planner.solvers.signals import Interrupter
     from planner.sweeps.rows import Row
 
 __all__ = [
+    "BoundRaised",
     "Cluster",
+    "Event",
+    "Finished",
+    "IncumbentFound",
     "Instance",
+    "Interrupter",
     "Job",
+    "Note",
+    "PhaseStarted",
     "Placement",
     "Plan",
     "PlannerError",
     "Row",
+    "Session",
     "Violation",
     "__version__",
     "calibrate",
@@ -38,12 +49,20 @@ __all__ = [
 ]
 
 _HOMES = {
+    "BoundRaised": "planner.solvers.running.progress",
     "Cluster": "planner.scheduling.session",
+    "Event": "planner.solvers.running.progress",
+    "Finished": "planner.solvers.running.progress",
+    "IncumbentFound": "planner.solvers.running.progress",
     "Instance": "planner.instance.instance",
+    "Interrupter": "planner.solvers.signals",
     "Job": "planner.cluster.job",
+    "Note": "planner.solvers.running.progress",
+    "PhaseStarted": "planner.solvers.running.progress",
     "Placement": "planner.cluster.placement",
     "Plan": "planner.plan.plan",
     "Row": "planner.sweeps.rows",
+    "Session": "planner.planning.sessions.session",
     "Violation": "planner.plan.certificate",
 }
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from planner.planning.evaluate import Evaluation
     from planner.planning.explain import Explanation
     from planner.planning.utilisation import LimitPoint
+    from planner.solvers.running.progress import Event
+    from planner.solvers.signals import Interrupter
     from planner.sweeps.rows import Row
 
 
@@ -189,6 +191,8 @@ def solve(
     solver: str | None = None,
     pins: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
+    on_progress: "Callable[[Event], Any] | None" = None,
+    interrupt: "Interrupter | None" = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Plan":
     """Take every decision that the instance asks for and return the plan, proofs and bill included.
@@ -209,6 +213,11 @@ def solve(
         Decisions fixed by hand, by dotted path, over those of the instance.
     progress
         Called with a line of text as the search moves on.
+    on_progress
+        Called with each Event: phase, elapsed seconds, incumbent, bound and gap. Both callbacks run in the thread of
+        the solve; one that raises is logged and called no more, and the solve goes on.
+    interrupt
+        Ends the solve from another thread with the best plan so far, as Ctrl-C does at the command line.
     constants
         Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
 
@@ -217,15 +226,21 @@ def solve(
     PlannerError
         The input cannot be used; the message says where and what to do. An infeasible instance is a plan, not an error.
     """
-    from planner.planning.load import load_instance
-    from planner.planning.solve import options_of, solve_instance
+    from planner.planning.sessions.session import solve_once
 
-    options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
-    return solve_instance(load_instance(instance, pins=pins, constants=constants), options, progress or _silent)
-
-
-def _silent(_: str) -> None:
-    """Ignore a line of progress."""
+    return solve_once(
+        instance,
+        interrupt=interrupt,
+        on_progress=on_progress,
+        time_limit=time_limit,
+        gap=gap,
+        seed=seed,
+        threads=threads,
+        solver=solver,
+        pins=pins,
+        progress=progress,
+        constants=constants,
+    )
 
 
 def sweep(

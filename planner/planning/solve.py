@@ -9,8 +9,9 @@ from planner.instance.instance import Instance
 from planner.models.joint.least_cost.solve import cheaper_within, solve_joint_cost
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.split import Column
 from planner.models.joint.tree.cache import JointCache
-from planner.models.joint.world import CENTS
+from planner.models.joint.world import CENTS, World
 from planner.models.requests import Options
 from planner.plan.certificate import ALMOST_AS_FAST, CheaperPlan, Violation
 from planner.plan.plan import Plan
@@ -18,41 +19,61 @@ from planner.planning import heterogeneous, model_size
 from planner.planning.campus_end import limited_by
 from planner.planning.conflict import conflict_of, too_late
 from planner.planning.joint_plan import plan_of, unanswered
-from planner.solvers.deadline import Deadline
+from planner.solvers.deadline import ENDED, Deadline
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.registry import solver_named
+from planner.solvers.running.progress import notes, stands, start
+from planner.solvers.running.turns import turn
 
 Progress = Callable[[str], None]
+First = Callable[[World], Column | None]
 
 
 def solve_instance(
-    instance: Instance, options: Options, progress: Progress, *, cache: JointCache | None = None
+    instance: Instance,
+    options: Options,
+    progress: Progress,
+    *,
+    cache: JointCache | None = None,
+    first: First | None = None,
 ) -> Plan:
     """Take all decisions that a loaded instance asks for, the model's choice among them, and return the checked plan.
 
-    A limit or a signal ends the search with the best plan so far, or with none and the reason; KeyboardInterrupt
-    without a plan is raised again. What is left of the time goes to the recomputation of the bound; every other rule is
-    checked in any case. `cache` is what earlier solves under other budgets left; it saves time and changes no answer.
+    A limit, a signal or an interrupter ends the search with the best plan so far, or with none and the reason;
+    KeyboardInterrupt without a plan is raised again. What is left of the time goes to the recomputation of the bound;
+    every other rule is checked in any case. Threads take turns, and the wait counts. `cache` is what earlier solves
+    left, and `first` names a column to price before any other: they save time and change no answer.
     """
     deadline = Deadline(options.time_limit)
-    try:
-        plan = _solved(instance, options, deadline, progress, cache)
-    except UnansweredError as error:  # of a question that a plan cannot be written without
-        plan = unanswered(instance, options, deadline.elapsed, str(error))
-    plan = _ended(plan, deadline)
-    _require(check(plan, stop=lambda: deadline.passed))
+    with turn(deadline) as mine:
+        if not mine:
+            plan = unanswered(instance, options, deadline.elapsed, f"{ENDED[deadline.cause]} before this solve's turn")
+            return _ended(plan.model_copy(update={"stopped": deadline.cause}), deadline)
+        try:
+            plan = _solved(instance, options, deadline, progress, cache, first)
+        except UnansweredError as error:  # of a question that a plan cannot be written without
+            plan = unanswered(instance, options, deadline.elapsed, str(error))
+        plan = _ended(plan, deadline)
+        start(progress, "check")
+        _require(check(plan, stop=lambda: deadline.passed))
     return plan
 
 
 def _solved(
-    instance: Instance, options: Options, deadline: Deadline, progress: Progress, cache: JointCache | None
+    instance: Instance,
+    options: Options,
+    deadline: Deadline,
+    progress: Progress,
+    cache: JointCache | None,
+    first: First | None,
 ) -> Plan:
     """Take the decisions in the way that the instance asks for."""
     if instance.hardware.pools:
+        start(progress, "shares of the pools")
         return heterogeneous.solve(instance, options, progress)
     if instance.objective.minimize == "loss":
         return model_size.solve(instance, lambda x: _decided(x, options, deadline, progress), progress, deadline)
-    return _decided(instance, options, deadline, progress, cache)
+    return _decided(instance, options, deadline, progress, cache, first)
 
 
 def _ended(plan: Plan, deadline: Deadline) -> Plan:
@@ -69,21 +90,29 @@ def _require(broken: list[Violation]) -> None:
 
 
 def _decided(
-    instance: Instance, options: Options, deadline: Deadline, progress: Progress, cache: JointCache | None = None
+    instance: Instance,
+    options: Options,
+    deadline: Deadline,
+    progress: Progress,
+    cache: JointCache | None = None,
+    first: First | None = None,
 ) -> Plan:
     """Take all decisions for the instance's model in the time that is left."""
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     left, started = replace(options, time_limit=deadline.limit), deadline.elapsed
+    start(progress, "search", anew=True)
     if instance.objective.minimize == "cost_usd":
         solution, cheaper = solve_joint_cost(instance, left, progress).as_joint(), None
     else:
-        solution, cheaper = _in_days(instance, left, progress, deadline, JointCache() if cache is None else cache)
+        known = JointCache() if cache is None else cache
+        solution, cheaper = _in_days(instance, left, progress, deadline, known, first)
     late = too_late(instance, solution, replace(options, time_limit=deadline.limit))
     if late is not None:
         status = JointStatus.INFEASIBLE if late.rules else JointStatus.UNKNOWN
         in_time = tuple(x for x in solution.excluded if x[0] < (instance.limits.deadline_days or 0.0))
         solution = replace(solution, plan=None, status=status, excluded=in_time)
+    start(progress, "writing the plan")
     plan = plan_of(instance, solution, options, deadline.elapsed - started, cheaper=cheaper)
     if late is not None:
         return plan.model_copy(update={"conflict": late})
@@ -91,20 +120,30 @@ def _decided(
         end = limited_by(instance, solution, options, deadline)
         plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": end})})
     if solution.status is JointStatus.INFEASIBLE:
+        start(progress, "why there is no plan")
         return plan.model_copy(update={"conflict": conflict_of(instance, replace(options, time_limit=deadline.limit))})
     return plan
 
 
 def _in_days(
-    instance: Instance, options: Options, progress: Progress, deadline: Deadline, cache: JointCache
+    instance: Instance,
+    options: Options,
+    progress: Progress,
+    deadline: Deadline,
+    cache: JointCache,
+    first: First | None,
 ) -> tuple[JointSolution, CheaperPlan | None]:
     """Return the fastest plan, or within the asked tolerance the cheapest, and the cheapest that is almost as fast."""
-    solution, tolerance = solve_joint(instance, options, progress, cache=cache), instance.objective.tolerance
+    solution = solve_joint(instance, options, progress, cache=cache, first=first)
+    tolerance = instance.objective.tolerance
+    stands(progress, solution.days, solution.lower_bound)
     best = solution.plan
     if best is None or solution.stopped != "proved" or not _cheaper_asked(instance):
         return solution, None
     world = world_of(instance, options, deadline, cache)
-    found = cheaper_within(world, best, tolerance or ALMOST_AS_FAST, time_limit=deadline.limit, progress=progress)
+    start(progress, "a cheaper plan")
+    share, in_usd = tolerance or ALMOST_AS_FAST, notes(progress)
+    found = cheaper_within(world, best, share, time_limit=deadline.limit, progress=in_usd)
     plan = found.plan
     if plan is None or found.capital_usd is None or found.capital_usd > best.capital_usd - CENTS:
         return replace(solution, stopped=found.stopped) if tolerance else solution, None

@@ -8,6 +8,7 @@ from queue import Empty, Queue
 
 from ortools.sat.python import cp_model
 
+from planner.solvers import signals
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.points import broken_by_integers, integer_value
@@ -55,7 +56,8 @@ def run(
     presolve
         Off makes a second, independent run of the same model.
     interruptible
-        Whether Ctrl-C stops the search at once and returns its incumbent; otherwise it is raised after the call.
+        Whether Ctrl-C stops the search at once and returns its incumbent; otherwise it is raised after the call. Where
+        signals end searches, or an interrupter was given, these stop it in any case.
     repeat
         Whether `infeasible` must be the answer of a second run too, with presolve turned (OR-Tools #5274, #5295).
     """
@@ -94,7 +96,8 @@ def _run(
     if gap is not None:
         solver.parameters.relative_gap_limit = gap
     clock = Deadline()
-    status, interrupted = _solve_watched(solver, model) if interruptible else (solver.solve(model), False)
+    watched = interruptible or signals.interruptible()
+    status, interrupted = _solve_watched(solver, model) if watched else (solver.solve(model), False)
     outcome = _outcome(solver, model, status, interrupted=interrupted, seconds=clock.elapsed)
     solution = [int(x) for x in solver.response_proto.solution] if outcome.solution is not None else None
     broken = "" if solution is None else broken_by_integers(model.proto, solution)
@@ -133,8 +136,6 @@ def _outcome(
 
 def _solve_watched(solver: cp_model.CpSolver, model: cp_model.CpModel) -> tuple[cp_model.CpSolverStatus, bool]:
     """Solve in a thread of its own, as Ctrl-C reaches the main thread alone and only between its own steps."""
-    if threading.current_thread() is not threading.main_thread():
-        return solver.solve(model), False
     finished: Queue[cp_model.CpSolverStatus | BaseException] = Queue()
 
     def work() -> None:
@@ -152,6 +153,7 @@ def _solve_watched(solver: cp_model.CpSolver, model: cp_model.CpModel) -> tuple[
         except KeyboardInterrupt:
             interrupted = True
         except Empty:
+            interrupted = interrupted or signals.interrupted()
             if interrupted:
                 solver.stop_search()
     if isinstance(status, BaseException):

@@ -9,7 +9,7 @@ from planner.solvers import signals
 
 ENDED = {  # why there is no plan, in words, by what ended the search; "proved": all was searched, some left open
     "limit": "the time limit came",
-    "interrupted": "a signal ended the search",
+    "interrupted": "a signal or an interrupter ended the search",
     "proved": "the search ended, with some choices left without a proof,",
 }
 

@@ -13,6 +13,7 @@ from planner.solvers.cpsat import Values
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.points import broken_by_integers, integer_value
+from planner.solvers.signals import watch
 from planner.solvers.statuses import HIGHS, STOP_BY_STATUS, require_highs
 from planner.solvers.verdicts import agreed, attempted, believed
 
@@ -80,6 +81,7 @@ def _run(
         h.setOptionValue("time_limit", deadline.limit)
     # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
     h.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
+    watch(h)
     h.run()
     status, info = h.getModelStatus(), h.getInfo()
     solution = _rounded(h, rows)

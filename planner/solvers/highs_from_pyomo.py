@@ -11,6 +11,8 @@ import pyomo.environ as pyo
 from pyomo.common.errors import InfeasibleConstraintException
 from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
 
+from planner.solvers.signals import watch
+
 _AT_MOST, _AT_LEAST = 1, -1  # kinds of rows of Pyomo's standard form; 0: equality
 _COMPILER = LinearStandardFormCompiler()
 
@@ -41,7 +43,7 @@ class HighsModel:
 
 
 def highs_model(model: pyo.ConcreteModel) -> HighsModel:
-    """Return a linear Pyomo model in HiGHS, which is silent and stops at Ctrl-C.
+    """Return a linear Pyomo model in HiGHS, which is silent and stops at Ctrl-C and at an interrupter.
 
     Where constants alone break a constraint, the model is one row of zeros that cannot hold either.
     """
@@ -49,6 +51,7 @@ def highs_model(model: pyo.ConcreteModel) -> HighsModel:
     h.setOptionValue("output_flag", False)
     # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
     h.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
+    watch(h)
     try:
         form = _COMPILER.write(model, mixed_form=True, set_sense=None)
     except InfeasibleConstraintException:

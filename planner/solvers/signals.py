@@ -1,19 +1,94 @@
-"""Ctrl-C and SIGTERM: end a search with the best so far, and never in the middle of what must not be cut in two."""
+"""Ctrl-C, SIGTERM and interrupters: end a search with the best so far, never in the middle of what must be whole."""
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
+from typing import Any
+
+
+class Interrupter:
+    """Ends the solves that it was given to, from any thread, with the best plan so far, as Ctrl-C does.
+
+    It stays set until `clear`: a solve that begins later with it ends at once.
+    """
+
+    __slots__ = ("_asked",)
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def __repr__(self) -> str:
+        """Show whether the end was asked for."""
+        return f"Interrupter(interrupted={self.interrupted})"
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the end was asked for."""
+        return self._asked.is_set()
+
+    def interrupt(self) -> None:
+        """Ask the solves for their end; return at once."""
+        self._asked.set()
+
+    def clear(self) -> None:
+        """Make it serve again."""
+        self._asked.clear()
+
 
 _asked = threading.Event()
+_watching = threading.Event()  # signals end searches for now
 _finishing: ContextVar[bool] = ContextVar("finishing", default=False)
+_interrupter: ContextVar[Interrupter | None] = ContextVar("interrupter", default=None)
 
 
 def interrupted() -> bool:
-    """Return whether a signal asked all searches of the process to end."""
-    return _asked.is_set() and not _finishing.get()
+    """Return whether a signal asked all searches of the process to end, or an interrupter those of this thread."""
+    if _finishing.get():
+        return False
+    given = _interrupter.get()
+    return _asked.is_set() or (given is not None and given.interrupted)
+
+
+def asked_to_end() -> Callable[[], bool]:
+    """Return the same question as `interrupted` for a thread of a solver's own, which is not in this context."""
+    given = None if _finishing.get() else _interrupter.get()
+    finishing_now = _finishing.get()
+    return lambda: not finishing_now and (_asked.is_set() or (given is not None and given.interrupted))
+
+
+def interruptible() -> bool:
+    """Return whether anything may ask for the end but for a limit."""
+    return _watching.is_set() or _interrupter.get() is not None
+
+
+def watch(h: Any) -> None:
+    """Let whatever may ask for the end stop the runs of a HiGHS, which asks back every few milliseconds of its work."""
+    if not interruptible():
+        return
+    asked = asked_to_end()
+
+    def end(event: Any) -> None:
+        if asked():
+            event.interrupt()
+
+    for callback in (h.cbSimplexInterrupt, h.cbIpmInterrupt, h.cbMipInterrupt):
+        callback.subscribe(end)
+
+
+@contextmanager
+def ended_by(interrupter: Interrupter | None) -> Iterator[None]:
+    """Let an interrupter end the searches within; None leaves the one that is there."""
+    if interrupter is None:
+        yield
+        return
+    token = _interrupter.set(interrupter)
+    try:
+        yield
+    finally:
+        _interrupter.reset(token)
 
 
 @contextmanager
@@ -42,11 +117,13 @@ def ending_searches() -> Iterator[None]:
         _asked.set()
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    _watching.set()
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        _watching.clear()
         _asked.clear()
 
 

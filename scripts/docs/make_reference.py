@@ -184,24 +184,33 @@ def _command(name: str, command: Any) -> str:
 
 
 def library_page() -> str:
-    """Return the page of the public names of the package: signatures and docstrings of calls, sentences of types."""
-    calls, kinds = [], []
+    """Return the page of the public names of the package: sentences of types, calls and methods with docstrings."""
+    calls, methods, kinds = list[str](), list[str](), list[str]()
     for name in planner.__all__:
         value = getattr(planner, name)
         text = inspect.cleandoc(value.__doc__ or "")
         if inspect.isfunction(value):
-            shown = _signature(value)
-            calls.append(f"## planner.{name}\n\n```text\nplanner.{name}({shown})\n```\n\n```text\n{text}\n```")
+            calls.append(_call(f"planner.{name}", value))
         elif inspect.isclass(value):
             kinds.append(f"| `planner.{name}` | {_cell(text.partition(chr(10))[0])} |")
+            own = [(n, x) for n, x in vars(value).items() if not n.startswith("_") and inspect.isfunction(x)]
+            methods += [_call(f"planner.{name}.{n}", x) for n, x in own]
     table = "\n".join(["| type | what it is |", "|---|---|", *kinds])
-    return "\n\n".join(["# The library", MADE_OF_CODE, STABLE, table, *calls]) + "\n"
+    return "\n\n".join(["# The library", MADE_OF_CODE, STABLE, table, *calls, *methods]) + "\n"
+
+
+def _call(name: str, value: Any) -> str:
+    """Return the heading of a call or method, its signature and its docstring."""
+    text = inspect.cleandoc(value.__doc__ or "")
+    return f"## {name}\n\n```text\n{name}({_signature(value)})\n```\n\n```text\n{text}\n```"
 
 
 def _signature(call: Callable[..., Any]) -> str:
     """Write the parameters of a call with their defaults; those by keyword alone follow a star."""
     parts: list[str] = []
     for p in inspect.signature(call).parameters.values():
+        if p.name == "self":
+            continue
         if p.kind is inspect.Parameter.KEYWORD_ONLY and "*" not in parts:
             parts.append("*")
         parts.append(p.name if p.default is inspect.Parameter.empty else f"{p.name}={p.default!r}")

@@ -18,9 +18,10 @@ from planner.models.joint.columns import strategy_bound
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
 from planner.models.joint.space import problem_of
+from planner.models.joint.split import Column
 from planner.models.joint.templates import Templates
 from planner.models.joint.tree.cache import JointCache
-from planner.models.joint.tree.dive import dive
+from planner.models.joint.tree.dive import descend, dive
 from planner.models.joint.tree.expand import EXPAND
 from planner.models.joint.tree.tree import Stopped, Tree, days
 from planner.models.joint.world import EPS, World
@@ -37,6 +38,7 @@ def solve_joint(
     *,
     without: dict[str, Any] | None = None,
     cache: JointCache | None = None,
+    first: Callable[[World], Column | None] | None = None,
 ) -> JointSolution:
     """Return the plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
 
@@ -49,10 +51,13 @@ def solve_joint(
         Values of choices, by the paths of their pins, that no plan may have.
     cache
         What earlier searches of the instance under other budgets left; it changes how long the search takes.
+    first
+        Names a column that is priced before any other, such as that of a plan at hand; it changes no answer either.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
     tree = Tree(world=world, progress=progress, deadline=deadline, gap=options.gap or 0.0)
+    tree.first = first
     solution = _solution(tree, stopped=search(tree))
     if solution.plan is not None:
         cache.plans[world.budget] = solution.plan
@@ -69,6 +74,9 @@ def search(tree: Tree) -> Stopped:
         tree.current = math.inf
         if _too_late(tree):
             return "proved"
+        column = None if tree.first is None else tree.first(tree.world)
+        if column is not None:
+            descend(tree, column)
         dive(tree, tree.world.cache.warm_starts(tree.world.budget))
         while (found := tree.pop()) is not None:
             tree.tick()

@@ -19,6 +19,7 @@ from planner.models.requests import Options
 from planner.physics.training import layer_time
 from planner.plan.certificate import ALMOST_AS_FAST
 from planner.solvers.deadline import Deadline
+from planner.solvers.running.progress import report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +85,11 @@ def cheapest_by(
     problem, deadline = world.problem, Deadline(time_limit)
     world.end_at(deadline)
 
-    def report(plan: Plan) -> None:
-        c = plan.column
-        progress(
-            f"${plan.capital_usd / 1e9:,.3f}B, {days_of(problem, plan.seconds):,.2f} days: "
-            f"{_described(plan)}, {c.d} replicas, {c.m} micro-batches"
-        )
+    def kept(plan: Plan) -> None:
+        c, usd = plan.column, plan.capital_usd
+        choices = f"{_described(plan)}, {c.d} replicas, {c.m} micro-batches"
+        line = f"${usd / 1e9:,.3f}B, {days_of(problem, plan.seconds):,.2f} days: {choices}"
+        report(progress, line, usd, tree.bound or None, choices)
 
     if known is not None and known.seconds > deadline_seconds_per_sequence * (1 + EPS):
         known = None
@@ -99,7 +99,7 @@ def cheapest_by(
         limit=deadline_seconds_per_sequence,
         budget=world.budget,
         deadline=deadline,
-        progress=report,
+        progress=kept,
         incumbent=known,
     )
     return _result(tree, stopped=run(tree))

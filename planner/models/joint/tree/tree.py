@@ -13,6 +13,7 @@ from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, Plan, Target, World
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.solvers.deadline import Deadline
+from planner.solvers.running.progress import report
 
 Stopped = Literal["proved", "limit", "interrupted"]
 LINE_SECONDS = 2.0  # between lines on the progress
@@ -49,6 +50,7 @@ class Tree:
     opened: list[tuple[float, Column]] = field(default_factory=list)  # columns, with their bounds
     guess: float = math.inf
     failure: str = ""  # what a back end said that ended the search
+    first: Callable[[World], Column | None] | None = None  # names a column to price before any other
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
     spoke: float = field(default_factory=time.perf_counter)
 
@@ -105,7 +107,7 @@ class Tree:
         if self.incumbent is None or self.target.improved_by(found.seconds, found.capital_usd):
             self.incumbent = found
             self.world.count("incumbents")
-            self.speak(f", ${found.capital_usd / 1e9:,.3f}B: {describe(found)}")
+            self.speak(f", ${found.capital_usd / 1e9:,.3f}B: ", describe(found))
 
     def tick(self) -> None:
         """Stop at the limit; say where the search stands every two seconds."""
@@ -113,15 +115,18 @@ class Tree:
         if time.perf_counter() - self.spoke >= LINE_SECONDS:
             self.speak("")
 
-    def speak(self, more: str) -> None:
+    def speak(self, more: str, choices: str = "") -> None:
         """Report value, bound and gap."""
         self.spoke = time.perf_counter()
         problem, best, bound = self.world.problem, self.incumbent, self.bound
-        limit = f"bound {days(problem, bound):,.1f}" if math.isfinite(bound) else "no bound yet"
+        known = days(problem, bound) if math.isfinite(bound) and bound > 0 else None
+        limit = "no bound yet" if known is None else f"bound {known:,.1f}"
         if best is None:
-            self.progress(f"no plan yet, {limit}")
-        else:
-            self.progress(f"{days(problem, best.seconds):,.1f} days, {limit}, gap {100 * self.distance:.1f} %{more}")
+            report(self.progress, f"no plan yet, {limit}", None, known)
+            return
+        value = days(problem, best.seconds)
+        line = f"{value:,.1f} days, {limit}, gap {100 * self.distance:.1f} %{more}{choices}"
+        report(self.progress, line, value, known, choices)
 
 
 def days(problem: Problem, seconds: float) -> float:

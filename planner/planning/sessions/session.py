@@ -1,0 +1,116 @@
+"""Solve again and again: what one solve learned of an instance serves the next, whatever its budget or deadline."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from planner.instance.instance import Instance
+from planner.models.joint.tree.cache import JointCache
+from planner.plan.plan import Plan
+from planner.planning.load import load_instance
+from planner.planning.sessions.start import better_of, carried, column_of
+from planner.planning.solve import options_of, solve_instance
+from planner.solvers.deadline import Deadline
+from planner.solvers.running.progress import Event, Reporter
+from planner.solvers.running.turns import turn
+from planner.solvers.signals import Interrupter, ended_by
+
+if TYPE_CHECKING:
+    from planner.calibration.measured import MeasuredConstants
+
+
+def solve_once(
+    instance: Instance | Mapping[str, Any] | str | Path,
+    *,
+    start: Plan | None = None,
+    interrupt: Interrupter | None = None,
+    on_progress: Callable[[Event], Any] | None = None,
+    time_limit: float | None = None,
+    gap: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    solver: str | None = None,
+    pins: Mapping[str, Any] | None = None,
+    progress: Callable[[str], None] | None = None,
+    constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
+    cache: JointCache | None = None,
+) -> Plan:
+    """Solve an instance with all that a caller may give; see `planner.solve` and `planner.Session`."""
+    reporter = Reporter(on_line=progress, on_event=on_progress)
+    options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
+    loaded = load_instance(instance, pins=pins, constants=constants)
+    reporter.unit = "usd" if loaded.objective.minimize == "cost_usd" else "days"
+    with ended_by(interrupt):
+        layout = None if start is None else start.layout
+        first = None if layout is None else lambda world: column_of(layout, world)
+        known = None if start is None else carried(start, loaded)
+        plan = better_of(solve_instance(loaded, options, reporter, cache=cache, first=first), known)
+    reporter.finish(plan.status, plan.stopped, plan.objective.value, plan.objective.bound)
+    return plan
+
+
+class Session:
+    """Solves that keep what they learn: the next one, of the same instance with another budget, takes far less time.
+
+    What hardware, workload, software, network and grid decide is kept between solves: ways to cut the model, their
+    times, tables of fabrics, answers of the sites, and the plans as starts. A change of these begins anew. The answer
+    and its proof are those of `planner.solve`. Its solves may come from several threads: they take turns.
+    """
+
+    def __init__(self) -> None:
+        self._cache = JointCache()
+
+    def solve(
+        self,
+        instance: Instance | Mapping[str, Any] | str | Path,
+        *,
+        start: Plan | None = None,
+        interrupt: Interrupter | None = None,
+        on_progress: Callable[[Event], Any] | None = None,
+        time_limit: float | None = None,
+        gap: float | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        solver: str | None = None,
+        pins: Mapping[str, Any] | None = None,
+        constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
+    ) -> Plan:
+        """Take every decision that the instance asks for, as `planner.solve` does.
+
+        Parameters
+        ----------
+        start
+            A plan at hand, of this instance or one like it. Its layout is priced first; where it breaks no rule of this
+            instance, which is checked, the plan that comes back is no worse, even of a solve that was cut short.
+        interrupt
+            Ends the solve from another thread with the best plan so far.
+        on_progress
+            Called with each Event, in the thread of the solve. If it raises, that is logged, it is called no more, and
+            the solve goes on.
+        time_limit, gap, seed, threads, solver, pins, constants
+            As in `planner.solve`.
+
+        Raises
+        ------
+        PlannerError
+            The input cannot be used. An infeasible instance is a plan, not an error.
+        """
+        return solve_once(
+            instance,
+            start=start,
+            interrupt=interrupt,
+            on_progress=on_progress,
+            time_limit=time_limit,
+            gap=gap,
+            seed=seed,
+            threads=threads,
+            solver=solver,
+            pins=pins,
+            constants=constants,
+            cache=self._cache,
+        )
+
+    def forget(self) -> None:
+        """Free what was kept."""
+        with turn(Deadline()):
+            self._cache = JointCache()

@@ -1,0 +1,92 @@
+"""A plan at hand as the start of a solve: the column to price first, and the plan itself where it is still one."""
+
+from planner.checks.registry import check
+from planner.instance.instance import Instance, instance_sha256
+from planner.models.joint.space import Strategy
+from planner.models.joint.split import Column
+from planner.models.joint.world import World
+from planner.plan.certificate import Certificate
+from planner.plan.layout import LayoutPlan
+from planner.plan.plan import Plan
+from planner.solvers.outcome import relative_gap
+
+SECTIONS = ("sites", "wan", "layout", "fabric", "placement")
+
+
+def column_of(layout: LayoutPlan, world: World) -> Column | None:
+    """Return the column of a layout in the declared space of an instance; None where it is not in it."""
+    p, v = layout.pipeline_parallel, layout.virtual_stages
+    for s in world.strategies():
+        if not _cuts(s, layout):
+            continue
+        pipelines = s.pipelines
+        if bool(((pipelines.p == p) & (pipelines.v == v)).any()) and layout.zero_stage in s.problem.zero_stages:
+            return Column(
+                strategy=s, zero=layout.zero_stage, p=p, v=v, d=layout.data_parallel, m=layout.microbatches_per_step
+            )
+    return None
+
+
+def _cuts(s: Strategy, x: LayoutPlan) -> bool:
+    """Return whether a strategy cuts a layer, and shares racks, as a layout does."""
+    shape = s.shape
+    same = (
+        (shape.tensor_parallel, x.tensor_parallel),
+        (shape.tensor_inner, x.tensor_parallel_inner),
+        (shape.context_parallel, x.context_parallel),
+        (shape.expert_parallel, x.expert_parallel),
+        (shape.micro_batch, x.microbatch_sequences),
+        (shape.sequence_parallel, x.sequence_parallel),
+        (s.order, x.schedule),
+    )
+    if any(a != b for a, b in same):
+        return False
+    kept = s.recomputes in ("any", "all") if x.recompute == "full" else shape.recompute == x.recompute
+    block = s.block(x.pipeline_parallel) if kept else None
+    return block is not None and block.stages_per_rack == x.stages_per_rack
+
+
+def carried(plan: Plan, instance: Instance) -> Plan | None:
+    """Return a plan as one of another instance, without a bound; None where it breaks a rule of it.
+
+    Nothing is assumed: every figure and limit is checked anew under that instance.
+    """
+    if plan.layout is None or plan.objective.name != instance.objective.minimize:
+        return None
+    sections = {name: getattr(plan, name) for name in SECTIONS}
+    unproven = {
+        name: x.model_copy(update={"certificate": _unproven(x.certificate)}) for name, x in sections.items() if x
+    }
+    none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
+    found = plan.model_copy(
+        update={
+            "instance": instance,
+            "instance_sha256": instance_sha256(instance),
+            "status": "feasible",
+            "objective": plan.objective.model_copy(update=none),
+            "proof": None,
+            "stopped": "limit",
+            **unproven,
+        }
+    )
+    return None if check(found) else found
+
+
+def _unproven(c: Certificate) -> Certificate:
+    return c.model_copy(update={"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0})
+
+
+def better_of(found: Plan, start: Plan | None) -> Plan:
+    """Return the start in place of what a search that was cut short found, where it is better."""
+    if start is None or found.stopped not in ("limit", "interrupted") or found.status not in ("unknown", "feasible"):
+        return found
+    value, own = start.objective.value, found.objective.value
+    if value is None or (own is not None and own <= value):
+        return found
+    bound = found.objective.bound
+    objective = start.objective
+    if bound is not None and own is not None:
+        gap = relative_gap(value, bound)
+        objective = objective.model_copy(update={"bound": bound, "gap": gap, "joint_bound": bound, "joint_gap": gap})
+    kept = ("stopped", "threads", "seed", "time_limit_seconds", "planner_version")
+    return start.model_copy(update={"objective": objective, **{name: getattr(found, name) for name in kept}})

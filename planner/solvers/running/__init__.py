@@ -1,0 +1,1 @@
+"""While a solve runs: what it reports, and whose turn it is."""

@@ -1,0 +1,136 @@
+"""A session's solves: the answers of cold solves, for less work; and a plan at hand as their start, never assumed."""
+
+from typing import Any
+
+import pytest
+from joint_brute_force import toy
+from joint_toys import with_budget
+
+import planner
+from planner.instance.instance import Instance
+from planner.models.joint.sites import Sites
+from planner.models.joint.tree.cache import JointCache
+from planner.planning.sessions import start as starts
+
+SEEDS = (1, 3, 5, 7, 9)
+DECIDED = ("status", "objective", "cost", "stopped", "conflict")
+
+
+def decided(plan: planner.Plan) -> dict[str, Any]:
+    """Return what a solve decided and proved, but for how long it took."""
+    return {name: getattr(plan, name) for name in DECIDED}
+
+
+def with_limits(i: Instance, **limits: Any) -> Instance:
+    """Return an instance with other limits."""
+    return i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
+
+
+@pytest.mark.parametrize("sites", [0, 2])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
+    """Over a row of changes, budgets up and down and others, value, bound, status and bill are those of cold solves."""
+    question, session = toy(seed, sites=sites, forced=True), planner.Session()
+    budget = question.limits.budget_usd or 0.0
+    tokens = question.limits.max_batch_tokens or 0
+    changes = [
+        question,
+        with_budget(question, 1.01 * budget),
+        with_budget(question, 0.8 * budget),
+        with_budget(question, 0.01 * budget),
+        with_budget(question, 1.5 * budget),
+        with_limits(question, max_batch_tokens=tokens + 1024),
+        with_budget(question, 1.01 * budget),
+    ]
+    for changed in changes:
+        plan = session.solve(changed)
+        assert decided(plan) == decided(planner.solve(changed))
+        assert planner.check(plan) == []
+
+
+def test_what_a_session_keeps_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a change of the budget the ways to cut the model are not listed anew, and fewer MILPs are solved."""
+    question, session, solved = toy(5, sites=2, forced=True), planner.Session(), [0]
+    run = Sites.run
+
+    def counted(self: Sites, *args: Any, **options: Any) -> Any:
+        solved[0] += 1
+        return run(self, *args, **options)
+
+    monkeypatch.setattr(Sites, "run", counted)
+    session.solve(question)
+    cold, listed = solved[0], session._cache.listed
+    solved[0] = 0
+    session.solve(with_budget(question, 1.01 * (question.limits.budget_usd or 0.0)))
+    assert session._cache.listed is listed and solved[0] < cold
+    session.forget()
+    assert session._cache.listed is None and isinstance(session._cache, JointCache)
+
+
+def interrupted_at_once() -> planner.Interrupter:
+    """Return an interrupter that is set."""
+    stop = planner.Interrupter()
+    stop.interrupt()
+    return stop
+
+
+def test_a_start_that_still_holds_is_the_answer_of_a_solve_cut_short() -> None:
+    """Interrupted before its first plan, a solve returns the start: feasible, without a bound, and sound."""
+    question = toy(5, sites=2, forced=True)
+    plan = planner.solve(question)
+    richer = with_budget(question, 1.2 * (question.limits.budget_usd or 0.0))
+    back = planner.Session().solve(richer, start=plan, interrupt=interrupted_at_once())
+    assert (back.status, back.stopped) == ("feasible", "interrupted")
+    assert (back.objective.value, back.objective.bound) == (plan.objective.value, None)
+    assert back.instance.limits.budget_usd == richer.limits.budget_usd and planner.check(back) == []
+
+
+@pytest.mark.parametrize("change", ["dearer", "poorer", "slower"])
+def test_a_start_that_holds_no_more_is_not_assumed(change: str) -> None:
+    """Under other prices, less money or a slower GPU the start's figures are wrong: the solve has no plan yet."""
+    question = toy(5, sites=2, forced=True)
+    plan, h = planner.solve(question), question.hardware
+    if change == "dearer":
+        rack = h.rack.model_copy(update={"price_usd": 1001.0})  # type: ignore[union-attr]
+        changed = question.model_copy(update={"hardware": h.model_copy(update={"rack": rack})})
+    elif change == "poorer":
+        changed = with_budget(question, 0.99 * (plan.cost.total_usd if plan.cost else 0.0))
+    else:
+        gpu = h.accelerator.model_copy(update={"kernel_seconds": 1e-3})  # type: ignore[union-attr]
+        changed = question.model_copy(update={"hardware": h.model_copy(update={"accelerator": gpu})})
+    back = planner.Session().solve(changed, start=plan, interrupt=interrupted_at_once())
+    assert (back.status, back.objective.value) == ("unknown", None)
+    full = planner.Session().solve(changed, start=plan)
+    assert decided(full) == decided(planner.solve(changed))
+
+
+@pytest.mark.parametrize("sites", [0, 2])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_column_of_a_plan_is_priced_first(seed: int, sites: int) -> None:
+    """The first incumbent of a solve that starts from the best plan is as fast, and the answer is the same."""
+    question = toy(seed, sites=sites, forced=True)
+    plan = planner.solve(question)
+    if plan.layout is None:
+        pytest.skip("there is no plan to start from")
+    found: list[planner.Event] = []
+    again = planner.Session().solve(question, start=plan, on_progress=found.append)
+    first = next(e for e in found if isinstance(e, planner.IncumbentFound))
+    assert decided(again) == decided(plan)
+    assert first.incumbent == pytest.approx(plan.objective.value, rel=0.05)
+
+
+def test_a_layout_outside_the_space_names_no_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan of another model is no start: the solve goes on without it."""
+    question = toy(5, sites=2, forced=True)
+    other, seen = planner.solve(toy(7, sites=2, forced=True)), list[Any]()
+    named = starts.column_of
+
+    def noted(*args: Any) -> Any:
+        seen.append(named(*args))
+        return seen[-1]
+
+    monkeypatch.setattr("planner.planning.sessions.session.column_of", noted)
+    assert other.layout is not None
+    wide = other.layout.model_copy(update={"tensor_parallel": 64})
+    plan = planner.Session().solve(question, start=other.model_copy(update={"layout": wide}))
+    assert seen == [None] and decided(plan) == decided(planner.solve(question))

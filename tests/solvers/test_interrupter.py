@@ -1,0 +1,148 @@
+"""An interrupter ends a solve from another thread: models in HiGHS and CP-SAT at once, plans with the best so far."""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pyomo.environ as pyo
+import pytest
+from joint_brute_force import toy
+from ortools.sat.python import cp_model
+
+import planner
+from planner.solvers import cpsat, highs, highs_from_cpsat
+from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.running import turns
+from planner.solvers.signals import Interrupter, asked_to_end, ended_by, finishing, interrupted
+
+LONG = 60.0  # seconds that the models here take at least
+SOON = 5.0  # within which an interrupted one ends on a busy machine; measured: 0.1
+
+
+def knapsack() -> cp_model.CpModel:
+    """Return a model that takes minutes."""
+    model, r = cp_model.CpModel(), random.Random(1)
+    picks = [model.new_bool_var(f"{i}") for i in range(300)]
+    for _ in range(30):
+        model.add(sum(r.randint(1, 1000) * p for p in picks) <= 40_000)
+    model.maximize(sum(r.randint(1, 1000) * p for p in picks))
+    return model
+
+
+def pyomo_knapsack() -> pyo.ConcreteModel:
+    """Return the same as a Pyomo model."""
+    m, r = pyo.ConcreteModel(), random.Random(1)
+    m.x = pyo.Var(range(300), domain=pyo.Binary)
+    m.rows = pyo.ConstraintList()
+    for _ in range(30):
+        m.rows.add(sum(r.randint(1, 1000) * m.x[i] for i in range(300)) <= 40_000)
+    m.goal = pyo.Objective(expr=sum(r.randint(1, 1000) * m.x[i] for i in range(300)), sense=pyo.maximize)
+    return m
+
+
+RUNS: dict[str, Callable[[], Outcome[Any]]] = {
+    "HiGHS": lambda: highs.run(pyomo_knapsack(), time_limit=LONG),
+    "CP-SAT": lambda: cpsat.run(knapsack(), time_limit=LONG),
+    "HiGHS of a CP-SAT model": lambda: highs_from_cpsat.run(knapsack(), time_limit=LONG),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("thread", ["main", "other"])
+def test_a_long_run_of_a_solver_ends(name: str, thread: str) -> None:
+    """A model that takes minutes ends soon after the call, with its incumbent and bound, in any thread."""
+    stop, asked = Interrupter(), [0.0]
+
+    def ask() -> None:
+        asked[0] = time.perf_counter()
+        stop.interrupt()
+
+    def solve() -> Any:
+        with ended_by(stop):
+            return RUNS[name](), time.perf_counter()
+
+    threading.Timer(1.0, ask).start()
+    if thread == "main":
+        outcome, ended = solve()
+    else:
+        with ThreadPoolExecutor(1) as pool:
+            outcome, ended = pool.submit(solve).result()
+    assert outcome.stop is Stop.INTERRUPTED and ended - asked[0] < SOON
+    assert outcome.solution is not None and outcome.objective is not None and outcome.bound is not None
+    assert 0 < outcome.objective < outcome.bound
+
+
+def test_only_the_solves_that_have_it_end() -> None:
+    """An interrupter ends what was given to it, not what a plan in hand still needs, and serves again once cleared."""
+    stop = Interrupter()
+    assert repr(stop) == "Interrupter(interrupted=False)" and not interrupted()
+    stop.interrupt()
+    assert not interrupted()
+    with ended_by(stop):
+        assert interrupted() and asked_to_end()()
+        with finishing():
+            assert not interrupted() and not asked_to_end()()
+        stop.clear()
+        assert not interrupted() and not asked_to_end()()
+
+
+def test_an_interrupter_that_is_set_ends_a_solve_at_once() -> None:
+    """Before any plan the answer is honest: unknown, interrupted, with the reason."""
+    stop = Interrupter()
+    stop.interrupt()
+    plan = planner.solve(toy(5, sites=2, forced=True), interrupt=stop)
+    assert (plan.status, plan.stopped) == ("unknown", "interrupted") and planner.check(plan) == []
+    assert plan.conflict is not None and "signal or an interrupter" in plan.conflict.reason
+
+
+def test_a_callback_may_end_the_solve_with_its_first_plan() -> None:
+    """Asked for the end at the first incumbent, the solve returns that plan with bound and gap, which keeps rules."""
+    stop, seen = Interrupter(), list[float]()
+
+    def first(event: planner.Event) -> None:
+        if isinstance(event, planner.IncumbentFound) and event.incumbent is not None:
+            seen.append(event.incumbent)
+            stop.interrupt()
+
+    plan = planner.solve(toy(5, sites=2, forced=True), on_progress=first, interrupt=stop)
+    assert len(seen) == 1 and (plan.status, plan.stopped) == ("feasible", "interrupted")
+    assert plan.objective.value == pytest.approx(seen[0]) and plan.objective.bound is not None
+    assert planner.check(plan) == []
+
+
+def test_solves_in_threads_give_the_plans_of_one_after_another() -> None:
+    """Four solves begun at once, on two questions, have the very plans of solves alone."""
+    questions = [toy(5, sites=2, forced=True), toy(7, sites=2, forced=True)] * 2
+    alone = [planner.solve(q) for q in questions]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(planner.solve, questions))
+    for a, b in zip(alone, together, strict=True):
+        assert a.status == "optimal" and (b.objective, b.cost, b.instance) == (a.objective, a.cost, a.instance)
+
+
+@pytest.mark.parametrize("asked", ["limit", "interrupted"])
+def test_the_wait_for_another_thread_ends_too(asked: str) -> None:
+    """A solve that waits for its turn counts the wait: its limit and its interrupter end it, unknown and with why."""
+    stop, taken, done = Interrupter(), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with turns._lock:
+            taken.set()
+            done.wait(LONG)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    taken.wait()
+    if asked == "interrupted":
+        threading.Timer(0.3, stop.interrupt).start()
+    try:
+        limit = 0.3 if asked == "limit" else None
+        plan = planner.solve(toy(5, sites=2, forced=True), time_limit=limit, interrupt=stop)
+    finally:
+        done.set()
+        thread.join()
+    assert (plan.status, plan.stopped) == ("unknown", asked)
+    assert plan.conflict is not None and "before this solve's turn" in plan.conflict.reason

@@ -1,0 +1,98 @@
+"""What a solve reports while it runs: typed events in order, and callbacks that may fail without costing the plan."""
+
+import dataclasses
+import logging
+import time
+from typing import Any
+
+import pytest
+from joint_brute_force import toy
+
+import planner
+from planner.solvers.running.progress import Reporter, report
+
+KINDS = {"phase_started", "incumbent_found", "bound_raised", "note", "finished"}
+
+
+def test_a_solve_reports_phases_incumbents_bounds_and_its_end() -> None:
+    """Every event has its figures in one unit; the incumbents fall, the bounds do not, and the end is the plan's."""
+    events: list[planner.Event] = []
+    plan = planner.solve(toy(5, sites=2, forced=True), on_progress=events.append)
+    assert {e.kind for e in events} <= KINDS and {"phase_started", "incumbent_found"} <= {e.kind for e in events}
+    assert next(e.phase for e in events if isinstance(e, planner.PhaseStarted)) == "search"
+    searched = [e for e in events if e.phase == "search" and e.incumbent is not None]
+    values, bounds = [e.incumbent or 0.0 for e in searched], [e.bound for e in searched if e.bound is not None]
+    assert values == sorted(values, reverse=True) and bounds == sorted(bounds)
+    assert [e.elapsed_seconds for e in events] == sorted(e.elapsed_seconds for e in events)
+    last = events[-1]
+    assert isinstance(last, planner.Finished) and (last.status, last.stopped) == ("optimal", "proved")
+    assert (last.incumbent, last.bound, last.gap) == (plan.objective.value, plan.objective.bound, 0.0)
+    assert last.unit == "days" and searched[-1].incumbent == pytest.approx(plan.objective.value)
+
+
+def test_events_of_a_cheapest_plan_are_in_dollars() -> None:
+    """Where cost is minimized incumbents and bounds are dollars, and the last is that of the plan."""
+    events: list[planner.Event] = []
+    question = toy(5, sites=2, forced=True, objective={"minimize": "cost_usd"})
+    question = question.model_copy(update={"limits": question.limits.model_copy(update={"deadline_days": 1e6})})
+    plan = planner.solve(question, on_progress=events.append)
+    assert plan.objective.name == "cost_usd" and {e.unit for e in events} == {"usd"}
+    found = [e for e in events if isinstance(e, planner.IncumbentFound)]
+    assert found[-1].incumbent == pytest.approx(plan.objective.value, rel=1e-6)
+
+
+def test_an_infeasible_instance_ends_without_an_incumbent() -> None:
+    """Of an instance without a plan the last event says so, and a phase said that the reason was sought."""
+    events: list[planner.Event] = []
+    question = toy(5, sites=2, forced=True)
+    broke = question.model_copy(update={"limits": question.limits.model_copy(update={"budget_usd": 1.0})})
+    assert planner.solve(broke, on_progress=events.append).status == "infeasible"
+    assert (events[-1].kind, events[-1].incumbent, events[-1].gap) == ("finished", None, None)
+    assert "why there is no plan" in {e.phase for e in events}
+
+
+@pytest.mark.parametrize("name", ["on_progress", "progress"])
+def test_a_callback_that_raises_costs_no_plan(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A callback that raises is logged by name, called no more, and the plan is the same."""
+    calls: list[Any] = []
+
+    def broken(what: Any) -> None:
+        calls.append(what)
+        raise ZeroDivisionError("of the callback")
+
+    question = toy(5, sites=2, forced=True)
+    with caplog.at_level(logging.WARNING, logger="planner"):
+        plan = planner.solve(question, **{name: broken})  # type: ignore[arg-type]
+    assert len(calls) == 1 and plan.objective == planner.solve(question).objective
+    assert f"the callback {name} raised" in caplog.text and "of the callback" in caplog.text
+
+
+def test_ctrl_c_in_a_callback_passes() -> None:
+    """What is no Exception is not the callback's mistake: without a plan it reaches the caller."""
+
+    def pressed(_: planner.Event) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        planner.solve(toy(5, sites=2, forced=True), on_progress=pressed)
+
+
+def test_events_are_frozen_and_write_their_line() -> None:
+    """An event is data that cannot be changed, and its line has unit, bound and gap."""
+    events: list[planner.Event] = []
+    r = Reporter(on_event=events.append, started=time.perf_counter() - 3)
+    r.start("search")
+    report(r, "as before", 12.5, 10.0, "TP 8")
+    report(r, "as before", 12.5, 11.0)
+    assert [e.kind for e in events] == ["phase_started", "incumbent_found", "bound_raised"]
+    assert events[1].line() == "search, 12.50 days, bound 10.00 days, gap 20.00 %: TP 8"
+    assert events[2].elapsed_seconds >= 3 and events[2].gap == pytest.approx(1.5 / 12.5)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        events[0].phase = "other"  # type: ignore[misc]
+
+
+def test_lines_of_text_are_as_before() -> None:
+    """`progress` still takes lines: value, bound, gap and the choices of each new plan."""
+    lines: list[str] = []
+    planner.solve(toy(5, sites=2, forced=True), progress=lines.append)
+    assert any("days, bound" in x and "gap" in x and "TP " in x for x in lines)
