@@ -126,17 +126,19 @@ class Calendar:
         up to b, and at least the stretch from a on over b.
         """
         most = np.maximum(replicas * replica_gpus, 1.0)
-        at, spread = self._at(most), each * replica_gpus
-        (whole, elastic), ends = self._above, (*PIECES, 0.0)
-        found = np.full(np.broadcast_shapes(np.shape(each), np.shape(once), np.shape(most)), np.inf)
-        for above, below in itertools.pairwise(ends):
-            first = np.zeros_like(at)
-            if below:
-                first = np.maximum(at - math.ceil(-math.log(below) / math.log(STEP)) - 1, 0)
-            stretch = np.minimum(whole[first], elastic[first])
-            least = np.maximum(self.per_gpu(above * most, replica_gpus), stretch / (above * most))
-            found = np.minimum(found, spread * least + once * stretch)
-        return found
+        shape = np.broadcast_shapes(np.shape(each), np.shape(once), np.shape(most))
+        parts = (-1,) + (1,) * len(shape)
+        first = np.maximum(self._at(most) - self._pieces.reshape(parts), 0)
+        (whole, elastic), ends = self._above, np.reshape(PIECES, parts) * most
+        stretch = np.minimum(whole[first], elastic[first])
+        least = np.maximum(self.per_gpu(ends, replica_gpus), stretch / ends)
+        return np.min(each * replica_gpus * least + once * stretch, axis=0)
+
+    @cached_property
+    def _pieces(self) -> NDArray[np.int64]:
+        """Steps of the table from the end of a range back to the lower end of each of its parts; all to the last's."""
+        back = [math.ceil(-math.log(below) / math.log(STEP)) + 1 for below in PIECES[1:]]
+        return np.array([*back, len(self._steps[0])], dtype=np.int64)
 
     def step_limit(self, limit: float, each: float, once: float, most: int, replica_gpus: int) -> tuple[float, int]:
         """Return a limit on each/d + once that no d under a limit on a clock exceeds, and the fewest such replicas.

@@ -9,14 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.models.joint.bounds import Rows, even_seconds
 from planner.models.joint.places.built import built, exchanged_bytes, where
 from planner.models.joint.places.capital_bounds import CapitalBounds, Level
 from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.sites import Circuit, Part, Placed
 from planner.models.joint.space import Floats
-from planner.models.joint.template_tables import least_at
+from planner.models.joint.template_tables import Options, least_at
 from planner.models.joint.templates import Template
 from planner.models.joint.world import CENTS, EPS, Plan, Target
 
@@ -48,6 +47,11 @@ class Search(CapitalBounds):
         return self.shape_problem.payable_rtts_ms if self.in_time else self.shape_problem.near_rtts_ms
 
     @cached_property
+    def options(self) -> dict[int, Options]:
+        """Templates of each number of blocks that may be in time."""
+        return self.shape_problem.options(self.cutoff)
+
+    @cached_property
     def levels(self) -> list[Level]:
         """List the slowdowns that may be worth their price: those that no calmer fabrics have for as little.
 
@@ -57,7 +61,7 @@ class Search(CapitalBounds):
         phi, sites = q.world.problem.transport_slowdown, q.world.sites
         if q.world.templates is None:
             return [Level(phi, phi, 0.0)]
-        parts = [q.options[g] for g in q.shape.blocks]
+        parts = [self.options[g] for g in q.shape.blocks]
         if any(not len(x) for x in parts):
             return []
         sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
@@ -196,23 +200,11 @@ class Search(CapitalBounds):
 
     def _bounds(self, found: list[tuple[Level, int]], rtt: float) -> Floats:
         """Bound the seconds a sequence of several slowdowns and wavelengths at once, by even stages."""
-        q, c, n = self.shape_problem, self.shape_problem.column, len(found)
         send, allreduce = (np.array([getattr(x, name) for x, _ in found]) for name in ("send", "allreduce"))
-        fibre = q.fibre(1, rtt)
+        fibre = self.shape_problem.fibre(1, rtt)
         if fibre is not None:
             fibre = replace(fibre, gbps=fibre.gbps * np.array([w for _, w in found]))
-        rows = Rows(
-            p=np.full(n, c.p),
-            v=np.full(n, c.v),
-            d=np.full(n, c.d),
-            m=np.full(n, c.m),
-            replicas_per_rack=np.full(n, q.block.replicas_per_rack),
-            stage_racks=np.full(n, q.block.stage_racks),
-            block_replicas=np.full(n, q.block.replicas),
-            inside=np.full(n, q.block.rack_stages == 1),
-        )
-        seconds = even_seconds(c.strategy, c.zero, rows, q.conditions(send, allreduce, fibre)) / c.sequences
-        return np.asarray(q.on_clock(seconds), dtype=np.float64)
+        return self.shape_problem.even_bounds(send, allreduce, fibre)
 
     def try_sites(self, c: Candidate, target: Target) -> Plan | None:
         """Ask the sites for a candidate; where they cannot pay it, remember what they cost without its fabrics."""
@@ -337,7 +329,7 @@ class Search(CapitalBounds):
 
         Where power counts all that may be worth it.
         """
-        x = self.shape_problem.options[blocks]
+        x = self.options[blocks]
         fits = np.flatnonzero((x.send <= level.send) & (x.allreduce <= level.allreduce))
         counts = self.shape_problem.world.sites is not None and self.shape_problem.world.sites.counts_power
         if not counts:
@@ -356,7 +348,7 @@ class Search(CapitalBounds):
             n = sizes[k]
             at = self._chosen(n, level)[f]
             if q.world.templates is not None:
-                found[s] = q.world.templates.template(q.traffic, n, q.options[n], at)
+                found[s] = q.world.templates.template(q.traffic, n, self.options[n], at)
         return found
 
     def _part(self, blocks: int, level: Level) -> Part:
@@ -364,13 +356,13 @@ class Search(CapitalBounds):
         racks = q.traffic.racks(blocks)
         if q.world.templates is None:
             return Part(blocks, racks, ((0.0, 0.0),))
-        x = q.options[blocks]
+        x = self.options[blocks]
         return Part(blocks, racks, tuple((float(x.usd[i]), float(x.mw[i])) for i in self._chosen(blocks, level)))
 
     def _bare(self, blocks: int) -> Part:
         """Return a part whose fabric costs nothing and draws the least of any."""
         q = self.shape_problem
-        mw = float(q.options[blocks].mw.min()) if q.world.templates is not None else 0.0
+        mw = float(self.options[blocks].mw.min()) if q.world.templates is not None else 0.0
         return Part(blocks, q.traffic.racks(blocks), ((0.0, mw),))
 
 

@@ -3,6 +3,7 @@
 import math
 from functools import lru_cache
 
+import numpy as np
 from scipy.stats import binom
 
 from planner.instance.reliability import Reliability
@@ -62,4 +63,4 @@ def mean_short(needed: int, spares: int, availability: float) -> float:
         return 0.0
     n, mean = needed + spares, (needed + spares) * availability
     low = max(0, math.floor(mean - 12 * math.sqrt(n * availability * (1 - availability)) - 40))
-    return sum(float(binom.cdf(k, n, availability)) for k in range(low, needed))
+    return float(np.sum(binom.cdf(np.arange(low, needed), n, availability)))

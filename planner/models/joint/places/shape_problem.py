@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.bounds import Conditions
+from planner.models.joint.bounds import Conditions, Rows, even_seconds
 from planner.models.joint.places.site_bounds import Point, first
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column, Split, Stages
 from planner.models.joint.template_tables import Options
 from planner.models.joint.templates import Traffic
-from planner.models.joint.world import Shape, World
+from planner.models.joint.world import EPS, Shape, World
 from planner.physics.reliability.recovery import Job
 from planner.physics.reliability.spares import rack_availability
 from planner.physics.reliability.standing import Standing, Upkeep, standing_of, stretches
 from planner.physics.training.blocks.block_step import Fibre
 from planner.physics.training.blocks.rack_blocks import Block
+
+SLOWDOWNS = 1.05 ** np.arange(300)  # above the transport's own, of which the first that is late limits the others
 
 
 @dataclass(kw_only=True)
@@ -214,14 +216,42 @@ class ShapeProblem:
         at = first(len(near), lambda i: not site_bounds.exceeds(self.point(near[i]), usd))
         return [] if at is None else near[at:]
 
-    @cached_property
-    def options(self) -> dict[int, Options]:
-        """Templates of each number of blocks."""
+    def even_bounds(self, send: Floats, allreduce: Floats, fibre: Fibre | None) -> Floats:
+        """Bound the seconds a sequence on a clock at several slowdowns at once, and fibre of each, by even stages."""
+        c, n = self.column, len(send)
+        rows = Rows(
+            p=np.full(n, c.p),
+            v=np.full(n, c.v),
+            d=np.full(n, c.d),
+            m=np.full(n, c.m),
+            replicas_per_rack=np.full(n, self.block.replicas_per_rack),
+            stage_racks=np.full(n, self.block.stage_racks),
+            block_replicas=np.full(n, self.block.replicas),
+            inside=np.full(n, self.block.rack_stages == 1),
+        )
+        seconds = even_seconds(c.strategy, c.zero, rows, self.conditions(send, allreduce, fibre)) / c.sequences
+        return np.asarray(self.on_clock(seconds), dtype=np.float64)
+
+    def max_slowdowns(self, cutoff: float) -> tuple[float, float]:
+        """Bound the slowdowns of sends and of all-reduces that may be in time, the other at its least.
+
+        Time never falls as a network slows, so no slowdown above one that is late is in time.
+        """
+        tried = np.asarray(self.world.problem.transport_slowdown * SLOWDOWNS, dtype=np.float64)
+        least: Floats = np.full(len(tried), tried[0])
+        found = []
+        for send, allreduce in ((tried, least), (least, tried)):
+            late = self.even_bounds(send, allreduce, self.best_fibre) > cutoff * (1 + EPS)
+            found.append(float(tried[np.argmax(late)]) if late.any() else math.inf)
+        return found[0], found[1]
+
+    def options(self, cutoff: float) -> dict[int, Options]:
+        """Return the templates of each number of blocks, those left out that are late whatever stands beside them."""
         templates = self.world.templates
         if templates is None:
             return {}
-        table, most = self.world.cache.table, self._most_fabric_usd
-        return {g: table(templates, self.traffic, g, most(g)) for g in sorted(set(self.shape.blocks))}
+        table, most, slowest = self.world.cache.table, self._most_fabric_usd, self.max_slowdowns(cutoff)
+        return {g: table(templates, self.traffic, g, (most(g), slowest)) for g in sorted(set(self.shape.blocks))}
 
     def _most_fabric_usd(self, blocks: int) -> float:
         """Return the most that the fabric of a part may cost.

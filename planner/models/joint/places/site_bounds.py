@@ -7,7 +7,7 @@ point is a bound at many others, of other shapes, columns and budgets.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,7 @@ from planner.solvers import highs
 from planner.solvers.outcome import UnansweredError
 
 EPS = 1e-9
+COARSE_BITS = 5  # behind the first, that a coarse number of racks keeps: 1.6 to 3.1 % of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class Point:
     largest: int
     rtt_ms: float
 
+    @property
+    def coarse(self) -> "Point":
+        """A point that covers this one and many others: a few hundredths fewer racks."""
+        return replace(self, racks=_down(self.racks), largest=_down(self.largest))
+
     def covers(self, other: "Point") -> bool:
         """Return whether what this point costs at least the other does too: no more racks, no shorter round trip."""
         return (
@@ -52,6 +58,12 @@ class Point:
             and self.largest <= other.largest
             and self.rtt_ms >= other.rtt_ms
         )
+
+
+def _down(racks: int) -> int:
+    """Return a number of racks rounded down in its first bits."""
+    step = 1 << max(0, racks.bit_length() - 1 - COARSE_BITS)
+    return racks // step * step
 
 
 @dataclass(kw_only=True)
@@ -92,9 +104,16 @@ class SiteBounds:
         """Return whether the least capital exceeds an amount; ask only where what is known does not decide it."""
         if self.bound(at) > usd:
             return True
-        if any(at.covers(p) and least <= usd for p, least in self.known.items()):
+        if self._fits(at, usd):
             return False
+        coarse = at.coarse
+        if not self._fits(coarse, usd) and self.ask(coarse) > usd:  # an answer for many points
+            return True
         return self.ask(at) > usd
+
+    def _fits(self, at: Point, usd: float) -> bool:
+        """Return whether an amount is known to pay a point."""
+        return any(at.covers(p) and least <= usd for p, least in self.known.items())
 
     def _least(self, at: Point) -> tuple[float, Point | None]:
         """Ask the sites: one part as large as the largest, others of a rack at least, and all racks somewhere.

@@ -1,6 +1,5 @@
 """What the searches of one instance under several budgets share: all that no budget changes."""
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats, Problem, Strategy, strategies
 from planner.models.joint.split import Column
 from planner.models.joint.template_tables import Options
-from planner.models.joint.templates import Templates, Traffic
+from planner.models.joint.templates import Limits, Templates, Traffic
 from planner.solvers.deadline import Deadline
 
 
@@ -28,7 +27,7 @@ class JointCache:
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # than so many seconds a sequence, on a free network
-    tables: dict[tuple[Traffic, int], dict[float, Options]] = field(default_factory=dict)
+    tables: dict[tuple[Traffic, int], list[tuple[Limits, Options]]] = field(default_factory=dict)
     templates: Templates | None = None
     sites: Sites | None = None
     site_bounds: SiteBounds | None = None
@@ -60,14 +59,16 @@ class JointCache:
             self.listed = found
         return self.listed
 
-    def table(self, templates: Templates, traffic: Traffic, blocks: int, max_usd: float) -> Options:
-        """Return the templates of so many blocks up to a price; those of a table up to a higher one do as well."""
-        known = self.tables.setdefault((traffic, blocks), {})
-        at = min((usd for usd in known if usd >= max_usd), default=math.nan)
-        if math.isnan(at):
-            known[max_usd] = templates.options(traffic, blocks, max_usd, ONE_SITE if self.sites is None else None)
-            at = max_usd
-        return known[at]
+    def table(self, templates: Templates, traffic: Traffic, blocks: int, limits: Limits) -> Options:
+        """Return the templates of so many blocks up to a price and slowdowns; those up to higher ones do as well."""
+        known = self.tables.setdefault((traffic, blocks), [])
+        for (usd, slowdowns), found in known:
+            if usd >= limits[0] and all(a >= b for a, b in zip(slowdowns, limits[1], strict=True)):
+                return found
+        site = ONE_SITE if self.sites is None else None
+        made = templates.options(traffic, blocks, limits[0], site, max_slowdowns=limits[1])
+        known.append((limits, made))
+        return made
 
     def warm_starts(self, budget: float) -> list[tuple[float, Any]]:
         """Return the plans of the budgets nearest to one, below and above it."""

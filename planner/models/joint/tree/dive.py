@@ -17,6 +17,7 @@ from planner.models.joint.world import EPS, Plan, World, spared
 SAMPLED = 40  # strategies that are looked at, of all in the order of their bounds
 DIVES = 40  # columns that are tried for a first incumbent
 LIKELY_ZEROS = (1, 3)
+MUCH_STOPPED = 2.0  # times what failures stretch a column by at least: above it fewer blocks leave money for spares
 FEWER_BLOCKS = 8  # with which a first incumbent is sought
 
 
@@ -39,7 +40,7 @@ def dive(tree: Tree, known: list[tuple[float, Plan]]) -> None:
                 best = exact
                 found.append((exact, len(found), column))
     for _, _, column in sorted(found)[:DIVES]:
-        if descend(tree, column):
+        if descend(tree, column, first=tree.world.problem.calendar is not None):
             return
 
 
@@ -82,10 +83,11 @@ def _pinned(column: Column) -> bool:
     return any(column.strategy.problem.pin(name) is not None for name in ("data_parallel", "microbatches_per_step"))
 
 
-def descend(tree: Tree, column: Column) -> bool:
+def descend(tree: Tree, column: Column, *, first: bool = False) -> bool:
     """Price a column with fewer and fewer blocks, which leave more money to fabrics, as long as that is faster.
 
-    Return whether any could be.
+    Return whether any could be. `first`: only until one is; where failures count, the best of a sample is far from
+    the best of all.
     """
     block = column.strategy.block(column.p)
     priced = False
@@ -104,6 +106,8 @@ def descend(tree: Tree, column: Column) -> bool:
         if plan is not None:
             tree.keep(plan)
             priced = True
+            if first:
+                break
     return priced
 
 
@@ -111,7 +115,7 @@ def _likely_plan(tree: Tree, column: Column) -> Plan | None:
     """Return a fast plan of a column's most even shape with the most spare racks that the money may pay."""
     for choice in sorted(spared(tree.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
         shape_problem = first_shape(tree, choice)
-        if shape_problem is not None:
+        if shape_problem is not None and shape_problem.min_stretch <= MUCH_STOPPED * shape_problem.free_stretch:
             return fastest(shape_problem, tree.cutoff * (1 - 2 * EPS), likely=True)
     return None
 
