@@ -3,9 +3,23 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from planner.api import calibrate, check, evaluate, explain, limits, place, simulate, solve, sweep
+from planner.api import (
+    calibrate,
+    check,
+    evaluate,
+    explain,
+    limits,
+    place,
+    show_versions,
+    simulate,
+    solve,
+    sweep,
+    to_frame,
+)
+from planner.api.views import VIEWS
 from planner.errors import PlannerError
 from planner.version import __version__
+from planner.views import provide
 
 if TYPE_CHECKING:
     from planner.cluster.job import Job
@@ -43,10 +57,14 @@ __all__ = [
     "explain",
     "limits",
     "place",
+    "show_versions",
     "simulate",
     "solve",
     "sweep",
+    "to_frame",
 ]
+
+provide(VIEWS)
 
 _HOMES = {
     "BoundRaised": "planner.solvers.running.progress",

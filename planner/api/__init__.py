@@ -2,5 +2,18 @@
 
 from planner.api.clusters import place, simulate
 from planner.api.plans import calibrate, check, evaluate, explain, limits, solve, sweep
+from planner.api.views import show_versions, to_frame
 
-__all__ = ["calibrate", "check", "evaluate", "explain", "limits", "place", "simulate", "solve", "sweep"]
+__all__ = [
+    "calibrate",
+    "check",
+    "evaluate",
+    "explain",
+    "limits",
+    "place",
+    "show_versions",
+    "simulate",
+    "solve",
+    "sweep",
+    "to_frame",
+]

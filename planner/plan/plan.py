@@ -1,6 +1,6 @@
 """What comes back: the decisions, their metrics and their certificates."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ from planner.plan.reliability import ReliabilityPlan
 from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
+from planner.views import view
 
 
 class Cost(Frozen):
@@ -60,3 +61,30 @@ class Plan(Frozen):
     threads: int = Field(1, description="Of the solvers.")
     seed: int = Field(0, description="Of the solvers.")
     time_limit_seconds: float | None = Field(None, description="That was asked for; null: none.")
+
+    def summary(self) -> str:
+        """Write the plan on one screen, as `planner show` prints it."""
+        return str(view("summary")(self))
+
+    def to_frame(self) -> Any:
+        """Return the plan's figures as a pandas DataFrame of one row, named as the columns of a sweep's rows."""
+        return view("to_frame")(self)
+
+    def plot_step(self, *, ax: Any = None) -> Any:
+        """Draw the parts of a training step on matplotlib axes, those given or new ones; return the axes."""
+        return view("plot_step")(self, ax=ax)
+
+    def plot_memory(self, *, ax: Any = None) -> Any:
+        """Draw what the worst GPU holds on matplotlib axes, those given or new ones; return the axes."""
+        return view("plot_memory")(self, ax=ax)
+
+    def plot_cost(self, *, ax: Any = None) -> Any:
+        """Draw the capital by part on matplotlib axes, those given or new ones; return the axes."""
+        return view("plot_cost")(self, ax=ax)
+
+    def plot_sites(self, *, ax: Any = None) -> Any:
+        """Draw the sites on a map on matplotlib axes, those given or new ones; return the axes."""
+        return view("plot_sites")(self, ax=ax)
+
+    def _repr_html_(self) -> str:
+        return str(view("_repr_html_")(self))

@@ -20,7 +20,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("planner.simulation",),
     ("planner.physics",),
     ("planner.instance", "planner.plan", "planner.cluster", "planner.catalogue"),
-    ("planner.errors", "planner.files", "planner.optional_packages", "planner.units", "planner.version"),
+    (
+        *("planner.errors", "planner.files", "planner.optional_packages"),
+        *("planner.units", "planner.version", "planner.views"),
+    ),
 )
 
 

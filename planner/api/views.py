@@ -1,0 +1,120 @@
+"""How plans and rows are looked at from Python: text, HTML, pandas, matplotlib; each call loads what it needs."""
+
+import platform
+import sys
+from collections.abc import Callable, Iterable
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from planner.optional_packages import needed
+from planner.version import __version__
+
+if TYPE_CHECKING:
+    from planner.plan.plan import Plan
+    from planner.sweeps.rows import Row
+
+PACKAGES = (
+    *("ortools", "highspy", "pyomo", "numpy", "scipy", "networkx", "pydantic", "pyyaml", "typer", "rich"),
+    *("pandas", "matplotlib", "jinja2", "pyarrow", "distributed"),
+)
+
+
+def summary(plan: "Plan") -> str:
+    """Write a plan on one screen."""
+    from planner.report.summary import summary as written
+
+    return written(plan)
+
+
+def html(plan: "Plan") -> str:
+    """Write a plan's summary as a small table of HTML for a notebook, a row a section."""
+    first, *rest = summary(plan).splitlines()
+    head, rows = [first], list[tuple[str, list[str]]]()
+    for line in rest:
+        name = line.split(" ", 1)[0]
+        if name.isupper():
+            rows.append((name, [line.removeprefix(name).strip()]))
+        elif rows:
+            rows[-1][1].append(line.strip())
+        else:
+            head.append(line.strip())
+    cells = "".join(
+        f'<tr><th style="text-align:left;vertical-align:top">{escape(name.capitalize())}</th>'
+        f'<td style="text-align:left">{"<br>".join(map(escape, lines))}</td></tr>'
+        for name, lines in rows
+    )
+    title = f"<p><b>{escape(head[0])}</b><br>{'<br>'.join(map(escape, head[1:]))}</p>"
+    return f"<div>{title}<table>{cells}</table></div>"
+
+
+def frame_of_plan(plan: "Plan") -> Any:
+    """Return a plan's figures as a pandas frame of one row, its columns as those of a sweep's rows."""
+    return to_frame([plan])
+
+
+def to_frame(rows: "Iterable[Row | Plan]") -> Any:
+    """Return rows of a sweep, or plans, as a pandas DataFrame: a row each, a column a figure by its dotted name.
+
+    Parameters
+    ----------
+    rows
+        What `planner.sweep` yields, or plans: the columns of both have the same names.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A figure that a plan has not is missing (NaN) in its row.
+
+    Raises
+    ------
+    PlannerError
+        pandas is not installed.
+    """
+    from planner.plan.flatten import digest
+    from planner.plan.plan import Plan
+
+    with needed("to_frame", "pandas", "frames"):
+        import pandas
+
+    def flat(x: "Row | Plan") -> dict[str, Any]:
+        if not isinstance(x, Plan):
+            return x.flat()
+        objective = {f"objective.{k}": getattr(x.objective, k) for k in ("name", "value", "bound", "gap")}
+        reason = x.conflict.reason if x.conflict else None
+        own = {"name": x.instance.name, "status": x.status, "stopped": x.stopped, "reason": reason}
+        return {**own, **objective, **digest(x)}
+
+    return pandas.DataFrame([flat(x) for x in rows])
+
+
+def _plot(name: str) -> Callable[..., Any]:
+    """Return a view that draws on matplotlib axes."""
+
+    def draw(plan: "Plan", *, ax: Any = None) -> Any:
+        from planner.report.plots import plan_axes
+
+        return getattr(plan_axes, name)(plan, ax)
+
+    return draw
+
+
+VIEWS: dict[str, Callable[..., Any]] = {
+    "summary": summary,
+    "_repr_html_": html,
+    "to_frame": frame_of_plan,
+    **{name: _plot(name) for name in ("plot_step", "plot_memory", "plot_cost", "plot_sites")},
+}
+
+
+def show_versions() -> None:
+    """Print the versions of planner, Python, the solvers and the optional packages, and the platform, for a report."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    lines = {"planner": __version__, "python": sys.version.split()[0], "platform": platform.platform()}
+    for package in PACKAGES:
+        try:
+            lines[package] = version(package)
+        except PackageNotFoundError:
+            lines[package] = "not installed"
+    width = max(map(len, lines))
+    print("\n".join(f"{name:{width}}  {value}" for name, value in lines.items()))
