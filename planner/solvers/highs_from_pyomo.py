@@ -8,13 +8,13 @@ import highspy
 import numpy as np
 import numpy.typing as npt
 import pyomo.environ as pyo
-from pyomo.common.errors import InfeasibleConstraintException
-from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+from pyomo.core.base.enums import SortComponents
+from pyomo.repn.linear import LinearRepnVisitor
+from pyomo.repn.util import VarRecorder
 
 from planner.solvers.signals import watch
 
-_AT_MOST, _AT_LEAST = 1, -1  # kinds of rows of Pyomo's standard form; 0: equality
-_COMPILER = LinearStandardFormCompiler()
+INF = highspy.kHighsInf
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class HighsModel:
     h: Any
     column: dict[int, int]
     rows: tuple[Any, ...]
-    has_goal: bool = False
+    has_goal: bool
 
     def value(self, v: Any, x: npt.NDArray[np.float64]) -> float:
         """Return the value of a variable at a point.
@@ -35,53 +35,70 @@ class HighsModel:
         return float(x[at]) if at is not None else float(v.value) if v.fixed else 0.0
 
     def duals(self, row_dual: Any) -> dict[Any, float]:
-        """Return the dual of each constraint; of one with two sides the sum of both."""
-        found: dict[Any, float] = {}
-        for constraint, dual in zip(self.rows, row_dual, strict=False):
-            found[constraint] = found.get(constraint, 0.0) + float(dual)
-        return found
+        """Return the dual of each constraint of the model, of which further rows may follow."""
+        return {row: float(dual) for row, dual in zip(self.rows, row_dual, strict=False)}
 
 
 def highs_model(model: pyo.ConcreteModel) -> HighsModel:
-    """Return a linear Pyomo model in HiGHS, which is silent and stops at Ctrl-C and at an interrupter.
-
-    Where constants alone break a constraint, the model is one row of zeros that cannot hold either.
-    """
+    """Return a linear Pyomo model in HiGHS, which is silent and stops at Ctrl-C and at an interrupter."""
     h = highspy.Highs()
     h.setOptionValue("output_flag", False)
     # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
     h.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
     watch(h)
-    try:
-        form = _COMPILER.write(model, mixed_form=True, set_sense=None)
-    except InfeasibleConstraintException:
-        h.addCol(0.0, 0.0, 0.0, 0, np.empty(0, dtype=np.int32), np.empty(0))
-        h.addRow(1.0, highspy.kHighsInf, 0, np.empty(0, dtype=np.int32), np.empty(0))
-        return HighsModel(h, {}, ())
-    h.passModel(_lp(form))
-    column = {id(v): i for i, v in enumerate(form.columns)}
-    return HighsModel(h, column, tuple(r.constraint for r in form.rows), bool(form.objectives))
+    linear = _Linear()
+    goals = list(model.component_data_objects(pyo.Objective, active=True))
+    rows = list(model.component_data_objects(pyo.Constraint, active=True))
+    lp = linear.lp(rows, goals[0] if goals else None)
+    h.passModel(lp)
+    return HighsModel(h, linear.column, tuple(rows), bool(goals))
 
 
-def _lp(form: Any) -> Any:
-    """Return the arrays of a standard form as HiGHS has them, columns in the order in which rows mention them."""
-    lp, count = highspy.HighsLp(), len(form.columns)
-    kinds, rhs = np.array([r.bound_type for r in form.rows]), np.asarray(form.rhs, dtype=np.float64)
-    lp.num_col_, lp.num_row_ = count, len(rhs)
-    lp.row_lower_ = np.where(kinds == _AT_MOST, -highspy.kHighsInf, rhs)
-    lp.row_upper_ = np.where(kinds == _AT_LEAST, highspy.kHighsInf, rhs)
-    bounds = [v.bounds for v in form.columns]
-    lp.col_lower_ = np.array([-highspy.kHighsInf if low is None else low for low, _ in bounds], dtype=np.float64)
-    lp.col_upper_ = np.array([highspy.kHighsInf if high is None else high for _, high in bounds], dtype=np.float64)
-    whole, free = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
-    lp.integrality_ = [whole if v.is_integer() or v.is_binary() else free for v in form.columns]
-    matrix = form.A.tocsc()
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    lp.a_matrix_.start_, lp.a_matrix_.index_, lp.a_matrix_.value_ = matrix.indptr, matrix.indices, matrix.data
-    if form.objectives:
-        lp.col_cost_, lp.offset_ = form.c.toarray()[0], float(form.c_offset[0])
-        maximizes = form.objectives[0].sense == pyo.maximize
-        lp.sense_ = highspy.ObjSense.kMaximize if maximizes else highspy.ObjSense.kMinimize
-    else:
-        lp.col_cost_ = np.zeros(count)
-    return lp
+class _Linear:
+    """The columns of a model in the order in which its rows mention them, and its rows."""
+
+    def __init__(self) -> None:
+        self.variables: dict[int, Any] = {}
+        self.column: dict[int, int] = {}
+        recorder = VarRecorder(self.variables, SortComponents.UNSORTED)
+        self._visitor = LinearRepnVisitor({}, var_recorder=recorder)
+
+    def _terms(self, expression: Any) -> tuple[dict[int, float], float]:
+        """Return the coefficients of an expression by column, and its constant."""
+        found = self._visitor.walk_expression(expression)
+        if found.nonlinear is not None:
+            raise ValueError(f"not linear: {expression}")
+        column = self.column
+        return {column.setdefault(v, len(column)): c for v, c in found.linear.items()}, float(found.constant)
+
+    def lp(self, rows: list[Any], goal: Any) -> Any:
+        """Return the arrays of the model as HiGHS has them."""
+        starts: list[int] = [0]
+        index: list[int] = []
+        values: list[float] = []
+        low, high = [], []
+        for row in rows:
+            lower, body, upper = row.to_bounded_expression(evaluate_bounds=True)
+            terms, constant = self._terms(body)
+            index += terms.keys()
+            values += terms.values()
+            starts.append(len(index))
+            low.append(-INF if lower is None else lower - constant)
+            high.append(INF if upper is None else upper - constant)
+        costs, offset = ({}, 0.0) if goal is None else self._terms(goal.expr)
+        lp, columns = highspy.HighsLp(), [self.variables[v] for v in self.column]
+        lp.num_col_, lp.num_row_ = len(columns), len(rows)
+        lp.row_lower_, lp.row_upper_ = np.array(low, dtype=np.float64), np.array(high, dtype=np.float64)
+        lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        lp.a_matrix_.start_, lp.a_matrix_.index_ = np.array(starts, dtype=np.int32), np.array(index, dtype=np.int32)
+        lp.a_matrix_.value_ = np.array(values, dtype=np.float64)
+        bounds = [v.bounds for v in columns]
+        lp.col_lower_ = np.array([-INF if x is None else x for x, _ in bounds], dtype=np.float64)
+        lp.col_upper_ = np.array([INF if x is None else x for _, x in bounds], dtype=np.float64)
+        whole, free = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
+        lp.integrality_ = [whole if v.is_integer() or v.is_binary() else free for v in columns]
+        lp.col_cost_ = np.array([costs.get(i, 0.0) for i in range(len(columns))], dtype=np.float64)
+        lp.offset_ = offset
+        if goal is not None and goal.sense == pyo.maximize:
+            lp.sense_ = highspy.ObjSense.kMaximize
+        return lp

@@ -34,6 +34,19 @@ print(*[m for m in sys.modules if m.startswith(banned)])
     assert python(code).strip() == ""
 
 
+def test_solving_loads_no_statistics() -> None:
+    """Pyomo, loaded behind SciPy or asked for it, loads all of it: a second that a solve does not need."""
+    code = """
+import sys
+from planner.planning.load import load_instance
+from planner.planning.solve import options_of, solve_instance
+options = options_of(time_limit=None, gap=None, seed=0, threads=None)
+solve_instance(load_instance("instances/one-rack.json", pins={"layout.tensor_parallel": 8}), options, lambda _: None)
+print("scipy.stats" in sys.modules)
+"""
+    assert python(code).strip() == "False"
+
+
 @pytest.mark.parametrize("first", ["ortools.sat.python.cp_model", "highspy"])
 def test_both_import_orders(first: str) -> None:
     """HiGHS and CP-SAT solve in one process, whichever is loaded first."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln, lambertw
 
 from planner.instance.instance import Instance
 from planner.instance.reliability import CheckpointTarget, Recovery, Reliability
@@ -65,6 +64,8 @@ class Failures:
 
     def interval_seconds(self, gpus: Any, way: Way, step_seconds: Any, *, shared: bool = False) -> Floats:
         """Return the best interval between checkpoints, no shorter than a step."""
+        from scipy.special import lambertw  # where needed: loaded before Pyomo it makes that load all of SciPy
+
         rate, write = self.rate(gpus), self.write_seconds(gpus, way[1])
         if way[0] == "elastic":
             whole = rate * self.r.correlated_share
@@ -194,6 +195,8 @@ def _in_training(away: Any, stalled: Any) -> Any:
 @lru_cache(maxsize=4096)
 def _chances(n: int, p: float) -> Floats:
     """Return the chance of each number of n that are fit with chance p, by logarithms of factorials."""
+    from scipy.special import gammaln
+
     k = np.arange(n + 1)
     with np.errstate(divide="ignore"):
         log = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)

@@ -4,7 +4,6 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.stats import binom
 
 from planner.instance.reliability import Reliability
 
@@ -33,7 +32,9 @@ def rack_availability(r: Reliability, gpus: int, spare_gpus: int) -> float:
 @lru_cache(maxsize=65536)
 def enough_share(needed: int, spares: int, availability: float) -> float:
     """Return P(at least `needed` of `needed + spares` racks are fit for work), each by itself."""
-    return 1.0 if availability >= 1 else float(binom.sf(needed - 1, needed + spares, availability))
+    from scipy.special import bdtrc  # where needed: loaded before Pyomo it makes that load all of SciPy, for a second
+
+    return 1.0 if availability >= 1 else float(bdtrc(needed - 1, needed + spares, availability))
 
 
 @lru_cache(maxsize=65536)
@@ -61,6 +62,8 @@ def mean_short(needed: int, spares: int, availability: float) -> float:
     """Return the mean number of racks that are short of those needed: the sum of P(X ≤ k) over k below them."""
     if availability >= 1:
         return 0.0
+    from scipy.special import bdtr
+
     n, mean = needed + spares, (needed + spares) * availability
     low = max(0, math.floor(mean - 12 * math.sqrt(n * availability * (1 - availability)) - 40))
-    return float(np.sum(binom.cdf(np.arange(low, needed), n, availability)))
+    return float(np.sum(bdtr(np.arange(low, needed), n, availability)))
