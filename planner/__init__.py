@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.api import (
     calibrate,
+    changed,
     check,
     evaluate,
     explain,
@@ -52,6 +53,7 @@ __all__ = [
     "Violation",
     "__version__",
     "calibrate",
+    "changed",
     "check",
     "evaluate",
     "explain",

@@ -41,6 +41,31 @@ def calibrate(
     return calibrated(read_runs(Path(measured), accelerator, software), Path(measured))
 
 
+def changed(
+    instance: "Instance | Mapping[str, Any] | str | Path", changes: Mapping[str, Any], *, searched: bool = True
+) -> "Instance":
+    """Return an instance with some values changed, outright or against what they are.
+
+    Parameters
+    ----------
+    instance
+        A path to a JSON or YAML file or the name of an instance that ships, its content as a dict, or an Instance.
+    changes
+        Values by dotted path, or how they move: {"limits.budget_usd": "x1.2", "workload.model": "llama3-70b"}; "+100",
+        "-100", "+20%" and None, which takes a value away, do as well.
+    searched
+        Whether what only a search needs must be there; `evaluate` needs less.
+
+    Raises
+    ------
+    PlannerError
+        A path leads nowhere, or the instance cannot be used so; the message names path, value and remedy.
+    """
+    from planner.sweeps.what_if import changed as instance_with
+
+    return instance_with(instance, changes, searched=searched)
+
+
 def check(plan: "Plan") -> "list[Violation]":
     """Return each violated rule by name with both of its sides in numbers; nothing where all hold."""
     from planner.checks.registry import check as verify

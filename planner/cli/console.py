@@ -9,6 +9,7 @@ from planner.errors import InputError, InternalError
 from planner.files import json_or_text
 
 if TYPE_CHECKING:
+    from planner.instance.instance import Instance
     from planner.plan.plan import Plan
 
 # Exit statuses; BROKEN: a plan breaks a rule, or the planner has a defect.
@@ -40,6 +41,15 @@ def read_pins(given: list[str]) -> dict[str, Any]:
             raise InputError(f"--pin {text!r}: must be PATH=VALUE, such as layout.tensor_parallel=10")
         pins[path] = json_or_text(value, f"--pin {path}")
     return pins
+
+
+def what_if(instance: Path, changes: list[str] | None, *, searched: bool = True) -> "Instance | Path":
+    """Return an instance with the values of --set in place of its own; its path where there are none."""
+    if not changes:
+        return instance
+    from planner.sweeps.what_if import changed, read_changes
+
+    return changed(instance, read_changes(changes), searched=searched)
 
 
 @contextmanager

@@ -10,6 +10,10 @@ InstanceFile = Annotated[
 ]
 PlanFile = Annotated[Path, typer.Argument(help="Plan file (JSON).")]
 Pins = Annotated[list[str] | None, typer.Option("--pin", help="Fix a decision: PATH=VALUE.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="What if: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%, over the instance's own."),
+]
 Gap = Annotated[float | None, typer.Option(help="Relative gap within which a decision is done.")]
 Seed = Annotated[int, typer.Option(help="Seed of the solvers.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.console import DONE, INFEASIBLE, read_pins
-from planner.cli.options import Constants, InstanceFile
+from planner.cli.console import DONE, INFEASIBLE, read_pins, what_if
+from planner.cli.options import Changes, Constants, InstanceFile
 from planner.files import require_writable, write_atomically
 
 
@@ -16,6 +16,7 @@ def evaluate(
     pin: Annotated[
         list[str] | None, typer.Option(help="A choice of the layout: layout.tensor_parallel=8, tp=8.")
     ] = None,
+    change: Changes = None,
     from_flags: Annotated[
         Path | None,
         typer.Option(
@@ -37,15 +38,16 @@ def evaluate(
     from planner.report.summary import section
 
     require_writable(output)
+    asked = what_if(instance, change, searched=False)
     pins: dict[str, Any] = {}
     if from_flags is not None:
         from planner.imports.flags.read import layout_of_run, read_run
 
         run = read_run(from_flags)
-        pins = layout_of_run(run, load_instance(instance, searched=False), str(from_flags))
+        pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
         print(f"{from_flags}: {run.framework}: {', '.join(f'{k}={v}' for k, v in pins.items())}", file=sys.stderr)
     request = load_instance(
-        instance, pins={**pins, **long_names(read_pins(pin or []), "--pin")}, searched=False, constants=constants
+        asked, pins={**pins, **long_names(read_pins(pin or []), "--pin")}, searched=False, constants=constants
     )
     evaluation = planner.evaluate(request)
     if output is not None:

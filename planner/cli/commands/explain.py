@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.console import DONE, INFEASIBLE, LIMIT, read_pins
-from planner.cli.options import Constants, InstanceFile, Log, Pins, Quiet
+from planner.cli.console import DONE, INFEASIBLE, LIMIT, read_pins, what_if
+from planner.cli.options import Changes, Constants, InstanceFile, Log, Pins, Quiet
 from planner.cli.watch import progress_line
 
 
@@ -14,6 +14,7 @@ def explain(
     as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the plan, and for each alternative.")] = None,
     pin: Pins = None,
+    change: Changes = None,
     near: Annotated[int, typer.Option(min=0, help="List so many of the best splits over different sets of sites.")] = 0,
     within: Annotated[float, typer.Option(min=0, help="How far from the best these may be: 0.05 is 5 %.")] = 0.05,
     quiet: Quiet = False,
@@ -24,10 +25,10 @@ def explain(
     import planner
     from planner.planning.explain import summary
 
-    pins = read_pins(pin or [])
+    pins, asked = read_pins(pin or []), what_if(instance, change)
     with progress_line(quiet, log) as watch:
         explanation = planner.explain(
-            instance,
+            asked,
             time_limit=time_limit,
             pins=pins,
             near=near,

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.console import INTERRUPTED, exit_code, read_pins
-from planner.cli.options import Constants, Gap, InstanceFile, Log, Quiet, Seed
+from planner.cli.console import INTERRUPTED, exit_code, read_pins, what_if
+from planner.cli.options import Changes, Constants, Gap, InstanceFile, Log, Quiet, Seed
 from planner.cli.watch import progress_line
 from planner.files import require_writable, write_atomically
 from planner.solvers.signals import ending_searches
@@ -28,6 +28,7 @@ def solve(
     pin: Annotated[
         list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
     ] = None,
+    change: Changes = None,
     quiet: Quiet = False,
     log: Log = None,
     models: Annotated[
@@ -40,11 +41,11 @@ def solve(
     import planner
 
     require_writable(output)
-    pins = read_pins(pin or [])
+    pins, asked = read_pins(pin or []), what_if(instance, change)
     try:
         with ending_searches(), progress_line(quiet, log) as watch:
             plan = planner.solve(
-                instance,
+                asked,
                 time_limit=time_limit,
                 gap=gap,
                 seed=seed,

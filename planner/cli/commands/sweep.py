@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.console import BROKEN, DONE, INTERRUPTED
-from planner.cli.options import Constants, Gap, InstanceFile, Log, Quiet, Seed
+from planner.cli.console import BROKEN, DONE, INTERRUPTED, what_if
+from planner.cli.options import Changes, Constants, Gap, InstanceFile, Log, Quiet, Seed
 from planner.cli.watch import progress_line
 from planner.errors import InputError
 from planner.files import require_writable, unwritable
@@ -33,6 +33,7 @@ def sweep(
     instance: InstanceFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="Rows: .jsonl, .csv or .parquet.")],
     vary: Annotated[list[str] | None, typer.Option(help=VARY_HELP)] = None,
+    change: Changes = None,
     pairs: Annotated[
         Path | None, typer.Option(help="Points taken together: a CSV with a column a path, or JSONL.")
     ] = None,
@@ -67,7 +68,7 @@ def sweep(
     options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=plans, constants=constants)
     made = None if plans is None else _made(plans)
     try:
-        tasks = tasks_for(instance, points, options)
+        tasks = tasks_for(what_if(instance, change), points, options)
     except InputError:
         if made is not None:
             made.rmdir()

@@ -361,8 +361,9 @@ class Search(CapitalBounds):
 
     def _bare(self, blocks: int) -> Part:
         """Return a part whose fabric costs nothing and draws the least of any."""
-        q = self.shape_problem
-        mw = float(self.options[blocks].mw.min()) if q.world.templates is not None else 0.0
+        q, mw = self.shape_problem, 0.0
+        if q.world.templates is not None and len(self.options[blocks]):
+            mw = float(self.options[blocks].mw.min())
         return Part(blocks, q.traffic.racks(blocks), ((0.0, mw),))
 
 

@@ -1,0 +1,115 @@
+"""An instance with some values changed: outright, against what they are, and with a remedy where that cannot be."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import planner
+from planner.cli import main
+from planner.errors import InputError
+from planner.sweeps.what_if import changed, read_changes
+
+ROOT = Path(__file__).parents[2]
+BASE = ROOT / "instances" / "two-sites-405b.json"
+
+
+@pytest.mark.parametrize(
+    ("change", "budget"),
+    [
+        ("x1.2", 3.6e9),
+        ("+20%", 3.6e9),
+        ("-20%", 2.4e9),
+        ("+1e8", 3.1e9),
+        ("-1e8", 2.9e9),
+        (5e9, 5e9),
+        ("x0.1", 3e8),
+    ],
+)
+def test_a_number_moves_as_written(change: Any, budget: float) -> None:
+    """Three billion dollars, by a factor, a share, a difference, and outright."""
+    assert changed(BASE, {"limits.budget_usd": change}).limits.budget_usd == pytest.approx(budget, rel=1e-12)
+
+
+def test_whole_numbers_stay_whole() -> None:
+    """A model of 126 layers has 63 at half of them, and the rest of the instance stays."""
+    base, half = changed(BASE, {}), changed(BASE, {"workload.model.layers": "x0.5"})
+    assert (base.workload.model.layers, half.workload.model.layers) == (126, 63)
+    put_back = changed(half, {"workload.model.layers": 126})
+    assert put_back == base
+
+
+def test_names_of_the_catalogue_stand_for_objects() -> None:
+    """A model, an accelerator and a switch are named; what they are comes from the catalogue."""
+    found = changed(
+        BASE,
+        {
+            "workload.model": "llama3-70b",
+            "hardware.accelerator": "H100",
+            "network.switches[0]": "51.2T-64x800G",
+            "reliability": "llama3-2024",
+        },
+    )
+    assert (found.workload.model.name, found.hardware.accelerator.name) == ("llama3-70b", "H100")
+    assert found.network is not None and found.reliability is not None
+    assert found.network.switches[0].name == "51.2T-64x800G"
+
+
+def test_pins_and_entries_of_lists() -> None:
+    """A pin by its short name, a node by its id; None takes a value away."""
+    base = changed(BASE, {})
+    assert base.grid is not None
+    node = base.grid.nodes[0]
+    path = f"grid.nodes[{node.id}].load_mw"
+    found = changed(BASE, {"tp": 8, path: 1.5, "limits.budget_usd": None})
+    assert found.grid is not None
+    assert found.pins["layout.tensor_parallel"] == 8
+    assert found.grid.nodes[0].load_mw == 1.5
+    assert found.limits.budget_usd is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"limits.budgt_usd": "x2"}, ["limits.budgt_usd", "did you mean limits.budget_usd"]),
+        ({"limits.deadline_days": "x2"}, ["limits.deadline_days=x2", "is not in the instance", "give the value"]),
+        ({"grid.nodes[0].id": "+1"}, ["grid.nodes[0].id=+1", "not a number"]),
+        ({"limits.budget_usd": "x1.2%"}, ["no percent sign"]),
+        ({"limits.budget_usd": -5}, ["two-sites-405b.json", "limits.budget_usd", "greater than 0"]),
+        ({"hardware.accelerator": "H1000"}, ["hardware.accelerator", "'H1000'", "did you mean 'H100'"]),
+        ({"limits": 3}, ["limits", "must be an object"]),
+    ],
+)
+def test_what_cannot_be_changed_is_named(changes: dict[str, Any], words: list[str]) -> None:
+    """The path, the value and the remedy."""
+    with pytest.raises(InputError) as error:
+        changed(BASE, changes)
+    assert all(w in str(error.value) for w in words), str(error.value)
+
+
+@pytest.mark.parametrize("text", ["limits.budget_usd", "=3", "limits.budget_usd="])
+def test_options_without_path_or_value_are_refused(text: str) -> None:
+    """Each shows the forms that there are."""
+    with pytest.raises(InputError, match=r"PATH=x1\.2"):
+        read_changes([text])
+    with pytest.raises(InputError, match="given twice"):
+        read_changes(["a=1", "a=2"])
+
+
+def test_the_command_line_and_the_library_agree(tmp_path: Path) -> None:
+    """`evaluate --set` predicts what the library does of the same change, and the plan of `solve --set` holds it."""
+    layout = {"tp": 8, "pp": 9, "dp": 1, "virtual_stages": 1, "microbatch_sequences": 1, "microbatches_per_step": 64}
+    rack, more = ROOT / "instances" / "one-rack.json", {"workload.tokens": "x3"}
+    pins = [x for k, v in layout.items() for x in ("--pin", f"{k if len(k) == 2 else 'layout.' + k}={v}")]
+    run = CliRunner().invoke(main.app, ["evaluate", str(rack), *pins, "--set", "workload.tokens=x3", "--json"])
+    ours = planner.evaluate(planner.changed(rack, more), layout)
+    assert json.loads(run.stdout)["layout"]["metrics"]["days_to_train"] == ours.layout.metrics.days_to_train
+    base = planner.evaluate(rack, layout).layout.metrics.days_to_train
+    assert ours.layout.metrics.days_to_train == pytest.approx(3 * base)
+    out = tmp_path / "plan.json"
+    pin = ["--pin", "tp=8", "--pin", "pp=9", "--pin", "layout.data_parallel=1"]
+    run = CliRunner().invoke(main.app, ["solve", str(rack), *pin, "--set", "workload.tokens=x3", "-q", "-o", str(out)])
+    tokens = planner.changed(rack, more).workload.tokens
+    assert json.loads(out.read_text())["instance"]["workload"]["tokens"] == tokens
