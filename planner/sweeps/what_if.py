@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,10 @@ LISTED_BY_NAME = re.compile(r"network\.(switches|media)\[[^\]]+\]")
 
 
 def read_changes(given: Sequence[str]) -> dict[str, Any]:
-    """Read PATH=VALUE options of the command line; a value is JSON, plain text, or relative."""
+    """Read PATH=VALUE options of the command line; a value is JSON, plain text, or relative.
+
+    PATH==-100 sets a negative value.
+    """
     changes: dict[str, Any] = {}
     for text in given:
         path, equals, value = text.partition("=")
@@ -28,7 +32,8 @@ def read_changes(given: Sequence[str]) -> dict[str, Any]:
             raise InputError(f"--set {text!r}: must be one of {FORMS}, such as limits.budget_usd=x1.2")
         if path in changes:
             raise InputError(f"--set {path}: is given twice; leave one out")
-        changes[path] = value if RELATIVE.fullmatch(value) else json_or_text(value, f"--set {path}")
+        relative = RELATIVE.fullmatch(value)
+        changes[path] = value if relative else json_or_text(value.removeprefix("="), f"--set {path}")
     return changes
 
 
@@ -44,7 +49,8 @@ def changed(
     changes
         Values by dotted path, as the axes of a sweep have them: `limits.budget_usd`, `grid.nodes[keystone].racks`, a
         pin. A text such as "x1.2", "+100", "-100" or "+20%" changes a number against what it is; a name of the
-        catalogue stands for a model, an accelerator, a rack and the like; None takes a value away.
+        catalogue stands for a model, an accelerator, a rack and the like, and changes behind it are of what it names;
+        None takes a value away.
     searched
         Whether what only a search needs must be there.
 
@@ -55,16 +61,47 @@ def changed(
         message names path, value and remedy.
     """
     base = load_instance(given, searched=searched and not changes)
-    data = base.model_dump(mode="json", exclude_none=True)
-    for path, value in changes.items():
-        _change(data, base, path, value)
     where = str(given) if isinstance(given, (str, Path)) else "instance"
-    return load_instance(data, searched=searched, where=f"{where} as changed" if changes else where)
+    if not changes:
+        return base
+    twice = [p for p, n in Counter(canonical(path) for path in changes).items() if n > 1]
+    if twice:
+        raise InputError(f"{where}: {twice[0]}: is changed twice; leave one out")
+    data = base.model_dump(mode="json", exclude_none=True)
+    as_changed = f"{where} with {', '.join(f'{path}={value}' for path, value in changes.items())}"
+    for path, value in changes.items():
+        try:
+            _change(data, base, path, value)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
+        if _is_name(path, value):
+            base = load_instance(data, searched=False, where=as_changed)
+            data = base.model_dump(mode="json", exclude_none=True)
+    return load_instance(data, searched=searched, where=as_changed)
+
+
+def _is_name(path: str, value: Any) -> bool:
+    """Return whether a value names an entry of the catalogue, which stands for a whole object."""
+    return isinstance(value, str) and (path in BY_NAME or LISTED_BY_NAME.fullmatch(path) is not None)
+
+
+def require_apart(changes: Sequence[str], points: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a path that is both changed for every point of a sweep and varied.
+
+    Raises
+    ------
+    InputError
+        Names the path.
+    """
+    varied = {path for point in points for path in point}
+    for path in read_changes(changes):
+        if canonical(path) in varied:
+            raise InputError(f"{path}: is both set and varied; leave one out")
 
 
 def _change(data: dict[str, Any], base: Instance, path: str, value: Any) -> None:
     """Set one value in an instance's data."""
-    if not (isinstance(value, str) and (path in BY_NAME or LISTED_BY_NAME.fullmatch(path))):
+    if not _is_name(path, value):
         check_path(base, path)
     relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
     put(data, base, path, value if relative is None else _moved(_now(data, path), relative, path))
@@ -103,4 +140,4 @@ def _now(data: Any, path: str) -> Any:
     return found
 
 
-__all__ = ["changed", "read_changes"]
+__all__ = ["changed", "read_changes", "require_apart"]

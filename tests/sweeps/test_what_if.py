@@ -57,6 +57,30 @@ def test_names_of_the_catalogue_stand_for_objects() -> None:
     assert found.network.switches[0].name == "51.2T-64x800G"
 
 
+def test_changes_behind_a_name_are_of_what_it_names() -> None:
+    """Half as much memory again, of the accelerator that was named before it."""
+    plain = changed(BASE, {"hardware.accelerator": "H100"}).hardware.accelerator
+    more = changed(BASE, {"hardware.accelerator": "H100", "hardware.accelerator.hbm_bytes": "x1.5"})
+    assert more.hardware.accelerator.hbm_bytes == pytest.approx(1.5 * plain.hbm_bytes)
+    assert more.hardware.accelerator.hbm_bytes != 1.5 * changed(BASE, {}).hardware.accelerator.hbm_bytes
+
+
+def test_a_path_is_changed_once(tmp_path: Path) -> None:
+    """Under whichever of its names; and no path is both set and varied."""
+    with pytest.raises(InputError, match=r"layout\.tensor_parallel: is changed twice"):
+        changed(BASE, {"tp": 8, "layout.tensor_parallel": 4})
+    out = str(tmp_path / "rows.jsonl")
+    options = ["--vary", "limits.budget_usd=1e9,2e9", "--set", "limits.budget_usd=x2"]
+    run = CliRunner().invoke(main.app, ["sweep", str(BASE), "-o", out, *options])
+    assert "limits.budget_usd: is both set and varied" in str(run.exception)
+
+
+def test_a_minus_sign_is_a_difference_and_two_equals_signs_a_value() -> None:
+    """-77 takes 77 away on the command line and ==-77 sets it; in the library a number is the value itself."""
+    found = read_changes(["a=-77", "b==-77", "c=+1e3", "d=none", "e=1e3"])
+    assert found == {"a": "-77", "b": -77, "c": "+1e3", "d": "none", "e": 1000.0}
+
+
 def test_pins_and_entries_of_lists() -> None:
     """A pin by its short name, a node by its id; None takes a value away."""
     base = changed(BASE, {})
@@ -73,7 +97,7 @@ def test_pins_and_entries_of_lists() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"limits.budgt_usd": "x2"}, ["limits.budgt_usd", "did you mean limits.budget_usd"]),
+        ({"limits.budgt_usd": "x2"}, ["two-sites-405b.json: limits.budgt_usd", "did you mean limits.budget_usd"]),
         ({"limits.deadline_days": "x2"}, ["limits.deadline_days=x2", "is not in the instance", "give the value"]),
         ({"grid.nodes[0].id": "+1"}, ["grid.nodes[0].id=+1", "not a number"]),
         ({"limits.budget_usd": "x1.2%"}, ["no percent sign"]),

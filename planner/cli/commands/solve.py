@@ -65,7 +65,8 @@ def solve(
     if as_json:
         print(text)
     else:
+        from planner.report.fit import terminal_width
         from planner.report.summary import summary
 
-        print(summary(plan))
+        print(summary(plan, terminal_width()))
     raise typer.Exit(exit_code(plan, gap))

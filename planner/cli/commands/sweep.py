@@ -58,11 +58,13 @@ def sweep(
     from planner.sweeps.axes import points_of, read_pairs, read_vary, shard_of
     from planner.sweeps.run import SweepOptions, rows_of, tasks_for
     from planner.sweeps.store import Store, journal_of
+    from planner.sweeps.what_if import require_apart
 
     if workers is not None and workers < 1:
         raise InputError(f"--workers: must be at least 1 (is {workers})")
     journal_of(output)
     points = points_of(read_vary(vary or []), None if pairs is None else read_pairs(pairs))
+    require_apart(change or [], points)
     require_writable(output)
     part = None if shard is None else shard_of(shard)
     options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=plans, constants=constants)
