@@ -158,8 +158,9 @@ def explain(
 
     request = refuse_pools(load_instance(instance, pins=pins, constants=constants))
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
+    reporter = Reporter(on_event=on_progress, unit="usd" if request.objective.minimize == "cost_usd" else "days")
     with ended_by(interrupt), turn(Deadline()):
-        return explained(request, options, near=near, within=within, progress=Reporter(on_event=on_progress))
+        return explained(request, options, near=near, within=within, progress=reporter)
 
 
 def limits(
@@ -226,6 +227,7 @@ def solve(
     progress: Callable[[str], None] | None = None,
     on_progress: "Callable[[Event], Any] | None" = None,
     interrupt: "Interrupter | None" = None,
+    models: str | Path | None = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Plan":
     """Take every decision that the instance asks for and return the plan, proofs and bill included.
@@ -251,6 +253,9 @@ def solve(
         the solve; one that raises is logged and called no more, and the solve goes on.
     interrupt
         Ends the solve from another thread with the best plan so far, as Ctrl-C does at the command line.
+    models
+        An empty or new folder for every model that HiGHS (MPS and LP) and CP-SAT (text) are asked, their logs, and an
+        index with status, objective and bound of each.
     constants
         Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
 
@@ -272,6 +277,7 @@ def solve(
         solver=solver,
         pins=pins,
         progress=progress,
+        models=models,
         constants=constants,
     )
 

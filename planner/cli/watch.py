@@ -1,7 +1,6 @@
 """What a command shows while it runs: one line on a terminal that lives for it, and lines with timestamps in a log."""
 
 import functools
-import io
 import sys
 import threading
 import time
@@ -59,7 +58,8 @@ class Watch:
     def begin(self) -> None:
         """Begin to watch; what a command prints erases its line first."""
         if self.shown:
-            sys.stdout, sys.stderr = _Printing(self._out, self.leave), _Printing(self._err, self.erase)
+            sys.stdout = _Printing(self._out, self.leave)
+            sys.stderr = _Printing(self._err, self.erase)
         self._thread.start()
 
     def end(self) -> None:
@@ -132,31 +132,21 @@ class Watch:
             self.log.flush()
 
 
-class _Printing(io.TextIOBase):
-    """A stream of the command's own, before whose lines the live one is taken away."""
+class _Printing:
+    """A stream of the command's own, before whose lines the live one is taken away; in all else the stream itself."""
 
     def __init__(self, stream: TextIO, before: Callable[[], None]) -> None:
         self._stream, self._before = stream, before
 
     def __getattr__(self, name: str) -> Any:
+        if name in ("buffer", "writelines"):
+            self._before()
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
         """Take the line away, then write."""
         self._before()
         return self._stream.write(text)
-
-    def flush(self) -> None:
-        """Flush the stream."""
-        self._stream.flush()
-
-    def isatty(self) -> bool:
-        """Return whether the stream is a terminal."""
-        return self._stream.isatty()
-
-    def fileno(self) -> int:
-        """Return the stream's descriptor."""
-        return self._stream.fileno()
 
 
 _current: Watch | None = None

@@ -25,6 +25,7 @@ SMALL_BATCH = 12  # sequences up to which each share is searched exactly: more h
 EPS = 1e-9  # relative: bounds and values are sums of the same floats
 GAP = 1e-3  # at which the shares count as settled unless another is asked for: one sequence in a thousand
 
+Progress = Callable[[float, float], None]  # seconds a sequence, and the bound on them
 Box = tuple[tuple[int, int], ...]  # smallest and largest share of each pool, in sequences
 
 
@@ -255,13 +256,15 @@ class BatchSearch:
         fits = all(low <= high for low, high in narrowed) and sum(low for low, _ in narrowed) <= self.batch
         return narrowed if fits else None
 
-    def run(self, *, gap: float, stopped: Callable[[], bool], progress: Callable[[str], None]) -> Shares:
+    def run(self, *, gap: float, stopped: Callable[[], bool], progress: Progress) -> Shares:
         """Halve boxes in order of their bounds until the smallest is within the gap of the best shares."""
         root: Box = tuple((0, self.batch) for _ in self.pools)
         # A box of single shares is not halved, though its value may be above its bound by the exchange.
         queue, boxes, single_bound = [(self.bound(root), 0, root)], 1, math.inf
         self.improve()
         self._search_ideal(queue[0][0])
+        if math.isfinite(self.rate):
+            progress(self.rate, min(queue[0][0], self.rate))
         while queue:
             lowest, _, box = queue[0]
             if lowest >= self.rate * (1 - gap) or stopped():
@@ -281,7 +284,7 @@ class BatchSearch:
             self.improve()
             if self.rate < before:
                 bound = min(queue[0][0] if queue else self.rate, single_bound, self.rate)
-                progress(f"pools: {self.rate:.6g} s per sequence, bound {bound:.6g}, gap {1 - bound / self.rate:.2%}")
+                progress(self.rate, bound)
         bound = min(queue[0][0] if queue else math.inf, single_bound, self.rate)
         return Shares(
             points=self.best,
@@ -325,10 +328,11 @@ def balance(
     min_tail: float = 0.0,
     gap: float | None = None,
     time_limit: float | None = None,
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> Shares:
     """Return the shares of the batch by which all pools together train fastest.
 
+    `progress` is called with the seconds a sequence of better shares, and the bound on those of any.
     Without points no layout was found, and where that is proved no pool has one.
     """
     deadline = Deadline(time_limit)

@@ -35,6 +35,7 @@ CHOICES = (
 )
 SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
 PRECISION = 0.01  # relative, of what an infeasible instance lacks
+ROUNDING = 1e-9  # relative: days that differ by less are the same
 DOUBLINGS = 20  # of a limit, in search of a plan
 
 
@@ -227,8 +228,9 @@ def _worth(plan: Plan, days: float, options: Options) -> Iterator[Worth]:
     for limit, more, unit, changed in asked:
         found = _timed(changed, options)
         if found.days is not None:
-            proved = found.stopped == "proved"
-            yield Worth(limit=limit, more=more, unit=unit, days_saved=days - found.days, proved=proved)
+            proved, saved = found.stopped == "proved", days - found.days
+            saved = 0.0 if abs(saved) <= ROUNDING * days else saved
+            yield Worth(limit=limit, more=more, unit=unit, days_saved=saved, proved=proved)
 
 
 def _limited(instance: Instance, name: str, value: float) -> Instance:

@@ -30,6 +30,7 @@ from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan, PoolsPla
 from planner.plan.plan import Plan
 from planner.solvers.deadline import ENDED, Deadline
 from planner.solvers.outcome import Outcome, Stop, relative_gap
+from planner.solvers.running.progress import report
 from planner.version import __version__
 
 CLUSTER = "cluster"  # the id of a pool's one site
@@ -81,6 +82,11 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
     if why is not None:
         return _plan(instance, options, conflict=why)
     link = instance.hardware.pool_link
+
+    def better(seconds: float, bound: float) -> None:
+        days, low = pools.days(seconds), pools.days(bound)
+        report(progress, f"{days:,.1f} days, bound {low:,.1f}, gap {1 - low / days:.2%}", days, low)
+
     shares = batch_shares.balance(
         pools.problems,
         pools.problems[0].max_sequences,
@@ -88,7 +94,7 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
         min_tail=link.rtt_ms / 1e3 if link else 0.0,
         gap=options.gap,
         time_limit=options.time_limit,
-        progress=progress,
+        progress=better,
     )
     if shares.points:
         return _judged(instance, options, _section(pools, shares, options, deadline.elapsed))

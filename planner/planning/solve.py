@@ -19,6 +19,7 @@ from planner.planning import heterogeneous, model_size
 from planner.planning.campus_end import limited_by
 from planner.planning.conflict import conflict_of, too_late
 from planner.planning.joint_plan import plan_of, unanswered
+from planner.planning.sessions.inspection import inspection
 from planner.solvers.deadline import ENDED, Deadline
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.registry import solver_named
@@ -55,7 +56,11 @@ def solve_instance(
             plan = unanswered(instance, options, deadline.elapsed, str(error))
         plan = _ended(plan, deadline)
         start(progress, "check")
-        _require(check(plan, stop=lambda: deadline.passed))
+        asked = inspection(plan, cache)
+        checked = cache is not None and asked is not None and asked in cache.inspected
+        _require(check(plan, stop=lambda: checked or deadline.passed))
+        if cache is not None and asked is not None and not checked and not deadline.passed:
+            cache.inspected.append(asked)
     return plan
 
 

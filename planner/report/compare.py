@@ -6,36 +6,34 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
+
+from rich.console import Console
+from rich.table import Table
 
 from planner.errors import InputError
 from planner.files import read_text, unescaped
 from planner.plan.files import read_plan
 from planner.plan.flatten import Figure, digest
 from planner.plan.plan import Plan
+from planner.report.fit import fitted
+from planner.report.verdict import Side, asked_of
 from planner.sweeps.rows import RowObjective
 from planner.sweeps.store import LINES, read_rows
 from planner.sweeps.tasks import point_text
-from planner.units import aligned
+from planner.units import aligned, counted
 
 Rows = dict[str, list[Figure]]
 NOT_COMPARED = ("key", "index", "seconds", "planner_version")  # of a row: not part of the answer
 # The order in which a reader asks: what, how well, which decisions, at what price, how near the limits, how sure.
 SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "reliability", "cost", "run", "slack")
+MOST_COLUMNS = 24  # written to a file or a pipe
+LEAST_COLUMN = 14  # characters of a column of figures
 SAME = 1e-12  # relative: sums in another order differ by less
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One plan or row by its name and figures."""
-
-    name: str
-    figures: dict[str, Figure]
-
-
-def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Column]:
+def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Side]:
     """Read a plan, or the rows of a sweep: all of them, or the one of an index."""
     if path.suffix in LINES:
         rows = [(r.index, point_text(r.point), r.flat()) for r in sorted(read_rows(path), key=lambda row: row.index)]
@@ -44,7 +42,7 @@ def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Col
     else:
         if index is not None:
             raise InputError(f"{path}#{index}: only rows of a sweep have an index; give the plan's file alone")
-        return [Column(path.stem, figures_of(read_plan(path)))]
+        return [side_of(path.stem, read_plan(path))]
     rows = [row for row in rows if index in (None, row[0])]
     if not rows:
         raise InputError(
@@ -52,7 +50,7 @@ def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Col
         )
     front = f"{path.stem} " if several else ""
     figures = [{k: v for k, v in flat.items() if k not in NOT_COMPARED} for _, _, flat in rows]
-    return [Column(front + (name or f"#{i}"), f) for (i, name, _), f in zip(rows, figures, strict=True)]
+    return [Side(front + (name or f"#{i}"), f) for (i, name, _), f in zip(rows, figures, strict=True)]
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Figure]]]:
@@ -80,6 +78,11 @@ def _figure(text: str) -> Figure:
     return {"True": True, "False": False}.get(text, unescaped(text))
 
 
+def side_of(name: str, plan: Plan) -> Side:
+    """Return a plan as one side of a comparison."""
+    return Side(name, figures_of(plan), asked_of(plan))
+
+
 def figures_of(plan: Plan) -> dict[str, Figure]:
     """Return what is compared of a plan."""
     objective = {f"objective.{k}": getattr(plan.objective, k) for k in RowObjective.model_fields}
@@ -87,7 +90,7 @@ def figures_of(plan: Plan) -> dict[str, Figure]:
     return {"status": plan.status, "stopped": plan.stopped, **conflict, **objective, **digest(plan)}
 
 
-def rows_of(columns: Sequence[Column], *, diff: bool = False) -> Rows:
+def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:
     """Return the values of each figure that any column has, by section; `diff`: only those that differ."""
     names = list(dict.fromkeys(name for c in columns for name in c.figures))
     names.sort(key=_section)
@@ -110,9 +113,33 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def table(names: Sequence[str], rows: Rows) -> str:
-    """Write the rows as a table; figures beside the first column's say how many times as large they are."""
-    return aligned([["", *names], *([name, *_cells(values)] for name, values in rows.items())], left=1)
+def table(names: Sequence[str], rows: Rows, width: int | None = None) -> str:
+    """Write the rows as a table; figures beside the first column's say how many times as large they are.
+
+    As many columns as the width has room for, their cells broken where they must be; all where no width is given.
+    """
+    cells = {name: list(_cells(values)) for name, values in rows.items()}
+    if width is None:
+        kept = list(names[:MOST_COLUMNS])
+        grid = [["", *kept], *([name, *values[: len(kept)]] for name, values in cells.items())]
+        return "\n".join([aligned(grid, left=1), *_left_out(len(names) - len(kept))])
+    shown = max(2, min(len(names), (width - min(width // 3, max(map(len, rows)))) // (LEAST_COLUMN + 2)))
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), width=width)
+    drawn.add_column("", overflow="fold", ratio=None)
+    for name in names[:shown]:
+        drawn.add_column(name, justify="right", overflow="fold", min_width=LEAST_COLUMN)
+    for name, values in cells.items():
+        drawn.add_row(name, *values[:shown])
+    text = io.StringIO()
+    Console(file=text, width=width, color_system=None, markup=False, highlight=False).print(drawn)
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    return "\n".join([*lines, *(fitted(x, width) for x in _left_out(len(names) - shown))])
+
+
+def _left_out(count: int) -> list[str]:
+    """Say how many columns are not shown, and how they are."""
+    more = f"{counted(count, 'further column')} left out: name those to see as FILE#INDEX, or take --json for all"
+    return [more] if count > 0 else []
 
 
 def _cells(values: Sequence[Figure]) -> Iterator[str]:

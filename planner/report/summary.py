@@ -11,11 +11,13 @@ from planner.plan.placement import PlacementPlan
 from planner.plan.plan import Plan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanDemand, WanPlan
+from planner.report.fit import INDENT, fitted
 from planner.report.run_lines import run_lines
-from planner.report.summary_calendar import calendar
+from planner.report.summary_calendar import BAR, calendar
+from planner.report.warnings import warnings
 from planner.units import money, percent, words
 
-INDENT = 11  # columns of a section's name
+BESIDE_BAR = 60  # columns of a line with a bar that are not the bar's
 OBJECTIVE_UNITS = {"days_to_train": "days to train", "cost_usd": "USD", "loss": "nats a token"}
 END = {
     "grid": "power and sites end the campus: they feed no further block of racks",
@@ -27,9 +29,10 @@ PROVEN = 1e-9  # relative: a gap of rounding alone
 SMALL = 5e-4  # share of a total below which a part prints as 0.0 % and is left out
 
 
-def summary(plan: Plan) -> str:
-    """Write for each decision what was chosen, what binds it, and the proof."""
-    return "\n".join([*_headline(plan), *(_decisions(plan) if plan.conflict is None else ())])
+def summary(plan: Plan, width: int | None = None) -> str:
+    """Write for each decision what was chosen, what binds it, and the proof; lines no wider than a width, if given."""
+    lines = [*_headline(plan), *(_decisions(plan, width) if plan.conflict is None else ())]
+    return fitted("\n".join(lines), width)
 
 
 def section(name: str, lines: Iterable[str]) -> Iterator[str]:
@@ -78,7 +81,7 @@ def _around(plan: Plan) -> Iterator[str]:
         )
 
 
-def _decisions(plan: Plan) -> Iterator[str]:
+def _decisions(plan: Plan, width: int | None) -> Iterator[str]:
     if plan.model_choice:
         yield from section("MODEL", _choice(plan.model_choice, plan))
     if plan.sites:
@@ -97,11 +100,13 @@ def _decisions(plan: Plan) -> Iterator[str]:
         yield from section("TRANSPORT", _transport(plan.transport))
     if plan.placement:
         yield from section("PLACEMENT", _placement(plan.placement))
-    yield from section("CALENDAR", calendar(plan))
+    bar = BAR if width is None else max(8, min(BAR, width - BESIDE_BAR))
+    yield from section("CALENDAR", calendar(plan, bar))
     if plan.cost:
         yield from section("COST", _cost(plan))
     if plan.run:
         yield from section("RUN", run_lines(plan.instance, plan.run))
+    yield from section("WARNINGS", warnings(plan))
 
 
 def _cost(plan: Plan) -> Iterator[str]:

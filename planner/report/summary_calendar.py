@@ -19,7 +19,7 @@ GOES_ON = {
 NOTHING_FAILS = 'nothing is taken to fail: every day is one of steps; the key "reliability" counts stops'
 
 
-def calendar(plan: Plan) -> Iterator[str]:
+def calendar(plan: Plan, bar: int = BAR) -> Iterator[str]:
     """Say how many days pass for days of steps, and why: what stops cost, or that none are counted."""
     x = plan.reliability
     if x is None or plan.layout is None:
@@ -34,7 +34,7 @@ def calendar(plan: Plan) -> Iterator[str]:
     yield spares(x, plan.layout.data_parallel)
     if (warning := extrapolated(plan)) is not None:
         yield f"warning: {warning}"
-    yield from waterfall(plan)
+    yield from waterfall(plan, bar)
 
 
 def without_stops(plan: Plan) -> str | None:
@@ -103,8 +103,8 @@ def extrapolated(plan: Plan) -> str | None:
     return f"{used}; that stops grow {grow} is taken, not known"
 
 
-def waterfall(plan: Plan) -> Iterator[str]:
-    """Write where the days go, a bar a part: each begins where the one before it ends."""
+def waterfall(plan: Plan, most: int = BAR) -> Iterator[str]:
+    """Write where the days go, a bar a part, in so many columns: each begins where the one before it ends."""
     rows = days_by_part(plan)
     total = max((r.days for r in rows), default=0.0)
     rows = [r for r in rows if float(shown_days(total, r.days).replace(",", ""))]
@@ -112,8 +112,8 @@ def waterfall(plan: Plan) -> Iterator[str]:
     end = 0.0
     for r in rows:
         start, end = (0.0, r.days) if r.is_sum else (end, end + r.days)
-        low, high = (round(BAR * x / total) for x in sorted((start, end)))
-        low = min(low, BAR - 1)
+        low, high = (round(most * x / total) for x in sorted((start, end)))
+        low = min(low, most - 1)
         bar = " " * low + ("=" if r.is_sum else "#") * max(high - low, 1)
         share = percent(r.days / total)
         yield f"{r.name:<{width}}  {shown_days(total, r.days):>{figures}} d  {share:>7}  {bar}"

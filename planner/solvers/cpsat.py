@@ -12,6 +12,7 @@ from planner.solvers import signals
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.points import broken_by_integers, integer_value
+from planner.solvers.running.model_files import begin_cpsat, end, models_wanted
 from planner.solvers.verdicts import agreed, attempted, believed
 
 SOLVER = f"CP-SAT {version('ortools')}"
@@ -95,6 +96,7 @@ def _run(
         solver.parameters.max_deterministic_time = effort
     if gap is not None:
         solver.parameters.relative_gap_limit = gap
+    stem = begin_cpsat(model, solver) if models_wanted() else None
     clock = Deadline()
     watched = interruptible or signals.interruptible()
     status, interrupted = _solve_watched(solver, model) if watched else (solver.solve(model), False)
@@ -105,7 +107,7 @@ def _run(
         outcome = replace(outcome, objective=integer_value(model.proto, solution))
     allowed = (gap or 0.0) * max(1.0, abs(outcome.objective or 0.0))
     minimize = not model.has_objective() or (model.proto.objective.scaling_factor or 1.0) > 0
-    return believed(outcome, broken=broken, minimize=minimize, allowed=allowed)
+    return end(stem, believed(outcome, broken=broken, minimize=minimize, allowed=allowed))
 
 
 def _outcome(

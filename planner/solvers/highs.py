@@ -16,6 +16,7 @@ from planner.solvers.highs_from_pyomo import highs_model
 from planner.solvers.lazy_constraints import Duals, Rows, Search
 from planner.solvers.outcome import Outcome
 from planner.solvers.points import broken_by, value_of
+from planner.solvers.running.model_files import begin_highs, end, models_wanted, write_highs
 from planner.solvers.statuses import FEASIBILITY, HIGHS, STOP_BY_STATUS, require_highs
 from planner.solvers.verdicts import agreed, attempted, believed
 
@@ -99,6 +100,7 @@ def _solve(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> 
         h.setOptionValue(key, option)
     if time_limit is not None:
         h.setOptionValue("time_limit", max(time_limit, 0.0))
+    stem = begin_highs(h, *built.names) if models_wanted() else None
     h.run()
     status, info, lp = h.getModelStatus(), h.getInfo(), h.getLp()
     solved = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
@@ -118,7 +120,7 @@ def _solve(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> 
     )
     broken = "" if x is None else broken_by(lp, x)
     allowed = how.gap * max(1.0, abs(outcome.objective or 0.0))
-    return believed(outcome, broken=broken, minimize=_minimizes(lp), allowed=allowed)
+    return end(stem, believed(outcome, broken=broken, minimize=_minimizes(lp), allowed=allowed))
 
 
 def _bound(info: Any, *, optimal: bool) -> float | None:
@@ -137,8 +139,10 @@ def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Sear
     clock, rows = Deadline(time_limit), model.lazy
     gaps = {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap}
     search = Search(model, rows, how.options | gaps | {"threads": how.threads}, time_limit)
+    stem = begin_highs(search.h) if models_wanted() else None
     result = search.search(how.gap, how.absolute_gap)
     search.restore()
+    write_highs(stem, search.h)  # once more, with the rows that were added
     point, lp = result.point, search.h.getLp()
 
     def value(v: Any) -> float:
@@ -159,7 +163,7 @@ def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Sear
     )
     broken = "" if point is None else broken_by(lp, point)
     allowed = how.gap * max(1.0, abs(outcome.objective or 0.0))
-    return believed(outcome, broken=broken, minimize=_minimizes(lp), allowed=allowed)
+    return end(stem, believed(outcome, broken=broken, minimize=_minimizes(lp), allowed=allowed))
 
 
 def duals(model: pyo.ConcreteModel) -> Duals | None:

@@ -13,6 +13,7 @@ from planner.solvers.cpsat import Values
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.points import broken_by_integers, integer_value
+from planner.solvers.running.model_files import begin_highs, end, models_wanted
 from planner.solvers.signals import watch
 from planner.solvers.statuses import HIGHS, STOP_BY_STATUS, require_highs
 from planner.solvers.verdicts import agreed, attempted, believed
@@ -82,6 +83,7 @@ def _run(
     # HiGHS has one handler of Ctrl-C a process, which only the main thread gets to see.
     h.HandleKeyboardInterrupt = threading.current_thread() is threading.main_thread()
     watch(h)
+    stem = begin_highs(h) if models_wanted() else None
     h.run()
     status, info = h.getModelStatus(), h.getInfo()
     solution = _rounded(h, rows)
@@ -105,7 +107,7 @@ def _run(
         seconds=deadline.elapsed,
     )
     broken = "" if solution is None else broken_by_integers(model.proto, solution)
-    return believed(outcome, broken=broken, minimize=scale > 0)
+    return end(stem, believed(outcome, broken=broken, minimize=scale > 0))
 
 
 def _rounded(h: highspy.Highs, rows: "Sequence[Row]") -> list[int] | None:

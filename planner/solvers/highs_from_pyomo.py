@@ -25,6 +25,13 @@ class HighsModel:
     column: dict[int, int]
     rows: tuple[Any, ...]
     has_goal: bool
+    variables: dict[int, Any]
+
+    @property
+    def names(self) -> tuple[list[str], list[str]]:
+        """Return the names of columns and rows."""
+        columns = sorted(self.column, key=self.column.__getitem__)
+        return [self.variables[v].name for v in columns], [row.name for row in self.rows]
 
     def value(self, v: Any, x: npt.NDArray[np.float64]) -> float:
         """Return the value of a variable at a point.
@@ -51,7 +58,7 @@ def highs_model(model: pyo.ConcreteModel) -> HighsModel:
     rows = list(model.component_data_objects(pyo.Constraint, active=True))
     lp = linear.lp(rows, goals[0] if goals else None)
     h.passModel(lp)
-    return HighsModel(h, linear.column, tuple(rows), bool(goals))
+    return HighsModel(h, linear.column, tuple(rows), bool(goals), linear.variables)
 
 
 class _Linear:

@@ -106,22 +106,18 @@ class Ran:
     errors: str
 
 
-def run(block: Block, folder: Path) -> list[Ran]:
-    """Follow a block in a folder."""
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "COLUMNS": "80",
-    }
+def run(block: Block, folder: Path, python: str = sys.executable) -> list[Ran]:
+    """Follow a block in a folder, in the environment of a Python: this one's, or one that knows no checkout."""
+    environment = {**os.environ, "PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
+    if python != sys.executable:
+        environment.pop("PYTHONPATH", None)
     if block.file:
         (folder / block.file).write_text(block.body)
         return []
     asked = [(block.body, [])] if block.language == "python" else block.commands
     found = []
     for command, shown in asked:
-        program = (
-            [sys.executable, "-c", command] if block.language == "python" else ["bash", "-o", "pipefail", "-c", command]
-        )
+        program = [python, "-c", command] if block.language == "python" else ["bash", "-o", "pipefail", "-c", command]
         out = subprocess.run(
             program, capture_output=True, text=True, cwd=folder, env=environment, timeout=SECONDS, check=False
         )

@@ -157,7 +157,7 @@ def test_the_defect_of_a_sound_plan_stays_one(tmp_path: Path, monkeypatch: pytes
     path = tmp_path / "plan.json"
     path.write_text(small().model_dump_json())
 
-    def fails(_: object) -> str:
+    def fails(*_: object) -> str:
         raise ZeroDivisionError
 
     monkeypatch.setattr("planner.report.summary.summary", fails)

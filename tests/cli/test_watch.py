@@ -126,6 +126,25 @@ def test_commands_log_their_phases_and_print_nothing_more(command: str, tmp_path
     assert last in lines[-1]
 
 
+def test_placing_logs_too(tmp_path: Path) -> None:
+    """A placement says when it began and how it ended."""
+    topology, log = tmp_path / "topology.conf", tmp_path / "place.log"
+    topology.write_text("SwitchName=leaf1 Nodes=n[1-8]\n")
+    words = ["place", "--topology", str(topology), "--nodes", "4", "--mesh", "data=4", "--log", str(log)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert [x.split("  ")[-1] for x in log.read_text().splitlines()][1:] == ["placing", "placed: optimal"]
+
+
+@pytest.mark.slow
+def test_sweeping_logs_too(tmp_path: Path) -> None:
+    """A sweep says how many points are there."""
+    instance, rows, log = tmp_path / "i.json", tmp_path / "rows.jsonl", tmp_path / "sweep.log"
+    instance.write_text(toy(5, sites=2, forced=True).model_dump_json(exclude_none=True))
+    words = ["sweep", str(instance), "--vary", "limits.budget_usd=5000,9000", "-o", str(rows), "--log", str(log)]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert "0/2 points" in log.read_text() and "2/2 points" in log.read_text()
+
+
 def test_a_log_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     """A log in a folder that is not there is bad input, named before the work."""
     instance = tmp_path / "i.json"

@@ -74,7 +74,7 @@ def test_brute_force_over_all_shares_agrees(batch, pools):
     shares = [s for s in itertools.product(range(batch + 1), repeat=len(pools)) if 0 < sum(s) <= batch]
     best = min(max(t[n] for t, n in zip(tables, s, strict=True)) / sum(s) for s in shares)
     found = balance(
-        [problem(batch=batch, **p) for p in pools], batch, tail=lambda _: 0.0, gap=0.0, progress=lambda _: None
+        [problem(batch=batch, **p) for p in pools], batch, tail=lambda _: 0.0, gap=0.0, progress=lambda *_: None
     )
     assert found.stop is Stop.PROVED
     assert found.rate == pytest.approx(best, rel=1e-9)
@@ -88,7 +88,7 @@ def test_the_slowest_exchange_is_waited_for():
     def tail(points):
         return 1.0 if sum(x is not None for x in points) > 1 else 0.0
 
-    found = balance(pools, 6, tail=tail, min_tail=1.0, gap=0.0, progress=lambda _: None)
+    found = balance(pools, 6, tail=tail, min_tail=1.0, gap=0.0, progress=lambda *_: None)
     alone = fastest_of(pools[1])
     assert [x is None for x in found.points] == [True, False]
     assert found.rate == pytest.approx(alone.seconds)
@@ -98,7 +98,7 @@ def test_the_slowest_exchange_is_waited_for():
 def test_a_larger_batch_is_bounded_where_it_is_not_proven():
     """In a batch too large for exact shares the bound stays under the result, and both under the faster pool alone."""
     pools = [problem("A100-80GB", 96, racks=2), problem("H100", 96, racks=2)]
-    found = balance(pools, 96, tail=lambda _: 0.0, progress=lambda _: None)
+    found = balance(pools, 96, tail=lambda _: 0.0, progress=lambda *_: None)
     alone = min(fastest_of(p).seconds for p in pools)
     assert 0 < found.bound <= found.rate < alone
     assert sum(x.sequences for x in found.points) <= 96
@@ -109,9 +109,9 @@ def test_a_pool_without_memory_does_not_train():
     """A pool whose GPUs fit no layout of the model gets no share; where no pool does, there are provably no shares."""
     wide = {"name": "wide", "layers": 8, "hidden": 8192, "heads": 64, "vocabulary": 32_000}
     small, large = problem("A100-40GB", 4, gpus=1, model=wide), problem("B200", 4, gpus=4, model=wide)
-    found = balance([small, large], 4, tail=lambda _: 0.0, progress=lambda _: None)
+    found = balance([small, large], 4, tail=lambda _: 0.0, progress=lambda *_: None)
     assert [x is None for x in found.points] == [True, False]
-    none = balance([small, small], 4, tail=lambda _: 0.0, progress=lambda _: None)
+    none = balance([small, small], 4, tail=lambda _: 0.0, progress=lambda *_: None)
     assert (none.points, none.stop) == ((), Stop.PROVED)
 
 

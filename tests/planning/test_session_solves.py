@@ -7,12 +7,18 @@ from joint_brute_force import toy
 from joint_toys import with_budget
 
 import planner
+from planner.checks.joint import rules
+from planner.checks.joint.missing import missing_columns
 from planner.instance.instance import Instance
 from planner.models.joint.sites import Sites
 from planner.models.joint.tree.cache import JointCache
+from planner.planning.load import load_instance
 from planner.planning.sessions import start as starts
+from planner.planning.sessions.inspection import inspection
+from planner.planning.solve import options_of, solve_instance
 
 SEEDS = (1, 3, 5, 7, 9)
+NO_LIMITS: dict[str, Any] = {"time_limit": None, "gap": None, "seed": 0, "threads": None}
 DECIDED = ("status", "objective", "cost", "stopped", "conflict")
 
 
@@ -134,3 +140,39 @@ def test_a_layout_outside_the_space_names_no_column(monkeypatch: pytest.MonkeyPa
     wide = other.layout.model_copy(update={"tensor_parallel": 64})
     plan = planner.Session().solve(question, start=other.model_copy(update={"layout": wide}))
     assert seen == [None] and decided(plan) == decided(planner.solve(question))
+
+
+def test_a_proof_is_enumerated_once_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same proof of the same question is enumerated by the first solve alone; another bound or space is anew."""
+    enumerated: list[bool] = []
+    missing = missing_columns
+
+    def noted(*args: Any, **options: Any) -> Any:
+        enumerated.append(not options["stop"]())
+        return missing(*args, **options)
+
+    monkeypatch.setattr(rules, "missing_columns", noted)
+    question, session = toy(5, forced=True), planner.Session()
+    owned = with_budget(question, 1e9)
+    for changed in (owned, owned, with_budget(question, 2e9), with_limits(owned, max_batch_tokens=9 * 1024), owned):
+        assert session.solve(changed).status == "optimal"
+    assert enumerated == [True, False, False, True, True]
+    planner.Session().solve(owned)
+    planner.solve(owned)
+    assert enumerated[-2:] == [True, True]
+
+
+def test_what_an_enumeration_reads_sets_it_apart() -> None:
+    """A higher bound and other racks are another proof; a cache of another question knows none."""
+    question, cache = toy(5, sites=2, forced=True), JointCache()
+    plan = solve_instance(load_instance(question), options_of(**NO_LIMITS), lambda _: None, cache=cache)
+    asked = inspection(plan, cache)
+    assert asked is not None and asked in cache.inspected and plan.proof is not None
+    higher = plan.objective.model_copy(update={"bound": (plan.objective.bound or 0.0) * 1.01})
+    fewer = plan.proof.model_copy(update={"max_racks_by_wired_gpus": {}})
+    poor = with_budget(plan.instance, 0.3 * (question.limits.budget_usd or 0.0))
+    for change in ({"objective": higher}, {"proof": fewer}, {"instance": poor}):
+        assert inspection(plan.model_copy(update=change), cache) not in (None, asked)
+    assert inspection(plan, JointCache()) is None and inspection(plan, None) is None
+    other = with_limits(plan.instance, max_batch_tokens=9 * 1024)
+    assert inspection(plan.model_copy(update={"instance": other}), cache) is None

@@ -7,10 +7,11 @@ from worked_plan import small
 from planner.physics.site import run_cost
 from planner.plan.flatten import digest
 from planner.plan.plan import Plan
-from planner.report.compare import Column, figures_of, rows_of
+from planner.report.compare import figures_of, rows_of
 from planner.report.page.page import report_page
 from planner.report.run_lines import run_lines
 from planner.report.summary import summary
+from planner.report.verdict import Side
 
 OPERATION = {"maintenance_share_per_year": 0.05, "staff_usd_per_year": 1e6, "fabric_life_years": 9.0}
 
@@ -55,9 +56,9 @@ def test_rows_and_comparisons_have_the_cost_of_the_run() -> None:
     found = digest(long)
     assert found["run.total_cost_of_ownership_usd"] == long.run.total_cost_of_ownership_usd
     assert found["run.replacements.racks"] == 2 and found["run.usd.staff"] == 1e7
-    rows = rows_of([Column(n, figures_of(p)) for n, p in (("a", short), ("b", long))], diff=True)
+    rows = rows_of([Side(n, figures_of(p)) for n, p in (("a", short), ("b", long))], diff=True)
     assert rows["run.years"] == [1.0, 10.0]
-    names = list(rows_of([Column("a", figures_of(long))]))
+    names = list(rows_of([Side("a", figures_of(long))]))
     assert names.index("cost.total_usd") < names.index("run.days") < names.index("slack.budget_usd")
 
 

@@ -12,9 +12,10 @@ from planner.api import check
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.flatten import digest
 from planner.plan.plan import Plan
-from planner.report.compare import Column, figures_of, rows_of
+from planner.report.compare import figures_of, rows_of
 from planner.report.days_by_part import CALENDAR, OTHER, STEP_PARTS, STEPS, days_by_part, shown_days
 from planner.report.summary import summary
+from planner.report.verdict import Side
 from planner.units import duration, storage
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]
@@ -146,7 +147,7 @@ def test_no_plan_has_no_calendar() -> None:
 def test_compare_sets_days_of_steps_beside_days_on_a_calendar() -> None:
     """Both figures, the useful share and the section stand in the rows of a comparison, before money."""
     names = ("without", "with")
-    found = rows_of([Column(n, figures_of(p)) for n, p in zip(names, (small(), failing("elastic")), strict=True)])
+    found = rows_of([Side(n, figures_of(p)) for n, p in zip(names, (small(), failing("elastic")), strict=True)])
     days = list(found)
     at = days.index("layout.metrics.days_to_train")
     assert days[at + 1 : at + 3] == ["layout.metrics.step_days_to_train", "layout.metrics.useful_share"]

@@ -9,6 +9,7 @@ import pytest
 from joint_brute_force import toy
 
 import planner
+from planner.models.joint.least_cost import tree as nodes
 from planner.solvers.running.progress import Reporter, report
 
 KINDS = {"phase_started", "incumbent_found", "bound_raised", "note", "finished"}
@@ -39,6 +40,49 @@ def test_events_of_a_cheapest_plan_are_in_dollars() -> None:
     assert plan.objective.name == "cost_usd" and {e.unit for e in events} == {"usd"}
     found = [e for e in events if isinstance(e, planner.IncumbentFound)]
     assert found[-1].incumbent == pytest.approx(plan.objective.value, rel=1e-6)
+
+
+def test_the_bound_of_the_cheapest_plan_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the cheapest plan is sought its bound in dollars rises, up to the plan's own."""
+    monkeypatch.setattr(nodes, "LINE_SECONDS", 0.0)
+    events: list[planner.Event] = []
+    question = toy(5, sites=2, forced=True, objective={"minimize": "cost_usd"})
+    question = question.model_copy(update={"limits": question.limits.model_copy(update={"deadline_days": 1e6})})
+    plan = planner.solve(question, on_progress=events.append)
+    bounds = [e.bound or 0.0 for e in events if isinstance(e, planner.BoundRaised)]
+    assert bounds and bounds == sorted(bounds) and bounds[-1] <= (plan.objective.value or 0.0) + 0.01
+
+
+def test_pools_report_days_and_their_bound() -> None:
+    """Shares of pools are reported in days with a bound, and the end is the plan's."""
+    events: list[planner.Event] = []
+    plan = planner.solve("two-pools", on_progress=events.append, gap=0.2)
+    found = [e for e in events if isinstance(e, planner.IncumbentFound)]
+    assert found and plan.pools is not None and all(e.phase == "shares of the pools" for e in found)
+    assert all(e.bound is not None and e.incumbent is not None and e.bound <= e.incumbent for e in found)
+    assert found[-1].incumbent == pytest.approx(plan.pools.days_to_train, rel=0.02)
+    assert events[-1].incumbent == plan.objective.value
+
+
+@pytest.mark.parametrize("when", ["before", "within"])
+def test_an_explanation_reports_and_ends(when: str) -> None:
+    """It reports the solve and each alternative, and ends at an interrupter with what is proven till then."""
+    stop, phases = planner.Interrupter(), list[str]()
+    if when == "before":
+        stop.interrupt()
+
+    def first(event: planner.Event) -> None:
+        phases.append(event.phase)
+        if "other than" in event.phase:
+            stop.interrupt()
+
+    found = planner.explain(toy(5, sites=2, forced=True), on_progress=first, interrupt=stop)
+    if when == "before":
+        assert found.status == "unknown" and found.layout is None
+    else:
+        assert found.status == "optimal" and found.layout is not None
+        assert found.others and not any(x.proved for x in found.others)
+        assert "search" in phases and any("other than" in p for p in phases)
 
 
 def test_an_infeasible_instance_ends_without_an_incumbent() -> None:

@@ -34,6 +34,7 @@ def evaluate(
     from planner.instance.pins import long_names
     from planner.planning.evaluate import summary
     from planner.planning.load import load_instance
+    from planner.report.fit import fitted, terminal_width
     from planner.report.run_lines import run_lines
     from planner.report.summary import section
 
@@ -61,5 +62,6 @@ def evaluate(
         plan = plan_of_layout(alone, planner.evaluate(alone).layout)
         write_atomically(output, plan.model_dump_json(indent=1) + "\n")
     money = "\n".join(section("RUN", run_lines(request, evaluation.run)))
-    print(evaluation.model_dump_json(indent=1) if as_json else f"{summary(evaluation)}\n{money}")
+    text = fitted(f"{summary(evaluation)}\n{money}", terminal_width())
+    print(evaluation.model_dump_json(indent=1) if as_json else text)
     raise typer.Exit(DONE if evaluation.fits else INFEASIBLE)

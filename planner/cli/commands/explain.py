@@ -24,6 +24,7 @@ def explain(
     """Explain why there is no plan and what would allow one, or what binds it and what each layout choice is worth."""
     import planner
     from planner.planning.explain import summary
+    from planner.report.fit import fitted, terminal_width
 
     pins, asked = read_pins(pin or []), what_if(instance, change)
     with progress_line(quiet, log) as watch:
@@ -36,5 +37,5 @@ def explain(
             constants=constants,
             on_progress=watch.event,
         )
-    print(explanation.model_dump_json(indent=1) if as_json else summary(explanation))
+    print(explanation.model_dump_json(indent=1) if as_json else fitted(summary(explanation), terminal_width()))
     raise typer.Exit({"infeasible": INFEASIBLE, "unknown": LIMIT}.get(explanation.status, DONE))

@@ -24,11 +24,12 @@ def check(plan: PlanFile) -> None:
 
 def show(plan: PlanFile) -> None:
     """Print a plan's summary."""
+    from planner.report.fit import terminal_width
     from planner.report.summary import summary
 
     given = read_plan(plan)
     with requiring_sound(given, plan):
-        text = summary(given)
+        text = summary(given, terminal_width())
     print(text)
 
 
@@ -39,8 +40,10 @@ def compare(
     diff: Annotated[bool, typer.Option("--diff", help="Only what differs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Print plans and rows of sweeps side by side: decisions, times, cost, slack and proofs."""
+    """Print what plans and rows of sweeps come to beside the first, by which terms, and all their figures."""
     from planner.report.compare import columns_of_file, rows_of, table
+    from planner.report.fit import fitted, terminal_width
+    from planner.report.verdict import MOST_JUDGED, verdicts
 
     several = len({_path(given) for given in files}) > 1
     columns = [c for given in files for c in columns_of_file(_path(given), _index(given), several=several)]
@@ -50,7 +53,9 @@ def compare(
     if as_json:
         print(json.dumps({"columns": [c.name for c in columns], **rows}, indent=1))
     else:
-        print(table([c.name for c in columns], rows) if rows else "no difference")
+        width = terminal_width()
+        print(fitted("\n".join(verdicts(columns[:MOST_JUDGED])), width), end="\n\n")
+        print(table([c.name for c in columns], rows, width) if rows else "no difference")
 
 
 def _path(given: str) -> Path:

@@ -31,6 +31,10 @@ def solve(
     change: Changes = None,
     quiet: Quiet = False,
     log: Log = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(help="Write each model that a solver is asked (MPS, LP) and its log into this folder."),
+    ] = None,
     constants: Constants = None,
 ) -> None:
     """Take all decisions and print the summary of the plan."""
@@ -49,6 +53,7 @@ def solve(
                 solver=solver,
                 pins=pins,
                 on_progress=watch.event,
+                models=models,
                 constants=constants,
             )
     except KeyboardInterrupt:
@@ -60,7 +65,8 @@ def solve(
     if as_json:
         print(text)
     else:
+        from planner.report.fit import terminal_width
         from planner.report.summary import summary
 
-        print(summary(plan))
+        print(summary(plan, terminal_width()))
     raise typer.Exit(exit_code(plan, gap))

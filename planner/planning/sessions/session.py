@@ -11,6 +11,7 @@ from planner.planning.load import load_instance
 from planner.planning.sessions.start import better_of, carried, column_of
 from planner.planning.solve import options_of, solve_instance
 from planner.solvers.deadline import Deadline
+from planner.solvers.running.model_files import recording
 from planner.solvers.running.progress import Event, Reporter
 from planner.solvers.running.turns import turn
 from planner.solvers.signals import Interrupter, ended_by
@@ -33,6 +34,7 @@ def solve_once(
     pins: Mapping[str, Any] | None = None,
     progress: Callable[[str], None] | None = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
+    models: str | Path | None = None,
     cache: JointCache | None = None,
 ) -> Plan:
     """Solve an instance with all that a caller may give; see `planner.solve` and `planner.Session`."""
@@ -40,7 +42,7 @@ def solve_once(
     options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
     loaded = load_instance(instance, pins=pins, constants=constants)
     reporter.unit = "usd" if loaded.objective.minimize == "cost_usd" else "days"
-    with ended_by(interrupt):
+    with ended_by(interrupt), recording(None if models is None else Path(models)):
         layout = None if start is None else start.layout
         first = None if layout is None else lambda world: column_of(layout, world)
         known = None if start is None else carried(start, loaded)

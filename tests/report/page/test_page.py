@@ -168,6 +168,13 @@ def test_leaf_domains_hold_every_rack_once(pieces: list[tuple[int, int]], per_le
     assert sum(k.domains * k.whole for k in kinds) == by_pieces(assignment).get(1, 0)
 
 
+def test_racks_that_a_plan_claims_are_counted_not_walked_through() -> None:
+    """A quadrillion of them, one domain in use and the last one smaller: three kinds, and at once."""
+    racks, assignment = 10**15 + 3, [Assignment(stage=0, leaf_domain=7, racks="r[70-73]")]
+    kinds = kinds_of(assignment, racks=racks, leaf_domain_racks=10)
+    assert [(k.domains, k.whole_racks, k.idle_racks) for k in kinds] == [(10**14 - 1, 0, 10), (1, 0, 3), (1, 4, 6)]
+
+
 def test_without_jinja2_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where jinja2 is not installed, the message says which extra has it."""
     monkeypatch.setitem(sys.modules, "jinja2", None)

@@ -50,7 +50,7 @@ def run(tree: CostTree) -> Stopped:
             _, seconds, _, node = heapq.heappop(tree.heap)
             usd, what = node.what
             if tree.opens(usd, seconds):
-                tree.bound = max(tree.bound, usd)
+                tree.raise_bound(usd)
                 tree.world.count(f"{node.kind} nodes")
                 EXPAND[node.kind](tree, usd, seconds, what)
     except OutOfTimeError:

@@ -100,6 +100,7 @@ def cheapest_by(
         budget=world.budget,
         deadline=deadline,
         progress=kept,
+        bounded=lambda usd: report(progress, f"no plan under ${usd / 1e9:,.3f}B", None, usd),
         incumbent=known,
     )
     return _result(tree, stopped=run(tree))

@@ -9,6 +9,7 @@ the fastest is sought.
 import heapq
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +21,7 @@ from planner.models.joint.least_cost.prices import Prices
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.sites import Part
 from planner.models.joint.space import Floats, Ints, Strategy
-from planner.models.joint.tree.tree import Node
+from planner.models.joint.tree.tree import LINE_SECONDS, Node
 from planner.models.joint.world import CENTS, EPS, Plan, World
 from planner.solvers.deadline import Deadline
 
@@ -39,6 +40,7 @@ class CostTree:
     budget: float
     deadline: Deadline
     progress: Callable[[Plan], None]
+    bounded: Callable[[float], None] = lambda _: None  # called now and then with the bound
     ties: bool = True
     gap: float = 0.0
     incumbent: Plan | None = None
@@ -47,6 +49,7 @@ class CostTree:
     prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)
     bound: float = 0.0  # on the capital of every plan
     failure: str = ""  # what a back end said that ended the search
+    spoke: float = field(default_factory=time.perf_counter)
 
     @property
     def capital(self) -> float:
@@ -70,6 +73,13 @@ class CostTree:
         """Open a node if it could hold the best plan; equal capital goes by time."""
         if self.opens(usd, seconds):
             heapq.heappush(self.heap, (_cents(usd), seconds, next(self.order), Node(kind, (usd, what))))
+
+    def raise_bound(self, usd: float) -> None:
+        """Raise the bound to the least capital of the open nodes; report it every two seconds."""
+        self.bound = max(self.bound, usd)
+        if time.perf_counter() - self.spoke >= LINE_SECONDS:
+            self.spoke = time.perf_counter()
+            self.bounded(self.bound)
 
     def keep(self, found: Plan) -> None:
         """Make a plan the incumbent if it is cheaper, or as cheap and faster."""

@@ -32,11 +32,15 @@ class JointCache:
     sites: Sites | None = None
     site_bounds: SiteBounds | None = None
     plans: dict[float, Any] = field(default_factory=dict)
+    inspected: list[Any] = field(default_factory=list)  # proofs that were enumerated again and hold
+
+    def serves(self, instance: Instance) -> bool:
+        """Return whether it is that of an instance, whatever the budget."""
+        return self.question is not None and bool(self.question[0] == _without_budget(instance))
 
     def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
         """Make the cache that of an instance: start anew where more than the budget differs."""
-        limits = instance.limits.model_copy(update={"budget_usd": None})
-        question = instance.model_copy(update={"limits": limits}), without, how
+        question = _without_budget(instance), without, how
         if question != self.question:
             fresh = JointCache(question=question)
             for name in self.__dataclass_fields__:
@@ -75,6 +79,10 @@ class JointCache:
         below = max((b for b in self.plans if b <= budget), default=None)
         above = min((b for b in self.plans if b > budget), default=None)
         return [(b, self.plans[b]) for b in (below, above) if b is not None]
+
+
+def _without_budget(instance: Instance) -> Instance:
+    return instance.model_copy(update={"limits": instance.limits.model_copy(update={"budget_usd": None})})
 
 
 __all__ = ["JointCache"]

@@ -44,10 +44,17 @@ def kinds_of(assignment: Iterable[Assignment], *, racks: int, leaf_domain_racks:
         content[leaf][place] += 1
         content[leaf][place + 1] += count
     kinds: Counter[tuple[int, ...]] = Counter()
-    for leaf in range(-(-racks // leaf_domain_racks)):
+    domains = -(-racks // leaf_domain_racks)
+    used = [leaf for leaf in content if 0 <= leaf < domains]
+    for leaf in used:
         size = min(leaf_domain_racks, racks - leaf * leaf_domain_racks)
-        idle = size - content[leaf][1] - content[leaf][3]
-        kinds[*content[leaf], idle] += 1
+        kinds[*content[leaf], size - content[leaf][1] - content[leaf][3]] += 1
+    # Empty ones are counted, not walked through: a plan may claim any number of racks.
+    last = racks - (domains - 1) * leaf_domain_racks
+    part_empty = int(domains > 0 and last < leaf_domain_racks and domains - 1 not in content)
+    for size, empty in ((leaf_domain_racks, domains - len(used) - part_empty), (last, part_empty)):
+        if empty:
+            kinds[0, 0, 0, 0, size] += empty
     return [Kind(n, *k) for k, n in sorted(kinds.items(), key=lambda item: (-item[1], item[0]))]
 
 

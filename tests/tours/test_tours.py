@@ -1,0 +1,119 @@
+"""The tours of four readers, followed from the page's own words with the installed wheel, outside the checkout."""
+
+import re
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from pathlib import Path
+
+import documentation
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = "docs/tours.md"
+# What each reader is told at the end: a word of the output of each tour, in order.
+ANSWERS = {
+    "The capacity planner": (r"^mine: optimal$", r"\d+\.\d days to train", r"2 of 2 points"),
+    "The network architect": (r"^cluster-1k: optimal$", r"FABRIC ", r"leaf racks", r"^part,where,count", r"SLOWDOWN"),
+    "The ML-systems engineer": (r"^one-rack: fits$", r"^one-rack: optimal$", r"layout.tensor_parallel", r"torchrun"),
+    "The cluster operator": (r"2 leaves of 8", r"moves free leaf1; optimal", r"^n\[01-05\]$", r"True \[\]"),
+}
+HEADING = re.compile(r"^## (?P<reader>[^:\n]*)", re.MULTILINE)
+
+
+def tours() -> dict[str, list[documentation.Block]]:
+    """Return the blocks of the page by the reader whose tour they are of."""
+    text = (ROOT / PAGE).read_text(encoding="utf-8")
+    starts = [(m.start(), m["reader"]) for m in HEADING.finditer(text)]
+    found: dict[str, list[documentation.Block]] = {reader: [] for _, reader in starts}
+    for block in documentation.blocks(PAGE, text):
+        reader = next(name for start, name in reversed(starts) if start < block.span[0])
+        found[reader].append(block)
+    return found
+
+
+def test_each_reader_has_a_tour() -> None:
+    """The page has the four readers, and what they type is there: commands and options as they are, files of theirs."""
+    assert set(tours()) == set(ANSWERS)
+    for blocks in tours().values():
+        there: set[str] = set()
+        for block in blocks:
+            there.update([block.file] if block.file else ())
+            for command, _ in block.commands if block.language == "console" else ():
+                there.update(documentation.written(command))
+                assert list(documentation.faults(command, there)) == [], f"{block.where}: {command}"
+        assert sum(len(b.commands) for b in blocks if b.language == "console") >= 4
+
+
+def test_no_tour_needs_the_checkout() -> None:
+    """No command names a folder of the repository: a reader who installed the package has none."""
+    for blocks in tours().values():
+        for block in blocks:
+            assert not re.search(r"\b(?:instances|scripts|docs|tests)/", block.body), block.where
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the Python of a fresh environment that has the wheel, and of this one only what the wheel depends on."""
+    folder = tmp_path_factory.mktemp("installed")
+    wheels, home = folder / "wheels", folder / "venv"
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(wheels), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True)
+    venv.create(home, with_pip=True)
+    python = home / "bin" / "python"
+    wheel = next(wheels.glob("*.whl"))
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)],
+        check=True,
+        capture_output=True,
+        cwd=folder,
+    )
+    own = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    # A line with a path adds the packages there behind the environment's own, and reads no .pth of theirs.
+    (Path(own.stdout.strip()) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
+
+
+@pytest.mark.slow
+def test_the_package_is_that_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    """In the fresh environment `planner` is the installed one, with its instances, and no checkout is on the path."""
+    code = "import planner, sys; print(planner.__file__); print(sys.path)"
+    block = documentation.Block(page=PAGE, line=0, language="python", body=code, words=(), span=(0, 0))
+    file, path = documentation.run(block, tmp_path, str(installed))[0].printed
+    assert Path(file).is_relative_to(installed.parents[1]) and str(ROOT) + "'" not in path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", ANSWERS)
+def test_a_tour_is_followed_to_its_answer(reader: str, installed: Path, tmp_path: Path) -> None:
+    """Every command ends as the page says, stable ones print what it prints, and the reader has the answers."""
+    printed: list[str] = []
+    for block in tours()[reader]:
+        ran = documentation.run(block, tmp_path, str(installed))
+        for r, status in zip(ran, [0] * (len(ran) - 1) + [block.status], strict=bool(ran)):
+            assert r.status == status, f"{block.where}: {r.command}\n{r.errors}"
+            if "stable" in block.words:
+                assert documentation.timeless(r.printed) == documentation.timeless(r.shown), r.command
+            printed += r.printed
+    for answer in ANSWERS[reader]:
+        assert any(re.search(answer, line) for line in printed), answer
+
+
+@pytest.mark.slow
+def test_the_first_plan_of_ones_own_is_quick(installed: Path, tmp_path: Path) -> None:
+    """From the installed package to a proven plan of one's own two sites: a minute where the machine is free.
+
+    Measured: 16 s; here it may take three times the minute, since other tests run beside.
+    """
+    first = next(b for b in tours()["The capacity planner"] if b.language == "console")
+    began = time.monotonic()
+    for r in documentation.run(first, tmp_path, str(installed)):
+        assert r.status == 0, r.errors
+    assert time.monotonic() - began < 180
