@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 from fabric_cases import PHI, binds, dearer, hidden, instance, request, solve, switch
-
 from fabric_graph import meets
+
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models.fabric import solve as fabric
