@@ -54,6 +54,33 @@ def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
         assert planner.check(plan) == []
 
 
+@pytest.mark.parametrize("sites", [0, 2])
+@pytest.mark.parametrize("seed", [5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in SEEDS if seed != 5)])
+def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> None:
+    """Fewest days, least cost by several deadlines, a tolerance and budgets, in one session: all as cold solves are."""
+    question, session = toy(seed, sites=sites, forced=True), planner.Session()
+    days = planner.solve(question).objective.value or 1.0
+    cost = question.model_copy(update={"objective": question.objective.model_copy(update={"minimize": "cost_usd"})})
+    near = question.model_copy(update={"objective": question.objective.model_copy(update={"tolerance": 0.1})})
+    budget = question.limits.budget_usd or 0.0
+    changes = [
+        with_limits(cost, deadline_days=3 * days),
+        question,
+        with_limits(cost, deadline_days=1.2 * days),
+        near,
+        with_limits(cost, deadline_days=1.2 * days, budget_usd=1.01 * budget),
+        with_limits(cost, deadline_days=0.5 * days),
+        with_limits(question, deadline_days=0.5 * days),
+        with_limits(cost, deadline_days=1.2 * days, budget_usd=0.7 * budget),
+        question,
+    ]
+    for changed in changes:
+        plan = session.solve(changed)
+        cold = planner.solve(changed)
+        assert (plan.status, plan.objective) == (cold.status, cold.objective)
+        assert (plan.cost, plan.conflict) == (cold.cost, cold.conflict) and planner.check(plan) == []
+
+
 def test_what_a_session_keeps_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a change of the budget the ways to cut the model are not listed anew, and fewer MILPs are solved."""
     question, session, solved = toy(5, sites=2, forced=True), planner.Session(), [0]
