@@ -1,8 +1,8 @@
 """What the fabric of a site may be built from: switches, optics, cables, transport."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from planner.instance.base import Count, Fraction, Frozen, NonNegative, Positive, Sourced
 
@@ -131,7 +131,40 @@ class Network(Sourced):
         0.0,
         description="Least rate out of a full leaf, pod and zone over that of its GPUs' ports; 1: every tier is 1:1.",
     )
+    max_oversubscription: Annotated[float, Field(ge=1)] | None = Field(
+        None,
+        description="Most ports of GPUs to a link out of a full leaf, pod and zone: 1 is non-blocking, 4 is 4:1; the "
+        "same as a min_core_share of one over it. Absent: whatever hides the traffic.",
+    )
+    survives: Literal["one_spine", "one_leaf_uplink"] | None = Field(
+        None,
+        description="Of trees. one_spine: with any one switch above the leaves lost no two leaves of a network are "
+        "cut; one_leaf_uplink: with any one link between a leaf and a spine lost. Absent: a loss may cut leaves off.",
+    )
     spares: Spares = Field(Spares(), description="Spare ports of a leaf.")
     power_usd_per_watt: NonNegative = Field(0.0, description="Price of a watt over the fabric's years.")
     max_tiers: Annotated[int, Field(ge=1, le=4)] = Field(4, description="Most tiers of switches.")
     wan_gateway: bool = Field(False, description="Design the switches at which the wavelengths end.")
+
+    @model_validator(mode="after")
+    def _survival_of_trees(self) -> Self:
+        """Refuse a loss that groups of switches joined directly are to survive: which links remain is not counted."""
+        grouped = [f for f in self.families if f.startswith("dragonfly")]
+        if self.survives is not None and grouped:
+            raise ValueError(f"survives is of trees, and families has {grouped[0]}; leave one of them out")
+        return self
+
+    @property
+    def asked_core_share(self) -> float:
+        """Least rate out of a full leaf, pod and zone that either key asks for, over that of its GPUs' ports."""
+        return max(self.min_core_share, 1 / self.max_oversubscription if self.max_oversubscription else 0.0)
+
+    @property
+    def asked_leaf_uplinks(self) -> int:
+        """Fewest links from a leaf to spines that the loss to survive asks for."""
+        return 1 if self.survives is None else 2
+
+    @property
+    def asked_spines(self) -> int:
+        """Fewest spines that each leaf is joined to that the loss to survive asks for."""
+        return 2 if self.survives == "one_spine" else 1

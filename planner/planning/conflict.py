@@ -117,8 +117,17 @@ def _relaxations(instance: Instance) -> dict[str, Relax]:
         rules["wan.protection"] = lambda x: _wan(x, protection="none")
     if wan is not None and wan.fibre_edges:
         rules["wan.fibre_edges"] = lambda x: _wan(x, fibre_nodes=(), fibre_edges=())
+    for key in ("max_oversubscription", "survives"):
+        if instance.network is not None and getattr(instance.network, key) is not None:
+            rules[f"network.{key}"] = lambda x, key=key: without_network_rule(x, key)  # type: ignore[misc]
     rules[MEMORY] = _with_memory
     return rules
+
+
+def without_network_rule(instance: Instance, key: str) -> Instance:
+    """Return an instance whose network does not ask for something."""
+    network = instance.network
+    return instance.model_copy(update={"network": network and network.model_copy(update={key: None})})
 
 
 def _unjoined(instance: Instance, seed: int) -> frozenset[frozenset[str]]:
@@ -188,6 +197,8 @@ def _decision(rules: list[str]) -> Any:
         return "budget"
     if "limits.facility_power_mw" in rules or "sites" in names:
         return "sites"
+    if "network" in names:
+        return "fabric"
     return next((n for n in ("fabric", "placement", "wan") if n in names), "layout")
 
 
@@ -206,10 +217,23 @@ def _reason(instance: Instance, rules: list[str]) -> str:
         "limits.deadline_days": f"training must end in {limits.deadline_days or 0:,.6g} days",
         "wan.protection": "any one fibre edge may be cut",
         "wan.fibre_edges": f"the fibre has {len(instance.wan.fibre_edges) if instance.wan else 0:,} edges",
+        **_network_sentences(instance),
         "hardware.racks": f"there are {h.racks or 0:,} racks of {gpus} GPUs",
     }
     parts = [sentences.get(rule) or _pin_sentence(instance, rule) for rule in rules]
     return "no plan meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
+
+
+def _network_sentences(instance: Instance) -> dict[str, str]:
+    """Return what the network asks of fabrics, in words."""
+    n = instance.network
+    if n is None:
+        return {}
+    lost = "switch above the leaves" if n.survives == "one_spine" else "link of a leaf upwards"
+    return {
+        "network.max_oversubscription": f"no fabric is oversubscribed beyond {n.max_oversubscription or 1:g}:1",
+        "network.survives": f"the loss of one {lost} cuts no two leaves",
+    }
 
 
 def _pin_sentence(instance: Instance, rule: str) -> str:

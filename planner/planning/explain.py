@@ -16,7 +16,7 @@ from planner.plan.certificate import Conflict, Status
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.planning import explain_sites
-from planner.planning.conflict import ANY_PLAN
+from planner.planning.conflict import ANY_PLAN, without_network_rule
 from planner.planning.evaluate import memory_lines, time_lines
 from planner.planning.explain_sites import SitesExplanation
 from planner.planning.solve import solve_instance
@@ -137,6 +137,10 @@ def _variants(plan: Plan) -> Iterator[Variant]:
         if path not in instance.pins:
             yield Variant("site", site.id, "closed", _pinned(instance, path, 0), {})
     yield from _other_switches(plan)
+    for key in ("max_oversubscription", "survives"):
+        asked = getattr(instance.network, key) if instance.network else None
+        if asked is not None:
+            yield Variant(f"network.{key}", f"{asked}", "not asked for", without_network_rule(instance, key), {})
 
 
 def _other_switches(plan: Plan) -> Iterator[Variant]:

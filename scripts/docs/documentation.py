@@ -108,7 +108,7 @@ class Ran:
 
 def run(block: Block, folder: Path, python: str = sys.executable) -> list[Ran]:
     """Follow a block in a folder, in the environment of a Python: this one's, or one that knows no checkout."""
-    environment = {**os.environ, "PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "80"}
+    environment = {**os.environ, "PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120"}
     if python != sys.executable:
         environment.pop("PYTHONPATH", None)
     if block.file:

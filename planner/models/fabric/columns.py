@@ -202,6 +202,7 @@ def _wirings(p: Problem, shapes: Ints) -> Ints:
     names = ("ports", "min_up", "max_up", "leaves_per_pod", "tiers")
     ports, min_up, max_up, per_pod, tiers = (shapes[:, COL[c], None] for c in names)
     fits = (per_pod * bundle + (tiers > 2) <= ports) & ((up > 0) == (tiers > 1))
+    fits &= (up == 0) | (up // np.maximum(bundle, 1) >= p.network.asked_spines)
     at, pair = np.nonzero((up >= min_up) & (up <= max_up) & fits)
     rows = np.concatenate([shapes[at], np.zeros((len(at), len(COLUMNS) - len(SHAPE)), dtype=np.int64)], axis=1)
     down, groups = rows[:, COL["leaves_per_pod"]] * bundle[pair], up[pair] // np.maximum(bundle[pair], 1)

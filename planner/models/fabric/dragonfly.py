@@ -97,7 +97,7 @@ def _group_flows(p: Problem, m: Mode, rows: Ints) -> tuple[Metres, Ints]:
     shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
     around = np.maximum(shared / p.ratios.allreduce, block_exchange(p, domain * width)) * m.rail_gpus * rails
     flows = np.maximum(ends / p.ratios.send, around) / m.split
-    floor = np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)).astype(np.int64)
+    floor = np.ceil(ends * p.network.asked_core_share / m.split * (1 - TOLERANCE)).astype(np.int64)
     return np.where(width < rows[:, COL["domains"]], flows, 0.0) + _exchange_flows(p, m, rows), floor
 
 

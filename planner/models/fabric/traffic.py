@@ -10,8 +10,12 @@ from planner.physics.network.links import Metres
 
 
 def leaf_share(network: Network, gpus: int, split: int) -> int:
-    """Return the fewest uplinks of a leaf of so many GPUs that keep `min_core_share`: share·GPUs/split ports."""
-    return math.ceil(gpus * network.min_core_share / split * (1 - TOLERANCE))
+    """Return the fewest uplinks of a leaf of so many GPUs that keep the core share: share·GPUs/split ports.
+
+    And survive the loss that the network asks for.
+    """
+    share = math.ceil(gpus * network.asked_core_share / split * (1 - TOLERANCE))
+    return share if network.survives is None else max(share, network.asked_leaf_uplinks)
 
 
 def least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
@@ -46,7 +50,7 @@ def least_block_up(p: Problem, m: Mode, domain: Ints, domains: Ints, rails: Ints
         * np.minimum(rails, m.rails)
     )
     hidden = np.ceil(crossing + gone)
-    floor = np.where(blocks > 1, np.ceil(ends * p.network.min_core_share / m.split * (1 - TOLERANCE)), 0.0)
+    floor = np.where(blocks > 1, np.ceil(ends * p.network.asked_core_share / m.split * (1 - TOLERANCE)), 0.0)
     need: Ints = np.maximum(hidden, floor).astype(np.int64)
     return need
 

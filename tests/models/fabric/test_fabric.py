@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from fabric_cases import PHI, binds, dearer, hidden, instance, request, solve, switch
+from fabric_graph import meets
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
@@ -208,10 +209,11 @@ def family_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 def enough_between_pods(i: Instance, d: Design) -> bool:
     """Say whether a leaf's and a full pod's uplinks carry the least share of their GPUs' ports."""
-    if not d.single and d.leaf_up * d.split < i.network.min_core_share * d.leaf_down - 1e-9:
+    share = max(i.network.min_core_share, 1 / (i.network.max_oversubscription or math.inf))
+    if not d.single and d.leaf_up * d.split < share * d.leaf_down - 1e-9:
         return False
     ends = d.leaf_down * d.rails_per_pod * d.domains_per_pod
-    return d.pods < 2 or d.spines_per_pod * d.spine_up * d.split >= i.network.min_core_share * ends - 1e-9
+    return d.pods < 2 or d.spines_per_pod * d.spine_up * d.split >= share * ends - 1e-9
 
 
 def breakout_case(seed: int) -> tuple[Instance, FabricRequest]:
@@ -249,12 +251,23 @@ def test_families_agree_with_brute_force(seed: int) -> None:
     compare_families(dearer(i, seed), r)
 
 
+@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("loss", ["one_spine", "one_leaf_uplink"])
+def test_survived_losses_agree_with_brute_force(seed: int, loss: str) -> None:
+    """Where a loss must be survived, or oversubscription is limited, the cost is that of the best that does."""
+    i, r = family_case(seed)
+    trees = [f for f in i.network.families if not f.startswith("dragonfly")] or ["rail"]
+    rules = {"survives": loss, "families": tuple(trees), "max_oversubscription": (None, 2.0, 3.0)[seed % 3]}
+    i = dearer(i.model_copy(update={"network": i.network.model_copy(update=rules)}), seed)
+    compare_families(i, r)
+
+
 def compare_families(i: Instance, r: FabricRequest) -> None:
     """Hold the design found against every design of every family that the rules accept."""
     good = [
         (s, d)
         for s, d in designs_by_family(i, r)
-        if not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between_pods(i, d)
+        if not unwirable(d, cross_rail=True) and hidden(i, r, d) and enough_between_pods(i, d) and meets(i.network, d)
     ]
     cost = min((bill(i.network, s, d).usd for s, d in good), default=math.inf)
     found = solve(i, r)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fabric_cases import PHI, instance, solve, switch
+from fabric_graph import meets, survives
 from fabric_zone_cases import every_design
 
 from planner.exports.bill_of_materials import bill_of_materials
@@ -181,6 +182,9 @@ LISTED: dict[str, dict[str, Any]] = {
     "one to one": {"min_core_share": 1.0, "families": list(TREES)},
     "lengths": {"families": list(TREES), **LENGTHS},
     "gateway": {"wan_gateway": True},
+    "oversubscription": {"max_oversubscription": 1.5, "families": list(TREES)},
+    "a spine lost": {"survives": "one_spine", "families": list(TREES)},
+    "a link lost": {"survives": "one_leaf_uplink", "max_oversubscription": 3},
 }
 
 
@@ -211,16 +215,38 @@ def test_no_tree_of_three_tiers_is_missing(how: str, seed: int) -> None:
             for n in range(1, traffic.stages + 1):
                 own = slowdowns(i, traffic, blocks, n, d)
                 if math.isfinite(sum(own)) and exchange_fits(traffic, blocks, n, d, s.port_gbps):
-                    assert beaten(x, *own, usd), (d, n, own, usd)
+                    assert beaten(x, *own, usd) or not meets(i.network, d), (d, n, own, usd)
     assert seen
 
 
 def core_share_kept(i: Instance, d: Design) -> bool:
-    """Say whether a leaf's and a full pod's uplinks keep the least share."""
-    if not d.single and d.leaf_up * d.split < i.network.min_core_share * d.leaf_down * (1 - 1e-9):
+    """Say whether a leaf's and a full pod's uplinks keep the least share, and the most oversubscription."""
+    share = max(i.network.min_core_share, 1 / (i.network.max_oversubscription or math.inf))
+    if not d.single and d.leaf_up * d.split < share * d.leaf_down * (1 - 1e-9):
         return False
     ends = d.leaf_down * d.rails_per_pod * d.domains_per_pod
-    return d.pods < 2 or d.pod_uplinks * d.split >= i.network.min_core_share * ends * (1 - 1e-9)
+    return d.pods < 2 or d.pod_uplinks * d.split >= share * ends * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("families", [["rail"], ["rack"], ["rail-only"]])
+@pytest.mark.parametrize("loss", ["one_spine", "one_leaf_uplink"])
+@pytest.mark.parametrize("ports", [4, 6])
+def test_templates_survive_what_is_asked(families: list[str], loss: str, ports: int) -> None:
+    """Every template of up to four tiers stays joined whichever one switch or link is lost; without the rule not all.
+
+    Where one switch holds all GPUs there is nothing to lose.
+    """
+    more = {"families": families, "max_tiers": 4}
+    traffic, blocks = Traffic(stages=3, unit_racks=1, wrap=True, rails=2), 4
+    kept = []
+    for rules in ({}, {"survives": loss}):
+        i = instance(2, switch(ports, 5e4), **more, **rules)
+        t = templates(i)
+        x = t.options(traffic, blocks)
+        designs = [t.template(traffic, blocks, x, n).design for n in range(len(x))]
+        kept.append([survives(d, loss) for d in designs])
+    assert kept[1] and all(kept[1])
+    assert not all(kept[0])
 
 
 def exchange_fits(traffic: Traffic, blocks: int, n: int, d: Design, rate: float) -> bool:

@@ -89,7 +89,7 @@ def _floor_links(s: Site, x: Shape, groups: Groups) -> int:
     if groups.number == 1:
         return 0
     ends = x.domain * s.mode.rail_gpus * x.rails * x.width
-    floor = int(np.ceil(ends * s.network.min_core_share / s.mode.split * (1 - TOLERANCE)))
+    floor = int(np.ceil(ends * s.network.asked_core_share / s.mode.split * (1 - TOLERANCE)))
     return max(1, -(-floor // (groups.number - 1)))
 
 

@@ -76,7 +76,7 @@ class Site:
         return m.switch.ports - -(-(down + m.spare(self.network, down)) // m.split)
 
     def leaf_share(self, domain: int) -> int:
-        """Return the uplinks that the core share asks for at a leaf with the GPUs of so many racks."""
+        """Return the uplinks that core share and survived losses ask for at a leaf with the GPUs of so many racks."""
         return leaf_share(self.network, domain * self.mode.rail_gpus, self.mode.split)
 
     def domain_sizes(self) -> list[int]:

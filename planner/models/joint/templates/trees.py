@@ -101,18 +101,20 @@ class Wirings:
 def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: int = 1) -> Wirings:
     """Return the ways that ports and pins allow, uplinks of leaves and spines at least what the core share asks for.
 
+    And spines of a pod at least those that survive the loss of one, where the network asks for that.
     `room`: ports that a spine keeps for uplinks at the least.
     """
     up, bundle = bundles(s.ports)
     down = bundle * rails * width
     keep = (up >= s.leaf_share(domain)) & (up <= max_up) & (down + room <= s.ports)
+    keep &= up // bundle >= s.network.asked_spines
     for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):
         if name in s.pins:
             keep &= value == s.pins[name]
     up, bundle, down = up[keep], bundle[keep], down[keep]
     pods = -(-s.mode.rails // rails) * -(-s.domains(domain) // width)
     ends = domain * s.mode.rail_gpus * rails * width
-    floor = ends * s.network.min_core_share / s.mode.split * (1 - TOLERANCE) if pods > 1 else 0.0
+    floor = ends * s.network.asked_core_share / s.mode.split * (1 - TOLERANCE) if pods > 1 else 0.0
     low = np.maximum(1, np.ceil(np.ceil(floor) / (up // bundle))).astype(np.int64)
     high = s.ports - down
     if "spine_up_ports" in s.pins:

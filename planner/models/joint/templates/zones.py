@@ -176,7 +176,7 @@ def _need(s: Site, load: Floats, rails: int, target: tuple[float, float]) -> flo
 
 def _floor(s: Site, rails: int, racks: int, parts: int) -> float:
     ends = racks * s.mode.rail_gpus * rails
-    return math.ceil(ends * s.network.min_core_share / s.mode.split * (1 - TOLERANCE)) if parts > 1 else 0.0
+    return math.ceil(ends * s.network.asked_core_share / s.mode.split * (1 - TOLERANCE)) if parts > 1 else 0.0
 
 
 def _completed(s: Site, r: Row, n: int, target: tuple[float, float]) -> tuple[float, dict[str, int]] | None:

@@ -1,0 +1,67 @@
+"""Rules that the instance asks of a fabric in the words of the trade: oversubscription, and losses that it survives."""
+
+from collections.abc import Iterator
+
+from planner.checks.rule import Rule, at_most, broken
+from planner.physics.network.topology import Design
+from planner.physics.plan_physics import PlanPhysics
+from planner.plan.certificate import Violation
+from planner.plan.fabric import SiteFabric
+
+
+def _fabrics(c: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Design]]:
+    """Yield the fabrics of the plan's sites that have counts."""
+    for s, f in sorted(c.plan.fabric.sites.items()) if c.plan.fabric is not None else ():
+        if s in c.wired:
+            yield s, f, c.wired[s]
+
+
+def oversubscription(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that no more ports of GPUs share a link out of a full leaf, pod or zone than the instance allows."""
+    most = c.instance.network.max_oversubscription if c.instance.network is not None else None
+    for s, f, d in _fabrics(c) if most is not None else ():
+        for block, ends, links in _edges(f, d):
+            if links:
+                each, allowed = f"ports of GPUs to a link out of a {block}", "to one allowed"
+                yield from at_most(f"oversubscription[{s}]", ends / links, float(most or 0.0), each, allowed)
+            else:
+                yield broken(f"oversubscription[{s}]", f"{ends:,} ports of GPUs, and no link out of a {block}")
+
+
+def _edges(f: SiteFabric, d: Design) -> Iterator[tuple[str, int, float]]:
+    """Yield a full leaf, pod and zone beside which there are others: ports of GPUs, and links out in their worth."""
+    if d.single:
+        return
+    yield "leaf", d.leaf_down, d.least_up_ports * f.split
+    pod = d.leaf_down * f.rails_per_pod * f.leaf_domains_per_pod
+    if f.pods > 1:
+        yield "pod", pod, d.pod_uplinks * f.split
+    if f.zones > 1:
+        yield "zone", d.leaf_down * f.rails_per_zone * f.leaf_domains_per_zone, d.zone_uplinks * f.split
+
+
+def survival(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that the loss which the instance asks to survive cuts no two leaves of a network."""
+    asked = c.instance.network.survives if c.instance.network is not None else None
+    for s, f, d in _fabrics(c) if asked is not None else ():
+        up, spines = cut_by(d)
+        if f.family.startswith("dragonfly"):
+            yield broken(f"survival[{s}]", f"{asked} is of trees, and the fabric is a {f.family}")
+        elif up and asked is not None:
+            yield from at_most(f"survival[{s}]", 2, up, "links of a leaf upwards needed", "there")
+        if spines and asked == "one_spine":
+            yield from at_most(f"survival[{s}]", 2, spines, "spines to a leaf needed", "there")
+
+
+def cut_by(d: Design) -> tuple[int, int]:
+    """Return the links of a leaf upwards and the spines that it is joined to; (0, 0) where nothing is above a leaf.
+
+    A tree of equal bundles stays joined as long as each leaf reaches one spine: every spine position of a pod has
+    cores of its own, and every core position super-spines, that join all pods and zones. A lost link cuts leaves where
+    it is the only one of its leaf, and a lost switch where it is the only spine of its pod: of two positions the other
+    remains.
+    """
+    return (0, 0) if d.single else (d.leaf_up, d.leaf_up // d.leaf_bundle)
+
+
+RULES: tuple[Rule, ...] = (oversubscription, survival)
