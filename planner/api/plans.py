@@ -158,7 +158,7 @@ def explain(
 
     request = refuse_pools(load_instance(instance, pins=pins, constants=constants))
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
-    reporter = Reporter(on_event=on_progress, unit="usd" if request.objective.minimize == "cost_usd" else "days")
+    reporter = Reporter(on_event=on_progress, unit="usd" if request.objective.in_dollars else "days")
     with ended_by(interrupt), turn(Deadline()):
         return explained(request, options, near=near, within=within, progress=reporter)
 

@@ -23,6 +23,7 @@ from planner.plan.declared import (
     POOLS_MINIMIZES,
     SITES_FORMULATION,
     SITES_MINIMIZES,
+    SITES_RUN_MINIMIZES,
     SMALL_BATCH,
     SPACE,
     UNITS,
@@ -38,7 +39,7 @@ SHARED = ("status", "bound", "gap", "objective", "formulation", "minimizes", "gi
 AGREED = (CONFIRMED, BOUNDED, ON_TRUST)
 JOINT = ("layout", "fabric", "placement")
 HOW = {
-    "sites": (SITES_FORMULATION, (SITES_MINIMIZES,)),
+    "sites": (SITES_FORMULATION, (SITES_MINIMIZES, SITES_RUN_MINIMIZES)),
     "wan": (WAN_FORMULATION, (LEAST_CAPITAL, LEAST_YEARLY, UNPRICED)),
 }
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from planner.checks.cost import recomputed
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
-from planner.checks.site import wan
+from planner.checks.site import run, wan
 from planner.checks.training import heterogeneous
 from planner.checks.training.model_choice import stated_loss
 from planner.instance.instance import instance_sha256
@@ -95,18 +95,22 @@ def certified(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def _capital_usd(c: PlanPhysics) -> float | None:
-    """Recompute the capital that must fit the budget: the bill, and what broken soft rules weigh."""
+    """Recompute what the sites are the cheapest of: the bill, or the whole run, and what broken soft rules weigh."""
     price = recomputed(c.plan, c)
     if price is None:
         return None
-    return price.total_usd + (sum(x.usd_per_year for x in c.plan.sites.excess) if c.plan.sites else 0.0)
+    in_all = run.total_usd(c) if c.instance.objective.minimize == "total_cost_of_ownership_usd" else price.total_usd
+    return (
+        None if in_all is None else in_all + (sum(x.usd_per_year for x in c.plan.sites.excess) if c.plan.sites else 0.0)
+    )
 
 
 def _value(c: PlanPhysics) -> float | None:
     """Recompute the figure of merit."""
     price, days = recomputed(c.plan, c), c.metrics.days_to_train if c.metrics else heterogeneous.days(c)
     figures = {"days_to_train": days, "cost_usd": price.total_usd if price else None, "loss": stated_loss(c)}
-    return figures[c.instance.objective.minimize]
+    whole = "total_cost_of_ownership_usd"
+    return run.total_usd(c) if c.instance.objective.minimize == whole else figures[c.instance.objective.minimize]
 
 
 def objective(c: PlanPhysics) -> Iterator[Violation]:

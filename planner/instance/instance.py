@@ -18,10 +18,19 @@ from planner.instance.workload import Workload
 class Objective(Frozen):
     """What the plan is best at."""
 
-    minimize: Literal["days_to_train", "cost_usd", "loss"] = Field("days_to_train", description="Figure to minimize.")
+    minimize: Literal["days_to_train", "cost_usd", "total_cost_of_ownership_usd", "loss"] = Field(
+        "days_to_train",
+        description="Figure to minimize. cost_usd is the bill; total_cost_of_ownership_usd that of the section `run`, "
+        "until the model is trained. Either asks for a deadline, and the budget bounds it.",
+    )
     tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0, description="Share of the fewest days that may be given up for the cheapest plan within it; 0: none."
     )
+
+    @property
+    def in_dollars(self) -> bool:
+        """Whether the figure is money."""
+        return self.minimize in ("cost_usd", "total_cost_of_ownership_usd")
 
 
 class Limits(Sourced):

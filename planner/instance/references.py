@@ -71,7 +71,7 @@ def _objective_problems(instance: Instance) -> Iterator[str]:
         yield "workload.choose: is missing; give the law and the family by which the model is chosen"
     if objective == "loss" and deadline is None:
         yield "limits.deadline_days: is missing; the best model without a deadline has no end; give one"
-    if objective == "cost_usd" and deadline is None:
+    if instance.objective.in_dollars and deadline is None:
         yield "limits.deadline_days: is missing; the cheapest plan that may take for ever is no plan; give a deadline"
 
 

@@ -50,7 +50,7 @@ class CheaperPlan(Frozen):
 class ObjectiveValue(Frozen):
     """The plan's figure of merit and what is proven of it."""
 
-    name: str = Field(description="days_to_train, cost_usd or loss.")
+    name: str = Field(description="What is minimized, as the instance names it.")
     value: float | None = Field(description="Of the plan; null: there is none.")
     bound: float | None = Field(description="No plan of the declared space is better.")
     gap: float | None = Field(description="|value - bound| / |value|; null without a bound.")

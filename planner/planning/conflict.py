@@ -28,6 +28,7 @@ MEMORY = "memory"
 MUCH_MORE = 1e6  # times what is there: more memory than any layout takes
 MORE_SEQUENCES = 64  # times the batch
 MORE_RACKS = 1024  # times the racks
+CENT = 0.01
 JUDGED = 10.0  # seconds in which it may be shown that a budget is not why a deadline is missed
 Relax = Callable[[Instance], Instance]
 
@@ -67,7 +68,7 @@ def too_late(instance: Instance, solution: JointSolution, options: Options) -> C
     The budget is named unless it is proven that every plan without one is late too.
     """
     deadline, days, bound = instance.limits.deadline_days, solution.days, solution.lower_bound
-    if instance.objective.minimize == "cost_usd":  # its bound in days is that of any plan, whatever it costs
+    if instance.objective.in_dollars:  # its bound in days is that of any plan, whatever it costs
         days = bound = solution.fabric_free_bound if solution.status is JointStatus.INFEASIBLE else None
     if days is None and solution.status is JointStatus.INFEASIBLE:  # the search ended as its bound passed the deadline
         days = bound
@@ -80,6 +81,18 @@ def too_late(instance: Instance, solution: JointSolution, options: Options) -> C
     rules = ("limits.deadline_days", *(("limits.budget_usd",) if budgeted else ()))
     reason = f"no plan trains in less than {bound:,.6g} days > {deadline:,.6g}, the deadline"
     return Conflict(decision="layout", rules=rules, reason=reason)
+
+
+def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) -> Conflict | None:
+    """Return the conflict of a budget that the cheapest plan exceeds; without rules where a cheaper one may exist."""
+    budget = instance.limits.budget_usd
+    if budget is None or usd is None or usd <= budget + CENT:
+        return None
+    if bound_usd is None or bound_usd <= budget:
+        reason = f"the cheapest plan so far costs {money(usd)} > {money(budget)}, and a cheaper one may exist"
+        return Conflict(decision="layout", rules=(), reason=reason)
+    reason = f"no plan by the deadline costs less than {money(bound_usd)} until its run ends > {money(budget)}"
+    return Conflict(decision="layout", rules=("limits.deadline_days", "limits.budget_usd"), reason=reason)
 
 
 def _late_for_any_money(instance: Instance, deadline: float, options: Options) -> bool:

@@ -7,6 +7,7 @@ from planner.checks.registry import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
 from planner.models.joint.least_cost.solve import cheaper_within, solve_joint_cost
+from planner.models.joint.least_cost.whole_run import least_run_cost
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.split import Column
@@ -17,8 +18,9 @@ from planner.plan.certificate import ALMOST_AS_FAST, CheaperPlan, Violation
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, model_size
 from planner.planning.campus_end import limited_by
-from planner.planning.conflict import conflict_of, too_late
-from planner.planning.joint_plan import plan_of, unanswered
+from planner.planning.conflict import conflict_of, over_budget, too_late
+from planner.planning.joint.plan import plan_of
+from planner.planning.joint.without import unanswered
 from planner.planning.sessions.inspection import inspection
 from planner.solvers.deadline import ENDED, Deadline
 from planner.solvers.outcome import UnansweredError
@@ -48,12 +50,12 @@ def solve_instance(
     deadline = Deadline(options.time_limit)
     with turn(deadline) as mine:
         if not mine:
-            plan = unanswered(instance, options, deadline.elapsed, f"{ENDED[deadline.cause]} before this solve's turn")
+            plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before this solve's turn")
             return _ended(plan.model_copy(update={"stopped": deadline.cause}), deadline)
         try:
             plan = _solved(instance, options, deadline, progress, cache, first)
         except UnansweredError as error:  # of a question that a plan cannot be written without
-            plan = unanswered(instance, options, deadline.elapsed, str(error))
+            plan = unanswered(instance, options, str(error))
         plan = _ended(plan, deadline)
         start(progress, "check")
         asked = inspection(plan, cache)
@@ -107,20 +109,24 @@ def _decided(
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     left, started = replace(options, time_limit=deadline.limit), deadline.elapsed
     start(progress, "search", anew=True)
+    cheaper, refused = None, None
     if instance.objective.minimize == "cost_usd":
-        solution, cheaper = solve_joint_cost(instance, left, progress, cache=cache).as_joint(), None
+        solution = solve_joint_cost(instance, left, progress, cache=cache).as_joint()
+    elif instance.objective.minimize == "total_cost_of_ownership_usd":
+        found = least_run_cost(instance, left, progress)
+        solution, refused = found.as_joint(), over_budget(instance, found.capital_usd, found.lower_bound_usd)
     else:
         known = JointCache() if cache is None else cache
         solution, cheaper = _in_days(instance, left, progress, deadline, known, first)
-    late = too_late(instance, solution, replace(options, time_limit=deadline.limit))
-    if late is not None:
-        status = JointStatus.INFEASIBLE if late.rules else JointStatus.UNKNOWN
+    refused = refused or too_late(instance, solution, replace(options, time_limit=deadline.limit))
+    if refused is not None:
+        status = JointStatus.INFEASIBLE if refused.rules else JointStatus.UNKNOWN
         in_time = tuple(x for x in solution.excluded if x[0] < (instance.limits.deadline_days or 0.0))
         solution = replace(solution, plan=None, status=status, excluded=in_time)
     start(progress, "writing the plan")
     plan = plan_of(instance, solution, options, deadline.elapsed - started, cheaper=cheaper)
-    if late is not None:
-        return plan.model_copy(update={"conflict": late})
+    if refused is not None:
+        return plan.model_copy(update={"conflict": refused})
     if plan.status == "optimal" and instance.objective.minimize == "days_to_train":
         end = limited_by(instance, solution, options, deadline)
         plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": end})})

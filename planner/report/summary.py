@@ -18,7 +18,12 @@ from planner.report.warnings import warnings
 from planner.units import money, percent, words
 
 BESIDE_BAR = 60  # columns of a line with a bar that are not the bar's
-OBJECTIVE_UNITS = {"days_to_train": "days to train", "cost_usd": "USD", "loss": "nats a token"}
+OBJECTIVE_UNITS = {
+    "days_to_train": "days to train",
+    "cost_usd": "to buy",
+    "total_cost_of_ownership_usd": "to buy and to run until the model is trained",
+    "loss": "nats a token",
+}
 END = {
     "grid": "power and sites end the campus: they feed no further block of racks",
     "budget": "the budget ends the campus: what is left buys no further block of racks",
@@ -53,7 +58,7 @@ def _headline(plan: Plan) -> Iterator[str]:
 
 
 def _figure(name: str, value: float) -> str:
-    return f"{value:,.4f}" if name == "loss" else money(value) if name == "cost_usd" else f"{value:,.1f}"
+    return f"{value:,.4f}" if name == "loss" else money(value) if name.endswith("_usd") else f"{value:,.1f}"
 
 
 def _proven(plan: Plan) -> str:

@@ -118,7 +118,8 @@ def brings(a: Side, b: Side) -> str:
     if usd[0] is not None and usd[1] is not None:
         parts.append(f"{_dollars(usd[1] - usd[0])} of capital")
     left = b.number("slack.budget_usd")
-    if left is not None and left > 0 and usd[1] and left > SMALL * usd[1]:
+    in_dollars = str(b.figures.get("objective.name")).endswith("_usd")  # then what is left is what was saved
+    if left is not None and left > 0 and usd[1] and left > SMALL * usd[1] and not in_dollars:
         parts.append(f"{money(left)} of the budget buys nothing")
     before, idle = idle_racks(a), idle_racks(b)
     if usd[1] and idle - before > IDLE * usd[1]:

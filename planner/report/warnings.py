@@ -26,7 +26,7 @@ def warnings(plan: Plan) -> Iterator[str]:
 
 def _idle_money(plan: Plan) -> Iterator[str]:
     budget = plan.instance.limits.budget_usd
-    if plan.cost is None or budget is None or plan.objective.name == "cost_usd":
+    if plan.cost is None or budget is None or plan.instance.objective.in_dollars:
         return
     left = budget - plan.cost.total_usd
     if left >= IDLE * budget:

@@ -5,7 +5,7 @@ from planner.models.joint.solution import JointSolution
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
 from planner.plan.proof import JointProof
-from planner.planning.joint_proof import proof_of
+from planner.planning.joint.proof import proof_of
 
 
 def solved_with_proof(i: Instance) -> tuple[JointSolution, JointProof]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from planner.checks.cost import recomputed
-from planner.checks.rule import Rule, broken, must_be, must_equal
+from planner.checks.rule import Rule, broken, must_be, must_equal, show
 from planner.instance.instance import Operation
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.certificate import Violation
@@ -86,6 +86,23 @@ def _spent(c: PlanPhysics, money: Cost, years: float, start: float, end: float) 
             until = last if end >= years - SLACK else min(last, _ends(end, life))
             found[part] = found.get(part, 0.0) + usd * (until - min(last, _ends(start, life)))
     return found
+
+
+def total_usd(c: PlanPhysics) -> float | None:
+    """Recompute what a plan costs over its run, capital with it; None where its days or a price are not known."""
+    layout, bill = c.plan.layout, recomputed(c.plan, c)
+    if layout is None or bill is None:
+        return None
+    years = _years(c, layout.metrics.days_to_train)
+    return sum(bill.capex_usd.values()) + sum(_spent(c, bill, years, 0.0, years).values())
+
+
+def budget(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that the whole run is within the budget, to the cent, where that is what costs least."""
+    limit, usd = c.instance.limits.budget_usd, total_usd(c)
+    asked = c.instance.objective.minimize == "total_cost_of_ownership_usd"
+    if asked and limit is not None and usd is not None and usd > limit + 0.01:
+        yield broken("budget[run]", f"{show(usd)} USD until the run ends > {show(limit)} USD budget")
 
 
 def length(c: PlanPhysics) -> Iterator[Violation]:
@@ -170,4 +187,4 @@ def by_year(c: PlanPhysics) -> Iterator[Violation]:
             start = end
 
 
-RULES: tuple[Rule, ...] = (length, energy, replaced, money, by_year)
+RULES: tuple[Rule, ...] = (length, energy, replaced, money, by_year, budget)

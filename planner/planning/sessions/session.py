@@ -41,7 +41,7 @@ def solve_once(
     reporter = Reporter(on_line=progress, on_event=on_progress)
     options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
     loaded = load_instance(instance, pins=pins, constants=constants)
-    reporter.unit = "usd" if loaded.objective.minimize == "cost_usd" else "days"
+    reporter.unit = "usd" if loaded.objective.in_dollars else "days"
     with ended_by(interrupt), recording(None if models is None else Path(models)):
         layout = None if start is None else start.layout
         first = None if layout is None else lambda world: column_of(layout, world)

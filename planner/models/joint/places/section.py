@@ -16,11 +16,13 @@ from planner.models.sites.solution import Dispatch, dispatch
 from planner.physics.site import cost, power, wan
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.certificate import Certificate
-from planner.plan.declared import SITES_FORMULATION, SITES_MINIMIZES
+from planner.plan.declared import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES
 from planner.plan.sites import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade
 from planner.plan.wan import WanPlan
 from planner.solvers import highs
 from planner.solvers.outcome import UnansweredError, relative_gap
+
+ROUNDING = 1e-9  # relative: a gap that sums in another order leave
 
 
 def sites_section(sites: Sites, placed: Placed, fabric_mw: dict[str, float], *, given: str = "") -> SitesPlan:
@@ -56,6 +58,25 @@ def wan_section(sites: Sites, placed: Placed, *, window_seconds: float = 0.0) ->
     if not sites.designed or len(placed.racks) < 2:
         return None
     return sites.fibre.design(placed.joined, placed.circuit, window_seconds)
+
+
+def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate:
+    """Return the certificate of sites at run prices as one on a whole run of so many dollars, with what all cost alike.
+
+    The search asked for the sites at the prices of a run that is no longer, so that its bound holds.
+    """
+    bound = None if made.bound is None else min(made.bound + alike_usd, usd)
+    gap = relative_gap(usd, bound)
+    proved = made.status == "optimal" and gap is not None and gap <= ROUNDING
+    return made.model_copy(
+        update={
+            "status": "optimal" if proved else "feasible",
+            "objective": usd,
+            "bound": bound,
+            "gap": gap,
+            "minimizes": SITES_RUN_MINIMIZES,
+        }
+    )
 
 
 def _fix(m: Any, q: Question, placed: Placed) -> None:

@@ -10,9 +10,9 @@ from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.models.joint import stripes
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.places.confirm import confirmed
-from planner.models.joint.places.section import sites_section, wan_section
+from planner.models.joint.places.section import over_the_run, sites_section, wan_section
 from planner.models.joint.sites import Sites
-from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
+from planner.models.joint.solution import JointSolution
 from planner.models.joint.stages.model import ROUNDING, fastest_split
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
@@ -22,25 +22,27 @@ from planner.physics.reliability import standing
 from planner.physics.site import cost, run_cost, wan
 from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.physics.site.power import rack_of
+from planner.physics.site.run_prices import alike_usd, at_run_prices
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.physics.training.step import Conditions
-from planner.plan.certificate import Certificate, CheaperPlan, Conflict, Status
+from planner.plan.certificate import Certificate, CheaperPlan, Status
 from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, ON_TRUST, UNITS, given_to_sites, joint_mark
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import PlacementPlan, SitePlacement
 from planner.plan.plan import Cost, Plan
-from planner.plan.proof import JointProof
 from planner.plan.reliability import ReliabilityPlan
+from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
-from planner.planning.joint_proof import columns_of, objective_of, proof_of
+from planner.planning.joint.proof import columns_of, objective_of, proof_of
+from planner.planning.joint.without import without_plan
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.cpsat import Values
-from planner.solvers.deadline import ENDED, Deadline
+from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, relative_gap
 from planner.version import __version__
 
@@ -113,9 +115,11 @@ class Assembly:
     @property
     def value(self) -> float:
         """The figure of merit."""
-        return (
-            self.metrics.days_to_train if self.instance.objective.minimize == "days_to_train" else self.bill.total_usd
-        )
+        figures = {
+            "cost_usd": lambda: self.bill.total_usd,
+            "total_cost_of_ownership_usd": lambda: self.run.total_cost_of_ownership_usd,
+        }
+        return figures.get(self.instance.objective.minimize, lambda: self.metrics.days_to_train)()
 
     @property
     def bound(self) -> float | None:
@@ -290,7 +294,16 @@ class Assembly:
     @cached_property
     def _at_sites(self) -> Sites:
         """What the sites may be asked."""
-        return Sites(instance=self.instance, seed=self.options.seed)
+        asked = self.instance
+        if asked.objective.minimize == "total_cost_of_ownership_usd":
+            asked = at_run_prices(asked, self.counted_years)
+        return Sites(instance=asked, seed=self.options.seed)
+
+    @property
+    def counted_years(self) -> float:
+        """Years of operation that the whole run counts."""
+        given = self.instance.limits.operation_years
+        return run_cost.years_of(self.metrics.days_to_train) if given is None else given
 
     @cached_property
     def sites(self) -> tuple[SitesPlan | None, WanPlan | None]:
@@ -320,14 +333,22 @@ class Assembly:
         left = Deadline(left).left  # none behind a signal
         if self.status == "optimal" and self.options.solver != "highs" and left > 0:
             answer = confirmed(self._at_sites, placed, left)
-        made = section.certificate
-        return section.model_copy(update={"certificate": made.model_copy(update={"checked": answer})})
+        made = section.certificate.model_copy(update={"checked": answer})
+        if self.instance.objective.minimize == "total_cost_of_ownership_usd":
+            made = over_the_run(made, self.value, alike_usd(self.instance, self.counted_years))
+        return section.model_copy(update={"certificate": made})
 
     @cached_property
     def bill(self) -> Cost:
         """The bill."""
         split, joined = self.sites
         return cost.bill(self.instance, sum(self.racks.values()), split, self.fabrics, joined)
+
+    @cached_property
+    def run(self) -> RunPlan:
+        """What the whole run draws and costs."""
+        days, racks = self.metrics.days_to_train, sum(self.racks.values())
+        return run_cost.section(self.instance, days, self.bill, racks, self.sites[0], self.fabrics)
 
 
 def plan_of(
@@ -341,7 +362,7 @@ def plan_of(
     """Return the plan of a joint solution, or why there is none."""
     choice = solution.plan
     if choice is None:
-        return _without(instance, solution, options)
+        return without_plan(instance, solution, options)
     a = Assembly(instance, solution, choice, options, seconds)
     _, joined = a.sites
     value, bound = a.value, a.bound
@@ -359,39 +380,8 @@ def plan_of(
         placement=a.placement,
         reliability=a.reliability,
         cost=a.bill,
-        run=run_cost.section(instance, a.metrics.days_to_train, a.bill, sum(a.racks.values()), a.sites[0], a.fabrics),
+        run=a.run,
         proof=proof_of(instance, solution) if instance.objective.minimize == "days_to_train" else None,
-        stopped=solution.stopped,
-        threads=options.threads or 1,
-        seed=options.seed,
-        time_limit_seconds=options.time_limit,
-    )
-
-
-def unanswered(instance: Instance, options: Options, seconds: float, reason: str) -> Plan:
-    """Return a plan that says only that a back end gave no answer, and what it said."""
-    nothing = JointSolution(
-        status=JointStatus.UNKNOWN,
-        stopped="limit",
-        failure=reason,
-        space=SPACE,
-        outside=OUTSIDE,
-    )
-    return plan_of(instance, nothing, options, seconds)
-
-
-def _without(instance: Instance, solution: JointSolution, options: Options) -> Plan:
-    """Return a plan without decisions: proven that there is none, or none found in time."""
-    reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
-    proven = solution.status is JointStatus.INFEASIBLE and instance.objective.minimize == "days_to_train"
-    return Plan(
-        planner_version=__version__,
-        instance=instance,
-        instance_sha256=instance_sha256(instance),
-        status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
-        objective=objective_of(instance, solution, None, None),
-        proof=JointProof(columns=columns_of(solution)) if proven else None,
-        conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,
         threads=options.threads or 1,
         seed=options.seed,

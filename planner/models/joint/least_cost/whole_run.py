@@ -1,0 +1,158 @@
+"""The least total cost of ownership by a deadline: what a plan costs to buy, and to run until the model is trained.
+
+How long a plan runs is not known before it is found, and at prices that hold Y years of upkeep and energy the least
+capital is the least cost of Y years only. So the times are cut into spans. A plan of a span costs no less than at the
+prices of its shortest run, of which the search by capital finds the least: a bound for the whole span. Where that plan
+takes longer, the span is cut there; where it takes just so long, the bound is its cost, and the span is done.
+"""
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from planner.instance.instance import Instance
+from planner.models.joint.free_network import days_of
+from planner.models.joint.least_cost.solve import LeastCost, cheapest_by, seconds_of
+from planner.models.joint.solution import JointStatus
+from planner.models.joint.solve import world_of
+from planner.models.joint.space import problem_of
+from planner.models.joint.tree.cache import JointCache
+from planner.models.joint.tree.tree import Stopped
+from planner.models.joint.world import CENTS, EPS, Plan
+from planner.models.requests import Options
+from planner.physics.site.run_cost import years_of
+from planner.physics.site.run_prices import alike_usd, at_run_prices
+from planner.solvers.deadline import Deadline
+from planner.solvers.running.progress import report
+
+SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans are sought
+BELOW = 1 - 3 * EPS  # of a time: plans that are faster by more than rounding
+
+
+@dataclass(order=True, frozen=True, slots=True)
+class Span:
+    """Plans that take from so many seconds a sequence to so many, and what they cost at least."""
+
+    usd: float
+    start: float = field(compare=False)
+    end: float = field(compare=False)
+
+
+@dataclass(kw_only=True)
+class RunSearch:
+    """The open spans by their bounds, and the cheapest plan whose cost is proven the least of its span."""
+
+    instance: Instance
+    options: Options
+    deadline: Deadline
+    progress: Callable[[str], None]
+    heap: list[tuple[float, int, Span]] = field(default_factory=list)
+    order: Iterator[int] = field(default_factory=itertools.count)
+    best: LeastCost | None = None
+    usd: float = math.inf  # of the best
+    last: LeastCost | None = None  # the plan found last, where none is proven the least of its span
+    least_days: float | None = None  # of any plan, where none is in time
+
+    def years(self, seconds: float) -> float:
+        """Return the years that count of a run at so many seconds a sequence."""
+        given = self.instance.limits.operation_years
+        return years_of(days_of(self.instance, seconds)) if given is None else given
+
+    def push(self, usd: float, start: float, end: float) -> None:
+        """Open a span; of equal ones the last is taken first, which soonest ends at a plan."""
+        if start <= end and usd < self.usd - CENTS:
+            heapq.heappush(self.heap, (usd, -next(self.order), Span(usd, start, end)))
+
+    def run(self) -> Stopped:
+        """Take spans by their bounds until none could hold a cheaper plan."""
+        while self.heap and self.heap[0][0] < self.usd - CENTS:
+            span = heapq.heappop(self.heap)[-1]
+            found = self._least(span)
+            if found.stopped != "proved":
+                bound = found.lower_bound_usd or 0.0
+                self.heap.append((max(span.usd, bound), 0, span))
+                return found.stopped
+            if found.plan is not None:
+                self._cut(span, found, found.plan)
+            elif self.last is None:
+                self.least_days = found.least_days
+        return "proved"
+
+    @property
+    def bound(self) -> float:
+        """What no plan costs less than."""
+        return min([self.usd, *(usd for usd, _, _ in self.heap)])
+
+    def _least(self, span: Span) -> LeastCost:
+        """Return the cheapest plan that ends within a span, at the prices of its shortest run; none above the best."""
+        years = self.years(span.start)
+        alike, priced = alike_usd(self.instance, years), at_run_prices(self.instance, years)
+        limits = priced.limits.model_copy(
+            update={"budget_usd": None if self.best is None else max(self.usd - alike, CENTS)}
+        )
+        world = world_of(
+            priced.model_copy(update={"limits": limits}),
+            replace(self.options, time_limit=self.deadline.limit),
+            self.deadline,
+            JointCache(),
+        )
+        found = cheapest_by(world, span.end, time_limit=self.deadline.limit)
+        known = [x and x + alike for x in (found.capital_usd, found.lower_bound_usd)]
+        found = replace(found, capital_usd=known[0], lower_bound_usd=known[1])
+        self.last = found if found.plan is not None else self.last
+        return found
+
+    def _costs_no_more(self, years: float, shortest: float) -> bool:
+        """Return whether a run of some years costs what it does at the prices of a span's shortest."""
+        priced = [(at_run_prices(self.instance, x), alike_usd(self.instance, x)) for x in (years, shortest)]
+        return years <= shortest * (1 + EPS) or priced[0] == priced[1]
+
+    def _cut(self, span: Span, found: LeastCost, plan: Plan) -> None:
+        """Keep the plan if it takes no longer than its span's shortest run; else cut the span at its time."""
+        usd, seconds = found.capital_usd or 0.0, plan.seconds
+        if self._costs_no_more(self.years(seconds), self.years(span.start)):
+            if usd < self.usd - CENTS or self.best is None:
+                self.best, self.usd = found, usd
+                report(self.progress, f"${usd / 1e9:,.3f}B in {found.days:,.2f} days", usd, self.bound)
+            return
+        report(self.progress, f"no plan under ${self.bound / 1e9:,.3f}B", None, usd)
+        below = seconds * BELOW
+        middle = (span.start + below) / 2
+        if below - span.start > SHORT * below:
+            self.push(usd, span.start, middle)
+            self.push(usd, middle, below)
+        else:
+            self.push(usd, span.start, below)
+        self.push(usd, seconds, max(seconds, span.end))  # a plan may be in time but for rounding
+
+
+def least_run_cost(instance: Instance, options: Options, progress: Callable[[str], None]) -> LeastCost:
+    """Return the plan of the least total cost of ownership by the deadline of an instance, its cost as `capital_usd`.
+
+    The budget is not asked: where the least cost is above it, no plan is within it.
+    """
+    deadline, days = Deadline(options.time_limit), instance.limits.deadline_days
+    search = RunSearch(instance=instance, options=options, deadline=deadline, progress=progress)
+    search.push(0.0, 0.0, math.inf if days is None else seconds_of(problem_of(instance), days))
+    stopped = search.run()
+    best = search.best or search.last
+    if best is None:
+        status = JointStatus.INFEASIBLE if stopped == "proved" else JointStatus.UNKNOWN
+        return LeastCost(
+            status=status,
+            capital_usd=None,
+            lower_bound_usd=search.bound if stopped != "proved" else None,
+            days=None,
+            least_days=search.least_days,
+            plan=None,
+            stopped=stopped,
+        )
+    proven = stopped == "proved" and search.best is not None and search.bound >= search.usd - CENTS
+    return replace(
+        best,
+        status=JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE,
+        lower_bound_usd=search.usd if proven else search.bound,
+        stopped=stopped,
+    )

@@ -1,0 +1,1 @@
+"""The plan of a joint optimum: its sections, its proof, and what a plan without decisions says."""

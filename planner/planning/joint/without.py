@@ -1,0 +1,42 @@
+"""A plan without decisions: what is proven of it, or why nothing is."""
+
+from planner.instance.instance import Instance, instance_sha256
+from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
+from planner.models.requests import Options
+from planner.plan.certificate import Conflict
+from planner.plan.plan import Plan
+from planner.plan.proof import JointProof
+from planner.planning.joint.proof import columns_of, objective_of
+from planner.solvers.deadline import ENDED
+from planner.version import __version__
+
+
+def unanswered(instance: Instance, options: Options, reason: str) -> Plan:
+    """Return a plan that says only that a back end gave no answer, and what it said."""
+    nothing = JointSolution(
+        status=JointStatus.UNKNOWN,
+        stopped="limit",
+        failure=reason,
+        space=SPACE,
+        outside=OUTSIDE,
+    )
+    return without_plan(instance, nothing, options)
+
+
+def without_plan(instance: Instance, solution: JointSolution, options: Options) -> Plan:
+    """Return a plan without decisions: proven that there is none, or none found in time."""
+    reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
+    proven = solution.status is JointStatus.INFEASIBLE and instance.objective.minimize == "days_to_train"
+    return Plan(
+        planner_version=__version__,
+        instance=instance,
+        instance_sha256=instance_sha256(instance),
+        status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
+        objective=objective_of(instance, solution, None, None),
+        proof=JointProof(columns=columns_of(solution)) if proven else None,
+        conflict=Conflict(decision="layout", rules=(), reason=reason),
+        stopped=solution.stopped,
+        threads=options.threads or 1,
+        seed=options.seed,
+        time_limit_seconds=options.time_limit,
+    )

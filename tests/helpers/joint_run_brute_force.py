@@ -1,0 +1,93 @@
+"""The least total cost of ownership of a toy by a deadline: every plan by plain loops, each priced over its own run."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from joint_brute_force import Column, Level, Plan, Toy
+
+from planner.instance.instance import Instance
+from planner.physics.site import power
+
+YEAR_DAYS = 365.0
+YEAR_HOURS = 8760.0
+SECONDS_PER_DAY = 86_400.0
+
+
+def run_toy(i: Instance, *, deadline_days: float | None = None, **operation: Any) -> Instance:
+    """Return a toy without a budget that says what operation costs; energy has another price in every area."""
+    limits = i.limits.model_copy(update={"budget_usd": None, "deadline_days": deadline_days})
+    rack_life, usd_per_mwh = operation.pop("rack_life_years", None), operation.pop("usd_per_mwh", 0.0)
+    rack = power.rack_of(i.hardware).model_copy(update={"life_years": rack_life})
+    given = i.model_dump(mode="json", exclude_none=True) | {"operation": operation}
+    i = Instance.model_validate(given)
+    grid = i.grid
+    if grid is not None:
+        areas = [
+            a.model_copy(update={"energy_usd_per_mwh": usd_per_mwh * (1 + k)})
+            for k, a in enumerate(grid.balancing_authorities)
+        ]
+        grid = grid.model_copy(update={"balancing_authorities": tuple(areas)})
+    hardware = i.hardware.model_copy(update={"rack": rack})
+    return i.model_copy(update={"limits": limits, "hardware": hardware, "grid": grid})
+
+
+class RunToy(Toy):
+    """Full enumeration of one instance by what its plans cost until they end."""
+
+    def cheapest(self, seconds: float = math.inf) -> Plan | None:
+        """Return the plan of the least cost that takes at most so many seconds a sequence."""
+        every = (x for _, c, sizes, shards in self.work() for x in self.plans(c, sizes, shards, seconds * (1 + 1e-9)))
+        return min(every, key=lambda x: x.usd, default=None)
+
+    def years(self, seconds: float) -> float:
+        """Return the years of a run at so many seconds a sequence."""
+        w = self.i.workload
+        return seconds * w.tokens / w.sequence_length / SECONDS_PER_DAY / YEAR_DAYS
+
+    def plans(self, c: Column, sizes: tuple[int, ...], shards: int, limit: float = math.inf) -> Iterator[Plan]:
+        """Yield the plans of a column in a shape; of each fibre, round trip and slowdowns the cheapest to run."""
+        racks = sizes[0] * c.block.stage_racks
+        for rtt, splits in self.splits_of(c.block.blocks(c.d))[sizes].items():
+            for waves in self._waves(sizes):
+                for level in self.levels(c.block, sizes, c.v > 1):
+                    fibre = self._fibre(sizes, waves, rtt)
+                    seconds = self.times.seconds(c, racks, shards, level.send, level.allreduce, fibre)
+                    if seconds <= limit and math.isfinite(seconds):
+                        years = self.years(seconds)
+                        usd, blocks = min((self._run_usd(c, x, waves, level, years), x) for x in splits)
+                        if math.isfinite(usd):
+                            yield Plan(seconds, usd, c, blocks, waves, level.send, level.allreduce)
+
+    def _run_usd(self, c: Column, split: tuple[int, ...], waves: int, level: Level, years: float) -> float:
+        """Add up what a split on fabrics of a level costs over some years, at its cheapest."""
+        ways = (replace(level, choices=(x,)) for x in level.choices)
+        return min(self._least(c, split, waves, one) + self._running(c, split, one, years) for one in ways)
+
+    def _running(self, c: Column, split: tuple[int, ...], one: Level, years: float) -> float:
+        """Add up upkeep, replacements, staff and energy of a split on certain fabrics."""
+        o, h = self.i.operation, self.i.hardware
+        assert o is not None
+        rack, ((fabric_usd, fabric_mw),) = power.rack_of(h), one.choices
+        places = sorted((k for k, n in enumerate(split) if n), key=lambda k: -split[k])
+        fabric_at = dict(zip(places, fabric_mw, strict=True))
+        bought, energy = 0, 0.0
+        for k, n in enumerate(split):
+            own = -(-n * c.block.racks // h.racks_per_module) * h.racks_per_module if self.sites else h.racks or 0
+            bought += own
+            if self.sites is not None and own:
+                usd_per_mwh = self.sites.areas[self.sites.nodes[k].balancing_authority].energy_usd_per_mwh
+                energy += (power.facility_mw(h, own) + fabric_at[k]) * usd_per_mwh * YEAR_HOURS
+        upkeep = o.maintenance_share_per_year or 0.0
+        lives = [(bought * rack.price_usd, rack.life_years), (fabric_usd, o.fabric_life_years)]
+        again = sum(usd * (upkeep * years + _ends(years, life)) for usd, life in lives)
+        return again + years * (energy + (o.staff_usd_per_year or 0.0))
+
+
+def _ends(years: float, life: float | None) -> int:
+    """Count the lives that end before a run does."""
+    return 0 if life is None else sum(k * life < years * (1 - 1e-12) for k in range(1, 1000))
+
+
+__all__ = ["RunToy", "run_toy"]

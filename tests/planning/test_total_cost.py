@@ -1,0 +1,113 @@
+"""Plans of the least total cost of ownership: what they state, what refutes them, and why there is none."""
+
+import json
+from typing import Any
+
+import pytest
+from joint_brute_force import toy
+from joint_run_brute_force import run_toy
+
+from planner.checks.registry import check
+from planner.errors import InputError
+from planner.instance.instance import Instance
+from planner.models.joint.solve import solve_joint
+from planner.models.requests import Options
+from planner.physics.site.run_prices import alike_usd, at_run_prices
+from planner.plan.plan import Plan
+from planner.planning.load import load_instance
+from planner.planning.solve import options_of, solve_instance
+
+OPTIONS = options_of(time_limit=None, gap=None, seed=0, threads=None)
+WHOLE = "total_cost_of_ownership_usd"
+
+
+def asked(seed: int, budget: float | None = None, *, minimize: str = WHOLE, **how: Any) -> Instance:
+    """Return a toy with dear operation that asks for the least cost within four times the fewest days."""
+    i = toy(seed, **how)
+    days = solve_joint(i, Options(), lambda _: None).days
+    assert days is not None
+    i = run_toy(
+        i,
+        deadline_days=4 * days,
+        maintenance_share_per_year=200.0,
+        staff_usd_per_year=1e6,
+        fabric_life_years=4e-4,
+        rack_life_years=3e-4,
+        usd_per_mwh=30.0,
+    )
+    limits = i.limits.model_copy(update={"budget_usd": budget})
+    objective = i.objective.model_copy(update={"minimize": minimize})
+    return i.model_copy(update={"limits": limits, "objective": objective})
+
+
+def solved(i: Instance) -> Plan:
+    return solve_instance(i, OPTIONS, lambda _: None)
+
+
+@pytest.mark.parametrize(("seed", "how"), [(6, {}), (14, {"sites": 2, "forced": True}), (7, {"sites": 3})])
+def test_a_plan_of_the_least_cost(seed: int, how: dict[str, Any]) -> None:
+    """The plan is proven, its value is the section's total, and it costs no more than the cheapest to buy."""
+    plan = solved(asked(seed, **how))
+    assert plan.status == "optimal" and check(plan) == []
+    assert plan.run is not None and plan.objective.value == plan.run.total_cost_of_ownership_usd
+    assert plan.objective.bound == pytest.approx(plan.objective.value)
+    to_buy = solved(asked(seed, minimize="cost_usd", **how))
+    assert to_buy.run is not None and to_buy.cost is not None and plan.cost is not None
+    assert plan.objective.value <= to_buy.run.total_cost_of_ownership_usd + 0.01
+    assert plan.cost.total_usd >= to_buy.cost.total_usd - 0.01
+    assert Plan.model_validate(json.loads(plan.model_dump_json())) == plan
+
+
+def test_another_total_is_refused() -> None:
+    """The check adds the run up again: neither value nor certificates may differ, and the budget bounds it."""
+    plan = solved(asked(14, sites=2, forced=True))
+    usd = plan.objective.value
+    assert usd is not None and plan.sites is not None and plan.cost is not None
+    less = plan.objective.model_copy(update={"value": usd * 0.999, "bound": usd * 0.999})
+    assert "objective" in {v.rule for v in check(plan.model_copy(update={"objective": less}))}
+    made = plan.sites.certificate.model_copy(update={"objective": plan.cost.total_usd})
+    sites = plan.sites.model_copy(update={"certificate": made})
+    assert "certified[sites]" in {v.rule for v in check(plan.model_copy(update={"sites": sites}))}
+    assert plan.cost.total_usd < usd * 0.99
+    limits = plan.instance.limits.model_copy(update={"budget_usd": usd * 0.99})
+    bounded = plan.model_copy(update={"instance": plan.instance.model_copy(update={"limits": limits})})
+    assert "budget[run]" in {v.rule for v in check(bounded)}
+
+
+def test_a_budget_below_the_least_cost() -> None:
+    """A budget that the bill is within and the run is not leaves no plan; at the least cost there is one."""
+    usd = solved(asked(6)).objective.value
+    assert usd is not None
+    none = solved(asked(6, usd * 0.99))
+    assert none.status == "infeasible" and none.conflict is not None and check(none) == []
+    assert none.conflict.rules == ("limits.deadline_days", "limits.budget_usd")
+    assert solved(asked(6, usd + 0.01)).objective.value == pytest.approx(usd)
+
+
+def test_a_deadline_is_needed() -> None:
+    """Without a deadline the least cost has no end."""
+    i = asked(6).model_dump(mode="json", exclude_none=True)
+    del i["limits"]["deadline_days"]
+    with pytest.raises(InputError, match=r"limits.deadline_days: is missing"):
+        load_instance(i)
+
+
+@pytest.mark.parametrize("includes", [True, False])
+@pytest.mark.parametrize("seed", [0, 6])
+def test_energy_of_a_cluster_is_priced_by_the_watt(seed: int, *, includes: bool) -> None:
+    """Without a grid a plan's capital at run prices, with what all cost alike, is the run that the section adds up."""
+    i = asked(seed)
+    operation = i.operation and i.operation.model_copy(update={"energy_usd_per_mwh": 900.0})
+    hardware = i.hardware.model_copy(update={"facility_overhead_factor": 1.3, "overhead_includes_fabric": includes})
+    i = i.model_copy(update={"operation": operation, "hardware": hardware})
+    plan = solved(i)
+    assert plan.run is not None and plan.status == "optimal" and check(plan) == []
+    limits = i.limits.model_copy(update={"deadline_days": plan.run.days})
+    at_buying = i.model_copy(
+        update={"limits": limits, "objective": i.objective.model_copy(update={"minimize": "cost_usd"})}
+    )
+    priced = solved(at_run_prices(at_buying, plan.run.years)).cost
+    assert priced is not None
+    whole = priced.total_usd + alike_usd(i, plan.run.years)
+    assert whole == pytest.approx(plan.run.total_cost_of_ownership_usd, rel=1e-9)
+    assert plan.run.usd["energy"] > 0.01 * whole
