@@ -1,16 +1,18 @@
 """What all tests share: the answer to Ctrl-C, and which tests are left to the slow tier."""
 
+import os
 import signal
 
 import pytest
 
-MANY_SEEDS = (
-    30  # of a test over more of them, the quick tier takes every third, which keeps the whole under five minutes
-)
+MANY_SEEDS = 30  # of a test over more of them, the quick tier takes every fourth, which keeps it short
+OF_A_TERMINAL = "COLUMNS", "LINES", "FORCE_COLOR"  # they change how wide and how coloured a command prints
 
 
 def pytest_configure() -> None:
-    """Answer Ctrl-C as in a terminal, also where the run was started in the background with the signal ignored."""
+    """Forget the caller's terminal, and answer Ctrl-C as in one, also where a run in the background ignores it."""
+    for name in OF_A_TERMINAL:
+        os.environ.pop(name, None)
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

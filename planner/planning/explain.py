@@ -11,15 +11,19 @@ from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
+from planner.models.joint.tree.cache import JointCache
 from planner.models.requests import Options
 from planner.plan.certificate import Conflict, Status
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.planning import explain_sites
+from planner.planning.alternatives.more import More, limited, limits_of, pinned, with_hbm, with_racks
 from planner.planning.conflict import ANY_PLAN, without_network_rule
 from planner.planning.evaluate import memory_lines, time_lines
 from planner.planning.explain_sites import SitesExplanation
+from planner.planning.sessions.start import column_of
 from planner.planning.solve import solve_instance
+from planner.solvers.deadline import Deadline
 from planner.solvers.running.progress import start
 
 CHOICES = (
@@ -33,9 +37,11 @@ CHOICES = (
     "sequence_parallel",
     "schedule",
 )
-SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
 PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
+TIMES = 2.0  # the time of the plan: what alternatives may take together beside it
+AT_LEAST = 30.0  # seconds that they may take in any case
+SHOWN = 5e-5  # a loss below which a line shows none
 DOUBLINGS = 20  # of a limit, in search of a plan
 
 
@@ -48,6 +54,7 @@ class Other(Frozen):
     days: float | None = Field(description="Of that plan; null: there is none.")
     loss: float | None = Field(description="Days over the plan's, less one: 0.11 is 11 % slower.")
     proved: bool = Field(description="No plan with the decision made otherwise is faster.")
+    bound_days: float | None = Field(None, description="Where that is not proven: no such plan is under so many days.")
 
 
 class Worth(Frozen):
@@ -58,6 +65,8 @@ class Worth(Frozen):
     unit: str
     days_saved: float
     proved: bool
+    most_days_saved: float | None = Field(None, description="Where that is not proven: no plan saves more days.")
+    each: float = Field(1.0, description="Units by which a line tells what one is worth: a million dollars or tokens.")
 
 
 class Lack(Frozen):
@@ -102,23 +111,51 @@ def explained(
     progress: Callable[[str], None] = lambda _: None,
 ) -> Explanation:
     """Solve and explain; `near` splits over other sets of sites are listed, of those `within` a share of the best."""
-    plan = solve_instance(instance, options, progress)
+    clock, cache = Deadline(), JointCache()
+    plan = solve_instance(instance, options, progress, cache=cache)
     if plan.layout is None:
         return _infeasible(plan, instance, options)
     days = plan.layout.metrics.days_to_train
-    others = []
-    for v in _variants(plan):
-        start(progress, f"{v.choice.replace('_', ' ')} other than {v.plan_value}")
-        others.append(_other(v, days, options))
-    start(progress, "what more of each limit is worth")
+    share = _Share(Deadline(max(AT_LEAST, TIMES * clock.elapsed)), options, progress)
+    more, variants = list(limits_of(plan)), list(_variants(plan))
+    share.parts = len(more) + len(variants) + (plan.sites is not None)
+    worth = []
+    for x in more:
+        asked = share.next(f"what more {x.limit} is worth")
+        worth.append(_worth(x, plan, asked, cache))
+    sites = None
+    if plan.sites is not None:
+        asked = share.next("sites")
+        sites = explain_sites.explained_plan(
+            plan, options, near=near, within=within, deadline=Deadline(asked.time_limit)
+        )
+    others = [_other(v, days, share.next(f"{v.choice.replace('_', ' ')} other than {v.plan_value}")) for v in variants]
     return Explanation(
         name=instance.name,
         status=plan.status,
         layout=plan.layout,
-        sites=explain_sites.explained_plan(plan, options, near=near, within=within),
+        sites=sites,
         others=tuple(sorted(others, key=lambda x: (x.loss is None, x.loss or 0.0))),
-        worth=tuple(_worth(plan, days, options)),
+        worth=tuple(x for x in worth if x is not None),
     )
+
+
+@dataclass
+class _Share:
+    """The time of the alternatives: each may take an even part of what is left, and no more than each was given."""
+
+    deadline: Deadline
+    options: Options
+    progress: Callable[[str], None]
+    parts: int = 0
+
+    def next(self, name: str) -> Options:
+        """Report the next alternative and return its options."""
+        start(self.progress, name)
+        even = self.deadline.left / max(1, self.parts)
+        self.parts -= 1
+        own = self.options.time_limit
+        return replace(self.options, time_limit=even if own is None else min(even, own))
 
 
 def _variants(plan: Plan) -> Iterator[Variant]:
@@ -135,7 +172,7 @@ def _variants(plan: Plan) -> Iterator[Variant]:
     for site in plan.sites.sites if plan.sites else ():
         path = f"sites.racks.{site.id}"
         if path not in instance.pins:
-            yield Variant("site", site.id, "closed", _pinned(instance, path, 0), {})
+            yield Variant("site", site.id, "closed", pinned(instance, path, 0), {})
     yield from _other_switches(plan)
     for key in ("max_oversubscription", "survives"):
         asked = getattr(instance.network, key) if instance.network else None
@@ -153,20 +190,18 @@ def _other_switches(plan: Plan) -> Iterator[Variant]:
             yield Variant("switch", name, "any other", other, {})
 
 
-def _pinned(instance: Instance, path: str, value: Any) -> Instance:
-    return instance.model_copy(update={"pins": {**instance.pins, path: value}})
-
-
 def _other(v: Variant, days: float, options: Options) -> Other:
     """Solve with one decision made otherwise."""
     found = _timed(v.instance, options, v.without)
+    proved = found.stopped == "proved"
     return Other(
         choice=v.choice,
         plan_value=v.plan_value,
         value=_value(v, found),
         days=found.days,
         loss=None if found.days is None else found.days / days - 1,
-        proved=found.stopped == "proved",
+        proved=proved,
+        bound_days=None if proved else found.lower_bound,
     )
 
 
@@ -188,53 +223,37 @@ def _value(v: Variant, found: JointSolution) -> str:
     return str(chosen.get(v.choice, getattr(shape, v.choice, v.value)))
 
 
-def _timed(instance: Instance, options: Options, without: dict[str, Any] | None = None) -> JointSolution:
-    """Return the fewest days of an instance, whatever it minimizes and however late that is."""
+def _timed(
+    instance: Instance,
+    options: Options,
+    without: dict[str, Any] | None = None,
+    *,
+    cache: JointCache | None = None,
+    layout: LayoutPlan | None = None,
+) -> JointSolution:
+    """Return the fewest days of an instance, whatever it minimizes and however late that is; a layout comes first."""
     objective = instance.objective.model_copy(update={"minimize": "days_to_train"})
     limits = instance.limits.model_copy(update={"deadline_days": None})
     asked = instance.model_copy(update={"objective": objective, "limits": limits})
-    return solve_joint(asked, options, lambda _: None, without=without or {})
+    first = None if layout is None else lambda world: column_of(layout, world)
+    return solve_joint(asked, options, lambda _: None, without=without or {}, cache=cache, first=first)
 
 
-def _worth(plan: Plan, days: float, options: Options) -> Iterator[Worth]:
-    """Yield what a little more of each limit saves, by solving with it."""
-    instance, limits = plan.instance, plan.instance.limits
-    gpu, wan = instance.hardware.accelerator, plan.sites.links if plan.sites else ()
-    asked: list[tuple[str, float, str, Instance]] = []
-    if limits.budget_usd:
-        more = limits.budget_usd * SMALL_CHANGE
-        asked.append(("limits.budget_usd", more, "USD", _limited(instance, "budget_usd", limits.budget_usd + more)))
-    if limits.max_batch_tokens:
-        more = limits.max_batch_tokens * SMALL_CHANGE
-        bigger = _limited(instance, "max_batch_tokens", limits.max_batch_tokens + more)
-        asked.append(("limits.max_batch_tokens", more, "tokens of batch", bigger))
-    if isinstance(gpu, Accelerator):
-        hardware = instance.hardware.model_copy(
-            update={"accelerator": gpu.model_copy(update={"hbm_bytes": gpu.hbm_bytes + 1e9})}
-        )
-        asked.append(("memory", 1.0, "GB of HBM", instance.model_copy(update={"hardware": hardware})))
-    if instance.grid is not None:
-        areas = tuple(
-            b.model_copy(update={"headroom_mw": b.headroom_mw * (1 + SMALL_CHANGE)})
-            for b in instance.grid.balancing_authorities
-        )
-        more = sum(b.headroom_mw for b in instance.grid.balancing_authorities) * SMALL_CHANGE
-        grid = instance.grid.model_copy(update={"balancing_authorities": areas})
-        asked.append(("grid headroom", more, "MW", instance.model_copy(update={"grid": grid})))
-    if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
-        pair = instance.wan.max_wavelengths_per_pair
-        lit = _pinned(instance, "wan.wavelengths", wan[0].wavelengths + pair)
-        asked.append(("wan", 1.0, "fibre pair", lit))
-    for limit, more, unit, changed in asked:
-        found = _timed(changed, options)
-        if found.days is not None:
-            proved, saved = found.stopped == "proved", days - found.days
-            saved = 0.0 if abs(saved) <= ROUNDING * days else saved
-            yield Worth(limit=limit, more=more, unit=unit, days_saved=saved, proved=proved)
-
-
-def _limited(instance: Instance, name: str, value: float) -> Instance:
-    return instance.model_copy(update={"limits": instance.limits.model_copy(update={name: value})})
+def _worth(x: More, plan: Plan, options: Options, cache: JointCache) -> Worth | None:
+    """Return what a little more of a limit saves, solving with the plan at hand first; None without an answer."""
+    if plan.layout is None:
+        return None
+    days = plan.layout.metrics.days_to_train
+    same = cache if cache.serves(x.instance) else None  # another budget alone
+    found = _timed(x.instance, options, cache=same, layout=plan.layout)
+    proved, saved = found.stopped == "proved", days - found.days if found.days is not None else 0.0
+    if found.days is None and (proved or found.lower_bound is None):
+        return None
+    most = None if proved or found.lower_bound is None else max(days - found.lower_bound, 0.0)
+    saved = 0.0 if abs(saved) <= ROUNDING * days else saved
+    return Worth(
+        limit=x.limit, more=x.more, unit=x.unit, days_saved=saved, proved=proved, most_days_saved=most, each=x.each
+    )
 
 
 def _infeasible(plan: Plan, instance: Instance, options: Options) -> Explanation:
@@ -250,29 +269,17 @@ def _lacks(instance: Instance, why: Conflict, options: Options) -> Iterator[Lack
     """Yield the limits in conflict that alone, and least, let a plan exist."""
     gpu, h, batch = instance.hardware.accelerator, instance.hardware, instance.limits.max_batch_tokens
     if "memory" in why.rules and isinstance(gpu, Accelerator):
-        needed = _least(instance, gpu.hbm_bytes, _with_hbm, options)
+        needed = _least(instance, gpu.hbm_bytes, with_hbm, options)
         if needed is not None:
             yield Lack(limit="memory", now=gpu.hbm_bytes / 1e9, needed=needed / 1e9, unit="GB of HBM a GPU")
     if "limits.max_batch_tokens" in why.rules and batch is not None:
-        needed = _least(instance, batch, lambda x, v: _limited(x, "max_batch_tokens", v), options)
+        needed = _least(instance, batch, lambda x, v: limited(x, "max_batch_tokens", v), options)
         if needed is not None:
             yield Lack(limit="limits.max_batch_tokens", now=batch, needed=needed, unit="tokens a step")
     if "hardware.racks" in why.rules and h.racks is not None:
-        needed = _least(instance, h.racks, _with_racks, options, whole=True)
+        needed = _least(instance, h.racks, with_racks, options, whole=True)
         if needed is not None:
             yield Lack(limit="hardware.racks", now=h.racks, needed=needed, unit="racks")
-
-
-def _with_hbm(instance: Instance, value: float) -> Instance:
-    gpu = instance.hardware.accelerator
-    if not isinstance(gpu, Accelerator):
-        raise TypeError("the instance still has catalogue names; load it through planner.load")
-    more = gpu.model_copy(update={"hbm_bytes": value})
-    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update={"accelerator": more})})
-
-
-def _with_racks(instance: Instance, value: float) -> Instance:
-    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update={"racks": int(value)})})
 
 
 def _least(instance: Instance, now: float, changed: Any, options: Options, *, whole: bool = False) -> float | None:
@@ -317,10 +324,19 @@ def summary(e: Explanation) -> str:
 
 def _other_line(x: Other) -> str:
     """Return a line on the best plan with one decision made otherwise."""
-    cost = "no plan" if x.loss is None else f"{100 * x.loss:+.2f} % ({x.days:,.1f} days)"
-    unproven = "" if x.proved else "; not proven"
-    return f"  {x.choice.replace('_', ' ')} {x.value} instead of {x.plan_value}: {cost}{unproven}"
+    loss = 0.0 if x.loss is not None and abs(x.loss) < SHOWN else x.loss
+    cost = "no plan" if loss is None else f"{100 * loss:+.2f} % ({x.days:,.1f} days)"
+    if not x.proved:
+        cost = "no plan found in time" if x.loss is None else cost
+        cost += "; not proven" if x.bound_days is None else f"; not proven, {x.bound_days:,.1f} days at least"
+    return f"  {x.choice.replace('_', ' ')} {x.value} instead of {x.plan_value}: {cost}"
 
 
 def _worth_line(x: Worth) -> str:
-    return f"  {x.more:,.6g} {x.unit}: {x.days_saved:,.4g} days sooner{'' if x.proved else '; not proven'}"
+    """Return a line on what more of a limit saves, and what that is a unit."""
+    unit = f"{x.each:,.0f} {x.unit}" if x.each != 1 else x.unit
+    rate = f" ({x.days_saved / x.more * x.each:,.3g} days for each {unit})" if x.days_saved > 0 and x.more != 1 else ""
+    most = "" if x.most_days_saved is None else f", {x.most_days_saved:,.4g} at most"
+    unproven = "" if x.proved else f"; not proven{most}"
+    when = "sooner" if x.days_saved >= 0 else "later, for its price"
+    return f"  {x.more:,.6g} {x.unit}: {abs(x.days_saved):,.4g} days {when}{rate}{unproven}"

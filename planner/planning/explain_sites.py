@@ -11,6 +11,10 @@ from planner.models.sites import explain as sites_explain
 from planner.physics.site import power
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
+from planner.solvers.deadline import Deadline
+from planner.units import money
+
+CENT = 0.01  # dollars: less is rounding
 
 
 class NodeLoad(Frozen):
@@ -21,6 +25,19 @@ class NodeLoad(Frozen):
     mw: float
     stopped_by: tuple[str, ...] = Field(description="Rules that exclude one module more.")
     missing_mw: float | None = Field(None, description="What it lacks of the load asked for, if any is.")
+
+
+class Rejected(Frozen):
+    """A candidate that the plan does not open, and why: what it could carry of the load, and what opening it costs."""
+
+    node: str
+    mw: float = Field(description="The largest load that it could carry alone.")
+    missing_mw: float = Field(description="What it lacks of the load of the whole plan.")
+    stopped_by: tuple[str, ...] = Field(description="Rules that exclude one module more there.")
+    dearer_usd_per_year: float | None = Field(
+        None, description="Of the cheapest split of the same racks that opens it; null: none, or not asked in time."
+    )
+    no_split: bool = Field(False, description="It is proven that no split of the same racks opens it.")
 
 
 class Relaxation(Frozen):
@@ -55,6 +72,7 @@ class SitesExplanation(Frozen):
     nodes: tuple[NodeLoad, ...] = ()
     relaxations: tuple[Relaxation, ...] = Field((), description="For an infeasible split.")
     prices: tuple[Price, ...] = Field((), description="For a plan.")
+    rejected: tuple[Rejected, ...] = Field((), description="Candidates that the plan leaves closed, and why.")
     near: tuple[Near, ...] = Field((), description="The best splits over different sets of sites, the plan's first.")
 
 
@@ -69,8 +87,10 @@ def explained_infeasible(instance: Instance, conflict: Conflict, options: Option
     )
 
 
-def explained_plan(plan: Plan, options: Options, *, near: int, within: float) -> SitesExplanation | None:
-    """Explain the split of a plan; None without one."""
+def explained_plan(
+    plan: Plan, options: Options, *, near: int, within: float, deadline: Deadline
+) -> SitesExplanation | None:
+    """Explain the split of a plan; None without one. What a rejected site would cost is asked while there is time."""
     split, layout = plan.sites, plan.layout
     if split is None or layout is None:
         return None
@@ -82,13 +102,32 @@ def explained_plan(plan: Plan, options: Options, *, near: int, within: float) ->
     # A budget already spent on fabric cannot be asked again of the split alone: the total is given, so it is left out.
     free = plan.instance.model_copy(update={"limits": plan.instance.limits.model_copy(update={"budget_usd": None})})
     others = sites_explain.near_best(free, request, options, count=near, within=within) if near else []
+    nodes = _nodes(plan.instance, request, options)
+    asked = sum(s.facility_mw for s in split.sites)
+    closed = [x for x in nodes if x.node not in {s.id for s in split.sites}]
+    known = {
+        x.node: x for x in sites_explain.forced_open(free, request, options, [x.node for x in closed if x.mw], deadline)
+    }
     return SitesExplanation(
-        nodes=_nodes(plan.instance, request, options),
+        nodes=nodes,
+        rejected=tuple(_rejected(x, asked, known.get(x.node)) for x in closed),
         prices=tuple(Price.model_validate(p, from_attributes=True) for p in prices),
         near=tuple(
             Near(racks_by_site={s.id: s.racks for s in x.sites}, usd_per_year=x.certificate.objective or 0.0)
             for x in others
         ),
+    )
+
+
+def _rejected(x: NodeLoad, asked_mw: float, forced: sites_explain.Forced | None) -> Rejected:
+    """Return why a candidate is closed."""
+    return Rejected(
+        node=x.node,
+        mw=x.mw,
+        missing_mw=max(asked_mw - x.mw, 0.0),
+        stopped_by=x.stopped_by,
+        dearer_usd_per_year=None if forced is None else forced.dearer_usd_per_year,
+        no_split=forced is not None and forced.dearer_usd_per_year is None,
     )
 
 
@@ -127,6 +166,11 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
         yield from (f"  {x.node:24}{x.mw:12,.1f} MW  {', '.join(x.stopped_by) or 'nothing'}" for x in e.nodes[:rows])
         if len(e.nodes) > rows:
             yield f"  … {len(e.nodes) - rows} more with less"
+    if e.rejected:
+        yield "REJECTED   sites that the plan does not open, and why"
+        yield from (f"  {x.node:24}{_why_closed(x)}" for x in e.rejected[:rows])
+        if len(e.rejected) > rows:
+            yield f"  … {len(e.rejected) - rows} more that carry less"
     if e.prices:
         yield "WORTH      one more unit of each limit, sites and lines as they are"
         for p in e.prices[:rows]:
@@ -138,6 +182,22 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
         for x in e.near:
             racks = ", ".join(f"{s} {n:,}" for s, n in x.racks_by_site.items())
             yield f"  {racks:60} {x.usd_per_year / 1e6:10,.2f} M$ a year ({x.usd_per_year / best_usd - 1:+.2%})"
+
+
+def _why_closed(x: Rejected) -> str:
+    """Return why a site is closed in a sentence: MW and rule, then what a split with it costs."""
+    rules = ", ".join(x.stopped_by) or "nothing"
+    if not x.mw:
+        return f"carries no module: {rules}"
+    all_of_it = "carries all of the load alone" if not x.missing_mw else ""
+    carries = all_of_it or f"carries {x.mw:,.1f} MW alone, {x.missing_mw:,.1f} MW short: {rules}"
+    if x.no_split:
+        return f"{carries}; no split of these racks opens it"
+    if x.dearer_usd_per_year is None:
+        return carries
+    if x.dearer_usd_per_year < CENT:
+        return f"{carries}; a split with it costs no more"
+    return f"{carries}; a split with it costs {money(x.dearer_usd_per_year)} a year more"
 
 
 def meaning(rule: str) -> str:

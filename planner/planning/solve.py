@@ -108,7 +108,7 @@ def _decided(
     left, started = replace(options, time_limit=deadline.limit), deadline.elapsed
     start(progress, "search", anew=True)
     if instance.objective.minimize == "cost_usd":
-        solution, cheaper = solve_joint_cost(instance, left, progress).as_joint(), None
+        solution, cheaper = solve_joint_cost(instance, left, progress, cache=cache).as_joint(), None
     else:
         known = JointCache() if cache is None else cache
         solution, cheaper = _in_days(instance, left, progress, deadline, known, first)

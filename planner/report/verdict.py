@@ -7,11 +7,12 @@ from typing import Any
 from planner.plan.flatten import Figure
 from planner.plan.plan import Plan
 from planner.sweeps.paths import canonical
-from planner.units import money, percent, short, words
+from planner.units import counted, money, percent, short, words
 
 CHANGES = 4  # values of the instance that are named
 MOST_JUDGED = 8  # sides of which each is set beside the first
 TERMS = 4  # of days and of dollars that are named
+IDLE = 1e-3  # share of the money from which idle racks are named
 SMALL = 0.02  # of the largest term, below which one is left out
 NOTHING = 1e-9  # relative: the same but for rounding
 UNITS = {"days_to_train": "days", "loss": "nats a token"}
@@ -119,7 +120,39 @@ def brings(a: Side, b: Side) -> str:
     left = b.number("slack.budget_usd")
     if left is not None and left > 0 and usd[1] and left > SMALL * usd[1]:
         parts.append(f"{money(left)} of the budget buys nothing")
+    before, idle = idle_racks(a), idle_racks(b)
+    if usd[1] and idle - before > IDLE * usd[1]:
+        parts.append(f"{money(idle - before)} {'more ' if before else ''}of idle racks")
     return ", ".join(parts)
+
+
+def idle_racks(s: Side) -> float:
+    """Return what the GPUs that do no work cost with their racks, in dollars."""
+    used, idle, racks = (s.number(k) for k in ("layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"))
+    return racks * idle / (used + idle) if used and idle and racks else 0.0
+
+
+def best(sides: Sequence[Side]) -> str:
+    """Name the side of fewest days and that of least money, however many there are; nothing where none is a plan."""
+    found = []
+    for what, keys, show in (
+        ("fewest days", ("layout.metrics.days_to_train", "objective.value"), lambda x: f"{x:,.1f}"),
+        ("least money", ("cost.total_usd",), money),
+    ):
+        figures = [(next((v for k in keys if (v := s.number(k)) is not None), None), s.name) for s in sides]
+        known = [(v, name) for v, name in figures if v is not None]
+        if known and (what != "fewest days" or all(_in_days(s) for s in sides)):
+            value, name = min(known)
+            alike = sum(v == value for v, _ in known) - 1
+            more = f" and {counted(alike, 'other')}" if alike else ""
+            found.append(f"{what}: {name}{more} ({show(value)})")
+    return "; ".join(found)
+
+
+def _in_days(s: Side) -> bool:
+    """Return whether the days of a side are known, or it has no plan."""
+    days = s.figures.get("objective.name") == "days_to_train" or s.number("layout.metrics.days_to_train") is not None
+    return days or s.number("objective.value") is None
 
 
 def _moved(old: float, new: float) -> str:

@@ -17,7 +17,7 @@ from planner.planning.sessions import start as starts
 from planner.planning.sessions.inspection import inspection
 from planner.planning.solve import options_of, solve_instance
 
-SEEDS = (1, 3, 5, 7, 9)
+SEEDS = (5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 3, 7, 9)))
 NO_LIMITS: dict[str, Any] = {"time_limit": None, "gap": None, "seed": 0, "threads": None}
 DECIDED = ("status", "objective", "cost", "stopped", "conflict")
 
@@ -52,6 +52,33 @@ def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
         plan = session.solve(changed)
         assert decided(plan) == decided(planner.solve(changed))
         assert planner.check(plan) == []
+
+
+@pytest.mark.parametrize("sites", [0, 2])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> None:
+    """Fewest days, least cost by several deadlines, a tolerance and budgets, in one session: all as cold solves are."""
+    question, session = toy(seed, sites=sites, forced=True), planner.Session()
+    days = planner.solve(question).objective.value or 1.0
+    cost = question.model_copy(update={"objective": question.objective.model_copy(update={"minimize": "cost_usd"})})
+    near = question.model_copy(update={"objective": question.objective.model_copy(update={"tolerance": 0.1})})
+    budget = question.limits.budget_usd or 0.0
+    changes = [
+        with_limits(cost, deadline_days=3 * days),
+        question,
+        with_limits(cost, deadline_days=1.2 * days),
+        near,
+        with_limits(cost, deadline_days=1.2 * days, budget_usd=1.01 * budget),
+        with_limits(cost, deadline_days=0.5 * days),
+        with_limits(question, deadline_days=0.5 * days),
+        with_limits(cost, deadline_days=1.2 * days, budget_usd=0.7 * budget),
+        question,
+    ]
+    for changed in changes:
+        plan = session.solve(changed)
+        cold = planner.solve(changed)
+        assert (plan.status, plan.objective) == (cold.status, cold.objective)
+        assert (plan.cost, plan.conflict) == (cold.cost, cold.conflict) and planner.check(plan) == []
 
 
 def test_what_a_session_keeps_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from planner.plan.plan import Plan
 from planner.report.compare import rows_of, side_of, table
 from planner.report.fit import fitted
 from planner.report.summary import summary
-from planner.report.verdict import Side, brings, changes, headline, terms, verdicts
+from planner.report.verdict import Side, best, brings, changes, headline, terms, verdicts
 from planner.report.warnings import warnings, without_source
 
 
@@ -59,6 +59,28 @@ def test_the_change_of_a_plan_is_signed_and_relative() -> None:
     assert brings(a, b) == "-10 days (-10.0 %)"
     assert brings(side("c", status="optimal"), side("d", status="infeasible")) == "optimal -> infeasible"
     assert changes(a, b) == "b"
+
+
+def test_idle_racks_are_named_in_dollars() -> None:
+    """A tenth of the GPUs do no work: a tenth of what the racks cost."""
+    figures = {"objective__value": 9.0, "cost__total_usd": 8e9, "cost__capex_usd__racks": 6e9}
+    a = side("a", **figures, layout__gpus_used=100, layout__gpus_idle=0)
+    b = side("b", **figures, layout__gpus_used=90, layout__gpus_idle=10)
+    assert brings(a, b).endswith("$0 of capital, $600.00M of idle racks")
+    assert "idle" not in brings(b, a) and "idle" not in brings(b, b)
+
+
+def test_of_many_the_best_are_named() -> None:
+    """Of three the fastest and the cheapest, those alike counted; of losses there are no days."""
+    of = {"objective__name": "days_to_train", "status": "optimal"}
+    three = [
+        side(n, **of, objective__value=d, cost__total_usd=u)
+        for n, d, u in (("a", 9, 5e9), ("b", 7, 6e9), ("c", 7, 5e9))
+    ]
+    assert best(three) == "fewest days: b and 1 other (7.0); least money: a and 1 other ($5.00B)"
+    assert best([side("x", status="infeasible"), side("y", status="infeasible")]) == ""
+    loss = [side(n, objective__name="loss", objective__value=1.5, cost__total_usd=1e9) for n in "ab"]
+    assert best(loss) == "least money: a and 1 other ($1.00B)"
 
 
 def test_an_object_of_the_catalogue_is_changed_by_its_name() -> None:

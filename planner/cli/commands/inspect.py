@@ -43,7 +43,7 @@ def compare(
     """Print what plans and rows of sweeps come to beside the first, by which terms, and all their figures."""
     from planner.report.compare import columns_of_file, rows_of, table
     from planner.report.fit import fitted, terminal_width
-    from planner.report.verdict import MOST_JUDGED, verdicts
+    from planner.report.verdict import MOST_JUDGED, best, verdicts
 
     several = len({_path(given) for given in files}) > 1
     columns = [c for given in files for c in columns_of_file(_path(given), _index(given), several=several)]
@@ -54,7 +54,8 @@ def compare(
         print(json.dumps({"columns": [c.name for c in columns], **rows}, indent=1))
     else:
         width = terminal_width()
-        print(fitted("\n".join(verdicts(columns[:MOST_JUDGED])), width), end="\n\n")
+        judged = [best(columns), ""] if len(columns) > 2 and best(columns) else []
+        print(fitted("\n".join([*judged, *verdicts(columns[:MOST_JUDGED])]), width), end="\n\n")
         print(table([c.name for c in columns], rows, width) if rows else "no difference")
 
 

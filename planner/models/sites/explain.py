@@ -1,6 +1,6 @@
 """Explain a split: what each node could carry, how far a rule must move, what a limit is worth, near-best splits."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from planner.models.sites.scenarios import years
 from planner.models.sites.solution import read
 from planner.plan.sites import SitesPlan
 from planner.solvers import highs
+from planner.solvers.deadline import Deadline
 from planner.solvers.lazy_constraints import Duals
 from planner.solvers.outcome import Stop
 
@@ -217,6 +218,42 @@ def _prices(m: Any, data: SplitData, duals: Duals) -> Iterator[Price]:
         saved = abs(dual) * 1e6 / rule.scale
         if saved > 1e-3:
             yield Price(rule=name, unit=rule.unit or "", usd_per_year=saved)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forced:
+    """The cheapest split that opens one more node: dearer by so much a year; None: no split opens it."""
+
+    node: str
+    dearer_usd_per_year: float | None
+    proved: bool
+
+
+def forced_open(
+    instance: Instance, request: SitesRequest, options: Options, nodes: Sequence[str], deadline: Deadline
+) -> Iterator[Forced]:
+    """Yield for each node in turn what a split that opens it costs over the cheapest one, while there is time."""
+    data = gather(instance, request)
+    m = build(data)
+    m.goal = pyo.Objective(expr=yearly_musd(m, data))
+    best = _run(m, replace(options, time_limit=deadline.limit))
+    if best.objective is None:
+        return
+    for node in nodes:
+        if deadline.passed:
+            return
+        pinned = m.open[node].fixed
+        m.open[node].fix(1)
+        found = _run(m, replace(options, time_limit=deadline.limit))
+        if not pinned:
+            m.open[node].unfix()
+        if found.objective is not None:
+            more = max(0.0, (found.objective - best.objective) * 1e6)
+            yield Forced(node=node, dearer_usd_per_year=more, proved=found.stop is Stop.PROVED)
+        elif found.infeasible:
+            yield Forced(node=node, dearer_usd_per_year=None, proved=True)
+        if pinned:
+            m.open[node].fix(0)
 
 
 def near_best(

@@ -13,6 +13,7 @@ from planner.models.joint.least_cost.tree import CostTree
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.space import Problem
+from planner.models.joint.tree.cache import JointCache
 from planner.models.joint.tree.tree import Stopped
 from planner.models.joint.world import CENTS, EPS, Plan, World
 from planner.models.requests import Options
@@ -150,13 +151,23 @@ def solve_joint_cost(
     instance: Instance,
     options: Options,
     progress: Callable[[str], None],
+    *,
+    cache: JointCache | None = None,
 ) -> LeastCost:
-    """Return the least cost of a plan by the deadline of an instance; without one, of any plan at all."""
-    deadline = Deadline(options.time_limit)
-    world = world_of(instance, options, deadline)
+    """Return the least cost of a plan by the deadline of an instance; without one, of any plan at all.
+
+    `cache`: what earlier searches left; it changes how long the search takes.
+    """
+    deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
+    world = world_of(instance, options, deadline, cache)
     days = instance.limits.deadline_days
     limit = math.inf if days is None else seconds_of(world.problem, days)
-    return cheapest_by(world, limit, time_limit=deadline.limit, progress=progress)
+    in_time = [x for x in cache.cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]
+    known = min(in_time, key=lambda x: (x.capital_usd, x.seconds), default=None)
+    found = cheapest_by(world, limit, known=known, time_limit=deadline.limit, progress=progress)
+    if found.plan is not None and found.plan is not known:
+        cache.cheapest.append(found.plan)
+    return found
 
 
 def cheaper_within(

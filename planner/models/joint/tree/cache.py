@@ -1,9 +1,9 @@
-"""What the searches of one instance under several budgets share: all that no budget changes."""
+"""What the searches of one instance under several budgets and deadlines share: all that these do not change."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, Objective
 from planner.instance.pins import ONE_SITE
 from planner.models.joint.places.site_bounds import SiteBounds
 from planner.models.joint.sites import Sites
@@ -18,7 +18,7 @@ from planner.solvers.deadline import Deadline
 class JointCache:
     """Strategies, bounds, times on a free network, tables of fabrics, answers of the sites, and plans by budget.
 
-    It serves instances that differ in `limits.budget_usd` alone; for any other it starts anew.
+    It serves instances that differ in budget, deadline, objective and name alone; for any other it starts anew.
     """
 
     question: Any = None
@@ -32,15 +32,16 @@ class JointCache:
     sites: Sites | None = None
     site_bounds: SiteBounds | None = None
     plans: dict[float, Any] = field(default_factory=dict)
+    cheapest: list[Any] = field(default_factory=list)  # the plans of searches by cost
     inspected: list[Any] = field(default_factory=list)  # proofs that were enumerated again and hold
 
     def serves(self, instance: Instance) -> bool:
-        """Return whether it is that of an instance, whatever the budget."""
-        return self.question is not None and bool(self.question[0] == _without_budget(instance))
+        """Return whether it is that of an instance, whatever its budget, deadline and objective."""
+        return self.question is not None and bool(self.question[0] == _question(instance))
 
     def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
         """Make the cache that of an instance: start anew where more than the budget differs."""
-        question = _without_budget(instance), without, how
+        question = _question(instance), without, how
         if question != self.question:
             fresh = JointCache(question=question)
             for name in self.__dataclass_fields__:
@@ -81,8 +82,10 @@ class JointCache:
         return [(b, self.plans[b]) for b in (below, above) if b is not None]
 
 
-def _without_budget(instance: Instance) -> Instance:
-    return instance.model_copy(update={"limits": instance.limits.model_copy(update={"budget_usd": None})})
+def _question(instance: Instance) -> Instance:
+    """Return an instance without what only says which of its plans are wanted."""
+    limits = instance.limits.model_copy(update={"budget_usd": None, "deadline_days": None})
+    return instance.model_copy(update={"limits": limits, "objective": Objective(), "name": ""})
 
 
 __all__ = ["JointCache"]

@@ -1,0 +1,1 @@
+"""What an explanation solves beside the plan: instances with a little more of a limit."""

@@ -1,0 +1,87 @@
+"""A little more of each limit of a plan: by these instances a dollar, a MW, a GB or a token has its worth."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from planner.instance.hardware import Accelerator
+from planner.instance.instance import Instance
+from planner.plan.plan import Plan
+
+MILLION = 1e6
+SMALL_CHANGE = 0.01  # of a limit, for which its worth is computed by solving again
+
+
+@dataclass(frozen=True)
+class More:
+    """A limit with a little more of it, and the instance that has it."""
+
+    limit: str
+    more: float
+    unit: str
+    instance: Instance
+    each: float = 1.0
+
+
+def limits_of(plan: Plan) -> Iterator[More]:
+    """Yield what a plan could have more of: a hundredth, or what one more step or block of it takes."""
+    instance, limits, h = plan.instance, plan.instance.limits, plan.instance.hardware
+    if limits.budget_usd:
+        more = limits.budget_usd * SMALL_CHANGE
+        yield More("budget", more, "USD", limited(instance, "budget_usd", limits.budget_usd + more), MILLION)
+    if limits.max_batch_tokens:
+        x = plan.layout
+        step = x.data_parallel * x.microbatch_sequences * instance.workload.sequence_length if x else 0
+        more = max(limits.max_batch_tokens * SMALL_CHANGE, float(step))
+        bigger = limited(instance, "max_batch_tokens", limits.max_batch_tokens + more)
+        yield More("batch", more, "tokens of batch", bigger, MILLION)
+    if isinstance(h.accelerator, Accelerator):
+        yield More("memory", 1.0, "GB of HBM", with_hbm(instance, h.accelerator.hbm_bytes + 1e9))
+    if h.racks is not None and instance.grid is None:
+        yield More("racks", 1.0, "rack", with_racks(instance, h.racks + 1))
+    if limits.facility_power_mw:
+        more = limits.facility_power_mw * SMALL_CHANGE
+        raised = limited(instance, "facility_power_mw", limits.facility_power_mw + more)
+        yield More("facility power", more, "MW of the facility", raised)
+    yield from _grid_limits(plan)
+
+
+def _grid_limits(plan: Plan) -> Iterator[More]:
+    """Yield headroom of the grid, and a further fibre pair."""
+    instance, wan = plan.instance, plan.sites.links if plan.sites else ()
+    if instance.grid is not None:
+        areas = tuple(
+            b.model_copy(update={"headroom_mw": b.headroom_mw * (1 + SMALL_CHANGE)})
+            for b in instance.grid.balancing_authorities
+        )
+        more = sum(b.headroom_mw for b in instance.grid.balancing_authorities) * SMALL_CHANGE
+        grid = instance.grid.model_copy(update={"balancing_authorities": areas})
+        yield More("headroom", more, "MW of headroom", instance.model_copy(update={"grid": grid}))
+    if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:
+        pair = instance.wan.max_wavelengths_per_pair
+        lit = pinned(instance, "wan.wavelengths", wan[0].wavelengths + pair)
+        yield More("fibre", 1.0, "fibre pair", lit)
+
+
+def pinned(instance: Instance, path: str, value: Any) -> Instance:
+    """Return an instance with one pin more."""
+    return instance.model_copy(update={"pins": {**instance.pins, path: value}})
+
+
+def limited(instance: Instance, name: str, value: float) -> Instance:
+    """Return an instance with another limit."""
+    return instance.model_copy(update={"limits": instance.limits.model_copy(update={name: value})})
+
+
+def with_hbm(instance: Instance, value: float) -> Instance:
+    """Return an instance whose GPUs have so many bytes of HBM."""
+    gpu = instance.hardware.accelerator
+    if not isinstance(gpu, Accelerator):
+        raise TypeError("the instance still has catalogue names; load it through planner.load")
+    more = gpu.model_copy(update={"hbm_bytes": value})
+    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update={"accelerator": more})})
+
+
+def with_racks(instance: Instance, value: float) -> Instance:
+    """Return an instance with so many racks."""
+    return instance.model_copy(update={"hardware": instance.hardware.model_copy(update={"racks": int(value)})})
