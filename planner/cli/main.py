@@ -80,6 +80,11 @@ def main() -> None:
     try:
         try:
             app()
+        except SystemExit as end:
+            # The command line's library ends with 1 where a reader of stdout, such as head, has left early.
+            if isinstance(end.__context__, BrokenPipeError):
+                raise end.__context__ from None
+            raise
         finally:
             sys.stdout.flush()
     except InputError as error:

@@ -25,6 +25,7 @@ from planner.planning.sessions.start import column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.deadline import Deadline
 from planner.solvers.running.progress import start
+from planner.units import money, short
 
 CHOICES = (
     "tensor_parallel",
@@ -334,9 +335,14 @@ def _other_line(x: Other) -> str:
 
 def _worth_line(x: Worth) -> str:
     """Return a line on what more of a limit saves, and what that is a unit."""
-    unit = f"{x.each:,.0f} {x.unit}" if x.each != 1 else x.unit
+    unit = _counted(x.each, x.unit) if x.each != 1 else x.unit
     rate = f" ({x.days_saved / x.more * x.each:,.3g} days for each {unit})" if x.days_saved > 0 and x.more != 1 else ""
     most = "" if x.most_days_saved is None else f", {x.most_days_saved:,.4g} at most"
     unproven = "" if x.proved else f"; not proven{most}"
     when = "sooner" if x.days_saved >= 0 else "later, for its price"
-    return f"  {x.more:,.6g} {x.unit}: {abs(x.days_saved):,.4g} days {when}{rate}{unproven}"
+    return f"  {_counted(x.more, x.unit)}: {abs(x.days_saved):,.4g} days {when}{rate}{unproven}"
+
+
+def _counted(value: float, unit: str) -> str:
+    """Write an amount of a limit: $30.00M of budget, 10 MW of headroom."""
+    return f"{money(value)} of budget" if unit == "USD" else f"{short(value)} {unit}"

@@ -55,7 +55,7 @@ def test_dollars_megawatts_memory_and_batch_have_a_worth(found: Explanation) -> 
     """Each has its line, with its unit."""
     assert {"budget", "batch", "memory", "headroom"} <= {x.limit for x in found.worth}
     text = summary(found)
-    for unit in ("USD: ", "tokens of batch: ", "1 GB of HBM: ", "MW of headroom: "):
+    for unit in (" of budget: ", "tokens of batch: ", "1 GB of HBM: ", "MW of headroom: "):
         assert unit in text
 
 
