@@ -25,6 +25,7 @@ from planner.plan.sites import Link, Site
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 MAX_COUNT = 10**9  # a count above this is a slip, not a plan, and would overflow the arrays
+MAX_CHUNKS = 10_000  # of a stage's layers; more would be walked through one by one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +294,9 @@ def _stage_faults(layout: LayoutPlan) -> Iterator[str]:
     if len(layers) != layout.pipeline_parallel:
         yield f"layers_per_stage has {len(layers):,} entries, {layout.pipeline_parallel:,} stages"
     yield from (f"stage {i} has {n:,} layers < 1" for i, n in enumerate(layers) if not 1 <= n <= MAX_COUNT)
+    most = min(MAX_CHUNKS, max(layers, default=0))
+    if layout.virtual_stages > max(1, most):
+        yield f"virtual_stages {layout.virtual_stages:,} > {most:,}, the most chunks that a stage's layers divide into"
     within = all(0 <= r <= n for r, n in zip(recomputed, layers, strict=False))
     if recomputed and not (within and len(recomputed) == len(layers)):
         first = list(recomputed)[:8]

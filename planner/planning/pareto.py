@@ -2,11 +2,15 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from planner.errors import InputError, hint
+from planner.errors import InputError, InternalError, hint
 from planner.models.requests import FABRIC_AXES, Alternative, Options
 from planner.plan.plan import Plan
 from planner.planning.fabric_requests import request_of
+
+if TYPE_CHECKING:
+    from planner.physics.plan_physics import PlanPhysics
 
 
 def frontier(
@@ -51,9 +55,21 @@ def frontier(
             messages: list[str] = []
             options = Options(time_limit=time_limit, seed=plan.seed)
             designs = alternatives(instance, request, options, axes=axes, every=every, report=messages.append)
+            _require(physics, site, designs, size)
             for text in messages:
                 report(f"{site}: {text}" if size is None else f"{site}, leaf domains of {size} racks: {text}")
             yield from ((site, x) for x in designs)
+
+
+def _require(physics: "PlanPhysics", site: str, designs: Sequence[Alternative], size: int | None) -> None:
+    """Check the designs of a site, each again from its choices; one that does not hold is a fault of the planner."""
+    from planner.checks.network.frontier import frontier as rules
+
+    merits = list(designs[0].merits) if designs else []
+    broken = list(rules(physics, site, [{**x.merits, **x.choices} for x in designs], merits, leaf_size=size))
+    if broken:
+        wrong = "; ".join(f"{v.rule}: {v.message}" for v in broken[:5])
+        raise InternalError(f"the frontier breaks its own rules: {wrong}")
 
 
 def axes_of(text: str) -> list[str]:

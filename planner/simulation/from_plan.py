@@ -110,6 +110,8 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
     if wiring_of(d) is not TREE:
         family = plan.fabric.sites[name].family
         raise InputError(f"simulate: {name} has a {family}; only trees are simulated, so plan with other families")
+    if switch.planes > MAX_PLANES:
+        raise InputError(f"simulate: {switch.name} has {switch.planes:,} planes; at most {MAX_PLANES:,} are simulated")
     block = d.rails_per_zone or d.rails_per_pod or d.rails
     wanted = hosts or min(block * d.rail_gpus * d.racks, MAX_HOSTS)
     rails = min(d.rails, -(-max(1, wanted // d.racks) // (block * d.rail_gpus)) * block)
@@ -124,6 +126,9 @@ def stages(plan: Plan, site: str, part: Part) -> list[list[Ints]]:
     placed = plan.placement.sites.get(site) if plan.placement else None
     if placed is None or plan.layout is None:
         raise InputError(f"simulate: nothing is placed at {site!r}; choose another site or --pattern permutation")
+    if plan.layout.rack_stages > len(placed.assignment):
+        have = f"{plan.layout.rack_stages:,} stages, {len(placed.assignment):,} pieces placed at {site}"
+        raise InputError(f"placement: {have}; see what `planner check` says of the plan")
     ranks: list[list[int]] = [[] for _ in range(plan.layout.rack_stages)]
     for a in placed.assignment:
         if not 0 <= a.stage < len(ranks):

@@ -130,17 +130,21 @@ def core_share(c: PlanPhysics) -> Iterator[Violation]:
     A switch that holds every endpoint has nothing above it that could be narrower.
     """
     for s, _, network, d in _wired(c):
-        if not d.single:
-            what, room = f"of {d.leaf_down:,} ports may leave a leaf", "ports' worth of a leaf's uplinks"
-            asked, worth = network.min_core_share * d.leaf_down, float(d.least_up_ports * d.split)
-            yield from at_most(f"core_share[{s}]", asked, worth, what, room)
-        pod = "pod", d.pods, d.rails_per_pod * d.domains_per_pod, d.pod_uplinks
-        zone = "zone", d.zones, d.rails_per_zone * d.domains_per_zone, d.zone_uplinks
-        for block, blocks, leaves, links in (pod, zone):
-            ends, up = d.leaf_down * leaves, float(links * d.split)
-            share, uplinks = f"of {ends:,} ports may leave a {block}", f"ports' worth of a {block}'s uplinks"
-            if blocks > 1:
-                yield from at_most(f"core_share[{s}]", network.min_core_share * ends, up, share, uplinks)
+        yield from share_out(f"core_share[{s}]", network.min_core_share, d)
+
+
+def share_out(rule: str, least: float, d: Design) -> Iterator[Violation]:
+    """Check that a share of its rate can leave a full leaf, pod and zone beside which there are others."""
+    if not d.single:
+        what, room = f"of {d.leaf_down:,} ports may leave a leaf", "ports' worth of a leaf's uplinks"
+        yield from at_most(rule, least * d.leaf_down, float(d.least_up_ports * d.split), what, room)
+    pod = "pod", d.pods, d.rails_per_pod * d.domains_per_pod, d.pod_uplinks
+    zone = "zone", d.zones, d.rails_per_zone * d.domains_per_zone, d.zone_uplinks
+    for block, blocks, leaves, links in (pod, zone):
+        ends, up = d.leaf_down * leaves, float(links * d.split)
+        share, uplinks = f"of {ends:,} ports may leave a {block}", f"ports' worth of a {block}'s uplinks"
+        if blocks > 1:
+            yield from at_most(rule, least * ends, up, share, uplinks)
 
 
 def priced(network: Network, switch: Switch, d: Design) -> float:

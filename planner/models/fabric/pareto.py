@@ -25,7 +25,10 @@ SEND_CAPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)  # over the tra
 BELOW = 1e-7  # relative: slowdowns are quotients of counts, which differ by more
 WATT_USD = 0.01, 10_000.0  # lowest and highest price of a watt, in whole cents, so that prices stay whole
 CAPPED = ("time", "leaf", "splits")  # outermost first
-DESIGN_CHOICES = ("leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "spine_up", "spine_bundle")
+DESIGN_CHOICES = (
+    "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
+    "spine_up", "spine_bundle",
+)  # fmt: skip
 ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle")
 
 

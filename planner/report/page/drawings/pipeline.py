@@ -19,7 +19,7 @@ def pipeline(x: LayoutPlan) -> str:
     """Draw the stages from first to last, each as high as its layers; recomputed layers are darker."""
     recomputed = x.recomputed_layers_per_stage
     if not recomputed:
-        recomputed = x.layers_per_stage if x.recompute == "full" else (0,) * x.pipeline_parallel
+        recomputed = x.layers_per_stage if x.recompute == "full" else (0,) * len(x.layers_per_stage)
     stages = list(zip(x.layers_per_stage, recomputed, strict=True))
     merged = len(stages) > MAX_STAGES
     runs = [(k, len(list(g))) for k, g in groupby(stages)] if merged else [(k, 1) for k in stages]
