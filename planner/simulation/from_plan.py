@@ -14,6 +14,7 @@ from planner.simulation.rng import Ints
 from planner.simulation.tree import Tree
 
 MAX_HOSTS = 65_536  # simulated where no number is given: seconds for a seed
+MAX_PLANES = 64  # of a switch: links are held plane by plane, and no product has more than 8
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -29,9 +29,10 @@ INTRODUCTIONS = {
     "plan": "What comes back: the instance as it was solved, a section for each decision with its certificate, the "
     "cost, and, where there is no plan, the rules in conflict. `planner check` verifies a plan from this file alone."
     "\n\nOn trust are, as nothing in the file recomputes them: sizes and seconds of the solvers; the bounds of "
-    "certificates whose `checked` is `on trust` (fibre, pools, least cost to buy or to run, sites that nothing confirms); that the "
-    "sites refused the columns that `proof` lists, and its most racks; the cheaper plan; the compute that provably "
-    "misses the deadline; which rules of a conflict could be left out, and conflicts of sites, fabric or fibre. "
+    "certificates whose `checked` is `on trust` (fibre, pools, least cost to buy or to run, sites that nothing "
+    "confirms); that the sites refused the columns that `proof` lists, and its most racks; the cheaper plan; the "
+    "compute that provably misses the deadline; which rules of a conflict could be left out, and conflicts of "
+    "sites, fabric or fibre. "
     "`scripts/verify/changed_figures.py` changes every other figure and counts what passes.",
     "job": "What `planner place` places: either a mesh of ranks, or groups of several sizes. A plan's file is a job "
     "too. Below it, what `planner place --format json` and the library's `place` return; the file has beside it what "

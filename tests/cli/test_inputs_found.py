@@ -81,6 +81,16 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
         ["simulate", "x.json", "--pattern", "allreduce"],
         "x.json: instance.network.switches[0].planes: must be at most",
     ),
+    "planes that are not simulated": (
+        lambda: plan(instance__network__switches__0__planes=1000),
+        ["simulate", "x.json", "--pattern", "permutation"],
+        "box has 1,000 planes; at most 64 are simulated",
+    ),
+    "stages that stand nowhere": (
+        lambda: plan(layout__pipeline_parallel=10**6, layout__layers_per_stage=[1] * 1000),
+        ["simulate", "x.json", "--pattern", "allreduce"],
+        "stages",
+    ),
     "a bill of another fabric": (
         lambda: plan(fabric__sites__e1__cost_usd=1.0),
         ["fabric", "export", "x.json", "--site", "e1", "--format", "bom", "-o", "out.csv"],

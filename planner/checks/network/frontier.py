@@ -51,6 +51,11 @@ def _faults(c: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
         n = row.get(name, 0)
         if not isinstance(n, int) or n < 0 or (n < 1 and name in ("lanes", "split", "leaf_down")):
             yield f"{name} is {n}; a count expected"
+    for up, bundle in (("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", "core_bundle")):
+        if row.get(bundle, 0) > row.get(up, 0):
+            yield f"bundles of {row[bundle]} links, of {row.get(up, 0)} upwards ({bundle}, {up})"
+    if row["group_links"] and not row["family"].startswith("dragonfly"):
+        yield f"{row['group_links']} group_links of a {row['family']}, which has no groups"
     if row["switch"] not in c.switches:
         yield f"switch {row['switch']!r} is none of {', '.join(sorted(c.switches))}"
     elif row["split"] > c.switches[row["switch"]].breakout:
@@ -84,9 +89,7 @@ def _gateway(c: PlanPhysics, site: str) -> tuple[float, float]:
     return (gateway.wan_gbps, gateway.exchange_gbps) if gateway else (0.0, 0.0)
 
 
-def _row(
-    rule: str, c: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row
-) -> Iterator[Violation]:
+def _row(rule: str, c: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row) -> Iterator[Violation]:
     """Check that a row can be wired, hides what it slows, and states what its choices come to."""
     d, switch = _design(c, network, site, row), c.switches[row["switch"]]
     reasons = list(unwirable(d, cross_rail=True))

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from worked_plan import STRATEGY, edited, edited_at, instance_with, named, rules, small, worked
 
+from planner.checks.registry import check
+
 PLAN = small()
 HELD = PLAN.layout.metrics.memory_bytes_per_gpu
 DAYS = PLAN.layout.metrics.days_to_train
@@ -58,6 +60,12 @@ def test_cuts(change: dict[str, Any], broken: set[str]) -> None:
         strategy=replace(STRATEGY, **change),
     )
     assert rules(plan) - {"gpus"} == broken
+
+
+def test_more_chunks_than_layers() -> None:
+    """A stage in more chunks than it has layers is refused at once, not walked through."""
+    found = [v.message for v in check(edited(small(), layout__virtual_stages=10**9))]
+    assert any("virtual_stages 1,000,000,000 > 4" in message for message in found), found
 
 
 @pytest.mark.parametrize(

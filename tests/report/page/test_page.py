@@ -212,6 +212,12 @@ def test_pipeline_shows_what_runs_again(choice: str, listed: tuple[int, ...], da
         assert (f"stage {stage}: 4 layers, {count} recomputed" in drawn) == (count > 0)
 
 
+def test_stages_are_those_that_are_listed() -> None:
+    """A plan that names more stages than it lists is drawn with those listed."""
+    drawn = pipeline(edited(small(), layout__pipeline_parallel=10**9, layout__layers_per_stage=[2, 3]).layout)
+    assert "stage 1: 3 layers" in drawn
+
+
 def test_many_equal_stages_are_one_mark() -> None:
     """A pipeline of thousands of stages is drawn in a few marks."""
     many = edited(small(), layout__pipeline_parallel=5000, layout__layers_per_stage=[2] * 4000 + [1] * 1000)

@@ -1,0 +1,79 @@
+"""Rows of a frontier of fabrics: true ones hold, and every figure, choice and order that is changed is refused."""
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+from worked_plan import small
+
+from planner.checks.network.frontier import frontier as rules
+from planner.models.requests import FABRIC_AXES
+from planner.physics.plan_physics import PlanPhysics
+from planner.plan.plan import Plan
+from planner.planning.pareto import frontier
+
+SITE = "e1"
+SAME_FABRIC = {"domains_per_pod"}  # a pod with room for more domains than there are
+OF_TREES = {"spine_up", "spine_bundle"}  # a dragonfly's follow from its other choices
+MERITS = [FABRIC_AXES[k] for k in ("cost", "time", "power")]
+
+
+@cache
+def plan_of(families: tuple[str, ...]) -> Plan:
+    """Return the worked plan with the families that a frontier may choose from."""
+    plan = small()
+    network = plan.instance.network
+    assert network is not None
+    wide = network.model_copy(update={"families": families})
+    return plan.model_copy(update={"instance": plan.instance.model_copy(update={"network": wide})})
+
+
+@cache
+def rows_of(*families: str) -> tuple[dict[str, Any], ...]:
+    """Return the rows of a site, figures and choices together."""
+    found = frontier(plan_of(families), axes=["cost", "time", "power"])
+    return tuple({**x.merits, **x.choices} for site, x in found if site == SITE)
+
+
+def broken(rows: Sequence[dict[str, Any]], *families: str, leaf_size: int | None = None) -> set[str]:
+    """Return the rules that some rows break."""
+    physics = PlanPhysics(plan=plan_of(families))
+    return {v.rule for v in rules(physics, SITE, rows, MERITS, leaf_size=leaf_size)}
+
+
+@pytest.mark.parametrize("families", [("rail",), ("rail", "rack"), ("dragonfly",), ("rail", "dragonfly+")])
+def test_true_frontiers_hold(families: tuple[str, ...]) -> None:
+    """What the planner lists breaks no rule, whatever the family."""
+    rows = rows_of(*families)
+    assert rows and broken(rows, *families) == set()
+
+
+@pytest.mark.parametrize("families", [("rail",), ("rack",), ("dragonfly",)])
+def test_every_changed_figure_is_refused(families: tuple[str, ...]) -> None:
+    """A figure or a choice of any row that is off by one, or by a hundredth, is refused."""
+    rows = rows_of(*families)
+    same = SAME_FABRIC | (OF_TREES if families[0].startswith("dragonfly") else set())
+    for i, row in enumerate(rows):
+        for name, value in row.items():
+            if name in same or isinstance(value, bool) or not isinstance(value, (int, float)):
+                continue
+            other = value + 1 if isinstance(value, int) else value * 1.01 + 1e-6
+            changed = [*rows[:i], {**row, name: other}, *rows[i + 1 :]]
+            assert broken(changed, *families), f"row {i}: {name} {value} -> {other}"
+
+
+def test_choices_that_there_are_not() -> None:
+    """Unknown switches and families, and counts below one, are named and nothing is computed from them."""
+    row = rows_of("rail")[0]
+    for name, value in (("switch", "none"), ("family", "dragonfly"), ("lanes", 0), ("leaf_down", -1), ("split", 99)):
+        assert broken([{**row, name: value}], "rail") == {f"frontier[{SITE}, 0]"}
+
+
+def test_rows_that_others_beat() -> None:
+    """A row twice is matched by itself; rows out of order, and of another leaf size than asked, are refused."""
+    rows = rows_of("rack")
+    assert f"frontier[{SITE}, 1]" in broken([rows[0], rows[0]], "rack")
+    size = rows[0]["leaf_domain_racks"]
+    assert broken(rows[:1], "rack", leaf_size=size) == set() != broken(rows[:1], "rack", leaf_size=size + 1)
+    assert len(rows) > 1 and broken(rows[::-1], "rack") != set()
