@@ -111,6 +111,16 @@ def test_a_mistake_ends_a_process_in_a_message() -> None:
     assert out.stderr == "no-such.json: no such file; check the path\n"
 
 
+def test_a_reader_that_leaves_early() -> None:
+    """Where stdout is closed before all of it is read, as head does, a command ends well and says nothing."""
+    command = [sys.executable, "-m", "planner", "schema", "plan"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT) as ended:
+        assert ended.stdout is not None and ended.stderr is not None
+        ended.stdout.readline()
+        ended.stdout.close()
+        assert (ended.stderr.read(), ended.wait()) == ("", 0)
+
+
 def test_pin_that_no_layout_meets() -> None:
     """Pins of the space that no layout meets together end in exit code 3 and their names."""
     pinned = ("layout.tensor_parallel=1", "layout.pipeline_parallel=1", "layout.zero_stage=0")

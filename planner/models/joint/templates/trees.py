@@ -42,19 +42,21 @@ def cores_over(ports: int, pods: int, wan_ports: int, core_down: int) -> tuple[I
     return bundle, np.where(fits, cores, NONE)
 
 
-def least_between(cost: Floats, low: Ints, high: Ints) -> Ints:
-    """Return the place of the least cost from `low` to `high`, for many ranges at once; low <= high."""
-    table = [np.arange(len(cost))]
-    while 2 ** len(table) <= len(cost):
+def least_between(cost: Floats, row: Ints, low: Ints, high: Ints) -> Ints:
+    """Return the place of the least cost of a row from `low` to `high`, for many ranges at once; low <= high."""
+    places = np.broadcast_to(np.arange(cost.shape[1]), cost.shape)
+    table = [places]
+    while 2 ** len(table) <= cost.shape[1]:
         half, last = 2 ** (len(table) - 1), table[-1]
-        a, b = last[:-half], last[half:]
-        table.append(np.where(cost[b] < cost[a], b, a))
+        a, b = last[:, :-half], last[:, half:]
+        better = np.take_along_axis(cost, b, axis=1) < np.take_along_axis(cost, a, axis=1)
+        table.append(np.where(better, b, a))
     found = np.empty(len(low), dtype=np.int64)
     level = np.log2(high - low + 1).astype(np.int64)
     for k in np.unique(level).tolist():
         at = level == k
-        a, b = table[k][low[at]], table[k][high[at] - 2**k + 1]
-        found[at] = np.where(cost[b] < cost[a], b, a)
+        a, b = table[k][row[at], low[at]], table[k][row[at], high[at] - 2**k + 1]
+        found[at] = np.where(cost[row[at], b] < cost[row[at], a], b, a)
     return found
 
 
@@ -217,18 +219,18 @@ def _three_tiers(s: Site, domain: int, rails: int, domains: int, max_up: int) ->
     w = Wirings(w.up, w.bundle, np.maximum(w.low, gone), w.high)
     w = w.part(np.flatnonzero(w.low <= w.high))
     pods, leaf, up_link = -(-m.rails // rails), p.leaf_uplink(domain, domains), p.spine_uplink(domain * domains, rails)
-    parts, kinds = [], w.spines if s.wan_ports else np.zeros_like(w.up)
-    for kind in np.unique(kinds).tolist():
-        at = w.part(np.flatnonzero(kinds == kind))
-        bundle, cores = core_groups(s, pods, max(kind, 1))
-        v = np.arange(s.ports + 1)
-        group = [
-            np.where(cores < NONE, m.networks * (pods + cores) * p.switch[i] + v * up_link[i], np.inf) for i in (0, 1)
-        ]
-        for least in group[: 1 + s.power_counts]:
-            best = least_between(least, at.low, at.high)
-            usd, mw = (np.asarray(at.up * leaf[i] + at.spines * group[i][best], dtype=np.float64) for i in (0, 1))
-            parts.append(Tops(at.up, at.bundle, np.full_like(at.up, rails), best, bundle[best], usd, mw))
+    if not len(w.up):
+        return []
+    # Spine positions differ in what the WAN gateway takes of a core, so that many numbers of spines are alike.
+    _, first, row = np.unique(-(-s.wan_ports // w.spines), return_index=True, return_inverse=True)
+    kinds = [core_groups(s, pods, spines) for spines in w.spines[first].tolist()]
+    bundle, cores = (np.stack([kind[i] for kind in kinds]) for i in (0, 1))
+    row, v, parts = row.ravel(), np.arange(s.ports + 1), []
+    group = [np.where(cores < NONE, m.networks * (pods + cores) * p.switch[i] + v * up_link[i], np.inf) for i in (0, 1)]
+    for least in group[: 1 + s.power_counts]:
+        best = least_between(least, row, w.low, w.high)
+        usd, mw = (np.asarray(w.up * leaf[i] + w.spines * group[i][row, best], dtype=np.float64) for i in (0, 1))
+        parts.append(Tops(w.up, w.bundle, np.full_like(w.up, rails), best, bundle[row, best], usd, mw))
     return parts
 
 
