@@ -13,6 +13,7 @@ def pytest_configure() -> None:
     """Forget the caller's terminal, and answer Ctrl-C as in one, also where a run in the background ignores it."""
     for name in OF_A_TERMINAL:
         os.environ.pop(name, None)
+        os.unsetenv(name)  # readline, which pytest loads, sets them behind os.environ for processes that tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -37,7 +37,7 @@ WORD = re.compile(r"slow|stable|exit \d+|file \S+")
 READ = re.compile(r"[\w./-]+\.(?:json|jsonl|csv|py|m|conf|yaml|html|svg|txt)")
 WRITES = ("tee", "-o", "--output", ">", "--into", "--plans", "--geojson", "--plot")
 OPENED = re.compile(r"open\('([^']+)', 'w'\)")
-SECONDS = 600
+SECONDS, SLOW_SECONDS = 600, 3600  # that a command may take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +115,11 @@ def run(block: Block, folder: Path, python: str = sys.executable) -> list[Ran]:
         (folder / block.file).write_text(block.body)
         return []
     asked = [(block.body, [])] if block.language == "python" else block.commands
-    found = []
+    found, seconds = [], SLOW_SECONDS if "slow" in block.words else SECONDS
     for command, shown in asked:
         program = [python, "-c", command] if block.language == "python" else ["bash", "-o", "pipefail", "-c", command]
         out = subprocess.run(
-            program, capture_output=True, text=True, cwd=folder, env=environment, timeout=SECONDS, check=False
+            program, capture_output=True, text=True, cwd=folder, env=environment, timeout=seconds, check=False
         )
         found.append(
             Ran(
