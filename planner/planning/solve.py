@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from planner.checks.registry import check
 from planner.errors import InputError, InternalError
@@ -79,7 +80,8 @@ def _solved(
         start(progress, "shares of the pools")
         return heterogeneous.solve(instance, options, progress)
     if instance.objective.minimize == "loss":
-        return model_size.solve(instance, lambda x: _decided(x, options, deadline, progress), progress, deadline)
+        alone = partial(_decided, options=options, deadline=deadline, progress=progress, beside=False)
+        return model_size.solve(instance, alone, progress, deadline)
     return _decided(instance, options, deadline, progress, cache, first)
 
 
@@ -103,8 +105,13 @@ def _decided(
     progress: Progress,
     cache: JointCache | None = None,
     first: First | None = None,
+    *,
+    beside: bool = True,
 ) -> Plan:
-    """Take all decisions for the instance's model in the time that is left."""
+    """Take all decisions for the instance's model in the time that is left.
+
+    `beside`: what a plan in days says beside its optimum is sought too: a cheaper plan, and what ends the campus.
+    """
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     left, started = replace(options, time_limit=deadline.limit), deadline.elapsed
@@ -117,7 +124,7 @@ def _decided(
         solution, refused = found.as_joint(), over_budget(instance, found.capital_usd, found.lower_bound_usd)
     else:
         known = JointCache() if cache is None else cache
-        solution, cheaper = _in_days(instance, left, progress, deadline, known, first)
+        solution, cheaper = _in_days(instance, left, progress, deadline, known, first, beside=beside)
     refused = refused or too_late(instance, solution, replace(options, time_limit=deadline.limit))
     if refused is not None:
         status = JointStatus.INFEASIBLE if refused.rules else JointStatus.UNKNOWN
@@ -127,7 +134,7 @@ def _decided(
     plan = plan_of(instance, solution, options, deadline.elapsed - started, cheaper=cheaper)
     if refused is not None:
         return plan.model_copy(update={"conflict": refused})
-    if plan.status == "optimal" and instance.objective.minimize == "days_to_train":
+    if beside and plan.status == "optimal" and instance.objective.minimize == "days_to_train":
         end = limited_by(instance, solution, options, deadline)
         plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": end})})
     if solution.status is JointStatus.INFEASIBLE:
@@ -143,13 +150,15 @@ def _in_days(
     deadline: Deadline,
     cache: JointCache,
     first: First | None,
+    *,
+    beside: bool,
 ) -> tuple[JointSolution, CheaperPlan | None]:
     """Return the fastest plan, or within the asked tolerance the cheapest, and the cheapest that is almost as fast."""
     solution = solve_joint(instance, options, progress, cache=cache, first=first)
     tolerance = instance.objective.tolerance
     stands(progress, solution.days, solution.lower_bound)
     best = solution.plan
-    if best is None or solution.stopped != "proved" or not _cheaper_asked(instance):
+    if best is None or solution.stopped != "proved" or not _cheaper_asked(instance, beside=beside):
         return solution, None
     world = world_of(instance, options, deadline, cache)
     start(progress, "a cheaper plan")
@@ -164,12 +173,16 @@ def _in_days(
     return solution, CheaperPlan(days_to_train=found.days or 0.0, capital_usd=found.capital_usd, racks=racks)
 
 
-def _cheaper_asked(instance: Instance) -> bool:
+def _cheaper_asked(instance: Instance, *, beside: bool) -> bool:
     """Whether a cheaper plan is looked for: by default where another may cost less, and no gateways take minutes."""
     if instance.objective.tolerance:
         return True
     network = instance.network
-    return (network is not None or instance.grid is not None) and not (network is not None and network.wan_gateway)
+    return (
+        beside
+        and (network is not None or instance.grid is not None)
+        and not (network is not None and network.wan_gateway)
+    )
 
 
 def options_of(
