@@ -15,7 +15,7 @@ from planner.models.joint.split import Column
 from planner.models.joint.tree.cache import JointCache
 from planner.models.joint.world import CENTS, World
 from planner.models.requests import Options
-from planner.plan.certificate import ALMOST_AS_FAST, CheaperPlan, Violation
+from planner.plan.certificate import ALMOST_AS_FAST, CheaperPlan, Conflict, Violation
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, model_size
 from planner.planning.campus_end import limited_by
@@ -116,22 +116,21 @@ def _decided(
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     left, started = replace(options, time_limit=deadline.limit), deadline.elapsed
     start(progress, "search", anew=True)
-    cheaper, refused = None, None
+    cheaper = None
     if instance.objective.minimize == "cost_usd":
         solution = solve_joint_cost(instance, left, progress, cache=cache).as_joint()
     elif instance.objective.minimize == "total_cost_of_ownership_usd":
-        found = least_run_cost(instance, left, progress)
-        solution, refused = found.as_joint(), over_budget(instance, found.capital_usd, found.lower_bound_usd)
+        solution = least_run_cost(instance, left, progress).as_joint()
     else:
         known = JointCache() if cache is None else cache
         solution, cheaper = _in_days(instance, left, progress, deadline, known, first, beside=beside)
-    refused = refused or too_late(instance, solution, replace(options, time_limit=deadline.limit))
-    if refused is not None:
-        status = JointStatus.INFEASIBLE if refused.rules else JointStatus.UNKNOWN
-        in_time = tuple(x for x in solution.excluded if x[0] < (instance.limits.deadline_days or 0.0))
-        solution = replace(solution, plan=None, status=status, excluded=in_time)
+    refused = too_late(instance, solution, replace(options, time_limit=deadline.limit))
     start(progress, "writing the plan")
-    plan = plan_of(instance, solution, options, deadline.elapsed - started, cheaper=cheaper)
+    written = _without(instance, solution, refused)
+    plan = plan_of(instance, written, options, deadline.elapsed - started, cheaper=cheaper)
+    if instance.objective.minimize == "total_cost_of_ownership_usd" and refused is None:
+        refused = over_budget(instance, plan.objective.value, solution.lower_bound)
+        plan = plan if refused is None else plan_of(instance, _without(instance, solution, refused), options, 0.0)
     if refused is not None:
         return plan.model_copy(update={"conflict": refused})
     if beside and plan.status == "optimal" and instance.objective.minimize == "days_to_train":
@@ -141,6 +140,15 @@ def _decided(
         start(progress, "why there is no plan")
         return plan.model_copy(update={"conflict": conflict_of(instance, replace(options, time_limit=deadline.limit))})
     return plan
+
+
+def _without(instance: Instance, solution: JointSolution, refused: Conflict | None) -> JointSolution:
+    """Return a solution, without its plan where that breaks a limit: infeasible where it is proven that all do."""
+    if refused is None:
+        return solution
+    status = JointStatus.INFEASIBLE if refused.rules else JointStatus.UNKNOWN
+    in_time = tuple(x for x in solution.excluded if x[0] < (instance.limits.deadline_days or 0.0))
+    return replace(solution, plan=None, status=status, excluded=in_time)
 
 
 def _in_days(

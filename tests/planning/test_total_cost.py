@@ -1,6 +1,7 @@
 """Plans of the least total cost of ownership: what they state, what refutes them, and why there is none."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from joint_run_brute_force import run_toy
 from planner.checks.registry import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.models.joint.least_cost.solve import LeastCost
+from planner.models.joint.least_cost.whole_run import RunSearch, Span
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
 from planner.physics.site.run_prices import alike_usd, at_run_prices
@@ -111,3 +114,27 @@ def test_energy_of_a_cluster_is_priced_by_the_watt(seed: int, *, includes: bool)
     whole = priced.total_usd + alike_usd(i, plan.run.years)
     assert whole == pytest.approx(plan.run.total_cost_of_ownership_usd, rel=1e-9)
     assert plan.run.usd["energy"] > 0.01 * whole
+
+
+def test_a_search_cut_short_leaves_a_plan_that_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped behind its first plan, the search has that plan and a lower bound, or over the budget the reason."""
+    whole = solved(asked(14, sites=2, forced=True)).objective.value
+    before: Any = RunSearch._least
+    inside: list[LeastCost] = []
+
+    def once(self: RunSearch, span: Span) -> LeastCost:
+        if inside:
+            return replace(inside[0], stopped="limit", plan=None, lower_bound_usd=None)
+        inside.append(before(self, span))
+        return inside[0]
+
+    monkeypatch.setattr(RunSearch, "_least", once)
+    plan = solved(asked(14, sites=2, forced=True))
+    value, bound = plan.objective.value, plan.objective.bound
+    assert plan.status == "feasible" and check(plan) == []
+    assert value is not None and bound is not None and whole is not None
+    assert bound <= whole <= value + 0.01 and bound < value
+    inside.clear()
+    none = solved(asked(14, (bound + value) / 2, sites=2, forced=True))
+    assert none.status == "unknown" and check(none) == []
+    assert none.conflict is not None and "a cheaper one may exist" in none.conflict.reason

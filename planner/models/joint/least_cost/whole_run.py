@@ -52,6 +52,7 @@ class RunSearch:
     order: Iterator[int] = field(default_factory=itertools.count)
     best: LeastCost | None = None
     usd: float = math.inf  # of the best
+    given_up: float = math.inf  # least cost of what a search left without a proof
     last: LeastCost | None = None  # the plan found last, where none is proven the least of its span
     least_days: float | None = None  # of any plan, where none is in time
 
@@ -74,16 +75,24 @@ class RunSearch:
                 bound = found.lower_bound_usd or 0.0
                 self.heap.append((max(span.usd, bound), 0, span))
                 return found.stopped
+            self._note(span, found)
             if found.plan is not None:
                 self._cut(span, found, found.plan)
-            elif self.last is None:
-                self.least_days = found.least_days
         return "proved"
+
+    def _note(self, span: Span, found: LeastCost) -> None:
+        """Remember what a search left without a proof, and how late every plan is where none is in time."""
+        if found.status is JointStatus.UNKNOWN:
+            self.given_up = min(self.given_up, span.usd)
+        if found.status is JointStatus.FEASIBLE:
+            self.given_up = min(self.given_up, found.lower_bound_usd or 0.0)
+        if self.last is None:
+            self.least_days = found.least_days
 
     @property
     def bound(self) -> float:
         """What no plan costs less than."""
-        return min([self.usd, *(usd for usd, _, _ in self.heap)])
+        return min([self.usd, self.given_up, *(usd for usd, _, _ in self.heap)])
 
     def _least(self, span: Span) -> LeastCost:
         """Return the cheapest plan that ends within a span, at the prices of its shortest run; none above the best."""
@@ -139,9 +148,9 @@ def least_run_cost(instance: Instance, options: Options, progress: Callable[[str
     stopped = search.run()
     best = search.best or search.last
     if best is None:
-        status = JointStatus.INFEASIBLE if stopped == "proved" else JointStatus.UNKNOWN
+        none = stopped == "proved" and math.isinf(search.given_up)
         return LeastCost(
-            status=status,
+            status=JointStatus.INFEASIBLE if none else JointStatus.UNKNOWN,
             capital_usd=None,
             lower_bound_usd=search.bound if stopped != "proved" else None,
             days=None,
