@@ -8,6 +8,7 @@ import textwrap
 INDENT = 11  # columns of a section's name in summaries
 HANG = 2  # columns that the rest of a line is set in by
 LEAST = 40  # columns that are taken to be there
+PERCENT, TOGETHER = " %", "\u00a0%"  # a number and its unit are not parted
 
 
 def terminal_width() -> int | None:
@@ -29,5 +30,6 @@ def _broken(line: str, width: int) -> str:
     named = line[:INDENT].strip().isupper() and line[INDENT - 1 : INDENT] == " "
     rest = " " * ((INDENT if named else len(line) - len(line.lstrip())) + HANG)
     lead = line[: len(line) - len(line.lstrip())]
-    found = textwrap.wrap(line.lstrip(), width, initial_indent=lead, subsequent_indent=rest, break_on_hyphens=False)
-    return "\n".join(found)
+    text = line.lstrip().replace(PERCENT, TOGETHER)
+    found = textwrap.wrap(text, width, initial_indent=lead, subsequent_indent=rest, break_on_hyphens=False)
+    return "\n".join(found).replace(TOGETHER, PERCENT)
