@@ -103,7 +103,7 @@ def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
     for key, (start, end) in ends.items():
         used[key[:2]] += 1
         name = f"{start}--{end}" if used[key[:2]] == 1 else f"{start}--{end}#{used[key[:2]]}"
-        rating = round(key[2], 3)
+        rating = round(key[2], 3) or key[2]  # a kilowatt and less stays as it is
         line = Line(id=name, a=start, b=end, circuits=circuits[key], rating_mw=rating, reactance_pu=key[3], note=key[4])
         lines.append(line)
     return tuple(lines)

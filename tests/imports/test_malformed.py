@@ -162,3 +162,10 @@ def test_no_bound_for_an_unlimited_branch(tmp_path: Path) -> None:
     files = put(tmp_path, "bus.csv branch.csv", "0.084,400", "0.084,0")
     with pytest.raises(InputError, match="without a rating"):
         import_grid(files, "auto", Options())
+
+
+def test_a_rating_below_a_kilowatt(tmp_path: Path) -> None:
+    """A branch that carries next to nothing keeps its rating; none is rounded to no line at all."""
+    files = put(tmp_path, "case4.m", "-0.1\t0\t100", "-0.1\t0\t0.0002")
+    found = import_grid(files, "auto", Options(at=(40.0, -75.0)))
+    assert 0.0002 in [x.rating_mw for x in found.grid.lines]
