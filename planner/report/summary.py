@@ -52,7 +52,8 @@ def _headline(plan: Plan) -> Iterator[str]:
     if plan.conflict is not None:
         yield f"  no plan: {plan.conflict.reason}"
         twice = f"; {plan.conflict.checked}" if plan.conflict.checked else ""
-        yield f"  rules in conflict ({plan.conflict.decision}): {', '.join(plan.conflict.rules) or 'not determined'}{twice}"
+        rules = ", ".join(plan.conflict.rules) or "not determined"
+        yield f"  rules in conflict ({plan.conflict.decision}): {rules}{twice}"
     elif o.value is not None:
         yield f"  {_figure(o.name, o.value)} {OBJECTIVE_UNITS[o.name]}; {_proven(plan)}"
         yield from _around(plan)
