@@ -17,10 +17,10 @@ from planner.models.sites.conflict import conflict, feasible, infeasible
 from planner.models.sites.data import gather
 from planner.models.sites.rules.registry import RULES
 from planner.plan.certificate import Conflict
-from planner.plan.declared import CONFIRMED_AGAIN
+from planner.plan.declared import RESTATED
 from planner.plan.plan import Plan
 from planner.planning import conflict as conflicts
-from planner.planning.conflict_again import EASED, STATED, holds
+from planner.planning.conflict_restated import EASED, STATED, holds
 
 ROOT = Path(__file__).parents[2]
 SUBSETS = 6
@@ -58,7 +58,7 @@ def test_a_shipped_conflict_is_confirmed() -> None:
     """The campus at one site says why not, twice; a mark that no such conflict has is refused."""
     plan = planner.solve(ROOT / "instances" / "5gw-one-site.json")
     assert plan.status == "infeasible" and plan.conflict is not None
-    assert plan.conflict.checked == CONFIRMED_AGAIN and check(plan) == []
+    assert plan.conflict.checked == RESTATED and check(plan) == []
     data = json.loads(plan.model_dump_json())
     data["conflict"]["checked"] = "recomputed"
     assert {v.rule for v in check(Plan.model_validate(data))} == {"known_rules"}
@@ -70,4 +70,4 @@ def test_rules_that_can_be_kept_are_no_conflict() -> None:
     why = Conflict(decision="sites", rules=("demand", "site_count"), reason="made up")
     assert holds(instance, why.rules) and feasible(gather(instance, SitesRequest()), why.rules, Options())
     with pytest.raises(InternalError, match="demand, site_count"):
-        conflicts._stated_again(instance, why, 0.0)
+        conflicts._restated(instance, why, 0.0)
