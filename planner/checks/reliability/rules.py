@@ -128,7 +128,7 @@ def useful_share(c: PlanPhysics) -> Iterator[Violation]:
             yield broken(
                 "useful_share", f"{x.recovery} with checkpoints in {x.checkpoint_target}: 0 such ways to go on"
             )
-            continue
+            return
         yield from must_equal("useful_share", "useful share", x.useful_share, 1 / own)
         yield from must_equal("useful_share", "of the metrics", layout.metrics.useful_share, x.useful_share)
         yield from at_most("useful_share", own, min(ways.values()), "seconds a second of steps", "by the best way")

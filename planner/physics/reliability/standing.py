@@ -28,9 +28,9 @@ class Standing:
     whether every site has a spare rack.
     """
 
-    enough_share: float = 1.0
-    replicas_down: float = 0.0
-    spares: bool = True
+    enough_share: float
+    replicas_down: float
+    spares: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

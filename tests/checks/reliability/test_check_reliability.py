@@ -1,13 +1,16 @@
 """Every figure of the reliability section is recomputed: any that is changed breaks a rule."""
 
 import json
+import math
 from typing import Any
 
 import pytest
-from failing_plan import failing
+from failing_plan import RATES, failing
+from worked_plan import edited
 
 from planner.checks.registry import check
-from planner.checks.reliability.failures import at_least, mean_short
+from planner.checks.reliability.failures import Failures, at_least, mean_short
+from planner.instance.reliability import Reliability
 from planner.physics.reliability import spares
 from planner.plan.plan import Plan
 
@@ -78,3 +81,30 @@ def test_two_sums_of_binomials_agree(needed: int, spare: int, p: float) -> None:
     """The checker's chances are those of the physics."""
     assert at_least(needed, needed + spare, p) == pytest.approx(spares.enough_share(needed, spare, p), rel=1e-9)
     assert mean_short(needed, needed + spare, p) == pytest.approx(spares.mean_short(needed, spare, p), rel=1e-6)
+
+
+def test_a_spare_rack_without_a_target_is_noticed_at_each_site() -> None:
+    """Where no share of time is asked for, a spare rack breaks the rule of its own site, the last one's too."""
+    plan = failing("restart", target=0.0)
+    sites = sorted(plan.reliability.spare_racks_by_site)
+    assert len(sites) > 1
+    for site in sites:
+        found = check(edited(plan, reliability__spare_racks_by_site={s: int(s == site) for s in sites}))
+        assert [v.rule for v in found if v.rule.startswith("spares[")] == [f"spares[{site}]"]
+
+
+def test_more_gpus_than_a_rack_holds_are_noticed() -> None:
+    """All four GPUs of a rack work, so that none can stand by in it."""
+    found = check(edited(failing("restart"), reliability__spare_gpus_per_rack=1))
+    assert "5 GPUs work and stand by > 4 GPUs" in [v.message for v in found]
+
+
+@pytest.mark.parametrize("recovery", ["restart", "warm-spares"])
+@pytest.mark.parametrize("gpus", [1, 8, 600])
+def test_the_least_stretch_of_larger_jobs(recovery: str, gpus: int) -> None:
+    """It bounds every larger job, and is within 1 % of the least of them over finely spaced sizes."""
+    f = Failures(r=Reliability.model_validate(RATES | {"recoveries": [recovery]}), state_bytes=6e6)
+    for first in (1, 3, 40):
+        larger = sorted({math.floor(first * 1.003**k) for k in range(2500)})
+        least = float(f.min_stretch(larger, gpus).min())
+        assert 0.99 * least <= float(f.stretch_from(first, gpus)) <= least

@@ -5,7 +5,7 @@ import pytest
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, LatentAttention, Model, Precision, Software
 from planner.physics.training import layer_time
-from planner.physics.training.operations import Machine, Shape, narrow_heads
+from planner.physics.training.operations import Machine, Shape, layer_operations, narrow_heads
 from planner.physics.training.process_groups import LayerKind
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
@@ -122,3 +122,32 @@ def test_groups_divide_the_experts() -> None:
     for groups, of_token in ((8, 9), (7, 1)):
         with pytest.raises(ValueError, match=f"groups must divide count .* \\({groups} of 256 experts, {of_token} for"):
             Experts(count=256, per_token=8, ffn=8, groups=groups, groups_per_token=of_token)
+
+
+@pytest.mark.parametrize(("per_token", "tensor_parallel"), [(1, 1), (2, 1), (4, 2)])
+def test_what_a_layer_moves_beside_its_products(per_token: int, tensor_parallel: int) -> None:
+    """Elements of 128 and 2 B of 4 tokens, over 1 GB/s: both norms and residual additions, and copies to experts.
+
+    Forward a norm reads and writes one each, an addition reads two and writes one; backward the norm reads two and
+    writes one, and its gradient is added to the other's, again two read and one written. A token, of the GPU's part of
+    them, is read once and written once; each of its copies is written and read on the way to its expert and back.
+    """
+    m = machine()
+    m = Machine(
+        gpu=m.gpu,
+        rack=m.rack,
+        software=m.software,
+        model=m.model.model_copy(update={"experts": Experts(count=4 * LOCAL, per_token=per_token, ffn=8)}),
+        precision=m.precision,
+        sequence=4,
+    )
+    shape = Shape(
+        tensor_parallel=tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False, expert_parallel=4
+    )
+    found = layer_operations(m, shape, routed=True)
+    one = 4 * 128 * 2 / 1e9
+    for passes, whole in ((found.forward, 2 + 3), (found.backward, 3 + 3)):
+        seconds = [(o.name, o.seconds) for o in passes]
+        assert sum(x for name, x in seconds if name in ("norm", "residual")) == pytest.approx(2 * whole * one)
+        copied = [x for name, x in seconds if name == "dispatch and combine"]
+        assert copied == pytest.approx([one / tensor_parallel * (1 + 1 + 2 * 2 * per_token)])
