@@ -12,7 +12,7 @@ from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site.cost import bill
 from planner.physics.training import heterogeneous
 from planner.plan.certificate import Conflict, Violation
-from planner.plan.declared import OUTSIDE, SPACE, UNITS
+from planner.plan.declared import ON_TRUST, OUTSIDE, RESTATED, SPACE, UNITS
 from planner.plan.proof import JointProof
 
 ANY_DAYS = 1e12  # a bound in days that every column that can be built is below
@@ -54,6 +54,9 @@ def known_rules(c: PlanPhysics) -> Iterator[Violation]:
             yield broken("known_rules", f"{name} is none of the {len(known)} rules of the instance")
         elif times > 1:
             yield broken("known_rules", f"{name} stands {times} times > 1")
+    expected = (ON_TRUST, RESTATED) if why.rules and set(why.rules) <= SITE_RULES else ("",)
+    if why.checked not in ("", *expected):
+        yield broken("known_rules", f"the conflict is stated to be {why.checked!r}, which no such one is")
     if not why.reason.strip():
         yield broken("known_rules", "0 words of a reason")
     if why.rules and not set(why.rules) <= SITE_RULES:

@@ -78,6 +78,11 @@ class Conflict(Frozen):
     )
     rules: tuple[str, ...] = Field(description="Drop any one and the rest can be met.")
     reason: str = Field(description="The same in a sentence.")
+    checked: str = Field(
+        "",
+        description="Of rules of the sites: `confirmed by a formulation of its own`, or `on trust` where that cannot "
+        "state them; of others empty, as `planner check` counts columns and limits itself.",
+    )
 
 
 class Violation(Frozen):

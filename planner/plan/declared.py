@@ -9,6 +9,7 @@ RECOMPUTED, RECOMPUTED_BUT, CONFIRMED, BOUNDED, ON_TRUST = (
     "confirmed by a dual bound",
     "on trust",
 )
+RESTATED = "confirmed by a formulation of its own"  # of rules in conflict
 BRANCHING = "branch and bound over columns"
 GRID_BRANCHING = f"{BRANCHING}; HiGHS"
 FORMULATION = (

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.errors import InternalError
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.wan import Wan
@@ -19,6 +20,8 @@ from planner.physics.network.price import min_fabric_usd
 from planner.physics.site.power import rack_of
 from planner.physics.training import step
 from planner.plan.certificate import Conflict
+from planner.plan.declared import ON_TRUST, RESTATED
+from planner.planning.conflict_restated import holds
 from planner.solvers.deadline import Deadline, OutOfTimeError
 from planner.solvers.outcome import UnansweredError
 from planner.units import money
@@ -47,7 +50,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
         )
         sites = sites_conflict.conflict(instance, request, options)
         if sites is not None:
-            return sites
+            return _restated(instance, sites, request.fabric_usd_per_rack)
     rules = _relaxations(instance)
     kept = [MEMORY] if _never_in_memory(instance, rules, options, deadline) else list(rules)
     for name in list(kept):
@@ -60,6 +63,14 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
         if _no_plan(instance, [relax for rule, relax in rules.items() if rule not in without], options):
             kept = without
     return Conflict(decision=_decision(list(kept)), rules=tuple(kept), reason=_reason(instance, list(kept)))
+
+
+def _restated(instance: Instance, why: Conflict, fabric_usd_per_rack: float) -> Conflict:
+    """Return a conflict of sites with what a formulation of its own says of it; refuse one whose rules can be kept."""
+    answer = holds(instance, why.rules, fabric_usd_per_rack)
+    if answer:
+        raise InternalError(f"a split keeps {', '.join(why.rules)}, which the formulation calls a conflict")
+    return why.model_copy(update={"checked": ON_TRUST if answer is None else RESTATED})
 
 
 def too_late(instance: Instance, solution: JointSolution, options: Options) -> Conflict | None:

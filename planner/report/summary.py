@@ -51,7 +51,9 @@ def _headline(plan: Plan) -> Iterator[str]:
     yield f"{plan.instance.name}: {plan.status}" + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
     if plan.conflict is not None:
         yield f"  no plan: {plan.conflict.reason}"
-        yield f"  rules in conflict ({plan.conflict.decision}): {', '.join(plan.conflict.rules) or 'not determined'}"
+        twice = f"; {plan.conflict.checked}" if plan.conflict.checked else ""
+        rules = ", ".join(plan.conflict.rules) or "not determined"
+        yield f"  rules in conflict ({plan.conflict.decision}): {rules}{twice}"
     elif o.value is not None:
         yield f"  {_figure(o.name, o.value)} {OBJECTIVE_UNITS[o.name]}; {_proven(plan)}"
         yield from _around(plan)

@@ -32,7 +32,7 @@ INTRODUCTIONS = {
     "certificates whose `checked` is `on trust` (fibre, pools, least cost to buy or to run, sites that nothing "
     "confirms); that the sites refused the columns that `proof` lists, and its most racks; the cheaper plan; the "
     "compute that provably misses the deadline; which rules of a conflict could be left out, and conflicts of "
-    "sites, fabric or fibre. "
+    "fabric or fibre, and of sites where `checked` says so. "
     "`scripts/verify/changed_figures.py` changes every other figure and counts what passes.",
     "job": "What `planner place` places: either a mesh of ranks, or groups of several sizes. A plan's file is a job "
     "too. Below it, what `planner place --format json` and the library's `place` return; the file has beside it what "

@@ -126,3 +126,12 @@ def test_a_budget_is_named_beside_a_deadline_only_where_more_money_would_be_in_t
         plan = solved(late)
         assert plan.status == "infeasible" and rules(plan) == named
         assert not planner.check(plan)
+
+
+@pytest.mark.parametrize("pins", [{"fabric.leaf_domain_racks": 64}, {"fabric.leaf_up_ports": 60}])
+def test_a_leaf_that_joins_nothing_is_proven_in_seconds(pins: dict[str, int]) -> None:
+    """Switches of 64 ports keep none for an uplink, or not 60 beside 32 racks: no column is timed to prove it."""
+    i, began = cluster(), time.process_time()
+    plan = solved(i.model_copy(update={"pins": {**i.pins, **pins}}))
+    assert plan.status == "infeasible" and set(pins) <= {r.removeprefix("pins.") for r in rules(plan)}
+    assert time.process_time() - began < 15

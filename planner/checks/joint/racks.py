@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
+from planner.physics.network.families import max_joined_racks
 from planner.physics.network.price import min_fabric_usd
 from planner.physics.site import cost, power
 from planner.physics.site.grid import usable_interconnect_mw
@@ -21,7 +22,7 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     and the counted years of the cheapest energy), within the power of the campus, and within what the sites can take.
     """
     if instance.grid is None:
-        return _owned(instance)
+        return _owned(instance, wired_gpus)
     hardware, pins = instance.hardware, instance.pins
     limits = [_by_budget(instance, instance.grid, wired_gpus), _by_power(instance), _by_sites(instance, instance.grid)]
     modules = min(limits)
@@ -44,15 +45,16 @@ def max_sites(instance: Instance) -> int:
     return max(1, min(limits))
 
 
-def _owned(instance: Instance) -> int:
-    """Return the racks at hand, or none where their price or power breaks a limit."""
-    hardware, limits = instance.hardware, instance.limits
+def _owned(instance: Instance, wired_gpus: int) -> int:
+    """Return the racks at hand that a pinned fabric joins, or none where their price or power breaks a limit."""
+    hardware, limits, network = instance.hardware, instance.limits, instance.network
     racks = hardware.racks or 0
+    joined = racks if network is None else int(min(racks, max_joined_racks(network, instance.pins, wired_gpus)))
     over_power = limits.facility_power_mw is not None and power.facility_mw(hardware, racks) > (
         limits.facility_power_mw * (1 + SLACK)
     )
     usd = racks * power.rack_of(hardware).price_usd
-    return 0 if over_power or (limits.budget_usd is not None and usd > limits.budget_usd + CENT) else racks
+    return 0 if over_power or (limits.budget_usd is not None and usd > limits.budget_usd + CENT) else joined
 
 
 def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:

@@ -21,8 +21,10 @@ RAILS_STEP = 12  # GPUs of a rack cabled, between which the most racks are bound
 def max_racks(world: World, rails: int) -> int:
     """Bound the racks with so many GPUs of each cabled by those with a few less.
 
-    So that few questions are asked of the sites.
+    So that few questions are asked of the sites; a cluster's are none.
     """
+    if world.sites is None:
+        return world.max_racks(rails)
     return world.max_racks(max(1, rails // RAILS_STEP * RAILS_STEP))
 
 

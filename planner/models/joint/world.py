@@ -21,6 +21,7 @@ from planner.models.joint.space import Flags, Floats, Problem, Strategy
 from planner.models.joint.split import Column, Split
 from planner.models.joint.templates import Template, Templates
 from planner.models.joint.tree.cache import JointCache
+from planner.physics.network.families import max_joined_racks
 from planner.physics.reliability.standing import Upkeep
 from planner.physics.site import power
 from planner.solvers.deadline import Deadline
@@ -150,6 +151,8 @@ class World:
         racks = hardware.racks or 0
         if limit is not None and power.facility_mw(hardware, racks) > limit * (1 + 1e-9):
             return 0
+        if self.templates is not None:
+            racks = int(min(racks, max_joined_racks(self.templates.network, self.problem.instance.pins, rails)))
         return racks if self.owned_usd <= self.budget else 0
 
     @cached_property

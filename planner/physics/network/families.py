@@ -3,11 +3,13 @@
 A new family has a design type with its counts, its cabling, an entry here, and its formulation in `models/fabric`.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
-from planner.instance.network import FabricFamily
+from planner.instance.network import FabricFamily, Network
 from planner.physics.network import dragonfly_cabling, tree_cabling
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.lengths import CableRun
@@ -109,3 +111,30 @@ FAMILIES: dict[FabricFamily, Family] = {
     "dragonfly": Family(_rails, ROUTER_GROUPS),
     "dragonfly+": Family(_rails, SPINE_GROUPS),
 }
+
+
+def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int) -> float:
+    """Bound the racks of a cluster, so many GPUs of each cabled, that a fabric with a pinned leaf joins.
+
+    A leaf that keeps no port for the uplinks is the only switch of its network, and takes the GPUs of all racks.
+    Infinity where the pins leave room for uplinks, or there are none.
+    """
+    own = {path.rpartition(".")[2]: pins[path] for path in sorted(pins, key=len) if path.startswith("fabric.")}
+    racks, down, up = (own.get(name) for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"))
+    if racks is None and down is None and up is None:
+        return math.inf
+    most = 0
+    for s, family in product(network.switches, network.families):
+        if isinstance(s, str):
+            return math.inf
+        if own.get("switch", s.name) != s.name or own.get("family", family) != family:
+            continue
+        rack = FAMILIES[family].rack_ports(wired_gpus)
+        leaf = down or (racks or 1) * rack.rail_gpus
+        if -(-leaf // s.breakout) + max(1, up or 0) <= s.ports:
+            return math.inf
+        joined = racks or leaf // rack.rail_gpus
+        ends = down or joined * rack.rails * rack.rail_gpus
+        if up is None and -(-ends // s.breakout) <= s.ports:
+            most = max(most, joined)
+    return most

@@ -12,6 +12,7 @@ from planner.instance.instance import Instance
 from planner.instance.pins import SITE_FABRIC, check_pins
 from planner.models.joint.template_tables import Options
 from planner.models.joint.templates import Template, Templates, Traffic
+from planner.physics.network.families import max_joined_racks
 from planner.physics.network.topology import Design
 
 TRAFFIC = Traffic(stages=4, unit_racks=1, wrap=True, rails=3)
@@ -157,3 +158,33 @@ def test_pins_are_checked(path: str, value: Any, reported: str) -> None:
     found = list(check_pins(fabrics({path: value})))
     assert bool(found) == bool(reported)
     assert all(reported in x for x in found)
+
+
+@pytest.mark.parametrize("family", ["rail", "rack", "rail-only", "dragonfly", "dragonfly+"])
+@pytest.mark.parametrize("wired", [1, 3])
+def test_racks_that_a_pinned_leaf_joins(family: str, wired: int) -> None:
+    """No site of more racks than the bound has a template, whatever leaf is pinned; some leaves bound the racks."""
+    bounded = set()
+    for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"):
+        for value in range(1, 10):
+            i = fabrics({f"fabric.cluster.{name}": value}, families=[family])
+            assert i.network is not None
+            most = max_joined_racks(i.network, i.pins, wired)
+            bounded |= {most} - {np.inf}
+            t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+            for racks in range(1, 13) if np.isfinite(most) else ():
+                one = Traffic(stages=1, unit_racks=1, wrap=False, rails=wired)
+                assert racks <= most or not len(t.options(one, racks, site="cluster")), (name, value, racks)
+    assert 0 in bounded
+
+
+@pytest.mark.parametrize(("pins", "most"), [({}, np.inf), ({"fabric.leaf_domain_racks": 8}, 8)])
+def test_a_leaf_without_uplinks_holds_all_racks(pins: dict[str, Any], most: float) -> None:
+    """Eight racks with a GPU each fill a switch of eight ports: nine have no fabric, eight have one."""
+    i = fabrics(pins, families=["rail"])
+    assert i.network is not None and max_joined_racks(i.network, i.pins, 1) == most
+    one, t = (
+        Traffic(stages=1, unit_racks=1, wrap=False, rails=1),
+        Templates(instance=i, transport_slowdown=PHI, power_counts=False),
+    )
+    assert len(t.options(one, 8)) > 0 and (len(t.options(one, 9)) > 0) == (not pins)

@@ -1,0 +1,290 @@
+"""Rules of sites in conflict once more: a small model of its own, read from the instance, without the formulation.
+
+It shares no row, bound or data set with `planner/models/sites/`, and another library hands it to the solver. Rules that
+it cannot state leave the conflict to what the formulation's two solvers say.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.instance.grid import Grid, PowerNode
+from planner.instance.instance import Instance
+from planner.physics.site import cost, power
+from planner.physics.site.grid import normal_share, usable_interconnect_mw
+
+STATED = frozenset(
+    (
+        *("area", "budget", "demand", "facility_power", "fault_split", "generation"),
+        *("headroom", "interconnect", "min_site", "pins", "rating", "ready", "site_count"),
+    )
+)
+EASED = frozenset(("budget", "interconnect"))  # stated without what fibre costs, and as if all circuits were built
+MANY = 100
+MOST_MODULES = 1e5  # of a site: of more a solver's tolerance of open sites would count
+Name = tuple[str, Hashable]
+Row = dict[Name, float]
+
+
+@dataclass
+class Rows:
+    """Variables with their bounds, and rows low <= sum <= high."""
+
+    columns: dict[Name, int] = field(default_factory=dict)
+    high: list[float] = field(default_factory=list)
+    low: list[float] = field(default_factory=list)
+    whole: list[int] = field(default_factory=list)
+    rows: list[tuple[Row, float, float]] = field(default_factory=list)
+
+    def variable(self, name: Name, high: float, *, low: float = 0.0, whole: bool = False) -> None:
+        """Add a variable."""
+        self.columns[name] = len(self.columns)
+        self.low.append(low)
+        self.high.append(high)
+        self.whole.append(int(whole))
+
+    def require(self, row: Row, low: float = -np.inf, high: float = np.inf) -> None:
+        """Add a row."""
+        self.rows.append((row, low, high))
+
+    def feasible(self) -> bool | None:
+        """Return whether values exist that keep all rows; None without an answer."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        matrix = np.zeros((len(self.rows), len(self.columns)))
+        for i, (row, _, _) in enumerate(self.rows):
+            for name, factor in row.items():
+                matrix[i, self.columns[name]] += factor
+        low, high = (np.array([r[k] for r in self.rows]) for k in (1, 2))
+        found = milp(
+            np.zeros(len(self.columns)),
+            constraints=LinearConstraint(matrix, low, high),
+            bounds=Bounds(np.array(self.low), np.array(self.high)),
+            integrality=np.array(self.whole),
+        )
+        return True if found.status == 0 else False if found.status == 2 else None
+
+
+@dataclass(frozen=True)
+class Question:
+    """The instance, its grid, and what a rack's fabric costs at least."""
+
+    instance: Instance
+    grid: Grid
+    fabric_usd_per_rack: float
+
+    @property
+    def sites(self) -> list[PowerNode]:
+        """Nodes where a site may stand."""
+        return [n for n in self.grid.nodes if n.site]
+
+    @property
+    def module_mw(self) -> float:
+        """Draw of a module at the grid connection."""
+        h = self.instance.hardware
+        return power.facility_mw(h, h.racks_per_module)
+
+    @property
+    def most_modules(self) -> float:
+        """Modules of a site above which a split need not go: those pinned, or many times all that is asked for.
+
+        Fewer keep every limit that more do, in the same shares.
+        """
+        pins, racks = self.instance.pins, self.instance.hardware.racks_per_module
+        pinned = sum(n for path, n in pins.items() if path.startswith("sites.racks") and isinstance(n, int)) / racks
+        return MANY * (self.grid.rules.min_site_modules * len(self.sites) + 1) + pinned
+
+    def draw(self, sites: Iterable[PowerNode]) -> Row:
+        """Return the load of some sites in MW."""
+        return {("modules", n.id): self.module_mw for n in sites}
+
+    def areas(self) -> dict[str, list[PowerNode]]:
+        """Group the sites by balancing authority."""
+        found: dict[str, list[PowerNode]] = defaultdict(list)
+        for n in self.sites:
+            found[n.balancing_authority].append(n)
+        return found
+
+
+def holds(instance: Instance, rules: Collection[str], fabric_usd_per_rack: float = 0.0) -> bool | None:
+    """Return whether some split keeps the rules named; None where that is not known here.
+
+    A split that only the eased rules allow is not known to be one.
+    """
+    grid = instance.grid
+    if grid is None or not set(rules) <= STATED or grid.rules.grid_model == "dc":
+        return None
+    if grid.rules.soft or grid.rules.scenarios != "off" or grid.rules.interconnect.reading == "import_share":
+        return None
+    q, m = Question(instance, grid, fabric_usd_per_rack), Rows()
+    if q.most_modules > MOST_MODULES:
+        return None
+    _variables(q, m)
+    for name in sorted(rules):
+        ROWS[name](q, m)
+    answer = m.feasible()
+    return None if answer and EASED & set(rules) else answer
+
+
+def _variables(q: Question, m: Rows) -> None:
+    """State the laws: modules stand at open sites, and under the transport model each node balances."""
+    for n in q.sites:
+        m.variable(("open", n.id), 1, whole=True)
+        m.variable(("modules", n.id), q.most_modules, whole=True)
+        m.require({("modules", n.id): 1, ("open", n.id): -q.most_modules}, high=0)
+        m.require({("modules", n.id): 1, ("open", n.id): -1}, low=0)
+    for k in q.grid.new_lines:
+        m.variable(("built", k.id), k.max_circuits, whole=True)
+    for n in q.sites:
+        if n.upgrade:
+            m.variable(("steps", n.id), n.upgrade.max_steps, whole=True)
+    if q.grid.rules.grid_model != "transport":
+        return
+    lines = [(k.id, k.a, k.b) for k in q.grid.lines] + [(k.id, k.a, k.b) for k in q.grid.new_lines]
+    for name, _, _ in lines:
+        m.variable(("flow", name), np.inf, low=-np.inf)
+    for n in q.grid.nodes:
+        m.variable(("fed", n.id), np.inf)
+        row: Row = {("fed", n.id): 1}
+        for name, a, b in lines:
+            row |= {("flow", name): 1.0 if b == n.id else -1.0} if n.id in (a, b) and a != b else {}
+        row |= {key: -mw for key, mw in q.draw([n] if n.site else []).items()}
+        m.require(row, n.load_mw, n.load_mw)
+
+
+def _demand(q: Question, m: Rows) -> None:
+    m.require({("modules", n.id): 1 for n in q.sites}, low=1)
+
+
+def _pins(q: Question, m: Rows) -> None:
+    racks, pins = q.instance.hardware.racks_per_module, q.instance.pins
+    for path, value in pins.items():
+        if path == "sites.racks":
+            m.require({("modules", n.id): racks for n in q.sites}, value, value)
+        elif path == "sites.max_sites":
+            m.require({("open", n.id): 1 for n in q.sites}, high=value)
+        elif path.startswith("sites.racks."):
+            m.require({("modules", path.removeprefix("sites.racks.")): racks}, value, value)
+
+
+def _budget(q: Question, m: Rows) -> None:
+    h, grid, limits = q.instance.hardware, q.grid, q.instance.limits
+    if limits.budget_usd is None:
+        return
+    fixed = cost.site_capex_usd(grid, it_mw=0, facility_mw=0)
+    built = cost.site_capex_usd(grid, it_mw=power.it_mw(h, h.racks_per_module), facility_mw=q.module_mw) - fixed
+    module = built + h.racks_per_module * (power.rack_of(h).price_usd + q.fabric_usd_per_rack)
+    price = {b.id: b.energy_usd_per_mwh for b in grid.balancing_authorities}
+    row: Row = {("built", k.id): k.capex_usd for k in grid.new_lines}
+    for n in q.sites:
+        energy = limits.budgeted_years * cost.energy_usd_per_year(q.module_mw, price[n.balancing_authority])
+        row |= {("open", n.id): fixed, ("modules", n.id): module + energy}
+        row |= {("steps", n.id): n.upgrade.capex_usd} if n.upgrade else {}
+    m.require({name: usd / 1e6 for name, usd in row.items()}, high=limits.budget_usd / 1e6)
+
+
+def _site_count(q: Question, m: Rows) -> None:
+    if q.grid.rules.max_sites is not None:
+        m.require({("open", n.id): 1 for n in q.sites}, high=q.grid.rules.max_sites)
+
+
+def _facility_power(q: Question, m: Rows) -> None:
+    if q.instance.limits.facility_power_mw is not None:
+        m.require(q.draw(q.sites), high=q.instance.limits.facility_power_mw)
+
+
+def _fault_split(q: Question, m: Rows) -> None:
+    rule, side = q.grid.rules.fault_split, {b.id: b.interconnection for b in q.grid.balancing_authorities}
+    if not rule.on:
+        return
+    sides = sorted({side[n.balancing_authority] for n in q.sites})
+    for x in sides:
+        there = [n for n in q.sites if side[n.balancing_authority] == x]
+        m.variable(("reached", x), 1)
+        m.require({("reached", x): 1, **{("open", n.id): -1 for n in there}}, high=0)
+        share: Row = {("modules", n.id): -rule.max_share for n in q.sites}
+        for n in there:
+            share[("modules", n.id)] += 1
+        m.require(share, high=0)
+    m.require({("reached", x): 1 for x in sides}, low=rule.min_interconnections)
+
+
+def _headroom(q: Question, m: Rows) -> None:
+    limit = {b.id: b.headroom_mw for b in q.grid.balancing_authorities}
+    for area, sites in q.areas().items() if q.grid.rules.headroom else ():
+        m.require(q.draw(sites), high=limit[area])
+
+
+def _generation(q: Question, m: Rows) -> None:
+    rules = q.grid.rules
+    for b in q.grid.balancing_authorities if rules.generation else ():
+        nodes, sites = [n for n in q.grid.nodes if n.balancing_authority == b.id], q.areas().get(b.id, [])
+        drawn = sum(n.load_mw for n in nodes)
+        if rules.grid_model == "none":
+            m.require(q.draw(sites), high=sum(n.generation_mw for n in nodes) - drawn)
+            continue
+        for n in nodes:
+            m.require({("fed", n.id): 1}, high=n.generation_mw)
+        if rules.headroom:
+            m.require({("fed", n.id): 1 for n in nodes}, high=b.headroom_mw + drawn)
+
+
+def _rating(q: Question, m: Rows) -> None:
+    share = normal_share(q.grid)
+    for sign in (1, -1) if q.grid.rules.grid_model == "transport" else ():
+        for k in q.grid.lines:
+            m.require({("flow", k.id): sign}, high=share * k.rating_mw * k.circuits)
+        for x in q.grid.new_lines:
+            m.require({("flow", x.id): sign, ("built", x.id): -share * x.rating_mw}, high=0)
+
+
+def _min_site(q: Question, m: Rows) -> None:
+    for n in q.sites:
+        m.require({("modules", n.id): 1, ("open", n.id): -q.grid.rules.min_site_modules}, low=0)
+
+
+def _area(q: Question, m: Rows) -> None:
+    density = q.instance.hardware.cooling_kw_per_m2
+    for n in q.sites:
+        if n.area_m2 is not None and density is not None:
+            m.require(q.draw([n]), high=n.area_m2 * density / 1e3)
+
+
+def _interconnect(q: Question, m: Rows) -> None:
+    every = {k.id: k.max_circuits for k in q.grid.new_lines}
+    for n in q.sites if q.grid.rules.interconnect.on else ():
+        usable = usable_interconnect_mw(q.grid, n, every, n.upgrade.max_steps if n.upgrade else 0) or 0.0
+        fewest = usable_interconnect_mw(q.grid, n, {}, 0) or 0.0
+        m.require(
+            {key: mw * q.grid.rules.interconnect.share for key, mw in q.draw([n]).items()}, high=max(usable, fewest)
+        )
+
+
+def _ready(q: Question, m: Rows) -> None:
+    limit = q.grid.rules.ready_within_months
+    late: list[Name] = []
+    if limit is not None:
+        late += [("open", n.id) for n in q.sites if n.ready_months > limit]
+        late += [("steps", n.id) for n in q.sites if n.upgrade and n.upgrade.lead_months > limit]
+        late += [("built", k.id) for k in q.grid.new_lines if k.lead_months > limit]
+    for name in late:
+        m.require({name: 1}, high=0)
+
+
+ROWS = {
+    "area": _area,
+    "budget": _budget,
+    "demand": _demand,
+    "facility_power": _facility_power,
+    "fault_split": _fault_split,
+    "generation": _generation,
+    "headroom": _headroom,
+    "interconnect": _interconnect,
+    "min_site": _min_site,
+    "pins": _pins,
+    "rating": _rating,
+    "ready": _ready,
+    "site_count": _site_count,
+}
