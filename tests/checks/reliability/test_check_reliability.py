@@ -124,3 +124,10 @@ def test_copies_of_a_plan_without_zero_are_noticed() -> None:
     found = check(edited(failing("elastic"), layout__zero_stage=0))
     messages = {(v.rule, v.message.partition(":")[0]) for v in found}
     assert {("checkpoints", "interval"), ("useful_share", "useful share")} <= messages
+
+
+@pytest.mark.parametrize("count", [-1, -9])
+def test_fewer_than_no_gpus_that_stand_by_are_noticed(count: int) -> None:
+    """A rack of which fewer than none stand by is never fit for work."""
+    found = check(edited(failing("restart"), reliability__spare_gpus_per_rack=count))
+    assert any(v.rule == "spares" for v in found)
