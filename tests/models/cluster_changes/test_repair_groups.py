@@ -47,7 +47,7 @@ def test_missing_units_agree_with_brute_force(seed: int) -> None:
 
 
 def test_a_first_repair_looks_near_before_it_looks_wide() -> None:
-    """A group of pod 0 takes from its own leaf, then its pod, and the freer leaf of pod 1 last; one of no leaf there."""
+    """A group takes from its own leaf, then its pod, then the freer leaf of pod 1; one of no leaf from the freest."""
     leaves = (Leaf((0,), 1, 6), Leaf((0,), 2, 6), Leaf((1,), 5, 6))
     assert _nearest(leaves, [IncompleteGroup(frozenset({0}), 3)]) == {(0, 0): 1, (0, 1): 2}
     assert _nearest(leaves, [IncompleteGroup(frozenset({0}), 4)]) == {(0, 0): 1, (0, 1): 2, (0, 2): 1}
