@@ -1,9 +1,10 @@
-"""When failures count at all, and when not."""
+"""When failures count at all, and the section of a plan that says how they are met."""
 
 import pytest
 from failing_plan import failing
 
-from planner.physics.reliability.standing import counted
+from planner.physics.reliability.plan_curves import exposure_of
+from planner.physics.reliability.standing import Upkeep, counted, section, stretches
 
 
 @pytest.mark.parametrize(("availability", "counts"), [(1.0, True), (0.9, False)])
@@ -12,3 +13,27 @@ def test_failures_do_not_count_beside_a_given_share_of_time(availability: float,
     i = failing("restart").instance
     given = i.model_copy(update={"workload": i.workload.model_copy(update={"availability": availability})})
     assert (counted(given) is not None) == counts
+
+
+@pytest.mark.parametrize("recovery", ["restart", "warm-spares", "elastic"])
+def test_the_section_is_that_of_the_worked_plan(recovery: str) -> None:
+    """Each figure of a section meets the one that the worked plan has by its own arithmetic."""
+    plan = failing(recovery)
+    stated, u = plan.reliability, exposure_of(plan)
+    standing = u.standing(u.spare_racks)
+    stretch, way = min(stretches(u.job, standing), key=lambda found: float(found[0]))
+    upkeep = Upkeep(
+        way=way,
+        stretch=float(stretch),
+        standing=standing,
+        spare_target=0.9,
+        spare_racks=u.spare_racks,
+        rack_availability=u.rack_availability,
+        work_gpus=4,
+        rails=4,
+    )
+    found = section(u.job, upkeep, plan.layout.metrics.step_days_to_train).model_dump()
+    wanted = stated.model_dump()
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert found[name] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-9)), name
