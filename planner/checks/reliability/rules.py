@@ -61,7 +61,7 @@ def spares(c: PlanPhysics) -> Iterator[Violation]:
         work = -(-own // layout.racks_per_replica)
         yield from must_be("spares", "sites", sorted(x.spare_racks_by_site), sorted(c.replicas))
         yield from at_most("spares", work + x.spare_gpus_per_rack, c.gpus_per_rack, "GPUs work and stand by", "GPUs")
-        fit = f.rack_availability(work, max(0, x.spare_gpus_per_rack))
+        fit = f.rack_availability(work, x.spare_gpus_per_rack)
         yield from must_equal("spares", "share of time in which a rack is fit", x.rack_availability, fit)
         targets = set(f.r.spare_targets)
         if x.spare_target not in targets:

@@ -21,7 +21,7 @@ def keys_and_values_bytes(m: Machine, s: Shape) -> float:
     return s.micro_batch * m.sequence * kv_elements(m.model) / s.tensor_parallel * m.precision.collective_bytes
 
 
-def context_exchange_seconds(m: Machine, s: Shape, attention: float, slowdown: float = 1.0) -> float:
+def context_exchange_seconds(m: Machine, s: Shape, attention: float, slowdown: float) -> float:
     """Compute the exposed seconds of passing keys and values round the CP ranks in one pass.
 
     What the framework does not run beside attention. A hierarchical all-gather (Thakur 2005): inside the rack, then

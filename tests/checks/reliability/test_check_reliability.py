@@ -108,3 +108,26 @@ def test_the_least_stretch_of_larger_jobs(recovery: str, gpus: int) -> None:
         larger = sorted({math.floor(first * 1.003**k) for k in range(2500)})
         least = float(f.min_stretch(larger, gpus).min())
         assert 0.99 * least <= float(f.stretch_from(first, gpus)) <= least
+
+
+def test_a_spare_rack_more_than_the_target_wants_is_noticed() -> None:
+    """One rack fewer would reach the target too, and two fewer would not."""
+    plan = failing("restart", target=0.98)
+    count = plan.reliability.spare_racks_by_site
+    for site in count:
+        found = check(edited(plan, reliability__spare_racks_by_site=count | {site: count[site] + 1}))
+        assert [v.rule for v in found if "with a rack less" in v.message] == [f"spares[{site}]"]
+
+
+def test_copies_of_a_plan_without_zero_are_noticed() -> None:
+    """Without ZeRO no step ends with a copy to a neighbour: another interval, and more of the time trains."""
+    found = check(edited(failing("elastic"), layout__zero_stage=0))
+    messages = {(v.rule, v.message.partition(":")[0]) for v in found}
+    assert {("checkpoints", "interval"), ("useful_share", "useful share")} <= messages
+
+
+@pytest.mark.parametrize("count", [-1, -9])
+def test_fewer_than_no_gpus_that_stand_by_are_noticed(count: int) -> None:
+    """A rack of which fewer than none stand by is never fit for work."""
+    found = check(edited(failing("restart"), reliability__spare_gpus_per_rack=count))
+    assert any(v.rule == "spares" for v in found)

@@ -6,7 +6,7 @@ import random
 import pytest
 from cluster_cases import ways
 
-from planner.models.cluster_changes.repair import IncompleteGroup, cost, repair
+from planner.models.cluster_changes.repair import IncompleteGroup, _nearest, cost, repair
 from planner.models.placement.data import Leaf
 from planner.models.requests import Options
 
@@ -44,3 +44,11 @@ def test_missing_units_agree_with_brute_force(seed: int) -> None:
         f = outcome.solution
         assert f.values == f.bounds == best == cost(leaves, groups, f.taken)
         assert all(sum(n for (g, _), n in f.taken.items() if g == h) == groups[h].missing for h in range(len(groups)))
+
+
+def test_a_first_repair_looks_near_before_it_looks_wide() -> None:
+    """A group takes from its own leaf, then its pod, then the freer leaf of pod 1; one of no leaf from the freest."""
+    leaves = (Leaf((0,), 1, 6), Leaf((0,), 2, 6), Leaf((1,), 5, 6))
+    assert _nearest(leaves, [IncompleteGroup(frozenset({0}), 3)]) == {(0, 0): 1, (0, 1): 2}
+    assert _nearest(leaves, [IncompleteGroup(frozenset({0}), 4)]) == {(0, 0): 1, (0, 1): 2, (0, 2): 1}
+    assert _nearest(leaves, [IncompleteGroup(frozenset(), 4)]) == {(0, 2): 4}

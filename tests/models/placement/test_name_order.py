@@ -65,6 +65,15 @@ def test_agrees_with_brute_force(seed: int) -> None:
     assert hasty.values == counted(order, [leaf for leaf, t in enumerate(hasty.taken) for _ in range(t)])
 
 
+@pytest.mark.parametrize("member", [1, 2, 4])
+def test_a_group_that_every_leaf_cuts(member: int) -> None:
+    """One node a leaf: as many pieces as leaves, and every member of more than one node is cut."""
+    order = Order(groups=(4,), member=member)
+    chosen = fewest_cuts((1, 1, 1, 1), order)
+    assert chosen is not None
+    assert chosen.values == (4 // member if member > 1 else 0, 1, 3)
+
+
 def by_cpsat(free: Sequence[int], size: int, nodes: int) -> tuple[int, int]:
     """Minimize split groups, then pieces, of equal groups by CP-SAT: prefix sums, remainders, and first cuts."""
     model, leaves = cp_model.CpModel(), range(len(free))

@@ -8,7 +8,7 @@ import pytest
 from failing_plan import RATES, failing
 from hypothesis import given
 from hypothesis import strategies as st
-from worked_plan import small
+from worked_plan import edited, small
 
 from planner.instance.reliability import Reliability
 from planner.physics.reliability.plan_curves import exposure_of, interval_curves, spare_points
@@ -77,3 +77,13 @@ def test_curves_meet_the_plan(names: tuple[str, ...], target: float) -> None:
 def test_a_plan_without_failures_has_no_curves() -> None:
     """There is nothing to vary where nothing fails."""
     assert exposure_of(small()) is None
+
+
+@pytest.mark.parametrize("stage", [0, 1])
+def test_copies_to_neighbours_only_where_they_share_state(stage: int) -> None:
+    """Without ZeRO every replica has the whole state, and a step ends with no copy of it."""
+    job = exposure_of(edited(failing("elastic"), layout__zero_stage=stage)).job
+    (way,) = ways(job, spares=True)
+    assert job.shares_state == bool(stage)
+    written = float(way.write_seconds / way.interval_seconds)
+    assert (float(way.parts["checkpoints"]) > 1.01 * written) == bool(stage)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.checks.reliability.failures import Failures
 from planner.instance.catalogue import catalogue
 from planner.instance.reliability import Reliability
 from planner.physics.reliability.recovery import (
@@ -130,3 +131,39 @@ def test_the_fewest_spares(needed: int, p: float, target: float) -> None:
     assert count >= 1
     assert enough_share(needed, count, p) >= target
     assert count == 1 or enough_share(needed, count - 1, p) < target
+
+
+@pytest.mark.parametrize("recovery", ["restart", "warm-spares"])
+def test_a_restart_is_the_sum_of_its_stages(recovery: str) -> None:
+    """Detected in 2 s, begun in 30 s and 3 s for each of 16 GPUs, or on spares in 5 s and 0.5 s, then 7 s of power."""
+    figures = {
+        "detection_seconds": 2.0, "restart_seconds": 30.0, "restart_seconds_per_gpu": 3.0, "power_ramp_seconds": 7.0,
+        "warm_restart_seconds": 5.0, "warm_restart_seconds_per_gpu": 0.5,
+    }  # fmt: skip
+    r = KNOWN.model_copy(update=figures)
+    expected = {"restart": 2 + 30 + 3 * 16 + 7, "warm-spares": 2 + 5 + 0.5 * 16 + 7}[recovery]
+    found = [w for w in ways(replace(JOB, r=r, gpus=16.0), spares=True) if w.recovery == recovery]
+    assert found and all(float(w.restart_seconds) == pytest.approx(expected) for w in found)
+    assert float(Failures(r=r, state_bytes=1.0).restart_seconds(16.0, recovery)) == pytest.approx(expected)
+
+
+def test_elastic_without_correlated_stops_writes_no_checkpoints() -> None:
+    """Nothing is ever read back, so that stalls and replicas away are all that is lost, to first order."""
+    r = KNOWN.model_copy(update={"correlated_share": 0.0})
+    job = replace(JOB, r=r, gpus=512.0, replica_gpus=16)
+    (way,) = (w for w in ways(job, spares=False) if w.recovery == "elastic")
+    mean = 1 / float(job.stops_per_second)
+    assert math.isinf(way.interval_seconds)
+    assert float(way.parts["checkpoints"]) == 0.0
+    wanted = 1 + r.elastic_stall_seconds / mean + 16 / 512 / mean * r.rejoin_seconds
+    assert float(way.stretch) == pytest.approx(wanted, abs=1e-5)
+
+
+def test_the_interval_of_the_shortest_writes() -> None:
+    """Where a write takes next to none of the time between stops the interval is sqrt(2·M·w), by both derivations."""
+    job = replace(JOB, state_bytes=1e-3, step_seconds=0.0)
+    mean, write = 1 / float(job.stops_per_second), float(job.write_seconds("storage"))
+    assert write / mean < 1e-10
+    own = Failures(r=KNOWN, state_bytes=1e-3).interval_seconds(job.gpus, ("restart", "storage"), 0.0)
+    for found in (own, best_interval_seconds(mean, write)):
+        assert float(found) == pytest.approx(math.sqrt(2 * mean * write), rel=1e-4)

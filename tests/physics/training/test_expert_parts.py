@@ -5,7 +5,7 @@ import pytest
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, LatentAttention, Model, Precision, Software
 from planner.physics.training import layer_time
-from planner.physics.training.operations import Machine, Shape, layer_operations, narrow_heads
+from planner.physics.training.operations import Machine, Passes, Shape, head_seconds, layer_operations, narrow_heads
 from planner.physics.training.process_groups import LayerKind
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
@@ -151,3 +151,22 @@ def test_what_a_layer_moves_beside_its_products(per_token: int, tensor_parallel:
         assert sum(x for name, x in seconds if name in ("norm", "residual")) == pytest.approx(2 * whole * one)
         copied = [x for name, x in seconds if name == "dispatch and combine"]
         assert copied == pytest.approx([one / tensor_parallel * (1 + 1 + 2 * 2 * per_token)])
+
+
+def test_casts_of_a_product_by_hand() -> None:
+    """What is cast takes 2 B to read and two of 1 B to write: 3·5 inputs forward, 3·7 gradients backward."""
+    passes = Passes(machine("fp8", quantise_traffic=3.0), [], [])
+    passes.gemm("product", 3, 5, 7)
+    for listed, elements in ((passes.forward, 3 * 5), (passes.backward, 3 * 7)):
+        assert [o.seconds for o in listed if o.kind == "quantise"] == pytest.approx([elements * 4 * 3 / 1e9])
+
+
+@pytest.mark.parametrize("context_parallel", [1, 2, 4])
+def test_logits_are_of_a_context_ranks_own_tokens(context_parallel: int) -> None:
+    """Three products of 2·128·16 FLOP a token at 1 MFLOP/s, and 8 B a logit over 1 GB/s."""
+    shape = Shape(
+        tensor_parallel=1, micro_batch=2, recompute="none", sequence_parallel=False, context_parallel=context_parallel
+    )
+    own = 2 * 4 / context_parallel
+    expected = own * (3 * 2 * 128 * 16 / 1e6 + 16 * 8 / 1e9)
+    assert head_seconds(machine(loss_bytes_per_logit=8.0), shape) == pytest.approx(expected)

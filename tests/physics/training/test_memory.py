@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.instance.workload import Model, Precision
+from planner.instance.workload import LatentAttention, Model, Precision
 from planner.physics.training import memory, schedule
 from planner.physics.training.transformer import layer_parameters
 
@@ -172,3 +172,11 @@ def test_a_context_rank_keeps_its_own_tokens(recompute: memory.Recompute, c: int
 def test_a_context_rank_has_the_logits_of_its_own_tokens() -> None:
     """A rank of CP 8 has the logits of an eighth of the tokens, in FP32, over its part of the vocabulary."""
     assert memory.logits_bytes(GPT22, 4096, 2, 4, context_parallel=8) == 4 * (2 * 4096 // 8) * (51200 // 4)
+
+
+def test_tensors_kept_of_latent_attention() -> None:
+    """Both ranks and the keys' positions are kept by all beside 4·h; of 3 heads Q and K of 3 + 2, V and output of 6."""
+    latent = LatentAttention(q_rank=5, kv_rank=4, head_nope=3, head_rope=2, head_value=6)
+    model = Model(name="latent", layers=1, hidden=10, heads=3, vocabulary=7, latent_attention=latent)
+    inner = 2 * 4 * 10
+    assert memory.activation_elements(model) == (4 * 10 + 5 + 4 + 2, 3 * (5 + 5 + 6 + 6) + inner)

@@ -129,6 +129,10 @@ def test_a_step_counts_each_stage_by_its_own_layers() -> None:
     routed = tokens * (shared + 2 * 3 * H * 48)
     router = operations.gemm_seconds(m, SEQUENCE, H, 8) * 3
     assert parts["gemm"] == pytest.approx(8 * 4 * (routed / 1e12 + router), rel=1e-9)
+    # On one stage alone its two dense layers come beside the five with experts.
+    parts = prediction.step_breakdown(m, Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0), strategy((7,)))
+    dense = tokens * (4 * H * H + 3 * H * F)
+    assert parts["gemm"] == pytest.approx(8 * (5 * (routed / 1e12 + router) + 2 * dense / 1e12), rel=1e-9)
 
 
 def test_the_head_fills_the_last_chunk() -> None:

@@ -210,6 +210,7 @@ def test_window_by_hand() -> None:
     """Ten positions in a window of 3 see 1 + 2 + 3 + 7·3 = 27 pairs, each 4·a·head FLOP; the full layer has 10²/2."""
     assert tf.attention_flop(WINDOWED, 10, 1, windowed=True) == 27 * 4 * 2 * 4
     assert tf.attention_flop(WINDOWED, 10, 1) == 50 * 4 * 2 * 4
+    assert tf.layer_forward_flop(WINDOWED, 10, 1) == 2 * 10 * 768 + 50 * 32
     assert tf.layer_forward_flop(WINDOWED, 10, 1, windowed=True) == 2 * 10 * 768 + 27 * 32
     assert tf.layers_forward_flop(WINDOWED, 10, 1) == 3 * 2 * 10 * 768 + (2 * 27 + 50) * 32
 

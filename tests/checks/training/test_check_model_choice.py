@@ -1,0 +1,50 @@
+"""Rules of a chosen model on choices made by hand: its loss, and what its shape must divide by."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from planner.checks.training.model_choice import buildable, stated_loss
+from planner.instance.model_family import LossLaw, PowerOf
+from planner.instance.workload import Model
+
+LAW = LossLaw.model_construct(e=1.5, a=400.0, b=410.0, alpha=0.5, beta=0.25)
+FAMILY = SimpleNamespace(heads_multiple_of=4, layers_multiple_of=2, head_size=8, min_aspect=8.0, max_aspect=16.0)
+GOOD = {"layers": 4, "hidden": 32, "heads": 4, "vocabulary": 100}
+
+
+def choice(law: Any = LAW, loss: Any = None, *, stated: bool = True, **shape: int) -> Any:
+    """Return what the rules read of a plan: what was asked, whether a choice is stated, and the model."""
+    asked = SimpleNamespace(law=law, loss=loss, family=FAMILY)
+    model = Model.model_validate({"name": "chosen", **GOOD, **shape})
+    workload = SimpleNamespace(choose=asked, model=model, tokens=1e8)
+    return SimpleNamespace(
+        instance=SimpleNamespace(workload=workload), plan=SimpleNamespace(model_choice=object() if stated else None)
+    )
+
+
+def test_the_loss_is_of_the_law_that_states_one() -> None:
+    """1.5 + 400 / sqrt(N) + 410 / 100, N of 4 layers of 12·32² and an embedding of 100·32; no other law states one."""
+    expected = 1.5 + 400 / (4 * 12 * 32**2 + 100 * 32) ** 0.5 + 410 / 100
+    other = PowerOf.model_construct(coefficient=1.0, exponent=1.0, of="flop")
+    assert stated_loss(choice()) == pytest.approx(expected)
+    assert stated_loss(choice(law=other, loss=LAW)) == pytest.approx(expected)
+    assert stated_loss(choice(law=other)) is None
+    assert stated_loss(choice(stated=False)) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "rules"),
+    [
+        ({}, []),
+        ({"heads": 2, "hidden": 32}, ["heads", "head_size"]),
+        ({"layers": 3}, ["layers"]),
+        ({"layers": 2}, []),
+        ({"layers": 6}, ["aspect"]),
+        ({"heads": 8, "hidden": 64, "layers": 2}, ["aspect"]),
+    ],
+)
+def test_each_measure_of_a_shape_has_its_rule(shape: dict[str, int], rules: list[str]) -> None:
+    """Heads by 4, layers by 2, heads of 8, and a width of 8 to 16 a layer, both ends allowed."""
+    assert [v.rule for v in buildable(choice(**shape))] == [f"buildable[{name}]" for name in rules]
