@@ -29,6 +29,7 @@ NOT_COMPARED = ("key", "index", "seconds", "planner_version")  # of a row: not p
 # The order in which a reader asks: what, how well, which decisions, at what price, how near the limits, how sure.
 SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "reliability", "cost", "run", "slack")
 MOST_COLUMNS = 24  # written to a file or a pipe
+MOST_DIGITS = 300  # of a whole number that a float holds too
 LEAST_COLUMN = 14  # characters of a column of figures
 SAME = 1e-12  # relative: sums in another order differ by less
 
@@ -70,7 +71,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Figure]]]:
 
 
 def _figure(text: str) -> Figure:
-    for kind in (int, float):
+    for kind in (int, float) if len(text) < MOST_DIGITS else (float,):
         try:
             return kind(text)
         except ValueError:

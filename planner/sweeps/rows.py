@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from planner.instance.base import Frozen
 from planner.plan.flatten import Figure, digest
 from planner.plan.plan import Plan
 from planner.version import __version__
 
+MOST = 1e300  # of a figure
 FAILED: Literal["failed"] = "failed"
 
 
@@ -45,6 +46,15 @@ class Row(Frozen):
         default_factory=dict, description="SHA-256 (its first 12 digits) of each part of the sweep's instance by key."
     )
     seconds: float = Field(description="Wall time of the solve.")
+
+    @field_validator("point", "plan", "objective", mode="before")
+    @classmethod
+    def _as_floats(cls, figures: Any) -> Any:
+        """Refuse whole numbers that no float holds: figures are compared and drawn as floats."""
+        for name, x in figures.items() if isinstance(figures, dict) else ():
+            if isinstance(x, int) and abs(x) > MOST:
+                raise ValueError(f"{name[:40]} is beyond {MOST:g}")
+        return figures
 
     def flat(self) -> dict[str, Any]:
         """Return the row as one level of columns: the point's paths and the plan's names beside the row's own."""

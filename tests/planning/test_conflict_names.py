@@ -135,3 +135,11 @@ def test_a_leaf_that_joins_nothing_is_proven_in_seconds(pins: dict[str, int]) ->
     plan = solved(i.model_copy(update={"pins": {**i.pins, **pins}}))
     assert plan.status == "infeasible" and set(pins) <= {r.removeprefix("pins.") for r in rules(plan)}
     assert time.process_time() - began < 15
+
+
+def test_a_leaf_that_joins_nothing_is_proven_on_a_grid() -> None:
+    """More uplinks than a switch has ports: no site has a fabric, which no search over columns is needed for."""
+    i, began = load_instance("instances/two-sites-405b.json"), time.process_time()
+    plan = solved(i.model_copy(update={"pins": {**i.pins, "fabric.leaf_up_ports": 600}}))
+    assert (plan.status, rules(plan)) == ("infeasible", ("pins.fabric.leaf_up_ports",))
+    assert time.process_time() - began < 30

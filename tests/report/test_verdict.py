@@ -1,7 +1,9 @@
 """What plans come to beside the first: headline, what was changed, what it brings, and the terms behind it."""
 
+import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,12 +11,14 @@ from failing_plan import failing
 from page_cases import infeasible, rich
 from worked_plan import small
 
+from planner.errors import InputError
 from planner.plan.plan import Plan
 from planner.report.compare import rows_of, side_of, table
 from planner.report.fit import fitted
 from planner.report.summary import summary
 from planner.report.verdict import Side, best, brings, changes, headline, terms, verdicts
 from planner.report.warnings import warnings, without_source
+from planner.sweeps.store import parse_rows
 
 
 def with_budget(plan: Plan, usd: float) -> Plan:
@@ -140,3 +144,19 @@ def test_idle_money_and_unsourced_figures_are_warned_of() -> None:
     paths = list(without_source(bare, "network"))
     assert paths == (["network"] if set(bare.model_fields_set) - {"source", "note"} else paths)
     assert list(without_source(bare.model_copy(update={"source": "a text"}), "network")) == []
+
+
+@pytest.mark.parametrize("where", ["plan", "point", "objective"])
+def test_a_row_with_a_number_that_no_float_holds_is_refused(where: str) -> None:
+    """Such a row is named by its line; it used to end a comparison in an overflow."""
+    row = {
+        "index": 0,
+        "key": "k",
+        "point": {},
+        "status": "optimal",
+        "seconds": 1,
+        where: {"name": "days", "value": 10**400},
+    }
+    line = json.dumps({"point": {}, **row}).encode() + b"\n"
+    with pytest.raises(InputError, match=r"line 1: .*value is beyond"):
+        parse_rows(Path("rows.jsonl"), line)

@@ -145,14 +145,15 @@ class World:
 
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any plan can have with so many GPUs of each cabled."""
-        if self.sites is not None:
-            return self.sites.max_racks(rails)
-        hardware, limit = self.problem.instance.hardware, self.problem.instance.limits.facility_power_mw
-        racks = hardware.racks or 0
-        if limit is not None and power.facility_mw(hardware, racks) > limit * (1 + 1e-9):
-            return 0
+        joined = math.inf
         if self.templates is not None:
-            racks = int(min(racks, max_joined_racks(self.templates.network, self.problem.instance.pins, rails)))
+            joined = max_joined_racks(self.templates.network, self.problem.instance.pins, rails)
+        if self.sites is not None:
+            return self.sites.max_racks(rails) if joined else 0
+        hardware, limit = self.problem.instance.hardware, self.problem.instance.limits.facility_power_mw
+        racks = int(min(hardware.racks or 0, joined))
+        if limit is not None and power.facility_mw(hardware, hardware.racks or 0) > limit * (1 + 1e-9):
+            return 0
         return racks if self.owned_usd <= self.budget else 0
 
     @cached_property

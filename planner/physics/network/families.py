@@ -114,7 +114,7 @@ FAMILIES: dict[FabricFamily, Family] = {
 
 
 def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int) -> float:
-    """Bound the racks of a cluster, so many GPUs of each cabled, that a fabric with a pinned leaf joins.
+    """Bound the racks of a site, so many GPUs of each cabled, that a fabric with a pinned leaf joins.
 
     A leaf that keeps no port for the uplinks is the only switch of its network, and takes the GPUs of all racks.
     Infinity where the pins leave room for uplinks, or there are none.
