@@ -1,10 +1,13 @@
 """When failures count at all, and the section of a plan that says how they are met."""
 
 import pytest
-from failing_plan import failing
+from failing_plan import RATES, failing
 
+from planner.instance.reliability import Reliability
 from planner.physics.reliability.plan_curves import exposure_of
-from planner.physics.reliability.standing import Upkeep, counted, section, stretches
+from planner.physics.reliability.standing import Upkeep, checkpoint_bytes, counted, section, stretches
+from planner.physics.reliability.stops import stops_per_second
+from planner.physics.training.transformer import total_parameters
 
 
 @pytest.mark.parametrize(("availability", "counts"), [(1.0, True), (0.9, False)])
@@ -37,3 +40,19 @@ def test_the_section_is_that_of_the_worked_plan(recovery: str) -> None:
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         assert found[name] == (value if isinstance(value, str) else pytest.approx(value, rel=1e-9)), name
+
+
+def test_large_jobs_stop_more_often_than_in_proportion() -> None:
+    """Of four times the GPUs measured, and an exponent of 1/2, each stops twice as often; of fewer none more."""
+    plain, grown = (Reliability.model_validate(RATES | {"scale_exponent": x}) for x in (0.0, 0.5))
+    assert stops_per_second(grown, 32) == pytest.approx(2 * stops_per_second(plain, 32))
+    assert stops_per_second(grown, 4) == pytest.approx(stops_per_second(plain, 4))
+
+
+def test_a_checkpoint_holds_weights_and_optimizer() -> None:
+    """Both sizes of a parameter for each of all parameters."""
+    i = failing("restart").instance
+    p, model = i.workload.precision, i.workload.model
+    assert checkpoint_bytes(i, model) == sum(
+        total_parameters(model) * x for x in (p.parameter_bytes, p.optimizer_bytes)
+    )
