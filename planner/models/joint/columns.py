@@ -308,8 +308,9 @@ def _micro_batches(problem: Problem, d: Any, total: int, p: int, v: int, pruning
     """Pair numbers of replicas with the numbers of micro-batches that could be best with them.
 
     And in time by their fill alone. A filled pipeline takes as many as the batch holds. Interleaved, whole rounds may
-    be better, and fewer than p + (p-1)/v hold less in flight. A pipeline that is not interleaved holds less where it
-    is not filled, so it may take any number below p.
+    be better, fewer than p + (p-1)/v hold less in flight, and of chunks that are not alike one fewer than whole rounds
+    are bounded lower (`interleaving.min_excess_seconds` counts the rounds that are whole). A pipeline that is not
+    interleaved holds less where it is not filled, so it may take any number below p.
     """
     most, wanted = total // np.maximum(d, 1), problem.pin("microbatches_per_step")
     if wanted is not None:
@@ -327,7 +328,9 @@ def _micro_batches(problem: Problem, d: Any, total: int, p: int, v: int, pruning
         filled = most >= p
         found, m = np.concatenate([d[filled], np.repeat(d, each)]), np.concatenate([most[filled], early])
     else:
+        rounds = range(2, int(most.max(initial=0)) // p + 1) if problem.layers % (p * v) else ()
         tried = [most, most // p * p, *(np.minimum(most, p + k) for k in range((p - 1) // v + 1))]
+        tried += [np.minimum(most, k * p - 1) for k in rounds]
         pairs = np.concatenate([d * (total + 1) + m for m in tried])
         found, m = pairs // (total + 1), pairs % (total + 1)
     fine = (m >= (p if v > 1 else 1)) & (m * pruning.each + fill < pruning.cutoff * m * found)

@@ -191,8 +191,8 @@ def layer_operations(m: Machine, s: Shape, *, routed: bool, window: int | None =
 def _norm_and_residual(p: Passes, tokens: Num, s: Shape) -> None:
     """Add a norm and a residual addition.
 
-    The norm reads and writes h elements a token, backward reads two and writes one; the addition reads two and writes
-    one.
+    The norm reads and writes h elements a token, its backward reads input, gradient and that of the residual and
+    writes one; the addition reads two and writes one, its backward passes the gradient on.
     """
     h = tokens * p.m.model.hidden / s.split
     p.elementwise("norm", 2 * h, 4 * h)
