@@ -200,9 +200,9 @@ def test_context_exchange(overlap: float, exposed: float) -> None:
     They run beside the attention's 0.256 s, or before it.
     """
     assert context_exchange.context_exchange_seconds(
-        machine(context_overlap=overlap), shape(c=2), 0.256
+        machine(context_overlap=overlap), shape(c=2), 0.256, 1.0
     ) == pytest.approx(exposed)
-    assert context_exchange.context_exchange_seconds(machine(), shape(), 0.256) == 0
+    assert context_exchange.context_exchange_seconds(machine(), shape(), 0.256, 1.0) == 0
 
 
 ROUTED = TOY.model_copy(update={"experts": Experts(count=16, per_token=2, ffn=8)})
