@@ -39,6 +39,7 @@ ON_TRUST: dict[str, str] = {
     "model_choice.days_by_flop": OTHER_PLAN,
     "model_choice.days_by_flop.*": OTHER_PLAN,
     "model_choice.flop_bound": "the layout's bound for another model; no more than all GPUs at their peak",
+    "conflict.checked": LEFT_OUT,
     "conflict.reason": "words; the rules that they are about are checked",
     "conflict.rules": "no columns keep the rules; which of them could be left out takes a search",
     "conflict.rules[]": "no columns keep the rules; which of them could be left out takes a search",

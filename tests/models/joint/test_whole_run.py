@@ -15,14 +15,22 @@ from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
 
-CASES: list[tuple[int, dict[str, Any]]] = [
-    *((seed, {}) for seed in (0, 6, 14)),
-    *((seed, {"forced": True}) for seed in (2, 7, 20)),
-    *((seed, {"sites": 2, "forced": True}) for seed in (3, 14, 25, 36)),
-    *((seed, {"sites": 3, "forced": True}) for seed in (7, 18)),
-    (5, {"sites": 2}),
+CASES: list[Any] = [  # seed, kind of toy, and what operation costs as a share of the racks
+    (0, {}, 0.03),
+    (6, {}, 1.0),
+    (2, {"forced": True}, 0.03),
+    (7, {"forced": True}, 1.0),
+    (20, {"forced": True}, 0.2),
+    (3, {"sites": 2, "forced": True}, 0.03),
+    (14, {"sites": 2, "forced": True}, 1.0),
+    (25, {"sites": 2, "forced": True}, 0.2),
+    (36, {"sites": 2, "forced": True}, 1.0),
+    (7, {"sites": 3, "forced": True}, 0.03),
+    (18, {"sites": 3, "forced": True}, 1.0),
+    pytest.param(5, {"sites": 2}, 1.0, marks=pytest.mark.slow),
 ]
-NAMES = [f"{seed}{''.join('-' + k for k in how)}" for seed, how in CASES]
+NAMES = ["cluster", "cluster 6", *(f"forced {n}" for n in (2, 7, 20)), *(f"two sites {n}" for n in (3, 14, 25, 36))]
+NAMES += ["three sites 7", "three sites 18", "two free sites 5"]
 FACTORS = (1.0, 1.3, 3.0, 40.0)  # of the fewest days
 
 
@@ -51,8 +59,7 @@ def least(i: Instance, days: float) -> LeastCost:
     return least_run_cost(i.model_copy(update={"limits": limits}), Options(), lambda _: None)
 
 
-@pytest.mark.parametrize(("seed", "how"), CASES, ids=NAMES)
-@pytest.mark.parametrize("share", [0.03, pytest.param(1.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seed", "how", "share"), CASES, ids=NAMES)
 def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
     """The least cost at deadlines from the fewest days to forty times as many, operation cheap and dear."""
     i = costly(toy(seed, **how), share)
