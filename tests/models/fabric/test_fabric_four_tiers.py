@@ -203,6 +203,16 @@ def test_ways_are_the_best_of_all_bundles(seed: int) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(("ports", "wan_gateway", "built"), [(4, 0, True), (4, 1, False), (5, 1, True), (5, 99, False)])
+def test_super_spines_without_a_free_port_take_no_wan_gateway(ports: int, wan_gateway: int, built: bool) -> None:
+    """Four zones fill a super-spine of four ports; of five ports one is free, in each of a group's super-spines."""
+    a = GroupRequest(
+        ports=ports, switch=7, pods=4, spine_link=1, wan_gateway=wan_gateway, zones=4, zone_pods=1, zone_link=1,
+        zone_up=1, core_down=0, core_up=0,
+    )  # fmt: skip
+    assert bool(slow_ways(a)) == built == bool((group_costs(a).cores < INFINITE_COST).any())
+
+
 # --- rules at their edges, and what bounds shut out -----------------------------------------------------------------
 
 
