@@ -226,6 +226,9 @@ def test_four_tiers_reach_what_three_do_not() -> None:
     assert solve(three, request(17)).infeasible
     d = solve(four, request(32)).solution.design
     assert (d.tiers, d.leaves, d.spines, d.cores, d.super_spines, d.switch_links) == (4, 16, 16, 16, 8, 96)
+    refused = solve(four, request(33))
+    assert "33 racks under the time rules" in refused.detail and "max_tiers" not in refused.detail
+    assert solve(three, request(17)).detail.endswith("; network.max_tiers allows 3 of 4")
     full = solve(four, request(32)).solution  # every port of the full tree is used: nothing bounds it from below but it
     assert full.space["four_tiers_cost_at_least_usd"] == full.cost_usd
     assert solve(four, request(33)).infeasible
@@ -242,6 +245,19 @@ def test_bounds_shut_four_tiers_out() -> None:
     assert four.space["zone_shapes_within_bound"] == 0
     assert four.space["four_tiers_cost_at_least_usd"] > four.cost_usd
     assert "four_tiers_cost_at_least_usd" not in three.space
+
+
+def test_what_four_tiers_cost_at_least_by_hand() -> None:
+    """Ten racks at 1:1 on boxes of 8 ports for $5,000, a cable $2,400: two tiers do, and four cost more by four items.
+
+    Two tiers: ten cables to GPUs, three leaves of four down and four up, twelve uplinks, two spines. Four tiers need
+    besides an uplink of each of two spines, of which seven ports serve leaves, and over these in each of two zones a
+    core with an uplink, and a super-spine.
+    """
+    two = 10 * 2400 + 3 * 5000 + 12 * 2400 + 2 * 5000
+    found = solve(instance(1, switch(8, 5000), max_tiers=4), request(10)).solution
+    assert found is not None and found.cost_usd == two
+    assert found.space["four_tiers_cost_at_least_usd"] == two + 2 * 2400 + 2 * (5000 + 2400) + 5000
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 4))
