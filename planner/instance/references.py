@@ -6,10 +6,12 @@ from planner.errors import InputError, hint
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
+from planner.instance.network import Switch
 from planner.instance.wan import Wan
 
 WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals
 SYNC = "sync"  # the name of the gradient exchange among the demands of the wide area
+ONE_SWITCH = ("switch", "planes", "ports_per_switch")  # pins that choose the switch, and with it the links of a GPU
 ACCESS = " access"  # ends the names of the ways from sites to their fibre nodes
 
 
@@ -37,6 +39,26 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     elif network is not None and racks is None:
         yield "hardware.racks: is missing; without a grid the one cluster needs its number of racks"
     yield from _objective_problems(instance)
+    yield from _link_problems(instance)
+
+
+def _link_problems(instance: Instance) -> Iterator[str]:
+    """Return what stands in the way of failures that are counted by link."""
+    r, n = instance.reliability, instance.network
+    if r is None or isinstance(r, str) or not r.counts_links:
+        return
+    named = next(name for name, p in sorted(r.parts.items()) if p.gpu_hours_per_event is None)
+    if n is None:
+        yield f"reliability.parts.{named}: counts links, and there is no network; give gpu_hours_per_event"
+    elif r.counts_transceivers and n.media and n.floor is not None:
+        kept = "transceiver_hours_per_event"
+        yield f"network.media: have no number of transceivers, which {kept} counts; give link_hours_per_event"
+    rates = {s.port_gbps for s in (n.switches if n is not None else ()) if isinstance(s, Switch)}
+    for path in sorted(instance.pins):
+        kind, _, name = path.partition(".")
+        if kind == "fabric" and name.partition(".")[2] in ONE_SWITCH and len(rates) > 1:
+            other = f"fabric.{name.partition('.')[2]}"
+            yield f"pins.{path}: links to GPUs fail, and are as many at all sites; pin {other} for all of them"
 
 
 def _operation_beside_grid(instance: Instance) -> Iterator[str]:

@@ -8,17 +8,37 @@ from planner.instance.base import Fraction, NonNegative, Positive, Sourced
 
 Recovery = Literal["restart", "warm-spares", "elastic"]
 CheckpointTarget = Literal["storage", "memory"]
+COUNTED_BY = ("gpu_hours_per_event", "link_hours_per_event", "transceiver_hours_per_event")
 SpareTarget = Annotated[float, Field(ge=0, lt=1)]
 
 
 class FailingPart(Sourced):
-    """A kind of part, or of work, whose failure stops the job."""
+    """A kind of part, or of work, whose failure stops the job; counted by GPU, by link or by transceiver at work."""
 
-    gpu_hours_per_event: Positive = Field(description="Hours of GPUs at work from one event to the next.")
+    gpu_hours_per_event: Positive | None = Field(
+        None, description="Hours of GPUs at work from one event to the next; absent: it is counted by another key."
+    )
+    link_hours_per_event: Positive | None = Field(
+        None,
+        description="Counted by link: hours of links of GPUs at work to their leaves from one event to the next.",
+    )
+    transceiver_hours_per_event: Positive | None = Field(
+        None, description="Counted by transceiver: the same of cables.endpoint_transceivers at each such link."
+    )
     repair_hours: NonNegative = Field(
         0.0, description="Hours that it is out of service behind a stop; 0: the job takes it up again at once."
     )
     out: Literal["gpu", "rack"] = Field("gpu", description="What is out of service meanwhile: the GPU, or its rack.")
+
+    @model_validator(mode="after")
+    def _counted_once(self) -> Self:
+        """Refuse a part that is counted by none or by several of its keys, and repairs of links."""
+        given = [name for name in COUNTED_BY if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"has {' and '.join(given) or 'no hours_per_event'}; give one of {', '.join(COUNTED_BY)}")
+        if self.repair_hours and self.gpu_hours_per_event is None:
+            raise ValueError(f"repair_hours beside {given[0]}; only what is counted by gpu_hours_per_event is repaired")
+        return self
 
 
 class Reliability(Sourced):
@@ -31,6 +51,10 @@ class Reliability(Sourced):
     )
     scale_exponent: NonNegative = Field(
         0.0, description="Above measured_gpus the rate of a GPU grows with this power of their number."
+    )
+    lane_failover: bool = Field(
+        False,
+        description="A GPU whose NIC has links in several networks goes on over the others: they stop nothing.",
     )
     correlated_share: Fraction = Field(
         0.0, description="Share of stops that hit several replicas, or both copies of a checkpoint in memory."
@@ -63,6 +87,23 @@ class Reliability(Sourced):
         description="Spare racks of a site: the fewest that leave enough racks for such a share of time; 0: none.",
     )
     spare_gpus: bool = Field(True, description="GPUs of a rack that the layout leaves idle may be cabled as spares.")
+
+    @property
+    def counts_links(self) -> bool:
+        """Whether stops depend on the links that join a GPU to its leaves."""
+        return any(p.gpu_hours_per_event is None for p in self.parts.values())
+
+    @property
+    def counts_transceivers(self) -> bool:
+        """Whether stops depend on the transceivers of these links."""
+        return any(p.transceiver_hours_per_event is not None for p in self.parts.values())
+
+    @model_validator(mode="after")
+    def _gpus_fail_too(self) -> Self:
+        """Refuse links alone: without transceivers, or with lanes to spare, nothing would ever stop the job."""
+        if self.counts_links and all(p.gpu_hours_per_event is None for p in self.parts.values()):
+            raise ValueError("parts: all are counted by links or transceivers; add those with gpu_hours_per_event")
+        return self
 
     @model_validator(mode="after")
     def _something_to_choose(self) -> Self:

@@ -77,7 +77,8 @@ SPACE = (
     "one width of fibre between every two sites, its routes and protection designed where the instance asks for it; "
     "where the instance counts failures every way to go on behind a stop that it allows, checkpoints in storage or "
     "memory at the interval of a closed form, at each site the fewest spare racks for each share of time that it "
-    "lists, and idle GPUs of racks cabled as spares or not"
+    "lists, and idle GPUs of racks cabled as spares or not; where it counts them by link, NICs over as many lanes at "
+    "all sites"
 )
 OUTSIDE = (
     "failures that the instance does not count, what they slow without a stop, and other numbers of spare racks; "

@@ -5,6 +5,7 @@ that is built, and switches, links and money are added up here.
 """
 
 import itertools
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -104,38 +105,41 @@ class Prices:
             c.switch_transceivers * o.power_watts,
         )
 
-    def fabric(self, s: Switch, ends: int, t: Tree, send: float, allreduce: float) -> Fabric:
-        """Price a fabric."""
+    def fabric(self, s: Switch, ends: int, t: Tree, send: float, allreduce: float, lanes: int) -> Fabric:
+        """Price a fabric: a network for each lane of the NICs."""
         usd = ends * self.end_usd + t.switches * s.price_usd + t.links * self.link_usd
         watts = ends * self.end_watts + t.switches * s.power_watts + t.links * self.link_watts
-        return Fabric(usd, watts / 1e6, send, allreduce)
+        return Fabric(lanes * usd, lanes * watts / 1e6, send, allreduce)
 
 
 def fabrics(
-    i: Instance, block: Block, blocks: int, *, wrap: bool, spare: int = 0, rails: int | None = None
+    i: Instance, block: Block, blocks: int, *, wrap: bool, spare: int = 0, rails: int | None = None, lanes: int = 0
 ) -> list[Fabric]:
     """List every fabric of a site with so many blocks; those beaten in price, power and both slowdowns are dropped.
 
-    `spare` racks stand behind those of the blocks; so many GPUs of each are cabled, those at work unless given.
+    `spare` racks stand behind those of the blocks; so many GPUs of each are cabled, those at work unless given; NICs
+    have so many lanes, any unless given.
     """
     n = i.network
     gpu = i.hardware.accelerator
     assert n is not None and n.families == ("rail",) and not isinstance(gpu, str)
-    assert all(s.port_gbps >= gpu.nic_bytes_per_second * 8e-9 for s in n.switches if not isinstance(s, str))
     racks, phi, prices = block.racks * blocks + spare, n.transport.slowdown, Prices.of(n)
     rails = block.rails if rails is None else rails
     orders = [built_order(block.rack_stages, blocks, block.stage_racks, k + 1) for k in range(block.rack_stages)]
     found = set()
     for s in n.switches:
         assert not isinstance(s, str)
+        split = math.ceil(gpu.nic_bytes_per_second * 8e-9 / s.port_gbps - 1e-9)
+        if split > n.max_lanes or lanes not in (0, split):
+            continue
         if racks * rails <= s.ports:
-            found.add(prices.fabric(s, racks * rails, Tree(1, 0), phi, phi))
+            found.add(prices.fabric(s, racks * rails, Tree(1, 0), phi, phi, split))
         for d in range(block.stage_racks, min(racks, s.ports) + 1, block.stage_racks):
             counted = {crossings(order, d, wrap=wrap) for order in orders}
             for u, t in trees(s, -(-racks // d), d, rails, n.max_tiers):
                 for flows, allreduces in counted:
                     slow = phi * max(1.0, flows / u), phi * max(1.0, allreduces / u)
-                    found.add(prices.fabric(s, racks * rails, t, *slow))
+                    found.add(prices.fabric(s, racks * rails, t, *slow, split))
     return unbeaten(found)
 
 

@@ -10,6 +10,7 @@ from joint_toys import case
 from scipy.optimize import brentq, minimize_scalar
 
 from planner.instance.instance import Instance
+from planner.instance.network import Switch
 from planner.instance.reliability import FailingPart, Reliability
 from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.transformer import total_parameters
@@ -43,10 +44,10 @@ def restarted(mean: float, write: float, restart: float, step: float) -> float:
 class FailingToy(Toy):
     """Full enumeration under one choice of spares: a target of racks, and idle GPUs cabled or not."""
 
-    def __init__(self, i: Instance, target: float, *, wired: bool, times: Times | None = None) -> None:
+    def __init__(self, i: Instance, target: float, *, wired: bool, lanes: int = 0, times: Times | None = None) -> None:
         super().__init__(i, times=times)
         assert isinstance(i.reliability, Reliability)
-        self.r, self.target, self.wired = i.reliability, target, wired
+        self.r, self.target, self.wired, self.lanes = i.reliability, target, wired, lanes
         each = i.workload.precision.parameter_bytes + i.workload.precision.optimizer_bytes
         self.bytes = total_parameters(self.m.model) * each
 
@@ -58,7 +59,8 @@ class FailingToy(Toy):
         """Return the share of time in which a rack is fit for work."""
         repairs = {"gpu": 0.0, "rack": 0.0}
         for p in self.r.parts.values():
-            repairs[p.out] += p.repair_hours / p.gpu_hours_per_event
+            if p.gpu_hours_per_event:
+                repairs[p.out] += p.repair_hours / p.gpu_hours_per_event
         enough = at_least(block.work_gpus, self.rails(block), 1 / (1 + repairs["gpu"]))
         return enough / (1 + repairs["rack"] * block.work_gpus)
 
@@ -90,8 +92,20 @@ class FailingToy(Toy):
 
     def _mean(self, c: Column) -> float:
         gpus = c.d * c.p * c.shape.gpus
-        rate = sum(1 / p.gpu_hours_per_event for p in self.r.parts.values()) / 3600 * gpus
+        rate = sum(self._events(p) for p in self.r.parts.values()) / 3600 * gpus
         return 1 / (rate * max(1.0, gpus / self.r.measured_gpus) ** self.r.scale_exponent)
+
+    def _events(self, p: FailingPart) -> float:
+        """Return the events of a part in an hour of one GPU: its links count where no other stands in."""
+        if p.gpu_hours_per_event:
+            return 1 / p.gpu_hours_per_event
+        assert self.i.network is not None
+        if self.r.lane_failover and self.lanes > 1:
+            return 0.0
+        if p.link_hours_per_event:
+            return self.lanes / p.link_hours_per_event
+        assert p.transceiver_hours_per_event
+        return self.lanes * self.i.network.cables.endpoint_transceivers / p.transceiver_hours_per_event
 
     def _restart(self, c: Column, step: float, *, warm: bool) -> float:
         r, gpus, mean = self.r, c.d * c.p * c.shape.gpus, self._mean(c)
@@ -125,24 +139,25 @@ class FailingToy(Toy):
         return found
 
 
-def best_of(i: Instance) -> Plan | None:
-    """Return the fastest plan over every choice of spares, of equal ones the cheapest."""
+def toys_of(i: Instance) -> list[FailingToy]:
+    """Return the toy of every choice of spares, and of lanes where links fail."""
     assert isinstance(i.reliability, Reliability)
-    times, found = Times(i), []
     wires = (False, True) if i.reliability.spare_gpus and i.network is not None else (False,)
-    for target, wired in itertools.product(i.reliability.spare_targets, wires):
-        plan = FailingToy(i, target, wired=wired, times=times).best()
-        found += [plan] if plan is not None else []
+    lanes = (1, 2) if any(p.gpu_hours_per_event is None for p in i.reliability.parts.values()) else (0,)
+    choices, times = itertools.product(i.reliability.spare_targets, wires, lanes), Times(i)
+    return [FailingToy(i, target, wired=wired, lanes=n, times=times) for target, wired, n in choices]
+
+
+def best_of(i: Instance) -> Plan | None:
+    """Return the fastest plan over every choice, of equal ones the cheapest."""
+    found = [plan for toy in toys_of(i) if (plan := toy.best()) is not None]
     return min(found, key=lambda x: (round(x.seconds, 12), x.usd), default=None)
 
 
 def every_plan(i: Instance) -> list[Plan]:
-    """Return the cheapest plan of every column, shape, spares, fibre and slowdowns, whatever its time."""
-    assert isinstance(i.reliability, Reliability)
-    times, found = Times(i), list[Plan]()
-    wires = (False, True) if i.reliability.spare_gpus and i.network is not None else (False,)
-    for target, wired in itertools.product(i.reliability.spare_targets, wires):
-        toy = FailingToy(i, target, wired=wired, times=times)
+    """Return the cheapest plan of every column, shape, choice, fibre and slowdowns, whatever its time."""
+    found = list[Plan]()
+    for toy in toys_of(i):
         found += [plan for _, c, sizes, shards in toy.work() for plan in toy.plans(c, sizes, shards)]
     return found
 
@@ -173,3 +188,29 @@ def failing(seed: int) -> Instance:
         spare_targets=(0.0, 0.9, 0.99),
     )
     return case(seed).model_copy(update={"reliability": r})
+
+
+@cache
+def failing_links(seed: int) -> Instance:
+    """Return a toy whose links fail too: beside a switch for whole NICs a cheaper one that takes half of one a port."""
+    draw, i = np.random.default_rng(seed), failing(seed)
+    n, r = i.network, i.reliability
+    assert n is not None and isinstance(r, Reliability)
+    parts = r.parts | {
+        "link": FailingPart(link_hours_per_event=float(draw.uniform(5.0, 200.0))),
+        "optic": FailingPart(transceiver_hours_per_event=float(draw.uniform(50.0, 500.0))),
+    }
+    whole, other = n.switches
+    assert isinstance(other, Switch)
+    half = other.model_copy(
+        update={
+            "ports": 12,  # for all leaf domains in a pod, as they are enumerated
+            "port_gbps": 0.6 * 8e-9 * i.hardware.gpu_nic_bytes_per_second,
+            "price_usd": float(draw.uniform(0.05, 0.6)) * other.price_usd,
+        }
+    )
+    cables = n.cables.model_copy(update={"endpoint_transceivers": int(draw.integers(0, 3))})
+    network = n.model_copy(update={"switches": (whole, half), "max_lanes": 2, "cables": cables})
+    failover = bool(draw.random() < 0.5)
+    reliability = r.model_copy(update={"parts": parts, "lane_failover": failover})
+    return i.model_copy(update={"network": network, "reliability": reliability})

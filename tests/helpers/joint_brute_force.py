@@ -180,7 +180,7 @@ class Toy:
     """Full enumeration of one instance; `free_network`: fabrics at their least price that slow nothing."""
 
     def __init__(self, i: Instance, *, times: Times | None = None, free_network: bool = False) -> None:
-        self.i, self.free_network = i, free_network
+        self.i, self.free_network, self.lanes = i, free_network, 0  # lanes of NICs: any
         self.times = times or Times(i)
         self.m, self.phi = self.times.m, self.times.phi
         self.pins = {k.removeprefix("layout."): v for k, v in i.pins.items()}
@@ -348,7 +348,7 @@ class Toy:
 
     def _fabrics(self, block: Block, blocks: int, wrap: bool) -> list[Any]:
         spare, rails = self.spare_racks(block, blocks), self.rails(block)
-        found = fabrics(self.i, block, blocks, wrap=wrap, spare=spare, rails=rails)
+        found = fabrics(self.i, block, blocks, wrap=wrap, spare=spare, rails=rails, lanes=self.lanes)
         limit, h = self.i.limits.facility_power_mw, self.i.hardware
         if self.sites is None and limit is not None:
             racks = h.racks or 0

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
+from planner.instance.network import Switch
 from planner.instance.reliability import CheckpointTarget, Recovery, Reliability
 from planner.physics.training import step
 from planner.physics.training.transformer import total_parameters
@@ -33,11 +34,28 @@ class Failures:
 
     r: Reliability
     state_bytes: float
+    links: int = 0  # of a GPU at work to its leaves
+    transceivers_per_link: int = 0
 
     @cached_property
+    def part_rates(self) -> dict[str, float]:
+        """Stops a second of one GPU by part, at the measured size; a NIC with links to spare goes on over them."""
+        alone = self.links < 2 or not self.r.lane_failover
+        found = {}
+        for name, p in self.r.parts.items():
+            if p.gpu_hours_per_event is not None:
+                found[name] = 1 / p.gpu_hours_per_event / HOUR
+            elif p.link_hours_per_event is not None:
+                found[name] = alone * self.links / p.link_hours_per_event / HOUR
+            else:
+                each = self.links * self.transceivers_per_link
+                found[name] = alone * each / (p.transceiver_hours_per_event or math.inf) / HOUR
+        return found
+
+    @property
     def gpu_rate(self) -> float:
         """Stops a second of one GPU, at the measured size."""
-        return math.fsum(1 / p.gpu_hours_per_event for p in self.r.parts.values()) / HOUR
+        return math.fsum(self.part_rates.values())
 
     def rate(self, gpus: Any) -> Floats:
         """Return the stops in a second of a job."""
@@ -161,7 +179,8 @@ class Failures:
 
     def repairs(self, out: str) -> float:
         """Return the mean number in repair for each one at work, of what is out: GPUs, or racks by their GPUs."""
-        return math.fsum(p.repair_hours / p.gpu_hours_per_event for p in self.r.parts.values() if p.out == out)
+        parts = (p for p in self.r.parts.values() if p.out == out)
+        return math.fsum(p.repair_hours / p.gpu_hours_per_event for p in parts if p.gpu_hours_per_event)
 
     def rack_availability(self, gpus: int, spare: int) -> float:
         """Return the share of time in which a rack has so many GPUs fit for work, of these and its spare ones."""
@@ -170,12 +189,22 @@ class Failures:
 
 
 def failures_of(instance: Instance) -> Failures | None:
-    """Return the failures that count; None where there are none, or the share that trains is given."""
+    """Return the failures that count, of the fabric whose links fail least.
+
+    None where there are none, or the share that trains is given.
+    """
     r, w = instance.reliability, instance.workload
     if r is None or isinstance(r, str) or w.availability < 1 or not r.parts:
         return None
     each = w.precision.parameter_bytes + w.precision.optimizer_bytes
-    return Failures(r=r, state_bytes=each * total_parameters(step.machine_of(instance).model))
+    f = Failures(r=r, state_bytes=each * total_parameters(step.machine_of(instance).model))
+    if instance.network is None:
+        return f
+    ends = instance.network.cables.endpoint_transceivers
+    nic, known = instance.hardware.gpu_nic_bytes_per_second * 8e-9, instance.network.switches
+    ports = {math.ceil(nic / s.port_gbps * (1 - 1e-9)) for s in known if isinstance(s, Switch)}
+    own = [replace(f, links=max(1, n), transceivers_per_link=ends) for n in ports if n <= instance.network.max_lanes]
+    return min(own, key=lambda x: x.gpu_rate, default=f)
 
 
 def _in_training(away: Any, stalled: Any) -> Any:

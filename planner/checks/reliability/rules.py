@@ -1,6 +1,7 @@
 """Rules of the reliability section: every figure of it recomputed, and no way to go on better than the one taken."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from planner.checks.reliability.failures import Failures, at_least, failures_of, mean_short
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
@@ -24,7 +25,22 @@ def _sections(c: PlanPhysics) -> Iterator[tuple[ReliabilityPlan, LayoutPlan, Fai
     """Yield the section with what it rests on, where all of it can be computed with."""
     x, layout, failures = c.plan.reliability, c.plan.layout, failures_of(c.instance)
     if x is not None and layout is not None and failures is not None and not c.faults:
-        yield x, layout, failures
+        yield x, layout, _wired(c, failures)
+
+
+def _wired(c: PlanPhysics, f: Failures) -> Failures:
+    """Return the failures of a plan's own fabrics; without one, of that whose links fail least."""
+    lanes = [x.lanes for x in c.plan.fabric.sites.values()] if c.plan.fabric else []
+    return replace(f, links=max(lanes)) if lanes else f
+
+
+def lanes(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that NICs have as many lanes at every site where links are counted."""
+    for _, __, f in _sections(c):
+        if f.r.counts_links and c.plan.fabric:
+            found = sorted({x.lanes for x in c.plan.fabric.sites.values()})
+            if len(found) > 1:
+                yield broken("lanes", f"NICs of {found} lanes at the sites; as many at all of them expected")
 
 
 def stops(c: PlanPhysics) -> Iterator[Violation]:
@@ -33,8 +49,8 @@ def stops(c: PlanPhysics) -> Iterator[Violation]:
         rate = float(f.rate(layout.gpus_used))
         yield from must_equal("stops", "mean time between stops", x.stop_seconds, 1 / rate, " s")
         yield from must_be("stops", "parts", sorted(x.stops_per_day_by_part), sorted(f.r.parts))
-        for name, p in f.r.parts.items():
-            found = rate * DAY / (f.gpu_rate * p.gpu_hours_per_event * 3600)
+        for name in f.r.parts:
+            found = rate * DAY * f.part_rates[name] / f.gpu_rate
             yield from must_equal(f"stops[{name}]", "stops a day", x.stops_per_day_by_part.get(name), found)
         yield from must_be("stops", "extrapolated", x.extrapolated, layout.gpus_used > f.r.measured_gpus)
 
@@ -140,4 +156,4 @@ def useful_share(c: PlanPhysics) -> Iterator[Violation]:
             )
 
 
-RULES: tuple[Rule, ...] = (counted, stops, checkpoints, spares, useful_share)
+RULES: tuple[Rule, ...] = (counted, lanes, stops, checkpoints, spares, useful_share)

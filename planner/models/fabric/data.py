@@ -12,7 +12,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
 from planner.models.requests import FabricRequest, resolved_switches
 from planner.physics.network.families import FAMILIES
-from planner.physics.network.links import spare_ports
+from planner.physics.network.links import lanes_of, spare_ports
 from planner.physics.network.locality import exchange_bound
 from planner.physics.network.price import by_reach, flat_usd, switch_usd
 from planner.physics.network.topology import Design
@@ -185,7 +185,7 @@ def problem_of(instance: Instance, request: FabricRequest) -> Problem:
 def _modes(network: Network, gpus: int, pins: Mapping[str, int], nic_bytes_per_second: float) -> Iterator[Mode]:
     """Yield every switch that the pins allow in every family, a NIC split over as many lanes as carry it."""
     for s in resolved_switches(network.switches):
-        lanes = max(1, math.ceil(nic_bytes_per_second * 8 / (s.port_gbps * 1e9) / (1 + TOLERANCE)))
+        lanes = lanes_of(s, nic_bytes_per_second)
         planes, ports = s.planes * lanes, s.ports
         if (pins.get("planes", planes), pins.get("ports_per_switch", ports)) != (planes, ports):
             continue

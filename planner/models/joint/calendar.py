@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
+from planner.instance.network import Network
 from planner.instance.reliability import Reliability
 from planner.instance.workload import Model
 from planner.physics.reliability import stops
 from planner.physics.reliability.recovery import Job, inverse_share_there, min_stretch, ways
 from planner.physics.reliability.standing import checkpoint_bytes, counted
+from planner.physics.reliability.stops import NO_LINKS, GpuLinks
 
 Floats = NDArray[np.float64]
 STEP = 1.002  # from one number of GPUs of the table to the next
@@ -46,11 +48,13 @@ class Calendar:
 
     r: Reliability
     state_bytes: float
+    network: Network | None = None
+    links: GpuLinks = NO_LINKS  # of the fabric whose links stop the job least often, as bounds count
 
     @cached_property
     def base(self) -> Job:
         """The job of which bounds change the size: any number of replicas, all GPUs that there may be write."""
-        return Job(r=self.r, gpus=1.0, replica_gpus=0.0, state_bytes=self.state_bytes)
+        return Job(r=self.r, gpus=1.0, replica_gpus=0.0, state_bytes=self.state_bytes, links=self.links)
 
     @cached_property
     def _steps(self) -> tuple[Floats, Floats, Floats]:
@@ -86,7 +90,7 @@ class Calendar:
 
         Of the least stretch E of a step, all but 1 may be stalls, beside which replicas away count least.
         """
-        gone = replica_gpus * stops.stops_per_gpu_second(self.r) * self.r.rejoin_seconds * ROUNDING
+        gone = replica_gpus * stops.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
         return np.maximum(inverse_share_there(gone, self._steps[2][at] - 1) * ROUNDING - 1, 0.0)
 
     def _at(self, gpus: Any) -> Any:
@@ -153,10 +157,11 @@ class Calendar:
                 return alone, max(low, min(fewest, most + 1))
             low = min(fewest, most + 1)
 
-    def job(self, replicas: int, replica_gpus: int, step_seconds: Any, *, shares_state: bool) -> Job:
-        """Return the job of a column whose step takes so many seconds."""
+    def job(self, replicas: int, replica_gpus: int, step_seconds: Any, *, shares_state: bool, lanes: int) -> Job:
+        """Return the job of a column whose step takes so many seconds; `lanes` of a NIC, 0: as few stops as can be."""
         return replace(
             self.base,
+            links=stops.gpu_links(self.network, lanes) if lanes else self.links,
             gpus=float(replicas * replica_gpus),
             replica_gpus=replica_gpus,
             replicas=replicas,
@@ -180,4 +185,7 @@ def sparings(r: Reliability, *, idle: bool) -> list[Sparing]:
 def calendar_of(instance: Instance, model: Model) -> Calendar | None:
     """Return the failures that the search counts; None where none do."""
     r = counted(instance)
-    return None if r is None else Calendar(r=r, state_bytes=checkpoint_bytes(instance, model))
+    if r is None:
+        return None
+    links = stops.fewest_stops(instance, r)
+    return Calendar(r=r, state_bytes=checkpoint_bytes(instance, model), network=instance.network, links=links)

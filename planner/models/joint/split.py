@@ -31,6 +31,7 @@ class Column:
     d: int
     m: int
     sparing: Sparing = NO_SPARES
+    lanes: int = 0  # of every NIC, where failures are counted by link; 0: any
 
     @property
     def replica_gpus(self) -> int:

@@ -23,6 +23,7 @@ from planner.models.joint.templates import Template, Templates
 from planner.models.joint.tree.cache import JointCache
 from planner.physics.network.families import max_joined_racks
 from planner.physics.reliability.standing import Upkeep
+from planner.physics.reliability.stops import lanes_to_choose
 from planner.physics.site import power
 from planner.solvers.deadline import Deadline
 
@@ -171,12 +172,13 @@ def open_sites(world: World, column: Column) -> range:
 
 
 def spared(world: World, column: Column) -> list[Column]:
-    """Return a column with each choice of spares; itself alone where failures do not count."""
+    """Return a column with each choice of spares, and of lanes where links fail; itself where failures do not count."""
     calendar, block = world.problem.calendar, column.strategy.block(column.p)
     if calendar is None or block is None:
         return [column]
     idle = block.rails < world.problem.gpus and world.templates is not None
-    return [replace(column, sparing=x) for x in sparings(calendar.r, idle=idle)]
+    lanes = lanes_to_choose(world.problem.instance) if calendar.r.counts_links else [0]
+    return [replace(column, sparing=x, lanes=n) for x in sparings(calendar.r, idle=idle) for n in lanes]
 
 
 def shapes(column: Column, sites: int) -> Iterator[Shape]:

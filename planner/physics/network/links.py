@@ -7,11 +7,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.instance.network import Floor, Medium, Network
+from planner.instance.network import Floor, Medium, Network, Switch
 
 Ints = NDArray[np.int64]
 Metres = NDArray[np.float64]
+LANE_TOLERANCE = 1e-9  # relative: a port of the NIC's own rate carries it
 NO_MEDIUM = -1  # index of the medium where none reaches
+
+
+def lanes_of(switch: Switch, nic_bytes_per_second: float) -> int:
+    """Return the lanes over which a NIC is split: the fewest whose ports carry it."""
+    return max(1, math.ceil(nic_bytes_per_second * 8 / (switch.port_gbps * 1e9) / (1 + LANE_TOLERANCE)))
 
 
 def spare_ports(used: int, share: float, failure_chance: float, shortage_chance: float) -> int:

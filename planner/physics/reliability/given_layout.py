@@ -7,6 +7,7 @@ from planner.instance.instance import Instance
 from planner.physics.reliability.recovery import Job
 from planner.physics.reliability.spares import min_spares, rack_availability
 from planner.physics.reliability.standing import Upkeep, checkpoint_bytes, counted, standing_of, stretches
+from planner.physics.reliability.stops import fewest_stops
 from planner.physics.training import step
 from planner.physics.training.blocks.rack_blocks import block_of
 from planner.physics.training.parallel_strategy import ParallelStrategy
@@ -45,6 +46,7 @@ def upkeep_of(instance: Instance, strategy: ParallelStrategy, step_seconds: floa
         replicas=strategy.data_parallel,
         step_seconds=step_seconds,
         shares_state=strategy.zero_stage > 0,
+        links=fewest_stops(instance, r),  # no fabric is chosen
     )
     needed, fit = block.blocks(strategy.data_parallel) * block.racks, rack_availability(r, block.work_gpus, 0)
     found: list[Upkeep] = []

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.instance.reliability import CheckpointTarget, Recovery
+from planner.instance.reliability import CheckpointTarget, Recovery, Reliability
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.reliability.recovery import Job, way_at, ways
 from planner.physics.reliability.spares import min_spares
 from planner.physics.reliability.standing import Standing, at_work_share, counted, standing_of, stretches
+from planner.physics.reliability.stops import GpuLinks, fewest_stops, gpu_links
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.plan import Plan
 
@@ -72,6 +73,7 @@ def exposure_of(plan: Plan) -> Exposure | None:
         replicas=layout.data_parallel,
         step_seconds=layout.metrics.step_seconds,
         shares_state=layout.zero_stage > 0,
+        links=_links_of(plan, r),
     )
     return Exposure(
         job=job,
@@ -80,6 +82,12 @@ def exposure_of(plan: Plan) -> Exposure | None:
         rack_availability=x.rack_availability,
         block_replicas=layout.replicas_per_rack * (unit // layout.racks_per_replica),
     )
+
+
+def _links_of(plan: Plan, r: Reliability) -> GpuLinks:
+    """Return the links of a GPU in the fabrics of a plan; where it has none, of those whose links stop it least."""
+    lanes = max((f.lanes for f in plan.fabric.sites.values()), default=0) if plan.fabric else 0
+    return gpu_links(plan.instance.network, lanes) if lanes else fewest_stops(plan.instance, r)
 
 
 def interval_curves(x: Exposure) -> list[IntervalCurve]:

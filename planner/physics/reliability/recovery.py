@@ -14,6 +14,7 @@ import numpy as np
 from planner.instance.reliability import CheckpointTarget, Recovery, Reliability
 from planner.physics.num import Num
 from planner.physics.reliability import stops
+from planner.physics.reliability.stops import NO_LINKS, GpuLinks
 
 NEWTON_STEPS = 20  # towards the best interval; from above, each squares the error
 MOST_STALLED = 1e12  # seconds of stalls for one of work, beside which replicas that are away count for nothing
@@ -40,6 +41,8 @@ class Job:
         A job of one alone cannot lose it.
     writers
         GPUs that share the writing, where bounds count on more than are at work; 0: those at work.
+    links
+        What joins a GPU at work to its leaves.
     """
 
     r: Reliability
@@ -50,11 +53,12 @@ class Job:
     step_seconds: Num = 0.0
     shares_state: bool = False
     writers: Num = 0.0
+    links: GpuLinks = NO_LINKS
 
     @cached_property
     def stops_per_second(self) -> Any:
         """Stops in a second."""
-        return stops.stops_per_second(self.r, self.gpus)
+        return stops.stops_per_second(self.r, self.gpus, self.links)
 
     def write_seconds(self, target: CheckpointTarget) -> Any:
         """Return the seconds to write a checkpoint: every GPU an even part of the state."""
@@ -129,7 +133,7 @@ def ways(job: Job, *, spares: bool) -> Iterator[Way]:
     A job that nothing stops has one way, which stretches nothing.
     """
     r = job.r
-    if not stops.stops_per_gpu_second(r):
+    if not stops.stops_per_gpu_second(r, job.links):
         yield Way(
             recovery=r.recoveries[0],
             target=r.checkpoint_targets[0],

@@ -15,7 +15,8 @@ def repair_shares(r: Reliability) -> dict[str, float]:
     """
     found = {"gpu": 0.0, "rack": 0.0}
     for p in r.parts.values():
-        found[p.out] += p.repair_hours / p.gpu_hours_per_event
+        if p.gpu_hours_per_event is not None:
+            found[p.out] += p.repair_hours / p.gpu_hours_per_event
     return found
 
 

@@ -102,7 +102,7 @@ def section(job: Job, u: Upkeep, step_days: float) -> ReliabilityPlan:
         checkpoint_write_seconds=float(way.write_seconds),
         checkpoint_bytes=job.state_bytes,
         stop_seconds=1 / float(job.stops_per_second),
-        stops_per_day_by_part=stops_per_day(job.r, scale),
+        stops_per_day_by_part=stops_per_day(job.r, scale, job.links),
         restart_seconds=float(way.restart_seconds),
         spare_target=u.spare_target,
         spare_racks_by_site=u.spare_racks,
@@ -116,6 +116,6 @@ def section(job: Job, u: Upkeep, step_days: float) -> ReliabilityPlan:
     )
 
 
-def stops_per_day(r: Reliability, gpus: float) -> Mapping[str, float]:
+def stops_per_day(r: Reliability, gpus: float, links: stops.GpuLinks) -> Mapping[str, float]:
     """Return the stops in a day of so many GPUs at the measured rates, by what fails."""
-    return {name: rate * gpus * SECONDS_PER_DAY for name, rate in stops.part_stops_per_gpu_second(r).items()}
+    return {name: rate * gpus * SECONDS_PER_DAY for name, rate in stops.part_stops_per_gpu_second(r, links).items()}

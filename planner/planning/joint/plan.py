@@ -161,7 +161,7 @@ class Assembly:
         calendar = c.strategy.problem.calendar
         if u is None or calendar is None:
             return None
-        job = calendar.job(c.d, c.replica_gpus, m.step_seconds, shares_state=c.zero > 0)
+        job = calendar.job(c.d, c.replica_gpus, m.step_seconds, shares_state=c.zero > 0, lanes=c.lanes)
         return standing.section(job, u, m.step_days_to_train)
 
     @cached_property

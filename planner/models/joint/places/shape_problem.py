@@ -44,6 +44,7 @@ class ShapeProblem:
             return own
         rails = self.world.problem.gpus if sparing.wired else block.rails
         fit = rack_availability(calendar.r, block.work_gpus, rails - block.work_gpus)
+        own = replace(own, lanes=self.column.lanes)
         return replace(own, rails=rails, spare_target=sparing.target, rack_availability=fit)
 
     @cached_property
@@ -111,7 +112,9 @@ class ShapeProblem:
     def job(self, step_seconds: Any) -> Job | None:
         """Return what failures meet at so many seconds a step; None where they do not count."""
         calendar, c = self.world.problem.calendar, self.column
-        return None if calendar is None else calendar.job(c.d, c.replica_gpus, step_seconds, shares_state=c.zero > 0)
+        if calendar is None:
+            return None
+        return calendar.job(c.d, c.replica_gpus, step_seconds, shares_state=c.zero > 0, lanes=c.lanes)
 
     def on_clock(self, seconds: Any) -> Any:
         """Return the seconds a sequence on a clock of so many seconds of steps, by the best way to go on."""

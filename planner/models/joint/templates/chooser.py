@@ -164,7 +164,7 @@ class Templates:
         """Build trees with all domains in a pod first, then the other shapes and families that may beat them."""
         loads, sites = self._loads(traffic, blocks), []
         for i, mode in enumerate(self.modes(traffic.rails)):
-            if _allowed(mode, pins):
+            if _allowed(mode, pins) and traffic.lanes in (0, mode.lanes):
                 sites.append(self._site(i, mode, traffic, blocks, limits, pins, loads))
         parts: list[Options] = []
         later: list[tuple[Site, int, trees.Tops | None]] = []

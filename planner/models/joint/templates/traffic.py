@@ -40,6 +40,8 @@ class Traffic:
         Share of time in which a site is to have enough racks; 0: it has no spare ones.
     rack_availability
         Share of time in which a rack is fit for work.
+    lanes
+        Lanes of every NIC; 0: any.
     """
 
     stages: int
@@ -52,6 +54,7 @@ class Traffic:
     exchange_gbps: float = 0.0
     spare_target: float = 0.0
     rack_availability: float = 1.0
+    lanes: int = 0
 
     @property
     def grain(self) -> int:

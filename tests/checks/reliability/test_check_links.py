@@ -1,0 +1,57 @@
+"""A plan whose links fail is judged by its own lanes: changed lanes, rates and stops break a rule."""
+
+import json
+from functools import cache
+
+import pytest
+from joint_brute_failures import failing_links
+
+import planner
+from planner.checks.registry import check
+from planner.checks.reliability.failures import failures_of
+from planner.instance.reliability import Reliability
+from planner.physics.reliability.stops import fewest_stops, stops_per_gpu_second
+from planner.plan.plan import Plan
+from planner.planning.load import load_instance
+
+TWO_LANES, ONE_LANE = 26, 27
+
+
+@cache
+def plan_of(seed: int) -> Plan:
+    """Plan a toy once."""
+    return planner.solve(failing_links(seed))
+
+
+@pytest.mark.parametrize("seed", [TWO_LANES, ONE_LANE])
+def test_an_honest_plan_breaks_nothing(seed: int) -> None:
+    """Plans of one and of two lanes hold by every rule, and name the stops of links and transceivers."""
+    plan = plan_of(seed)
+    assert check(plan) == []
+    assert plan.reliability is not None and plan.reliability.stops_per_day_by_part["link"] > 0
+
+
+@pytest.mark.parametrize("seed", [TWO_LANES, ONE_LANE])
+def test_changed_stops_of_links_are_noticed(seed: int) -> None:
+    """Stops of links that are those of another number of lanes are refused."""
+    data = json.loads(plan_of(seed).model_dump_json())
+    data["reliability"]["stops_per_day_by_part"]["link"] *= 2 if seed == ONE_LANE else 0.5
+    assert {v.rule for v in check(Plan.model_validate(data))} == {"stops[link]"}
+
+
+def test_lanes_differ_between_sites() -> None:
+    """A plan whose sites split NICs over different numbers of lanes breaks a rule."""
+    data = json.loads(plan_of(12).model_dump_json())
+    sites = data["fabric"]["sites"]
+    assert len(sites) == 2
+    next(iter(sites.values()))["lanes"] = 1
+    assert "lanes" in {v.rule for v in check(Plan.model_validate(data))}
+
+
+@pytest.mark.parametrize("seed", range(0, 30, 3))
+def test_bounds_count_the_same_links(seed: int) -> None:
+    """The fewest stops of any fabric are the same by the checker and by the search."""
+    i = load_instance(failing_links(seed))
+    found = failures_of(i)
+    assert found is not None and isinstance(i.reliability, Reliability)
+    assert found.gpu_rate == pytest.approx(stops_per_gpu_second(i.reliability, fewest_stops(i, i.reliability)))
