@@ -85,6 +85,28 @@ def test_a_pool_has_a_layout_where_it_has_a_share(plan: Plan) -> None:
     assert not {r for r in named(idle) if r.startswith("shares")}
 
 
+def test_a_layout_of_a_pool_without_a_share_is_not_judged(plan: Plan) -> None:
+    """Nothing can be timed for no sequences: the share is named, and nothing of the layout."""
+    for sequences in ({"a": 0, "b": 3}, {"b": 3}):
+        found = named(edited(plan, pools__sequences=sequences))
+        assert "shares" in found and not {r for r in found if r.startswith(("pools[a]", "figures"))}
+
+
+def test_figures_wait_for_layouts_that_can_be_timed(plan: Plan) -> None:
+    """A layout of no ranks is named by its own rules, and no figure of all pools is computed without it."""
+    found = named(edited_at(plan, "pools.layouts.a.tensor_parallel", 0))
+    assert any(r.startswith("pools[a].") for r in found)
+    assert not {r for r in found if r.startswith("figures")}
+
+
+def test_sequences_are_those_of_all_micro_batches(plan: Plan) -> None:
+    """Twice the sequences a micro-batch are twice the share."""
+    assert plan.pools is not None
+    twice = 2 * plan.pools.sequences["b"]
+    found = named(edited(plan, pools__layouts__b__microbatch_sequences=2, pools__sequences__b=twice))
+    assert "shares[b]" not in found and "batch" in found
+
+
 @pytest.mark.parametrize(
     ("limit", "rule", "most"),
     [

@@ -60,3 +60,9 @@ def test_two_groups_share_a_hole_of_one_pod() -> None:
     free = ((0, 4), (0, 3), (0, 3), (1, 2))
     q = Problem(leaves=tuple(Leaf((pod,), n, n) for pod, n in free), kinds=(Kind(3, 4),), line=4)
     assert by_clusters(q) == best(q) == (1, 1, 1, 1, 0)
+
+
+def test_groups_that_follow_no_other_have_no_boundaries() -> None:
+    """Three groups, each a line of its own, in one pod: no neighbours, and no fewer boundaries than none."""
+    q = Problem(leaves=(Leaf((0,), 2, 2), Leaf((0,), 4, 4)), kinds=(Kind(2, 3),), line=1)
+    assert by_clusters(q) == (0, 0, 0, 0, 0)
