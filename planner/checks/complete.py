@@ -8,7 +8,7 @@ from planner.instance.grid import Line, NewLine
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.pins import check_pins
 from planner.instance.references import pool_problems, wan_problems
-from planner.instance.workload import Model
+from planner.instance.workload import Model, Precision, Software
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training import step
 from planner.plan.certificate import Violation
@@ -23,6 +23,9 @@ def names_resolved(c: PlanPhysics) -> Iterator[Violation]:
         *((f"hardware.pools[{i}].accelerator", p.accelerator, Accelerator) for i, p in enumerate(h.pools)),
         *((f"hardware.pools[{i}].rack", p.rack, Rack) for i, p in enumerate(h.pools)),
         ("workload.model", w.model, Model),
+        ("workload.software", w.software, Software),
+        ("workload.precision", w.precision, Precision),
+        ("reliability", c.instance.reliability, object),
         *((f"network.switches[{i}]", s, object) for i, s in enumerate(network.switches if network else ())),
         *((f"network.media[{i}]", m, object) for i, m in enumerate(network.media if network else ())),
     ]

@@ -8,7 +8,7 @@ from planner.cluster import hostlist
 from planner.errors import InputError
 from planner.physics.network.families import TREE, wiring_of
 from planner.physics.network.topology import Design
-from planner.physics.plan_physics import PlanPhysics
+from planner.physics.plan_physics import PlanPhysics, layout_faults
 from planner.plan.plan import Plan
 from planner.simulation.rng import Ints
 from planner.simulation.tree import Tree
@@ -127,6 +127,9 @@ def stages(plan: Plan, site: str, part: Part) -> list[list[Ints]]:
     placed = plan.placement.sites.get(site) if plan.placement else None
     if placed is None or plan.layout is None:
         raise InputError(f"simulate: nothing is placed at {site!r}; choose another site or --pattern permutation")
+    faults = list(layout_faults(plan.layout))
+    if faults:
+        raise InputError(f"layout: {faults[0]}; see what `planner check` says of the plan")
     if plan.layout.rack_stages > len(placed.assignment):
         have = f"{plan.layout.rack_stages:,} stages, {len(placed.assignment):,} pieces placed at {site}"
         raise InputError(f"placement: {have}; see what `planner check` says of the plan")

@@ -148,9 +148,18 @@ def test_an_empty_section_is_no_plan(section: str) -> None:
     assert check(edited_at(PLAN, f"{section}.sites", [] if section == "sites" else {}))
 
 
-def test_names_must_be_resolved() -> None:
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("workload.model", "gpt3-175b"),
+        ("workload.software", "megatron-core"),
+        ("reliability", "llama3-2024"),
+        ("hardware.accelerator", "B200"),
+    ],
+)
+def test_names_must_be_resolved(path: str, name: str) -> None:
     """An instance with a catalogue name in it is not self-contained, and nothing else is judged."""
-    assert named(edited_at(PLAN, "instance.workload.model", "gpt3-175b")) == {"names_resolved"}
+    assert named(edited_at(PLAN, f"instance.{path}", name)) == {"names_resolved"}
 
 
 def test_a_grid_that_leads_nowhere() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worked_plan import small
+from worked_plan import edited_at, small
 
 import planner
 from planner.api import check
@@ -301,3 +301,11 @@ def test_the_constant_is_read_in_one_place() -> None:
         if ".transport.slowdown" in p.read_text(encoding="utf-8")
     ]
     assert readers == ["planner/physics/plan_physics.py", "planner/simulation/reference_tree.py"]
+
+
+@pytest.mark.parametrize("pattern", ["p2p", "allreduce"])
+def test_a_layout_without_sense_is_named(plan: Plan, pattern: str) -> None:
+    """A layout whose racks have no stages is refused with its entry, not divided by."""
+    changed = edited_at(plan, "layout.stages_per_rack", 0)
+    with pytest.raises(InputError, match="layout: stages_per_rack 0 is not from 1"):
+        planner.simulate(changed, pattern=pattern)

@@ -52,7 +52,7 @@ class Failures:
                 found[name] = alone * each / (p.transceiver_hours_per_event or math.inf) / HOUR
         return found
 
-    @property
+    @cached_property
     def gpu_rate(self) -> float:
         """Stops a second of one GPU, at the measured size."""
         return math.fsum(self.part_rates.values())

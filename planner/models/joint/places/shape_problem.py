@@ -44,8 +44,8 @@ class ShapeProblem:
             return own
         rails = self.world.problem.gpus if sparing.wired else block.rails
         fit = rack_availability(calendar.r, block.work_gpus, rails - block.work_gpus)
-        own = replace(own, lanes=self.column.lanes)
-        return replace(own, rails=rails, spare_target=sparing.target, rack_availability=fit)
+        lanes = self.column.lanes
+        return replace(own, rails=rails, lanes=lanes, spare_target=sparing.target, rack_availability=fit)
 
     @cached_property
     def block(self) -> Block:
