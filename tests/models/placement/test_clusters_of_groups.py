@@ -1,11 +1,15 @@
 """Clusters of split groups, the model where flows are too large: the best of all placements, level by level."""
 
+from collections import Counter
+
 import pytest
 from cluster_cases import best, cost, crowded_problem, random_problem
 
 from planner.models.placement import lexicographic
 from planner.models.placement.cpsat import formulate, levels
-from planner.models.placement.data import Kind, Leaf, Problem
+from planner.models.placement.data import Kind, Leaf, Problem, boundaries, measure
+from planner.models.placement.greedy import greedy
+from planner.models.placement.progress import Progress
 from planner.models.placement.solve import solve
 from planner.models.requests import Options
 from planner.solvers.cpsat import run
@@ -66,3 +70,45 @@ def test_groups_that_follow_no_other_have_no_boundaries() -> None:
     """Three groups, each a line of its own, in one pod: no neighbours, and no fewer boundaries than none."""
     q = Problem(leaves=(Leaf((0,), 2, 2), Leaf((0,), 4, 4)), kinds=(Kind(2, 3),), line=1)
     assert by_clusters(q) == (0, 0, 0, 0, 0)
+
+
+def started(q: Problem) -> Progress:
+    """Return the state of a search that has the first packing and no bounds."""
+    packing = greedy(q)
+    values = measure(q, packing).values
+    return Progress(packing, values, [0] * len(values))
+
+
+@pytest.mark.parametrize(("most", "written"), [(8, True), (7, False)])
+def test_a_model_is_written_down_where_its_variables_are_few(
+    most: int, written: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Holes of four sizes, each with what is left and a group of one kind: eight variables at the most."""
+    monkeypatch.setattr(lexicographic, "MAX_VARIABLES", most)
+    q = Problem(leaves=(Leaf((0,), 4, 4), Leaf((0,), 2, 4)), kinds=(Kind(3, 2),), line=2)
+    assert (lexicographic._model(q, started(q), 0, Options()) is not None) == written
+
+
+@pytest.mark.parametrize(("line", "level", "runs"), [(4, 3, 2), (4, 2, 2), (4, 1, 1), (2, 3, 1), (2, 2, 2), (1, 3, 1)])
+def test_flows_by_pod_are_proven_twice_where_their_relaxation_is_tight(line: int, level: int, runs: int) -> None:
+    """Two runs of HiGHS by pod but for the boundaries of several lines, one of exact CP-SAT elsewhere."""
+    q = Problem(leaves=(Leaf((0,), 4, 4), Leaf((1,), 5, 5)), kinds=(Kind(2, 4),), line=line)
+    model = lexicographic._model(q, started(q), level, Options())
+    assert model is not None and len(model.runs) == runs
+
+
+@pytest.mark.parametrize(
+    ("line", "within", "across", "count"),
+    [
+        (2, {0: 1, 1: 1}, 2, 2),  # one line on two pods, one of two groups that cross
+        (2, {0: 2, 1: 2}, 0, 0),
+        (2, {0: 3, 1: 1}, 0, 1),
+        (3, {0: 1, 1: 1}, 4, 4),  # pod 0 | pod 1 | across, and a line of three that cross
+        (6, {0: 2, 1: 3}, 1, 2),  # one line: two pods and a group across are three runs
+    ],
+)
+def test_boundaries_by_hand(line: int, within: dict[int, int], across: int, count: int) -> None:
+    """Neighbours on a line that are not in one pod; a group across pods is in none."""
+    groups = sum(within.values()) + across
+    q = Problem(leaves=(Leaf((0,), 9, 9), Leaf((1,), 9, 9)), kinds=(Kind(1, groups),), line=line)
+    assert boundaries(q, Counter(within), across) == count

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 
 from planner.models.placement.data import Kind, Leaf, Packing, Problem
-from planner.models.placement.greedy import Exchange
+from planner.models.placement.greedy import Exchange, best_fit, greedy
 
 
 def used(q: Problem, packing: Packing, i: int) -> int:
@@ -55,3 +55,28 @@ def test_nothing_is_lost_or_made() -> None:
         assert len({i for i, _ in given + rest}) == len(given) + len(rest) == len(sizes)
         assert all(q.leaves[i].free - used(q, packing, i) == c for i, c in given + rest)
         assert packing.whole.total() == before
+
+
+def test_part_used_leaves_are_filled_before_free_ones() -> None:
+    """A group of four and one of two: of leaves with as much room a part-used one, and the smallest that is enough.
+
+    The group of two goes into the part-used leaf of three, not into the free one, and none of two is left.
+    """
+    leaves = (Leaf((0,), 4, 4), Leaf((0,), 4, 9), Leaf((0,), 3, 3), Leaf((0,), 3, 9), Leaf((0,), 5, 9))
+    q = Problem(leaves=leaves, kinds=(Kind(2, 1), Kind(4, 1)), line=2)
+    placed, left = best_fit(q, range(5), [1, 1])
+    assert (dict(placed), left) == ({(1, 1): 1, (3, 0): 1}, [0, 0])
+    placed, left = best_fit(q, range(5), [0, 4])
+    assert (dict(placed), left) == ({(1, 1): 1, (0, 1): 1, (4, 1): 1}, [0, 1])
+
+
+def test_the_rest_goes_to_the_fullest_pod_that_holds_it() -> None:
+    """Pods of six, four and nine units: groups of six in one pod alone; of thirteen units the roomiest is filled first.
+
+    Then the four units that are left go to the pod of four.
+    """
+    leaves = (Leaf((0,), 6, 6), Leaf((1,), 4, 4), Leaf((2,), 9, 9))
+    one = greedy(Problem(leaves=leaves, kinds=(Kind(2, 2), Kind(1, 2)), line=4))
+    assert {q for q, _ in one.whole} == {0} and not one.split
+    two = greedy(Problem(leaves=leaves, kinds=(Kind(3, 3), Kind(2, 2)), line=5))
+    assert dict(two.whole) == {(2, 0): 3, (1, 1): 2} and not two.split
