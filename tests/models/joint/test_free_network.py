@@ -5,7 +5,15 @@ from joint_brute_force import toy
 from joint_cost_brute_force import without
 
 from planner.instance.instance import Instance
-from planner.models.joint.free_network import conditions_of, days_of, fastest_on, fewest_racks, problem_on, racks_of
+from planner.models.joint.free_network import (
+    _below,
+    conditions_of,
+    days_of,
+    fastest_on,
+    fewest_racks,
+    problem_on,
+    racks_of,
+)
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
 from planner.physics.training import step
@@ -61,3 +69,11 @@ def test_a_wide_bracket_is_honest() -> None:
     exact, wide = fewest_racks(i, days), fewest_racks(i, days, tolerance=0.5)
     assert exact.racks is not None and wide.racks is not None
     assert wide.too_few < exact.racks <= wide.racks <= (wide.too_few + 1) * 1.5
+
+
+@pytest.mark.parametrize(
+    ("bound", "too_few"), [(0.0, 0), (0.4, 0), (1.0, 0), (1.2, 1), (4.0, 3), (4.0 + 1e-9, 3), (4.0 - 1e-9, 3), (4.3, 4)]
+)
+def test_racks_below_a_bound_are_too_few(bound: float, too_few: int) -> None:
+    """At a bound of four racks three are too few; above it by more than rounding, four."""
+    assert _below(bound) == too_few

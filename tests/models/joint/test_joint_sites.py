@@ -258,3 +258,14 @@ def test_only_a_proven_answer_bounds_more_than_was_asked(proven: bool, monkeypat
     one, two = Point(1, 1, 1, 0.0), Point(1, 2, 2, 0.0)
     assert bounds.ask(one) == pytest.approx(2 * RACK_USD)
     assert (two in bounds.known) == proven
+
+
+def test_fabrics_whose_power_is_no_load_add_their_price_to_capital_and_bound() -> None:
+    """Each part takes the cheaper of its fabrics: $20,000 and $50,000 over what the racks alone cost, proven so."""
+    i = case(node("E0"), node("E1"))
+    parts = (Part(1, 2, ((3e4, 0.3), (2e4, 0.7))), Part(1, 1, ((5e4, 0.1),)))
+    found, alone = placed(i, parts), placed(i, bare(2, 1))
+    assert found is not None and alone is not None
+    assert found.capital_usd == pytest.approx(alone.capital_usd + 7e4)
+    assert found.proof.bound_usd == pytest.approx(found.capital_usd) != pytest.approx(alone.capital_usd)
+    assert {found.racks[site]: fabric for site, (_, fabric) in found.parts.items()} == {2: 1, 1: 0}
