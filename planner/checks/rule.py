@@ -1,5 +1,6 @@
 """What all rules share: how numbers are compared and how a broken rule reads."""
 
+import math
 from collections.abc import Callable, Iterator
 
 from planner.physics.plan_physics import PlanPhysics
@@ -11,18 +12,20 @@ Number = float | int | None
 
 
 def same(a: Number, b: Number) -> bool:
-    """Return whether two figures agree within the tolerance; whole numbers must be equal."""
+    """Return whether two figures agree within the tolerance; whole numbers and infinities must be equal."""
     if a is None or b is None:
         return a is b
-    if isinstance(a, int) and isinstance(b, int):
+    if (isinstance(a, int) and isinstance(b, int)) or not (math.isfinite(a) and math.isfinite(b)):
         return a == b
     return abs(a - b) <= TOLERANCE * max(abs(a), abs(b))
 
 
 def exceeds(a: float, b: float) -> bool:
-    """Return whether a is above b by more than the tolerance; whole numbers by anything."""
+    """Return whether a is above b by more than the tolerance; whole numbers by anything, what is no number always."""
     if isinstance(a, int) and isinstance(b, int):
         return a > b
+    if not (math.isfinite(a) and math.isfinite(b)):
+        return not a <= b
     return a - b > TOLERANCE * max(abs(a), abs(b))
 
 

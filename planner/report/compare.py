@@ -31,6 +31,7 @@ SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "reliabil
 MOST_COLUMNS = 24  # written to a file or a pipe
 MOST_DIGITS = 300  # of a whole number that a float holds too
 LEAST_COLUMN = 14  # characters of a column of figures
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 SAME = 1e-12  # relative: sums in another order differ by less
 
 
@@ -66,17 +67,18 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Figure]]]:
             raise InputError(f"{path}: line {n}: has not one cell a column; add or remove commas")
         if not {"index", "key", "status"} <= set(names) or not re.fullmatch(r"[0-9]{1,18}", row["index"]):
             raise InputError(f"{path}: line {n}: is no row of a sweep; its columns must hold index, key and status")
-        point = {k: _figure(row[k]) for k in names[names.index("key") + 1 : names.index("status")]}
-        yield int(row["index"]), point_text(point), {k: _figure(v) for k, v in row.items() if v != ""}
+        figures = {k: _figure(v, f"{path}: line {n}: {k}") for k, v in row.items()}
+        point = {k: figures[k] for k in names[names.index("key") + 1 : names.index("status")]}
+        yield int(row["index"]), point_text(point), {k: v for k, v in figures.items() if v != ""}
 
 
-def _figure(text: str) -> Figure:
-    for kind in (int, float) if len(text) < MOST_DIGITS else (float,):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return {"True": True, "False": False}.get(text, unescaped(text))
+def _figure(text: str, where: str) -> Figure:
+    """Read a cell: a number where it is one, and words such as inf and nan as they are."""
+    if not NUMBER.fullmatch(text):
+        return {"True": True, "False": False}.get(text, unescaped(text))
+    if not math.isfinite(float(text)):
+        raise InputError(f"{where}: {text[:40]} is beyond the largest number of 1.8e308; give a finite figure")
+    return int(text) if text.lstrip("+-").isdigit() and len(text) < MOST_DIGITS else float(text)
 
 
 def side_of(name: str, plan: Plan) -> Side:

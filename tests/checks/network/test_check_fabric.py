@@ -9,6 +9,8 @@ from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules
 
 import planner
 from planner.api import check
+from planner.checks.network.fabric import pods_of_one_switch
+from planner.physics.plan_physics import PlanPhysics
 
 INSTANCES = Path(__file__).parents[3] / "instances"
 PLAN = small()
@@ -251,3 +253,19 @@ def test_unit_exchange(experts: int, leaf_up: int, broken: bool) -> None:
         worked(instance_with(), assignment=split, leaf_up=leaf_up, leaf_bundle=1), "layout.expert_parallel", experts
     )
     assert ("unit_exchange[e1]" in named(plan)) == broken
+
+
+NO_PODS = {"rails_per_pod": 0, "leaf_domains_per_pod": 0, "pods": 0}
+NO_PODS |= {"rails_per_zone": 0, "leaf_domains_per_zone": 0, "zones": 0}
+
+
+@pytest.mark.parametrize("name", [None, *NO_PODS])
+def test_leaves_without_a_tier_above_have_no_pods(name: str | None) -> None:
+    """A fabric of rails with leaves alone states no pod and no zone; any that it does state is named, once."""
+    one = {f"fabric__sites__e1__{k}": n for k, n in (NO_PODS | ({name: 1} if name else {})).items()}
+    leaves = PLAN.model_dump(mode="json")["fabric"]["sites"]["e1"]["tiers"][:1]
+    plan = edited(PLAN, fabric__sites__e1__tiers=leaves, **one)
+    found = [v.message for v in pods_of_one_switch(PlanPhysics(plan=plan)) if v.rule == "pods_of_one_switch[e1]"]
+    assert len(found) == bool(name)
+    assert name is None or f"{name} of one tier" in found[0]
+    assert not list(pods_of_one_switch(PlanPhysics(plan=PLAN)))

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from worked_plan import small
 
+from planner.checks.network.frontier import _design
 from planner.checks.network.frontier import frontier as rules
 from planner.models.requests import FABRIC_AXES
 from planner.physics.plan_physics import PlanPhysics
@@ -77,3 +78,29 @@ def test_rows_that_others_beat() -> None:
     size = rows[0]["leaf_domain_racks"]
     assert broken(rows[:1], "rack", leaf_size=size) == set() != broken(rows[:1], "rack", leaf_size=size + 1)
     assert len(rows) > 1 and broken(rows[::-1], "rack") != set()
+
+
+def beaten(*rows: dict[str, Any]) -> list[str]:
+    """Return what is said of rows as good as others."""
+    physics = PlanPhysics(plan=plan_of(("rack",)))
+    found = (v for v in rules(physics, SITE, rows, MERITS) if "as good or better" in v.message)
+    return [f"{v.rule}: {v.message.partition(' is ')[0]}" for v in found]
+
+
+def test_a_row_dearer_and_no_better_is_beaten() -> None:
+    """A row that costs a dollar more is beaten by the one before it; one that draws less power is not."""
+    row = rows_of("rack")[0]
+    dearer = {**row, "cost_usd": row["cost_usd"] + 1}
+    frugal = {**dearer, "power_mw": row["power_mw"] / 2}
+    assert beaten(row, dearer) == [f"frontier[{SITE}, 1]: row 0"]
+    assert beaten(row, frugal) == []
+    assert beaten(row, frugal, {**frugal, "cost_usd": row["cost_usd"] + 2}) == [f"frontier[{SITE}, 2]: row 1"]
+
+
+def test_a_site_without_a_wan_gateway_leaves_no_ports_to_one() -> None:
+    """However slow the ports are, nothing of the wide area comes to a site that has no WAN gateway."""
+    switches = [{**small().instance.network.switches[0].model_dump(), "port_gbps": 0.01}]
+    physics = PlanPhysics(plan=small(network__switches=switches))
+    network = physics.instance.network
+    assert network is not None
+    assert _design(physics, network, SITE, rows_of("rail")[0]).wan_ports == 0

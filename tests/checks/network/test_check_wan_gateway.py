@@ -8,6 +8,7 @@ from worked_plan import edited, edited_at, instance_with, named, small
 
 import planner
 from planner.api import check
+from planner.checks.network.frontier import frontier as frontier_rules
 from planner.exports.cable_list import cable_list
 from planner.exports.from_plan import built_fabric
 from planner.exports.graph import edges, graph
@@ -160,6 +161,42 @@ def test_alternatives_hold_the_wan_gateway() -> None:
     """The cheapest alternative of a site costs what its fabric does, WAN gateway and all."""
     least = min(x.merits["cost_usd"] for site, x in frontier(PLAN) if site == SITE)
     assert least == pytest.approx(PLAN.fabric.sites[SITE].cost_usd)
+
+
+AXES = {"cost": "cost_usd", "time": "pipeline_send_slowdown", "power": "power_mw"}
+
+
+@pytest.fixture(scope="module")
+def apart() -> tuple[Plan, list[dict[str, Any]]]:
+    """Plan leaves of two racks under a WAN gateway, with the rows of its frontier at a site."""
+    plan = planner.solve(
+        instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins={**LAYOUT, "fabric.leaf_domain_racks": 2})
+    )
+    return plan, [{**x.merits, **x.choices} for site, x in frontier(plan, axes=list(AXES)) if site == SITE]
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "said"),
+    [
+        ("exchange_gbps", lambda x: x, set()),
+        ("exchange_gbps", lambda x: 0.8 * x, {"pipeline_send_slowdown"}),
+        ("exchange_gbps", lambda x: 1000 * x, {"pipeline_send_slowdown", "inf s of a pipeline send > 1"}),
+        ("wan_gbps", lambda x: x + 2, {"cost_usd", "power_mw"}),
+        ("wan_gbps", lambda x: x - 0.5, set()),
+    ],
+)
+def test_alternatives_are_judged_with_the_wan_gateway(
+    apart: tuple[Plan, list[dict[str, Any]]], path: str, change: Any, said: set[str]
+) -> None:
+    """Rows found with a WAN gateway hold with it: its ports are paid, and gradients slow the sends beside them.
+
+    A rate that takes as many ports changes nothing; gradients that no uplink carries leave no time to sends.
+    """
+    plan, rows = apart
+    assert len(rows) > 1
+    changed = edited_at(plan, f"{AT}.wan_gateway.{path}", change)
+    found = list(frontier_rules(PlanPhysics(plan=changed), SITE, rows, list(AXES.values())))
+    assert {v.message.partition(":")[0].partition(".")[0] for v in found} == said
 
 
 def test_one_site_has_no_wan_gateway() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from planner.checks.training.model_choice import buildable, stated_loss
+from planner.checks.training.model_choice import Choice, _bound_figures, buildable, stated_loss
 from planner.instance.model_family import LossLaw, PowerOf
 from planner.instance.workload import Model
 
@@ -48,3 +48,25 @@ def test_the_loss_is_of_the_law_that_states_one() -> None:
 def test_each_measure_of_a_shape_has_its_rule(shape: dict[str, int], rules: list[str]) -> None:
     """Heads by 4, layers by 2, heads of 8, and a width of 8 to 16 a layer, both ends allowed."""
     assert [v.rule for v in buildable(choice(**shape))] == [f"buildable[{name}]" for name in rules]
+
+
+@pytest.mark.parametrize(
+    ("days", "said"),
+    [
+        ({}, []),
+        ({"1e+24": 3.0, "2.5e+24": 7.5, "100": 0.1}, []),
+        ({"1e+24": 0.0}, ["0 days for '1e+24' FLOP"]),
+        ({"1e+24": -2.0, "2e+24": 1.0}, ["-2 days for '1e+24' FLOP"]),
+        ({"much": 3.0, "-5": 1.0}, ["3 days for 'much' FLOP", "1 days for '-5' FLOP"]),
+    ],
+)
+def test_days_are_stated_for_amounts_of_compute(days: dict[str, float], said: list[str]) -> None:
+    """Each compute that was tried is a number above 0, and so are its days."""
+    law = PowerOf.model_construct(coefficient=1.0, exponent=1.0, of="flop")
+    stated = SimpleNamespace(batch_tokens=0.0, flop=1e24, flop_bound=2e24, days_by_flop=days, loss_bound=1.0, loss=1.0)
+    asked: Any = SimpleNamespace(law=law, loss=None)
+    plan = SimpleNamespace(objective=SimpleNamespace(bound=None))
+    c: Any = SimpleNamespace(instance=SimpleNamespace(limits=SimpleNamespace(max_batch_tokens=None)), plan=plan)
+    found = list(_bound_figures(c, Choice(asked, stated, Model.model_validate({"name": "x", **GOOD})), 3e24))
+    assert [v.message for v in found] == said
+    assert {v.rule for v in found} <= {"choice_figures[days_by_flop]"}

@@ -4,67 +4,19 @@ Agreement with a brute force over every group shape and number of links, and wha
 """
 
 import dataclasses
-import itertools
 import math
 import random
-from collections.abc import Iterator
 
 import pytest
+from dragonfly_cases import enough_between_groups, every_dragonfly
 from fabric_cases import dearer, hidden, instance, request, solve, switch
 
 from planner.instance.instance import Instance
-from planner.instance.network import Switch
 from planner.models.requests import FabricRequest
-from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, dragonfly
-from planner.physics.network.links import spare_ports
+from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.price import bill
 from planner.physics.network.topology import unwirable
-from planner.physics.network.wan_gateway import wan_ports
 from planner.solvers.outcome import Stop
-
-KINDS = {"dragonfly": Dragonfly, "dragonfly+": DragonflyPlus}
-
-
-def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Dragonfly]]:
-    """Yield every dragonfly of every switch that the instance offers, by plain loops; most cannot be wired."""
-    n, rails = i.network, i.hardware.rack.gpus
-    kinds = ((s, family, split) for s in n.switches for family in n.families for split in range(1, s.breakout + 1))
-    for (s, family, split), down in itertools.product(kinds, range(1, 2 * max(s.ports for s in n.switches))):
-        if down >= s.ports * split:
-            continue
-        spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
-        same = {
-            "ports": s.ports,
-            "rails": rails,
-            "racks": r.racks,
-            "leaf_down": down,
-            "leaf_spare": spare,
-            "split": split,
-            "valiant": n.group_routing == "valiant",
-            "wan_ports": wan_ports(r.wan_gbps, 1, s.port_gbps),
-        }
-        widths = itertools.product(range(1, rails + 1), range(1, math.ceil(r.racks / down) + 1))
-        for (x, y), bundle, links in itertools.product(widths, range(1, s.ports), range(2 * s.ports)):
-            shape = same | {"rails_per_pod": x, "domains_per_pod": y, "leaf_bundle": bundle, "group_links": links}
-            if family == "dragonfly":
-                yield s, dragonfly(Dragonfly, **shape)
-            else:
-                for up in range(bundle, s.ports - math.ceil((down + spare) / split) + 1, bundle):
-                    yield s, dragonfly(DragonflyPlus, **shape, leaf_up=up)
-
-
-def enough_between_groups(i: Instance, d: Dragonfly) -> bool:
-    """Say whether a leaf's and a full group's links carry the least share of their GPUs' ports."""
-    share, total = i.network.min_core_share, (d.pods - 1) * d.group_links
-    if isinstance(d, DragonflyPlus):
-        leaf = d.leaf_up
-    else:
-        leaf = min((a - 1) * d.leaf_bundle + total // a for a in d.group_sizes)
-    return leaf * d.split >= share * d.leaf_down - 1e-9 and (
-        d.pods < 2
-        or d.pod_uplinks * d.split
-        >= i.network.min_core_share * d.leaf_down * d.rails_per_pod * d.domains_per_pod - 1e-9
-    )
 
 
 def accepted(i: Instance, r: FabricRequest, d: Dragonfly) -> bool:
@@ -139,3 +91,19 @@ def test_agrees_with_brute_force(seed: int) -> None:
         d = found.solution.design
         assert found.objective == pytest.approx(cost, abs=2) and found.bound == found.objective
         assert accepted(i, r, d)
+
+
+def test_two_routers_far_apart_are_a_group_each() -> None:
+    """Two routers amid two racks each reach them over free cables of up to 2 m, and each other over one of $1,000.
+
+    As one group they stand in the middle of all four racks, 3 m from the outer two: two such cables. By hand.
+    """
+    floor = {"racks_per_row": 4, "rack_pitch_m": 2, "rise_m": 0, "spread_m": 0}
+    near = {"name": "near", "reach_m": 2, "price_usd": 0, "power_watts": 0}
+    far = {"name": "far", "reach_m": 100, "price_usd": 1000, "power_watts": 0}
+    i = instance(1, switch(4, 5000), families=["dragonfly"], floor=floor, media=[near, far])
+    found = solve(i, request(4, groups=4, send=8))
+    assert found.solution is not None
+    d = found.solution.design
+    assert found.objective == 2 * 5000 + 1000
+    assert isinstance(d, Dragonfly) and (d.group_sizes, d.group_links) == ({1: 2}, 1)

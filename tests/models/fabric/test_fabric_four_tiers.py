@@ -203,6 +203,16 @@ def test_ways_are_the_best_of_all_bundles(seed: int) -> None:
         )  # fmt: skip
 
 
+@pytest.mark.parametrize(("ports", "wan_gateway", "built"), [(4, 0, True), (4, 1, False), (5, 1, True), (5, 99, False)])
+def test_super_spines_without_a_free_port_take_no_wan_gateway(ports: int, wan_gateway: int, built: bool) -> None:
+    """Four zones fill a super-spine of four ports; of five ports one is free, in each of a group's super-spines."""
+    a = GroupRequest(
+        ports=ports, switch=7, pods=4, spine_link=1, wan_gateway=wan_gateway, zones=4, zone_pods=1, zone_link=1,
+        zone_up=1, core_down=0, core_up=0,
+    )  # fmt: skip
+    assert bool(slow_ways(a)) == built == bool((group_costs(a).cores < INFINITE_COST).any())
+
+
 # --- rules at their edges, and what bounds shut out -----------------------------------------------------------------
 
 
@@ -216,6 +226,9 @@ def test_four_tiers_reach_what_three_do_not() -> None:
     assert solve(three, request(17)).infeasible
     d = solve(four, request(32)).solution.design
     assert (d.tiers, d.leaves, d.spines, d.cores, d.super_spines, d.switch_links) == (4, 16, 16, 16, 8, 96)
+    refused = solve(four, request(33))
+    assert "33 racks under the time rules" in refused.detail and "max_tiers" not in refused.detail
+    assert solve(three, request(17)).detail.endswith("; network.max_tiers allows 3 of 4")
     full = solve(four, request(32)).solution  # every port of the full tree is used: nothing bounds it from below but it
     assert full.space["four_tiers_cost_at_least_usd"] == full.cost_usd
     assert solve(four, request(33)).infeasible
@@ -232,6 +245,19 @@ def test_bounds_shut_four_tiers_out() -> None:
     assert four.space["zone_shapes_within_bound"] == 0
     assert four.space["four_tiers_cost_at_least_usd"] > four.cost_usd
     assert "four_tiers_cost_at_least_usd" not in three.space
+
+
+def test_what_four_tiers_cost_at_least_by_hand() -> None:
+    """Ten racks at 1:1 on boxes of 8 ports for $5,000, a cable $2,400: two tiers do, and four cost more by four items.
+
+    Two tiers: ten cables to GPUs, three leaves of four down and four up, twelve uplinks, two spines. Four tiers need
+    besides an uplink of each of two spines, of which seven ports serve leaves, and over these in each of two zones a
+    core with an uplink, and a super-spine.
+    """
+    two = 10 * 2400 + 3 * 5000 + 12 * 2400 + 2 * 5000
+    found = solve(instance(1, switch(8, 5000), max_tiers=4), request(10)).solution
+    assert found is not None and found.cost_usd == two
+    assert found.space["four_tiers_cost_at_least_usd"] == two + 2 * 2400 + 2 * (5000 + 2400) + 5000
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 4))

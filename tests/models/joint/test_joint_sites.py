@@ -16,6 +16,7 @@ from planner.checks.site import power_flow, scenarios
 from planner.instance.instance import Instance
 from planner.models.joint.places.confirm import confirmed
 from planner.models.joint.places.section import sites_section
+from planner.models.joint.places.site_bounds import Point, SiteBounds
 from planner.models.joint.sites import Circuit, Part, Placed, Sites
 from planner.models.requests import SitesRequest
 from planner.models.sites.costs import capital_musd
@@ -23,6 +24,7 @@ from planner.models.sites.soft_rules import penalty_musd
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.solvers import highs
+from planner.solvers.outcome import Outcome, Stop, UnansweredError
 
 SWITCH = {"name": "s", "ports": 8, "port_gbps": 800, "price_usd": 100, "power_watts": 100}
 NETWORK = {
@@ -225,3 +227,34 @@ def test_a_dc_question_is_asked_of_the_transport_model() -> None:
             more = replace(found.proof, bound_usd=found.proof.bound_usd * 1.01)
             assert confirmed(sites, replace(found, proof=more), 20) == "on trust"
     assert said & {"confirmed by CP-SAT", "confirmed by a dual bound"}
+
+
+def cut_short(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    """End every solve of the sites at a limit, with the solution that it has."""
+    run = sites.run
+
+    def limited(m: Any, **options: Any) -> Outcome[highs.Values]:
+        return replace(run(m, **options), stop=Stop.LIMIT)
+
+    monkeypatch.setattr(sites, "run", limited)
+
+
+def test_sites_that_are_not_proven_are_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solution without a proof that it is the cheapest is refused; with one it is placed."""
+    sites = Sites(instance=case(node("E0"), node("E1")))
+    assert sites.cheapest(bare(1), None) is not None
+    cut_short(sites, monkeypatch)
+    with pytest.raises(UnansweredError, match="without a proven answer"):
+        sites.cheapest(bare(2), None)
+
+
+@pytest.mark.parametrize("proven", [True, False])
+def test_only_a_proven_answer_bounds_more_than_was_asked(proven: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A site holds two racks at least, so that the proven answer for one rack is also the one for two; else a bound."""
+    sites = Sites(instance=case(node("E0"), rules={"min_site_modules": 2}))
+    if not proven:
+        cut_short(sites, monkeypatch)
+    bounds = SiteBounds(sites=sites)
+    one, two = Point(1, 1, 1, 0.0), Point(1, 2, 2, 0.0)
+    assert bounds.ask(one) == pytest.approx(2 * RACK_USD)
+    assert (two in bounds.known) == proven

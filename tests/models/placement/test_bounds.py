@@ -88,6 +88,20 @@ def test_boundaries_of_equal_groups(
     assert bounds.min_boundaries(problem(free, kind, line=line), across, whole=whole) == least
 
 
+def test_groups_across_pods_and_the_switches_above() -> None:
+    """Four pods of four units, two to a switch: of groups of five, nine and three as many cross as no block holds.
+
+    Three groups of five fit no pod, and one fits each switch of eight units; one of nine fits no switch. Of six groups
+    of three a pod holds one and a switch two, so that two cross both.
+    """
+    leaves = tuple(Leaf((pod, pod // 2), n, 9) for pod in range(4) for n in (1, 3))
+    crossing = {
+        (size, count): bounds.bounds(Problem(leaves=leaves, kinds=(Kind(size, count),), line=count)).crossing
+        for size, count in ((5, 3), (9, 1), (3, 6), (4, 4))
+    }
+    assert crossing == {(5, 3): (3, 1), (9, 1): (1, 1), (3, 6): (2, 2), (4, 4): (0, 0)}
+
+
 @pytest.mark.parametrize("seed", range(28))
 def test_leaves_left_part_free(seed: int) -> None:
     """Of all leaves that are part-free now the job fills as many as sums of its units can, the smallest first."""

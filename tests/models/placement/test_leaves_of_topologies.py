@@ -90,6 +90,7 @@ def test_blocks_alone_are_leaves() -> None:
             i // 4 == j // 4,
         ]
     assert not {leaf.path[0] for leaf in found} & {leaf.path[1] for leaf in found}
+    assert all(type(n) is int for leaf in found for n in leaf.path)
     bare = leaves_of(Topology(blocks=blocks))
     assert [(leaf.path, leaf.blocks) for leaf in bare] == [((), (b.nodes,)) for b in blocks]
 

@@ -17,6 +17,7 @@ from planner.physics.network.locality import (
     groups_split,
     locality,
     lower_bound_split,
+    min_crossings,
     share_leaving,
     stage_share,
 )
@@ -180,3 +181,45 @@ def test_exchange_bound_holds(sizes: list[int], group: int, block: int) -> None:
     stages = [list(range(b - n, b)) for n, b in zip(sizes, ends, strict=True)]
     pieces = max(sum(any(r // block == k for r in s) for s in stages) for k in range(-(-ends[-1] // block)))
     assert exchange_leaving(stages, block, group) * block <= exchange_bound(pieces, block, group) + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("mesh", "free", "blocks", "wrap", "pairs"),
+    [
+        # Two racks a block: both of one pipeline and their two rings leave, or both of one ring, whose flows leave.
+        ((2, 3), 2, 3, True, [(0, 2), (2, 1)]),
+        # Without the way back the two flows of a ring may be one that leaves and one that enters.
+        ((2, 3), 2, 3, False, [(0, 2), (1, 1)]),
+        # Three racks a block: a whole ring, of which all flows leave; less leaves only where both rings do.
+        ((2, 3), 3, 2, True, [(0, 2), (3, 0)]),
+        # All racks in one block: nothing leaves.
+        ((2, 3), 6, 2, True, [(0, 0)]),
+        # Four racks a block: also a whole ring and one rack of the other, which leaves with two flows.
+        ((2, 3), 4, 2, True, [(0, 2), (2, 1), (3, 0)]),
+        # Of one rack a block every ring leaves, its own flow too.
+        ((2, 2), 1, 4, True, [(1, 1)]),
+    ],
+)
+def test_what_leaves_the_worst_block_at_the_least(
+    mesh: tuple[int, int], free: int, blocks: int, wrap: bool, pairs: list[tuple[int, int]]
+) -> None:
+    """Stages times replicas on blocks with so many free racks at most, by hand: pairs of flows and all-reduces."""
+    assert min_crossings(*mesh, max_free=free, blocks=blocks, wrap=wrap) == pairs
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize(
+    ("mesh", "rooms"), [((2, 3), (2, 2, 2)), ((3, 2), (3, 3)), ((2, 2), (2, 1, 1)), ((3, 2), (4, 2))]
+)
+def test_no_order_of_racks_leaves_less(mesh: tuple[int, int], rooms: tuple[int, ...], wrap: bool) -> None:
+    """Of every way to put a mesh on blocks none is better in both than each pair, by loops."""
+    stages, replicas = mesh
+    pairs = min_crossings(stages, replicas, max_free=max(rooms), blocks=len(rooms), wrap=wrap)
+    block = 100
+    for on in itertools.product(range(len(rooms)), repeat=stages * replicas):
+        if any(on.count(b) > room for b, room in enumerate(rooms)):
+            continue
+        racks = [b * block + k for k, b in enumerate(on)]
+        drawn = [racks[s * replicas : (s + 1) * replicas] for s in range(stages)]
+        flows, rings, *_ = by_loops(drawn, block, wrap)
+        assert any(round(flows * block) >= b and rings >= a for b, a in pairs), (on, pairs)

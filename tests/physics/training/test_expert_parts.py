@@ -1,12 +1,14 @@
 """What mixtures of experts and narrow heads cost beside their FLOP and their traffic, by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, LatentAttention, Model, Precision, Software
 from planner.physics.training import layer_time
 from planner.physics.training.operations import Machine, Passes, Shape, head_seconds, layer_operations, narrow_heads
-from planner.physics.training.process_groups import LayerKind
+from planner.physics.training.process_groups import LayerKind, Weights
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
 LOCAL = 4  # of 16 experts, over 4 GPUs
@@ -170,3 +172,31 @@ def test_logits_are_of_a_context_ranks_own_tokens(context_parallel: int) -> None
     own = 2 * 4 / context_parallel
     expected = own * (3 * 2 * 128 * 16 / 1e6 + 16 * 8 / 1e9)
     assert head_seconds(machine(loss_bytes_per_logit=8.0), shape) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("efficiency", [1.0, 0.5, 0.25])
+def test_grouped_products_run_at_their_own_efficiency(efficiency: float) -> None:
+    """A GPU's 4 experts take 2 rows each of 128 by 8 and back: 2 products of 16,384 FLOP forward, 4 backward.
+
+    At a half of the efficiency each takes twice its time, at a quarter four times.
+    """
+    slow, plain = (layer_time.kind_times(machine(expert_efficiency=x), SHAPE, ROUTED) for x in (efficiency, 1.0))
+    more = (1 / efficiency - 1) * 2 * 2 * 128 * 8 * LOCAL / 1e6
+    assert slow.forward_seconds - plain.forward_seconds == pytest.approx(2 * more)
+    assert slow.backward_seconds - plain.backward_seconds == pytest.approx(4 * more)
+    assert slow.weight_gradient_seconds - plain.weight_gradient_seconds == pytest.approx(2 * more)
+
+
+@pytest.mark.parametrize(("t", "e", "near", "far"), [(1, 2, 4, 3), (2, 2, 4, 3), (2, 4, 2, 3), (4, 8, 1, 3)])
+def test_experts_are_reduced_over_all_gpus_that_hold_them(t: int, e: int, near: int, far: int) -> None:
+    """On three full racks of 8 every e-th GPU holds the same experts, whatever the tensor parallelism: 8 / e of a rack.
+
+    Rings of them inside the rack at 0.5 s and 100 B/s, then each its share between racks at 2 s and 10 B/s.
+    """
+    s = replace(SHAPE, tensor_parallel=t, expert_parallel=e)
+    experts = Weights(shared=0.0, experts=1000.0, end=0.0, front=0.0)
+    size = 4 * 1000.0
+    inside, between = 8 // t - 1, 2  # of the shared weights, none here: the waits alone
+    expected = inside * 0.5 + between * 2
+    expected += (near - 1) * 0.5 + (near - 1) / near * size / 100 + (far - 1) * 2 + (far - 1) / far * size / near / 10
+    assert layer_time.hierarchical_seconds(machine(), s, experts, 4, 8 // t, 3, 1.0) == pytest.approx(expected)

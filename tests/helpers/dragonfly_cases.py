@@ -1,0 +1,54 @@
+"""Every dragonfly of a small site, by plain loops."""
+
+import itertools
+import math
+from collections.abc import Iterator
+
+from planner.instance.instance import Instance
+from planner.instance.network import Switch
+from planner.models.requests import FabricRequest
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, dragonfly
+from planner.physics.network.links import spare_ports
+from planner.physics.network.wan_gateway import wan_ports
+
+
+def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Dragonfly]]:
+    """Yield every dragonfly of every switch that the instance offers, by plain loops; most cannot be wired."""
+    n, rails = i.network, i.hardware.rack.gpus
+    kinds = ((s, family, split) for s in n.switches for family in n.families for split in range(1, s.breakout + 1))
+    for (s, family, split), down in itertools.product(kinds, range(1, 2 * max(s.ports for s in n.switches))):
+        if down >= s.ports * split:
+            continue
+        spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
+        same = {
+            "ports": s.ports,
+            "rails": rails,
+            "racks": r.racks,
+            "leaf_down": down,
+            "leaf_spare": spare,
+            "split": split,
+            "valiant": n.group_routing == "valiant",
+            "wan_ports": wan_ports(r.wan_gbps, 1, s.port_gbps),
+        }
+        widths = itertools.product(range(1, rails + 1), range(1, math.ceil(r.racks / down) + 1))
+        for (x, y), bundle, links in itertools.product(widths, range(1, s.ports), range(2 * s.ports)):
+            shape = same | {"rails_per_pod": x, "domains_per_pod": y, "leaf_bundle": bundle, "group_links": links}
+            if family == "dragonfly":
+                yield s, dragonfly(Dragonfly, **shape)
+            else:
+                for up in range(bundle, s.ports - math.ceil((down + spare) / split) + 1, bundle):
+                    yield s, dragonfly(DragonflyPlus, **shape, leaf_up=up)
+
+
+def enough_between_groups(i: Instance, d: Dragonfly) -> bool:
+    """Say whether a leaf's and a full group's links carry the least share of their GPUs' ports."""
+    share, total = i.network.min_core_share, (d.pods - 1) * d.group_links
+    if isinstance(d, DragonflyPlus):
+        leaf = d.leaf_up
+    else:
+        leaf = min((a - 1) * d.leaf_bundle + total // a for a in d.group_sizes)
+    return leaf * d.split >= share * d.leaf_down - 1e-9 and (
+        d.pods < 2
+        or d.pod_uplinks * d.split
+        >= i.network.min_core_share * d.leaf_down * d.rails_per_pod * d.domains_per_pod - 1e-9
+    )

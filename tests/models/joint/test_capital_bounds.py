@@ -1,0 +1,56 @@
+"""What a refusal of the sites says of other fibre, by hand."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from planner.models.joint.places.capital_bounds import CapitalBounds
+
+
+def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> CapitalBounds:
+    """Return the bounds of a shape at so many sites, up to four wavelengths in one pair of fibres.
+
+    100 km at least; a pair of fibres costs $10 a km and a wavelength $100. `gateway`: None without a network.
+    """
+    wan = SimpleNamespace(
+        max_wavelengths_per_pair=4, max_fibre_pairs=1, fibre_usd_per_route_km=10.0, wavelength_usd=100.0
+    )
+    network = None if gateway is None else SimpleNamespace(wan_gateway=gateway)
+    placed = SimpleNamespace(
+        designed=designed,
+        min_route_km=lambda: 100.0,
+        data=SimpleNamespace(wan=SimpleNamespace(rtt_ms_per_100_route_km=1.0)),
+    )
+    world: Any = SimpleNamespace(
+        problem=SimpleNamespace(wan=wan, instance=SimpleNamespace(pins={}, network=network)), sites=placed
+    )
+    shape_problem: Any = SimpleNamespace(world=world, several=sites > 1, shape=SimpleNamespace(blocks=(1,) * sites))
+    return CapitalBounds(shape_problem=shape_problem, cutoff=math.inf)
+
+
+@pytest.mark.parametrize("gateway", [None, False])
+def test_a_refusal_bounds_other_wavelengths_by_their_fibre(gateway: bool | None) -> None:
+    """Refused $10,000 at two wavelengths and 5 ms, which is 500 km.
+
+    Each wavelength more costs $100; one fewer at 500 km saves $100, both and the fibre $5,200.
+    """
+    found = bounds(gateway=gateway)._refused_at(2, 5.0, 10_000.0)
+    assert found.tolist() == [4_800, 9_900, 10_000, 10_100, 10_200]
+
+
+def test_a_refusal_with_wan_gateways_says_nothing_of_fewer_wavelengths() -> None:
+    """Fewer wavelengths need fewer ports of a gateway, at a price that is not known; more need no fewer."""
+    assert bounds(gateway=True)._refused_at(2, 5.0, 10_000.0).tolist() == [0, 0, 10_000, 10_000, 10_000]
+
+
+@pytest.mark.parametrize("gateway", [None, False, True])
+def test_a_refusal_of_designed_fibre_says_nothing_of_others(gateway: bool | None) -> None:
+    """Designed fibre of more wavelengths may carry less of other traffic."""
+    assert bounds(gateway=gateway, designed=True)._refused_at(2, 5.0, 10_000.0).tolist() == [0, 0, 10_000, 0, 0]
+
+
+def test_one_site_has_one_bound() -> None:
+    """Without fibre a refusal is of the one plan that there is."""
+    assert bounds(gateway=True, sites=1)._refused_at(0, 0.0, 10_000.0).tolist() == [10_000]

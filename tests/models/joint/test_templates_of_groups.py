@@ -1,0 +1,79 @@
+"""Templates of dragonflies: every one of a small site, by plain loops, is beaten by a template."""
+
+import itertools
+import math
+import random
+
+import pytest
+from dragonfly_cases import enough_between_groups, every_dragonfly
+from fabric_cases import PHI, instance, request, switch
+
+from planner.models.joint import stripes
+from planner.models.joint.templates import Templates, Traffic
+from planner.physics.network.locality import locality
+from planner.physics.network.price import bill
+from planner.physics.network.topology import unwirable
+from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
+
+KINDS = list(itertools.product(["dragonfly", "dragonfly+"], ["shortest", "valiant"]))
+
+
+@pytest.mark.parametrize(("family", "routing"), KINDS)
+@pytest.mark.parametrize("seed", range(12))
+def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
+    """No dragonfly that can be wired is calmer or cheaper than all templates, under any number of stripes."""
+    r = random.Random(f"{seed}{family}{routing}")
+    rails, stages, blocks = r.randint(1, 2), r.randint(2, 3), r.randint(1, 3)
+    i = instance(
+        rails, switch(r.randint(4, 6), 5e4), families=[family], group_routing=routing,
+        optics_usd=r.choice([50, 9000]), min_core_share=r.choice([0.0, 0.0, 0.5]),
+    )  # fmt: skip
+    traffic = Traffic(stages=stages, unit_racks=1, wrap=r.random() < 0.5, rails=rails)
+    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    x = t.options(traffic, blocks)
+    for k in range(len(x)):
+        found = t.template(traffic, blocks, x, k)
+        assert unwirable(found.design, cross_rail=False) == []
+        assert (x.send[k], x.allreduce[k], x.usd[k]) == pytest.approx((found.send, found.allreduce, found.usd))
+    seen = 0
+    for s, d in every_dragonfly(i, request(traffic.racks(blocks))):
+        if unwirable(d, cross_rail=True) or not enough_between_groups(i, d):
+            continue
+        usd = bill(i.network, s, d).usd
+        for n in range(1, stages + 1):
+            c = locality(
+                stripes.rank_order(stages, blocks, n, 1),
+                leaf_domain_racks=d.domain_racks,
+                domains_per_pod=d.domains_per_pod,
+                wrap=traffic.wrap,
+            )
+            send = pipeline_send_slowdown(PHI, d, c.share_leaving_leaf, c.share_leaving_pod, 0.0)
+            allreduce = allreduce_slowdown(PHI, d, c.allreduces_leaving_leaf, c.allreduces_leaving_pod, 0)
+            if math.isfinite(send + allreduce):
+                seen += 1
+                near = 1 + 1e-9
+                as_good = (x.send <= send * near) & (x.allreduce <= allreduce * near) & (x.usd <= usd * near)
+                assert as_good.any(), (d, n, send, allreduce, usd)
+    assert bool(seen) == bool(len(x))
+
+
+@pytest.mark.parametrize(("family", "usd"), [("dragonfly", (112e3, 114.4e3)), ("dragonfly+", (216.8e3, 224e3))])
+def test_two_leaves_may_be_a_group_each(family: str, usd: tuple[float, float]) -> None:
+    """Four racks of one GPU on two leaves, pinned to a group each, by hand.
+
+    One link between the groups is shared by two all-reduces, or in two stripes by two sends; two links slow nothing. A
+    switch costs $50,000 and a cable two modules of $1,200: four cables to GPUs, those between the groups, and in a
+    dragonfly+ a spine and as many uplinks for each leaf.
+    """
+    pins = {"leaf_domain_racks": 2, "rails_per_pod": 1, "leaf_domains_per_pod": 1}
+    i = instance(1, switch(4, 5e4), families=[family], pins={f"fabric.{k}": n for k, n in pins.items()})
+    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    traffic = Traffic(stages=2, unit_racks=1, wrap=True, rails=1)
+    x = t.options(traffic, 2)
+    found = [t.template(traffic, 2, x, k) for k in range(len(x))]
+    assert {(f.design.pods, f.design.domains) for f in found} == {(2, 2)}
+    assert sorted((f.design.group_links, f.stripes, f.send / PHI, f.allreduce / PHI, f.usd) for f in found) == [
+        (1, 1, 1.0, 2.0, usd[0]),
+        (1, 2, 2.0, 1.0, usd[0]),
+        (2, 1, 1.0, 1.0, usd[1]),
+    ]

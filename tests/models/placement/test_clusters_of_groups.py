@@ -1,0 +1,68 @@
+"""Clusters of split groups, the model where flows are too large: the best of all placements, level by level."""
+
+import pytest
+from cluster_cases import best, cost, crowded_problem, random_problem
+
+from planner.models.placement import lexicographic
+from planner.models.placement.cpsat import formulate, levels
+from planner.models.placement.data import Kind, Leaf, Problem
+from planner.models.placement.solve import solve
+from planner.models.requests import Options
+from planner.solvers.cpsat import run
+
+
+def by_clusters(q: Problem) -> tuple[int, ...]:
+    """Minimize level after level with a cluster for each group, each level kept for those after it."""
+    f, found = formulate(q, by_pod=True, slots=q.groups), list[int]()
+    for goal in levels(f):
+        f.model.minimize(goal)
+        outcome = run(f.model, seed=0, threads=1)
+        assert outcome.objective is not None
+        found.append(round(outcome.objective))
+        f.model.add(goal <= found[-1])
+    return tuple(found)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_clusters_agree_with_brute_force(seed: int) -> None:
+    """Every level of the model of clusters is that of the best of all placements, on few leaves and on full ones."""
+    easy, full = random_problem(seed, tiers=1 + seed % 2), crowded_problem(seed, tiers=1 + seed % 3)
+    assert by_clusters(easy) == best(easy)
+    assert by_clusters(full) == best(full)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_placements_by_clusters_agree_with_brute_force(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where flows are too large to write down, what clusters name is a placement, the best of all, and proven so."""
+    monkeypatch.setattr(lexicographic, "size_of", lambda *_, **__: lexicographic.MAX_VARIABLES + 1)
+    q = crowded_problem(seed, tiers=1 + seed % 3)
+    f = solve(q, Options()).solution
+    assert f is not None
+    placed = [
+        (k, tuple(q.kinds[k].size * (i == leaf) for i in range(len(q.leaves))))
+        for (leaf, k), n in f.packing.whole.items()
+        for _ in range(n)
+    ]
+    placed += [(k, tuple(dict(pieces).get(i, 0) for i in range(len(q.leaves)))) for k, pieces in f.packing.split]
+    assert sorted((k, sum(way)) for k, way in placed) == sorted(
+        (k, kind.size) for k, kind in enumerate(q.kinds) for _ in range(kind.count)
+    )
+    assert all(sum(way[i] for _, way in placed) <= leaf.free for i, leaf in enumerate(q.leaves))
+    assert f.values == f.bounds == cost(q, tuple(placed)) == best(q)
+
+
+def test_two_groups_share_a_hole_of_one_pod() -> None:
+    """Leaves of 4, 3 and 3 units in one pod and of 2 in another take four groups of 3, by hand.
+
+    Three stand whole; the fourth takes the unit left on the first leaf and the leaf of the other pod: it crosses, the
+    pods are two runs and a group across of one line, two boundaries, and every leaf is full.
+    """
+    free = ((0, 4), (0, 3), (0, 3), (1, 2))
+    q = Problem(leaves=tuple(Leaf((pod,), n, n) for pod, n in free), kinds=(Kind(3, 4),), line=4)
+    assert by_clusters(q) == best(q) == (1, 1, 1, 1, 0)
+
+
+def test_groups_that_follow_no_other_have_no_boundaries() -> None:
+    """Three groups, each a line of its own, in one pod: no neighbours, and no fewer boundaries than none."""
+    q = Problem(leaves=(Leaf((0,), 2, 2), Leaf((0,), 4, 4)), kinds=(Kind(2, 3),), line=1)
+    assert by_clusters(q) == (0, 0, 0, 0, 0)
