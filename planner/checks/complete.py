@@ -63,7 +63,7 @@ def peak_known(c: PlanPhysics) -> Iterator[Violation]:
     """Check that the accelerator has a peak rate for the compute precision."""
     m = step.machine_of(c.instance)
     if m.precision.compute not in m.gpu.peak_flop_per_second:
-        known = ", ".join(sorted(m.gpu.peak_flop_per_second))
+        known = ", ".join(sorted(m.gpu.peak_flop_per_second)) or "0 types"
         yield broken("peak_known", f"{m.gpu.name} has no peak for {m.precision.compute}, only for {known}")
 
 
@@ -86,4 +86,5 @@ def complete(c: PlanPhysics) -> Iterator[Violation]:
 
 
 INSTANCE_RULES: tuple[Rule, ...] = (names_resolved, known_references)
-PLAN_RULES: tuple[Rule, ...] = (peak_known, complete)
+MACHINE_RULES: tuple[Rule, ...] = (peak_known,)
+PLAN_RULES: tuple[Rule, ...] = (complete,)

@@ -42,10 +42,11 @@ def check(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> list[Viola
 def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Iterator[Violation]:
     """Yield the rules that the plan breaks one by one, as `check` has them."""
     c = PlanPhysics(plan=plan, stop=stop)
-    found = list(_run("instance", complete.INSTANCE_RULES, c))
-    yield from found
-    if found:
-        return
+    for rules in (complete.INSTANCE_RULES, complete.MACHINE_RULES):  # without these nothing else can be computed
+        found = list(_run("instance", rules, c))
+        yield from found
+        if found:
+            return
     if plan.status in ("infeasible", "unknown"):
         yield from _run("proofs", (*proofs.WITHOUT_PLAN, *conflicts.RULES), c)
         return

@@ -157,6 +157,11 @@ class Software(Sourced):
     flash_attention: bool = Field(True, description="One kernel keeps no scores and skips the causal half.")
     attention_share: Share = Field(1.0, description="Share of the accelerator's attention efficiency.")
     score_efficiency: Share = Field(0.5, description="Share of the GEMM efficiency that unfused scores reach.")
+    fused_softmax_multiple: Count | None = Field(
+        None,
+        description="Of which heads of a GPU times sequences must be for one kernel to scale, mask and take the "
+        "softmax of unfused scores; absent: any.",
+    )
     elementwise_traffic: Positive = Field(1.0, description="HBM traffic of element-wise work over fused kernels'.")
     quantise_traffic: NonNegative = Field(
         1.0, description="HBM traffic of casts to FP8 and FP4 over one read and two writes (row-wise, column-wise)."

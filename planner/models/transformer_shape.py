@@ -5,6 +5,7 @@ target, hidden over layers within the bounds, and near the law's depth for the w
 """
 
 import math
+from collections.abc import Callable
 
 from ortools.sat.python import cp_model
 
@@ -66,6 +67,29 @@ def max_units(family: Family, target: float) -> int:
     return u
 
 
+def _near(family: Family, widths: list[tuple[int, int, int, int]], fits: Callable[[int, int], bool]) -> list[int]:
+    """Return the units of width that some layers may go with, no farther from the law than the nearest such shape is.
+
+    Of every width the least and the most layers that the target leaves it, the law's in thousandths, and how far from
+    the law these are at least; whether a shape of so many units and layers has the target's parameters.
+    """
+    width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
+    found: list[tuple[int, int]] = []
+    nearest = math.inf
+    for units, (first, last, law, apart) in enumerate(widths, start=1):
+        thousandths = SCALE * width * units
+        fewest = max(first, -(-thousandths // max(1, math.floor(SCALE * family.max_aspect))), 1)
+        most = min(last, thousandths // max(1, math.ceil(SCALE * family.min_aspect)))
+        low, high = -(-fewest // multiple), most // multiple
+        if low > high:
+            continue
+        found.append((units, apart))
+        layers = multiple * min(max(round(law / SCALE / multiple), low), high)
+        if fits(units, layers):
+            nearest = min(nearest, abs(SCALE * layers - law))
+    return [units for units, apart in found if apart <= nearest]
+
+
 def choose(family: Family, depth: DepthLaw, target: float) -> Model | None:
     """Return the shape of the family nearest to the depth law with the target's parameters, if any can be built.
 
@@ -79,8 +103,20 @@ def choose(family: Family, depth: DepthLaw, target: float) -> Model | None:
     low, high = target * (1 - family.tolerance), target * (1 + family.tolerance)
     width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
     deepest = max(1, min(MAX_LAYERS, math.floor(high / layer[0]) + 1))
+    law = [round(SCALE * scaling_laws.layers_of(depth, width * u)) for u in range(1, widest + 1)]
+    # Implied, for a short proof: the layers that the target leaves each width, and how far they are from the law.
+    first = [max(0, min(deepest, math.ceil((low - b) / x))) for x, b in zip(layer, rest, strict=True)]
+    last = [max(0, min(deepest, math.floor((high - b) / x))) for x, b in zip(layer, rest, strict=True)]
+    apart = [max(0, SCALE * a - w, w - SCALE * z) for a, z, w in zip(first, last, law, strict=True)]
+
+    def fits(units: int, layers: int) -> bool:
+        return low <= layer[units - 1] * layers + rest[units - 1] <= high
+
+    near = _near(family, list(zip(first, last, law, apart, strict=True)), fits)
+    if not near:
+        return None
     m = cp_model.CpModel()
-    units = m.new_int_var(1, widest, "units")
+    units = m.new_int_var_from_domain(cp_model.Domain.from_values(near), "units")
     layers = multiple * m.new_int_var(1, max(1, deepest // multiple), "steps")
     body = m.new_int_var(0, math.ceil(high), "body")
     m.add_multiplication_equality(body, [layers, _at(m, units, layer)])
@@ -89,15 +125,10 @@ def choose(family: Family, depth: DepthLaw, target: float) -> Model | None:
     m.add(parameters <= math.floor(high))
     m.add(SCALE * width * units >= math.ceil(SCALE * family.min_aspect) * layers)
     m.add(SCALE * width * units <= math.floor(SCALE * family.max_aspect) * layers)
-    law = [round(SCALE * scaling_laws.layers_of(depth, width * u)) for u in range(1, widest + 1)]
     away = m.new_int_var(0, SCALE * deepest + max(law), "away")
     m.add_abs_equality(away, SCALE * layers - _at(m, units, law))
-    # Implied, for a short proof: the layers that the target leaves each width, and how far they are from the law.
-    first = [max(0, min(deepest, math.ceil((low - b) / x))) for x, b in zip(layer, rest, strict=True)]
-    last = [max(0, min(deepest, math.floor((high - b) / x))) for x, b in zip(layer, rest, strict=True)]
     m.add(layers >= _at(m, units, first))
     m.add(layers <= _at(m, units, last))
-    apart = [max(0, SCALE * a - w, w - SCALE * z) for a, z, w in zip(first, last, law, strict=True)]
     m.add(away >= _at(m, units, apart))
     missed = m.new_int_var(0, math.ceil(high - low), "missed")
     m.add_abs_equality(missed, parameters - round(target))

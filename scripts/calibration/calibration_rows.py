@@ -95,6 +95,9 @@ SPLITTING = ("megatron-core", "megatron-bridge", "nemo", "torchtitan", "maxtext"
 SHORT_GRADIENTS = ("megatron-lm-2021", "megatron-bridge", *BRIDGE_2025)
 """Frameworks that keep and reduce gradients in 16 bits: Megatron-LM of 2021 in FP16, and Megatron-Bridge, whose
 performance recipes all set grad_reduce_in_fp32 to false (scripts/performance of its releases)."""
+HEADS = {"BigScience": 64}
+"""Heads where rows of a source do not state them; of others as many as are 128 wide. The chronicles' NHEADS where they
+do: line 617, without, ran at the rate of line 712 with 64, and not of line 727 with 112."""
 NETWORKS = {"BigScience": 6.25e9, "vTrain": 12.5e9}
 """NIC bytes/s of one GPU where the source states another rate: 4 x 100 Gb/s for a node of 8 GPUs; 4 x 200."""
 
@@ -425,7 +428,9 @@ def _model(row: dict[str, str]) -> Model | str:
         return "states no architecture"
     if row["moe"] == "1":
         return f"states no architecture of the experts of {row['model']!r}"
-    hidden, heads = _number(row["hidden"], 1), _number(row["heads"], 0) or _number(row["hidden"], 1) // 128
+    hidden = _number(row["hidden"], 1)
+    usual = next((n for start, n in HEADS.items() if row["source"].startswith(start)), hidden // 128)
+    heads = _number(row["heads"], 0) or usual
     llama = row["model"].lower().startswith("llama")
     return Model(
         name=row["model"],

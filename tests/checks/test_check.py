@@ -162,6 +162,11 @@ def test_names_must_be_resolved(path: str, name: str) -> None:
     assert named(edited_at(PLAN, f"instance.{path}", name)) == {"names_resolved"}
 
 
+def test_a_gpu_without_peaks() -> None:
+    """Without the peak of the type of its products nothing of a plan can be timed, and nothing else is judged."""
+    assert named(edited_at(PLAN, "instance.hardware.accelerator.peak_flop_per_second", {})) == {"peak_known"}
+
+
 def test_a_grid_that_leads_nowhere() -> None:
     """A line to no node, a node in no authority and an id that stands twice are named."""
     assert named(edited_at(PLAN, "instance.grid.lines.0.a", "nowhere")) == {"known_references"}

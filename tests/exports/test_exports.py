@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -212,3 +213,16 @@ def test_numbers_of_another_tree_make_another_site() -> None:
     x: BuiltFabric = built_fabric(PLAN, "w1")
     names = [name for tier in x.names.values() for name in tier]
     assert len(names) == len(set(names)) == x.fabric.switches + x.design.racks
+
+
+def test_a_plan_whose_rack_is_a_name_is_refused(tmp_path: Path) -> None:
+    """Writing the fabric of a plan with a bare name in its instance ends with the rule that it breaks."""
+    data = small().model_dump(mode="json")
+    data["instance"]["hardware"]["rack"] = "e1"
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(data))
+    ran = CliRunner().invoke(
+        app, ["fabric", "export", str(file), "--site", "e1", "--format", "csv", "-o", str(tmp_path / "c")]
+    )
+    assert isinstance(ran.exception, InputError)
+    assert "names_resolved (instance.hardware.rack is the name 'e1'" in str(ran.exception)

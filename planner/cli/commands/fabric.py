@@ -51,7 +51,8 @@ def export(
     from planner.exports.from_plan import built_fabric
 
     given = read_plan(plan)
-    wired = built_fabric(given, site)
+    with requiring_sound(given, plan):
+        wired = built_fabric(given, site)
     writers: dict[str, Callable[[BuiltFabric], Iterator[str]]] = {
         "csv": cable_list.cable_list,
         "bom": bill_of_materials.bill_of_materials,

@@ -130,7 +130,7 @@ def _selective_seconds(m: Machine, s: Shape, forward: list[Operation]) -> float:
         return 0.0
     unfused = 0.0
     if not m.software.flash_attention:
-        softmax = math.fsum(o.seconds for o in forward if o.name == "softmax and dropout")
+        softmax = math.fsum(o.seconds for o in forward if o.name.startswith("softmax"))
         unfused = _sum(forward, "attention") + softmax
     return unfused + m.software.selective_gemm_share * _sum(forward, "gemm")
 

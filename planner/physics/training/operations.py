@@ -241,7 +241,9 @@ def _unfused_scores(p: Passes, s: Shape) -> None:
     """Add the scores and their product with V as batched products, no masked half skipped, and softmax and dropout.
 
     Of the a·s² scores the softmax reads and writes each; dropout reads and writes it, and keeps a mask of a byte
-    (Korthikanti 2022, figure 3).
+    (Korthikanti 2022, figure 3). The fused kernel scales and masks too, where heads times sequences are a multiple of
+    what its blocks take (Megatron-LM, megatron/model/fused_softmax.py: of 4); else scores are cast to 32 bits, scaled,
+    masked and cast back by operations of their own.
     """
     m, model = p.m, p.m.model
     heads = s.micro_batch * model.heads / (s.tensor_parallel * s.context_parallel)
@@ -252,7 +254,17 @@ def _unfused_scores(p: Passes, s: Shape) -> None:
     moved = scores * (4 + 1 / m.precision.activation_bytes)
     p.forward.append(Operation("scores", "attention", float(two)))
     p.backward.append(Operation("scores", "attention", float(2 * two)))
+    multiple = m.software.fused_softmax_multiple
+    if multiple is None or heads % multiple == 0:
+        p.elementwise("softmax and dropout", moved, 1.1 * moved)
+        return
+    wide = COMPUTE_BYTES["fp32"] / m.precision.activation_bytes
+    p.elementwise("softmax cast", scores * (1 + wide), scores * (1 + wide))
+    p.elementwise("softmax scale", 2 * wide * scores, 2 * wide * scores)
+    p.elementwise("softmax mask", 2 * wide * scores, 2 * wide * scores)
+    moved += 2 * (wide - 1) * scores
     p.elementwise("softmax and dropout", moved, 1.1 * moved)
+    p.elementwise("softmax cast back", scores * (1 + wide), scores * (1 + wide))
 
 
 def _ffn(p: Passes, name: str, tokens: Num, width: int, t: int) -> None:

@@ -25,6 +25,7 @@ STACKS: dict[str, dict[str, Any]] = {
     "ZeRO-1": {"zero_stages": [0, 1], "parallelism": ["tensor", "sequence", "pipeline"]},
     "FSDP alone": {"zero_stages": [0, 2, 3], "parallelism": []},
     "zero bubble": {"schedules": ["1f1b", "zb-h1"], "zero_stages": [0, 1], "parallelism": ["tensor", "pipeline"]},
+    "softmax of four": {"flash_attention": False, "fused_softmax_multiple": 4, "launch_seconds": 5e-5},
     "FSDP without pipelines": {"zero_stages": [0, 1, 2, 3], "pipelined_zero_stages": [0, 1]},
 }
 CASES = [(seed, stack) for seed in (5, 9, 31, 36) for stack in STACKS]

@@ -137,6 +137,23 @@ def test_unfused_scores_skip_no_masked_half() -> None:
     ] == pytest.approx(2 * 16 * 9)
 
 
+@pytest.mark.parametrize(("t", "b", "fused"), [(1, 1, False), (1, 2, True), (2, 2, False), (2, 4, True), (1, 3, False)])
+def test_a_softmax_that_its_kernel_does_not_take(t: int, b: int, fused: bool) -> None:
+    """Heads of a GPU times sequences that 4 does not divide: four operations more.
+
+    Of 16 scores a head the fused one moves 9 bytes each; others 6 to 32 bits, 8 scaled, 8 masked, 13 by softmax and
+    dropout, and 6 back: 41.
+    """
+    code = {"flash_attention": False, "selective_gemm_share": 0.0}
+    any_, blocks = machine(gpu(hbm=1.0), **code), machine(gpu(hbm=1.0), **code, fused_softmax_multiple=4)
+    alone = [operations.layer_operations(m, shape(t, b=b), routed=False).forward for m in (any_, blocks)]
+    names = [sum(o.name.startswith("softmax") for o in ops) for ops in alone]
+    moved = [math.fsum(o.seconds for o in ops if o.name.startswith("softmax")) for ops in alone]
+    scores = 16 * 2 * b / t
+    assert names == [1, 1 if fused else 5]
+    assert moved == pytest.approx([scores * 9, scores * (9 if fused else 41)])
+
+
 def test_gate_widens_the_first_ffn_product() -> None:
     """A gated FFN reads two matrices in: 8·32·2·4 = 2,048 FLOP more."""
     gated = TOY.model_copy(update={"gated_ffn": True})
