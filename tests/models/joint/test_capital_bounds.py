@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from planner.models.joint.places.capital_bounds import CapitalBounds
+from planner.models.joint.places.shape_problem import ShapeProblem
 
 
 def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> CapitalBounds:
@@ -54,3 +55,24 @@ def test_a_refusal_of_designed_fibre_says_nothing_of_others(gateway: bool | None
 def test_one_site_has_one_bound() -> None:
     """Without fibre a refusal is of the one plan that there is."""
     assert bounds(gateway=True, sites=1)._refused_at(0, 0.0, 10_000.0).tolist() == [10_000]
+
+
+@pytest.mark.parametrize(
+    ("known", "round_trips", "sites", "tried"),
+    [
+        ([2.0, 5.0, 9.0], 1.0, 2, [2.0, 5.0, 9.0]),
+        ([2.0, 5.0, 9.0], 0.0, 2, [9.0]),
+        ([5.0], 0.0, 2, [5.0]),
+        ([], 0.0, 2, []),
+        ([2.0, 5.0], 1.0, 1, [0.0]),
+    ],
+)
+def test_round_trips_that_may_be_the_longest(
+    known: list[float], round_trips: float, sites: int, tried: list[float]
+) -> None:
+    """Each that the sites have; where an exchange waits for none the longest alone, and at one site there is none."""
+    wan = SimpleNamespace(round_trips=round_trips)
+    world: Any = SimpleNamespace(sites=SimpleNamespace(rtts_ms=lambda: known), problem=SimpleNamespace(wan=wan))
+    column: Any = None
+    shape: Any = SimpleNamespace(blocks=(1,) * sites)
+    assert ShapeProblem(world=world, column=column, shape=shape).rtts_ms == tried

@@ -4,14 +4,17 @@ And the queue between sites as it runs.
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from planner.instance.workload import Experts, Model
 from planner.physics.training import schedule
 from planner.physics.training.blocks import interleaving
-from planner.physics.training.blocks.block_step import queue_seconds
+from planner.physics.training.blocks.block_step import least_first_stage, least_layers, queue_seconds
 from planner.physics.training.blocks.rack_blocks import block_of, context_racks, padded_sequence, racks_per_replica
 
 Pass = tuple[str, int, int]
@@ -210,3 +213,28 @@ def test_a_long_walk_can_be_ended() -> None:
 
     with pytest.raises(StopError):
         interleaving.run_passes(2, 2000, (1.0,), (2.0,), tick=stop)
+
+
+def with_front(dense: int, seconds: float = 0.0) -> Any:
+    """Return a pipeline of 20 layers, so many of them dense at the front, each so much slower than 3 s."""
+    experts = Experts(count=4, per_token=1, ffn=8, dense_layers=dense)
+    model = Model(name="m", layers=20, hidden=8, heads=2, vocabulary=16, experts=experts)
+    times = SimpleNamespace(forward_seconds=1.0, backward_seconds=2.0)
+    return SimpleNamespace(machine=SimpleNamespace(model=model), times=times, front_excess_seconds=seconds)
+
+
+@pytest.mark.parametrize("dense", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("v", [1, 2, 3])
+def test_the_first_chunk_holds_the_front_layers(dense: int, v: int) -> None:
+    """Tried from a layer a chunk upwards: the first number whose largest chunk has room for them all."""
+    expected = next(n for n in range(v, 100) if interleaving.chunk_sizes(n, v)[0] >= dense)
+    assert least_first_stage(with_front(dense), v) == expected
+
+
+@pytest.mark.parametrize(
+    ("dense", "seconds", "layers"),
+    [(0, -1.0, 20), (2, 0.5, 20), (3, -1.0, 19), (4, -1.0, 18), (3, -2.0, 18), (19, -3.0, 1)],
+)
+def test_faster_front_layers_make_up_for_whole_layers(dense: int, seconds: float, layers: int) -> None:
+    """Three layers a second faster each spare one layer of three seconds, four of them up to two; slower ones none."""
+    assert least_layers(with_front(dense, seconds)) == layers
