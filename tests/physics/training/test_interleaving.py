@@ -4,7 +4,12 @@ import itertools
 
 import pytest
 
-from planner.physics.training.blocks.interleaving import chunk_sizes, excess_seconds, finish_seconds
+from planner.physics.training.blocks.interleaving import (
+    chunk_sizes,
+    excess_seconds,
+    finish_seconds,
+    min_excess_seconds,
+)
 
 SECONDS = (0.1, 0.7, 0.3)  # of a layer forward, backward and recomputed: sums of them round
 
@@ -41,3 +46,27 @@ def test_two_stages_of_unlike_chunks() -> None:
     """
     assert finish_seconds(2, 2, (2.0, 1.0), (2.0, 1.0)) == 16.0 == 2 * 6 + 4
     assert excess_seconds(2, 2, 2, 3, 0, (1.0, 1.0, 0.0)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("p", "v", "m", "layers", "recomputed", "least"),
+    [
+        # Chunks of two layers and one of a second each: eight stages wait 7·1 - 2 a round, but for the first two.
+        (8, 2, 8, 3, 0, 0.0),
+        (8, 2, 16, 3, 0, 0.0),
+        (8, 2, 24, 3, 0, 5.0),
+        (8, 2, 40, 3, 0, 15.0),
+        # One layer recomputed in half a second beside two chunks of one: 7·0.5 - 1.5.
+        (8, 2, 32, 2, 1, 2 * 2.0),
+        # A short round of four counts as half of four micro-batches of three seconds: 2·5 - 6.
+        (8, 2, 36, 3, 0, 4.0),
+        (8, 2, 28, 3, 0, 0.0),
+        (3, 2, 30, 3, 0, 0.0),
+        (8, 1, 40, 3, 0, 0.0),
+        (8, 3, 40, 3, 0, 0.0),
+    ],
+)
+def test_what_unlike_chunks_wait_at_least(p: int, v: int, m: int, layers: int, recomputed: int, least: float) -> None:
+    """Stages times a layer's difference less the largest chunk, each round behind the second; never more than it is."""
+    assert float(min_excess_seconds(p, v, m, layers, recomputed, 1.0, 0.5)) == pytest.approx(least)
+    assert least <= excess_seconds(p, v, m, layers, recomputed, (0.5, 0.5, 0.5)) + 1e-9
