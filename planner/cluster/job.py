@@ -171,6 +171,9 @@ def job_of_plan(plan: Plan, where: str = "plan") -> Job:
     layout = plan.layout
     if layout is None:
         raise InputError(f"{where}: has no layout (status {plan.status}); give a plan with one")
+    if layout.stages_per_rack < 1:
+        shared = f"{layout.stages_per_rack} stages share a rack, at least 1 does"
+        raise InputError(f"{where}: layout.stages_per_rack: {shared}; see what `planner check` says of it")
     sizes = {site: n for site, n in layout.racks_per_stage_by_site.items() if n}
     rack = plan.instance.hardware.rack
     gpus = None if isinstance(rack, str) else rack.gpus

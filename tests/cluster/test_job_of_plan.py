@@ -1,0 +1,25 @@
+"""The job of a plan's stages: by site, and what is refused."""
+
+import pytest
+from worked_plan import edited_at, small
+
+from planner.cluster.job import job_of_plan
+from planner.errors import InputError
+
+
+def test_stages_of_two_sites_are_groups_by_site() -> None:
+    """Each site has as many groups as there are rack stages, of the racks of one of its stages."""
+    plan = small()
+    assert plan.layout is not None
+    job = job_of_plan(plan)
+    sizes = plan.layout.racks_per_stage_by_site
+    assert {k.name: (k.size, k.count) for k in job.groups} == {
+        s: (n, plan.layout.rack_stages) for s, n in sizes.items()
+    }
+
+
+@pytest.mark.parametrize("stages", [0, -3])
+def test_a_rack_of_no_stages_is_named(stages: int) -> None:
+    """A plan whose racks share fewer than one stage is refused with its entry."""
+    with pytest.raises(InputError, match=f"mine: layout.stages_per_rack: {stages} stages share a rack"):
+        job_of_plan(edited_at(small(), "layout.stages_per_rack", stages), "mine")
