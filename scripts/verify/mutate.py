@@ -2,19 +2,16 @@
 
 Run `.venv/bin/python scripts/verify/mutate.py [AREA ...] [--mutants N] [--seed N] [--processes N]` after
 `.venv/bin/pip install -e '.[mutation]'`. An area is some folders of planner/ with the tests of their own names.
-Cosmic Ray changes an operator, a comparison or a number of a copy of the checkout, and pytest runs the quick tests of
-the area in it until one fails, those of the changed file's own name first. A survivor is printed with its change;
-those of `survivors.txt` beside this file change nothing that a plan says, each for the reason given there. Exits with 1
-where less than 90 % of the rest are found.
+Cosmic Ray changes an operator, a comparison or a number of a copy of the checkout, and pytest runs those tests of the
+area that run the changed statement until one fails: the quick ones, then the rest of their files, which may hold what
+these made, then the slow ones. A survivor is printed with its change; those of `survivors.txt` beside this file change
+nothing that a plan says, each for the reason given there. Exits with 1 where less than 90 % of the rest are found.
 """
 
 import argparse
 import ast
-import os
 import random
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,30 +23,40 @@ from queue import Queue
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator
+from covering import Covering, covering, named, pytest_in
 
 ROOT = Path(__file__).parents[2]
 COPIED = ("planner", "tests", "instances", "scripts", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
+# Tests of a whole plan's checks, which are those of every area that has some.
+CHECKS = tuple(f"checks/test_{x}.py" for x in ("bad_plans", "changed_figures", "check", "check_proofs", "plan_edits"))
 # Folders of planner/, and of tests/ whose tests are theirs.
 AREAS = {
     "sites": (
         ("physics/site", "models/sites", "models/wan", "checks/site"),
-        ("physics/site", "models/sites", "models/wan", "checks/site", "models/joint/test_joint_sites.py"),
+        ("physics/site", "models/sites", "models/wan", "checks/site", "models/joint/test_joint_sites.py", *CHECKS),
     ),
     "network": (
         ("physics/network", "models/fabric", "checks/network"),
-        ("physics/network", "models/fabric", "checks/network", "models/joint/test_templates.py"),
+        ("physics/network", "models/fabric", "checks/network", "models/joint/test_templates.py", *CHECKS),
     ),
-    "training": (("physics/training", "checks/training"), ("physics/training", "checks/training", "checks/joint")),
-    "joint": (("models/joint", "checks/joint"), ("models/joint", "checks/joint")),
+    "training": (
+        ("physics/training", "checks/training"),
+        ("physics/training", "checks/training", "checks/joint", *CHECKS),
+    ),
+    "joint": (("models/joint", "checks/joint"), ("models/joint", "checks/joint", *CHECKS)),
     "reliability": (
         ("physics/reliability", "checks/reliability"),
-        ("physics/reliability", "checks/reliability", "planning/test_failures.py"),
+        (
+            "physics/reliability", "checks/reliability", "planning/test_failures.py", "planning/test_evaluate.py",
+            *CHECKS,
+        ),
     ),
     "placement": (
         ("models/placement", "models/plan_placement", "models/cluster_changes"),
         ("models/placement", "models/plan_placement", "models/cluster_changes", "checks/test_check_cluster.py"),
     ),
-}
+}  # fmt: skip
+QUICK, SLOW = MARKS = ("not slow", "slow")
 SWAPS = {"Add": ("Sub",), "Sub": ("Add",), "Mul": ("Div",), "Div": ("Mul",), "FloorDiv": ("Div",), "Mod": ("Mul",)}
 COMPARISONS = {"Eq": ("NotEq",), "NotEq": ("Eq",), "Lt": ("LtE", "Gt"), "LtE": ("Lt", "Gt"), "Gt": ("GtE", "Lt"),
                "GtE": ("Gt", "Lt"), "Is": ("IsNot",), "IsNot": ("Is",)}  # fmt: skip
@@ -99,15 +106,15 @@ def mutants(area: str) -> Iterator[Mutant]:
             yield from (Mutant(area, file.relative_to(ROOT), name, i) for i in range(count))
 
 
-def changed(m: Mutant) -> tuple[str, str, str] | None:
-    """Return the mutated source with the line before and after; None where it is the same program."""
+def changed(m: Mutant) -> tuple[str, int, str, str] | None:
+    """Return the mutated source, and the line with its number before and after; None where it is the same program."""
     source = (ROOT / m.file).read_text(encoding="utf-8")
     mutated = mutate_code(source, get_operator(m.operator)(), m.occurrence)
     if mutated is None or meaning(mutated) == meaning(source):
         return None
-    pairs = zip(source.splitlines(), mutated.splitlines(), strict=False)
-    before, after = next((a.strip(), b.strip()) for a, b in pairs if a != b)
-    return mutated, before, after
+    pairs = enumerate(zip(source.splitlines(), mutated.splitlines(), strict=False), 1)
+    line, before, after = next((i, a.strip(), b.strip()) for i, (a, b) in pairs if a != b)
+    return mutated, line, before, after
 
 
 def meaning(source: str) -> str:
@@ -131,38 +138,24 @@ def meaning(source: str) -> str:
     return ast.dump(tree)
 
 
-def tests(area: str, file: Path | None, copy: Path) -> list[str]:
-    """Return the tests of an area: first those of the mutated file's name, then those of its folder, then all."""
-    places = [Path("tests") / place for place in AREAS[area][1]]
-    if file is None:
-        return [str(p) for p in places]
-    folder = Path("tests", *file.parts[1:-1])
-    named = [p.relative_to(copy) for p in sorted((copy / folder).rglob(f"test_{file.stem}.py"))]
-    own = [p for p in places if folder.is_relative_to(p)]
-    return [str(p) for p in dict.fromkeys([*named, *own, *places])]
+def passed(copy: Path, marked: str, chosen: list[str], seconds: float) -> bool:
+    """Return whether the marked ones of tests pass in a copy within so many seconds; none is a pass."""
+    return not chosen or not pytest_in(copy, "-m", marked, named(copy, chosen), seconds=seconds)
 
 
-def passed(copy: Path, chosen: list[str], seconds: float | None) -> bool:
-    """Return whether tests pass in a copy within so many seconds."""
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *chosen]
-    environment = os.environ | {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-    try:
-        done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=seconds, check=False)
-    except subprocess.TimeoutExpired:
-        return False
-    return done.returncode == 0
-
-
-def judged(m: Mutant, copies: "Queue[Path]", limit: float) -> Result | None:
+def judged(m: Mutant, runs: dict[str, Covering], copies: "Queue[Path]", limit: float) -> Result | None:
     """Judge a mutant in a copy that is free; None where it is no change."""
     change = changed(m)
     if change is None:
         return None
+    source, line, before, after = change
+    quick, slow = (runs[mark].of(m.file, line) for mark in MARKS)
+    stages = ((QUICK, quick), (QUICK, sorted({t.split("::")[0] for t in quick})), (SLOW, slow))
     copy = copies.get()
     try:
-        (copy / m.file).write_text(change[0], encoding="utf-8")
-        survived = passed(copy, tests(m.area, m.file, copy), limit)
-        return Result(m, not survived, change[1], change[2])
+        (copy / m.file).write_text(source, encoding="utf-8")
+        survived = all(passed(copy, mark, chosen, limit) for mark, chosen in stages)
+        return Result(m, not survived, f"{line}: {before}", after)
     finally:
         shutil.copy(ROOT / m.file, copy / m.file)
         copies.put(copy)
@@ -196,18 +189,20 @@ def judge_area(area: str, count: int, seed: int, copies: "Queue[Path]", processe
     sample = random.Random(f"{area}:{seed}").sample(every, min(count, len(every)))
     copy = copies.get()
     started = time.perf_counter()
-    if not passed(copy, tests(area, None, copy), None):
+    runs = {mark: covering(copy, ROOT, mark, [f"tests/{place}" for place in AREAS[area][1]]) for mark in MARKS}
+    known_runs = {mark: run for mark, run in runs.items() if run is not None}
+    if known_runs.keys() != runs.keys():
         raise SystemExit(f"{area}: the tests fail without any change")
     limit = 60 + SLOWER * (time.perf_counter() - started)
     copies.put(copy)
     known, found, judged_count = reasons(), 0, 0
     with ThreadPoolExecutor(processes) as pool:
-        for r in pool.map(lambda m: judged(m, copies, limit), sample):
+        for r in pool.map(lambda m: judged(m, known_runs, copies, limit), sample):
             if r is None or (str(r.mutant.file), r.after) in known:
                 continue
             judged_count, found = judged_count + 1, found + r.found
             if not r.found:
-                print(f"  {r.mutant.file}: {r.before}\n    -> {r.after}", flush=True)
+                print(f"  {r.mutant.file}:{r.before}\n    -> {r.after}", flush=True)
     share = found / max(1, judged_count)
     print(f"{area}: {found} of {judged_count} found ({share:.0%}), of {len(every)} possible", flush=True)
     return found, judged_count
