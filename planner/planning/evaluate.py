@@ -171,6 +171,9 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
         yield f"layout.layers_per_stage has {len(layers)} entries where layout.pipeline_parallel is {stages}"
     elif sum(layers) != model.layers or min(layers) < 1:
         yield f"layout.layers_per_stage adds up to {sum(layers)} of {model.layers} layers, at least one a stage"
+    elif strategy.virtual_stages > min(layers):  # a chunk without a layer has no time
+        chunks = f"layout.virtual_stages {strategy.virtual_stages:,}"
+        yield f"{chunks}, more than the {min(layers):,} layers of the smallest stage; give at most {min(layers):,}"
     if strategy.data_parallel != replicas:
         by_site = strategy.data_parallel
         yield f"layout.data_parallel is {replicas} where layout.data_parallel_by_site adds up to {by_site}"
@@ -188,12 +191,10 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
 
 def _problems(instance: Instance, strategy: ParallelStrategy, m: LayoutMetrics) -> Iterator[str]:
     """Return what keeps a complete layout from running."""
-    machine, smallest = step.machine_of(instance), min(strategy.layers_per_stage)
+    machine = step.machine_of(instance)
     yield from unsupported(machine.software, strategy)
     if machine.model.heads % strategy.tensor_parallel:
         yield f"tensor_parallel {strategy.tensor_parallel} does not divide the {machine.model.heads} heads"
-    if strategy.virtual_stages > smallest:
-        yield f"{strategy.virtual_stages} virtual stages > {smallest} layers of the smallest stage"
     if m.memory_bytes_per_gpu > m.memory_limit_bytes:
         used, limit = m.memory_bytes_per_gpu / 1e9, m.memory_limit_bytes / 1e9
         yield f"memory: {used:.1f} GB on the worst GPU > {limit:.1f} GB, {used - limit:.1f} GB over"
