@@ -9,6 +9,7 @@ from joint_brute_failures import failing_links
 import planner
 from planner.checks.registry import check
 from planner.checks.reliability.failures import failures_of
+from planner.instance.network import Switch
 from planner.instance.reliability import Reliability
 from planner.physics.reliability.stops import fewest_stops, stops_per_gpu_second
 from planner.plan.plan import Plan
@@ -55,3 +56,21 @@ def test_bounds_count_the_same_links(seed: int) -> None:
     found = failures_of(i)
     assert found is not None and isinstance(i.reliability, Reliability)
     assert found.gpu_rate == pytest.approx(stops_per_gpu_second(i.reliability, fewest_stops(i, i.reliability)))
+
+
+@pytest.mark.parametrize(("gbps", "lanes"), [(400, 1), (200, 2), (399, 2), (100, 4), (800, 1)])
+def test_lanes_of_one_kind_of_switch(gbps: float, lanes: int) -> None:
+    """A NIC of 400 Gbps has as many lanes as ports of the only switch make it up, and their transceivers."""
+    i = load_instance(failing_links(12))
+    assert i.network is not None
+    (switch, *_) = (s for s in i.network.switches if isinstance(s, Switch))
+    nic = i.hardware.model_copy(update={"nic_bytes_per_second": 50e9})
+    network = i.network.model_copy(
+        update={"switches": (switch.model_copy(update={"port_gbps": gbps}),), "max_lanes": 4}
+    )
+    found = failures_of(i.model_copy(update={"network": network, "hardware": nic}))
+    assert found is not None
+    assert (found.links, found.transceivers_per_link) == (lanes, network.cables.endpoint_transceivers)
+    none = network.model_copy(update={"max_lanes": lanes - 1})
+    fewer = failures_of(i.model_copy(update={"network": none, "hardware": nic}))
+    assert fewer is not None and fewer.links == 0

@@ -131,3 +131,38 @@ def test_fewer_than_no_gpus_that_stand_by_are_noticed(count: int) -> None:
     """A rack of which fewer than none stand by is never fit for work."""
     found = check(edited(failing("restart"), reliability__spare_gpus_per_rack=count))
     assert any(v.rule == "spares" for v in found)
+
+
+@pytest.mark.parametrize("away", [5.0, 1e-3])
+def test_days_gained_by_a_cause_are_noticed(away: float) -> None:
+    """Days lost that sum to the right whole break the rule of each cause that would have gained some."""
+    plan = failing("warm-spares")
+    lost = dict(plan.reliability.lost_days)
+    first, second, *_ = lost
+    lost[second] += lost[first] + away
+    lost[first] = -away
+    found = check(edited(plan, reliability__lost_days=lost))
+    assert [v.rule for v in found] == [f"useful_share[{first}]"]
+
+
+@pytest.mark.parametrize(("spare", "rest"), [(0, "1 spare rack under a target"), (-1, "spare racks: -1 stated, 0")])
+def test_a_site_without_spares_has_no_warm_ones(spare: int, rest: str) -> None:
+    """Warm spares stand by at every site: where one has none, or fewer, there is no such way to go on."""
+    plan = failing("warm-spares")
+    count = plan.reliability.spare_racks_by_site
+    for site in count:
+        found = check(edited(plan, reliability__spare_racks_by_site=count | {site: spare}))
+        assert any(v.rule == f"spares[{site}]" and v.message.startswith(rest) for v in found)
+        assert any("0 such ways to go on" in v.message for v in found)
+
+
+@pytest.mark.parametrize(("rest", "present"), [("restart", True), ("elastic", True), ("restart", False)])
+def test_the_rules_where_nothing_counts(rest: str, present: bool) -> None:
+    """A section that is not due breaks one rule; one that is due breaks none."""
+    plan = failing(rest)
+    if not present:
+        given = plan.instance.workload.model_copy(update={"availability": 0.5})
+        plan = plan.model_copy(update={"instance": plan.instance.model_copy(update={"workload": given})})
+    rules = {v.rule for v in check(plan)}
+    assert ("counted" in rules) == (not present)
+    assert rules.isdisjoint({"stops", "checkpoints", "spares"})

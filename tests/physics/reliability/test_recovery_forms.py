@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.checks.reliability.failures import Failures
+from planner.checks.reliability.failures import Failures, at_least
+from planner.checks.reliability.failures import mean_short as checked_short
 from planner.instance.catalogue import catalogue
 from planner.instance.reliability import Reliability
 from planner.physics.reliability.recovery import (
@@ -167,3 +168,70 @@ def test_the_interval_of_the_shortest_writes() -> None:
     own = Failures(r=KNOWN, state_bytes=1e-3).interval_seconds(job.gpus, ("restart", "storage"), 0.0)
     for found in (own, best_interval_seconds(mean, write)):
         assert float(found) == pytest.approx(math.sqrt(2 * mean * write), rel=1e-4)
+
+
+@pytest.mark.parametrize("gpus", [4.0, 512.0, 98_304.0])
+@pytest.mark.parametrize("step", [0.0, 5.0, 4000.0])
+@pytest.mark.parametrize("shared", [False, True])
+def test_two_derivations_of_every_way(gpus: float, step: float, shared: bool) -> None:
+    """Stretch, interval, write and restart of each way are those of the checker's own formulas."""
+    r = KNOWN.model_copy(update={"correlated_share": 0.05, "memory_bytes_per_second_per_gpu": 1e9})
+    job = replace(JOB, r=r, gpus=gpus, replica_gpus=gpus / 4, replicas=4, step_seconds=step, shares_state=shared)
+    f = Failures(r=r, state_bytes=job.state_bytes)
+    found = list(ways(job, spares=True))
+    assert [(w.recovery, w.target) for w in found] == f.ways(spares=True)
+    for w in found:
+        way = (w.recovery, w.target)
+        own = f.stretch(gpus, gpus / 4, 4, way, step, shared=shared)
+        assert float(w.stretch) == pytest.approx(float(own), rel=1e-8), way
+        interval = f.interval_seconds(gpus, way, step, shared=shared)
+        assert float(w.interval_seconds) == pytest.approx(float(interval), rel=1e-5), way
+        assert float(w.write_seconds) == pytest.approx(float(f.write_seconds(gpus, way[1]))), way
+        assert float(w.restart_seconds) == pytest.approx(float(f.restart_seconds(gpus, way[0]))), way
+
+
+def test_checkpoints_of_nothing_cost_nothing() -> None:
+    """Where no state is written and steps take no time, whole restarts lose their restart alone, and say so."""
+    job = replace(JOB, state_bytes=0.0, step_seconds=0.0)
+    for way in ways(job, spares=True):
+        if way.recovery != "elastic":
+            restart = float(way.restart_seconds) * float(job.stops_per_second)
+            assert (float(way.interval_seconds), float(way.parts["checkpoints"])) == (0.0, 0.0)
+            assert float(way.stretch) == pytest.approx(1 + restart, rel=1e-12)
+            assert float(way.parts["lost work"]) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_racks_that_are_always_or_never_fit() -> None:
+    """Racks that never fail are all there and want one spare at most; those never fit have no number of spares."""
+    assert (enough_share(7, 0, 1.0), mean_short(7, 0, 1.0), min_spares(7, 1.0, 0.99)) == (1.0, 0.0, 1)
+    assert (at_least(7, 7, 1.0), checked_short(7, 7, 1.0)) == (1.0, 0.0)
+    assert min_spares(7, 0.9, 0.0) == min_spares(0, 0.9, 0.5) == 0
+    with pytest.raises(ValueError, match="never fit"):
+        min_spares(7, 0.0, 0.5)
+
+
+@pytest.mark.parametrize(("needed", "spares", "p"), [(200, 150, 0.6), (400, 3, 0.9), (3000, 900, 0.8)])
+def test_racks_short_by_sums_of_chances(needed: int, spares: int, p: float) -> None:
+    """With many spare racks too, the mean shortfall is that of the binomial law."""
+    n = needed + spares
+    logs = [
+        math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
+        for k in range(needed)
+    ]
+    short = math.fsum((needed - k) * math.exp(x) for k, x in enumerate(logs))
+    assert mean_short(needed, spares, p) == pytest.approx(short, rel=1e-6, abs=1e-13)
+
+
+@pytest.mark.parametrize("c", [1e-9, 1e-6, 1e-4, 0.01, 0.1, 0.5, 1.0, 3.0, 10.0])
+def test_the_best_interval_by_bisection(c: float) -> None:
+    """It is the root y of -ln(1 - y) - y = c, in mean times between stops, by both derivations."""
+    low, high = 0.0, 1.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if middle < 1 and -math.log1p(-middle) - middle < c else (low, middle)
+    assert float(best_interval_seconds(50.0, 50.0 * c)) == pytest.approx(50 * low, rel=1e-4 if c < 1e-6 else 1e-6)
+    job = replace(JOB, step_seconds=0.0)
+    mean = 1 / float(job.stops_per_second)
+    state = c * mean * job.gpus * KNOWN.storage_bytes_per_second_per_gpu
+    own = Failures(r=KNOWN, state_bytes=state).interval_seconds(job.gpus, ("restart", "storage"), 0.0)
+    assert float(own) == pytest.approx(mean * low, rel=1e-4)
