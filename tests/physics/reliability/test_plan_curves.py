@@ -13,6 +13,7 @@ from worked_plan import edited, small
 from planner.instance.reliability import Reliability
 from planner.physics.reliability.plan_curves import exposure_of, interval_curves, spare_points
 from planner.physics.reliability.recovery import Job, choices, way_at, ways
+from planner.physics.reliability.spares import min_spares
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]
 
@@ -71,6 +72,13 @@ def test_curves_meet_the_plan(names: tuple[str, ...], target: float) -> None:
     assert (at.recovery, at.target) == (x.recovery, x.checkpoint_target)
     assert at.share == pytest.approx(x.useful_share, rel=1e-9)
     assert [p.racks for p in points] == sorted({p.racks for p in points})
+    fewest = {
+        s: max(1, n) if target else min_spares(u.needed[s], u.rack_availability, 0.99) for s, n in u.spare_racks.items()
+    }
+    sites = [[round(n * k / 12) for n in fewest.values()] for k in range(25)]
+    assert [p.racks for p in points] == sorted(
+        {sum(counts) for counts in sites if names != ("warm-spares",) or all(counts)}
+    )
     assert all(b.share >= a.share for a, b in pairwise(points))
 
 
@@ -87,3 +95,36 @@ def test_copies_to_neighbours_only_where_they_share_state(stage: int) -> None:
     assert job.shares_state == bool(stage)
     written = float(way.write_seconds / way.interval_seconds)
     assert (float(way.parts["checkpoints"]) > 1.01 * written) == bool(stage)
+
+
+@pytest.mark.parametrize("names", WAYS)
+def test_curves_span_the_intervals(names: tuple[str, ...]) -> None:
+    """Each has 61 points at even ratios from a twentieth of the shortest interval, or a step, to 20 of the longest."""
+    plan = failing(*names)
+    lines = interval_curves(exposure_of(plan))
+    own = [c.own_seconds for c in lines]
+    low, high = max(min(own) / 20, plan.layout.metrics.step_seconds), 20 * max(own)
+    for c in lines:
+        assert len(c.seconds) == len(c.share) == 61
+        assert (c.seconds[0], c.seconds[-1]) == pytest.approx((low, high))
+        assert [b / a for a, b in pairwise(c.seconds)] == pytest.approx([(high / low) ** (1 / 60)] * 60)
+
+
+@pytest.mark.parametrize("name", ["restart", "elastic"])
+def test_what_a_plan_depends_on(name: str) -> None:
+    """Its racks at work, their fitness and the replicas of a block are those of its layout on two sites."""
+    plan = failing(name)
+    u = exposure_of(plan)
+    assert u.needed == {"e1": 6, "w1": 4} and u.spare_racks == plan.reliability.spare_racks_by_site
+    assert (u.block_replicas, u.job.replicas, u.job.gpus, u.job.replica_gpus) == (2, 10, 40.0, 4.0)
+    assert u.job.step_seconds == plan.layout.metrics.step_seconds
+    bare = u.standing({})
+    assert not bare.spares and bare == u.standing(dict.fromkeys(u.needed, 0))
+
+
+def test_what_cannot_be_computed_has_no_curves() -> None:
+    """A plan whose layout is no layout, or without a section or a layout, depends on nothing known."""
+    plan = failing("restart")
+    for name in ("reliability", "layout"):
+        assert exposure_of(plan.model_copy(update={name: None})) is None
+    assert exposure_of(edited(plan, layout__replicas_per_rack=0)) is None
