@@ -166,3 +166,13 @@ def test_the_rules_where_nothing_counts(rest: str, present: bool) -> None:
     rules = {v.rule for v in check(plan)}
     assert ("counted" in rules) == (not present)
     assert rules.isdisjoint({"stops", "checkpoints", "spares"})
+
+
+@pytest.mark.parametrize(("wired", "spare", "limit"), [(2, 3, 2), (2, 2, None), (0, 5, 4), (0, 4, None)])
+def test_what_stands_by_is_cabled(wired: int, spare: int, limit: int | None) -> None:
+    """No more GPUs stand by than a rack has cabled, which are all of its four where nothing is said."""
+    plan = edited(failing("restart"), fabric__sites__w1__wired_gpus_per_rack=wired)
+    found = {v.message for v in check(edited(plan, reliability__spare_gpus_per_rack=spare)) if v.rule == "spares[w1]"}
+    wanted = f"{spare} GPUs stand by > {limit} GPUs of a rack are cabled"
+    assert (wanted in found) == (limit is not None)
+    assert any("GPUs of a rack are cabled" in m for m in found) == (limit is not None)

@@ -235,3 +235,13 @@ def test_the_best_interval_by_bisection(c: float) -> None:
     state = c * mean * job.gpus * KNOWN.storage_bytes_per_second_per_gpu
     own = Failures(r=KNOWN, state_bytes=state).interval_seconds(job.gpus, ("restart", "storage"), 0.0)
     assert float(own) == pytest.approx(mean * low, rel=1e-4)
+
+
+@pytest.mark.parametrize("gpus", [1e3, 1e6, 1e9])
+def test_the_least_stretch_counts_steps_of_no_length(gpus: float) -> None:
+    """A job of which no step is known may write as often as it likes, is of two replicas and copies nothing."""
+    r = KNOWN.model_copy(update={"storage_bytes_per_second_per_gpu": 1e12, "memory_bytes_per_second_per_gpu": 1e12})
+    job = Job(r=r, gpus=gpus, replica_gpus=gpus / 2, state_bytes=1e3)
+    own = Failures(r=r, state_bytes=1e3).min_stretch(2, gpus / 2)
+    assert float(min_stretch(job)) == pytest.approx(float(own), rel=1e-9)
+    assert (job.step_seconds, job.replicas, job.shares_state, job.writers) == (0.0, 2, False, 0.0)
