@@ -177,6 +177,11 @@ def best(instance: Instance, request: SitesRequest) -> tuple[int, float] | None:
 
 def splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[int, float]]:
     """Yield racks and yearly cost of every split that keeps the rules."""
+    return ((sum(racks.values()), usd) for racks, usd in placed_splits(instance, request))
+
+
+def placed_splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[dict[str, int], float]]:
+    """Yield racks by site and yearly cost of every split that keeps the rules."""
     assert instance.grid is not None
     g, h = instance.grid, instance.hardware
     most = math.floor(sum(n.generation_mw for n in g.nodes) / power.facility_mw(h, h.racks_per_module))
@@ -194,7 +199,7 @@ def splits(instance: Instance, request: SitesRequest) -> Iterator[tuple[int, flo
                 and _wired(instance, racks, circuits)
                 and _fed(g, {s: power.facility_mw(h, r) for s, r in racks.items()}, circuits)
             ):
-                yield total, priced
+                yield racks, priced
 
 
 def _placed(instance: Instance, racks: dict[str, int]) -> bool:
