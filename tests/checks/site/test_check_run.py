@@ -103,3 +103,25 @@ def test_pools_have_their_run() -> None:
     assert plan.run is not None and broken(plan) == set()
     assert set(plan.run.replacements) == {"a100", "h100"}
     assert broken(edited_at(plan, "run.replacements.a100", 3)) == {"run_replaced[a100]"}
+
+
+@pytest.mark.parametrize(
+    ("over", "found"), [(-1.0, set()), (-0.02, set()), (0.02, {"budget[run]"}), (1e6, {"budget[run]"})]
+)
+def test_the_budget_of_a_run(over: float, found: set[str]) -> None:
+    """Where the whole run is to cost least it is within the budget to the cent; elsewhere capital alone is."""
+    plan = with_run(**(ALL | {"objective__minimize": "total_cost_of_ownership_usd", "limits__deadline_days": 1e6}))
+    limit = plan.run.total_cost_of_ownership_usd - over
+    assert plan.run.usd["energy"] > 0 and plan.run.total_cost_of_ownership_usd > plan.cost.total_usd
+    for name, expected in (("total_cost_of_ownership_usd", found), ("days_to_train", set())):
+        changed = edited_at(edited_at(plan, "instance.limits.budget_usd", limit), "instance.objective.minimize", name)
+        assert {r for r in broken(changed) if r.startswith("budget")} == expected
+    free = edited_at(plan, "instance.limits.budget_usd", None)
+    assert not any(r.startswith("budget") for r in broken(free))
+
+
+def test_a_run_of_no_layout() -> None:
+    """A run stated beside no layout and no pools is refused by its days."""
+    plan = with_run()
+    found = {v.message for rule in RULES for v in rule(PlanPhysics(plan=plan.model_copy(update={"layout": None})))}
+    assert found == {f"{plan.run.days:g} days stated of a plan that has 0 layouts"}
