@@ -8,7 +8,7 @@ from joint_brute_failures import failing_links
 
 import planner
 from planner.checks.registry import check
-from planner.checks.reliability.failures import failures_of
+from planner.checks.reliability.failures import Failures, failures_of
 from planner.instance.network import Switch
 from planner.instance.reliability import Reliability
 from planner.physics.reliability.stops import fewest_stops, stops_per_gpu_second
@@ -74,3 +74,31 @@ def test_lanes_of_one_kind_of_switch(gbps: float, lanes: int) -> None:
     none = network.model_copy(update={"max_lanes": lanes - 1})
     fewer = failures_of(i.model_copy(update={"network": none, "hardware": nic}))
     assert fewer is not None and fewer.links == 0
+
+
+@pytest.mark.parametrize("failover", [False, True])
+@pytest.mark.parametrize("links", [0, 1, 2, 3])
+@pytest.mark.parametrize("each", [0, 1, 2])
+def test_rates_of_parts_by_hand(failover: bool, links: int, each: int) -> None:
+    """A GPU stops once in 100 hours, a link in 50 and a transceiver in 400, these not where another link is left."""
+    parts = {"gpu": {"gpu_hours_per_event": 100}, "link": {"link_hours_per_event": 50}}
+    parts |= {"optic": {"transceiver_hours_per_event": 400}}
+    r = Reliability.model_validate(
+        {"parts": parts, "lane_failover": failover, "measured_gpus": 10, "scale_exponent": 2}
+    )
+    f, stopping = Failures(r=r, state_bytes=1.0, links=links, transceivers_per_link=each), links
+    if failover and links > 1:
+        stopping = 0
+    wanted = {"gpu": 0.01, "link": stopping / 50, "optic": stopping * each / 400}
+    assert {k: x * 3600 for k, x in f.part_rates.items()} == pytest.approx(wanted)
+    assert f.gpu_rate * 3600 == pytest.approx(sum(wanted.values()))
+    for gpus, more in ((1, 1), (10, 1), (30, 9)):
+        assert float(f.rate(gpus)) * 3600 == pytest.approx(gpus * more * sum(wanted.values()))
+
+
+def test_lanes_matter_only_where_links_are_counted() -> None:
+    """Sites may split NICs as they like where stops are counted by GPU."""
+    data = json.loads(plan_of(12).model_dump_json())
+    next(iter(data["fabric"]["sites"].values()))["lanes"] = 1
+    data["instance"]["reliability"]["parts"] = {"gpu": {"gpu_hours_per_event": 100.0}}
+    assert "lanes" not in {v.rule for v in check(Plan.model_validate(data))}

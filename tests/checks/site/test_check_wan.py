@@ -159,3 +159,15 @@ def test_a_wide_area_that_is_not_asked_for_is_not_designed() -> None:
     assert plan.wan is None
     assert check(plan) == []
     assert "designed" in named(edited_at(PLAN, "instance.wan", lambda w: {k: v for k, v in w.items() if k not in WAN}))
+
+
+def test_free_fibre_is_counted_by_wavelengths_and_km() -> None:
+    """Where neither fibre nor wavelengths have a price a design has the fewest wavelengths times route-km."""
+    plan = solved(fibre_usd_per_route_km=0.0, wavelength_usd=0.0)
+    assert check(plan) == []
+    lit = [e for e in plan.wan.edges if e.wavelengths]
+    stated = plan.wan.certificate.objective
+    km = {e.id: e.route_km for e in plan.wan.edges}
+    assert stated == pytest.approx(sum(km[e.id] * e.wavelengths for e in lit)) and stated > 0
+    assert max(e.wavelengths for e in lit) > 1
+    assert "certified[wan]" in named(edited_at(plan, "wan.certificate.objective", lambda x: x * 1.001))
