@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
-from site_grids import case, node, placed_splits, random_case
+from site_grids import case, line, node, placed_splits, random_case
 
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
 from planner.models.sites import explain
+from planner.models.sites import solve as sites
 from planner.solvers.deadline import Deadline
 
 OPTIONS = Options()
@@ -99,3 +100,27 @@ def test_nothing_is_forced_without_time_or_a_split() -> None:
     i = case(node("E0"), node("W0"))
     assert not list(explain.forced_open(i, SitesRequest(racks=2), OPTIONS, ["E0"], Deadline(0.0)))
     assert not list(explain.forced_open(i, SitesRequest(racks=999), OPTIONS, ["E0"], Deadline()))
+
+
+@pytest.mark.parametrize(
+    ("area", "rating", "spare", "headroom", "names"),
+    # E0 has 2 MW of plants and two modules; E1 has plants of its own that feed it over one line.
+    [
+        (2000.0, 5.0, 1.0, 9.0, {"area[E0]"}),
+        (2000.0, 5.0, 0.9, 9.0, {"area[E0]", "generation[E0]", "generation[E1]"}),
+        (9000.0, 0.9, 5.0, 9.0, {"generation[E0]", "rating[E0-E1]"}),
+        (9000.0, 5.0, 0.9, 9.0, {"generation[E0]", "generation[E1]"}),
+        (2000.0, 5.0, 1.0, 2.9, {"area[E0]", "generation[E]", "headroom[E]"}),
+        (9000.0, 5.0, 5.0, 2.9, {"generation[E]", "headroom[E]"}),
+    ],
+)
+def test_what_stops_the_third_module(
+    area: float, rating: float, spare: float, headroom: float, names: set[str]
+) -> None:
+    """Plants that are not at work, and room on lines, count as what they are; all that stops it is named, no more."""
+    wire = line("E0", "E1", rating_mw=rating)
+    nodes = node("E0", generation_mw=2.0, area_m2=area), node("E1", generation_mw=spare, site=False)
+    i = case(*nodes, headroom={"E": headroom}, lines=[wire], hardware={"cooling_kw_per_m2": 1.0})
+    plan = sites.solve(i, SitesRequest(), OPTIONS).solution
+    assert plan is not None and sum(s.racks for s in plan.sites) == 2
+    assert set(plan.certificate.binding) == names
