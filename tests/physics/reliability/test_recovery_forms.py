@@ -245,3 +245,23 @@ def test_the_least_stretch_counts_steps_of_no_length(gpus: float) -> None:
     own = Failures(r=r, state_bytes=1e3).min_stretch(2, gpus / 2)
     assert float(min_stretch(job)) == pytest.approx(float(own), rel=1e-9)
     assert (job.step_seconds, job.replicas, job.shares_state, job.writers) == (0.0, 2, False, 0.0)
+
+
+@pytest.mark.parametrize("rejoin", [0.0, 600.0])
+def test_elastic_jobs_that_never_stall(rejoin: float) -> None:
+    """Where a lost replica stalls nothing only its own share of the work is lost: by both derivations 1 + A."""
+    figures = {
+        "correlated_share": 0.0,
+        "elastic_stall_seconds": 0.0,
+        "rejoin_seconds": rejoin,
+        "recoveries": ["elastic"],
+    }
+    r = KNOWN.model_copy(update=figures | {"recoveries": ("elastic",)})
+    job = replace(JOB, r=r)
+    (way,) = ways(job, spares=True)
+    away = job.replica_gpus / job.gpus * float(job.stops_per_second) * rejoin
+    own = Failures(r=r, state_bytes=job.state_bytes).stretch(
+        job.gpus, job.replica_gpus, 32, ("elastic", "storage"), 5.0
+    )
+    assert float(way.stretch) == pytest.approx(1 + away, rel=1e-12)
+    assert float(own) == pytest.approx(1 + away, rel=1e-12)
