@@ -140,7 +140,7 @@ def marks(c: PlanPhysics) -> Iterator[Violation]:
     columns = len(c.plan.proof.columns) if c.plan.proof is not None else 0
     joint = joint_mark(c.instance.objective.minimize, grid=c.instance.grid is not None, columns=columns)
     for name, x in _certificates(c).items():
-        expected = (joint,) if name in JOINT else AGREED if name == "sites" else (ON_TRUST,)
+        expected = (joint,) if name in JOINT else AGREED if name in HOW else (ON_TRUST,)
         if name.startswith("pools.layouts.") or x.bound is None:
             expected = ("",)
         if x.checked not in ("", *expected):

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from worked_plan import edited, named, rules, small
 
-from planner.plan.declared import CONFIRMED, ON_TRUST, RECOMPUTED, RECOMPUTED_BUT, joint_mark
+from planner.plan.declared import BOUNDED, CONFIRMED, ON_TRUST, RECOMPUTED, RECOMPUTED_BUT, joint_mark
 from planner.plan.plan import Plan
 
 PLAN = small()
@@ -160,6 +160,16 @@ def test_a_mark_claims_no_more_than_the_check_recomputes() -> None:
     for mark, refused in ((RECOMPUTED_BUT, False), (RECOMPUTED, True), (CONFIRMED, True)):
         claimed = edited(PLAN, layout__certificate__bound=DAYS, layout__certificate__checked=mark)
         assert ("marks[layout]" in named(claimed)) == refused
+
+
+@pytest.mark.parametrize(
+    ("mark", "refused"), [(CONFIRMED, False), (BOUNDED, False), (ON_TRUST, False), ("", False), (RECOMPUTED, True)]
+)
+def test_a_mark_of_what_highs_alone_proves(mark: str, refused: bool) -> None:
+    """Sites are confirmed by another solver or by duals, never recomputed here; without a bound there is no mark."""
+    claimed = edited(PLAN, sites__certificate__bound=1.0, sites__certificate__checked=mark)
+    assert ("marks[sites]" in named(claimed)) == refused
+    assert ("marks[sites]" in named(edited(PLAN, sites__certificate__checked=mark))) == bool(mark)
 
 
 @pytest.mark.parametrize(

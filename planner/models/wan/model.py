@@ -92,6 +92,11 @@ def priced(data: WanData) -> bool:
     return any(e.pair_usd or e.wavelength_usd for e in data.fibre.edges.values())
 
 
+def scale(data: WanData) -> float:
+    """Return the dollars, or the wavelengths times km where nothing is priced, of one unit of the cost."""
+    return 1e6 if priced(data) else 1e3
+
+
 def cost(m: Any, data: WanData) -> Any:
     """Return the capital or the yearly cost in M$, as asked; where nothing is priced, wavelengths times 1000 km."""
     edges = {e: data.fibre.edges[e] for e in m.waves}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.models.wan.data import WanData
-from planner.models.wan.model import loads, priced
+from planner.models.wan.model import loads, priced, scale
 from planner.physics.site import fibre, gradient_exchange, wan
 from planner.plan.declared import LEAST_YEARLY, ON_TRUST, UNPRICED, WAN_FORMULATION
 from planner.plan.wan import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
@@ -30,8 +30,7 @@ def with_plan(
     capital = math.fsum(fibre.capex_usd(data.fibre.edges[e.id], data.wan, e.wavelengths) for e in edges)
     yearly = capital if data.request.capital else sum(e.usd_per_year for e in edges)
     value = yearly if priced(data) else sum(e.route_km * e.wavelengths for e in edges)
-    scale = 1e6 if priced(data) else 1e3
-    bound = None if outcome.bound is None else min(outcome.bound * scale, value)
+    bound = None if outcome.bound is None else min(outcome.bound * scale(data), value)
     gap = relative_gap(value, bound)
     result = replace(
         outcome.with_solution(shares),

@@ -32,10 +32,7 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
     if without_route:
         detail = "; ".join(_no_route(data, d) for d in without_route)
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=detail, seconds=deadline.elapsed)
-    m = build(data)
-    traffic = [d for d, x in data.demands.items() if x.priority and data.options[d]]
-    m.all = pyo.Constraint(traffic, rule=lambda m, d: shares(m, data, d) >= 1)
-    m.goal = pyo.Objective(expr=cost(m, data))
+    m, traffic = stated(data), routed_traffic(data)
     outcome = _run(m, options, deadline)
     proven = True
     if outcome.infeasible and traffic:
@@ -46,6 +43,19 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
     if outcome.solution is None:
         return replace(outcome.with_solution(None), seconds=deadline.elapsed)
     return with_plan(data, m, outcome, options.seed, deadline, proven=proven)
+
+
+def stated(data: WanData) -> pyo.ConcreteModel:
+    """State that the exchange and all traffic that has a route are carried, at the least cost."""
+    m = build(data)
+    m.all = pyo.Constraint(routed_traffic(data), rule=lambda m, d: shares(m, data, d) >= 1)
+    m.goal = pyo.Objective(expr=cost(m, data))
+    return m
+
+
+def routed_traffic(data: WanData) -> list[str]:
+    """Return the traffic that has a route."""
+    return [d for d, x in data.demands.items() if x.priority and data.options[d]]
 
 
 def _run(m: Any, options: Options, deadline: Deadline) -> Outcome[highs.Values]:

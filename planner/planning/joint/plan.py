@@ -9,8 +9,7 @@ from planner.instance.wan import Wan
 from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.models.joint import stripes
 from planner.models.joint.free_network import strategy_of
-from planner.models.joint.places.confirm import confirmed
-from planner.models.joint.places.section import over_the_run, sites_section, wan_section
+from planner.models.joint.places.section import sites_section, wan_section
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution
 from planner.models.joint.stages.model import ROUNDING, fastest_split
@@ -22,13 +21,13 @@ from planner.physics.reliability import standing
 from planner.physics.site import cost, run_cost, wan
 from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.physics.site.power import rack_of
-from planner.physics.site.run_prices import alike_usd, at_run_prices
+from planner.physics.site.run_prices import at_run_prices
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate, CheaperPlan, Status
-from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, ON_TRUST, UNITS, given_to_sites, joint_mark
+from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, UNITS, given_to_sites, joint_mark
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import PlacementPlan, SitePlacement
@@ -37,16 +36,15 @@ from planner.plan.reliability import ReliabilityPlan
 from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
+from planner.planning.joint.confirmed import confirmed_sites, confirmed_wan
 from planner.planning.joint.proof import columns_of, objective_of, proof_of
 from planner.planning.joint.without import without_plan
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.cpsat import Values
-from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, relative_gap
 from planner.version import __version__
 
-CONFIRMING_SECONDS = 10.0  # that CP-SAT may take over the sites that HiGHS has proven cheapest
 PROVEN = 1e-9  # relative: a gap of rounding alone
 
 
@@ -292,7 +290,7 @@ class Assembly:
         return locality.lower_bound_split(free, self.block.rack_stages, len(self.orders[site][0]))
 
     @cached_property
-    def _at_sites(self) -> Sites:
+    def at_sites(self) -> Sites:
         """What the sites may be asked."""
         asked = self.instance
         if asked.objective.minimize == "total_cost_of_ownership_usd":
@@ -311,7 +309,7 @@ class Assembly:
         placed = self.choice.placed
         if placed is None:
             return None, None
-        sites = self._at_sites
+        sites = self.at_sites
         fabric_mw = {s: t.mw for s, t in self.choice.templates.items()}
         c = self.choice.column
         shape = c.strategy.shape
@@ -319,24 +317,6 @@ class Assembly:
         with signals.finishing():
             section = sites_section(sites, placed, fabric_mw, given=given)
             return section, wan_section(sites, placed, window_seconds=self.metrics.wan_window_seconds)
-
-    @cached_property
-    def confirmed_sites(self) -> SitesPlan | None:
-        """Name in the certificate of proven sites what confirms it: CP-SAT, or a dual bound in exact arithmetic."""
-        section, placed = self.sites[0], self.choice.placed
-        if section is None or placed is None:
-            return None
-        answer = ON_TRUST
-        left = CONFIRMING_SECONDS
-        if self.options.time_limit is not None:
-            left = min(left, self.options.time_limit - self.seconds)
-        left = Deadline(left).left  # none behind a signal
-        if self.status == "optimal" and self.options.solver != "highs" and left > 0:
-            answer = confirmed(self._at_sites, placed, left)
-        made = section.certificate.model_copy(update={"checked": answer})
-        if self.instance.objective.minimize == "total_cost_of_ownership_usd":
-            made = over_the_run(made, self.value, alike_usd(self.instance, self.counted_years))
-        return section.model_copy(update={"certificate": made})
 
     @cached_property
     def bill(self) -> Cost:
@@ -364,7 +344,6 @@ def plan_of(
     if choice is None:
         return without_plan(instance, solution, options)
     a = Assembly(instance, solution, choice, options, seconds)
-    _, joined = a.sites
     value, bound = a.value, a.bound
     return Plan(
         planner_version=__version__,
@@ -372,8 +351,8 @@ def plan_of(
         instance_sha256=instance_sha256(instance),
         status=a.status,
         objective=objective_of(instance, solution, value, bound).model_copy(update={"cheaper": cheaper}),
-        sites=a.confirmed_sites,
-        wan=joined,
+        sites=confirmed_sites(a),
+        wan=confirmed_wan(a),
         layout=a.layout,
         fabric=a.fabric,
         transport=factor(instance.network),

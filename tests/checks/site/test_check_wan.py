@@ -58,6 +58,9 @@ def test_a_good_design_breaks_nothing() -> None:
     assert PLAN.status == "optimal"
     assert [d.name for d in PLAN.wan.demands] == ["sync", "checkpoint", "logs"]
     assert all(d.missing_gbps == 0 for d in PLAN.wan.demands)
+    assert PLAN.wan.certificate.checked == "confirmed by CP-SAT"
+    marked = edited_at(PLAN, "wan.certificate.checked", "recomputed")
+    assert named(marked) == {"marks[wan]"}
     assert PLAN.cost.capex_usd["wan"] == pytest.approx(PLAN.wan.capex_usd)
 
 

@@ -5,19 +5,16 @@ that a bound on them holds for the dc question too.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 from planner.models.joint.places.milp import Question, stated
 from planner.models.joint.sites import Placed, Sites
 from planner.models.requests import SitesRequest
+from planner.models.second_proof import Way, second_proof
 from planner.models.sites.data import SplitData, gather
-from planner.plan.declared import BOUNDED, CONFIRMED, ON_TRUST
-from planner.solvers.deadline import Deadline
+from planner.plan.declared import BOUNDED, CONFIRMED
 from planner.solvers.dual_bound import lower_bound
 from planner.solvers.registry import run_milp
-
-TOLERANCE = 1e-6  # relative, as the checks have it; above what counting in kilowatts and dollars costs
 
 
 def confirmed(sites: Sites, placed: Placed, seconds: float | None) -> str:
@@ -26,20 +23,12 @@ def confirmed(sites: Sites, placed: Placed, seconds: float | None) -> str:
     Where it does not, and first under dc, whose reactances are no whole numbers, a dual bound of the relaxation is
     recomputed in exact fractions. What HiGHS claims is the capital without WAN gateways, which come after the sites.
     """
-    deadline, claimed = Deadline(seconds), placed.proof.bound_usd
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
-    if claimed is None:
-        return ON_TRUST
-    enough = claimed * (1 - TOLERANCE)
-    ways: list[tuple[str, Callable[[], float | None]]] = [
-        (CONFIRMED, lambda: least_usd(sites, q, deadline.limit)),
-        (BOUNDED, lambda: _relaxed_usd(q, deadline.limit)),
+    ways: list[Way] = [
+        (CONFIRMED, lambda limit: least_usd(sites, q, limit)),
+        (BOUNDED, lambda limit: _relaxed_usd(q, limit)),
     ]
-    for name, least in ways if q.data.network is None else reversed(ways):
-        bound = None if deadline.passed else least()
-        if bound is not None and bound >= enough:
-            return name
-    return ON_TRUST
+    return second_proof(placed.proof.bound_usd, ways if q.data.network is None else reversed(ways), seconds)
 
 
 def _relaxed_usd(q: Question, seconds: float | None) -> float | None:
