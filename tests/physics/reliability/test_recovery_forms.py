@@ -173,9 +173,10 @@ def test_the_interval_of_the_shortest_writes() -> None:
 @pytest.mark.parametrize("gpus", [4.0, 512.0, 98_304.0])
 @pytest.mark.parametrize("step", [0.0, 5.0, 4000.0])
 @pytest.mark.parametrize("shared", [False, True])
-def test_two_derivations_of_every_way(gpus: float, step: float, shared: bool) -> None:
+@pytest.mark.parametrize("memory", [1e9, None])
+def test_two_derivations_of_every_way(gpus: float, step: float, shared: bool, memory: float | None) -> None:
     """Stretch, interval, write and restart of each way are those of the checker's own formulas."""
-    r = KNOWN.model_copy(update={"correlated_share": 0.05, "memory_bytes_per_second_per_gpu": 1e9})
+    r = KNOWN.model_copy(update={"correlated_share": 0.05, "memory_bytes_per_second_per_gpu": memory})
     job = replace(JOB, r=r, gpus=gpus, replica_gpus=gpus / 4, replicas=4, step_seconds=step, shares_state=shared)
     f = Failures(r=r, state_bytes=job.state_bytes)
     found = list(ways(job, spares=True))
@@ -199,6 +200,8 @@ def test_checkpoints_of_nothing_cost_nothing() -> None:
             assert (float(way.interval_seconds), float(way.parts["checkpoints"])) == (0.0, 0.0)
             assert float(way.stretch) == pytest.approx(1 + restart, rel=1e-12)
             assert float(way.parts["lost work"]) == pytest.approx(0.0, abs=1e-12)
+            own = Failures(r=KNOWN, state_bytes=0.0).stretch(job.gpus, 512.0, 32, (way.recovery, way.target))
+            assert float(own) == pytest.approx(1 + restart, rel=1e-12)
 
 
 def test_racks_that_are_always_or_never_fit() -> None:
