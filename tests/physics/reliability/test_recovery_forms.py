@@ -171,7 +171,7 @@ def test_the_interval_of_the_shortest_writes() -> None:
 
 
 @pytest.mark.parametrize("gpus", [4.0, 512.0, 98_304.0])
-@pytest.mark.parametrize("step", [0.0, 5.0, 4000.0])
+@pytest.mark.parametrize("step", [0.0, 0.5, 5.0, 4000.0])
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("memory", [1e9, None])
 def test_two_derivations_of_every_way(gpus: float, step: float, shared: bool, memory: float | None) -> None:
