@@ -155,27 +155,21 @@ class Failures:
         return float(self.min_stretch(replicas, replica_gpus))
 
     @cached_property
-    def _least_above(self) -> tuple[Floats, Floats]:
-        """Tabulate the least stretch of larger jobs than each of a grid: of whole restarts, and of elastic ones.
+    def _least_above(self) -> Floats:
+        """Tabulate the least stretch of larger jobs than each of a grid.
 
         Between two sizes stops are those of the smaller, and checkpoints are written by the larger; elastic ones lose
-        replicas of no GPUs.
+        replicas of no GPUs, as those that are away may count for next to nothing beside stalls.
         """
         gpus = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID)))
         writes = replace(self, state_bytes=self.state_bytes * math.exp(-GRID))
-        found = {True: np.full(len(gpus), np.inf), False: np.full(len(gpus), np.inf)}
-        for way in self.ways(spares=True):
-            kind = way[0] == "elastic"
-            found[kind] = np.minimum(found[kind], writes.stretch(gpus, 0.0, 2, way))
-        least = [np.minimum.accumulate(found[kind][::-1])[::-1] * (1 - ROUNDING) for kind in (False, True)]
-        return least[0], least[1]
+        found = np.minimum.reduce([writes.stretch(gpus, 0.0, 2, way) for way in self.ways(spares=True)])
+        return np.asarray(np.minimum.accumulate(found[::-1])[::-1] * (1 - ROUNDING), dtype=np.float64)
 
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Floats:
         """Bound the stretch of every job of so many replicas or more."""
-        whole, elastic = self._least_above  # replicas that are away may count for next to nothing beside stalls
         at = np.floor(np.log(np.maximum(np.asarray(replicas) * replica_gpus, 1.0)) / GRID - ROUNDING).astype(np.int64)
-        at = np.clip(at, 0, len(whole) - 1)
-        return np.asarray(np.minimum(whole[at], elastic[at]), dtype=np.float64)
+        return np.asarray(self._least_above[np.clip(at, 0, len(self._least_above) - 1)], dtype=np.float64)
 
     def repairs(self, out: str) -> float:
         """Return the mean number in repair for each one at work, of what is out: GPUs, or racks by their GPUs."""

@@ -6,6 +6,7 @@ from planner.models.joint.places.confirm import confirmed as confirmed_split
 from planner.models.joint.places.section import over_the_run
 from planner.models.wan.confirm import confirmed as confirmed_design
 from planner.physics.site.run_prices import alike_usd
+from planner.plan.certificate import Certificate
 from planner.plan.declared import ON_TRUST
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
@@ -22,7 +23,7 @@ def confirmed_sites(a: "Assembly") -> SitesPlan | None:
     section, placed = a.sites[0], a.choice.placed
     if section is None or placed is None:
         return None
-    left = _seconds_left(a)
+    left = _seconds_left(a, section.certificate)
     answer = confirmed_split(a.at_sites, placed, left) if left > 0 else ON_TRUST
     made = section.certificate.model_copy(update={"checked": answer})
     if a.instance.objective.minimize == "total_cost_of_ownership_usd":
@@ -32,17 +33,20 @@ def confirmed_sites(a: "Assembly") -> SitesPlan | None:
 
 def confirmed_wan(a: "Assembly") -> WanPlan | None:
     """Name the same in the certificate of the fibre between sites."""
-    design, placed, left = a.sites[1], a.choice.placed, _seconds_left(a)
-    if design is None or placed is None or left <= 0:
+    design, placed = a.sites[1], a.choice.placed
+    if design is None or placed is None:
+        return None
+    left = _seconds_left(a, design.certificate)
+    if left <= 0:
         return design
     request = a.at_sites.fibre.request(placed.joined, placed.circuit, a.metrics.wan_window_seconds)
     answer = confirmed_design(a.at_sites.instance, request, design, left, seed=a.options.seed)
     return design.model_copy(update={"certificate": design.certificate.model_copy(update={"checked": answer})})
 
 
-def _seconds_left(a: "Assembly") -> float:
-    """Return the seconds that a second proof may take; none of a plan without a first, or behind a signal."""
-    if a.status != "optimal" or a.options.solver == "highs":
+def _seconds_left(a: "Assembly", first: Certificate) -> float:
+    """Return the seconds that a second proof may take; none where there is no first, or behind a signal."""
+    if first.status != "optimal" or a.options.solver == "highs":
         return 0.0
     limit = a.options.time_limit
     return Deadline(SECONDS if limit is None else max(0.0, min(SECONDS, limit - a.seconds))).left
