@@ -44,6 +44,7 @@ def test_extra_pieces() -> None:
     """
     assert bounds.min_extra_pieces(problem([(0, 4)] * 4, (9, 1)), 1) == 2
     assert bounds.min_extra_pieces(problem([(0, 4)] * 4, (9, 1), (3, 2)), 2) == 2 + 1
+    assert bounds.min_extra_pieces(problem([(0, 4)] * 8, (9, 2)), 1) == 2 + 2  # both split, whatever is known of them
     assert bounds.min_extra_pieces(problem([(0, 4)] * 4, (3, 5)), 1) == 2
     assert bounds.min_extra_pieces(problem([(0, 5)] * 4, (3, 6)), 2) == 2
     assert bounds.min_extra_pieces(problem([(0, 4)] * 4, (3, 4)), 0) == 0
