@@ -9,7 +9,7 @@ from planner.instance.wan import Wan
 from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.models.joint import stripes
 from planner.models.joint.free_network import strategy_of
-from planner.models.joint.places.section import sites_section, wan_section
+from planner.models.joint.places.section import over_the_run, sites_section, wan_section
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution
 from planner.models.joint.stages.model import ROUNDING, fastest_split
@@ -21,7 +21,7 @@ from planner.physics.reliability import standing
 from planner.physics.site import cost, run_cost, wan
 from planner.physics.site.gradient_exchange import assumed_window_seconds
 from planner.physics.site.power import rack_of
-from planner.physics.site.run_prices import at_run_prices
+from planner.physics.site.run_prices import alike_usd, at_run_prices
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
@@ -36,7 +36,7 @@ from planner.plan.reliability import ReliabilityPlan
 from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
-from planner.planning.joint.confirmed import confirmed_sites, confirmed_wan
+from planner.planning.joint.confirmed import sites_mark, wan_mark
 from planner.planning.joint.proof import columns_of, objective_of, proof_of
 from planner.planning.joint.without import without_plan
 from planner.simulation.reference_tree import factor, transport_slowdown_of
@@ -319,6 +319,23 @@ class Assembly:
             return section, wan_section(sites, placed, window_seconds=self.metrics.wan_window_seconds)
 
     @cached_property
+    def confirmed(self) -> tuple[SitesPlan | None, WanPlan | None]:
+        """The sections of the sites and the wide area, with what confirms each in its certificate."""
+        (section, design), placed = self.sites, self.choice.placed
+        if section is None or placed is None:
+            return None, None
+        mark = sites_mark(section.certificate, self.at_sites, placed, self.options, self.seconds)
+        made = section.certificate.model_copy(update={"checked": mark})
+        if self.instance.objective.minimize == "total_cost_of_ownership_usd":
+            made = over_the_run(made, self.value, alike_usd(self.instance, self.counted_years))
+        if design is not None:
+            window = self.metrics.wan_window_seconds
+            mark = wan_mark(design, self.at_sites, placed, window, self.options, self.seconds)
+            own = design.certificate.model_copy(update={"checked": mark})
+            design = design.model_copy(update={"certificate": own})
+        return section.model_copy(update={"certificate": made}), design
+
+    @cached_property
     def bill(self) -> Cost:
         """The bill."""
         split, joined = self.sites
@@ -351,8 +368,8 @@ def plan_of(
         instance_sha256=instance_sha256(instance),
         status=a.status,
         objective=objective_of(instance, solution, value, bound).model_copy(update={"cheaper": cheaper}),
-        sites=confirmed_sites(a),
-        wan=confirmed_wan(a),
+        sites=a.confirmed[0],
+        wan=a.confirmed[1],
         layout=a.layout,
         fabric=a.fabric,
         transport=factor(instance.network),
