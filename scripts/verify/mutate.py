@@ -197,12 +197,13 @@ def judge_area(area: str, count: int, seed: int, copies: "Queue[Path]", processe
     copies.put(copy)
     known, found, judged_count = reasons(), 0, 0
     with ThreadPoolExecutor(processes) as pool:
-        for r in pool.map(lambda m: judged(m, runs, copies, limits), sample):
+        for number, r in enumerate(pool.map(lambda m: judged(m, runs, copies, limits), sample), 1):
             if r is None or (str(r.mutant.file), r.after) in known:
                 continue
             judged_count, found = judged_count + 1, found + r.found
             if not r.found:
-                print(f"  {r.mutant.file}:{r.before}\n    -> {r.after}", flush=True)
+                so_far = f"{number} of {len(sample)}: {found} of {judged_count} found"
+                print(f"  {so_far}; {r.mutant.file}:{r.before}\n    -> {r.after}", flush=True)
     share = found / max(1, judged_count)
     print(f"{area}: {found} of {judged_count} found ({share:.0%}), of {len(every)} possible", flush=True)
     return found, judged_count
