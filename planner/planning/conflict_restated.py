@@ -7,21 +7,24 @@ it cannot state leave the conflict to what the formulation's two solvers say.
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
-from planner.physics.site import cost, power
+from planner.instance.wan import Wan
+from planner.physics.site import cost, fibre, power, wan
 from planner.physics.site.grid import normal_share, usable_interconnect_mw
 
 STATED = frozenset(
     (
         *("area", "budget", "demand", "facility_power", "fault_split", "generation"),
-        *("headroom", "interconnect", "min_site", "pins", "rating", "ready", "site_count"),
+        *("headroom", "interconnect", "min_site", "pins", "rating", "ready", "rtt", "site_count", "wan_capacity"),
     )
 )
-EASED = frozenset(("budget", "interconnect"))  # stated without what fibre costs, and as if all circuits were built
+# Stated without what fibre costs, as if all circuits were built, and of the wide area only which sites no fibre joins.
+EASED = frozenset(("budget", "interconnect", "wan_capacity"))
 MANY = 100
 MOST_MODULES = 1e5  # of a site: of more a solver's tolerance of open sites would count
 Name = tuple[str, Hashable]
@@ -100,6 +103,11 @@ class Question:
         """Return the load of some sites in MW."""
         return {("modules", n.id): self.module_mw for n in sites}
 
+    @cached_property
+    def reach(self) -> fibre.Reach:
+        """How far the sites are apart over the fibre, and which of them it does not join."""
+        return fibre.reach(self.instance.wan or Wan(), {n.id: (n.latitude, n.longitude) for n in self.sites})
+
     def areas(self) -> dict[str, list[PowerNode]]:
         """Group the sites by balancing authority."""
         found: dict[str, list[PowerNode]] = defaultdict(list)
@@ -111,10 +119,11 @@ class Question:
 def holds(instance: Instance, rules: Collection[str], fabric_usd_per_rack: float = 0.0) -> bool | None:
     """Return whether some split keeps the rules named; None where that is not known here.
 
-    A split that only the eased rules allow is not known to be one.
+    A split that only the eased rules allow is not known to be one, and neither is one on circuits that are to be built,
+    whose flows the DC equations are not asked of.
     """
     grid = instance.grid
-    if grid is None or not set(rules) <= STATED or grid.rules.grid_model == "dc":
+    if grid is None or not set(rules) <= STATED:
         return None
     if grid.rules.soft or grid.rules.scenarios != "off" or grid.rules.interconnect.reading == "import_share":
         return None
@@ -125,11 +134,12 @@ def holds(instance: Instance, rules: Collection[str], fabric_usd_per_rack: float
     for name in sorted(rules):
         ROWS[name](q, m)
     answer = m.feasible()
-    return None if answer and EASED & set(rules) else answer
+    eased = EASED & set(rules) or (grid.rules.grid_model == "dc" and grid.new_lines)
+    return None if answer and eased else answer
 
 
 def _variables(q: Question, m: Rows) -> None:
-    """State the laws: modules stand at open sites, and under the transport model each node balances."""
+    """State the laws: modules stand at open sites, and where power flows on lines each node balances."""
     for n in q.sites:
         m.variable(("open", n.id), 1, whole=True)
         m.variable(("modules", n.id), q.most_modules, whole=True)
@@ -140,7 +150,7 @@ def _variables(q: Question, m: Rows) -> None:
     for n in q.sites:
         if n.upgrade:
             m.variable(("steps", n.id), n.upgrade.max_steps, whole=True)
-    if q.grid.rules.grid_model != "transport":
+    if q.grid.rules.grid_model == "none":
         return
     lines = [(k.id, k.a, k.b) for k in q.grid.lines] + [(k.id, k.a, k.b) for k in q.grid.new_lines]
     for name, _, _ in lines:
@@ -152,6 +162,17 @@ def _variables(q: Question, m: Rows) -> None:
             row |= {("flow", name): 1.0 if b == n.id else -1.0} if n.id in (a, b) and a != b else {}
         row |= {key: -mw for key, mw in q.draw([n] if n.site else []).items()}
         m.require(row, n.load_mw, n.load_mw)
+    if q.grid.rules.grid_model == "dc":
+        _angles(q, m)
+
+
+def _angles(q: Question, m: Rows) -> None:
+    """Tie the flow of each line that stands to the angles of its ends, here in MW at a reactance of 1 per unit."""
+    for n in q.grid.nodes:
+        m.variable(("angle", n.id), np.inf, low=-np.inf)
+    for k in q.grid.lines:
+        row: Row = {("angle", k.a): 1.0, ("angle", k.b): -1.0} if k.a != k.b else {}
+        m.require(row | {("flow", k.id): -(k.reactance_pu or 0.0) / k.circuits}, 0, 0)
 
 
 def _demand(q: Question, m: Rows) -> None:
@@ -233,7 +254,7 @@ def _generation(q: Question, m: Rows) -> None:
 
 def _rating(q: Question, m: Rows) -> None:
     share = normal_share(q.grid)
-    for sign in (1, -1) if q.grid.rules.grid_model == "transport" else ():
+    for sign in (1, -1) if q.grid.rules.grid_model != "none" else ():
         for k in q.grid.lines:
             m.require({("flow", k.id): sign}, high=share * k.rating_mw * k.circuits)
         for x in q.grid.new_lines:
@@ -273,6 +294,22 @@ def _ready(q: Question, m: Rows) -> None:
         m.require({name: 1}, high=0)
 
 
+def _one_of(m: Rows, pairs: Iterable[tuple[str, str]]) -> None:
+    """State that at most one site of each pair is open."""
+    for a, b in pairs:
+        m.require({("open", a): 1, ("open", b): 1}, high=1)
+
+
+def _rtt(q: Question, m: Rows) -> None:
+    limit, links = q.grid.rules.max_rtt_ms, q.instance.wan or Wan()
+    far = (pair for pair, km in q.reach.km.items() if limit is not None and wan.rtt_ms(links, km) > limit)
+    _one_of(m, far)
+
+
+def _wan_capacity(q: Question, m: Rows) -> None:
+    _one_of(m, q.reach.disconnected)
+
+
 ROWS = {
     "area": _area,
     "budget": _budget,
@@ -286,5 +323,7 @@ ROWS = {
     "pins": _pins,
     "rating": _rating,
     "ready": _ready,
+    "rtt": _rtt,
     "site_count": _site_count,
+    "wan_capacity": _wan_capacity,
 }
