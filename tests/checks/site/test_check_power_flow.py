@@ -5,7 +5,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from planner.checks.site.power_flow import Grid, Solved
+from planner.checks.site.power_flow import Grid, Solved, _without_circuit
 
 
 def ring(*reactance_pu: float) -> Grid:
@@ -51,3 +51,17 @@ def test_flows_without_a_circuit_are_those_of_the_grid_without_it(seed: int) -> 
         circuits[line] -= 1
         fresh = Solved.of(g, circuits).flows(generated - load)
         assert base.flows_without(line) == pytest.approx(fresh, rel=1e-5, abs=1e-4)
+
+
+@pytest.mark.parametrize(("load", "named"), [(100.0, []), (120.0, ["security[b, ab]"])])
+def test_an_island_that_its_plants_cannot_feed_is_named(load: float, named: list[str]) -> None:
+    """Without its one circuit, b has its own 100 MW of plants, whatever a could send it."""
+    g = Grid(
+        names=["a", "b"], lines=["ab"], a=np.array([0]), b=np.array([1]), circuits=np.ones(1, dtype=int),
+        rating_mw=np.array([200.0]), one_circuit=np.array([1000.0]), available_mw=np.array([100.0, 100.0]),
+        unit_share=np.zeros(2), generated_mw=np.array([80.0, load - 60.0]), load_mw=np.array([20.0, load]),
+        site_mw=np.array([0.0, load]),
+    )  # fmt: skip
+    found = list(_without_circuit(g, 0))
+    assert [v.rule for v in found] == named
+    assert not named or "120 MW fed in after the loss of ab > 100 MW" in found[0].message

@@ -170,7 +170,6 @@ RULES = (
         scope="grid",
         components=("unit_reserve",),
         yearly=True,
-        index_names=2,
         unit="MW",
     ),
 )
