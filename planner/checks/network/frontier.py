@@ -24,6 +24,7 @@ COUNTS = (
     "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
     "spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle",
 )  # fmt: skip
+BUNDLES = ("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", "core_bundle")
 
 
 def frontier(
@@ -51,8 +52,9 @@ def _faults(c: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
         n = row.get(name, 0)
         if not isinstance(n, int) or n < 0 or (n < 1 and name in ("lanes", "split", "leaf_down")):
             yield f"{name} is {n}; a count expected"
-    for up, bundle in (("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", "core_bundle")):
-        if row.get(bundle, 0) > row.get(up, 0):
+    for up, bundle in BUNDLES:
+        # The bundles between routers of a group lead nowhere where a router is a group of its own.
+        if row.get(bundle, 0) > row.get(up, 0) and (row["family"], up) != ("dragonfly", "leaf_up"):
             yield f"bundles of {row[bundle]} links, of {row.get(up, 0)} upwards ({bundle}, {up})"
     if row["group_links"] and not row["family"].startswith("dragonfly"):
         yield f"{row['group_links']} group_links of a {row['family']}, which has no groups"
@@ -77,7 +79,6 @@ def _design(c: PlanPhysics, network: Network, site: str, row: Row) -> Design:
     if not issubclass(wiring.design, Dragonfly):
         return wiring.design(**own)
     above = {"spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle"}
-    above |= {"leaf_up"} if len(wiring.tiers) == 1 else set()
     own = {name: value for name, value in own.items() if name not in above}
     return dragonfly(wiring.design, **own, valiant=network.group_routing == "valiant")
 
@@ -111,7 +112,6 @@ def _row(rule: str, c: PlanPhysics, network: Network, layout: LayoutPlan, site: 
         "tiers": d.tiers,
         "planes": switch.planes * d.lanes,
         "leaf_domain_racks": d.domain_racks,
-        "leaf_up": d.leaf_up,
     }
     for name, figure in figures.items():
         yield from must_equal(rule, name, row[name], figure)

@@ -20,6 +20,7 @@ from planner.errors import InputError
 from planner.exports import cable_list, graph, picture, slurm
 from planner.exports.from_plan import built_fabric
 from planner.plan.plan import Plan
+from planner.planning.pareto import frontier
 from planner.simulation.from_plan import part_of_plan
 
 INSTANCES = Path(__file__).parents[3] / "instances"
@@ -63,6 +64,13 @@ def test_a_dragonfly_plus_passes_the_rules_of_the_fabric(leaves: Plan) -> None:
     f = leaves.fabric.sites["cluster"]
     assert (f.family, [t.name for t in f.tiers]) == ("dragonfly+", ["leaf", "spine"])
     assert check(leaves) == []
+
+
+def test_a_frontier_with_groups_of_one_router_holds(routers: Plan) -> None:
+    """The bundles that join routers of a group lead nowhere where each is a group, and its row is a true one."""
+    rows = [x.choices for _, x in frontier(routers, axes=["cost", "time"])]
+    assert {row["domains_per_pod"] for row in rows} >= {1, 2, 4}
+    assert [row["leaf_up"] for row in rows if row["group_links"] and row["domains_per_pod"] == 1] == [0]
 
 
 @pytest.mark.parametrize(

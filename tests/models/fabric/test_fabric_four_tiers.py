@@ -98,6 +98,12 @@ def test_pins_agree_with_brute_force(seed: int) -> None:
     compare(*case(seed, pins | ({"fabric.tiers": 4} if r.random() < 0.6 else {})))
 
 
+@pytest.mark.parametrize("seed", range(106, 128))
+def test_pinned_links_to_a_core_agree_with_brute_force(seed: int) -> None:
+    """Of three tiers, the spines' uplinks come in the bundles that the ports of a core to all pods leave."""
+    compare(*case(seed, {"fabric.tiers": 3, "fabric.core_down_ports": 4}))
+
+
 def wide_case(seed: int) -> tuple[Instance, FabricRequest]:
     """Draw a site of any family, with lanes, ports that split, spares, a WAN gateway, and perhaps prices by length."""
     r = random.Random(seed)
