@@ -65,6 +65,7 @@ class FabricRequest:
     the step time already assumes them. Groups of `exchange_racks` racks exchange tokens with their experts all to all:
     nothing hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each way
     end at its WAN gateway, to which the racks of one stage at a time send gradients at `exchange_gbps`, and back.
+    `rack_gpus` of each rack are cabled, where it is not all of them.
     """
 
     racks: int
@@ -79,6 +80,7 @@ class FabricRequest:
     exchange_racks: int = 1
     wan_gbps: float = 0.0
     exchange_gbps: float = 0.0
+    rack_gpus: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -122,6 +122,11 @@ class PlanPhysics:
         fabric = self.plan.fabric.sites.get(site) if self.plan.fabric else None
         return (fabric.cabled_racks if fabric else 0) or self.racks_by_site.get(site, 0)
 
+    def wired_gpus_per_rack(self, site: str) -> int:
+        """Return the GPUs of each rack of a site that its fabric joins."""
+        fabric = self.plan.fabric.sites.get(site) if self.plan.fabric else None
+        return (fabric.wired_gpus_per_rack if fabric else 0) or self.gpus_per_rack
+
     @cached_property
     def built(self) -> dict[str, int]:
         """New circuits by corridor, of corridors that can be built."""
@@ -206,18 +211,18 @@ class PlanPhysics:
     def designs(self) -> dict[str, Design]:
         """The design behind each site's fabric, of fabrics whose choices can be computed with."""
         fabrics = self.plan.fabric.sites if self.plan.fabric else {}
-        designs = {s: self._design(f, self.cabled_racks(s)) for s, f in fabrics.items() if s in self.racks_by_site}
+        designs = {s: self._design(s, f) for s, f in fabrics.items() if s in self.racks_by_site}
         return {s: d for s, d in designs.items() if d is not None}
 
-    def _design(self, f: SiteFabric, racks: int) -> Design | None:
-        network = self.instance.network
+    def _design(self, site: str, f: SiteFabric) -> Design | None:
+        network, racks = self.instance.network, self.cabled_racks(site)
         if network is None or design_fault(f, racks) or f.switch not in self.switches:
             return None
         return design_of(
             f,
             racks,
             ports=self.switches[f.switch].ports,
-            gpus=f.wired_gpus_per_rack or self.gpus_per_rack,
+            gpus=self.wired_gpus_per_rack(site),
             network=network,
         )
 

@@ -2,15 +2,12 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from planner.errors import InputError, InternalError, hint
 from planner.models.requests import FABRIC_AXES, Alternative, Options
+from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.planning.fabric_requests import request_of
-
-if TYPE_CHECKING:
-    from planner.physics.plan_physics import PlanPhysics
 
 
 def frontier(
@@ -39,19 +36,15 @@ def frontier(
         If the plan has no layout or no fabric.
     """
     from planner.models.fabric.solve import alternatives
-    from planner.physics.plan_physics import PlanPhysics
 
     if plan.layout is None or plan.fabric is None:
         raise ValueError("the plan has no fabric")
     physics = PlanPhysics(plan=plan)
-    for site, racks in sorted(physics.racks_by_site.items()):
+    for site in sorted(physics.racks_by_site.keys() & plan.fabric.sites.keys()):
+        request = request_of(physics, plan.layout, site)
         for size in leaf_sizes or (None,):
             pins = {**plan.instance.pins} | ({} if size is None else {"fabric.leaf_domain_racks": size})
             instance = plan.instance.model_copy(update={"pins": pins})
-            built = plan.fabric.sites.get(site)
-            gateway = built.wan_gateway if built else None
-            gateway_gbps = (gateway.wan_gbps, gateway.exchange_gbps) if gateway else (0.0, 0.0)
-            request = request_of(plan.layout, site, racks, physics.gpus_per_rack, gateway_gbps=gateway_gbps)
             messages: list[str] = []
             options = Options(time_limit=time_limit, seed=plan.seed)
             designs = alternatives(instance, request, options, axes=axes, every=every, report=messages.append)
@@ -61,7 +54,7 @@ def frontier(
             yield from ((site, x) for x in designs)
 
 
-def _require(physics: "PlanPhysics", site: str, designs: Sequence[Alternative], size: int | None) -> None:
+def _require(physics: PlanPhysics, site: str, designs: Sequence[Alternative], size: int | None) -> None:
     """Check the designs of a site, each again from its choices; one that does not hold is a fault of the planner."""
     from planner.checks.network.frontier import frontier as rules
 

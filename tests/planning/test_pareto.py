@@ -7,12 +7,16 @@ import pytest
 from typer.testing import CliRunner
 from worked_plan import small
 
+import planner
 from planner.cli.main import app
 from planner.errors import InputError
+from planner.physics.plan_physics import PlanPhysics
+from planner.plan.plan import Plan
 from planner.planning.fabric_requests import request_of
 from planner.planning.pareto import frontier
 
 PLAN = small()
+INSTANCES = Path(__file__).parents[2] / "instances"
 
 
 @pytest.mark.parametrize("sizes", [(), (2, 4)])
@@ -21,10 +25,32 @@ def test_designs_are_of_the_plan_and_of_the_sizes(sizes: tuple[int, ...]) -> Non
     rows = list(frontier(PLAN, leaf_sizes=sizes))
     assert {site for site, _ in rows} == {"e1", "w1"}
     for site, x in rows:
-        request = request_of(PLAN.layout, site, 8, 4)
+        request = request_of(PlanPhysics(plan=PLAN), PLAN.layout, site)
         slowed = request.pipeline_send_seconds * x.merits["pipeline_send_slowdown"]
         assert slowed <= request.pipeline_send_window_seconds * (1 + 1e-9)
         assert not sizes or x.choices["leaf_domain_racks"] in sizes
+
+
+def cheapest(plan: Plan, **built: int) -> float:
+    """Return the least cost of a fabric for the plan of one site, other GPUs of which are cabled."""
+    assert plan.fabric is not None
+    site = plan.fabric.sites["cluster"].model_copy(update=built)
+    fabric = plan.fabric.model_copy(update={"sites": {"cluster": site}})
+    return min(x.merits["cost_usd"] for _, x in frontier(plan.model_copy(update={"fabric": fabric})))
+
+
+def test_only_what_is_cabled_is_joined() -> None:
+    """A plan with one tier of switches over seven racks of ten has no cheaper fabric; half the GPUs cost half."""
+    data = json.loads((INSTANCES / "cluster-1k.json").read_text())
+    data["hardware"]["racks"] = 10
+    data["pins"] = {"layout.tensor_parallel": 4, "layout.pipeline_parallel": 7, "layout.virtual_stages": 4}
+    data["network"] |= {"families": ["rail-only"], "max_tiers": 1}
+    plan = planner.solve(data)
+    assert plan.fabric is not None
+    own = plan.fabric.sites["cluster"]
+    assert own.cabled_racks == 7
+    assert cheapest(plan) == own.cost_usd < cheapest(plan, cabled_racks=0)
+    assert cheapest(plan, wired_gpus_per_rack=4) == own.cost_usd / 2
 
 
 def test_command_prints_them(tmp_path: Path) -> None:

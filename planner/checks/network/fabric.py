@@ -201,8 +201,8 @@ def cabled(c: PlanPhysics) -> Iterator[Violation]:
         return
     own = layout.stages_per_rack * layout.replicas_per_rack * strategy_of(layout).shape.gpus
     work = -(-own // layout.racks_per_replica)
-    for s, f, _ in _fabrics(c):
-        rule, racks, gpus = f"cabled[{s}]", c.cabled_racks(s), f.wired_gpus_per_rack or c.gpus_per_rack
+    for s, _, _ in _fabrics(c):
+        rule, racks, gpus = f"cabled[{s}]", c.cabled_racks(s), c.wired_gpus_per_rack(s)
         yield from at_most(rule, c.racks_in_use.get(s, 0), racks, "racks carry replicas", "racks are cabled")
         yield from at_most(rule, racks, c.racks_by_site[s], "racks are cabled", "racks at the site")
         yield from at_most(rule, work, gpus, "GPUs of a rack work", "GPUs of a rack are cabled")

@@ -71,9 +71,9 @@ def _faults(c: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
 def _design(c: PlanPhysics, network: Network, site: str, row: Row) -> Design:
     """Return the design that a row's choices stand for."""
     switch, family, spares = c.switches[row["switch"]], FAMILIES[row["family"]], network.spares
-    rack, wiring = family.rack_ports(c.gpus_per_rack), family.wiring
+    rack, wiring = family.rack_ports(c.wired_gpus_per_rack(site)), family.wiring
     own: dict[str, Any] = {name: row.get(name, 0) for name in COUNTS} | rack._asdict()
-    own |= {"ports": switch.ports, "racks": c.racks_by_site[site]}
+    own |= {"ports": switch.ports, "racks": c.cabled_racks(site)}
     own["leaf_spare"] = spare_ports(own["leaf_down"], spares.share, spares.failure_chance, spares.shortage_chance)
     own["wan_ports"] = wan_ports(_gateway(c, site)[0], rack.apart * own["lanes"], switch.port_gbps)
     if not issubclass(wiring.design, Dragonfly):

@@ -101,10 +101,10 @@ def spares(c: PlanPhysics) -> Iterator[Violation]:
 
 def _cabled(c: PlanPhysics, x: ReliabilityPlan) -> Iterator[Violation]:
     """Check that what stands by is cabled."""
-    for s, fabric in sorted(c.plan.fabric.sites.items()) if c.plan.fabric else ():
+    for s in sorted(c.plan.fabric.sites) if c.plan.fabric else ():
         need = c.racks_in_use.get(s, 0) + x.spare_racks_by_site.get(s, 0)
         yield from at_most(f"spares[{s}]", need, c.cabled_racks(s), "racks work and stand by", "racks are cabled")
-        wired = fabric.wired_gpus_per_rack or c.gpus_per_rack
+        wired = c.wired_gpus_per_rack(s)
         yield from at_most(f"spares[{s}]", x.spare_gpus_per_rack, wired, "GPUs stand by", "GPUs of a rack are cabled")
 
 

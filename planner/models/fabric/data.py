@@ -175,7 +175,7 @@ def problem_of(instance: Instance, request: FabricRequest) -> Problem:
     if not isinstance(rack, Rack):
         raise TypeError("hardware: names are not resolved; load the instance through planner.load")
     pins = {name: int(instance.pins[f"fabric.{name}"]) for name in PINS if f"fabric.{name}" in instance.pins}
-    modes = tuple(_modes(network, rack.gpus, pins, nic))
+    modes = tuple(_modes(network, request.rack_gpus or rack.gpus, pins, nic))
     prices = [usd for m in modes for usd in (switch_usd(network, m.switch), *flat_usd(network, m.switch, m.split))]
     in_cents = not by_reach(network) and all(abs(usd * 100 - cents(usd)) < TOLERANCE * max(1.0, usd) for usd in prices)
     unit = math.gcd(*(cents(usd) for usd in prices)) if in_cents and prices else 1

@@ -114,14 +114,15 @@ FAMILIES: dict[FabricFamily, Family] = {
 
 
 def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int) -> float:
-    """Bound the racks of a site, so many GPUs of each cabled, that a fabric with a pinned leaf joins.
+    """Bound racks of a site, so many GPUs of each cabled, that a fabric joins whose leaf is pinned or the only tier.
 
-    A leaf that keeps no port for the uplinks is the only switch of its network, and takes the GPUs of all racks.
-    Infinity where the pins leave room for uplinks, or there are none.
+    A leaf that keeps no port for the uplinks, or has no tier above it, is the only switch of its network, and takes the
+    GPUs of all racks. Infinity where the pins and tiers leave room for uplinks.
     """
     own = {path.rpartition(".")[2]: pins[path] for path in sorted(pins, key=len) if path.startswith("fabric.")}
     racks, down, up = (own.get(name) for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"))
-    if racks is None and down is None and up is None:
+    tiers = min(network.max_tiers, own.get("tiers", network.max_tiers))
+    if tiers > 1 and racks is None and down is None and up is None:
         return math.inf
     most = 0
     for s, family in product(network.switches, network.families):
@@ -129,12 +130,14 @@ def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int)
             return math.inf
         if own.get("switch", s.name) != s.name or own.get("family", family) != family:
             continue
-        rack = FAMILIES[family].rack_ports(wired_gpus)
+        rack, wiring = FAMILIES[family].rack_ports(wired_gpus), FAMILIES[family].wiring
+        if wiring.grouped and tiers < len(wiring.tiers):
+            continue
         leaf = down or (racks or 1) * rack.rail_gpus
-        if -(-leaf // s.breakout) + max(1, up or 0) <= s.ports:
+        if (tiers > 1 or wiring.grouped) and -(-leaf // s.breakout) + max(1, up or 0) <= s.ports:
             return math.inf
-        joined = racks or leaf // rack.rail_gpus
+        joined = racks or (down or s.ports * s.breakout) // (rack.rails * rack.rail_gpus)
         ends = down or joined * rack.rails * rack.rail_gpus
-        if up is None and -(-ends // s.breakout) <= s.ports:
+        if not up and -(-ends // s.breakout) <= s.ports:
             most = max(most, joined)
     return most

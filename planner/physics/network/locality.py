@@ -83,11 +83,6 @@ def stage_share(stages: Sequence[Sequence[int]], block: int) -> float:
     return max((_most_common(np.asarray(s, dtype=np.int64) // block) / len(s) for s in stages if len(s)), default=0.0)
 
 
-def expert_racks(expert_parallel: int, gpus_per_rack: int) -> int:
-    """Return the racks over which one expert-parallel group spreads: consecutive ones of a stage."""
-    return -(-expert_parallel // gpus_per_rack)
-
-
 def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) -> float:
     """Return the largest number of all-to-all flows that leave one block, over the block's size.
 

@@ -178,6 +178,20 @@ def test_racks_that_a_pinned_leaf_joins(family: str, wired: int) -> None:
     assert 0 in bounded
 
 
+@pytest.mark.parametrize("family", ["rail", "rack", "rail-only", "dragonfly", "dragonfly+"])
+@pytest.mark.parametrize("pins", [{}, {"fabric.leaf_domain_racks": 2}, {"fabric.leaf_down_ports": 6}])
+@pytest.mark.parametrize("tiers", [{"max_tiers": 1}, {"pins": {"fabric.tiers": 1}}])
+def test_racks_that_one_tier_joins(family: str, pins: dict[str, Any], tiers: dict[str, Any]) -> None:
+    """Without a tier above, a switch joins all racks: as many as the bound have a template, and no more."""
+    i = fabrics(pins | tiers.get("pins", {}), families=[family], max_tiers=tiers.get("max_tiers", 3))
+    assert i.network is not None
+    most, t = max_joined_racks(i.network, i.pins, 2), Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    one = Traffic(stages=1, unit_racks=1, wrap=False, rails=2)
+    joined = [racks for racks in range(1, 13) if len(t.options(one, racks))]
+    assert max(joined, default=0) <= most
+    assert family == "dragonfly" or max(joined, default=0) == most
+
+
 @pytest.mark.parametrize(("pins", "most"), [({}, np.inf), ({"fabric.leaf_domain_racks": 8}, 8)])
 def test_a_leaf_without_uplinks_holds_all_racks(pins: dict[str, Any], most: float) -> None:
     """Eight racks with a GPU each fill a switch of eight ports: nine have no fabric, eight have one."""
