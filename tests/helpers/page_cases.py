@@ -4,9 +4,9 @@ import math
 from functools import cache
 from typing import Any
 
+from stored_plans import stored
 from worked_plan import edited, instance_with, small
 
-import planner
 from planner.plan.plan import Plan
 
 CITIES = [("A", 40, -77), ("B", 36, -95), ("C", 33, -112), ("D", 42, -95), ("dark", 45, -100)]
@@ -67,7 +67,7 @@ def rich() -> Plan:
         "grid__rules__curtailment_usd_per_mwh": 60.0,
     }
     runs = {"network__transport": {"simulate": {"transport": "ecmp", "seeds": 3, "hosts": 64}, "slowdown": 1.5}}
-    plan = planner.solve(instance_with(**fibre, **grid, **runs))
+    plan = stored(instance_with(**fibre, **grid, **runs))
     # No small grid needs these at once; the page shows what a plan holds, whether it could be or not.
     bought = {
         "sites__upgrades": [{"node": "e1", "steps": 2}],

@@ -6,9 +6,9 @@ import pytest
 from fabric_cases import instance, switch
 from fabric_graph import survives
 from fabric_zone_cases import every_design
+from stored_plans import stored
 from worked_plan import small
 
-import planner
 from planner.checks.network.asked import cut_by
 from planner.checks.registry import check
 from planner.errors import InputError
@@ -71,10 +71,10 @@ def asked(**network: Any) -> dict[str, Any]:
 
 def test_a_plan_survives_what_is_asked() -> None:
     """The free answer has one spine; asked for, there are two, the checker finds the difference, and it costs more."""
-    free = planner.solve(asked())
+    free = stored(asked())
     leaf = free.fabric.sites["cluster"].tiers[0]
     assert leaf.up_ports // leaf.bundle == 1
-    safe = planner.solve(asked(survives="one_spine"))
+    safe = stored(asked(survives="one_spine"))
     leaf = safe.fabric.sites["cluster"].tiers[0]
     assert leaf.up_ports // leaf.bundle >= 2 and check(safe) == []
     assert safe.cost.total_usd > free.cost.total_usd
@@ -90,9 +90,9 @@ def test_a_plan_survives_what_is_asked() -> None:
 
 def test_a_plan_is_no_more_oversubscribed_than_asked() -> None:
     """At 1 the leaves have as many ports up as down."""
-    tiers = planner.solve(asked(max_oversubscription=1)).fabric.sites["cluster"].tiers
+    tiers = stored(asked(max_oversubscription=1)).fabric.sites["cluster"].tiers
     assert tiers[0].up_ports >= tiers[0].down_ports
-    assert planner.solve(asked()).fabric.sites["cluster"].tiers[0].oversubscription > 1
+    assert stored(asked()).fabric.sites["cluster"].tiers[0].oversubscription > 1
 
 
 def test_losses_of_dragonflies_are_refused() -> None:
