@@ -25,10 +25,12 @@ from types import FrameType
 from fuzz_cases import BESIDE, PLACE, SUBJECTS, Subject, mutated
 from typer.testing import CliRunner
 
+import planner
 from planner.cli.main import app
 from planner.errors import InputError, PlannerError
 from planner.units import aligned
 
+PACKAGE = Path(planner.__file__).parent
 SECONDS = 10.0  # of one case: a light command takes a fraction of one
 MAX_MEMORY = 3 << 30  # bytes of data of this process; more is a MemoryError, which is a traceback
 OUTCOMES = ("done", "refused", "traceback", "hang", "litter")
@@ -112,8 +114,8 @@ def _outcome(subject: Subject, seconds: float) -> tuple[str, str, str]:
 
 def _place(error: BaseException) -> str:
     """Return the last line of the planner that an exception came through."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/planner/" in f.filename]
-    return f"{frames[-1].filename.rpartition('/planner/')[2]}:{frames[-1].lineno}" if frames else "outside"
+    inside = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(PACKAGE)]
+    return f"{Path(inside[-1].filename).relative_to(PACKAGE).as_posix()}:{inside[-1].lineno}" if inside else "outside"
 
 
 def results(numbers: Iterable[int], seed: int, seconds: float | None = None) -> Iterator[Result]:

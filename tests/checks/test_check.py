@@ -108,7 +108,7 @@ def test_no_figure_can_be_shaved() -> None:
     def shaved(x: float) -> float:
         return x - 1 if isinstance(x, int) or x == 0 else x * 0.99 - 1e-9
 
-    assert [path for path in FIGURES if not check(edited_at(PLAN, path, shaved))] == []
+    assert [path for path in FIGURES if not named(edited_at(PLAN, path, shaved))] == []
 
 
 def test_no_figure_can_be_padded() -> None:
@@ -117,7 +117,7 @@ def test_no_figure_can_be_padded() -> None:
     def padded(x: float) -> float:
         return x + 1 if isinstance(x, int) or x == 0 else x * 1.01
 
-    passed = [path for path in FIGURES if not check(edited_at(PLAN, path, padded))]
+    passed = [path for path in FIGURES if not named(edited_at(PLAN, path, padded))]
     assert [path for path in passed if not path.endswith("required_gbps")] == []
 
 

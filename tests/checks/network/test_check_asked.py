@@ -7,7 +7,7 @@ from fabric_cases import instance, switch
 from fabric_graph import survives
 from fabric_zone_cases import every_design
 from stored_plans import stored
-from worked_plan import small
+from worked_plan import rules, small
 
 from planner.checks.network.asked import cut_by
 from planner.checks.registry import check
@@ -17,17 +17,11 @@ from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import FabricRequest
 from planner.physics.network.topology import unwirable
-from planner.plan.plan import Plan
 from planner.planning.conflict import _decision, _reason, _relaxations
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of
 
 QUICK = options_of(time_limit=None, gap=None, seed=0, threads=1)
-
-
-def rules(plan: Plan) -> set[str]:
-    """Return the rules that a plan breaks, without the places."""
-    return {v.rule.partition("[")[0] for v in check(plan)}
 
 
 @pytest.mark.parametrize(("most", "broken"), [(4.0, set()), (3.99, {"oversubscription"}), (10.0, set())])

@@ -107,7 +107,7 @@ def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
 def test_no_figure_can_be_moved() -> None:
     """A figure that is one part in a thousand off is found, either way."""
     moved = [(path, factor) for path in FIGURES for factor in (0.999, 1.001)]
-    assert [(path, by) for path, by in moved if not check(edited_at(PLAN, path, lambda x, by=by: x * by))] == []
+    assert [(path, by) for path, by in moved if not named(edited_at(PLAN, path, lambda x, by=by: x * by))] == []
 
 
 @given(st.data())
