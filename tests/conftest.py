@@ -34,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     seeds: dict[str, set[int]] = {}
     for item in items:
         call = getattr(item, "callspec", None)
-        if call is None or not isinstance(seed := call.params.get("seed"), int):
+        if call is None or not isinstance(seed := call.params.get("seed"), int) or item.get_closest_marker("slow"):
             continue
         quick = seeds.setdefault(item.nodeid.partition("[")[0], set())
         if len(quick) < QUICK_SEEDS:

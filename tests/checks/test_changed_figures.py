@@ -38,17 +38,18 @@ def test_only_what_is_on_trust_passes(name: str) -> None:
 
 
 def test_a_slice_of_the_changes_is_noticed() -> None:
-    """Certificates, objective and proof of a plan: hundreds of changes, of which only those on trust pass."""
+    """Certificates, objective and proof of a plan: a hundred changes, of which only those on trust pass."""
     data = plan_of("days")
     original = Plan.model_validate(data)
     assert next(iter(planner.check(original)), None) is None
     with changed_figures.columns_once():
-        found = [
-            changed_figures.Result(x, noticed(data, original, x))
+        sliced = [
+            x
             for x in changes(data, each=1)
             if x.kind.startswith(("objective", "stopped", "status", "cost")) or ".certificate" in x.kind
-        ]
-    assert len(found) > 200
+        ][::2]
+        found = [changed_figures.Result(x, noticed(data, original, x)) for x in sliced]
+    assert len(found) > 100
     assert [(x.change.kind, x.change.what) for x in unlisted(found)] == []
     assert sum(x.noticed is None for x in found) < len(found) / 4
 

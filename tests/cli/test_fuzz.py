@@ -14,7 +14,7 @@ from planner.errors import InputError
 
 @pytest.mark.parametrize("cases", [30, pytest.param(300, marks=pytest.mark.slow)])
 def test_no_changed_file_ends_in_a_traceback(cases: int) -> None:
-    """Cases end with an answer or with a message that names the file; both happen, and in the end to every kind of file."""
+    """Cases end with an answer or with a message that names the file; both happen, to every kind of file in the end."""
     found = list(fuzz.results(range(cases), seed=0))
     assert [(x.number, x.text) for x in found if x.outcome not in ("done", "refused")] == []
     counts = Counter(x.outcome for x in found)

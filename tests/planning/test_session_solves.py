@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from joint_brute_force import toy
 from joint_toys import with_budget
+from stored_plans import stored
+from tiers import slow
 
 import planner
 from planner.checks.joint import rules
@@ -17,7 +19,7 @@ from planner.planning.sessions import start as starts
 from planner.planning.sessions.inspection import inspection
 from planner.planning.solve import options_of, solve_instance
 
-SEEDS = (5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (3, 7)))
+SEEDS = (5, *slow(3, 7))
 NO_LIMITS: dict[str, Any] = {"time_limit": None, "gap": None, "seed": 0, "threads": None}
 DECIDED = ("status", "objective", "cost", "stopped", "conflict")
 
@@ -50,7 +52,7 @@ def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
     ]
     for changed in changes:
         plan = session.solve(changed)
-        assert decided(plan) == decided(planner.solve(changed))
+        assert decided(plan) == decided(stored(changed))
         assert planner.check(plan) == []
 
 
@@ -59,7 +61,7 @@ def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
 def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> None:
     """Fewest days, least cost by several deadlines, a tolerance and budgets, in one session: all as cold solves are."""
     question, session = toy(seed, sites=sites, forced=True), planner.Session()
-    days = planner.solve(question).objective.value or 1.0
+    days = stored(question).objective.value or 1.0
     cost = question.model_copy(update={"objective": question.objective.model_copy(update={"minimize": "cost_usd"})})
     near = question.model_copy(update={"objective": question.objective.model_copy(update={"tolerance": 0.1})})
     budget = question.limits.budget_usd or 0.0
@@ -76,7 +78,7 @@ def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> N
     ]
     for changed in changes:
         plan = session.solve(changed)
-        cold = planner.solve(changed)
+        cold = stored(changed)
         assert (plan.status, plan.objective) == (cold.status, cold.objective)
         assert (plan.cost, plan.conflict) == (cold.cost, cold.conflict) and planner.check(plan) == []
 
@@ -134,7 +136,7 @@ def test_a_start_that_holds_no_more_is_not_assumed(change: str) -> None:
     back = planner.Session().solve(changed, start=plan, interrupt=interrupted_at_once())
     assert (back.status, back.objective.value) == ("unknown", None)
     full = planner.Session().solve(changed, start=plan)
-    assert decided(full) == decided(planner.solve(changed))
+    assert decided(full) == decided(stored(changed))
 
 
 @pytest.mark.parametrize("sites", [0, 2])

@@ -81,6 +81,7 @@ def test_a_bound_without_a_largest_batch_is_refused() -> None:
     assert "max_batch_tokens" in one
 
 
+@pytest.mark.slow
 def test_a_cluster_under_a_pin_is_no_optimum_without_it() -> None:
     """The optimum of 1,024 GPUs passes; that of the same cluster with CP 4, the pin removed, does not."""
     i = load_instance(INSTANCES / "cluster-1k.json")

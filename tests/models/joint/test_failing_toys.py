@@ -34,6 +34,7 @@ def test_equals_full_enumeration(seed: int) -> None:
     assert found.plan.capital_usd == pytest.approx(best.usd, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_the_toys_choose_differently() -> None:
     """Among the toys more than one way to go on is best, and some plans have spares and some none."""
     plans = [p for seed in SEEDS if (p := solved(failing(seed)).plan) is not None and p.upkeep is not None]
