@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from layout_cases import FLASH, instance
 from typer.testing import CliRunner
 
