@@ -25,6 +25,16 @@ class Sourced(Frozen):
     note: str | None = Field(None, description="What a reader must know beside the figures.")
 
 
+def with_like(schema: dict[str, Any]) -> None:
+    """Let the JSON Schema of a type name an entry of the catalogue that has what it leaves out, all but the name."""
+    schema["properties"]["like"] = {
+        "type": "string",
+        "title": "Like",
+        "description": "An entry of the catalogue whose figures stand for all that is left out but `name`.",
+    }
+    schema |= {"if": {"not": {"required": ["like"]}}, "then": {"required": schema["required"]}, "required": ["name"]}
+
+
 def with_schema_key(schema: dict[str, Any]) -> None:
     """Let a root of the JSON Schema name itself by `$schema`, which editors read and readers leave out."""
     schema["properties"]["$schema"] = {

@@ -1,20 +1,16 @@
 """The catalogue: every entry is valid, sourced, and agrees with what is known of it."""
 
-import json
 import math
-import re
-from pathlib import Path
 
 import pytest
 
-import planner
 from planner.instance.base import Sourced
+from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.network import Medium, Switch
 from planner.instance.workload import Model, Software
 from planner.physics.training.transformer import total_parameters
 
-CATALOGUE = Path(planner.__file__).parent / "catalogue"
 TYPES: dict[str, type[Sourced]] = {
     "accelerators": Accelerator,
     "racks": Rack,
@@ -53,23 +49,19 @@ NOMINAL = {
 }
 
 
-def read(kind):
-    return json.loads((CATALOGUE / f"{kind}.json").read_text(encoding="utf-8"))
-
-
-ENTRIES = [(kind, name) for kind in sorted(TYPES) for name in read(kind)]
+ENTRIES = [(kind, name) for kind in sorted(TYPES) for name in catalogue(kind)]
 
 
 def test_entries_are_valid():
     """Each entry validates and is filed under its own name."""
-    found = {(kind, name): TYPES[kind].model_validate(read(kind)[name]).name for kind, name in ENTRIES}
+    found = {(kind, name): TYPES[kind].model_validate(catalogue(kind)[name]).name for kind, name in ENTRIES}
     assert {entry: name for entry, name in found.items() if name != entry[1]} == {}
 
 
 def test_entries_say_where_each_figure_is_from():
     """One text covers all figures; a text by key must cover each of them, and no key that is not there."""
     for kind, name in ENTRIES:
-        entry = read(kind)[name]
+        entry = catalogue(kind)[name]
         source = entry["source"]
         if isinstance(source, str):
             assert source.strip(), (kind, name)
@@ -83,7 +75,7 @@ def test_entries_say_where_each_figure_is_from():
 
 def test_peaks_are_dense():
     """Halving the type doubles the dense peak: fp8 is twice bf16, bf16 equals fp16 where there is that."""
-    for name, entry in read("accelerators").items():
+    for name, entry in catalogue("accelerators").items():
         peak = entry["peak_flop_per_second"]
         assert peak["bf16"] == peak.get("fp16", peak["bf16"]), name
         assert ("fp16" in peak) == (not name.startswith("TPU")), name
@@ -93,7 +85,9 @@ def test_peaks_are_dense():
 
 def test_catalogue_has_the_generations():
     """Accelerators from A100 to GB300, each with a node or rack, are there."""
-    assert {"A100-80GB", "H100", "H200", "B200", "GB200", "B300", "GB300", "B200-seed"} <= set(read("accelerators"))
+    assert {"A100-80GB", "H100", "H200", "B200", "GB200", "B300", "GB300", "B200-seed"} <= set(
+        catalogue("accelerators")
+    )
     assert {
         "DGX-A100",
         "DGX-H100",
@@ -109,12 +103,12 @@ def test_catalogue_has_the_generations():
         "TPU-v4-pod",
         "TPU-v5p-pod",
         "TPU-v6e-pod",
-    } <= set(read("racks"))
+    } <= set(catalogue("racks"))
 
 
 def test_stacks_say_what_they_can_run():
     """Each framework states its ZeRO stages and ways to divide a step, with a source; ideal alone leaves them out."""
-    for name, entry in read("software").items():
+    for name, entry in catalogue("software").items():
         for key in ("zero_stages", "parallelism"):
             assert name == "ideal" or (key in entry and entry["source"][key].strip()), (name, key)
 
@@ -137,34 +131,9 @@ def test_stacks_say_what_they_can_run():
 )
 def test_capabilities_are_those_of_the_framework(name, alone, under, has, lacks):
     """ZeRO stages without and under pipelines, and ways to divide a step, as the frameworks document them."""
-    stack = Software.model_validate(read("software")[name])
+    stack = Software.model_validate(catalogue("software")[name])
     assert (stack.zero_stages_under(1), stack.zero_stages_under(2)) == (alone, under)
     assert has <= set(stack.parallelism) and not lacks & set(stack.parallelism)
-
-
-TAKEN = [
-    (kind, name, key, found[1])
-    for kind in ("accelerators", "software")
-    for name, entry in read(kind).items()
-    for key, text in (entry["source"] if isinstance(entry["source"], dict) else {}).items()
-    if (found := re.match(r"taken over from ([\w.-]+\w)", text))
-]
-
-
-def test_what_is_taken_over_is_the_figure_of_the_other():
-    """A figure that is taken over from an entry with measured rows is that entry's; taken_over.py renews it."""
-    assert TAKEN
-    assert [taken for taken in TAKEN if (of := read(taken[0]))[taken[1]][taken[2]] != of[taken[3]][taken[2]]] == []
-
-
-@pytest.mark.parametrize(("name", "donor"), sorted({(name, d) for kind, name, _, d in TAKEN if kind == "accelerators"}))
-def test_shares_of_the_peak_are_taken_over_or_measured(name, donor):
-    """So are the shares of the peak that products reach, unless their source is another."""
-    own, other = (read("accelerators")[x]["gemm_efficiency"] for x in (name, donor))
-    same = {k: other["max_share"][k] for k in own["max_share"]}
-    assert (own["max_share"] == same) == own["source"].startswith("taken over")
-    rest = [{k: v for k, v in x.items() if k not in ("max_share", "source")} for x in (own, other)]
-    assert rest[0] == rest[1]
 
 
 @pytest.mark.parametrize(
@@ -180,7 +149,7 @@ def test_shares_of_the_peak_are_taken_over_or_measured(name, donor):
 )
 def test_datasheet_figures(name, tflops, gb, gb_per_second, scale_up):
     """Peak in bf16, memory, its rate and the scale-up rate in one direction are those of the vendor."""
-    gpu = Accelerator.model_validate(read("accelerators")[name])
+    gpu = Accelerator.model_validate(catalogue("accelerators")[name])
     assert gpu.peak_flop_per_second["bf16"] / 1e12 == pytest.approx(tflops)
     assert gpu.hbm_bytes / 1e9 == pytest.approx(gb, rel=0.07)
     assert gpu.hbm_bytes_per_second / 1e9 == pytest.approx(gb_per_second)
@@ -189,14 +158,14 @@ def test_datasheet_figures(name, tflops, gb, gb_per_second, scale_up):
 
 def test_parameters_are_nominal():
     """Each model has the parameters of its name, within 2 %."""
-    found = {name: total_parameters(Model.model_validate(entry)) for name, entry in read("models").items()}
+    found = {name: total_parameters(Model.model_validate(entry)) for name, entry in catalogue("models").items()}
     assert {name: n for name, n in found.items() if n != pytest.approx(NOMINAL[name], rel=0.02)} == {}
 
 
 def test_chips_carry_the_ports():
     """The chips of a box switch what its ports carry, and boxes of 51.2T chips cost and draw by the chip."""
-    one = Switch.model_validate(read("switches")["51.2T-64x800G"])
-    for name, entry in read("switches").items():
+    one = Switch.model_validate(catalogue("switches")["51.2T-64x800G"])
+    for name, entry in catalogue("switches").items():
         switch, chip = Switch.model_validate(entry), float(name.split("T-")[0])
         assert switch.ports * switch.port_gbps / switch.planes / 1e3 == pytest.approx(chip, rel=1e-9), name
         if chip == 51.2:
@@ -207,7 +176,7 @@ def test_chips_carry_the_ports():
 @pytest.mark.parametrize("approach", [1, 2, 3])
 def test_scaling_laws_hold_six_flop_per_parameter_and_token(approach):
     """Each row of a scaling law has C = 6·N·D within the rounding of the printed table."""
-    law = read("scaling_laws")[f"chinchilla-{approach}"]
+    law = catalogue("scaling_laws")[f"chinchilla-{approach}"]
     assert law["source"].strip()
     assert len(law["parameters"]) == len(law["flop"]) == len(law["tokens"]) == 9
     for n, c, d in zip(law["parameters"], law["flop"], law["tokens"], strict=True):
