@@ -14,7 +14,7 @@ def catalogue(kind: str) -> dict[str, Any]:
     """Return a catalogue by kind: accelerators, racks, switches, models or scaling_laws."""
     text = resources.files("planner").joinpath("catalogue", f"{kind}.json").read_text(encoding="utf-8")
     entries: dict[str, Any] = json.loads(text)
-    return {name: completed(entry, entries) for name, entry in entries.items()}
+    return {k: completed(v, entries) if isinstance(v, dict) else v for k, v in entries.items()}
 
 
 def completed(entry: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
