@@ -24,7 +24,7 @@ GRID = 1e-3  # of the logarithm of GPUs, between which bounds are tabulated
 MOST_GPUS = 1e10  # of the table
 MOST_TURNS = 60  # of an equation whose error each turn divides at least by the stalls and one
 ROUNDING = 1e-12  # relative, of sums in another order
-SERIES = 1e-8  # write over mean time below which the interval's first term is exact to a double
+SERIES = 1e-5  # write over mean time below which four terms of the interval are within 2e-11, Lambert's W no longer
 Way = tuple[Recovery, CheckpointTarget]
 
 
@@ -93,7 +93,9 @@ class Failures:
         else:
             c = write * rate
             root = 1 + np.real(lambertw(-np.exp(-1 - np.minimum(c, 700.0))))
-            best = np.where(c < SERIES, np.sqrt(2 * c), root) / rate
+            p = np.sqrt(-2 * np.expm1(-c))  # by which W is expanded at its branch point
+            terms = p * (1 - p * (1 / 3 - p * (11 / 72 - p * 43 / 540)))
+            best = np.where(c < SERIES, terms, root) / rate
         return np.asarray(np.maximum(best, step_seconds), dtype=np.float64)
 
     def stretch(

@@ -18,6 +18,7 @@ from planner.physics.reliability.stops import NO_LINKS, GpuLinks
 
 NEWTON_STEPS = 20  # towards the best interval; from above, each squares the error
 MOST_STALLED = 1e12  # seconds of stalls for one of work, beside which replicas that are away count for nothing
+SMALL = 0.01  # the time between checkpoints and their writing over the mean time between stops
 ENOUGH = 1e-10  # relative change behind which the next would be of rounding; the stretch is flat there
 
 
@@ -84,18 +85,20 @@ def best_interval_seconds(mean: Num, write: Num) -> Any:
     """Return the interval that loses least to checkpoints and to work done again, by renewal theory.
 
     With y = τ/M and c = w/M the optimum of (exp(y + c) - 1)/y solves -ln(1 - y) - y = c (Daly 2006, without its
-    expansion, whose first terms are sqrt(2·M·w) - w). Newton's steps come down from min(sqrt(2c), 1 - exp(-1 - c)).
+    expansion, whose first terms are sqrt(2·M·w) - w). Of u = y + c that is u + exp(-u) - 1 = c, which no size of c
+    takes out of range; Newton's steps come down from c + min(1, sqrt(2c)).
     """
     c = np.asarray(write / mean, dtype=np.float64)
-    y = np.minimum(np.sqrt(2 * c), -np.expm1(-1 - c))
+    u = c + np.minimum(1.0, np.sqrt(2 * c))
     for _ in range(NEWTON_STEPS):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            step = np.where(y > 0, (-np.log1p(-y) - y - c) * (1 - y) / np.where(y > 0, y, 1.0), 0.0)
-        better = np.clip(y - step, 0.0, None)
-        if np.all(np.abs(better - y) <= ENOUGH * y):
+        # Below SMALL the two terms cancel; there is their series, whose next term is 1e-13 of it.
+        series = u * u * (1 / 2 - u * (1 / 6 - u * (1 / 24 - u * (1 / 120 - u / 720))))
+        beyond = np.where(u < SMALL, series, u + np.expm1(-u)) - c
+        better = u - beyond / np.where(u > 0, -np.expm1(-u), 1.0)
+        if np.all(np.abs(better - u) <= ENOUGH * u):
             break
-        y = better
-    return y * mean
+        u = better
+    return -np.expm1(-u) * mean
 
 
 def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
