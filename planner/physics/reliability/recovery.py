@@ -16,7 +16,7 @@ from planner.physics.num import Num
 from planner.physics.reliability import stops
 from planner.physics.reliability.stops import NO_LINKS, GpuLinks
 
-NEWTON_STEPS = 20  # towards the best interval; from above, each squares the error
+NEWTON_STEPS = 60  # towards the best interval, from one side; the last of them square the error
 MOST_STALLED = 1e12  # seconds of stalls for one of work, beside which replicas that are away count for nothing
 SMALL = 0.01  # the time between checkpoints and their writing over the mean time between stops
 ENOUGH = 1e-10  # relative change behind which the next would be of rounding; the stretch is flat there
@@ -165,17 +165,36 @@ def choices(r: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, Checkpo
 def best_interval(job: Job, recovery: Recovery, target: CheckpointTarget) -> Any:
     """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least.
 
-    Going on without a replica only correlated stops lose work: with s of stalls and k of copies a second of work
-    (1 + k + w/τ)·(1 + s + c·τ/(2M)) is least at τ² = 2·M·w/c · (1 + s)/(1 + k); how it changes the replicas that
-    are there is left out.
+    The stretch is convex in the logarithm of the interval, so that it grows from the best one to a longer step.
     """
     mean, write = 1 / job.stops_per_second, job.write_seconds(target)
-    if recovery != "elastic":
-        return np.maximum(best_interval_seconds(mean, write), job.step_seconds)
-    rare = job.r.correlated_share / mean
+    best = _elastic_interval(job, write) if recovery == "elastic" else best_interval_seconds(mean, write)
+    return np.maximum(best, job.step_seconds)
+
+
+def _elastic_interval(job: Job, write: Any) -> Any:
+    """Return the interval at which (1 + k + w/τ)·(y + S), the stretch of elastic jobs, is least; within 1e-11 of it.
+
+    Only correlated stops lose work: S = s + r·τ of stalls and lost work for a second of work, with r = c/(2M); k of
+    copies; y = y(S), 1 over the share of replicas there. The logarithms of both factors are convex in ln τ, so there is
+    one minimum, where τ² = w·(s + y²)/(r·(1 + k)). In t = (r·τ)² that is the root of t - κ·(s + y²), which rises and is
+    concave, as y falls and is convex in t: Newton's steps from y = 1 come up to it and do not pass it.
+    """
+    rare, stalls = job.r.correlated_share * job.stops_per_second / 2, _stalls(job)
+    away = job.replica_gpus * job.stops_per_second / job.gpus * job.r.rejoin_seconds
+    kappa = rare * write / (1 + _copies(job))
+    t = np.asarray(kappa * (1 + stalls), dtype=np.float64)
+    for _ in range(NEWTON_STEPS):
+        lost = np.sqrt(t)
+        y = inverse_share_there(away, stalls + lost)
+        slope = y * y * (y - 1) / (y * y + stalls + lost)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = np.where(t > 0, (kappa * (stalls + y * y) - t) / (1 + kappa * slope / lost), 0.0)
+        t = t + step
+        if np.all(np.abs(step) <= ENOUGH * t):
+            break
     with np.errstate(divide="ignore", invalid="ignore"):
-        best = np.sqrt(2 * write / rare * (1 + _stalls(job)) / (1 + _copies(job)))
-        return np.maximum(np.where(rare > 0, best, np.inf), job.step_seconds)
+        return np.where(rare > 0, np.sqrt(t) / rare, np.inf)
 
 
 def way_at(job: Job, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:

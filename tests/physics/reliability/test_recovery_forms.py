@@ -208,7 +208,7 @@ def test_two_derivations_of_every_way(gpus: float, step: float, shared: bool, me
         way = (w.recovery, w.target)
         own = f.stretch(gpus, gpus / 4, 4, way, step, shared=shared)
         assert float(w.stretch) == pytest.approx(float(own), rel=1e-8), way
-        interval = f.interval_seconds(gpus, way, step, shared=shared)
+        interval = f.interval_seconds(gpus, way, step, shared=shared, replica_gpus=gpus / 4)
         assert float(w.interval_seconds) == pytest.approx(float(interval), rel=1e-5), way
         assert float(w.write_seconds) == pytest.approx(float(f.write_seconds(gpus, way[1]))), way
         assert float(w.restart_seconds) == pytest.approx(float(f.restart_seconds(gpus, way[0]))), way
