@@ -93,12 +93,17 @@ def best_interval_seconds(mean: Num, write: Num) -> Any:
     for _ in range(NEWTON_STEPS):
         # Below SMALL the two terms cancel; there is their series, whose next term is 1e-13 of it.
         series = u * u * (1 / 2 - u * (1 / 6 - u * (1 / 24 - u * (1 / 120 - u / 720))))
-        beyond = np.where(u < SMALL, series, u + np.expm1(-u)) - c
-        better = u - beyond / np.where(u > 0, -np.expm1(-u), 1.0)
-        if np.all(np.abs(better - u) <= ENOUGH * u):
+        excess = np.where(u < SMALL, series, u + np.expm1(-u)) - c
+        step = _unless_small(-excess / np.where(u > 0, -np.expm1(-u), 1.0), u)
+        if not np.any(step):
             break
-        u = better
+        u = u + step
     return -np.expm1(-u) * mean
+
+
+def _unless_small(step: Any, of: Any) -> Any:
+    """Return steps, and none where they are of rounding: a job alone has the interval that it has in a table."""
+    return np.where(np.abs(step) > ENOUGH * of, step, 0.0)
 
 
 def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
@@ -173,7 +178,7 @@ def best_interval(job: Job, recovery: Recovery, target: CheckpointTarget) -> Any
 
 
 def _elastic_interval(job: Job, write: Any) -> Any:
-    """Return the interval at which (1 + k + w/τ)·(y + S), the stretch of elastic jobs, is least; within 1e-11 of it.
+    """Return the interval at which (1 + k + w/τ)·(y + S), the stretch of elastic jobs, is least; within 1e-10 of it.
 
     Only correlated stops lose work: S = s + r·τ of stalls and lost work for a second of work, with r = c/(2M); k of
     copies; y = y(S), 1 over the share of replicas there. The logarithms of both factors are convex in ln τ, so there is
@@ -190,9 +195,10 @@ def _elastic_interval(job: Job, write: Any) -> Any:
         slope = y * y * (y - 1) / (y * y + stalls + lost)
         with np.errstate(divide="ignore", invalid="ignore"):
             step = np.where(t > 0, (kappa * (stalls + y * y) - t) / (1 + kappa * slope / lost), 0.0)
-        t = t + step
-        if np.all(np.abs(step) <= ENOUGH * t):
+        step = _unless_small(step, t)
+        if not np.any(step):
             break
+        t = t + step
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(rare > 0, np.sqrt(t) / rare, np.inf)
 

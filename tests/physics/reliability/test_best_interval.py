@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.checks.reliability.failures import Failures
+from planner.instance.catalogue import catalogue
 from planner.instance.reliability import FailingPart, Reliability
 from planner.models.joint.calendar import Calendar
 from planner.physics.reliability.recovery import Job, best_interval, best_interval_seconds, way_at, ways
 
+KNOWN = Reliability.model_validate(catalogue("reliability")["llama3-2024"])
 GOLDEN = (Decimal(5).sqrt() - 1) / 2
 SEEDS = range(4)
 
@@ -184,3 +186,10 @@ def test_no_other_interval_is_better(factor: float, seed: int) -> None:
         if 0 < float(way.interval_seconds) < math.inf:
             other = way_at(job, way.recovery, way.target, way.interval_seconds * factor)
             assert float(other.stretch) >= float(way.stretch) * (1 - 1e-13)
+
+
+def test_a_job_alone_has_the_stretch_that_it_has_in_a_table() -> None:
+    """To the last digit, so that a bound over many jobs is not above one of them."""
+    replicas = np.arange(2, 400)
+    calendar = Calendar(r=KNOWN, state_bytes=5e12)
+    assert calendar.column_floor(replicas, 512).tolist() == [calendar.least_stretch(int(n), 512) for n in replicas]
