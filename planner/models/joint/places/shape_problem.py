@@ -81,12 +81,8 @@ class ShapeProblem:
         step = cutoff * self.column.sequences if math.isfinite(cutoff) else math.inf
         if self.column.v > 1 and Stages(column=self.column, conditions=c, cutoff=step, exact=False).least() is None:
             return None
-        stages = Stages(column=self.column, conditions=c, cutoff=step, tick=self.world.deadline.check)
-        limits = stages.least()
-        if limits is None:
-            return None
-        found = stages.spread(limits)
-        return Split(seconds=found.seconds / self.column.sequences, layers=found.layers, recomputed=found.recomputed)
+        found = Stages(column=self.column, conditions=c, cutoff=step, tick=self.world.deadline.check).fastest()
+        return None if found is None else replace(found, seconds=found.seconds / self.column.sequences)
 
     def seconds(self, send: float, allreduce: float, fibre: Fibre | None, cutoff: float) -> float:
         """Return the least seconds a sequence under some slowdowns and fibre.
