@@ -21,10 +21,14 @@ STARTED = pytest.StashKey[float]()
 
 
 def pytest_configure() -> None:
-    """Forget the caller's terminal, and answer Ctrl-C as in one, also where a run in the background ignores it."""
+    """Forget the caller's terminal, take no plan that fails its check, and answer Ctrl-C as in one.
+
+    A run in the background ignores Ctrl-C; this one does not.
+    """
     for name in OF_A_TERMINAL:
         os.environ.pop(name, None)
         os.unsetenv(name)  # readline, which pytest loads, sets them behind os.environ for processes that tests start
+    os.environ["PLANNER_UNVERIFIED"] = "error"  # a plan that the checker disagrees with passes in no test
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -81,7 +81,13 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
             return x.flat()
         objective = {f"objective.{k}": getattr(x.objective, k) for k in ("name", "value", "bound", "gap")}
         reason = x.conflict.reason if x.conflict else None
-        own = {"name": x.instance.name, "status": x.status, "stopped": x.stopped, "reason": reason}
+        own = {
+            "name": x.instance.name,
+            "status": x.status,
+            "stopped": x.stopped,
+            "verified": x.verified,
+            "reason": reason,
+        }
         return {**own, **objective, **digest(x)}
 
     return pandas.DataFrame([flat(x) for x in rows])

@@ -7,7 +7,7 @@ from pydantic import Field
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.instance.model_family import ModelChoice
-from planner.plan.certificate import Conflict, ObjectiveValue, Status
+from planner.plan.certificate import Conflict, ObjectiveValue, Status, Violation
 from planner.plan.fabric import FabricPlan, TransportFactor
 from planner.plan.layout import LayoutPlan, PoolsPlan
 from planner.plan.placement import PlacementPlan
@@ -61,6 +61,13 @@ class Plan(Frozen):
     threads: int = Field(1, description="Of the solvers.")
     seed: int = Field(0, description="Of the solvers.")
     time_limit_seconds: float | None = Field(None, description="That was asked for; null: none.")
+    verified: bool | None = Field(
+        None,
+        description="Whether the checker agreed when the plan was made; null: not checked, such as a layout by hand.",
+    )
+    violations: tuple[Violation, ...] = Field(
+        (), description="Where verified is false: the rules that the checker says the plan breaks."
+    )
 
     def summary(self) -> str:
         """Write the plan on one screen, as `planner show` prints it."""

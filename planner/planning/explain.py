@@ -13,7 +13,7 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.joint.tree.cache import JointCache
 from planner.models.requests import Options
-from planner.plan.certificate import Conflict, Status
+from planner.plan.certificate import Conflict, Status, Violation, disagreement
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.planning import explain_sites
@@ -84,6 +84,7 @@ class Explanation(Frozen):
 
     name: str
     status: Status
+    violations: tuple[Violation, ...] = Field((), description="The rules that the checker says the plan breaks.")
     conflict: Conflict | None = Field(None, description="A smallest set of rules that leaves no plan.")
     lacks: tuple[Lack, ...] = Field((), description="Memory, batch or racks that alone would allow a plan.")
     sites: SitesExplanation | None = Field(None, description="Of the split, where there is a grid.")
@@ -115,7 +116,7 @@ def explained(
     clock, cache = Deadline(), JointCache()
     plan = solve_instance(instance, options, progress, cache=cache)
     if plan.layout is None:
-        return _infeasible(plan, instance, options)
+        return _infeasible(plan, instance, options).model_copy(update={"violations": plan.violations})
     days = plan.layout.metrics.days_to_train
     share = _Share(Deadline(max(AT_LEAST, TIMES * clock.elapsed)), options, progress)
     more, variants = list(limits_of(plan)), list(_variants(plan))
@@ -134,6 +135,7 @@ def explained(
     return Explanation(
         name=instance.name,
         status=plan.status,
+        violations=plan.violations,
         layout=plan.layout,
         sites=sites,
         others=tuple(sorted(others, key=lambda x: (x.loss is None, x.loss or 0.0))),
@@ -306,7 +308,7 @@ def _least(instance: Instance, now: float, changed: Any, options: Options, *, wh
 
 def summary(e: Explanation) -> str:
     """Return the explanation as one screen of text."""
-    lines = [f"{e.name}: {e.status}"]
+    lines = [*disagreement(e.violations), f"{e.name}: {e.status}"]
     if e.conflict is not None:
         lines += [f"  no plan: {e.conflict.reason}"]
         if e.conflict.rules:

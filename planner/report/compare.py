@@ -90,7 +90,8 @@ def figures_of(plan: Plan) -> dict[str, Figure]:
     """Return what is compared of a plan."""
     objective = {f"objective.{k}": getattr(plan.objective, k) for k in RowObjective.model_fields}
     conflict = {"reason": plan.conflict.reason, "rules": "; ".join(plan.conflict.rules)} if plan.conflict else {}
-    return {"status": plan.status, "stopped": plan.stopped, **conflict, **objective, **digest(plan)}
+    own = {"status": plan.status, "stopped": plan.stopped, "verified": plan.verified}
+    return {**own, **conflict, **objective, **digest(plan)}
 
 
 def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from planner.instance.grid import Grid
 from planner.instance.model_family import ModelChoice
-from planner.plan.certificate import Certificate
+from planner.plan.certificate import Certificate, Conflict, disagreement
 from planner.plan.fabric import FabricPlan, SiteFabric, TransportFactor
 from planner.plan.layout import LayoutPlan, PoolsPlan
 from planner.plan.placement import PlacementPlan
@@ -36,7 +36,11 @@ SMALL = 5e-4  # share of a total below which a part prints as 0.0 % and is left 
 
 def summary(plan: Plan, width: int | None = None) -> str:
     """Write for each decision what was chosen, what binds it, and the proof; lines no wider than a width, if given."""
-    lines = [*_headline(plan), *(_decisions(plan, width) if plan.conflict is None else ())]
+    lines = [
+        *disagreement(plan.violations),
+        *_headline(plan),
+        *(_decisions(plan, width) if plan.conflict is None else ()),
+    ]
     return fitted("\n".join(lines), width)
 
 
@@ -51,12 +55,19 @@ def _headline(plan: Plan) -> Iterator[str]:
     yield f"{plan.instance.name}: {plan.status}" + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
     if plan.conflict is not None:
         yield f"  no plan: {plan.conflict.reason}"
-        twice = f"; {plan.conflict.checked}" if plan.conflict.checked else ""
-        rules = ", ".join(plan.conflict.rules) or "not determined"
-        yield f"  rules in conflict ({plan.conflict.decision}): {rules}{twice}"
+        yield from _refused(plan.conflict, limited=plan.stopped == "limit" and plan.time_limit_seconds is not None)
     elif o.value is not None:
         yield f"  {_figure(o.name, o.value)} {OBJECTIVE_UNITS[o.name]}; {_proven(plan)}"
         yield from _around(plan)
+
+
+def _refused(conflict: Conflict, *, limited: bool) -> Iterator[str]:
+    """Name the rules that leave no plan; where a time limit came first, none is known to."""
+    if conflict.rules:
+        twice = f"; {conflict.checked}" if conflict.checked else ""
+        yield f"  rules in conflict ({conflict.decision}): {', '.join(conflict.rules)}{twice}"
+    elif limited:
+        yield "  no rules are known to conflict: give more time"
 
 
 def _figure(name: str, value: float) -> str:

@@ -69,6 +69,8 @@ def verdicts(sides: Sequence[Side]) -> Iterator[str]:
 def headline(s: Side) -> str:
     """Write what a plan comes to: its objective, its money, and its status."""
     status = str(s.figures.get("status", "no status"))
+    if s.figures.get("verified") is False:
+        status += ", not verified"
     value, name = s.number("objective.value"), str(s.figures.get("objective.name", ""))
     if value is None:
         reason = s.figures.get("reason")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.console import DONE, INFEASIBLE, LIMIT, read_pins, what_if
+from planner.cli.console import DONE, INFEASIBLE, LIMIT, UNVERIFIED, read_pins, what_if
 from planner.cli.options import Changes, Constants, InstanceFile, Log, Pins, Quiet
 from planner.cli.watch import progress_line
 
@@ -38,4 +38,6 @@ def explain(
             on_progress=watch.event,
         )
     print(explanation.model_dump_json(indent=1) if as_json else fitted(summary(explanation), terminal_width()))
+    if explanation.violations:
+        raise typer.Exit(UNVERIFIED)
     raise typer.Exit({"infeasible": INFEASIBLE, "unknown": LIMIT}.get(explanation.status, DONE))

@@ -66,6 +66,8 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
             "objective": plan.objective.model_copy(update=none),
             "proof": None,
             "stopped": "limit",
+            "verified": True,
+            "violations": (),
             **unproven,
         }
     )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from planner.optional_packages import needed
+from planner.plan.certificate import disagreement
 from planner.plan.plan import Plan
 from planner.report.page.blocks import calendar, layout, model_choice, network, proofs, sites, wan
 from planner.report.page.cards import cards, side_by_side
@@ -53,13 +54,13 @@ def _unique(place: int, names: Sequence[str]) -> str:
 
 def section(name: str, plan: Plan) -> Section:
     """Return the section of one plan."""
-    why = plan.conflict
+    why, stated = plan.conflict, plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
     return Section(
         name=name,
         anchor="plan-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"),
-        status=plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})"),
-        good=plan.status in ("optimal", "feasible"),
-        headline=_headline(plan),
+        status=("not verified; " if plan.violations else "") + stated,
+        good=plan.status in ("optimal", "feasible") and not plan.violations,
+        headline="; ".join([*(line.strip() for line in disagreement(plan.violations)), _headline(plan)]),
         cards=cards(plan),
         conflict=None if why is None else (why.reason, (why.decision, *why.rules)),
         blocks=tuple(block for blocks in BLOCKS for block in blocks(plan)),
