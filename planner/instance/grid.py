@@ -38,7 +38,9 @@ class PowerNode(Sourced):
     generation_mw: NonNegative = Field(
         description="Most that the node's plants can feed in for the sites, and for every node's load_mw."
     )
-    load_mw: NonNegative = Field(0.0, description="Drawn here beside the sites, and counted in every flow.")
+    load_mw: Annotated[float, Field(allow_inf_nan=False)] = Field(
+        0.0, description="Drawn here beside the sites, and counted in every flow; negative: fed in whatever is planned."
+    )
     interconnect_mw: NonNegative | None = Field(None, description="Usable, largest circuit out; explicit reading.")
     largest_unit_mw: NonNegative | None = Field(None, description="Lost under full N-1; absent: all are one unit.")
     area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")

@@ -85,16 +85,18 @@ def _circuits_mw(m: Any, data: SplitData, site: str, largest_mw: float) -> Any:
 
 
 def _drawn_mw(m: Any, data: SplitData, site: str) -> Any:
-    """Return the load of a site that counts: all of it, or what its node draws that its own plants do not feed."""
-    load = load_mw(m, data, [site])
+    """Return the load of a site that counts: all of it, or what its node draws that its own plants do not feed.
+
+    No more than 0 where the site is closed: what its node draws without one is none of the rule's business.
+    """
+    load, node = load_mw(m, data, [site]), data.candidates[site]
     if data.grid.rules.interconnect.reading != "import_share":
         return load
     if data.grid.rules.grid_model == "none":
         # Without flows the node's own plants feed its site first.
-        return load + data.candidates[site].load_mw - data.candidates[site].generation_mw
+        return load + (node.load_mw - node.generation_mw) * m.open[site]
     # Under dc a node without plants has no variable.
-    load += data.candidates[site].load_mw
-    return load - m.generated[site] if site in m.generated else load
+    return load + node.load_mw * m.open[site] - (m.generated[site] if site in m.generated else 0.0)
 
 
 def _largest_interconnect_mw(data: SplitData, site: str) -> float:
