@@ -165,11 +165,12 @@ def random_grid(seed: int) -> Dispatched:
         "share": r.choice([0.5, 1.0]),
         "reading": r.choice(["explicit", "capacity", "capacity_n1", "import_share", "import_share"]),
     }
+    limited = r.choice(["headroom", "generation", "both", "both", "both"])
     rules = {
         "grid_model": model,
         "n1": margin if model != "dc" else r.choice(["off", "node"]),
-        "headroom": r.random() < 0.8,
-        "generation": r.random() < 0.9,
+        "headroom": limited != "generation",
+        "generation": limited != "headroom",
         "interconnect": interconnect,
         "max_sites": r.choice([None, 1, 2]),
         "min_site_modules": r.choice([1, 1, 2]),
