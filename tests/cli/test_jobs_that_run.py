@@ -95,6 +95,60 @@ def test_running_jobs(folder: Path, file: str) -> None:
     assert [(j.name, len(j.nodes), j.priority) for j in jobs] == [("a-11", 4, 3), ("b-12", 2, 1)]
 
 
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(
+    ("states", "holds"),
+    [
+        *(((s,), True) for s in ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")),
+        *(((s,), True) for s in ("STAGE_OUT", "RESIZING", "POWER_UP_NODE", "running", "REQUEUED")),
+        *(((s,), False) for s in ("PENDING", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL")),
+        *(((s,), False) for s in ("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")),
+        (("RUNNING", "COMPLETING"), True),
+        (("COMPLETED", "COMPLETING"), True),
+        (("CANCELLED", "STAGE_OUT"), True),
+        (("PREEMPTED", "REQUEUED"), False),
+        (("PENDING", "REQUEUE_HOLD"), False),
+        (("FAILED", "SPECIAL_EXIT"), False),
+    ],
+)
+def test_jobs_that_hold_their_nodes(
+    folder: Path, states: tuple[str, ...], holds: bool, many: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A job holds its nodes in every state but the ended ones and while it waits, whatever flags it has beside."""
+    if many:
+        job = {"job_id": 1, "name": "x", "job_state": list(states), "nodes": "m[00-15]"}
+        text = json.dumps({"jobs": [job]})
+    else:
+        text = f"JobId=1 JobName=x\n   JobState={' '.join(states)} Reason=None\n   NodeList=m[00-15]\n"
+    (folder / "jobs.txt").write_text(text)
+    assert [len(j.nodes) for j in read_running(folder / "jobs.txt")] == [16] * holds
+    stopped = run("preempt", "--running", "jobs.txt", "--nodes", "1").output.splitlines()[0]
+    assert stopped == ("stop x-1 (cost 16); optimal" if holds else "stop nothing; optimal")
+    assert "state" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "JobId=1 JobName=x\n JobState=HIBERNATING Reason=None\n NodeList=m[00-15]\n",
+        '{"jobs": [{"job_id": 1, "name": "x", "job_state": ["COMPLETED", "HIBERNATING"], "nodes": "m[00-15]"}]}',
+    ],
+)
+def test_an_unknown_state_holds_its_nodes(folder: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A state that Slurm does not document is named, and its nodes are not given away."""
+    (folder / "jobs.txt").write_text(text)
+    assert run("preempt", "--running", "jobs.txt", "--nodes", "1").output.startswith("stop x-1 (cost 16); optimal")
+    assert "jobs.txt: " in caplog.text
+    assert "state 'HIBERNATING' is none of Slurm's; its nodes are taken as held" in caplog.text
+
+
+def test_an_unknown_state_without_nodes_holds_none(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A job that has no nodes holds none, whatever its state is called."""
+    (folder / "jobs.txt").write_text("JobId=1 JobName=x\n JobState=HIBERNATING Reason=None\n NodeList=(null)\n")
+    assert read_running(folder / "jobs.txt") == []
+    assert "'HIBERNATING'" in caplog.text
+
+
 @pytest.mark.parametrize("file", ["squeue.json", "scontrol.txt"])
 def test_changes(folder: Path, file: str) -> None:
     """Room by moves, by stopping, growth in place, and a queue, on jobs that Slurm placed."""
