@@ -86,6 +86,7 @@ class Explanation(Frozen):
     status: Status
     violations: tuple[Violation, ...] = Field((), description="The rules that the checker says the plan breaks.")
     conflict: Conflict | None = Field(None, description="A smallest set of rules that leaves no plan.")
+    outside: str = Field("", description="What the proof that there is no plan leaves out.")
     lacks: tuple[Lack, ...] = Field((), description="Memory, batch or racks that alone would allow a plan.")
     sites: SitesExplanation | None = Field(None, description="Of the split, where there is a grid.")
     layout: LayoutPlan | None = Field(None, description="The layout of the plan, with its breakdown.")
@@ -265,7 +266,8 @@ def _infeasible(plan: Plan, instance: Instance, options: Options) -> Explanation
     if why is not None and why.rules and why.decision == "sites" and instance.grid is not None:
         split = explain_sites.explained_infeasible(instance, why, options)
     lacks = tuple(_lacks(instance, why, options)) if why is not None and why.rules and split is None else ()
-    return Explanation(name=instance.name, status=plan.status, conflict=why, lacks=lacks, sites=split)
+    outside = "" if why is None or why.decision == "sites" or plan.status != "infeasible" else plan.objective.outside
+    return Explanation(name=instance.name, status=plan.status, conflict=why, outside=outside, lacks=lacks, sites=split)
 
 
 def _lacks(instance: Instance, why: Conflict, options: Options) -> Iterator[Lack]:
@@ -313,6 +315,8 @@ def summary(e: Explanation) -> str:
         lines += [f"  no plan: {e.conflict.reason}"]
         if e.conflict.rules:
             lines += [f"  rules in conflict ({e.conflict.decision}): {', '.join(e.conflict.rules)}"]
+        if e.outside:
+            lines += [f"  given the declared space; not in it: {e.outside}"]
     lines += [f"  would do: {x.limit} {x.needed:,.6g} {x.unit} (is {x.now:,.6g})" for x in e.lacks]
     if e.sites is not None:
         lines += explain_sites.summary(e.sites)

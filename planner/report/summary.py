@@ -56,6 +56,8 @@ def _headline(plan: Plan) -> Iterator[str]:
     if plan.conflict is not None:
         yield f"  no plan: {plan.conflict.reason}"
         yield from _refused(plan.conflict, limited=plan.stopped == "limit" and plan.time_limit_seconds is not None)
+        if plan.status == "infeasible" and plan.conflict.decision != "sites" and o.outside:
+            yield f"  given the declared space; not in it: {o.outside}"
     elif o.value is not None:
         yield f"  {_figure(o.name, o.value)} {OBJECTIVE_UNITS[o.name]}; {_proven(plan)}"
         yield from _around(plan)

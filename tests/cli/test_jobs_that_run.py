@@ -173,7 +173,50 @@ def test_a_queue(folder: Path) -> None:
     (folder / "q1.json").write_text('{"name": "q1", "mesh": {"data": 4}}')
     (folder / "q2.json").write_text('{"name": "q2", "mesh": {"data": 12}}')
     result = run("queue", "--running", "squeue.json", "--job", "q1.json", "--job", "q2.json")
-    assert result.output == "1 jobs run, 0 split groups; optimal\nq1: m[12-15]\nq2: waits\n"
+    lines = result.output.splitlines()
+    assert lines[:2] == ["1 jobs run, 0 split groups; optimal", "q1: m[12-15]"]
+    assert lines[2] == "q2: waits: needs 12 nodes > 6 free beside the jobs before it"
+    assert lines[3].startswith("given: ") and "order of the queue" in lines[3] and len(lines) == 4
+
+
+# Words of a command that has no answer: what it says first, and the rules that it names.
+NO = [
+    ("defragment", "no moves free 1 leaf more; infeasible", ("pieces", "not divided", "no running job has")),
+    ("preempt --nodes 17", "job 'job' needs 17 nodes > 16 free with every running job stopped", ("stopped whole",)),
+    (
+        "preempt --nodes 8 --max-split 0",
+        "job 'job' needs 8 nodes and at most 0 split groups, which no choice of jobs to stop leaves room for",
+        ("at most 0 groups split", "none is moved", "stopped whole"),
+    ),
+    (
+        "resize --name full-1 --mesh data=4 --to data=14",
+        "job 'full-1': 10 nodes are missing > 6 free",
+        ("stays on its",),
+    ),
+    ("queue --job large.json", "0 jobs run, 0 split groups; infeasible", ("order of the queue", "busy ones stay busy")),
+    ("place --nodes 17", "job 'job' needs 17 nodes > 16 free", ("taken whole", "busy ones stay busy")),
+    (
+        "place --job segments.json --busy m[01-02,05-06,09-10,13-14]",
+        "job 'large' needs 9 nodes in whole segments of 3 > 0 free",
+        ("each 3 consecutive nodes stay in one block", "taken whole"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "says", "rules"), NO, ids=[x[0] for x in NO])
+def test_a_no_names_the_rules_that_it_was_given(folder: Path, words: str, says: str, rules: tuple[str, ...]) -> None:
+    """Four moves would free a leaf if a piece could be divided: whoever says no says under which rules."""
+    jobs = [("full", "m[00-03]"), ("left", "m[04-06]"), ("right", "m[08-10]")]
+    listed = [{"job_id": i, "name": n, "nodes": on} for i, (n, on) in enumerate(jobs, 1)]
+    (folder / "jobs.json").write_text(json.dumps({"jobs": listed}))
+    (folder / "large.json").write_text('{"name": "large", "mesh": {"data": 12}}')
+    segments = {"name": "large", "mesh": {"data": 3}, "nodes_per_member": 3, "segment_nodes": 3}
+    (folder / "segments.json").write_text(json.dumps(segments))
+    busy = () if "place" in words else ("--running", "jobs.json")
+    result = run(*words.split(), *busy, *(("--busy", "m[12-13]") if words.startswith("defragment") else ()))
+    first, *more = result.output.splitlines()
+    assert (result.exit_code, first) == (3, says)
+    assert more[-1].startswith("given: ") and all(rule in more[-1] for rule in rules)
 
 
 def test_own_placements_run_too(folder: Path) -> None:

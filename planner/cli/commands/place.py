@@ -90,7 +90,7 @@ def place(
             )
             report(f"placed: {placement.certificate.status}")
     if not placement.nodes:
-        print(placement.reason)
+        print(f"{placement.reason}\ngiven: {placement.certificate.given}")
         raise typer.Exit(INFEASIBLE)
     text = placement_text(placement, form, cluster)
     if output is not None:

@@ -46,9 +46,12 @@ def _opened(
     return cluster, jobs
 
 
-def _ended(answer: "BaseModel", lines: Iterable[str], certificate: "Certificate", *, as_json: bool) -> None:
-    """Print an answer and leave with its status."""
-    print(answer.model_dump_json(indent=1) if as_json else "\n".join(lines))
+def _ended(
+    answer: "BaseModel", lines: Iterable[str], certificate: "Certificate", *, as_json: bool, refused: bool = False
+) -> None:
+    """Print an answer, where it is no or waits with the rules that it was given, and leave with its status."""
+    rules = [f"given: {certificate.given}"] if refused or certificate.status in ("infeasible", "unknown") else []
+    print(answer.model_dump_json(indent=1) if as_json else "\n".join([*lines, *rules]))
     if certificate.status == "infeasible":
         raise typer.Exit(INFEASIBLE)
     raise typer.Exit(DONE if certificate.status == "optimal" else LIMIT)
@@ -73,8 +76,11 @@ def defragment(
 
     cluster, jobs = _opened(topology, topology_name, running, busy, state)
     found = solve(cluster, jobs, leaves=leaves, time_limit=time_limit)
-    head = f"{len(found.moves)} moves free {', '.join(found.leaves) or 'no leaf'}; {found.certificate.status}"
-    _ended(found, [head, *_moves(found.moves)], found.certificate, as_json=as_json)
+    status = found.certificate.status
+    none = "no moves were found that free" if status == "unknown" else "no moves free"
+    wanted = f"{none} {leaves:,} {'leaf' if leaves == 1 else 'leaves'} more"
+    head = f"{len(found.moves)} moves free {', '.join(found.leaves)}" if found.leaves else wanted
+    _ended(found, [f"{head}; {status}", *_moves(found.moves)], found.certificate, as_json=as_json)
 
 
 def preempt(
@@ -159,5 +165,5 @@ def queue(
     found = place_queue(cluster, [read_job(j) for j in job], time_limit=time_limit)
     head = f"{len(found.placements)} jobs run, {found.groups_split} split groups; {found.certificate.status}"
     lines = [f"{p.job}: {fold_names(p.nodes)}" for p in found.placements]
-    waits = [f"{name}: waits" for name in found.waiting]
-    _ended(found, [head, *lines, *waits], found.certificate, as_json=as_json)
+    waits = [f"{name}: waits: {why}" for name, why in zip(found.waiting, found.reasons, strict=True)]
+    _ended(found, [head, *lines, *waits], found.certificate, as_json=as_json, refused=bool(waits))
