@@ -1,11 +1,12 @@
 """What comes back: the decisions, their metrics and their certificates."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError, model_validator
 
-from planner.instance.base import Frozen
-from planner.instance.instance import Instance
+from planner.instance.base import Frozen, SchemaVersion
+from planner.instance.instance import Instance, instance_sha256
 from planner.instance.model_family import ModelChoice
 from planner.plan.certificate import Conflict, ObjectiveValue, Status, Violation
 from planner.plan.fabric import FabricPlan, TransportFactor
@@ -31,7 +32,7 @@ class Cost(Frozen):
 class Plan(Frozen):
     """A self-contained answer: the instance as solved, the decisions and the proofs."""
 
-    schema_version: Literal[2] = Field(2, description="Of this format; 2.")
+    schema_version: SchemaVersion = Field(3, description="Of this format; 3. A file of version 2 is read as one of 3.")
     planner_version: str = Field(description="That made the plan.")
     instance: Instance = Field(description="As it was solved, names of the catalogue resolved.")
     instance_sha256: str = Field(description="Of the instance's JSON with sorted keys and no spaces.")
@@ -68,6 +69,23 @@ class Plan(Frozen):
     violations: tuple[Violation, ...] = Field(
         (), description="Where verified is false: the rules that the checker says the plan breaks."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_version_2(cls, data: Any) -> Any:
+        """Hash the instance of a plan of version 2 anew under its new keys, where the plan states its old hash."""
+        if (
+            not isinstance(data, Mapping)
+            or data.get("schema_version") != 2
+            or not isinstance(data.get("instance"), dict)
+        ):
+            return data
+        if data.get("instance_sha256") != instance_sha256(data["instance"]):
+            return data
+        try:
+            return {**data, "instance_sha256": instance_sha256(Instance.model_validate(data["instance"]))}
+        except ValidationError:
+            return data  # refused below, under its own path
 
     def summary(self) -> str:
         """Write the plan on one screen, as `planner show` prints it."""

@@ -218,7 +218,7 @@ def _facility_power(q: Question, m: Rows) -> None:
 
 def _fault_split(q: Question, m: Rows) -> None:
     rule, side = q.grid.rules.fault_split, {b.id: b.interconnection for b in q.grid.balancing_authorities}
-    if not rule.on:
+    if not rule.enabled:
         return
     sides = sorted({side[n.balancing_authority] for n in q.sites})
     for x in sides:
@@ -270,7 +270,7 @@ def _area(q: Question, m: Rows) -> None:
 
 def _interconnect(q: Question, m: Rows) -> None:
     every = {k.id: k.max_circuits for k in q.grid.new_lines}
-    for n in q.sites if q.grid.rules.interconnect.on else ():
+    for n in q.sites if q.grid.rules.interconnect.enabled else ():
         usable = usable_interconnect_mw(q.grid, n, every, n.upgrade.max_steps if n.upgrade else 0) or 0.0
         fewest = usable_interconnect_mw(q.grid, n, {}, 0) or 0.0
         counted = q.draw([n])

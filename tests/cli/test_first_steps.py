@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner, Result
 
 import planner
@@ -120,11 +121,28 @@ def test_a_first_instance_of_ones_own_model(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
+    "name", ["x\nlimits: {budget_usd: 5}", "true", "on", "5", "1e3", "a: b # c", "é '\"", "-", " a"]
+)
+def test_a_name_is_only_a_name(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a name holds, the file has it as the name, and no other key for it; so have tools that read YAML 1.1."""
+    monkeypatch.chdir(tmp_path)
+    assert run("init", "--sites", "1", "--name", name, "-o", "own.yaml").exit_code == 0
+    instance = load_instance("own.yaml")
+    assert (instance.name, instance.limits.budget_usd) == (name, 3e9)
+    read = yaml.safe_load((tmp_path / "own.yaml").read_text())
+    assert read["name"] == name and read["grid"]["rules"]["interconnect"]["enabled"] is True
+
+
+@pytest.mark.parametrize(
     ("words", "complaint"),
     [
         (("--sites", "9"), "--sites: must be from 0 (one cluster) to 5 (is 9)"),
         (("--sites", "2", "--racks", "4"), "--racks 4: power and budget decide the racks of sites"),
-        (("--budget", "-1"), "--budget: must be greater than 0 (is -1)"),
+        (("--budget", "-1"), "--budget: must be greater than 0 and finite (is -1)"),
+        (("--budget", "0"), "--budget: must be greater than 0 and finite (is 0)"),
+        (("--budget", "inf"), "--budget: must be greater than 0 and finite (is inf)"),
+        (("--budget", "nan"), "--budget: must be greater than 0 and finite (is nan)"),
+        (("--tokens", "inf"), "--tokens: must be greater than 0 and finite (is inf)"),
         (("--model", "llama3"), "--model: 'llama3' is not in the catalogue; did you mean 'llama3-70b'?"),
         (("--accelerator", "B20"), "--accelerator: 'B20' is not in the catalogue; did you mean 'B200'?"),
         (("--model", "none/config.json"), "none/config.json: no such file"),

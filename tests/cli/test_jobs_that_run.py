@@ -139,7 +139,7 @@ def test_an_unknown_state_holds_its_nodes(folder: Path, text: str, caplog: pytes
     (folder / "jobs.txt").write_text(text)
     assert run("preempt", "--running", "jobs.txt", "--nodes", "1").output.startswith("stop x-1 (cost 16); optimal")
     assert "jobs.txt: " in caplog.text
-    assert "state 'HIBERNATING' is none of Slurm's; its nodes are taken as held" in caplog.text
+    assert "state 'HIBERNATING' is none of Slurm's; it is taken to hold its nodes" in caplog.text
 
 
 def test_an_unknown_state_without_nodes_holds_none(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

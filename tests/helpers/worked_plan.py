@@ -117,8 +117,8 @@ GRID = {
     ],
     "new_lines": [{"id": "e1-e2-new", "a": "e2", "b": "e1", "max_circuits": 2, "rating_mw": 0.5, "capex_usd": 1e5}],
     "rules": {
-        "interconnect": {"on": True, "share": 0.5, "reading": "capacity_n1"},
-        "fault_split": {"on": True, "max_share": 0.6},
+        "interconnect": {"enabled": True, "share": 0.5, "reading": "capacity_n1"},
+        "fault_split": {"enabled": True, "max_share": 0.6},
         "max_sites": 2,
         "min_site_modules": 2,
         "max_rtt_ms": 60,
@@ -363,7 +363,7 @@ def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
                 cooling_m2=power.cooling_m2(h, n),
                 latitude=x.latitude,
                 longitude=x.longitude,
-                interconnect_mw=usable_interconnect_mw(grid, x, BUILT) if grid.rules.interconnect.on else None,
+                interconnect_mw=usable_interconnect_mw(grid, x, BUILT) if grid.rules.interconnect.enabled else None,
             )
         )
     # Plants at e2 send 0.1 MW over the standing circuits, against their direction, and 0.2 MW over the built one.

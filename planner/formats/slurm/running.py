@@ -112,11 +112,11 @@ def _holds_nodes(row: Mapping[str, Any], where: str, at: str) -> bool:
     states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
     unknown = next((s for s in states if s not in HOLDS), None)
     if unknown is not None:
-        text = "%s: %s: state %r is none of Slurm's; its nodes are taken as held"
+        text = "%s: %s: state %r is none of Slurm's; it is taken to hold its nodes"
         logging.getLogger("planner").warning(text, where, at, unknown)
-    held = {HOLDS.get(s) for s in states}
+    kept = {HOLDS.get(s) for s in states}
     listed = row.get("NodeList") not in (None, "", "(null)")
-    return True in held or (listed and (unknown is not None or False not in held))
+    return True in kept or (listed and (unknown is not None or False not in kept))
 
 
 def _job(row: Mapping[str, Any], hostlists: Hostlists, at: str) -> RunningJob:

@@ -112,7 +112,7 @@ class Sites:
     def min_open(self) -> int:
         """Fewest sites that may hold parts; pinned racks may open others."""
         split, pins = self.data.grid.rules.fault_split, self.data.pins
-        return split.min_interconnections if split.on and pins.racks is None and not pins.racks_by_site else 1
+        return split.min_interconnections if split.enabled and pins.racks is None and not pins.racks_by_site else 1
 
     def rtts_ms(self) -> list[float]:
         """List the round trips of all pairs, the shortest first."""

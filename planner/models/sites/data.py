@@ -171,7 +171,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
 
 
 def _require_interconnect(grid: Grid) -> None:
-    if not grid.rules.interconnect.on or grid.rules.interconnect.reading != "explicit":
+    if not grid.rules.interconnect.enabled or grid.rules.interconnect.reading != "explicit":
         return
     for i, node in enumerate(grid.nodes):
         if node.site and node.interconnect_mw is None:

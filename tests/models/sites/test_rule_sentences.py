@@ -104,14 +104,14 @@ def test_land() -> None:
 )
 def test_interconnects(reading: str, share: float, best: str, usable: float) -> None:
     """The share wanted, what the best site has with all that can be built and bought, and the load of that share."""
-    i = questions(rules={"interconnect": {"on": True, "share": share, "reading": reading}})
+    i = questions(rules={"interconnect": {"enabled": True, "share": share, "reading": reading}})
     assert numbers("interconnect", i) == [share * 100, usable, usable / share]
     assert f"the best site, {best}, " in RULES["interconnect"].sentence(gather(i, SitesRequest()))
 
 
 def test_no_share_of_the_load_is_enough_for_any() -> None:
     """A share of nothing is not divided by."""
-    i = questions(rules={"interconnect": {"on": True, "share": 0.0, "reading": "explicit"}})
+    i = questions(rules={"interconnect": {"enabled": True, "share": 0.0, "reading": "explicit"}})
     assert numbers("interconnect", i) == [0, 19]
 
 
@@ -139,8 +139,8 @@ def test_budget() -> None:
 
 def test_counts_and_shares() -> None:
     """At most two sites of three modules at least; fault split and balance by their numbers."""
-    split = {"on": True, "min_interconnections": 2, "max_share": 0.6}
-    i = questions(rules={"fault_split": split, "share_balance": {"on": True, "max_ratio": 1.5}, "n1": "margin"})
+    split = {"enabled": True, "min_interconnections": 2, "max_share": 0.6}
+    i = questions(rules={"fault_split": split, "share_balance": {"enabled": True, "max_ratio": 1.5}, "n1": "margin"})
     assert numbers("min_site", i) == [3, 3]
     assert numbers("site_count", i) == [2]
     assert numbers("fault_split", i) == [2, 60]
