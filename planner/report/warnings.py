@@ -1,10 +1,11 @@
-"""What a reader of a plan should look at: money and GPUs that idle, and inputs that name no source."""
+"""What a reader of a plan should look at: implausible inputs, money and GPUs that idle, inputs that name no source."""
 
 from collections.abc import Iterator
 
 from pydantic import BaseModel
 
 from planner.instance.base import Sourced
+from planner.instance.plausible import implausible
 from planner.plan.plan import Plan
 from planner.units import counted, money, percent
 
@@ -14,9 +15,10 @@ NAMED = 4  # inputs without a source that are named
 
 
 def warnings(plan: Plan) -> Iterator[str]:
-    """Say what of the budget is not spent, which GPUs do no work, and which inputs name no source."""
+    """Say which inputs are implausible or name no source, what of the budget is not spent, which GPUs do no work."""
     if plan.conflict is not None:
         return
+    yield from implausible(plan.instance)
     yield from _idle_money(plan)
     yield from _idle_gpus(plan)
     if bare := list(without_source(plan.instance, "")):
