@@ -68,6 +68,11 @@ def read_bytes(path: Path, remedy: str) -> bytes:
     return b"".join(chunks)
 
 
+def exists(path: Path) -> bool:
+    """Return whether something stands at a path; nothing does under a name that no disk takes."""
+    return os.path.exists(path)  # noqa: PTH110  # Path.exists raises where a name is too long
+
+
 def _near_file(path: Path) -> str:
     """Return what to do about a file that is not there: the nearest name of its kind beside it."""
     try:
@@ -115,6 +120,7 @@ def json_or_text(text: str, where: str) -> Any:
     try:
         return _parsed(text, where)
     except json.JSONDecodeError:
+        _require_whole_characters(text, where)
         return text
 
 
@@ -246,8 +252,19 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     InputError
         The file cannot be written; the message names the file that has the content instead.
     """
-    data = content if isinstance(content, bytes) else content.encode()
+    data = content if isinstance(content, bytes) else _encoded(content, path)
     write_streamed(path, lambda: [data])
+
+
+def _encoded(text: str, path: Path) -> bytes:
+    """Return a text in UTF-8; words of the command line, which any locale may have passed on byte by byte, too."""
+    data = text.encode("utf-8", "surrogateescape")
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        byte = f"\\x{data[error.start]:02x}"
+        raise InputError(f"{path}: cannot hold {byte}, which is no text in UTF-8; give names in UTF-8") from None
+    return data
 
 
 def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> None:

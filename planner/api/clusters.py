@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.number_ranges import bounded
+
 if TYPE_CHECKING:
     from planner.cluster.job import Job
     from planner.cluster.placement import Placement
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 OBJECTIVES = ("locality", "step-time")
 
 
+@bounded
 def place(
     topology: "Cluster | Topology | str | Path",
     job: "Job | Plan | Mapping[str, Any] | str | Path",
@@ -94,6 +97,7 @@ def place(
     )
 
 
+@bounded
 def simulate(
     network: "Plan | Fabric | Mapping[str, Any] | str | Path",
     *,
@@ -142,12 +146,6 @@ def simulate(
     from planner.simulation.request import PATTERNS, Options, simulation_request, transport_named
     from planner.simulation.run import simulate as run
 
-    minima = {"--seeds": (seeds, 1), "--failed-links": (failed_links, 0), "--hosts": (hosts, 2), "--group": (group, 1)}
-    for option, (value, limit) in minima.items():
-        if value is not None and value < limit:
-            raise InputError(f"{option} {value}: must be at least {limit}; give another number")
-    if bytes_per_host is not None and not 0 < bytes_per_host < float("inf"):
-        raise InputError(f"--bytes {bytes_per_host:g}: must be a finite number greater than 0; give another")
     if pattern not in PATTERNS and not Path(pattern).suffix:
         known = f"{', '.join(PATTERNS)}, or a CSV file with the header src,dst,bytes"
         raise InputError(f"--pattern {pattern}: must be one of {known}; choose one")

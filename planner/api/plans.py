@@ -5,6 +5,8 @@ from concurrent.futures import Executor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from planner.number_ranges import bounded
+
 if TYPE_CHECKING:
     from planner.calibration.measured import MeasuredConstants
     from planner.instance.instance import Instance
@@ -115,6 +117,7 @@ def evaluate(
     return evaluated(request)
 
 
+@bounded
 def explain(
     instance: "Instance | Mapping[str, Any] | str | Path",
     *,
@@ -168,6 +171,7 @@ def explain(
         return explained(request, options, near=near, within=within, progress=reporter)
 
 
+@bounded
 def limits(
     instance: "Instance | Mapping[str, Any] | str | Path",
     flop: Sequence[float],
@@ -203,14 +207,11 @@ def limits(
     PlannerError
         The input cannot be used; the message says where and what to do.
     """
-    from planner.errors import InputError
     from planner.instance.references import refuse_pools
     from planner.planning.load import load_instance
     from planner.planning.utilisation import point
 
     request = refuse_pools(load_instance(instance, searched=False, constants=constants))
-    if days <= 0:
-        raise InputError(f"days: must be greater than 0 (is {days:g})")
     if executor is None:
         for c in flop:
             yield point(request, c, days=days, tolerance=tolerance, time_limit=time_limit)
@@ -220,6 +221,7 @@ def limits(
         yield answer.result()
 
 
+@bounded
 def solve(
     instance: "Instance | Mapping[str, Any] | str | Path",
     *,
@@ -287,6 +289,7 @@ def solve(
     )
 
 
+@bounded
 def sweep(
     instance: "Instance | Mapping[str, Any] | str | Path",
     vary: Mapping[str, str | Sequence[Any]],

@@ -1,8 +1,10 @@
 """The command line: parse, call, print. Everything heavy is imported by the command that needs it."""
 
+import io
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -77,6 +79,7 @@ def planner(
 
 def main() -> None:
     """Run the command line; a user's mistake ends in a message, never in a traceback."""
+    _prepare_streams()
     try:
         try:
             app()
@@ -99,10 +102,29 @@ def main() -> None:
     except BrokenPipeError:
         _drop_stdout()
         sys.exit(DONE)
+    except MemoryError:
+        print("the memory is not enough; allow the process more, or ask about a smaller instance", file=sys.stderr)
+        sys.exit(BAD_INPUT)
     except OSError as error:
         _drop_stdout()
-        print(f"stdout: cannot be written ({error.strerror}); write elsewhere, such as with -o", file=sys.stderr)
+        print(_system_complaint(error), file=sys.stderr)
         sys.exit(BAD_INPUT)
+
+
+def _system_complaint(error: OSError) -> str:
+    """Return the complaint about what the system refuses: of a file by its name, of stdout where nothing is named."""
+    if error.filename is None:
+        return f"stdout: cannot be written ({error.strerror}); write elsewhere, such as with -o"
+    return f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror}); name another file"
+
+
+def _prepare_streams() -> None:
+    """Write UTF-8 whatever the locale, as files are; a stream that the caller closed takes what is written nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def _drop_stdout() -> None:

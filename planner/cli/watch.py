@@ -1,6 +1,7 @@
 """What a command shows while it runs: one line on a terminal that lives for it, and lines with timestamps in a log."""
 
 import functools
+import inspect
 import sys
 import threading
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from planner.files import require_writable, unwritable
+from planner.number_ranges import bounded
 from planner.version import __version__
 
 if TYPE_CHECKING:
@@ -153,12 +155,21 @@ _current: Watch | None = None
 
 
 def watched(command: Callable[..., None]) -> Callable[..., None]:
-    """Show the line of a command that takes longer than two seconds, on a terminal alone."""
+    """Refuse numbers out of range; show the line of a command that takes longer than two seconds, on a terminal alone.
+
+    A number is named in complaints as its option is written.
+    """
+    spelled = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        option = parameter.annotation.__metadata__[0]
+        written = (option.default, *(option.param_decls or ()), f"--{name.replace('_', '-')}")
+        spelled[name] = next(x for x in written if isinstance(x, str) and x.startswith("--"))
+    called = bounded(command, spelled)
 
     @functools.wraps(command)
     def run(*args: Any, **options: Any) -> None:
         with watching(command.__name__):
-            command(*args, **options)
+            called(*args, **options)
 
     return run
 

@@ -42,8 +42,6 @@ def mesh_job(
     """
     if mesh is None and nodes is None:
         raise InputError(f"--job, --nodes, --mesh: give a job file, or nodes and a mesh {EXAMPLE}")
-    if nodes is not None and nodes < 1:
-        raise InputError(f"--nodes: must be at least 1 (is {nodes})")
     axes = {"data": nodes} if mesh is None else parse_mesh(mesh, option)
     members = math.prod(n for n in axes.values() if n is not None)
     each, rest = divmod(nodes or members, members)

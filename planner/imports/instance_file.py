@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError, hint
+from planner.files import exists
 from planner.formats.data import YAML, read_data
 from planner.imports.huggingface import read_model
 from planner.plan.kinds import kind_of, other_kind, without_schema_key
@@ -32,10 +33,10 @@ def instance_path(given: Path) -> Path:
     InputError
         A bare name is neither a file nor the name of an instance that ships.
     """
-    if given.exists() or len(given.parts) != 1 or given.suffix in YAML:
+    if exists(given) or len(given.parts) != 1 or given.suffix in YAML:
         return given
     shipped = shipped_folder() / f"{given.stem if given.suffix == '.json' else given.name}.json"
-    if shipped.is_file():
+    if exists(shipped):
         return shipped
     if given.suffix:
         return given  # the complaint about a missing file names the nearest one

@@ -206,11 +206,5 @@ def _cheaper_asked(instance: Instance, *, beside: bool) -> bool:
 def options_of(
     *, time_limit: float | None, gap: float | None, seed: int, threads: int | None, solver: str | None = None
 ) -> Options:
-    """Check the options of a solve."""
-    if time_limit is not None and time_limit <= 0:
-        raise InputError(f"time_limit: must be greater than 0 seconds (is {time_limit:g}); leave it out for no limit")
-    if gap is not None and not 0 <= gap < 1:
-        raise InputError(f"gap: must be from 0 to below 1 (is {gap:g}); 0.01 is one percent")
-    if threads is not None and threads < 1:
-        raise InputError(f"threads: must be at least 1 (is {threads})")
+    """Return the options of a solve, with the solver that was named."""
     return Options(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver_named(solver))

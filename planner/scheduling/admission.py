@@ -12,6 +12,7 @@ from planner.errors import InputError
 from planner.models.placement.bounds import bounds, min_split_groups
 from planner.models.placement.data import Kind, Packing, Problem, measure, used
 from planner.models.placement.solve import FORMULATION, Solution, solve
+from planner.number_ranges import bounded
 from planner.scheduling.counting import Counted, is_plain
 from planner.scheduling.placing import does_not_fit, placement, rules_of, unplaced
 from planner.scheduling.session import Cluster, options_of
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from planner.models.cluster_changes.preemption import LeafBlock
 
 
+@bounded
 def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | None = None, seed: int = 0) -> Queued:
     """Place the first jobs of a queue that fit, together as if they were one: all of them split the fewest groups.
 
@@ -140,6 +142,7 @@ def _stated(q: Problem, packing: Packing, outcome: Outcome[Solution]) -> Outcome
     return changed(outcome, solution=solution, stop=Stop.PROVED if proved else Stop.LIMIT)
 
 
+@bounded
 def preempt(
     cluster: Cluster,
     job: Job,
@@ -212,6 +215,7 @@ def _blocks(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable[
             yield LeafBlock(i, sum(n not in busy and n not in owner for n in block), dict(owned))
 
 
+@bounded
 def defragment(
     cluster: Cluster, running: Sequence[Running], *, leaves: int = 1, time_limit: float | None = None, seed: int = 0
 ) -> Defragmentation:
@@ -222,8 +226,6 @@ def defragment(
     """
     from planner.models.cluster_changes.defragmentation import LeafLoad, in_order, minimize_moves
 
-    if leaves < 1:
-        raise InputError(f"defragment: leaves must be at least 1 (is {leaves})")
     _require_one_tree(cluster, "defragment")
     pieces = [p for p in _pieces(cluster, running) if running[p[0]].placement.segment_nodes == 1]
     movable = {running[r].placement.nodes[x] for r, _, ranks in pieces for x in ranks}

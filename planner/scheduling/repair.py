@@ -21,6 +21,7 @@ from planner.models.cluster_changes.repair import IncompleteGroup, Repair, repai
 from planner.models.placement.data import Leaf
 from planner.models.placement.ranks import Ranked, in_rank_order
 from planner.models.requests import Options
+from planner.number_ranges import bounded
 from planner.scheduling.counting import is_plain, only
 from planner.scheduling.placing import across_pods, levels_above, own_groups, placed_groups, rules_of
 from planner.scheduling.session import Cluster, opened, options_of
@@ -40,6 +41,7 @@ class _Kept:
     units: tuple[Unit | None, ...]
 
 
+@bounded
 def replace(
     cluster: Cluster,
     job: Job,
@@ -95,6 +97,7 @@ def replace_in_files(
     ).placement
 
 
+@bounded
 def resize(
     cluster: Cluster, job: Job, running: Placement, new: Job, *, time_limit: float | None = None, seed: int = 0
 ) -> Mended:

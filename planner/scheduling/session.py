@@ -16,6 +16,7 @@ from planner.models.placement.data import Problem
 from planner.models.placement.forest import solve_in_one_tree
 from planner.models.placement.solve import Solution, solve
 from planner.models.requests import Options
+from planner.number_ranges import bounded
 from planner.scheduling.counting import Counted, in_blocks, in_segments, level_to_place, only
 from planner.scheduling.leaf_map import LeafMap
 from planner.scheduling.placing import placement
@@ -25,24 +26,11 @@ from planner.solvers.signals import uninterrupted
 
 DEFAULT_SECONDS = 10.0
 ORDERS = ("any", "name")
-MAX_SEED = 2**31 - 1  # CP-SAT takes no larger one.
 
 
 def options_of(time_limit: float | None, seed: int = 0, threads: int | None = None) -> Options:
-    """Return how hard to search, with the limit that a call has unless given.
-
-    Raises
-    ------
-    InputError
-        If a solver would refuse one of them.
-    """
+    """Return how hard to search, with the limit that a call has unless given."""
     limit = DEFAULT_SECONDS if time_limit is None else time_limit
-    if not limit >= 0:
-        raise InputError(f"time_limit: must be 0 or more seconds (is {limit:g})")
-    if not 0 <= seed <= MAX_SEED:
-        raise InputError(f"seed: must be from 0 to {MAX_SEED:,} (is {seed:,})")
-    if threads is not None and not 1 <= threads <= 1_024:
-        raise InputError(f"threads: must be from 1 to 1,024 (is {threads:,})")
     return Options(time_limit=limit, seed=seed, threads=threads)
 
 
@@ -103,6 +91,7 @@ class Cluster(LeafMap):
                 raise InputError(f"node {node!r} is not in the topology; {hint}")
         return wanted
 
+    @bounded
     def place(
         self,
         job: Job,

@@ -66,12 +66,6 @@ def import_(
     from planner.imports.read import import_grid
     from planner.imports.write import instance_with, part, text
 
-    _at_least("--radius-km", radius_km)
-    _at_least("--headroom-share", headroom_share)
-    _at_least("--energy-usd-per-mwh", energy_usd_per_mwh)
-    _at_least("--sites", sites, 1)
-    if not 0 <= spare_share <= 1:
-        raise InputError(f"--spare-share {spare_share:g}: must be from 0 to 1")
     place = _place(at)
     require_writable(output, geojson)
     if name is not None and into is None:
@@ -110,11 +104,6 @@ def _complete(instance: dict[str, Any], path: Path) -> dict[str, Any]:
     except InputError as error:
         raise InputError(f"{path}: does not go with the imported grid: {error}") from None
     return instance
-
-
-def _at_least(option: str, value: float | None, minimum: float = 0) -> None:
-    if value is not None and not minimum <= value < math.inf:
-        raise InputError(f"{option} {value:g}: must be a number of at least {minimum:g}")
 
 
 def _place(given: str | None) -> tuple[float, float] | None:

@@ -9,6 +9,7 @@ import typer
 from planner.cli.console import BROKEN, DONE, requiring_sound
 from planner.cli.options import PlanFile
 from planner.errors import InputError
+from planner.files import exists
 from planner.plan.files import read_plan
 
 
@@ -61,7 +62,7 @@ def compare(
 
 def _path(given: str) -> Path:
     """Return the file of FILE#N; an existing file may have a # in its own name."""
-    return Path(given if Path(given).exists() else given.partition("#")[0])
+    return Path(given if exists(Path(given)) else given.partition("#")[0])
 
 
 def _index(given: str) -> int | None:
@@ -69,7 +70,7 @@ def _index(given: str) -> int | None:
     number = given.removeprefix(str(_path(given))).removeprefix("#")
     if not number:
         return None
-    if not number.isdigit():
+    if not (number.isascii() and number.isdigit()):
         raise InputError(f"{given}: after # stands the index of a row, a whole number (is {number!r})")
     return int(number)
 

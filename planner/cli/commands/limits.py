@@ -32,13 +32,13 @@ def limits(
     days: Annotated[float, typer.Option(help="Duration of every run.")] = 90.0,
     start: Annotated[float, typer.Option("--from", help="Smallest compute, FLOP.")] = 1e24,
     stop: Annotated[float, typer.Option("--to", help="Largest compute, FLOP.")] = 1e32,
-    points: Annotated[int, typer.Option(min=2, help="Points, evenly spread in logarithms.")] = 33,
+    points: Annotated[int, typer.Option(help="Points, evenly spread in logarithms.")] = 33,
     change: Annotated[
         list[str] | None, typer.Option("--set", help="Change a figure: PATH=VALUE; VALUE x2 is twice what it is.")
     ] = None,
     tolerance: Annotated[float, typer.Option(help="Relative width of the bracket around the fewest GPUs.")] = 0.01,
     time_limit: Annotated[float | None, typer.Option(help="Seconds of one layout search.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Processes; one a core unless given.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; one a core unless given.")] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the points here, one JSON object a line.")
     ] = None,
@@ -48,8 +48,8 @@ def limits(
     log: Log = None,
 ) -> None:
     """Print how well GPUs can be used as models grow, where that falls, and from where no layout meets the deadline."""
-    if not 0 < start < stop:
-        raise InputError(f"--from and --to: must be positive and rising (are {start:g} and {stop:g})")
+    if not start < stop:
+        raise InputError(f"--from and --to: must be rising (are {start:g} and {stop:g})")
     require_writable(output, plot)
     if plot is not None:
         _check_picture(plot)

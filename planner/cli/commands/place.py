@@ -61,8 +61,6 @@ def place(
         from planner.formats.read import read_topology
 
     require_choice("--format", form, PLACEMENT_FORMATS)
-    if time_limit is not None and not time_limit >= 0:
-        raise InputError(f"--time-limit: must be 0 or more seconds (is {time_limit:g})")
     require_writable(output)
     if bool(replace) != (running is not None):
         raise InputError("--replace, --running: give both: the failed nodes, and the placement that they failed in")

@@ -15,7 +15,7 @@ from planner.cli.console import BROKEN, DONE, INTERRUPTED, LIMIT, UNVERIFIED, wh
 from planner.cli.options import Changes, Constants, Gap, InstanceFile, Log, Quiet, Seed
 from planner.cli.watch import progress_line
 from planner.errors import InputError
-from planner.files import require_writable, unwritable
+from planner.files import exists, require_writable, unwritable
 from planner.units import counted
 
 FAILED = "failed"  # of a row's status; here, as the rows' module is heavy
@@ -61,8 +61,6 @@ def sweep(
     from planner.sweeps.store import Store, journal_of
     from planner.sweeps.what_if import require_apart
 
-    if workers is not None and workers < 1:
-        raise InputError(f"--workers: must be at least 1 (is {workers})")
     journal_of(output)
     points = points_of(read_vary(vary or []), None if pairs is None else read_pairs(pairs))
     require_apart(change or [], points)
@@ -94,7 +92,7 @@ def sweep(
 
 def _made(plans: Path) -> Path | None:
     """Make the folder for plans; return it where it was not there, so that bad input leaves nothing behind."""
-    if plans.exists() or not plans.parent.is_dir():
+    if exists(plans) or not plans.parent.is_dir():
         return None
     try:
         plans.mkdir()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from planner.instance.instance import Instance
 from planner.instance.plausible import warn
 from planner.models.joint.tree.cache import JointCache
+from planner.number_ranges import bounded
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 from planner.planning.sessions.start import better_of, carried, column_of
@@ -65,6 +66,7 @@ class Session:
     def __init__(self) -> None:
         self._cache = JointCache()
 
+    @bounded
     def solve(
         self,
         instance: Instance | Mapping[str, Any] | str | Path,
