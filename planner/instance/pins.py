@@ -129,6 +129,15 @@ def check_pins(instance: Instance) -> Iterator[str]:
             yield f"pins.{path}: no such decision; {hint(path, known)}"
         elif not kind[0](value):
             yield f"pins.{path}: must be {kind[1]} (is {value!r}); fix the pin"
+        elif (part := _part_decided(path)) is not None and getattr(instance, part) is None:
+            yield f"pins.{path}: decides nothing, as the instance has no {part}; give {part}, or remove the pin"
+
+
+def _part_decided(path: str) -> str | None:
+    """Return the part of an instance without which there is nothing to decide at a path."""
+    if path.startswith(("sites.", "wan.")):
+        return "grid"
+    return "network" if path == "placement.stripes" or path.startswith(FABRIC) else None
 
 
 def _site_fabric(path: str, sites: set[str]) -> tuple[Check, str] | None:

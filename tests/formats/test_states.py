@@ -121,6 +121,12 @@ def test_json_of_every_age(tmp_path: Path, data: object) -> None:
         ('{"nodes": [{"name": "n1", "state": []}]}', r"nodes\[0\].state: n1 has no state \(is \[\]\)"),
         ('{"nodes": [{"name": "n1", "state": ""}]}', r"nodes\[0\].state: unknown state ''"),
         ('{"nodes": [{"name": "", "state": "idle"}]}', r"nodes\[0\]: names no node or no state"),
+        ('{"items": [{"metadata": {"name": "n1"}, "status": 3}]}', r"items\[0\]\.status: must be an object \(is 3\)"),
+        ('{"items": [{"metadata": {"name": "n1"}, "spec": "a"}]}', r"items\[0\]\.spec: must be an object"),
+        (
+            '{"items": [{"metadata": {"name": "n1"}, "status": {"conditions": 7}}]}',
+            r"items\[0\]\.status\.conditions: must be a list \(is 7\)",
+        ),
         ('{"nodes": [{"name": "n1", "state": ["IDLY"]}]}', r"nodes\[0\].state: unknown state 'IDLY'"),
     ],
 )

@@ -53,8 +53,11 @@ def down_nodes(data: Mapping[str, Any], source: str) -> frozenset[str]:
     """Return the nodes that take no pods: cordoned, or not Ready."""
     down = set()
     for where, item in _items(data, source):
-        spec, status = item.get("spec") or {}, item.get("status") or {}
-        conditions = [c for c in status.get("conditions") or () if isinstance(c, dict)]
+        spec = _object(item, "spec", f"{source}: {where}")
+        conditions = _object(item, "status", f"{source}: {where}").get("conditions") or []
+        if not isinstance(conditions, list):
+            raise InputError(f"{source}: {where}.status.conditions: must be a list (is {shown(conditions)}); correct it")
+        conditions = [c for c in conditions if isinstance(c, dict)]
         ready = [c.get("status") for c in conditions if c.get("type") == "Ready"]
         if spec.get("unschedulable") is True or (ready and ready[0] != "True"):
             down.add(_name(item, source, where))
@@ -85,12 +88,18 @@ def _name(item: Mapping[str, Any], source: str, where: str) -> str:
     return name
 
 
+def _object(holder: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
+    """Return the object at a key, an empty one where there is none."""
+    value = holder.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise InputError(f"{where}.{key}: must be an object (is {shown(value)}); correct it")
+    return value or {}
+
+
 def _labelled(data: Mapping[str, Any], source: str) -> Iterator[Labelled]:
     for where, item in _items(data, source):
         name = _name(item, source, where)
-        labels = item["metadata"].get("labels") or {}
-        if not isinstance(labels, dict):
-            raise InputError(f"{source}: {where}.metadata.labels: must be an object (is {shown(labels)})")
+        labels = _object(item["metadata"], "labels", f"{source}: {where}.metadata")
         yield where, name, {k: v for k, v in labels.items() if isinstance(v, str) and v}
 
 
