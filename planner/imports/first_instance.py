@@ -62,9 +62,6 @@ def first_instance(wish: Wish) -> str:
         raise InputError(f"--sites: must be from 0 (one cluster) to {len(PLACES)} (is {wish.sites}); add more by hand")
     if wish.sites and wish.racks is not None:
         raise InputError(f"--racks {wish.racks}: power and budget decide the racks of sites; leave out one of the two")
-    for option, value in (("--budget", wish.budget_usd), ("--racks", wish.racks), ("--tokens", wish.tokens)):
-        if value is not None and not 0 < value < math.inf:
-            raise InputError(f"{option}: must be greater than 0 and finite (is {value:g})")
     gpu = _named("accelerators", wish.accelerator, "--accelerator")
     name = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
     parts = [

@@ -2,22 +2,52 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from planner.errors import InputError, hint
 from planner.instance.renamed_keys import Location, renamed, renames_in
+from planner.instance.stand_ins import put_stand_in
 
 M = TypeVar("M", bound=BaseModel)
-MAX_COUNT = 10**9  # of whatever is counted; the largest figure of this kind is a vocabulary of 256,000
 OBJECT_DUE = re.compile(r"input should be (a valid dictionary or (an )?(instance|object).*|an object)$")
+NAMING = re.compile(r"^(grid|wan|hardware)($|\..*(\.id|\.name|\.accelerator|\])$)")  # what others refer to
+NO_SUCH_NAME = re.compile("does not exist|no such decision| has no (fp|bf)")
+ROUNDS = 8  # in which the checks of a file whose faults hide others are done again
 KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
 
 
-def validated(model: type[M], data: Any, where: str) -> M:
+@dataclass
+class Faults:
+    """What is wrong with data: complaints, and the places at which something stands in for what is wrong.
+
+    Nothing more is said of a place once a stand-in is there, nor of what it lies in or holds.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    replaced: list[str] = field(default_factory=list)
+
+    def add(self, path: str, complaint: str) -> None:
+        """Take a complaint about a place, unless a stand-in is there."""
+        if not any(_holds(path, x) or _holds(x, path) for x in self.replaced):
+            self.lines.append(f"{path or 'the whole'}: {complaint}")
+
+
+def validated(
+    model: type[M],
+    data: Any,
+    where: str,
+    *,
+    problems: Callable[[M], Iterable[str]] = lambda _: (),
+    faults: Faults | None = None,
+) -> M:
     """Return data as their type; `where` names them in errors.
+
+    All that is wrong is named at once: where a key is wrong, what else can be judged is judged with a stand-in for it.
+    `problems` are those of data whose types are right; `faults` are at hand, with their stand-ins in the data.
 
     Raises
     ------
@@ -26,29 +56,64 @@ def validated(model: type[M], data: Any, where: str) -> M:
     """
     if isinstance(data, Mapping) and data.get("schema_version") == 1 and "schema_version" in model.model_fields:
         raise InputError(_version_complaint(data, where))
-    try:
-        return model.model_validate(data)
-    except ValidationError as error:
-        raise InputError("\n".join(complaints(error, where, model, data))) from None
+    faults = faults or Faults()
+    result = _with_stand_ins(model, data, faults)
+    unnamed = any(NAMING.search(x) for x in faults.replaced)
+    for problem in () if result is None else problems(result):
+        path, _, complaint = problem.partition(": ")
+        if not (unnamed and NO_SUCH_NAME.search(complaint)):
+            faults.add(path, complaint)
+    if faults.lines or result is None:
+        raise InputError("\n".join(f"{where}: {line}" for line in faults.lines))
+    return result
+
+
+def _with_stand_ins(model: type[M], data: Any, faults: Faults) -> M | None:
+    """Return data as their type, with stand-ins for what is wrong; None where too much is wrong to go on."""
+    for _ in range(ROUNDS):
+        try:
+            return model.model_validate(data)
+        except ValidationError as error:
+            found = list(_errors(error, model, data))
+        # A list is too short where its items are wrong.
+        wrong = [x for x in found if not any(y[0][: len(x[0])] == x[0] != y[0] for y in found)]
+        for path, complaint in wrong:
+            faults.add(dotted(path), complaint)
+        data = json.loads(json.dumps(data, default=str))
+        for path in {path for path, _ in wrong}:
+            if not path or not put_stand_in(model, data, path, again=dotted(path) in faults.replaced):
+                return None
+            faults.replaced.append(dotted(path))
+    return None
+
+
+def _holds(path: str, inner: str) -> bool:
+    """Return whether a place is another, or lies inside it."""
+    return inner == path or inner.startswith((f"{path}.", f"{path}["))
 
 
 def complaints(error: ValidationError, where: str, model: type[BaseModel], data: Any) -> Iterator[str]:
     """Return each validation error of data as `file: path: what (is value); remedy`."""
+    return (f"{where}: {dotted(path) or 'the whole'}: {text}" for path, text in _errors(error, model, data))
+
+
+def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterator[tuple[Location, str]]:
+    """Yield the place of each validation error and its complaint."""
     errors = error.errors(include_url=False)
     # An object where a name would do too is meant as the object.
     meant = [e for e in errors if e["type"] != "string_type" or not isinstance(e["input"], (dict, list))]
     for e in meant or errors:
-        path = dotted(located(e["loc"], data, missing=e["type"] == "missing"))
+        path = located(e["loc"], data, missing=e["type"] == "missing")
         if e["type"] == "extra_forbidden":
-            yield f"{where}: {path}: unknown key; {_key_hint(e['loc'], model)}"
+            yield path, f"unknown key; {_key_hint(e['loc'], model)}"
         elif e["type"] == "missing":
-            yield f"{where}: {path}: is missing; add it"
+            yield path, "is missing; add it"
         else:
             message = e["msg"].removeprefix("Value error, ")
             message = OBJECT_DUE.sub("must be an object", message[0].lower() + message[1:])
             shown = json.dumps(e["input"], default=str)
             value = "" if isinstance(e["input"], (dict, list)) else f" (is {shown[:80]})"
-            yield f"{where}: {path or 'the whole'}: {message}{value}; fix it there"
+            yield path, f"{message}{value}; fix it there"
 
 
 def located(location: Location, data: Any, *, missing: bool) -> Location:
@@ -97,19 +162,6 @@ def dotted(location: Location) -> str:
         else:
             text += f".{part}" if text else part
     return text
-
-
-def too_large(instance: BaseModel) -> Iterator[str]:
-    """Name counts of an instance that no datacenter has: their products would leave the range of solvers and floats."""
-    left: list[tuple[tuple[int | str, ...], Any]] = [((), instance.model_dump())]
-    while left:
-        at, value = left.pop()
-        if isinstance(value, dict):
-            left += [((*at, k), v) for k, v in value.items()]
-        elif isinstance(value, (list, tuple)):
-            left += [((*at, i), v) for i, v in enumerate(value)]
-        elif isinstance(value, int) and abs(value) > MAX_COUNT:
-            yield f"{dotted(at)}: must be at most {MAX_COUNT:,} (is {value}); correct it"
 
 
 def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:

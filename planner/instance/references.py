@@ -7,6 +7,7 @@ from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
+from planner.instance.ranges import MAX_COUNT
 from planner.instance.wan import Wan
 
 WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals
@@ -36,8 +37,10 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
         yield from _operation_beside_grid(instance)
         yield from grid_problems(instance.grid)
         yield from wan_problems(instance.grid, instance.wan or Wan())
-    elif network is not None and racks is None:
-        yield "hardware.racks: is missing; without a grid the one cluster needs its number of racks"
+        if searched and not any(n.site for n in instance.grid.nodes):
+            yield 'grid.nodes: no node may hold a site; set "site": true on one at least'
+    elif racks is None and not instance.hardware.pools and (searched or network is not None):
+        yield "hardware.racks: is missing; give the racks of the one cluster, or a grid to choose them"
     yield from _objective_problems(instance)
     yield from _link_problems(instance)
 
@@ -79,6 +82,11 @@ def _batch_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     )
     if batch is None and searched and (choose is None or choose.critical_batch is None):
         yield "limits.max_batch_tokens: is missing; give the critical batch in tokens (published laws span 1e7 to 1e9)"
+    elif batch is not None and batch > MAX_COUNT * sequence:
+        yield (
+            f"limits.max_batch_tokens: must be at most {MAX_COUNT:,} sequences of {sequence} tokens (is {batch:g}); "
+            "give the critical batch (published laws span 1e7 to 1e9)"
+        )
     elif batch is not None and batch < sequence:
         yield (
             f"limits.max_batch_tokens: must be at least one sequence of {sequence} tokens (is {batch:g}); "

@@ -1,5 +1,6 @@
 """Read a plan from its file."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,8 @@ def plan_of(data: Any, where: str) -> "Plan":
     InputError
         Names the JSON path, the value and what was expected.
     """
-    from planner.instance.read import too_large, validated
+    from planner.instance.ranges import out_of_range
+    from planner.instance.read import validated
     from planner.plan.plan import Plan
 
     if not isinstance(data, dict):
@@ -41,8 +43,8 @@ def plan_of(data: Any, where: str) -> "Plan":
     problem = other_kind(data, where, "plan")
     if problem is not None:
         raise InputError(problem)
-    plan = validated(Plan, without_schema_key(data), where)
-    problems = [f"{where}: instance.{p}" for p in too_large(plan.instance)]
-    if problems:
-        raise InputError("\n".join(problems))
-    return plan
+
+    def problems(plan: Plan) -> Iterator[str]:
+        return (f"instance.{x}" for x in out_of_range(plan.instance))
+
+    return validated(Plan, without_schema_key(data), where, problems=problems)

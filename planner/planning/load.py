@@ -1,7 +1,7 @@
 """Read an instance: its file, catalogue names, references and pins; each error names path, value and remedy."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from planner.instance.catalogue import LIKE, catalogue, completed
 from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, Family
 from planner.instance.pins import check_pins, long_names
-from planner.instance.read import too_large, validated
+from planner.instance.ranges import out_of_range
+from planner.instance.read import Faults, validated
 from planner.instance.references import reference_problems
 from planner.instance.workload import DEFAULT_PRECISION, Workload
 
@@ -56,18 +57,20 @@ def load_instance(
         read_config(data, where, Path())
     else:
         data = read_instance_file(Path(given))
+    faults = Faults()
     if isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
         data["pins"] = {**long_names(data.get("pins") or {}, where), **long_names(pins or {}, where)}
-    data = _with_names_resolved(data, where)
+    data = _with_names_resolved(data, where, faults)
     if constants is not None:
         data = _with_constants(data, read_constants(constants), where)
-    instance = validated(Instance, data, where)
-    problems = list(reference_problems(instance, searched=searched))
-    problems.extend(check_pins(instance))
-    problems.extend(too_large(instance))
-    if problems:
-        raise InputError("\n".join(f"{where}: {p}" for p in problems))
-    return instance
+
+    def problems(instance: Instance) -> Iterator[str]:
+        sizes = list(out_of_range(instance))
+        named = {x.partition(": ")[0] for x in sizes}
+        relations = (*reference_problems(instance, searched=searched), *check_pins(instance))
+        yield from (*sizes, *(x for x in relations if x.partition(": ")[0] not in named))
+
+    return validated(Instance, data, where, problems=problems, faults=faults)
 
 
 def _with_constants(data: dict[str, Any], constants: MeasuredConstants, where: str) -> dict[str, Any]:
@@ -85,64 +88,64 @@ def _with_constants(data: dict[str, Any], constants: MeasuredConstants, where: s
     return data
 
 
-def _with_names_resolved(data: dict[str, Any], where: str) -> dict[str, Any]:
-    """Put catalogue entries in place of their names."""
+def _with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
+    """Put catalogue entries in place of their names, and any entry in place of a name that is none."""
     data = json.loads(json.dumps(data))
     if isinstance(data.get("workload"), dict):
         data["workload"].setdefault("software", Workload.model_fields["software"].default)
         data["workload"].setdefault("precision", DEFAULT_PRECISION)
         if isinstance(data["workload"].get("choose"), dict):
-            _resolve_choice(data["workload"], where)
+            _resolve_choice(data["workload"], where, faults)
     for (part, key), kind in NAMED.items():
         if isinstance(data.get(part), dict):
-            _resolve(data[part], key, kind, f"{where}: {part}")
+            _resolve(data[part], key, kind, part, faults)
     if isinstance(data.get("hardware"), dict):
-        _resolve_pools(data["hardware"], where)
+        _resolve_pools(data["hardware"], faults)
     if isinstance(data.get("reliability"), str):
-        data["reliability"] = _entry("reliability", data["reliability"], f"{where}: reliability")
+        data["reliability"] = _entry("reliability", data["reliability"], "reliability", faults)
     network = data.get("network")
     for kind in ("switches", "media"):
         if isinstance(network, dict) and isinstance(network.get(kind), list):
             network[kind] = [
-                _entry(kind, x, f"{where}: network.{kind}[{i}]") if isinstance(x, str) else x
+                _entry(kind, x, f"network.{kind}[{i}]", faults) if isinstance(x, str) else x
                 for i, x in enumerate(network[kind])
             ]
     return data
 
 
-def _resolve(holder: dict[str, Any], key: str, kind: str, where: str) -> None:
+def _resolve(holder: dict[str, Any], key: str, kind: str, where: str, faults: Faults) -> None:
     """Put an entry of a catalogue in place of its name, and complete an accelerator that is `like` one of them."""
     given = holder.get(key)
     if isinstance(given, str):
-        holder[key] = _entry(kind, given, f"{where}.{key}")
+        holder[key] = _entry(kind, given, f"{where}.{key}", faults)
     elif kind == "accelerators" and isinstance(given, dict) and isinstance(given.get(LIKE), str):
-        _entry(kind, given[LIKE], f"{where}.{key}.{LIKE}")
-        holder[key] = completed(given, catalogue(kind))
+        if isinstance(_entry(kind, given[LIKE], f"{where}.{key}.{LIKE}", faults), dict):
+            holder[key] = completed(given, catalogue(kind))
 
 
-def _resolve_pools(hardware: dict[str, Any], where: str) -> None:
+def _resolve_pools(hardware: dict[str, Any], faults: Faults) -> None:
     """Put catalogue entries in place of the pools' names; the first pool's are the hardware's where it has none."""
     pools = hardware.get("pools")
     for i, pool in enumerate(pools if isinstance(pools, list) else ()):
         for key in ("accelerator", "rack"):
             if isinstance(pool, dict):
-                _resolve(pool, key, NAMED["hardware", key], f"{where}: hardware.pools[{i}]")
+                _resolve(pool, key, NAMED["hardware", key], f"hardware.pools[{i}]", faults)
             if isinstance(pool, dict) and i == 0 and key in pool:
                 hardware.setdefault(key, pool[key])
 
 
-def _resolve_choice(workload: dict[str, Any], where: str) -> None:
+def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> None:
     """Put laws in place of their names, and a model to start from where none is given."""
     choose = workload["choose"]
     for key, kind in NAMED_LAWS.items():
         given = choose.setdefault(key, Choose.model_fields[key].default)
         if isinstance(given, str):
-            choose[key] = _entry(kind, given, f"{where}: workload.choose.{key}")
+            choose[key] = _entry(kind, given, f"workload.choose.{key}", faults)
     family = choose.setdefault("family", {})
     if isinstance(family, dict):
         depth = family.setdefault("depth", Family.model_fields["depth"].default)
         if isinstance(depth, str):
-            family["depth"] = _entry("depth_laws", depth, f"{where}: workload.choose.family.depth")
+            family["depth"] = _entry("depth_laws", depth, "workload.choose.family.depth", faults)
     if "model" not in workload or "tokens" not in workload:
         try:
             asked = Choose.model_validate(choose)
@@ -159,9 +162,11 @@ def _resolve_choice(workload: dict[str, Any], where: str) -> None:
         workload.setdefault("tokens", start.tokens)
 
 
-def _entry(kind: str, name: str, path: str) -> Any:
-    """Return an entry of a catalogue; `path` says where its name stands."""
+def _entry(kind: str, name: str, path: str, faults: Faults) -> Any:
+    """Return an entry of a catalogue; `path` says where its name stands. Any other stands in for one that is none."""
     known = catalogue(kind)
-    if name in known:
-        return known[name]
-    raise InputError(f"{path}: {name!r} is not in the catalogue; {hint(name, sorted(known))}")
+    if name not in known:
+        faults.add(path, f"{name!r} is not in the catalogue; {hint(name, sorted(known))}")
+        faults.replaced.append(path)
+        return next(iter(known.values()))
+    return known[name]

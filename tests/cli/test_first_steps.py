@@ -320,8 +320,8 @@ def test_no_word_of_the_validation_in_a_path(change: dict[str, Any]) -> None:
 CONDITIONAL = {
     "limits.max_batch_tokens": "give the critical batch in tokens",
     "limits": "give the critical batch in tokens",
-    "hardware.racks": "without a grid the one cluster needs its number of racks",
-    "grid": "without a grid the one cluster needs its number of racks",
+    "hardware.racks": "give the racks of the one cluster, or a grid to choose them",
+    "grid": "give the racks of the one cluster, or a grid to choose them",
     "wan.fibre_nodes": "does not exist",
     "wan.fibre_edges": "give edges, or remove them",
     "wan.traffic.0.period_seconds": "give exactly one of period_seconds and deadline_seconds",

@@ -54,7 +54,7 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
         ["grid", "import", "case4.m", "--at", "40,-75", "--into", "x.json"],
         "grid.rules",
     ),
-    "a count that nothing has": (lambda: instance("one-rack", hardware__racks=10**20), EVALUATE, "at most"),
+    "a count that nothing has": (lambda: instance("one-rack", hardware__racks=10**20), EVALUATE, "hardware.racks: must be from 1 to"),
     "a family beyond 64 bits": (
         lambda: instance("limits-h100", workload__choose__family={"head_size": 10**20, "vocabulary": 10**5}),
         EVALUATE,
@@ -79,7 +79,7 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
     "planes of a plan that nothing has": (
         lambda: plan(instance__network__switches__0__planes=10**20),
         ["simulate", "x.json", "--pattern", "allreduce"],
-        "x.json: instance.network.switches[0].planes: must be at most",
+        "x.json: instance.network.switches[0].planes: must be from 1 to",
     ),
     "planes that are not simulated": (
         lambda: plan(instance__network__switches__0__planes=1000),

@@ -56,7 +56,9 @@ def down_nodes(data: Mapping[str, Any], source: str) -> frozenset[str]:
         spec = _object(item, "spec", f"{source}: {where}")
         conditions = _object(item, "status", f"{source}: {where}").get("conditions") or []
         if not isinstance(conditions, list):
-            raise InputError(f"{source}: {where}.status.conditions: must be a list (is {shown(conditions)}); correct it")
+            raise InputError(
+                f"{source}: {where}.status.conditions: must be a list (is {shown(conditions)}); correct it"
+            )
         conditions = [c for c in conditions if isinstance(c, dict)]
         ready = [c.get("status") for c in conditions if c.get("type") == "Ready"]
         if spec.get("unschedulable") is True or (ready and ready[0] != "True"):

@@ -1,6 +1,6 @@
 """Lower bounds on the time of a sequence: even stages on a network that slows nothing above its transport."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,6 +34,12 @@ class Rows:
     def part(self, which: Any) -> "Rows":
         """Return some of the rows."""
         return replace(self, **{name: getattr(self, name)[which] for name in self.__slots__})
+
+    @classmethod
+    def joined(cls, tables: Iterable["Rows"]) -> "Rows":
+        """Return the rows of several tables in order."""
+        parts = list(tables)
+        return cls(**{name: np.concatenate([getattr(t, name) for t in parts]) for name in cls.__slots__})
 
     def blocks(self) -> Ints:
         """Count the blocks that hold the replicas."""

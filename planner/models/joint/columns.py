@@ -13,6 +13,7 @@ from planner.models.joint import bounds
 from planner.models.joint.bounds import Conditions, Rows
 from planner.models.joint.space import Flags, Floats, Ints, Pipelines, Problem, Strategy
 from planner.models.joint.split import Column, Stages
+from planner.models.joint.tree.micro_batches import BLOCK, Pruning, micro_batches
 from planner.models.joint.world import World
 
 RAILS_STEP = 12  # GPUs of a rack cabled, between which the most racks are bounded by the fewer
@@ -224,7 +225,9 @@ def columns_of(
     """
     problem, b, rows = s.problem, s.shape.micro_batch, pipes.rows
     total, wanted = problem.max_sequences // b, problem.pin("data_parallel")
+    found: list[tuple[Floats, Rows]] = []
     picks, counts_d, counts_m = [], [], []
+    waiting = 0
     for i in range(len(rows)):
         world.deadline.check()
         most, each = int(rows.d[i]), float(pipes.each[i])
@@ -236,35 +239,48 @@ def columns_of(
             if wanted is None
             else np.array([wanted] if low <= wanted <= most else [], dtype=np.int64)
         )
-        d, m = _micro_batches(
+        d, m = micro_batches(
             problem,
             d,
             total,
             int(rows.p[i]),
             int(rows.v[i]),
-            _Pruning(each, min_fill_layer(s), limit, max_blocks_off is not None),
+            Pruning(each, min_fill_layer(s), limit, max_blocks_off is not None),
+            world.deadline,
         )
         picks.append(np.full(len(d), i))
         counts_d.append(d)
         counts_m.append(m)
-    which = np.concatenate(picks)
-    if not len(which):
+        waiting += len(d)
+        if waiting >= BLOCK or i == len(rows) - 1:
+            table = replace(rows.part(np.concatenate(picks)), d=np.concatenate(counts_d), m=np.concatenate(counts_m))
+            for first in range(0, waiting, BLOCK):
+                world.deadline.check()
+                found += _timed(world, s, zero, table.part(slice(first, first + BLOCK)), cutoff)
+            picks, counts_d, counts_m, waiting = [], [], [], 0
+    if not found:
         return None
-    table = replace(rows.part(which), d=np.concatenate(counts_d), m=np.concatenate(counts_m))
+    times, tables = zip(*found, strict=True)
+    return np.concatenate(times), Rows.joined(tables)
+
+
+def _timed(world: World, s: Strategy, zero: int, table: Rows, cutoff: float) -> list[tuple[Floats, Rows]]:
+    """Return the rows whose lower bounds are under the cutoff, with these bounds; nothing where there are none."""
+    problem, b = s.problem, s.shape.micro_batch
     phi = problem.transport_slowdown
     racks = -(-table.blocks() // world.max_open) * table.stage_racks
     terms = bounds.terms(s, zero, table, Conditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
     stretch = _column_stretch(s, table)
     few = np.flatnonzero(terms.seconds(table) / (table.d * table.m * b) * stretch < cutoff)
     if not len(few):
-        return None
+        return []
     table, terms, stretch = table.part(few), terms.part(few), stretch[few]
     in_memory = (
         bounds.min_stage_seconds_in_memory(s, zero, table, table.d, terms.layer) + s.machine.software.microbatch_seconds
     )
     times = replace(terms, each=np.maximum(terms.each, in_memory)).seconds(table) / (table.d * table.m * b) * stretch
     few = np.flatnonzero(times < cutoff)
-    return (times[few], table.part(few)) if len(few) else None
+    return [(times[few], table.part(few))] if len(few) else []
 
 
 def _fewest_replicas(s: Strategy, limit: float, each: float, once: float, most: int, p: int) -> tuple[float, int]:
@@ -292,53 +308,6 @@ def min_fill_layer(s: Strategy) -> float:
     if s.order == "1f1b":
         return s.layer
     return s.layer * max(0.0, 1 - 2 * s.between.times.weight_gradient_seconds / s.layer)
-
-
-@dataclass(frozen=True, slots=True)
-class _Pruning:
-    """Least seconds of a micro-batch and of a layer that fills a pipeline, and the cutoff in seconds a micro-batch."""
-
-    each: float
-    layer: float
-    cutoff: float
-    likely: bool  # only what is likely to be good is wanted
-
-
-def _micro_batches(problem: Problem, d: Any, total: int, p: int, v: int, pruning: _Pruning) -> tuple[Any, Any]:
-    """Pair numbers of replicas with the numbers of micro-batches that could be best with them.
-
-    And in time by their fill alone. A filled pipeline takes as many as the batch holds. Interleaved, whole rounds may
-    be better, fewer than p + (p-1)/v hold less in flight, and of chunks that are not alike one fewer than whole rounds
-    are bounded lower (`interleaving.min_excess_seconds` counts the rounds that are whole). A pipeline that is not
-    interleaved holds less where it is not filled, so it may take any number below p.
-    """
-    most, wanted = total // np.maximum(d, 1), problem.pin("microbatches_per_step")
-    if wanted is not None:
-        fine = (most >= wanted) & ((wanted >= p) if v > 1 else True)
-        return d[fine], np.full(int(np.sum(fine)), wanted)
-    even = math.ceil(problem.layers / p)
-    fill = (p - 1) * math.ceil(even / v) * pruning.layer
-    if v == 1:
-        spare = d * pruning.cutoff - pruning.each
-        min_count = np.where(spare > 0, np.ceil(np.minimum(fill / np.maximum(spare, 1e-300), p) * (1 - 1e-9)), p)
-        min_count = np.full(len(d), p) if pruning.likely else np.clip(min_count, 1, p).astype(np.int64)
-        each = np.maximum(np.minimum(most, p - 1) - min_count + 1, 0)
-        first = np.cumsum(each) - each
-        early = np.repeat(min_count, each) + np.arange(int(each.sum())) - np.repeat(first, each)
-        filled = most >= p
-        found, m = np.concatenate([d[filled], np.repeat(d, each)]), np.concatenate([most[filled], early])
-    else:
-        rounds = range(2, int(most.max(initial=0)) // p + 1) if problem.layers % (p * v) else ()
-        tried = [most, most // p * p, *(np.minimum(most, p + k) for k in range((p - 1) // v + 1))]
-        tried += [np.minimum(most, k * p - 1) for k in rounds]
-        pairs = np.concatenate([d * (total + 1) + m for m in tried])
-        found, m = pairs // (total + 1), pairs % (total + 1)
-    fine = (m >= (p if v > 1 else 1)) & (m * pruning.each + fill < pruning.cutoff * m * found)
-    found, m = found[fine], m[fine]
-    if v > 1 and len(m):
-        pairs = np.unique(found * (total + 1) + m)
-        found, m = pairs // (total + 1), pairs % (total + 1)
-    return found, m
 
 
 def column_at(s: Strategy, zero: int, table: Rows, i: int) -> Column:

@@ -1,0 +1,59 @@
+"""The range of every number of an instance by its key and unit: what no datacenter has is refused before any work."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+MAX_COUNT = 10**9  # of whatever is counted and has no range of its own
+SMALLEST, LARGEST = 1e-15, 1e24  # of a figure whose unit has no range of its own; 0 is allowed wherever its type does
+# The first pattern that a whole key matches gives its range. Products of figures within them stay far within a float.
+RANGES: tuple[tuple[str, float, float], ...] = (
+    (r"racks", 1, 1_000_000),
+    (r"ports", 1, 4_096),
+    (r"gpus|(window_|dense_)?layers|layers_multiple_of", 1, 10_000),
+    (r"(kv_)?heads|experts|count|heads_multiple_of|planes", 1, 65_536),
+    (r"hidden|(shared_)?ffn|head_.*|q_rank|kv_rank", 1, 1_000_000),
+    (r"max_fibre_pairs|max_wavelengths_per_pair|(max_)?circuits|max_steps|routes", 1, 1_000),
+    (r"measured_gpus", 1, 1e9),
+    (r"(max_batch_)?tokens", 1, 1e20),
+    (r"parameters|flop", 1, 1e40),
+    (r"coefficient", 1e-40, 1e40),
+    (r".*_flop_per_second|.*_bytes_per_second.*", 1, 1e24),
+    (r".*usd.*", 1e-9, 1e15),
+    (r".*_seconds.*|.*_ms|rtt_ms.*|deadline_days", 1e-15, 1e9),
+    (r".*_hours.*", 1e-6, 1e15),
+    (r".*_years|.*_months", 1e-3, 1e4),
+    (r".*_mw|max_excess|it_kw|.*watts|.*_per_m2", 1e-6, 1e9),
+    (r".*gbps|.*_km|.*_m|bytes|.*_bytes", 1e-6, 1e18),
+    (r".*_factor|slowdown|.*oversubscription|max_ratio|.*_traffic|.*aspect|ffn_ratio|round_trips", 1e-6, 1e6),
+    (r"alpha|beta|slope|scale_exponent|discount_rate|.*_share_per_year|reactance_pu", 1e-6, 1e3),
+    (r"exponent|intercept", 1e-12, 1e3),
+)
+
+
+def range_of(key: str, *, whole: bool) -> tuple[float, float]:
+    """Return the least and the most that a key may have in size, where it is not 0."""
+    for pattern, low, high in RANGES:
+        if re.fullmatch(pattern, key):
+            return low, high
+    return (1, MAX_COUNT) if whole else (SMALLEST, LARGEST)
+
+
+def out_of_range(instance: BaseModel) -> Iterator[str]:
+    """Name the numbers of an instance that are out of the range of their key."""
+    left: list[tuple[str, str, Any]] = [("", "", instance)]
+    while left:
+        path, key, value = left.pop()
+        if isinstance(value, BaseModel):
+            left += [(f"{path}.{k}" if path else k, k, getattr(value, k)) for k in type(value).model_fields]
+        elif isinstance(value, dict):  # what it holds by name has the unit of the whole
+            left += [(f"{path}.{k}", key, v) for k, v in value.items()]
+        elif isinstance(value, (list, tuple)):
+            left += [(f"{path}[{i}]", key, v) for i, v in enumerate(value)]
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and value:
+            low, high = range_of(key, whole=isinstance(value, int))
+            if not low <= abs(value) <= high:
+                shown = f"{value:g}" if isinstance(value, float) else f"{value:,}"
+                yield f"{path}: must be from {low:,g} to {high:,g} (is {shown[:40]}); correct it"
