@@ -2,7 +2,9 @@
 
 import difflib
 from collections.abc import Collection
+from itertools import islice
 
+MOST_COMPARED, MOST_SHOWN = 5_000, 200  # known names that are compared with a wrong one, and that are listed
 CUTOFF = 0.4  # of difflib's ratio: low enough for a forgotten word, such as "tensor" for "tensor_parallel"
 
 
@@ -21,5 +23,8 @@ class InternalError(PlannerError):
 def hint(name: str, known: Collection[str], cutoff: float = CUTOFF) -> str:
     """Return the nearest known name as a question, letter case aside; all of them where none is near."""
     folded = {k.lower(): k for k in known}
-    near = difflib.get_close_matches(name.lower(), list(folded), 1, cutoff)
-    return f"did you mean {folded[near[0]]!r}?" if near else f"known: {', '.join(known) or 'none'}"
+    near = difflib.get_close_matches(name.lower(), list(folded), 1, cutoff) if len(known) <= MOST_COMPARED else []
+    if near:
+        return f"did you mean {folded[near[0]]!r}?"
+    more = f", ... ({len(known):,} in all)" if len(known) > MOST_SHOWN else ""
+    return f"known: {', '.join(islice(known, MOST_SHOWN)) or 'none'}{more}"

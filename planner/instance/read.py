@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +17,7 @@ M = TypeVar("M", bound=BaseModel)
 OBJECT_DUE = re.compile(r"input should be (a valid dictionary or (an )?(instance|object).*|an object)$")
 NAMING = re.compile(r"^(grid|wan|hardware)($|\..*(\.id|\.name|\.accelerator|\])$)")  # what others refer to
 NO_SUCH_NAME = re.compile("does not exist|no such decision| has no (fp|bf)")
+MOST_LINES = 100  # of a message
 ROUNDS = 8  # in which the checks of a file whose faults hide others are done again
 KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance likeness is nearer
 
@@ -59,12 +61,14 @@ def validated(
     faults = faults or Faults()
     result = _with_stand_ins(model, data, faults)
     unnamed = any(NAMING.search(x) for x in faults.replaced)
-    for problem in () if result is None else problems(result):
+    for problem in () if result is None else islice(problems(result), MOST_LINES):
         path, _, complaint = problem.partition(": ")
         if not (unnamed and NO_SUCH_NAME.search(complaint)):
             faults.add(path, complaint)
     if faults.lines or result is None:
-        raise InputError("\n".join(f"{where}: {line}" for line in faults.lines))
+        left = len(faults.lines) - MOST_LINES
+        more = [f"and {left:,} more faults; mend these first"] if left > 0 else []
+        raise InputError("\n".join([*(f"{where}: {line}" for line in faults.lines[:MOST_LINES]), *more]))
     return result
 
 

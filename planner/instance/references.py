@@ -11,6 +11,7 @@ from planner.instance.ranges import MAX_COUNT
 from planner.instance.wan import Wan
 
 WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals
+MOST_PLACES = 2_000  # where sites may stand
 SYNC = "sync"  # the name of the gradient exchange among the demands of the wide area
 ONE_SWITCH = ("switch", "planes", "ports_per_switch")  # pins that choose the switch, and with it the links of a GPU
 ACCESS = " access"  # ends the names of the ways from sites to their fibre nodes
@@ -37,8 +38,14 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
         yield from _operation_beside_grid(instance)
         yield from grid_problems(instance.grid)
         yield from wan_problems(instance.grid, instance.wan or Wan())
-        if searched and not any(n.site for n in instance.grid.nodes):
+        places = sum(n.site for n in instance.grid.nodes)
+        if searched and not places:
             yield 'grid.nodes: no node may hold a site; set "site": true on one at least'
+        if searched and places > MOST_PLACES:
+            yield (
+                f"grid.nodes: every two places of a site are compared, so at most {MOST_PLACES:,} may hold one (are "
+                f'{places:,}); set "site": false on the others, as `planner grid import --sites N` does'
+            )
     elif racks is None and not instance.hardware.pools and (searched or network is not None):
         yield "hardware.racks: is missing; give the racks of the one cluster, or a grid to choose them"
     yield from _objective_problems(instance)
@@ -161,7 +168,8 @@ def _ignored_beside_pools(instance: Instance) -> Iterator[str]:
 
 def grid_problems(grid: Grid) -> Iterator[str]:
     """Return what is wrong with the names, corridors, soft rules and scenarios of a grid."""
-    authorities, nodes = sorted({b.id for b in grid.balancing_authorities}), sorted({n.id for n in grid.nodes})
+    authorities = dict.fromkeys(sorted(b.id for b in grid.balancing_authorities))
+    nodes = dict.fromkeys(sorted(n.id for n in grid.nodes))
     corridors: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}]", c) for i, c in enumerate(grid.lines)]
     corridors += [(f"grid.new_lines[{i}]", c) for i, c in enumerate(grid.new_lines)]
     areas = enumerate(grid.balancing_authorities)
@@ -180,7 +188,7 @@ def grid_problems(grid: Grid) -> Iterator[str]:
     yield from power_flow_gaps(grid)
 
 
-def _scenario_problems(grid: Grid, authorities: list[str], nodes: list[str]) -> Iterator[str]:
+def _scenario_problems(grid: Grid, authorities: Collection[str], nodes: Collection[str]) -> Iterator[str]:
     """Return scenarios of more weight than one, without a name of their own, or of places that do not exist."""
     total = sum(s.weight for s in grid.scenarios)
     if total > 1 + WEIGHT_TOLERANCE:
@@ -218,7 +226,7 @@ def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
     yield from _doubles((f"wan.fibre_nodes[{i}]", "id", n.id) for i, n in enumerate(wan.fibre_nodes))
     yield from _doubles((f"wan.fibre_edges[{i}]", "id", e.name) for i, e in enumerate(wan.fibre_edges))
     yield from _doubles((f"wan.traffic[{i}]", "name", t.name) for i, t in enumerate(wan.traffic))
-    nodes = sorted({n.id for n in wan.fibre_nodes})
+    nodes = dict.fromkeys(sorted(n.id for n in wan.fibre_nodes))
     if wan.fibre_nodes and not wan.fibre_edges:
         yield f"wan.fibre_edges: is missing; nothing joins the {len(nodes)} fibre_nodes; give edges, or remove them"
     for i, e in enumerate(wan.fibre_edges):
@@ -228,7 +236,7 @@ def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
                 f'wan.fibre_edges[{i}].id: must not end in "{ACCESS}" (is {e.name!r}), '
                 "which names the ways of sites to their nodes; rename it"
             )
-    places = sorted({*nodes, *(n.id for n in grid.nodes)})
+    places = dict.fromkeys(sorted({*nodes, *(n.id for n in grid.nodes)}))
     for i, t in enumerate(wan.traffic):
         if t.name == SYNC:
             yield f"wan.traffic[{i}].name: must not be {SYNC!r}, which names the exchange of gradients; rename it"

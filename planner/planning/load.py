@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +68,8 @@ def load_instance(
     def problems(instance: Instance) -> Iterator[str]:
         sizes = list(out_of_range(instance))
         named = {x.partition(": ")[0] for x in sizes}
-        relations = (*reference_problems(instance, searched=searched), *check_pins(instance))
-        yield from (*sizes, *(x for x in relations if x.partition(": ")[0] not in named))
+        relations = chain(reference_problems(instance, searched=searched), check_pins(instance))
+        yield from chain(sizes, (x for x in relations if x.partition(": ")[0] not in named))
 
     return validated(Instance, data, where, problems=problems, faults=faults)
 

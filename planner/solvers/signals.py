@@ -41,6 +41,7 @@ class Interrupter:
 _asked = threading.Event()
 _watching = threading.Event()  # signals end searches for now
 _finishing: ContextVar[bool] = ContextVar("finishing", default=False)
+_at_once: ContextVar[bool] = ContextVar("at_once", default=False)
 _interrupter: ContextVar[Interrupter | None] = ContextVar("interrupter", default=None)
 
 
@@ -102,6 +103,18 @@ def finishing() -> Iterator[None]:
 
 
 @contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Let the first Ctrl-C or SIGTERM raise, as while a file is read, and one that came before it."""
+    if _asked.is_set():
+        raise KeyboardInterrupt
+    token = _at_once.set(True)
+    try:
+        yield
+    finally:
+        _at_once.reset(token)
+
+
+@contextmanager
 def ending_searches() -> Iterator[None]:
     """Let the first Ctrl-C or SIGTERM end searches as a limit does, and a second one raise KeyboardInterrupt.
 
@@ -112,7 +125,7 @@ def ending_searches() -> Iterator[None]:
         return
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if _asked.is_set():
+        if _asked.is_set() or _at_once.get():
             signal.default_int_handler(number, frame)
         _asked.set()
 

@@ -322,6 +322,7 @@ CONDITIONAL = {
     "limits": "give the critical batch in tokens",
     "hardware.racks": "give the racks of the one cluster, or a grid to choose them",
     "grid": "give the racks of the one cluster, or a grid to choose them",
+    "network": "decides nothing, as the instance has no network",
     "wan.fibre_nodes": "does not exist",
     "wan.fibre_edges": "give edges, or remove them",
     "wan.traffic.0.period_seconds": "give exactly one of period_seconds and deadline_seconds",

@@ -54,7 +54,11 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
         ["grid", "import", "case4.m", "--at", "40,-75", "--into", "x.json"],
         "grid.rules",
     ),
-    "a count that nothing has": (lambda: instance("one-rack", hardware__racks=10**20), EVALUATE, "hardware.racks: must be from 1 to"),
+    "a count that nothing has": (
+        lambda: instance("one-rack", hardware__racks=10**20),
+        EVALUATE,
+        "hardware.racks: must be from 1 to",
+    ),
     "a family beyond 64 bits": (
         lambda: instance("limits-h100", workload__choose__family={"head_size": 10**20, "vocabulary": 10**5}),
         EVALUATE,

@@ -58,7 +58,7 @@ def test_every_option_of_every_command_has_a_range() -> None:
     assert len(options) > 40
     for command, name in options:
         for value in WRONG[:6]:
-            with pytest.raises(InputError, match="^--[a-z-]+: must be a .*; "):
+            with pytest.raises(InputError, match=r"^--[a-z-]+: must be a .*; "):
                 command(**{name: value})
 
 
@@ -75,4 +75,8 @@ def test_several_numbers_are_refused_at_once() -> None:
     """All options that are out of range are named in one message, before any file is read."""
     done = CliRunner().invoke(app, ["solve", "none.json", "--time-limit", "nan", "--gap", "2", "--threads", "-1"])
     assert isinstance(done.exception, InputError)
-    assert [line.partition(":")[0] for line in str(done.exception).splitlines()] == ["--time-limit", "--gap", "--threads"]
+    assert [line.partition(":")[0] for line in str(done.exception).splitlines()] == [
+        "--time-limit",
+        "--gap",
+        "--threads",
+    ]

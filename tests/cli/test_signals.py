@@ -88,3 +88,28 @@ def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, monkeypatch: p
     done, path = solve(tmp_path)
     assert done.exit_code == INTERRUPTED and not path.exists()
     assert signal.getsignal(signal.SIGTERM) is before and not signals.interrupted()
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("before", [False, True])
+def test_a_signal_ends_the_reading_of_a_file(
+    number: int, before: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal while the instance is read, or just before, ends the command: nothing is searched."""
+    searched = []
+
+    def read(*_: object, **__: object) -> None:
+        if not before:
+            os.kill(os.getpid(), number)
+        searched.append("read on")
+
+    def opened(*_: object, **__: object) -> Any:
+        os.kill(os.getpid(), number)
+        return lambda _: None
+
+    monkeypatch.setattr("planner.planning.sessions.session.load_instance", read)
+    if before:
+        monkeypatch.setattr("planner.planning.sessions.session.Reporter", opened)
+    done, path = solve(tmp_path)
+    assert (done.exit_code, path.exists(), searched) == (INTERRUPTED, False, [])
+    assert not signals.interrupted()

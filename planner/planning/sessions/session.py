@@ -16,7 +16,7 @@ from planner.solvers.deadline import Deadline
 from planner.solvers.running.model_files import recording
 from planner.solvers.running.progress import Event, Reporter
 from planner.solvers.running.turns import turn
-from planner.solvers.signals import Interrupter, ended_by
+from planner.solvers.signals import Interrupter, ended_by, ending_at_once
 
 if TYPE_CHECKING:
     from planner.calibration.measured import MeasuredConstants
@@ -42,7 +42,8 @@ def solve_once(
     """Solve an instance with all that a caller may give; see `planner.solve` and `planner.Session`."""
     reporter = Reporter(on_line=progress, on_event=on_progress)
     options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
-    loaded = load_instance(instance, pins=pins, constants=constants)
+    with ending_at_once():
+        loaded = load_instance(instance, pins=pins, constants=constants)
     warn(loaded)
     reporter.unit = "usd" if loaded.objective.in_dollars else "days"
     with ended_by(interrupt), recording(None if models is None else Path(models)):

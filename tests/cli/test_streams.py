@@ -1,0 +1,108 @@
+"""Closed streams, other locales, names that no disk takes, and little memory: a message, never a traceback."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from commands import run_here
+from worked_plan import small
+
+from planner.cli import main
+from planner.errors import InputError
+from planner.files import json_or_text, write_atomically
+
+PLANNER = [sys.executable, "-m", "planner"]
+LONG = "a" * 300
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    """Write a plan whose name is in no ASCII."""
+    path = tmp_path / "plän.json"
+    data = small()
+    path.write_text(
+        data.model_copy(update={"instance": data.instance.model_copy(update={"name": "北京"})}).model_dump_json()
+    )
+    return path
+
+
+def test_closed_streams(plan: Path) -> None:
+    """What is written to a closed stdout goes nowhere, and no traceback comes of it."""
+    shell = (
+        f'{sys.executable} -m planner show "{plan}" >&-; echo $? >&2; {sys.executable} -m planner show none >&- 2>&-'
+    )
+    done = subprocess.run(["sh", "-c", shell], check=False, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "0\n")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}],
+)
+def test_a_name_that_is_not_ascii_under_any_locale(plan: Path, more: dict[str, str]) -> None:
+    """Names are written in UTF-8 whatever the locale."""
+    environment = {**os.environ, **more}
+    done = subprocess.run([*PLANNER, "show", plan], check=False, capture_output=True, env=environment)
+    assert done.returncode == 0 and done.stdout.decode().startswith("北京")
+
+
+def test_names_of_any_bytes(tmp_path: Path) -> None:
+    """A word of the command line is written as the bytes it came in, where these are text; else it is refused."""
+    write_atomically(tmp_path / "a", os.fsdecode("é".encode()))
+    write_atomically(tmp_path / "b", "é".encode().decode("ascii", "surrogateescape"))
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes() == "é".encode()
+    with pytest.raises(InputError, match=r"cannot hold \\xe9, which is no text in UTF-8; "):
+        write_atomically(tmp_path / "c", "name: \udce9")
+    with pytest.raises(InputError, match="half of a character; "):
+        json_or_text("\udce9", "--set name")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *(
+            ["solve", f"{LONG}.json"],
+            ["solve", LONG],
+            ["show", LONG],
+            ["compare", f"{LONG}#1"],
+            ["report", LONG, "-o", "x.html"],
+        ),
+        *(
+            ["solve", "one-rack", "-o", LONG],
+            ["solve", "one-rack", "--log", LONG],
+            ["solve", "one-rack", "--models", LONG],
+        ),
+        *(
+            ["sweep", "one-rack", "--vary", "hardware.racks=1,2", "-o", "x.jsonl", "--plans", LONG],
+            ["init", "-o", LONG],
+        ),
+        ["evaluate", "one-rack", "--from-flags", LONG],
+    ],
+    ids=lambda words: f"{words[0]} {words[-2][:12]}",
+)
+def test_a_name_that_no_disk_takes(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message names the file, and does not call it the standard output."""
+    monkeypatch.chdir(tmp_path)
+    done = run_here(*words)
+    assert done.returncode == 2 and LONG in done.stderr and "stdout" not in done.stderr and ";" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the system names its file; only one that names none is of the standard output."""
+    for raised, said in (
+        (OSError(errno.EMFILE, os.strerror(errno.EMFILE), "x.json"), "x.json: cannot be used (Too many open files); "),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), "stdout: cannot be written (No space left on device); "),
+        (MemoryError(), "the memory is not enough; "),
+    ):
+
+        def fails(raised: BaseException = raised) -> None:
+            raise raised
+
+        monkeypatch.setattr(main, "app", fails)
+        monkeypatch.setattr(main, "_drop_stdout", lambda: None)
+        done = run_here("show")
+        assert done.returncode == 2 and done.stderr.startswith(said)
