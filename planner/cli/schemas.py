@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from planner.cluster.job import Job
 from planner.cluster.placement import Placement
 from planner.instance.instance import Instance
+from planner.instance.ranges import put_ranges
 from planner.plan.plan import Plan
 
 SCHEMAS: dict[str, type[BaseModel]] = {"instance": Instance, "plan": Plan, "job": Job, "placement": Placement}
@@ -14,4 +15,7 @@ SCHEMAS: dict[str, type[BaseModel]] = {"instance": Instance, "plan": Plan, "job"
 
 def schema_text(what: str) -> str:
     """Return a schema as it is committed: keys sorted, one a line."""
-    return json.dumps(SCHEMAS[what].model_json_schema(), indent=1, sort_keys=True) + "\n"
+    schema = SCHEMAS[what].model_json_schema()
+    if what == "instance":
+        put_ranges(schema)
+    return json.dumps(schema, indent=1, sort_keys=True) + "\n"

@@ -41,6 +41,28 @@ def range_of(key: str, *, whole: bool) -> tuple[float, float]:
     return (1, MAX_COUNT) if whole else (SMALLEST, LARGEST)
 
 
+def put_ranges(schema: dict[str, Any]) -> None:
+    """Put the ranges of numbers into a JSON Schema of an instance, where its types give none."""
+    for part in (schema, *schema.get("$defs", {}).values()):
+        for key, value in part.get("properties", {}).items():
+            for form in _numbers(value):
+                low, high = range_of(key, whole=form["type"] == "integer")
+                if form.get("exclusiveMinimum") == 0:
+                    del form["exclusiveMinimum"]
+                    form["minimum"] = low
+                if "exclusiveMaximum" not in form:
+                    form.setdefault("maximum", high)
+
+
+def _numbers(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the forms of a value that are numbers, those of lists and of what mappings hold too."""
+    if schema.get("type") in ("number", "integer") and "enum" not in schema:
+        yield schema
+    for inner in (*schema.get("anyOf", ()), schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(inner, dict):
+            yield from _numbers(inner)
+
+
 def out_of_range(instance: BaseModel) -> Iterator[str]:
     """Name the numbers of an instance that are out of the range of their key."""
     left: list[tuple[str, str, Any]] = [("", "", instance)]

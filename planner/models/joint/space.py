@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -256,7 +257,7 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
             block.rails,
             block.rack_stages == 1,
         )
-        rows += [(p, v, *row) for v in virtual if v <= most]
+        rows += [(p, v, *row) for v in virtual[: bisect_right(virtual, most)]]
     table = np.array(rows, dtype=np.int64).reshape(-1, 8).T
     p, v, racks, replicas, per_rack, stage_racks, rails, inside = table
     return Pipelines(p, v, racks, replicas, per_rack, stage_racks, rails, inside > 0)
