@@ -68,7 +68,7 @@ def share(part: float, total: float) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun, in the plural where it is not one."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def words(key: str) -> str:
