@@ -46,7 +46,7 @@ def run(plan: Plan) -> Iterator[Statement]:
     by_token = f"{amount(joules)} J a token ({amount(joules * TOKENS / 3.6e9)} MWh a million)"
     yield Statement("figure", "money", f"{amount(x.energy_mwh)} MWh, {by_token}{tonnes}", path="run.energy_mwh")
     if replaced := ", ".join(_outlasted(plan.instance, x)):
-        yield Statement("warning", "money", f"Outlasts its hardware: {replaced}.", True, path="run.replacements")
+        yield Statement("warning", "money", f"Outlasts its hardware; replaced: {replaced}.", True, path="run.replacements")
     if x.not_counted:
         yield Statement("warning", "money", _excluded(x.not_counted), True, path="run.not_counted")
 
@@ -80,4 +80,4 @@ def _outlasted(instance: Instance, x: RunPlan) -> Iterator[str]:
         if times and life is not None:
             often = TIMES.get(times) or counted(times, "time")
             usd = f" ({money(x.usd[part])})" if part in x.usd else ""
-            yield f"{what} replaced {often}{usd}"
+            yield f"{what} {often}{usd}"
