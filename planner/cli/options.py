@@ -17,6 +17,7 @@ Changes = Annotated[
 Gap = Annotated[float | None, typer.Option(help="Relative gap within which a decision is done.")]
 Seed = Annotated[int, typer.Option(help="Seed of the solvers.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="All that the plan says, proofs included.")]
 Log = Annotated[Path | None, typer.Option("--log", help="Add lines of progress with timestamps to this file.")]
 InsteadOfStdout = Annotated[Path | None, typer.Option("-o", "--output", help="Write here in place of stdout.")]
 TopologyName = Annotated[str | None, typer.Option(help="Which topology of a topology.yaml; its default unless given.")]

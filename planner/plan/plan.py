@@ -87,9 +87,9 @@ class Plan(Frozen):
         except ValidationError:
             return data  # refused below, under its own path
 
-    def summary(self) -> str:
-        """Write the plan on one screen, as `planner show` prints it."""
-        return str(view("summary")(self))
+    def summary(self, *, verbose: bool = False) -> str:
+        """Write the plan on one screen, as `planner show` prints it; `verbose`: all that it says."""
+        return str(view("summary")(self, verbose=verbose))
 
     def to_frame(self) -> Any:
         """Return the plan's figures as a pandas DataFrame of one row, named as the columns of a sweep's rows."""

@@ -51,7 +51,9 @@ def _end(plan: Plan) -> str:
         case "grid":
             return f"Power and sites: they cannot feed {block}."
         case "owned_racks":
-            return f"Racks: the {racks:,} given hold no room for {block}." if racks else f"Racks: too few for {block}."
+            free = (racks or 0) - x.block_racks * sum(x.blocks_by_site.values()) if x else 0
+            left = f"{free:,} of {racks:,} are left over, too few" if free else f"{racks or 0:,} given, no room"
+            return f"Racks: {left} for {block}."
         case "layout":
             return f"No limit of money, power or racks: {block} could be had, and would not train faster."
     return ""

@@ -32,10 +32,13 @@ def capital(plan: Plan) -> Iterator[Statement]:
 
 
 def run(plan: Plan) -> Iterator[Statement]:
+    """State the whole run of a plan, if it has one."""
+    if plan.run is not None:
+        yield from run_statements(plan.instance, plan.run)
+
+
+def run_statements(instance: Instance, x: RunPlan) -> Iterator[Statement]:
     """State the whole run: its total cost by part, energy and carbon, replacements, and what is not in the total."""
-    x = plan.run
-    if x is None:
-        return
     each = f"${x.usd_per_million_tokens:,.4g} a million tokens"
     whole = f"{money(x.total_cost_of_ownership_usd)} over {_length(x.years)}"
     yield Statement("figure", "money", f"To own and run: {whole}, {each}", True, path="run.total_cost_of_ownership_usd")
@@ -45,8 +48,10 @@ def run(plan: Plan) -> Iterator[Statement]:
     joules = x.energy_joules_per_token
     by_token = f"{amount(joules)} J a token ({amount(joules * TOKENS / 3.6e9)} MWh a million)"
     yield Statement("figure", "money", f"{amount(x.energy_mwh)} MWh, {by_token}{tonnes}", path="run.energy_mwh")
-    if replaced := ", ".join(_outlasted(plan.instance, x)):
-        yield Statement("warning", "money", f"Outlasts its hardware; replaced: {replaced}.", True, path="run.replacements")
+    if replaced := ", ".join(_outlasted(instance, x)):
+        yield Statement(
+            "warning", "money", f"Outlasts its hardware; replaced: {replaced}.", True, path="run.replacements"
+        )
     if x.not_counted:
         yield Statement("warning", "money", _excluded(x.not_counted), True, path="run.not_counted")
 
