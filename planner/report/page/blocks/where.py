@@ -1,0 +1,105 @@
+"""Where the racks stand and what joins them, which places were left out and why, and years that may come."""
+
+from collections.abc import Iterator, Mapping
+
+from planner.instance.grid import Grid, PowerNode
+from planner.physics.site import power
+from planner.physics.site.grid import usable_interconnect_mw
+from planner.plan.plan import Plan
+from planner.report.page.drawings.bars import Limit, stacked
+from planner.report.page.drawings.site_map import outline_caption, plan_map
+from planner.report.page.parts import Block, Picture, Row, Table, colours
+from planner.units import amount, counted
+
+NAMED = 12  # places of the table
+SCENARIOS = (
+    "Power that runs in each scenario; the dashed line is what the sites have. "
+    "Energy counts what is left undone at its price."
+)
+# Why no further place is opened, by what ends the plan.
+ENDS = {
+    "budget": "not needed: the budget is spent at the open sites",
+    "layout": "not needed: more racks would not train faster",
+    "owned_racks": "not needed: the racks given stand at the open sites",
+    "grid": "left out by the best split that was found",
+}
+
+
+def where(plan: Plan) -> Iterator[Block]:
+    """Show open sites and other places on a map, what each place could hold, and why it is not open."""
+    grid = plan.instance.grid
+    if grid is None or not grid.nodes:
+        return
+    svg, in_us = plan_map(plan, grid)
+    lines = (
+        "spans of fibre, dashed where lit for cuts alone" if plan.wan else "links between sites (dashed), power lines"
+    )
+    caption = f"Sites (area by power), other places where one may stand (rings), {lines}. {outline_caption(in_us)}"
+    rows = sorted(_candidates(plan, grid), key=lambda row: -row[0])
+    shown = [row[1:] for row in rows[:NAMED]]
+    more = f"; the first {NAMED} of {len(rows)}" if len(rows) > NAMED else ""
+    head = ("place", "could hold MW", "limit", "why it is not open")
+    table = [Table(f"Places that are not open{more}", head, shown, head[2:])] if shown else []
+    yield Block("Where", (Picture(svg, caption),), table)
+
+
+def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
+    """Yield the places without a site: MW that the limits of each let it hold, by name and text, and why it has none."""
+    drawn: dict[str, float] = {}
+    for s in plan.sites.sites if plan.sites else ():
+        drawn[s.balancing_authority] = drawn.get(s.balancing_authority, 0.0) + s.facility_mw
+    built = {x.line: x.circuits for x in plan.sites.new_lines} if plan.sites else {}
+    taken = {s.id for s in plan.sites.sites} if plan.sites else set()
+    for n in grid.nodes:
+        if n.site and n.id not in taken:
+            limits = _limits(plan, grid, n, drawn, built)
+            name = min(limits, key=lambda k: limits[k], default="")
+            most = limits.get(name, float("inf"))
+            yield most, n.id, amount(most) if limits else "not limited", name or "-", _why(plan, grid, n, most)
+
+
+def _limits(
+    plan: Plan, grid: Grid, n: PowerNode, drawn: Mapping[str, float], built: Mapping[str, int]
+) -> dict[str, float]:
+    """Return the MW that headroom, interconnect and land each allow at a place, beside the plan's sites."""
+    found, rule = {}, grid.rules.interconnect
+    for area in grid.balancing_authorities if grid.rules.headroom else ():
+        if area.id == n.balancing_authority:
+            found[f"headroom of {area.id}"] = max(0.0, area.headroom_mw - drawn.get(area.id, 0.0))
+    usable = usable_interconnect_mw(grid, n, built) if rule.on and rule.reading != "import_share" else None
+    if usable is not None and rule.share:
+        steps = n.upgrade.max_steps * n.upgrade.step_mw if n.upgrade else 0.0
+        found["interconnect"] = (usable + steps) / rule.share
+    density = plan.instance.hardware.cooling_kw_per_m2
+    if n.area_m2 is not None and density is not None:
+        found["land for cooling"] = n.area_m2 * density / 1e3
+    return found
+
+
+def _why(plan: Plan, grid: Grid, n: PowerNode, most: float) -> str:
+    """Say why a place has no site, as far as plan and question tell."""
+    rules, h, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
+    if within is not None and n.ready_months > within:
+        return f"ready in {n.ready_months:g} months, asked for within {within:g}"
+    least = None if isinstance(h.rack, str) else power.facility_mw(h, rules.min_site_modules * h.racks_per_module)
+    if least is not None and most < least:
+        return f"too little: a site takes {amount(least)} MW or more"
+    if plan.sites is None:
+        return "no plan"
+    if rules.max_sites is not None and len(plan.sites.sites) >= rules.max_sites:
+        return f"{counted(rules.max_sites, 'site')} at most (max_sites)"
+    return ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
+
+
+def scenarios(plan: Plan) -> Iterator[Block]:
+    """Show what each site runs in each year that may come."""
+    s = plan.sites
+    if s is None or not s.scenarios:
+        return
+    total, ids = sum(x.facility_mw for x in s.sites), [x.id for x in s.sites]
+    bars = [
+        (name, {x: r.running_mw.get(x, 0.0) for x in ids}, Limit(total, "capacity"))
+        for name, r in sorted(s.scenarios.items())
+    ]
+    svg = stacked("Power that runs in each scenario, by site", bars, colours(ids), lambda v: f"{amount(v)} MW")
+    yield Block("Years that may come", (Picture(svg, SCENARIOS),))
