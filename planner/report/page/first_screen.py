@@ -33,7 +33,7 @@ def headlines(plan: Plan) -> Iterator[Headline]:
     value, (low, high) = section.days_to_train, section.days_to_train_interval
     top = max(high, value)
     shown = figure(f"{at}.days_to_train", value, f"{days(value)} days")
-    likely = f"likely {days(low)} to {days(high)}: 4 of 5 like measured runs lie in it"
+    likely = f"likely {days(low)} to {days(high)} (4 of 5 like runs)"
     yield Headline("Trains in", shown, likely, low / top, high / top, value / top)
     if plan.cost is not None:
         yield _capital(plan, plan.cost.total_usd)
@@ -70,7 +70,7 @@ def with_range(x: Statement) -> str:
 def side_by_side(names: Sequence[str], plans: Sequence[Plan], said: Sequence[Sequence[Statement]]) -> Table:
     """Return the table of plans, a column each: the figures of the first screen, what is built, limits and risks."""
     rows: list[Row] = [("status", *(p.status for p in plans))]
-    figures = [{h.label: f"{h.figure.text} ({h.range.partition(':')[0]})" for h in headlines(p)} for p in plans]
+    figures = [{h.label: f"{h.figure.text} ({h.range})" for h in headlines(p)} for p in plans]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
     texts = [_by_section(own) for own in said]

@@ -8,7 +8,7 @@ from typing import Any
 
 from planner.optional_packages import needed
 from planner.plan.plan import Plan
-from planner.report.page.blocks import days, money, network, steps, where
+from planner.report.page.blocks import money, network, steps, stops, where
 from planner.report.page.first_screen import (
     UNVERIFIED,
     built,
@@ -24,8 +24,10 @@ from planner.report.statements.of_plan import statements
 from planner.report.statements.statement import Statement
 
 # In the order of the page: where, how it trains, how long, for how much, what is decided besides.
-BLOCKS = (*(where.where, steps.steps, days.days, money.money_and_power), *(network.fabric, days.stops, where.scenarios))
-BLOCKS += (money.model,)
+BLOCKS = (
+    *(where.where, steps.steps, money.days_and_money, network.fabric),
+    *(stops.stops, where.scenarios, money.model),
+)
 
 
 def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
@@ -62,7 +64,10 @@ def _unique(place: int, names: Sequence[str]) -> str:
 
 def _section(name: str, plan: Plan, said: Sequence[Statement]) -> dict[str, Any]:
     """Return what the template shows of one plan."""
-    of_kind = {kind: [with_range(x) for x in said if x.kind == kind and x.first] for kind in ("limit", "warning")}
+    of_kind = {
+        kind: [x.text.replace("(--verbose)", "(below, in full)") for x in said if x.kind == kind and x.first]
+        for kind in ("limit", "warning")
+    }
     by_section: dict[str, list[str]] = {}
     for x in said:
         by_section.setdefault(x.section, []).append(with_range(x))
@@ -74,12 +79,12 @@ def _section(name: str, plan: Plan, said: Sequence[Statement]) -> dict[str, Any]
         "unverified": "" if getattr(plan, "verified", True) else UNVERIFIED,
         "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
         "verdict": in_one_sentence(said),
+        "instead": [x.text for x in said if x.first and x.runner_up and x.topic == "verdict"],
         "headlines": list(headlines(plan)),
         "lists": [
             ("What is built", list(built(said))),
             ("Limits", of_kind["limit"]),
             ("Risks", of_kind["warning"]),
-            ("Else", [x.text for x in said if x.first and x.runner_up and x.topic == "verdict"]),
         ],
         "blocks": [block for blocks in BLOCKS for block in blocks(plan)],
         "said": by_section,

@@ -1,14 +1,19 @@
-"""Money against the budget, power against its limit, and the compute of a model that was chosen."""
+"""Where the days go, money against the budget, power against its limit, and the compute of a model that was chosen."""
 
 from collections.abc import Iterator
 
 from planner.plan.plan import Plan
+from planner.report.days_by_part import OTHER, STEP_PARTS, days_by_part, shown_days
 from planner.report.page.drawings.bars import Limit, stacked
+from planner.report.page.drawings.waterfall import Bar, waterfall
 from planner.report.page.parts import Block, Picture, colours
 from planner.report.plots.labels import plain
 from planner.report.statements.statement import short_percent
 from planner.units import amount, money
 
+COMPUTE, EXCHANGE, IDLE, LOST, SUM = "c0", "c5", "c4", "c1", "rest"
+SHADES = {"compute": COMPUTE, OTHER: COMPUTE, "pipeline bubble": IDLE, "host": IDLE}
+DAYS = "Where the days go: blue computes, light blue exchanges, yellow waits, grey are sums"
 IDEAL = (
     "Where the compute of the ideal goes: every GPU at its peak until the deadline; "
     "the first part is what trains the model."
@@ -16,11 +21,22 @@ IDEAL = (
 BOUND = "6·N·D of the model; the dashed line is the compute proven to be too much for the deadline."
 
 
-def money_and_power(plan: Plan) -> Iterator[Block]:
-    """Show capital by part and power by site, each against its limit."""
-    pictures = [*_cost(plan), *_power(plan)]
+def days_and_money(plan: Plan) -> Iterator[Block]:
+    """Show the parts that the days add up from, capital by part and power by site, each against its limit."""
+    pictures = [*_days(plan), *_cost(plan), *_power(plan)]
     if pictures:
-        yield Block("Money and power", pictures)
+        yield Block("Days, money and power", pictures)
+
+
+def _days(plan: Plan) -> Iterator[Picture]:
+    rows, bars = days_by_part(plan), []
+    for r in rows:
+        shade = SUM if r.is_sum else SHADES.get(r.name, EXCHANGE if r.name in STEP_PARTS else LOST)
+        bars.append(Bar(r.name, r.days, shade, r.is_sum))
+    if rows:
+        svg = waterfall("Days of steps and days on a calendar", bars, lambda v: shown_days(rows[-1].days, v))
+        lost = ", orange is lost to stops and to what guards against them" if plan.reliability else ""
+        yield Picture(svg, f"{DAYS}{lost}.")
 
 
 def _cost(plan: Plan) -> Iterator[Picture]:

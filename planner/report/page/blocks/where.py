@@ -8,7 +8,7 @@ from planner.physics.site.grid import usable_interconnect_mw
 from planner.plan.plan import Plan
 from planner.report.page.drawings.bars import Limit, stacked
 from planner.report.page.drawings.site_map import outline_caption, plan_map
-from planner.report.page.parts import Block, Picture, Row, Table, colours
+from planner.report.page.parts import Block, Picture, Table, colours
 from planner.units import amount, counted
 
 NAMED = 12  # places of the table
@@ -31,20 +31,21 @@ def where(plan: Plan) -> Iterator[Block]:
     if grid is None or not grid.nodes:
         return
     svg, in_us = plan_map(plan, grid)
-    lines = (
-        "spans of fibre, dashed where lit for cuts alone" if plan.wan else "links between sites (dashed), power lines"
-    )
-    caption = f"Sites (area by power), other places where one may stand (rings), {lines}. {outline_caption(in_us)}"
+    lines = ", spans of fibre, dashed where lit for cuts alone" if plan.wan else ", power lines" if grid.lines else ""
+    links = ", links between sites (dashed)" if plan.sites and plan.sites.links and not plan.wan else ""
+    caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {outline_caption(in_us)}"
     rows = sorted(_candidates(plan, grid), key=lambda row: -row[0])
     shown = [row[1:] for row in rows[:NAMED]]
     more = f"; the first {NAMED} of {len(rows)}" if len(rows) > NAMED else ""
     head = ("place", "could hold MW", "limit", "why it is not open")
-    table = [Table(f"Places that are not open{more}", head, shown, head[2:])] if shown else []
+    width = 4 if plan.sites else 3
+    what = "Places that are not open" if plan.sites else "What each place could hold"
+    table = [Table(what + more, head[:width], [row[:width] for row in shown], head[2:width])] if shown else []
     yield Block("Where", (Picture(svg, caption),), table)
 
 
 def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
-    """Yield the places without a site: MW that the limits of each let it hold, by name and text, and why it has none."""
+    """Yield the places without a site: the MW that each could hold, its name, these as text, the limit, and why."""
     drawn: dict[str, float] = {}
     for s in plan.sites.sites if plan.sites else ():
         drawn[s.balancing_authority] = drawn.get(s.balancing_authority, 0.0) + s.facility_mw
@@ -84,9 +85,7 @@ def _why(plan: Plan, grid: Grid, n: PowerNode, most: float) -> str:
     least = None if isinstance(h.rack, str) else power.facility_mw(h, rules.min_site_modules * h.racks_per_module)
     if least is not None and most < least:
         return f"too little: a site takes {amount(least)} MW or more"
-    if plan.sites is None:
-        return "no plan"
-    if rules.max_sites is not None and len(plan.sites.sites) >= rules.max_sites:
+    if rules.max_sites is not None and plan.sites and len(plan.sites.sites) >= rules.max_sites:
         return f"{counted(rules.max_sites, 'site')} at most (max_sites)"
     return ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
 

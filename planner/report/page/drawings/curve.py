@@ -82,4 +82,3 @@ def _apart(marks: Sequence[float], across: Callable[[float], float], show: Calla
 
 def _anchor(x: float) -> str:
     return "end" if x > WIDTH - RIGHT - 20 else "middle"
-

@@ -8,10 +8,10 @@ from planner.report.page.drawings.svg import WIDTH, drawing, legend, line, rect,
 
 LEFT, BAR, STEP = 62.0, 22.0, 27.0  # units: room for names, the height of a bar, and from one to the next
 ROWS = 6  # stages that are drawn: the first, the last and some between them
-ALONE = 24  # passes of the drain that are drawn one by one
+ALONE = 10  # passes of the drain that are drawn one by one; of more, that many wider ones
 EXCHANGES = ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_send", "sharding")
 GRADIENTS, ENDS = ("data_parallel", "between_sites"), ("optimizer", "cpu_overhead")
-SHADES = {"work": "c0", "exposed exchange": "c5", "bubble": "c4", "gradients": "c3", "optimiser, host": "c6"}
+SHADES = {"compute": "c0", "exposed exchange": "c5", "bubble": "c4", "gradients": "c3", "optimiser, host": "c6"}
 Piece = tuple[str, float]
 
 
@@ -47,7 +47,7 @@ def _bar(at: float, y: float, width: float, kind: str, exposed: float, tip: str)
     if width <= 0:
         return
     yield rect(at, y, width, BAR, SHADES[kind], tip)
-    if kind == "work" and exposed:
+    if kind == "compute" and exposed:
         yield rect(at, y + BAR * (1 - exposed), width, BAR * exposed, SHADES["exposed exchange"], tip)
 
 
@@ -77,13 +77,13 @@ def pieces(x: LayoutPlan, stage: int) -> Iterator[Piece]:
     warm = min((behind + 1) * forward, work / 3)
     drained = min(behind * backward, work - warm)
     yield "bubble", before * forward
-    yield "work", warm
+    yield "compute", warm
     yield "bubble", behind * backward
-    yield "work", work - warm - drained
+    yield "compute", work - warm - drained
     times = min(behind, ALONE)
     for _ in range(times):
         yield "bubble", behind * forward / times
-        yield "work", drained / times
+        yield "compute", drained / times
     yield "bubble", before * backward
     yield "gradients", gradients
     yield "optimiser, host", ends

@@ -36,7 +36,9 @@ def stages(found: Sequence[Stage], limit: float) -> str:
         which = f"stage {first}" if count == 1 else f"stages {first} to {first + count - 1}"
         again = f", {s.repeated} recomputed" if s.repeated else ""
         y = foot
-        shown = {k: s.parts.get(k, 0.0) for k in names[:PARTS]} | {OTHER: sum(s.parts.get(k, 0.0) for k in names[PARTS:])}
+        shown = {k: s.parts.get(k, 0.0) for k in names[:PARTS]} | {
+            OTHER: sum(s.parts.get(k, 0.0) for k in names[PARTS:])
+        }
         for k, size in shown.items():
             if size > 0:
                 y -= size * scale

@@ -1,4 +1,4 @@
-"""Where the days of a run go, and what other checkpoint intervals and spares would give."""
+"""What other checkpoint intervals and spares would give."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,17 +11,12 @@ from planner.physics.reliability.plan_curves import (
     spare_points,
 )
 from planner.plan.plan import Plan
-from planner.report.days_by_part import OTHER, STEP_PARTS, days_by_part, shown_days
 from planner.report.page.drawings.curve import Axis, Line, curve, even_marks
-from planner.report.page.drawings.waterfall import Bar, waterfall
 from planner.report.page.parts import Block, Picture
 from planner.units import counted, duration, percent, words
 
 # Marks of an axis of time, in seconds: 0.1 s to 1,000 days.
 TIMES = (0.1, 1, 10, 60, 600, 3600, 36_000, 172_800, 864_000, 8_640_000, 86_400_000)
-COMPUTE, EXCHANGE, IDLE, LOST, SUM = "c0", "c5", "c4", "c1", "rest"
-SHADES = {"compute": COMPUTE, OTHER: COMPUTE, "pipeline bubble": IDLE, "host": IDLE}
-STEPS = "Where the days go: blue computes, light blue exchanges, yellow waits, grey are sums"
 INTERVAL = (
     "Time that trains by the time between checkpoints, for each way to go on behind a stop that is allowed; the dot is "
     "the plan."
@@ -30,20 +25,6 @@ SPARES = (
     "Time that trains by spare racks of all sites, each site's in proportion, by the way to go on that is best with "
     "so many; the dot is the plan. Beside the axis all is as planned; money, power and room of spares are not in it."
 )
-
-
-def days(plan: Plan) -> Iterator[Block]:
-    """Show the parts that the days of a run add up from."""
-    rows = days_by_part(plan)
-    if not rows:
-        return
-    bars = []
-    for r in rows:
-        shade = SUM if r.is_sum else SHADES.get(r.name, EXCHANGE if r.name in STEP_PARTS else LOST)
-        bars.append(Bar(r.name, r.days, shade, r.is_sum))
-    svg = waterfall("Days of steps and days on a calendar", bars, lambda v: shown_days(rows[-1].days, v))
-    lost = ", orange is lost to stops and to what guards against them" if plan.reliability else ""
-    yield Block("Where the days go", (Picture(svg, f"{STEPS}{lost}."),))
 
 
 def stops(plan: Plan) -> Iterator[Block]:
