@@ -1,6 +1,7 @@
-"""What tests of the page share: figures looked up by path, and a plan that cannot be."""
+"""What tests of the page share: figures looked up by path, the page of one plan, and a plan that cannot be."""
 
 import math
+from datetime import date
 from functools import cache
 from typing import Any
 
@@ -8,6 +9,9 @@ from stored_plans import stored
 from worked_plan import edited, instance_with, small
 
 from planner.plan.plan import Plan
+from planner.report.page.page import report_page
+
+MADE = date(2026, 11, 24)
 
 CITIES = [("A", 40, -77), ("B", 36, -95), ("C", 33, -112), ("D", 42, -95), ("dark", 45, -100)]
 WAYS = ("AB", "BC", "AD", "DC")
@@ -49,6 +53,11 @@ def agrees(value: Any, plan: Any, path: str) -> bool:
         if "[*]" in path
         else type(value) is type(expected) and value == expected
     )
+
+
+def page_of(plan: Plan, name: str = "x") -> str:
+    """Return the page of one plan, as if made on a fixed day."""
+    return report_page([(name, plan)], MADE)
 
 
 @cache

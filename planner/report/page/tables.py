@@ -37,7 +37,7 @@ def _tables(path: str, value: Any, name: str) -> Iterator[Table]:
     entries = _entries(value)
     if _alike(value):
         yield from _grid(path, entries, name)
-    elif rows := [(_name(path, k), _cell(_join(path, k), v)) for k, v in entries.items() if _is_figure(v)]:
+    elif rows := [(_name(path, k), _cell(path, k, v)) for k, v in entries.items() if _is_figure(v)]:
         is_text = any(isinstance(v, (str, list)) and len(str(v)) > TEXT for v in entries.values())
         yield Table(name, ("", "value"), rows[:LISTED], ("value",) if is_text else ())
     for k, v in [(k, v) for k, v in entries.items() if v and isinstance(v, (dict, list)) and not _is_figure(v)][
@@ -52,7 +52,7 @@ def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[Table]:
         dict.fromkeys(k for x in entries.values() for k, v in x.items() if _is_figure(v) and k not in NOT_SHOWN)
     )
     names = [_called(k, x) for k, x in entries.items()]
-    cells = [[_cell(f"{path}.{at}.{k}", x.get(k)) for k in keys] for at, x in entries.items()]
+    cells = [[_cell(f"{path}.{at}", k, x.get(k)) for k in keys] for at, x in entries.items()]
     heads = tuple(_name(f"{path}.0", k) for k in keys)
     if keys and len(entries) <= ACROSS:
         rows: list[Row] = [(h, *column) for h, column in zip(heads, zip(*cells, strict=True), strict=True)]
@@ -79,7 +79,7 @@ def _is_figure(value: Any) -> bool:
     """Return whether a value is written in one cell: it holds no objects."""
     if isinstance(value, list):
         return bool(value) and not any(isinstance(x, (dict, list)) for x in value)
-    return value is not None and not isinstance(value, dict)
+    return value not in (None, "") and not isinstance(value, dict)
 
 
 def _join(path: str, key: str) -> str:
@@ -98,27 +98,30 @@ def _called(key: str, value: Any) -> str:
 
 def _name(path: str, key: str) -> str:
     """Return a key in words; what is left of it without its unit, which stands beside the figure."""
-    return name_and_unit(f"{path}.{key}")[0]
+    return key if "." in key else name_and_unit(f"{path}.{key}")[0]
 
 
-def _cell(path: str, value: Any) -> Cell:
+def _cell(at: str, key: str, value: Any) -> Cell:
     """Return a value with its unit; a list in runs of what is equal."""
-    if value is None or value == []:
+    path = _join(at, key)
+    if value in (None, "", []):
         return "-"
     if isinstance(value, list):
         runs = [(x, len(list(g))) for x, g in groupby(value)]
         return ", ".join(f"{n} x {_text(path, x)}" if n > 1 else _text(path, x) for x, n in runs[:LISTED])
-    return figure(path, value, _text(path, value))
+    # A key that is a number with a point in it is no path.
+    return figure(path, value, _text(path, value)) if "." not in key else _text(at, value)
 
 
 def _text(path: str, value: Any) -> str:
+    """Write a value in the unit of its path."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-    (_, unit), key = name_and_unit(path), path.rpartition(".")[2]
+        return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    (_, unit), keys = name_and_unit(path), path.split(".")[-2:]
     if unit.startswith("USD"):
         return money(value) + unit.removeprefix("USD")
     if unit.startswith("bytes"):
         return memory(value)
-    if isinstance(value, float) and (key.endswith(SHARES) or "share" in path.split(".")[-2:][0]):
+    if isinstance(value, float) and (keys[-1].endswith(SHARES) or "share" in keys[0]):
         return percent(value)
     return f"{value:,}" if isinstance(value, int) else f"{amount(value)} {unit}".rstrip()

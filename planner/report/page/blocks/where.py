@@ -37,44 +37,44 @@ def where(plan: Plan) -> Iterator[Block]:
     rows = sorted(_candidates(plan, grid), key=lambda row: -row[0])
     shown = [row[1:] for row in rows[:NAMED]]
     more = f"; the first {NAMED} of {len(rows)}" if len(rows) > NAMED else ""
-    head = ("place", "could hold MW", "limit", "why it is not open")
+    head = ("place", "MW at most", "limit", "why it is not open")
     width = 4 if plan.sites else 3
-    what = "Places that are not open" if plan.sites else "What each place could hold"
+    what = (
+        "Places that are not open, and the most that each could hold beside the sites"
+        if plan.sites
+        else "What each place could hold at most"
+    )
     table = [Table(what + more, head[:width], [row[:width] for row in shown], head[2:width])] if shown else []
     yield Block("Where", (Picture(svg, caption),), table)
 
 
 def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
-    """Yield the places without a site: the MW that each could hold, its name, these as text, the limit, and why."""
+    """Yield the places without a site: the most MW it could hold, its name, these as text, the limit, and why."""
     drawn: dict[str, float] = {}
     for s in plan.sites.sites if plan.sites else ():
         drawn[s.balancing_authority] = drawn.get(s.balancing_authority, 0.0) + s.facility_mw
-    built = {x.line: x.circuits for x in plan.sites.new_lines} if plan.sites else {}
     taken = {s.id for s in plan.sites.sites} if plan.sites else set()
     for n in grid.nodes:
         if n.site and n.id not in taken:
-            limits = _limits(plan, grid, n, drawn, built)
+            limits = dict(_limits(plan, grid, n, drawn))
             name = min(limits, key=lambda k: limits[k], default="")
             most = limits.get(name, float("inf"))
             yield most, n.id, amount(most) if limits else "not limited", name or "-", _why(plan, grid, n, most)
 
 
-def _limits(
-    plan: Plan, grid: Grid, n: PowerNode, drawn: Mapping[str, float], built: Mapping[str, int]
-) -> dict[str, float]:
-    """Return the MW that headroom, interconnect and land each allow at a place, beside the plan's sites."""
-    found, rule = {}, grid.rules.interconnect
-    for area in grid.balancing_authorities if grid.rules.headroom else ():
+def _limits(plan: Plan, grid: Grid, n: PowerNode, drawn: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """Yield the MW that hard rules let a place hold beside the plan's sites, with all built there that can be."""
+    rule, soft, h = grid.rules.interconnect, grid.rules.soft, plan.instance.hardware
+    for area in grid.balancing_authorities if grid.rules.headroom and "headroom" not in soft else ():
         if area.id == n.balancing_authority:
-            found[f"headroom of {area.id}"] = max(0.0, area.headroom_mw - drawn.get(area.id, 0.0))
-    usable = usable_interconnect_mw(grid, n, built) if rule.on and rule.reading != "import_share" else None
-    if usable is not None and rule.share:
-        steps = n.upgrade.max_steps * n.upgrade.step_mw if n.upgrade else 0.0
-        found["interconnect"] = (usable + steps) / rule.share
-    density = plan.instance.hardware.cooling_kw_per_m2
-    if n.area_m2 is not None and density is not None:
-        found["land for cooling"] = n.area_m2 * density / 1e3
-    return found
+            yield f"headroom of {area.id}", max(0.0, area.headroom_mw - drawn.get(area.id, 0.0))
+    if rule.on and rule.share and rule.reading != "import_share" and "interconnect" not in soft:
+        built = {x.id: x.max_circuits for x in grid.new_lines}
+        usable = usable_interconnect_mw(grid, n, built, n.upgrade.max_steps if n.upgrade else 0)
+        if usable is not None:
+            yield "interconnect", usable / rule.share
+    if n.area_m2 is not None and h.cooling_kw_per_m2 is not None and "area" not in soft:
+        yield "land for cooling", n.area_m2 * h.cooling_kw_per_m2 / 1e3
 
 
 def _why(plan: Plan, grid: Grid, n: PowerNode, most: float) -> str:
@@ -83,7 +83,7 @@ def _why(plan: Plan, grid: Grid, n: PowerNode, most: float) -> str:
     if within is not None and n.ready_months > within:
         return f"ready in {n.ready_months:g} months, asked for within {within:g}"
     least = None if isinstance(h.rack, str) else power.facility_mw(h, rules.min_site_modules * h.racks_per_module)
-    if least is not None and most < least:
+    if least is not None and most < least * (1 - 1e-9):
         return f"too little: a site takes {amount(least)} MW or more"
     if rules.max_sites is not None and plan.sites and len(plan.sites.sites) >= rules.max_sites:
         return f"{counted(rules.max_sites, 'site')} at most (max_sites)"

@@ -91,7 +91,9 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     c = chart({**cities, **nodes, **{x.id: (x.latitude, x.longitude) for x in sites}})
     drawn, names = list(c.land), list[Label]()
     if plan.wan and fibre:
-        drawn += [line(*c.at[x.a], *c.at[x.b], "line", f"{x.name}: not lit") for x in fibre.fibre_edges]
+        lit = {e.id for e in plan.wan.edges}
+        dark = [x for x in fibre.fibre_edges if x.name not in lit]
+        drawn += [line(*c.at[x.a], *c.at[x.b], "line", f"{x.name}: not lit") for x in dark]
         drawn += [*_lit(c, plan.wan), *(dot(n, c.at[n], 1.6) for n in cities)]
         names += _rates(c, plan.wan)
     else:
