@@ -12,17 +12,17 @@ BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections that 
 UNVERIFIED = "Not verified: the checker has not confirmed this plan, so nothing below is sure."
 
 
-def in_one_sentence(said: Sequence[Statement]) -> str:
+def in_one_sentence(reported: Sequence[Statement]) -> str:
     """Join what is built, where, for how much, trained when and how sure."""
-    first = [x for x in said if x.topic == "verdict" and x.kind in ("verdict", "choice") and x.first]
+    first = [x for x in reported if x.topic == "verdict" and x.kind in ("verdict", "choice") and x.first]
     parts = [x.text for x in sorted(first, key=lambda x: x.kind == "verdict") if not x.runner_up]
     sentences = [s.rstrip(".") for text in parts for s in text.split(". ")]
     return "; ".join([sentences[0], *(s[0].lower() + s[1:] for s in sentences[1:])]) + "." if sentences else ""
 
 
-def built(said: Sequence[Statement]) -> Iterator[str]:
+def built(reported: Sequence[Statement]) -> Iterator[str]:
     """Yield what is built, as the first screen says it."""
-    yield from (x.text for x in said if x.first and x.kind == "choice" and x.topic in BUILT)
+    yield from (x.text for x in reported if x.first and x.kind == "choice" and x.topic in BUILT)
 
 
 def headlines(plan: Plan) -> Iterator[Headline]:
@@ -67,21 +67,21 @@ def with_range(x: Statement) -> str:
     return f"{x.text} (in all likely {low:.3g} to {high:.3g})"
 
 
-def side_by_side(names: Sequence[str], plans: Sequence[Plan], said: Sequence[Sequence[Statement]]) -> Table:
+def side_by_side(names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]) -> Table:
     """Return the table of plans, a column each: the figures of the first screen, what is built, limits and risks."""
     rows: list[Row] = [("status", *(p.status for p in plans))]
     figures = [{h.label: f"{h.figure.text} ({h.range})" for h in headlines(p)} for p in plans]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
-    texts = [_by_section(own) for own in said]
+    texts = [_by_section(own) for own in reported]
     for section in dict.fromkeys(name for own in texts for name in own):
         rows.append((section, *("; ".join(own.get(section, ["-"])) for own in texts)))
     return Table("Plans side by side", ("", *names), rows, tuple(names))
 
 
-def _by_section(said: Sequence[Statement]) -> dict[str, list[str]]:
+def _by_section(reported: Sequence[Statement]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for x in said:
+    for x in reported:
         if x.first and (x.kind in ("limit", "warning") or (x.kind == "choice" and x.topic in BUILT)):
             found.setdefault(x.section, []).append(x.text)
     return found

@@ -46,14 +46,14 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     environment.tests.update(figure=lambda c: isinstance(c, Figure))
     template = environment.from_string((files("planner.report.page") / "page.html.jinja").read_text(encoding="utf-8"))
     names = [_unique(n, [x for x, _ in plans]) for n in range(len(plans))]
-    said = [statements(plan) for _, plan in plans]
+    reported = [statements(plan) for _, plan in plans]
     return template.render(
         title=", ".join(names),
         made=f"{made.day} {made:%B %Y}",
         policy=POLICY,
         style=style(),
-        sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, said, strict=True)],
-        comparison=side_by_side(names, [p for _, p in plans], said) if len(plans) > 1 else None,
+        sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
+        comparison=side_by_side(names, [p for _, p in plans], reported) if len(plans) > 1 else None,
     )
 
 
@@ -62,14 +62,14 @@ def _unique(place: int, names: Sequence[str]) -> str:
     return names[place] if names.count(names[place]) == 1 else f"{names[place]} ({place + 1})"
 
 
-def _section(name: str, plan: Plan, said: Sequence[Statement]) -> dict[str, Any]:
+def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
     """Return what the template shows of one plan."""
     of_kind = {
-        kind: [x.text.replace("(--verbose)", "(below, in full)") for x in said if x.kind == kind and x.first]
+        kind: [x.text.replace("(--verbose)", "(below, in full)") for x in reported if x.kind == kind and x.first]
         for kind in ("limit", "warning")
     }
     by_section: dict[str, list[str]] = {}
-    for x in said:
+    for x in reported:
         by_section.setdefault(x.section, []).append(with_range(x))
     return {
         "name": name,
@@ -78,15 +78,15 @@ def _section(name: str, plan: Plan, said: Sequence[Statement]) -> dict[str, Any]
         "good": plan.status in ("optimal", "feasible"),
         "unverified": "" if getattr(plan, "verified", True) else UNVERIFIED,
         "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
-        "verdict": in_one_sentence(said),
-        "instead": [x.text for x in said if x.first and x.runner_up and x.topic == "verdict"],
+        "verdict": in_one_sentence(reported),
+        "instead": [x.text for x in reported if x.first and x.runner_up and x.topic == "verdict"],
         "headlines": list(headlines(plan)),
         "lists": [
-            ("What is built", list(built(said))),
+            ("What is built", list(built(reported))),
             ("Limits", of_kind["limit"]),
             ("Risks", of_kind["warning"]),
         ],
         "blocks": [block for blocks in BLOCKS for block in blocks(plan)],
-        "said": by_section,
+        "reported": by_section,
         "tables": list(tables(plan)),
     }

@@ -38,11 +38,11 @@ def _memory(plan: Plan, x: LayoutPlan) -> Iterator[Picture]:
     if machine is None or list(layout_faults(x)):
         return
     parts = {k: v.tolist() for k, v in prediction.stage_bytes(machine, read_strategy(x.model_dump())).items()}
-    again = x.recomputed_layers_per_stage or (x.layers_per_stage if x.recompute == "full" else ())
+    recomputed = x.recomputed_layers_per_stage or (x.layers_per_stage if x.recompute == "full" else ())
     found = []
     for n, layers in enumerate(x.layers_per_stage):
         own = {k: v[n] for k, v in parts.items() if v[n] > 0}
-        found.append(Stage(layers=layers, repeated=again[n] if again else 0, parts=own))
+        found.append(Stage(layers=layers, repeated=recomputed[n] if recomputed else 0, parts=own))
     svg = stages(found, m.memory_limit_bytes)
     limit = f"dashed: {memory(m.memory_limit_bytes)}, HBM less its reserves"
     yield Picture(svg, f"Memory of a GPU of each stage; {limit}. The plan {recomputes(x)}.")

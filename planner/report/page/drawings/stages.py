@@ -34,15 +34,15 @@ def stages(found: Sequence[Stage], limit: float) -> str:
     for s, count in runs:
         left, wide = first / len(found) * WIDTH, count / len(found) * WIDTH - (LEAST if len(runs) < WIDTH / 5 else 0.0)
         which = f"stage {first}" if count == 1 else f"stages {first} to {first + count - 1}"
-        again = f", {s.repeated} recomputed" if s.repeated else ""
-        y = foot
+        recomputed = f", {s.repeated} recomputed" if s.repeated else ""
+        y, total = foot, sum(s.parts.values())
         shown = {k: s.parts.get(k, 0.0) for k in names[:PARTS]} | {
             OTHER: sum(s.parts.get(k, 0.0) for k in names[PARTS:])
         }
         for k, size in shown.items():
             if size > 0:
                 y -= size * scale
-                tip = f"{which}: {s.layers} layers{again}; {plain(k)} {memory(size)} of {memory(sum(s.parts.values()))}"
+                tip = f"{which}: {s.layers} layers{recomputed}; {plain(k)} {memory(size)} of {memory(total)}"
                 drawn.append(rect(left, y, wide, size * scale, shades[k], tip))
         first += count
     fullest = max(sum(s.parts.values()) for s in found)
