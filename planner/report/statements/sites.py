@@ -25,7 +25,8 @@ def purchase(plan: Plan) -> Iterator[Statement]:
         return
     gpu = h.accelerator if isinstance(h.accelerator, str) else h.accelerator.name
     gpus = plan.layout.gpus_used + plan.layout.gpus_idle
-    at = f" at {counted(len(plan.sites.sites), 'site')}" if plan.sites else ""
+    ids = [s.id for s in plan.sites.sites] if plan.sites else []
+    at = f" at {' and '.join(ids) if len(ids) <= NAMED_LINKS else counted(len(ids), 'site')}" if ids else ""
     budget = plan.instance.limits.budget_usd
     of = f" of {money(budget)}" if budget else ""
     text = f"Buys {counted(racks, 'rack')} ({gpus:,} {gpu}){at} for {money(plan.cost.total_usd)}{of}."
