@@ -120,7 +120,8 @@ def _resolve(holder: dict[str, Any], key: str, kind: str, where: str, faults: Fa
     if isinstance(given, str):
         holder[key] = _entry(kind, given, f"{where}.{key}", faults)
     elif kind == "accelerators" and isinstance(given, dict) and isinstance(given.get(LIKE), str):
-        if isinstance(_entry(kind, given[LIKE], f"{where}.{key}.{LIKE}", faults), dict):
+        _entry(kind, given[LIKE], f"{where}.{key}.{LIKE}", faults)
+        if given[LIKE] in catalogue(kind):
             holder[key] = completed(given, catalogue(kind))
 
 

@@ -76,6 +76,8 @@ def headline(s: Side) -> str:
     if s.said:
         return " ".join(x.text for x in s.said if x.section == "verdict" and x.first and not x.runner_up)
     status = str(s.figures.get("status", "no status"))
+    if s.figures.get("verified") is False:
+        status += ", not verified"
     value, name = s.number("objective.value"), str(s.figures.get("objective.name", ""))
     if value is None:
         reason = s.figures.get("reason")

@@ -87,7 +87,7 @@ def alike(grid: Grid, r: random.Random) -> Iterator[tuple[str, Instance, Instanc
         pinned = instance_of(grid).model_copy(update={"pins": {f"sites.racks.{shut.id}": 0}})
         yield f"{shut.id} is a closed candidate", instance_of(without), pinned
     yield "an area that nothing uses", instance_of(grid), instance_of(_with_area(grid, r))
-    if not grid.rules.interconnect.on and grid.rules.n1 in ("off", "margin"):
+    if not grid.rules.interconnect.enabled and grid.rules.n1 in ("off", "margin"):
         node = r.choice(grid.nodes)
         yield f"a lossless copy of {node.id}", instance_of(grid), instance_of(_with_copy(grid, node, r))
 
@@ -110,11 +110,14 @@ def _with_area(grid: Grid, r: random.Random) -> Grid:
     short = grid.rules.grid_model == "none" and r.random() < 0.5
     area = grid.balancing_authorities[0].model_copy(update={"id": "unused", "headroom_mw": 0.0})
     like = grid.nodes[0].model_copy(update={"upgrade": None, "balancing_authority": "unused"})
-    names = {"generation_mw": 0.0 if short else 5.0, "load_mw": 3.0, "largest_unit_mw": None, "site": grid.rules.headroom and r.random() < 0.5}
+    names = {
+        "generation_mw": 0.0 if short else 5.0,
+        "load_mw": 3.0,
+        "largest_unit_mw": None,
+        "site": grid.rules.headroom and r.random() < 0.5,
+    }
     node = like.model_copy(update={"id": "unused-node", "interconnect_mw": 9.0, **names})
-    return _with(
-        grid, balancing_authorities=(*grid.balancing_authorities, area), nodes=(*grid.nodes, node)
-    )
+    return _with(grid, balancing_authorities=(*grid.balancing_authorities, area), nodes=(*grid.nodes, node))
 
 
 def _with_copy(grid: Grid, node: PowerNode, r: random.Random) -> Grid:
@@ -134,7 +137,7 @@ def _moved(line: Line, old: str, new: str) -> Line:
 
 
 def random_grid(seed: int) -> Dispatched:
-    """Return a small grid of two or three areas, made around a dispatch: its ratings and plants are those that it needs.
+    """Return a small grid of two or three areas made around a dispatch: its ratings and plants are what that needs.
 
     Areas export, nodes feed in whatever is planned, and each rule of a site is on in some.
     """
@@ -143,7 +146,7 @@ def random_grid(seed: int) -> Dispatched:
     areas = r.sample(["north", "south", "west"], r.choice([2, 2, 3]))
     names = [f"{a}-{i}" for a in areas for i in range(r.choice([1, 2]))]
     ends = [(names[r.randrange(i)], names[i]) for i in range(1, len(names))]  # a tree: all nodes hang together
-    ends += [tuple(r.sample(names, 2)) for _ in range(r.choice([0, 1, 2]))]
+    ends += [(a, b) for a, b in (r.sample(names, 2) for _ in range(r.choice([0, 1, 2])))]
     margin = r.choice(["off", "margin"]) if model == "transport" else "off"
     angle = {n: r.uniform(-0.05, 0.05) for n in names}
     lines, flow, out = [], {}, dict.fromkeys(names, 0.0)

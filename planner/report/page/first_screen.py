@@ -9,7 +9,6 @@ from planner.report.statements.statement import Statement, days, short_percent
 from planner.units import money
 
 BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections that say what is built
-UNVERIFIED = "Not verified: the checker has not confirmed this plan, so nothing below is sure."
 
 
 def in_one_sentence(reported: Sequence[Statement]) -> str:

@@ -10,7 +10,6 @@ from planner.optional_packages import needed
 from planner.plan.plan import Plan
 from planner.report.page.blocks import money, network, steps, stops, where
 from planner.report.page.first_screen import (
-    UNVERIFIED,
     built,
     headlines,
     in_one_sentence,
@@ -75,8 +74,8 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
         "name": name,
         "anchor": "plan-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"),
         "status": plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})"),
-        "good": plan.status in ("optimal", "feasible"),
-        "unverified": "" if getattr(plan, "verified", True) else UNVERIFIED,
+        "good": plan.status in ("optimal", "feasible") and not plan.violations,
+        "unverified": "; ".join(x.text for x in reported if x.kind == "fault"),
         "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
         "verdict": in_one_sentence(reported),
         "instead": [x.text for x in reported if x.first and x.runner_up and x.topic == "verdict"],

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from planner.instance.base import Sourced
+from planner.instance.plausible import implausible
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.report.statements.sites import racks_of
@@ -57,6 +58,12 @@ def _end(plan: Plan) -> str:
         case "layout":
             return f"No limit of money, power or racks: {block} could be had, and would not train faster."
     return ""
+
+
+def implausible_inputs(plan: Plan) -> Iterator[Statement]:
+    """State the figures of the instance that are far from any known, with the plausible range and why."""
+    for text in implausible(plan.instance):
+        yield Statement("warning", "verdict", f"{text}.", True)
 
 
 def cautions(plan: Plan) -> Iterator[Statement]:

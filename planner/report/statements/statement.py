@@ -7,7 +7,7 @@ from typing import Literal
 from planner.plan.certificate import Certificate
 from planner.units import percent, words
 
-Kind = Literal["verdict", "figure", "choice", "limit", "warning", "proof"]
+Kind = Literal["fault", "verdict", "figure", "choice", "limit", "warning", "proof"]
 Topic = Literal[
     "verdict", "model", "sites", "wan", "layout", "pools", "fabric", "transport", "placement", "days", "money", "run"
 ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from planner.plan.certificate import disagreement
 from planner.plan.plan import Plan
 from planner.report.statements.statement import Statement, days, short_percent
 from planner.units import counted, money, percent
@@ -14,6 +15,12 @@ ENDED = {
     "interrupted": "interrupted",
 }
 LIKELY = "4 of 5 like measured runs"
+
+
+def faults(plan: Plan) -> Iterator[Statement]:
+    """State before all else that the checker disagrees with the plan, and on which rules."""
+    for line in disagreement(plan.violations):
+        yield Statement("fault", "verdict", line.strip(), True, path="violations")
 
 
 def verdict(plan: Plan) -> Iterator[Statement]:
@@ -43,6 +50,9 @@ def _no_plan(plan: Plan) -> Iterator[Statement]:
         rules = ", ".join(why.rules)
         text = f"Rules in conflict ({why.decision}): {rules}; without any one of them the rest can be met{twice}."
         yield Statement("limit", "verdict", text, True)
+    if plan.status == "infeasible" and why.decision != "sites" and plan.objective.outside:
+        text = f"Infeasible over the declared space; not in it: {plan.objective.outside}"
+        yield Statement("proof", "verdict", text, True, path="objective.outside")
 
 
 def _comes_to(plan: Plan) -> tuple[str, tuple[float, float] | None]:

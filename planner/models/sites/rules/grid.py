@@ -47,9 +47,7 @@ def generation(m: Any, data: SplitData) -> None:
         return
     if data.grid.rules.grid_model == "none":
         areas = [b for b in data.authorities if data.sites_of(b)]
-        m.generation = pyo.Constraint(
-            areas, rule=lambda m, b: load_mw(m, data, data.sites_of(b)) <= data.spare_mw([b])
-        )
+        m.generation = pyo.Constraint(areas, rule=lambda m, b: load_mw(m, data, data.sites_of(b)) <= data.spare_mw([b]))
         return
     available = {n.id: n.generation_mw for n in data.grid.nodes}
     m.generation = pyo.Constraint(list(m.generated), rule=lambda m, n: m.generated[n] <= available[n])

@@ -68,7 +68,7 @@ def _limits(plan: Plan, grid: Grid, n: PowerNode, drawn: Mapping[str, float]) ->
     for area in grid.balancing_authorities if grid.rules.headroom and "headroom" not in soft else ():
         if area.id == n.balancing_authority:
             yield f"headroom of {area.id}", max(0.0, area.headroom_mw - drawn.get(area.id, 0.0))
-    if rule.on and rule.share and rule.reading != "import_share" and "interconnect" not in soft:
+    if rule.enabled and rule.share and rule.reading != "import_share" and "interconnect" not in soft:
         built = {x.id: x.max_circuits for x in grid.new_lines}
         usable = usable_interconnect_mw(grid, n, built, n.upgrade.max_steps if n.upgrade else 0)
         if usable is not None:
