@@ -164,7 +164,7 @@ def random_grid(seed: int) -> Dispatched:
         fed[n] = 0.0 if must else max(0.0, out[n] + load)
         nodes.append(_node(n, r, fed[n], fed[n] - out[n], site=i == 0 or r.random() < 0.8))
     interconnect = {
-        "on": r.random() < 0.6,
+        "enabled": r.random() < 0.6,
         "share": r.choice([0.5, 1.0]),
         "reading": r.choice(["explicit", "capacity", "capacity_n1", "import_share", "import_share"]),
     }

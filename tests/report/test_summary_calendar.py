@@ -125,7 +125,7 @@ def test_a_given_availability_is_named() -> None:
     plan = small(workload__availability=0.8)
     m = plan.layout.metrics
     days = f"{m.step_days_to_train:.3f} days of steps are {m.days_to_train:.3f} on a calendar: 80 % of the time trains"
-    assert section(plan)[1:] == [f"{days}, as workload.availability says."]
+    assert section(plan)[1] == f"{days}, as workload.availability says."
     both = section(small(workload__availability=0.8, reliability=RATES))[1]
     assert both == f"{days}, as workload.availability and not reliability says."
 

@@ -19,11 +19,6 @@ def in_one_sentence(reported: Sequence[Statement]) -> str:
     return "; ".join([sentences[0], *(s[0].lower() + s[1:] for s in sentences[1:])]) + "." if sentences else ""
 
 
-def built(reported: Sequence[Statement]) -> Iterator[str]:
-    """Yield what is built, as the first screen says it."""
-    yield from (x.text for x in reported if x.first and x.kind == "choice" and x.topic in BUILT)
-
-
 def headlines(plan: Plan) -> Iterator[Headline]:
     """Yield days with their range, capital against its budget, and how well the GPUs are used, with its range."""
     section, at = (plan.layout.metrics, "layout.metrics") if plan.layout else (plan.pools, "pools")

@@ -10,7 +10,7 @@ from planner.optional_packages import needed
 from planner.plan.plan import Plan
 from planner.report.page.blocks import money, network, steps, stops, where
 from planner.report.page.first_screen import (
-    built,
+    BUILT,
     headlines,
     in_one_sentence,
     side_by_side,
@@ -81,7 +81,7 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
         "instead": [x.text for x in reported if x.first and x.runner_up and x.topic == "verdict"],
         "headlines": list(headlines(plan)),
         "lists": [
-            ("What is built", list(built(reported))),
+            ("What is built", [x.text for x in reported if x.first and x.kind == "choice" and x.topic in BUILT]),
             ("Limits", of_kind["limit"]),
             ("Risks", of_kind["warning"]),
         ],

@@ -65,11 +65,6 @@ def figure(path: str, value: Any, text: str) -> Figure:
     return Figure(text=text, path=path, value=json.dumps(value))
 
 
-def colour(place: int) -> str:
-    """Return the class of the n-th colour; after the palette all are grey."""
-    return f"c{place}" if place < PALETTE else "rest"
-
-
 def colours(parts: Sequence[str]) -> dict[str, str]:
-    """Return the colour of each part, in order."""
-    return {name: colour(n) for n, name in enumerate(parts)}
+    """Return the class of each part's colour, in order; after the palette all are grey."""
+    return {name: f"c{n}" if n < PALETTE else "rest" for n, name in enumerate(parts)}

@@ -62,8 +62,10 @@ def _end(plan: Plan) -> str:
 
 def implausible_inputs(plan: Plan) -> Iterator[Statement]:
     """State the figures of the instance that are far from any known, with the plausible range and why."""
-    for text in implausible(plan.instance):
-        yield Statement("warning", "verdict", f"{text}.", True)
+    found = list(implausible(plan.instance))
+    for n, text in enumerate(found):
+        more = f"; and {len(found) - 1} more implausible figures (--verbose)" if n == 0 and len(found) > 1 else ""
+        yield Statement("warning", "verdict", f"{text}{more}.", n == 0)
 
 
 def cautions(plan: Plan) -> Iterator[Statement]:

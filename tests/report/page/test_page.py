@@ -17,7 +17,7 @@ from worked_plan import edited, small
 from planner.cli.commands.report import report
 from planner.errors import InputError
 from planner.plan.plan import Plan
-from planner.report.page.first_screen import UNVERIFIED
+from planner.plan.certificate import Violation
 from planner.report.page.page import report_page
 from planner.report.page.tables import NOT_SHOWN, PARTS
 from planner.report.statements.of_plan import statements
@@ -96,10 +96,10 @@ def test_the_first_screen() -> None:
 
 def test_a_plan_that_is_not_verified_says_so_first() -> None:
     """Before its verdict; one that is verified has no such word."""
-    assert UNVERIFIED not in page_of(small())
-    plan = small()
-    object.__setattr__(plan, "verified", False)
-    assert UNVERIFIED in page_of(plan).partition('class="verdict')[0]
+    assert "NOT VERIFIED" not in page_of(small())
+    wrong = Violation(rule="bill", message="stated $2, recomputed $3")
+    plan = small().model_copy(update={"verified": False, "violations": (wrong,)})
+    assert "NOT VERIFIED" in page_of(plan).partition('class="verdict')[0]
 
 
 @pytest.mark.parametrize("name", PLANS)

@@ -1,6 +1,6 @@
 """Where the racks stand and what joins them, which places were left out and why, and years that may come."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from planner.instance.grid import Grid, PowerNode
 from planner.physics.site import power
@@ -11,7 +11,7 @@ from planner.report.page.drawings.site_map import outline_caption, plan_map
 from planner.report.page.parts import Block, Picture, Table, colours
 from planner.units import amount, counted
 
-NAMED = 12  # places of the table
+NAMED, LISTED = 8, 6  # rows of the table, and names of a row
 SCENARIOS = (
     "Power that runs in each scenario; the dashed line is what the sites have. "
     "Energy counts what is left undone at its price."
@@ -34,18 +34,23 @@ def where(plan: Plan) -> Iterator[Block]:
     lines = ", spans of fibre, dashed where lit for cuts alone" if plan.wan else ", power lines" if grid.lines else ""
     links = ", links between sites (dashed)" if plan.sites and plan.sites.links and not plan.wan else ""
     caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {outline_caption(in_us)}"
-    rows = sorted(_candidates(plan, grid), key=lambda row: -row[0])
-    shown = [row[1:] for row in rows[:NAMED]]
-    more = f"; the first {NAMED} of {len(rows)}" if len(rows) > NAMED else ""
-    head = ("place", "MW at most", "limit", "why it is not open")
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for _, name, *rest in sorted(_candidates(plan, grid), key=lambda row: -row[0]):
+        alike.setdefault((rest[0], rest[1], rest[2]), []).append(name)
+    head = ("places", "MW at most", "limit", "why it is not open")
     width = 4 if plan.sites else 3
-    what = (
-        "Places that are not open, and the most that each could hold beside the sites"
-        if plan.sites
-        else "What each place could hold at most"
-    )
-    table = [Table(what + more, head[:width], [row[:width] for row in shown], head[2:width])] if shown else []
+    rows = [(_listed(names), *rest)[:width] for rest, names in alike.items()]
+    what = "Places that are not open, and the most that each could hold beside the sites"
+    what = what if plan.sites else "What each place could hold at most"
+    what += f"; {len(rows) - NAMED} more kinds are left out" if len(rows) > NAMED else ""
+    table = [Table(what, head[:width], rows[:NAMED], head[2:width])] if rows else []
     yield Block("Where", (Picture(svg, caption),), table)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Write the names of places, the first of many."""
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return ", ".join(names[:LISTED]) + more
 
 
 def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:

@@ -21,27 +21,6 @@ MAX_NAMES = 24  # places without a site; of more none is named, since names woul
 Lines = list[list[Point]]
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """How map coordinates lie on the drawing."""
-
-    left: float
-    top: float
-    scale: float
-    height: float
-
-    def at(self, p: Point) -> Point:
-        """Return where a point of the map is drawn."""
-        return MARGIN + (p[0] - self.left) * self.scale, MARGIN + (self.top - p[1]) * self.scale
-
-
-def _frame(points: list[Point]) -> Frame:
-    xs, ys = [p[0] for p in points], [p[1] for p in points]
-    wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
-    scale = min((WIDTH - 2 * MARGIN) / wide, MAX_HEIGHT / tall)
-    return Frame(min(xs) - ((WIDTH - 2 * MARGIN) / scale - wide) / 2, max(ys), scale, tall * scale + 2 * MARGIN)
-
-
 def outline() -> dict[str, list[list[list[float]]]]:
     """Return outline and state borders of the 48 states, lines of latitude and longitude."""
     data = json.loads((files("planner.report") / "data" / "us-outline.json").read_text(encoding="utf-8"))
@@ -65,11 +44,18 @@ def chart(places: Mapping[str, Point]) -> Chart:
     land: dict[str, Lines] = {"outline": [], "borders": []}
     if on_outline:
         land = {k: [[albers(y, x) for y, x in part] for part in parts] for k, parts in outline().items()}
-    frame = _frame([*points, *(p for part in land["outline"] for p in part)])
-    drawn = [path([frame.at(p) for p in part], "border") for part in land["borders"]]
-    drawn += [path([frame.at(p) for p in part], "coast") for part in land["outline"]]
-    at = {n: frame.at(p) for n, p in zip(places, points, strict=True)}
-    return Chart(at, tuple(drawn), frame.height, on_outline)
+    xs, ys = zip(*points, *(p for part in land["outline"] for p in part), strict=True)
+    wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
+    scale = min((WIDTH - 2 * MARGIN) / wide, MAX_HEIGHT / tall)
+    left, top = min(xs) - ((WIDTH - 2 * MARGIN) / scale - wide) / 2, max(ys)
+
+    def at(p: Point) -> Point:
+        return MARGIN + (p[0] - left) * scale, MARGIN + (top - p[1]) * scale
+
+    drawn = [path([at(p) for p in part], "border") for part in land["borders"]]
+    drawn += [path([at(p) for p in part], "coast") for part in land["outline"]]
+    by_name = {n: at(p) for n, p in zip(places, points, strict=True)}
+    return Chart(by_name, tuple(drawn), tall * scale + 2 * MARGIN, on_outline)
 
 
 def outline_caption(in_us: bool) -> str:
