@@ -123,7 +123,7 @@ def test_jobs_that_hold_their_nodes(
     (folder / "jobs.txt").write_text(text)
     assert [len(j.nodes) for j in read_running(folder / "jobs.txt")] == [16] * holds
     stopped = run("preempt", "--running", "jobs.txt", "--nodes", "1").output.splitlines()[0]
-    assert stopped == ("stop x-1 (cost 16); optimal" if holds else "stop nothing; optimal")
+    assert stopped == ("Preempt x-1 (16 nodes, priority 1); optimal" if holds else "Preempt nothing; optimal")
     assert "state" not in capfd.readouterr().err
 
 
@@ -137,7 +137,7 @@ def test_jobs_that_hold_their_nodes(
 def test_an_unknown_state_holds_its_nodes(folder: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
     """A state that Slurm does not document is named, and its nodes are not given away."""
     (folder / "jobs.txt").write_text(text)
-    assert run("preempt", "--running", "jobs.txt", "--nodes", "1").output.startswith("stop x-1 (cost 16); optimal")
+    assert run("preempt", "--running", "jobs.txt", "--nodes", "1").output.startswith("Preempt x-1 (16 nodes, priority 1); optimal")
     assert "jobs.txt: " in caplog.text
     assert "state 'HIBERNATING' is none of Slurm's; it is taken to hold its nodes" in caplog.text
 
@@ -157,8 +157,8 @@ def test_changes(folder: Path, file: str) -> None:
     assert room.exit_code == 0 and room.output.startswith("2 moves free ") and room.output.endswith("\n")
     assert len(room.output.splitlines()) == 3
     assert run("defragment", "--running", file, "--leaves", "2").exit_code == 3
-    assert run("preempt", "--running", file, "--nodes", "12").output.startswith("stop b-12 (cost 2); optimal\njob: m")
-    assert run("preempt", "--running", file, "--nodes", "4").output.startswith("stop nothing; optimal\n")
+    assert run("preempt", "--running", file, "--nodes", "12").output.startswith("Preempt b-12 (2 nodes, priority 1); optimal\njob: m")
+    assert run("preempt", "--running", file, "--nodes", "4").output.startswith("Preempt nothing; optimal\n")
     assert run("preempt", "--running", file, "--nodes", "17").exit_code == 3
     grown = run("resize", "--running", file, "--name", "a-11", "--mesh", "data=4", "--to", "data=6")
     assert grown.output.splitlines()[-1] == "m[00-01,04-05,02-03]"
@@ -174,7 +174,7 @@ def test_a_queue(folder: Path) -> None:
     (folder / "q2.json").write_text('{"name": "q2", "mesh": {"data": 12}}')
     result = run("queue", "--running", "squeue.json", "--job", "q1.json", "--job", "q2.json")
     lines = result.output.splitlines()
-    assert lines[:2] == ["1 jobs run, 0 split groups; optimal", "q1: m[12-15]"]
+    assert lines[:2] == ["1 job runs, 0 split groups; optimal", "q1: m[12-15]"]
     assert lines[2] == "q2: waits: needs 12 nodes > 6 free beside the jobs before it"
     assert lines[3].startswith("given: ") and "order of the queue" in lines[3] and len(lines) == 4
 
@@ -250,7 +250,7 @@ def test_bad_running_jobs(folder: Path, text: str, complaint: str) -> None:
 def test_no_jobs_at_all(folder: Path) -> None:
     """A cluster on which nothing runs has every leaf free."""
     (folder / "none.txt").write_text("No jobs in the system\n")
-    assert run("preempt", "--running", "none.txt", "--nodes", "16").output.startswith("stop nothing; optimal")
+    assert run("preempt", "--running", "none.txt", "--nodes", "16").output.startswith("Preempt nothing; optimal")
 
 
 def test_members_share_nodes() -> None:

@@ -99,7 +99,7 @@ def pareto(
     as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
     constants: Constants = None,
 ) -> None:
-    """Print the fabrics of which none is matched or beaten in all axes at once, each proven."""
+    """Print the fabrics that no other matches or beats on every axis, each with its proof."""
     from planner.formats.data import read_data
     from planner.imports.instance_file import instance_path
     from planner.planning.pareto import axes_of, frontier, lines, records, rules_given, table

@@ -48,7 +48,7 @@ def compare(
     diff: Annotated[bool, typer.Option("--diff", help="Only what differs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Print what plans and rows of sweeps come to beside the first, by which terms, and all their figures."""
+    """Compare plans and sweep rows with the first: verdicts, what differs, by which terms, and all figures."""
     from planner.report.compare import columns_of_file, rows_of, table
     from planner.report.differences import MOST_JUDGED, best, verdicts
     from planner.report.fit import PIPE, fitted, terminal_width

@@ -23,7 +23,9 @@ def solve(
     threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
     solver: Annotated[
         str | None,
-        typer.Option(help="highs or cpsat finds why no sites exist; highs leaves out the second proof by CP-SAT."),
+        typer.Option(
+            help="Solver that explains why no sites exist: highs or cpsat; highs also skips the second proof."
+        ),
     ] = None,
     pin: Annotated[
         list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")

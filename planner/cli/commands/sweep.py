@@ -55,7 +55,7 @@ def sweep(
     log: Log = None,
     constants: Constants = None,
 ) -> None:
-    """Solve an instance at every point of a grid; append a row a point as it finishes."""
+    """Solve an instance at every point of a grid; write one row per point as it finishes."""
     from planner.sweeps.axes import points_of, read_pairs, read_vary, shard_of
     from planner.sweeps.run import SweepOptions, rows_of, tasks_for
     from planner.sweeps.store import Store, journal_of
