@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-QUICK_SEEDS = 4  # of a test over random cases, the quick tier takes the first so many seeds, the slow one the others
+QUICK_CASES = 4  # of a test over seeds in the quick tier, always the same ones; the slow tier has the others
 OF_A_TERMINAL = "COLUMNS", "LINES", "FORCE_COLOR"  # they change how wide and how coloured a command prints
 MAX_CPU_SECONDS = 2.0  # of a quick test, with the processes that it starts
 NOISE = 1.5  # how many times as much the same test may take where others use the same cores
@@ -34,17 +34,20 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark all but the first seeds of a test as slow."""
-    seeds: dict[str, set[int]] = {}
+    """Leave random cases to the slow tier, but for four of a test, or one for each value of its other parameters."""
+    tests: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
         call = getattr(item, "callspec", None)
-        if call is None or not isinstance(seed := call.params.get("seed"), int) or item.get_closest_marker("slow"):
-            continue
-        quick = seeds.setdefault(item.nodeid.partition("[")[0], set())
-        if len(quick) < QUICK_SEEDS:
-            quick.add(seed)
-        elif seed not in quick:
-            item.add_marker(pytest.mark.slow)
+        if call is not None and isinstance(call.params.get("seed"), int) and not item.get_closest_marker("slow"):
+            others = repr({name: value for name, value in call.params.items() if name != "seed"})
+            tests.setdefault(item.nodeid.partition("[")[0], {}).setdefault(others, []).append(item)
+    for by_others in tests.values():
+        each = -(-QUICK_CASES // len(by_others))
+        for turn, cases in enumerate(by_others.values()):
+            quick = {(turn + k) % len(cases) for k in range(each)}  # by turns, so that no seed has all of them
+            for k, item in enumerate(cases):
+                if k not in quick:
+                    item.add_marker(pytest.mark.slow)
 
 
 def cpu_seconds() -> float:
