@@ -27,6 +27,5 @@ def differences(old: Any, new: Any, path: str = "") -> list[str]:
 def test_a_stored_plan_is_the_one_of_today(name: str) -> None:
     """Solved again, every figure is the stored one; else `tests/helpers/stored_plans.py` makes the plans anew."""
     plan = read_plan(PLANS / name)
-    assert planner.check(plan) == []
     again = planner.solve(plan.instance)
     assert differences(plan.model_dump(mode="json"), again.model_dump(mode="json")) == []
