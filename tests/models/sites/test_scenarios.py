@@ -8,6 +8,7 @@ from site_grids import case, line, node, random_case
 from stored_plans import stored
 from worked_plan import named
 
+from planner.checks.registry import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
@@ -126,7 +127,7 @@ def test_an_excess_that_is_not_allowed_is_found() -> None:
     plan = whole(load_instance(soft(5e5), pins={"sites.racks": 7}))
     data = plan.model_dump(mode="json")
     data["instance"]["grid"]["rules"]["soft"]["headroom"]["max_excess"] = 2
-    assert any(v.rule == "excess[headroom[E]]" for v in check(Plan.model_validate(data)))
+    assert any(v.rule == "excess[headroom[E]]" for v in check(Plan.model_validate(data), stop=lambda: True))
 
 
 def dry(mode: str, **changes: Any) -> Instance:
