@@ -75,7 +75,7 @@ class Stages:
     column: Column
     conditions: Conditions
     cutoff: float = math.inf
-    again: int = -1  # a stage that recomputes a layer whatever memory asks for; -1: none
+    forced: int = -1  # a stage that recomputes a layer whatever memory asks for; -1: none
     exact: bool = True  # unequal chunks by the order of events, else by their lower bound
     tick: interleaving.Tick = interleaving.no_tick  # called now and then in long computations; may raise
 
@@ -169,7 +169,7 @@ class Stages:
             return np.where(fits, 0, NO_FIT)
         recompute = self._fewest(recomputing, flying * chunks, sizes, kept, saved)
         some = np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT)
-        return np.where(fits & (stages != self.again)[:, None], 0, some)
+        return np.where(fits & (stages != self.forced)[:, None], 0, some)
 
     def _working(self, recomputed: int, front: Ints) -> Floats:
         """Bytes in work on a GPU of each stage, at the peak of the head on the last; shape (stages, 1)."""
@@ -360,8 +360,8 @@ class Stages:
         found = None if limits is None else self.spread(limits)
         if found is None or self.column.strategy.recomputes != "some" or any(found.recomputed):
             return found
-        forced = (replace(self, again=i).fastest() for i in range(self.column.p))
-        return min((x for x in forced if x is not None), key=lambda x: x.seconds, default=None)
+        found_at = (replace(self, forced=i).fastest() for i in range(self.column.p))
+        return min((x for x in found_at if x is not None), key=lambda x: x.seconds, default=None)
 
     def spread(self, t: Thresholds) -> Split:
         """Spread the layers within limits, the largest stages relieved first."""
