@@ -57,7 +57,9 @@ class Plan(Frozen):
     proof: JointProof | None = Field(None, description="What the bound rests on beside physics, for days to train.")
     conflict: Conflict | None = Field(None, description="Why there is no plan.")
     stopped: Literal["proved", "gap", "limit", "interrupted"] = Field(
-        "proved", description="Why the run ended: the proof, a gap that was near enough, the time limit, or a signal."
+        "proved",
+        description="Why the run ended: the proof, a gap that was asked for or that the search cannot close, the limit "
+        "of time, or a signal.",
     )
     threads: int = Field(1, description="Of the solvers.")
     seed: int = Field(0, description="Of the solvers.")
