@@ -242,13 +242,8 @@ def _fed(g: Grid, loads: dict[str, float], circuits: dict[str, int]) -> bool:
     """Tell by a maximum flow whether plants can feed the sites; every figure is a whole MW."""
     graph = nx.DiGraph()
     for n in g.nodes:
-        graph.add_edge(n.balancing_authority, ("node", n.id), capacity=round(n.generation_mw))
+        graph.add_edge("plants", ("node", n.id), capacity=round(n.generation_mw))
         graph.add_edge(("node", n.id), "load", capacity=round(loads.get(n.id, 0)))
-    for b in g.balancing_authorities:
-        if g.rules.headroom and g.rules.grid_model == "transport":
-            graph.add_edge("plants", b.id, capacity=round(b.headroom_mw))
-        else:
-            graph.add_edge("plants", b.id)
     lines = [(x.id, x.a, x.b, round(x.rating_mw * x.circuits)) for x in g.lines]
     lines += [(x.id, x.a, x.b, round(x.rating_mw * circuits.get(x.id, 0))) for x in g.new_lines]
     for key, a, b, mw in lines if g.rules.grid_model == "transport" else ():

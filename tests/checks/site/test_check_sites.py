@@ -89,9 +89,9 @@ def test_without_flows_an_authority_feeds_its_own() -> None:
     assert "generation[EAST]" in named(alone)
 
 
-def test_generation_counts_into_the_headroom() -> None:
-    """An authority exports no more than its headroom: plants at e1 and e2 feed 1.2 MW, and may feed 1.2 MW."""
-    assert "generation[EAST]" in named(with_authority(0, headroom_mw=1.1999))
+def test_headroom_counts_what_sites_draw() -> None:
+    """Sites of an authority draw 1.2 MW, and may draw 1.2 MW; what its plants feed in is no matter of headroom."""
+    assert named(with_authority(0, headroom_mw=1.1999)) == {"headroom[EAST]"}
     assert rules(with_authority(0, headroom_mw=1.2)) == set()
 
 

@@ -110,8 +110,8 @@ def test_nothing_is_forced_without_time_or_a_split() -> None:
         (2000.0, 5.0, 0.9, 9.0, {"area[E0]", "generation[E0]", "generation[E1]"}),
         (9000.0, 0.9, 5.0, 9.0, {"generation[E0]", "rating[E0-E1]"}),
         (9000.0, 5.0, 0.9, 9.0, {"generation[E0]", "generation[E1]"}),
-        (2000.0, 5.0, 1.0, 2.9, {"area[E0]", "generation[E]", "headroom[E]"}),
-        (9000.0, 5.0, 5.0, 2.9, {"generation[E]", "headroom[E]"}),
+        (2000.0, 5.0, 1.0, 2.9, {"area[E0]", "headroom[E]"}),
+        (9000.0, 5.0, 5.0, 2.9, {"headroom[E]"}),
     ],
 )
 def test_what_stops_the_third_module(

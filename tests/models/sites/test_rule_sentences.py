@@ -66,12 +66,12 @@ def test_demand() -> None:
 def test_headroom_and_generation() -> None:
     """12 and 25 MW of headroom, 37 in all; plants of 26 MW less a load of 3 in the east, 11 in the west.
 
-    With flows an authority's headroom counts where it is less than that: 12 MW of 23. The best site has 20 MW itself.
+    The best site has 20 MW itself.
     """
     assert numbers("headroom", questions()) == [12, 25, 37]
     assert numbers("generation", questions(rules={"grid_model": "none"})) == [23, 11]
-    assert numbers("generation", questions(rules={"grid_model": "transport"})) == [12, 11, 20]
-    assert "E 12 MW (its headroom), W 11 MW, at a site itself at most 20 MW (E0)" in RULES["generation"].sentence(
+    assert numbers("generation", questions(rules={"grid_model": "transport"})) == [23, 11, 20]
+    assert "E 23 MW, W 11 MW, at a site itself at most 20 MW (E0)" in RULES["generation"].sentence(
         gather(questions(rules={"grid_model": "transport"}), SitesRequest())
     )
     one = case(node("E0"), headroom={"E": 7.0})
