@@ -62,7 +62,8 @@ def _forms(schema: Schema, root: Schema) -> Iterator[Schema]:
 def _inside(schema: Schema, part: int | str) -> list[Schema]:
     """Return the schema of a key or of an item, where there is one."""
     if isinstance(part, int):
-        return [schema["items"]] if isinstance(schema.get("items"), dict) else []
+        fixed = schema.get("prefixItems", [])[part : part + 1]
+        return fixed or ([schema["items"]] if isinstance(schema.get("items"), dict) else [])
     found = schema.get("properties", {}).get(part, schema.get("additionalProperties"))
     return [found] if isinstance(found, dict) else []
 
@@ -76,7 +77,9 @@ def _plainest(schema: Schema, root: Schema) -> Any:
     if kind in ("number", "integer"):
         return form["exclusiveMinimum"] + 1 if "exclusiveMinimum" in form else form.get("minimum", 0)
     if kind == "array":
-        return [_plainest(form["items"], root) for _ in range(form.get("minItems", 0))]
+        fixed, more = form.get("prefixItems", []), form.get("items")
+        items = [*fixed, *([more] * form.get("minItems", 0) if isinstance(more, dict) else [])]
+        return [_plainest(item, root) for item in items]
     if "properties" in form:
         return {key: _plainest(form["properties"][key], root) for key in form.get("required", ())}
     return PLAINEST.get(str(kind))

@@ -1,13 +1,20 @@
 """A file with several faults is told of all of them in one message, and of none that its faults only seem to make."""
 
+import json
 from typing import Any
 
 import pytest
+from worked_plan import small
 
+from planner.cluster.job import Job
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.ranges import RANGES, out_of_range, range_of
+from planner.instance.stand_ins import put_stand_in
+from planner.plan.files import plan_of
+from planner.plan.plan import Plan
 from planner.planning.load import load_instance
+from planner.simulation.fat_tree import Fabric
 
 WORKLOAD = {"model": "llama3-70b", "tokens": 1e11, "sequence_length": 8192}
 SOUND = {
@@ -99,3 +106,20 @@ def test_a_pin_of_a_part_that_is_not_there_is_refused(pin: str) -> None:
     """A decision that the instance does not ask for cannot be fixed: the reason is told, not the pin ignored."""
     with pytest.raises(InputError, match=f"pins.{pin}: decides nothing, as the instance has no (grid|network); "):
         load_instance(SOUND, pins={pin: 1})
+
+
+def test_faults_of_a_plan_come_at_once() -> None:
+    """Pairs of numbers, lists and mappings of a plan have stand-ins too."""
+    data = json.loads(small().model_dump_json())
+    data["layout"]["tensor_parallel"] = "x"
+    data["certificate"] = 3
+    data["instance"]["limits"]["budget_usd"] = -1
+    with pytest.raises(InputError) as error:
+        plan_of(data, "p.json")
+    named = {line.split(": ")[1] for line in str(error.value).splitlines()}
+    assert {"layout.tensor_parallel", "certificate", "instance.limits.budget_usd"} <= named
+    for model in (Plan, Instance, Job, Fabric):
+        for name, field in model.model_fields.items():
+            given: dict[str, Any] = {name: object()}
+            assert put_stand_in(model, given, (name,), again=False)
+            assert (name in given) or not field.is_required()
