@@ -137,7 +137,9 @@ def test_jobs_that_hold_their_nodes(
 def test_an_unknown_state_holds_its_nodes(folder: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
     """A state that Slurm does not document is named, and its nodes are not given away."""
     (folder / "jobs.txt").write_text(text)
-    assert run("preempt", "--running", "jobs.txt", "--nodes", "1").output.startswith("Preempt x-1 (16 nodes, priority 1); optimal")
+    assert run("preempt", "--running", "jobs.txt", "--nodes", "1").output.startswith(
+        "Preempt x-1 (16 nodes, priority 1); optimal"
+    )
     assert "jobs.txt: " in caplog.text
     assert "state 'HIBERNATING' is none of Slurm's; it is taken to hold its nodes" in caplog.text
 
@@ -157,7 +159,9 @@ def test_changes(folder: Path, file: str) -> None:
     assert room.exit_code == 0 and room.output.startswith("2 moves free ") and room.output.endswith("\n")
     assert len(room.output.splitlines()) == 3
     assert run("defragment", "--running", file, "--leaves", "2").exit_code == 3
-    assert run("preempt", "--running", file, "--nodes", "12").output.startswith("Preempt b-12 (2 nodes, priority 1); optimal\njob: m")
+    assert run("preempt", "--running", file, "--nodes", "12").output.startswith(
+        "Preempt b-12 (2 nodes, priority 1); optimal\njob: m"
+    )
     assert run("preempt", "--running", file, "--nodes", "4").output.startswith("Preempt nothing; optimal\n")
     assert run("preempt", "--running", file, "--nodes", "17").exit_code == 3
     grown = run("resize", "--running", file, "--name", "a-11", "--mesh", "data=4", "--to", "data=6")

@@ -15,7 +15,7 @@ from planner.imports.instance_file import shipped_names
 from planner.instance.instance import Instance
 from planner.instance.plausible import RANGES, implausible, range_of
 from planner.planning.load import load_instance
-from planner.report.warnings import warnings
+from planner.report.statements.cautions import implausible_inputs
 from planner.sweeps.run import SweepOptions, tasks_for
 
 BATCH = "limits.max_batch_tokens is 2e+13, not from 10000 to 3e+09: published runs take 0.5 to 60 million tokens a step"
@@ -125,4 +125,4 @@ def test_a_batch_larger_than_any_is_named(caplog: pytest.LogCaptureFixture) -> N
         caplog.clear()
         call()
         assert [r.message.startswith(f"implausible: {BATCH}") for r in caplog.records] == [True], name
-    assert any(line.startswith(BATCH) for line in warnings(small(limits__max_batch_tokens=20e12)))
+    assert any(x.text.startswith(BATCH) for x in implausible_inputs(small(limits__max_batch_tokens=20e12)))

@@ -16,8 +16,8 @@ from worked_plan import edited, small
 
 from planner.cli.commands.report import report
 from planner.errors import InputError
-from planner.plan.plan import Plan
 from planner.plan.certificate import Violation
+from planner.plan.plan import Plan
 from planner.report.page.page import report_page
 from planner.report.page.tables import NOT_SHOWN, PARTS
 from planner.report.statements.of_plan import statements

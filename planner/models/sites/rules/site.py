@@ -95,8 +95,8 @@ def _drawn_mw(m: Any, data: SplitData, site: str) -> Any:
     if data.grid.rules.grid_model == "none":
         # Without flows the node's own plants feed its site first.
         return load + (node.load_mw - node.generation_mw) * m.open[site]
-    # Under dc a node without plants has no variable.
-    return load + node.load_mw * m.open[site] - (m.generated[site] if site in m.generated else 0.0)
+    fed = m.generated[site] if site in m.generated else 0.0  # noqa: SIM401 under dc a node without plants has none
+    return load + node.load_mw * m.open[site] - fed
 
 
 def _largest_interconnect_mw(data: SplitData, site: str) -> float:
