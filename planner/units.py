@@ -8,7 +8,7 @@ def money(usd: float) -> str:
     """Write dollars in the largest unit that suits: $64.00B, -$250."""
     sign, size = ("-" if usd < 0 else ""), abs(usd)
     for unit, scale in (("B", 1e9), ("M", 1e6), ("K", 1e3)):
-        if size >= scale:
+        if size >= scale * (1 - 5e-6):  # so that rounding does not write $1,000.00K
             return f"{sign}${size / scale:,.2f}{unit}"
     return f"{sign}${size:,.0f}"
 
@@ -68,7 +68,7 @@ def share(part: float, total: float) -> str:
 
 def counted(number: int, noun: str) -> str:
     """Write a number with its noun, in the plural where it is not one."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
 def words(key: str) -> str:

@@ -1,32 +1,85 @@
-"""What all tests share: the answer to Ctrl-C, and which tests are left to the slow tier."""
+"""What all tests share: the answer to Ctrl-C, which tests are left to the slow tier, and what a quick one may cost."""
 
+import importlib
 import os
 import signal
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 
-MANY_SEEDS = 30  # of a test over more of them, the quick tier takes every fourth, which keeps it short
+QUICK_CASES = 4  # of a test over seeds in the quick tier, always the same ones; the slow tier has the others
 OF_A_TERMINAL = "COLUMNS", "LINES", "FORCE_COLOR"  # they change how wide and how coloured a command prints
+MAX_CPU_SECONDS = 2.0  # of a quick test, with the processes that it starts
+NOISE = 1.5  # how many times as much the same test may take where others use the same cores
+# What tests load as they go: a worker of scripts/test loads it before any test, so that none pays for the others.
+LOADED_FIRST = (
+    "highspy", "jinja2", "matplotlib.pyplot", "networkx", "ortools.sat.python.cp_model", "pandas", "pyarrow.parquet",
+    "pyomo.environ", "pyomo.contrib.solver.solvers.highs", "scipy.optimize", "scipy.sparse.csgraph", "scipy.stats",
+)  # fmt: skip
+STARTED = pytest.StashKey[float]()
 
 
 def pytest_configure() -> None:
-    """Forget the caller's terminal, and answer Ctrl-C as in one, also where a run in the background ignores it."""
+    """Forget the caller's terminal, take no plan that fails its check, and answer Ctrl-C as in one.
+
+    A run in the background ignores Ctrl-C; this one does not.
+    """
     for name in OF_A_TERMINAL:
         os.environ.pop(name, None)
         os.unsetenv(name)  # readline, which pytest loads, sets them behind os.environ for processes that tests start
+    os.environ["PLANNER_UNVERIFIED"] = "error"  # a plan that the checker disagrees with passes in no test
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark three of four seeds as slow in tests over many seeds."""
-    seeds: dict[str, list[tuple[pytest.Item, int]]] = {}
+    """Leave random cases to the slow tier, but for four of a test, or one for each value of its other parameters."""
+    tests: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
         call = getattr(item, "callspec", None)
-        if call is not None and isinstance(call.params.get("seed"), int):
-            seeds.setdefault(item.nodeid.partition("[")[0], []).append((item, call.params["seed"]))
-    for test in seeds.values():
-        if len({seed for _, seed in test}) > MANY_SEEDS:
-            for item, seed in test:
-                if seed % 4:
+        if call is not None and isinstance(call.params.get("seed"), int) and not item.get_closest_marker("slow"):
+            others = repr({name: value for name, value in call.params.items() if name != "seed"})
+            tests.setdefault(item.nodeid.partition("[")[0], {}).setdefault(others, []).append(item)
+    for by_others in tests.values():
+        each = -(-QUICK_CASES // len(by_others))
+        for turn, cases in enumerate(by_others.values()):
+            quick = {(turn + k) % len(cases) for k in range(each)}  # by turns, so that no seed has all of them
+            for k, item in enumerate(cases):
+                if k not in quick:
                     item.add_marker(pytest.mark.slow)
+
+
+def cpu_seconds() -> float:
+    """Return the processor time of this process and of those that it has started and that have ended."""
+    return sum(os.times()[:4])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop(session: pytest.Session) -> Generator[None, Any, Any]:
+    """Load in a worker of scripts/test what tests would load one by one."""
+    if hasattr(session.config, "workerinput"):
+        for name in LOADED_FIRST:
+            importlib.import_module(name)
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Note the processor time at which a test begins."""
+    item.stash[STARTED] = cpu_seconds()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Fail a quick test that takes more processor time than one may: in scripts/test, where nothing else is loaded."""
+    result = yield
+    spent = cpu_seconds() - item.stash[STARTED]
+    quick = hasattr(item.config, "workerinput") and item.get_closest_marker("slow") is None
+    if quick and spent > MAX_CPU_SECONDS * NOISE:
+        pytest.fail(
+            f"{spent:.1f} CPU-seconds of {MAX_CPU_SECONDS:g}: read a stored plan, take a smaller case, or mark it slow",
+            pytrace=False,
+        )
+    return result

@@ -106,12 +106,15 @@ def evaluate(
     PlannerError
         The input cannot be used, or the layout is not complete; the message says where and what to do.
     """
+    from planner.instance.plausible import warn
     from planner.instance.references import refuse_pools
     from planner.planning.evaluate import evaluated
     from planner.planning.load import load_instance
 
     pins = {f"layout.{k}": v for k, v in (layout or {}).items()}
-    return evaluated(refuse_pools(load_instance(instance, pins=pins, searched=False, constants=constants)))
+    request = refuse_pools(load_instance(instance, pins=pins, searched=False, constants=constants))
+    warn(request)
+    return evaluated(request)
 
 
 @bounded
@@ -150,6 +153,7 @@ def explain(
     PlannerError
         The input cannot be used; the message says where and what to do.
     """
+    from planner.instance.plausible import warn
     from planner.instance.references import refuse_pools
     from planner.planning.explain import explained
     from planner.planning.load import load_instance
@@ -160,6 +164,7 @@ def explain(
     from planner.solvers.signals import ended_by
 
     request = refuse_pools(load_instance(instance, pins=pins, constants=constants))
+    warn(request)
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
     reporter = Reporter(on_event=on_progress, unit="usd" if request.objective.in_dollars else "days")
     with ended_by(interrupt), turn(Deadline()):

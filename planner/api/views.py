@@ -19,32 +19,28 @@ PACKAGES = (
 )
 
 
-def summary(plan: "Plan") -> str:
-    """Write a plan on one screen."""
+def summary(plan: "Plan", *, verbose: bool = False) -> str:
+    """Write a plan on one screen, or all that it says."""
     from planner.report.summary import summary as written
 
-    return written(plan)
+    return written(plan, verbose=verbose)
 
 
 def html(plan: "Plan") -> str:
-    """Write a plan's summary as a small table of HTML for a notebook, a row a section."""
-    first, *rest = summary(plan).splitlines()
-    head, rows = [first], list[tuple[str, list[str]]]()
-    for line in rest:
-        name = line.split(" ", 1)[0]
-        if name.isupper():
-            rows.append((name, [line.removeprefix(name).strip()]))
-        elif rows:
-            rows[-1][1].append(line.strip())
-        else:
-            head.append(line.strip())
+    """Write the first screen of a plan as a small table of HTML for a notebook, a row a section."""
+    from planner.report.statements.of_plan import statements
+
+    by_section: dict[str, list[str]] = {"verdict": [f"{plan.instance.name}: {plan.status}"]}
+    for said in statements(plan):
+        if said.first:
+            by_section.setdefault(said.section, []).append(said.text)
+    head, *verdict = map(escape, by_section.pop("verdict"))
     cells = "".join(
         f'<tr><th style="text-align:left;vertical-align:top">{escape(name.capitalize())}</th>'
         f'<td style="text-align:left">{"<br>".join(map(escape, lines))}</td></tr>'
-        for name, lines in rows
+        for name, lines in by_section.items()
     )
-    title = f"<p><b>{escape(head[0])}</b><br>{'<br>'.join(map(escape, head[1:]))}</p>"
-    return f"<div>{title}<table>{cells}</table></div>"
+    return f"<div><p><b>{head}</b><br>{'<br>'.join(verdict)}</p><table>{cells}</table></div>"
 
 
 def frame_of_plan(plan: "Plan") -> Any:
@@ -81,7 +77,13 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
             return x.flat()
         objective = {f"objective.{k}": getattr(x.objective, k) for k in ("name", "value", "bound", "gap")}
         reason = x.conflict.reason if x.conflict else None
-        own = {"name": x.instance.name, "status": x.status, "stopped": x.stopped, "reason": reason}
+        own = {
+            "name": x.instance.name,
+            "status": x.status,
+            "stopped": x.stopped,
+            "verified": x.verified,
+            "reason": reason,
+        }
         return {**own, **objective, **digest(x)}
 
     return pandas.DataFrame([flat(x) for x in rows])

@@ -178,8 +178,7 @@ def neighbours(job: Job, placed: Placement, leaf: dict[str, str], above: Above) 
     on = {axis: [{leaf[placed.nodes[r]] for r in ranks} for ranks in lines_of(job, axis)] for axis in order}
     at = next((i for i, axis in enumerate(order) if any(len(x) > 1 for x in on[axis])), len(order) - 1)
     rest = [a for a in job.mesh if a not in order]
-    size = job.traffic_bytes_per_step
-    rest.sort(key=lambda a: (size.get(a, 0.0), a == "pipeline", -list(job.mesh or {}).index(a)))
+    rest.sort(key=lambda a: (a == "pipeline", -list(job.mesh or {}).index(a)))
     outside = [*rest, *reversed(order[at + 1 :])]
     blocks: dict[tuple[int, ...], set[tuple[str, ...]]] = {}
     for place, ranks in _members(job):

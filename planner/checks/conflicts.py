@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from planner.checks.joint.missing import missing_columns
+from planner.checks.joint.rules import max_racks_stated
 from planner.checks.rule import Rule, broken, must_be, show
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.instance import Instance
@@ -29,7 +30,7 @@ POOLS = "hardware.pools"
 
 def rules_of(instance: Instance) -> set[str]:
     """Return the names of the rules that the instance has."""
-    limits, wan = instance.limits, instance.wan
+    limits, wan, network = instance.limits, instance.wan, instance.network
     names = {"memory", "limits.max_batch_tokens", *(f"pins.{path}" for path in instance.pins)}
     given = {f"limits.{name}" for name in ("facility_power_mw", "budget_usd", "deadline_days")}
     names |= {name for name in given if getattr(limits, name.removeprefix("limits.")) is not None}
@@ -38,6 +39,8 @@ def rules_of(instance: Instance) -> set[str]:
     if wan is not None:
         names |= {"wan.protection"} if wan.protection == "one_cut" else set()
         names |= {"wan.fibre_edges"} if wan.fibre_edges else set()
+    if network is not None:
+        names |= {f"network.{key}" for key in ("max_oversubscription", "survives") if getattr(network, key) is not None}
     return names | (set(SITE_RULES) if instance.grid is not None else set())
 
 
@@ -75,6 +78,8 @@ def _decision(rules: tuple[str, ...]) -> str:
         return "budget"
     if "limits.facility_power_mw" in rules or "sites" in names:
         return "sites"
+    if "network" in names:
+        return "fabric"
     return next((n for n in ("fabric", "placement", "wan") if n in names), "layout")
 
 
@@ -91,12 +96,16 @@ def ended(c: PlanPhysics) -> Iterator[Violation]:
     joint = o.name in UNITS and not c.instance.hardware.pools
     for name, text in (("space", SPACE), ("outside", OUTSIDE)):
         yield from must_be("ended", f"objective.{name}", getattr(o, name), text if joint else "")
-    columns = p.proof.columns if p.proof is not None and p.status == "infeasible" else ()
-    if p.proof is not None and (p.status == "unknown" or p.proof != JointProof(columns=columns)):
-        yield broken("ended", f"{p.status}, yet a proof of more than the columns that were refused")
+    if p.proof is not None and (p.status == "unknown" or p.proof != _refused(p.proof)):
+        yield broken("ended", f"{p.status}, yet a proof of more than the racks and columns that were refused")
     for name in ("transport", "model_choice"):
         if getattr(p, name) is not None:
             yield broken("ended", f"{p.status}, yet there is 1 {name}")
+
+
+def _refused(proof: JointProof) -> JointProof:
+    """Return what a proof may say of an instance without a plan: most racks, and columns that were refused."""
+    return JointProof(max_racks_by_wired_gpus=proof.max_racks_by_wired_gpus, columns=proof.columns)
 
 
 def no_column(c: PlanPhysics) -> Iterator[Violation]:
@@ -118,8 +127,8 @@ def no_column(c: PlanPhysics) -> Iterator[Violation]:
             yield broken(f"no_column[{i}]", f"{range_is}, listed as below {show(days)} days")
     if len(set(proof.columns)) < len(proof.columns):
         yield broken("no_column", f"{len(proof.columns)} columns, {len(set(proof.columns))} of them different")
-    stated = JointProof(columns=proof.columns)
-    own = missing_columns(c.instance, days, stated, transport_slowdown=c.transport_slowdown, stop=c.stop)
+    yield from max_racks_stated(c.instance, proof, racks_in_use=0, wired_gpus=0)
+    own = missing_columns(c.instance, days, _refused(proof), transport_slowdown=c.transport_slowdown, stop=c.stop)
     yield from (x.model_copy(update={"rule": "no_column"}) for x in own)
 
 

@@ -56,9 +56,14 @@ def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Itera
 
 
 def _run(section: str, rules: tuple[Rule, ...], c: PlanPhysics) -> Iterator[Violation]:
-    """Run rules one by one; figures that no arithmetic holds for break a rule like any other."""
+    """Run rules one by one; figures that no arithmetic holds for break a rule like any other.
+
+    A defect of a rule itself is told as the rule `checker`, and hides nothing that the others find.
+    """
     for rule in rules:
         try:
             yield from rule(c)
         except (ArithmeticError, ValueError) as error:
             yield broken(f"{section}.{rule.__name__}", f"cannot be recomputed from the figures stated: {error}")
+        except Exception as error:
+            yield broken("checker", f"{section}.{rule.__name__} failed: {type(error).__name__}: {error}")

@@ -36,24 +36,31 @@ def show(x: object) -> str:
     return f"{x:,}" if isinstance(x, int) else f"{x:,.10g}"
 
 
-def broken(rule: str, message: str) -> Violation:
-    """Name a broken rule."""
-    return Violation(rule=rule, message=message)
+def broken(rule: str, message: str, stated: object = None, recomputed: object = None) -> Violation:
+    """Name a broken rule, with what is stated, or the limit, and what is recomputed where they are single values."""
+    return Violation(rule=rule, message=message, stated=_value(stated), recomputed=_value(recomputed))
+
+
+def _value(x: object) -> float | int | str | None:
+    """Return a side of a rule as JSON holds it: what is no finite number as text."""
+    if x is None or (isinstance(x, int) and not isinstance(x, bool)):
+        return x
+    return x if isinstance(x, float) and math.isfinite(x) else str(x)
 
 
 def must_equal(rule: str, what: str, stated: Number, found: Number, unit: str = "") -> Iterator[Violation]:
     """Check that a stated figure is the recomputed one."""
     if not same(stated, found):
-        yield broken(rule, f"{what}: {show(stated)}{unit} stated, {show(found)}{unit} recomputed")
+        yield broken(rule, f"{what}: {show(stated)}{unit} stated, {show(found)}{unit} recomputed", stated, found)
 
 
 def must_be(rule: str, what: str, stated: object, wanted: object) -> Iterator[Violation]:
     """Check that a stated value is the only one that is right."""
     if stated != wanted:
-        yield broken(rule, f"{what}: {show(stated)} stated, {show(wanted)} expected")
+        yield broken(rule, f"{what}: {show(stated)} stated, {show(wanted)} expected", stated, wanted)
 
 
 def at_most(rule: str, left: float, right: float, left_is: str, right_is: str) -> Iterator[Violation]:
     """Check that the left side is within the right one; `left_is` and `right_is` are their units and meanings."""
     if exceeds(left, right):
-        yield broken(rule, f"{show(left)} {left_is} > {show(right)} {right_is}")
+        yield broken(rule, f"{show(left)} {left_is} > {show(right)} {right_is}", right, left)

@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from planner.instance.instance import Instance
     from planner.plan.plan import Plan
 
-# Exit statuses; BROKEN: a plan breaks a rule, or the planner has a defect.
-DONE, BROKEN, BAD_INPUT, INFEASIBLE, LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+# Exit statuses; BROKEN: a plan given breaks a rule, or the planner has a defect; UNVERIFIED: the checker disagrees with
+# the plan that was made.
+DONE, BROKEN, BAD_INPUT, INFEASIBLE, LIMIT, UNVERIFIED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
 def exit_code(plan: "Plan", gap: float | None) -> int:
     """Return the exit status that a plan stands for."""
+    if plan.verified is False:
+        return UNVERIFIED
     if plan.status == "infeasible":
         return INFEASIBLE
     if plan.stopped == "interrupted":

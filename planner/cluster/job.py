@@ -19,7 +19,8 @@ from planner.plan.plan import Plan
 
 # One line, since it stands in files and arguments.
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
-AXES = ("data", "pipeline", "tensor", "context", "expert")
+EXCHANGES = ("tensor", "context", "expert", "data")  # kept within leaves; without bytes in this order
+AXES = (*EXCHANGES, "pipeline")
 AXIS_ALIASES = {"dp": "data", "pp": "pipeline", "tp": "tensor", "cp": "context", "ep": "expert"}
 
 
@@ -48,8 +49,9 @@ class Job(Frozen):
     segment_nodes: Count = Field(1, description="Consecutive nodes that must stay in one block (or leaf).")
     traffic_bytes_per_step: dict[Name, NonNegative] = Field(
         default_factory=dict,
-        description="Bytes by axis or kind: a split group weighs its kind's bytes; of a mesh, the axis with the most "
-        "is kept within leaves first (without any: tensor, context, expert, data).",
+        description="Bytes by axis or kind: a split group weighs its kind's bytes; of a mesh, the axis of tensor, "
+        "context, expert and data with the most is kept within leaves first, without any in this order. Bytes of "
+        "pipeline and of other axes are refused, as nothing uses them.",
     )
 
     @model_validator(mode="after")
@@ -72,6 +74,9 @@ class Job(Frozen):
         for axis in self.traffic_bytes_per_step:
             if axis not in known:
                 raise ValueError(f"traffic_bytes_per_step.{axis}: must be one of {', '.join(known)}; rename it")
+            if self.mesh and axis not in EXCHANGES:
+                used = f"only the bytes of {', '.join(EXCHANGES)} are"
+                raise ValueError(f"traffic_bytes_per_step.{axis}: is not used; {used}; remove it")
         sizes = {f"groups[{k.name}].size": k.size for k in self.groups} or {"nodes_per_member": self.nodes_per_member}
         for what, size in sizes.items():
             if size % self.segment_nodes:

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from planner.cluster.job import Job, Slot
+from planner.cluster.job import EXCHANGES, Job, Slot
 
-EXCHANGES = ("tensor", "context", "expert", "data")
 MEMBER = ""
 
 
@@ -50,12 +49,11 @@ def levels(job: Job) -> tuple[Level, ...]:
 def numbering(job: Job, level: int) -> tuple[str, ...]:
     """Return the axes outside the blocks of a level in the order of their numbers; neighbours of the last stay close.
 
-    Axes without groups come first, by bytes, then the pipeline, then the slowest; then those of the levels above.
+    Axes without groups come first, the pipeline last of them, else the slowest; then those of the levels above.
     """
     within, above = ([x.axis for x in part] for part in (levels(job)[: level + 1], levels(job)[level + 1 :]))
     axes = [a for a in job.mesh or {} if a not in within and a not in above]
-    size = job.traffic_bytes_per_step
-    rest = sorted(axes, key=lambda a: (size.get(a, 0.0), a == "pipeline", -axes.index(a)))
+    rest = sorted(axes, key=lambda a: (a == "pipeline", -axes.index(a)))
     return (*rest, *reversed(above))
 
 

@@ -52,5 +52,6 @@ class Queued(Frozen):
 
     placements: tuple[Placement, ...]
     waiting: tuple[str, ...]
+    reasons: tuple[str, ...] = Field((), description="Why each of them waits, in numbers.")
     groups_split: int
     certificate: Certificate = Field(description="Of all jobs together, as if they were one.")

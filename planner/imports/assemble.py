@@ -20,7 +20,7 @@ class Imported:
 
 def assemble(draft: Draft, options: Options) -> Imported:
     """Return the grid of a draft; its note names everything that is filled and not in the files."""
-    installed_mw = sum(n.installed_mw or 0.0 for n in draft.nodes)
+    installed_mw = sum((n.installed_mw or 0.0) + max(0.0, -n.load_mw) for n in draft.nodes)
     draft = _only(draft, options.only)
     nodes = _nodes(draft.nodes, options)
     lines = _lines(draft, installed_mw)

@@ -1,9 +1,13 @@
 """Write a first instance: short, commented YAML that solves as it is and says what to change."""
 
+import math
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from planner.errors import InputError, hint
 from planner.imports.huggingface import read_model
@@ -58,9 +62,6 @@ def first_instance(wish: Wish) -> str:
         raise InputError(f"--sites: must be from 0 (one cluster) to {len(PLACES)} (is {wish.sites}); add more by hand")
     if wish.sites and wish.racks is not None:
         raise InputError(f"--racks {wish.racks}: power and budget decide the racks of sites; leave out one of the two")
-    for option, value in (("--budget", wish.budget_usd), ("--racks", wish.racks), ("--tokens", wish.tokens)):
-        if value is not None and not value > 0:
-            raise InputError(f"{option}: must be greater than 0 (is {value:g})")
     gpu = _named("accelerators", wish.accelerator, "--accelerator")
     name = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
     parts = [
@@ -98,6 +99,13 @@ def rack_of(accelerator: str) -> str:
     raise InputError(f"--accelerator: no rack of the catalogue has {accelerator!r}; choose another, and write the rack")
 
 
+def _scalar(text: str) -> str:
+    """Write a text on one line of YAML, quoted where any reader might take it for something else."""
+    style = None if re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", text) else '"'
+    written: str = yaml.safe_dump(text, default_style=style, allow_unicode=True, width=math.inf)
+    return written.removesuffix("...\n").rstrip("\n")
+
+
 def _model(name: str) -> Model:
     """Return the model of a catalogue name or of a Hugging Face config.json."""
     if name.endswith(".json"):
@@ -111,7 +119,7 @@ def _head(wish: Wish) -> str:
     return f"""\
 # A planning question. Solve it: planner solve FILE -o plan.json
 # Every key with its meaning: planner schema instance, docs/instance.md. Names: planner catalogue.
-name: {wish.name}
+name: {_scalar(wish.name)}
 limits:{money}
   max_batch_tokens: 16e6  # most tokens of an optimiser step that still train as well (Llama 3: 16M)
 """
@@ -128,7 +136,7 @@ def _workload(name: str, wish: Wish) -> str:
     shown = os.path.relpath(name, wish.folder) if name.endswith(".json") else name
     return f"""\
 workload:
-  model: {shown}  # of `planner catalogue models`, or the path of a Hugging Face config.json
+  model: {_scalar(shown)}  # of `planner catalogue models`, or the path of a Hugging Face config.json
   tokens: {tokens:.12g}  # {why}
   sequence_length: 8192
   precision: bf16  # `planner catalogue precisions`
@@ -162,7 +170,7 @@ grid:  # MW and prices are examples: put yours here
   nodes:
 {nodes}
   rules:
-    interconnect: {{on: true, share: 1, reading: explicit}}  # a site draws no more than its interconnect_mw
+    interconnect: {{enabled: true, share: 1, reading: explicit}}  # a site draws no more than its interconnect_mw
     max_sites: {sites}
   prices:
     building_usd_per_it_mw: 11.7e6

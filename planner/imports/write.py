@@ -26,7 +26,7 @@ def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
     new = part(grid) | {k: old[k] for k in ("rules", "prices") if k in old}
     rules = new.get("rules")
     rule = rules.get("interconnect") if isinstance(rules, dict) else None
-    if isinstance(rule, dict) and rule.get("on") and rule.get("reading", "explicit") == "explicit":
+    if isinstance(rule, dict) and rule.get("enabled", rule.get("on")) and rule.get("reading", "explicit") == "explicit":
         rule["reading"] = "capacity_n1"
         new["note"] += "; the interconnect rule reads lines (capacity_n1), as the nodes have no explicit figure"
     data |= {"name": name or f"{data.get('name', path.stem)} on an imported grid", "grid": new}

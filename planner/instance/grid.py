@@ -1,8 +1,9 @@
 """The power system around the candidate sites, its rules and its prices."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from planner.instance.base import Count, Fraction, Frozen, NonNegative, Positive, Share, Sourced
 
@@ -38,7 +39,9 @@ class PowerNode(Sourced):
     generation_mw: NonNegative = Field(
         description="Most that the node's plants can feed in for the sites, and for every node's load_mw."
     )
-    load_mw: NonNegative = Field(0.0, description="Drawn here beside the sites, and counted in every flow.")
+    load_mw: Annotated[float, Field(allow_inf_nan=False)] = Field(
+        0.0, description="Drawn here beside the sites, and counted in every flow; negative: fed in whatever is planned."
+    )
     interconnect_mw: NonNegative | None = Field(None, description="Usable, largest circuit out; explicit reading.")
     largest_unit_mw: NonNegative | None = Field(None, description="Lost under full N-1; absent: all are one unit.")
     area_m2: Positive | None = Field(None, description="Land for cooling; absent: not limited.")
@@ -85,10 +88,25 @@ class NewLine(Sourced):
     lead_months: NonNegative = Field(0.0, description="From the decision to service.")
 
 
-class InterconnectRule(Frozen):
+class SwitchedRule(Frozen):
+    """A rule that binds only where it is enabled."""
+
+    enabled: bool = Field(False, description="The rule binds. Before schema version 3 called `on`, which is read too.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _called_on(cls, data: Any) -> Any:
+        """Read `on`, which YAML 1.1 takes for true, as the name of version 2; refuse both."""
+        if not isinstance(data, Mapping) or "on" not in data:
+            return data
+        if "enabled" in data:
+            raise ValueError("has both enabled and on, its old name; keep enabled")
+        return {"enabled" if key == "on" else key: value for key, value in data.items()}
+
+
+class InterconnectRule(SwitchedRule):
     """A site must keep a share of its load on lines with the largest circuit out."""
 
-    on: bool = Field(False, description="The rule binds.")
     share: Fraction = Field(0.5, description="Share of the site's load that the remaining circuits must carry.")
     reading: Literal["explicit", "capacity", "capacity_n1", "import_share"] = Field(
         "explicit",
@@ -97,18 +115,16 @@ class InterconnectRule(Frozen):
     )
 
 
-class FaultSplitRule(Frozen):
+class FaultSplitRule(SwitchedRule):
     """The campus must survive the loss of an interconnection (the east–west rule)."""
 
-    on: bool = Field(False, description="The rule binds.")
     min_interconnections: Count = Field(2, description="Fewest synchronous areas that sites stand in.")
     max_share: Annotated[float, Field(gt=0, le=1)] = Field(0.55, description="Of the racks in one interconnection.")
 
 
-class ShareBalanceRule(Frozen):
+class ShareBalanceRule(SwitchedRule):
     """Open sites must be of like size, so that none waits for another's share of the batch."""
 
-    on: bool = Field(False, description="The rule binds.")
     max_ratio: Annotated[float, Field(ge=1)] = Field(2.0, description="Racks of the largest site over the smallest's.")
 
 

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from planner.instance.base import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced
+from planner.instance.base import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced, with_like
 
 
 class GemmEfficiency(Sourced):
@@ -20,6 +20,8 @@ class GemmEfficiency(Sourced):
 
 class Accelerator(Sourced):
     """One GPU with its links."""
+
+    model_config = ConfigDict(json_schema_extra=with_like)
 
     name: str = Field(description="By which files name it.")
     hbm_bytes: Positive = Field(description="Memory of one GPU, in bytes.")

@@ -2,11 +2,12 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
-from planner.instance.base import Frozen, NonNegative, Positive, Sourced, with_schema_key
+from planner.instance.base import Frozen, NonNegative, Positive, SchemaVersion, Sourced, with_schema_key
 from planner.instance.grid import Grid
 from planner.instance.hardware import Hardware
 from planner.instance.network import Network
@@ -76,7 +77,7 @@ class Instance(Sourced):
 
     model_config = ConfigDict(json_schema_extra=with_schema_key)
 
-    schema_version: Literal[2] = Field(2, description="Of this format; 2.")
+    schema_version: SchemaVersion = Field(3, description="Of this format; 3. A file of version 2 is read as one of 3.")
     name: str = Field(description="Of the plan, files and reports.")
     objective: Objective = Field(Objective(), description="What is minimized, and within what.")
     limits: Limits = Field(Limits(), description="What the plan must stay within.")
@@ -96,7 +97,8 @@ class Instance(Sourced):
     pins: dict[str, Any] = Field(default_factory=dict, description="Decisions fixed by hand, by dotted path.")
 
 
-def instance_sha256(instance: Instance) -> str:
-    """Return the SHA-256 of an instance's JSON with sorted keys and no spaces."""
-    text = json.dumps(instance.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+def instance_sha256(instance: Instance | Mapping[str, Any]) -> str:
+    """Return the SHA-256 of an instance's JSON with sorted keys and no spaces; of data as they are."""
+    data = instance.model_dump(mode="json") if isinstance(instance, Instance) else instance
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

@@ -144,8 +144,8 @@ def _version_complaint(data: Mapping[str, Any], where: str) -> str:
         paths.setdefault((location[-1], new), []).append(dotted(location))
     more = {key: f" (and {len(at) - 1} more)" if len(at) > 1 else "" for key, at in paths.items()}
     renames = [f"{at[0]} to {key[1]}{more[key]}" for key, at in paths.items()]
-    remedy = f"rename {', '.join(renames)}, and write 2" if renames else "none of its keys has a new name, so write 2"
-    return f"{where}: schema_version: must be 2 (is 1); {remedy}"
+    remedy = f"rename {', '.join(renames)}, and write 3" if renames else "none of its keys has a new name, so write 3"
+    return f"{where}: schema_version: must be 3 (is 1); {remedy}"
 
 
 def _key_hint(location: tuple[int | str, ...], model: type[BaseModel]) -> str:

@@ -37,9 +37,14 @@ def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, again
     made = not again and any("properties" in form for x in inner for form in _forms(x, root))
     if isinstance(holder, dict) and not (inner and (needed or made)):
         return holder.pop(str(last), holder) is not holder
-    if not inner or not (isinstance(holder, dict) or (isinstance(holder, list) and last in range(len(holder)))):
+    if not inner:
         return False
-    holder[last] = _plainest(inner[0], root)
+    if isinstance(holder, dict):
+        holder[str(last)] = _plainest(inner[0], root)
+    elif isinstance(holder, list) and isinstance(last, int) and last in range(len(holder)):
+        holder[last] = _plainest(inner[0], root)
+    else:
+        return False
     return True
 
 

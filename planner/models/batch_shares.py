@@ -20,10 +20,8 @@ from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Stop
 
-SEARCHES = 40  # of shares up to a size, about a minute; then the best shares are returned with the gap that is left
 SMALL_BATCH = 12  # sequences up to which each share is searched exactly: more has too many ways to make it up
 EPS = 1e-9  # relative: bounds and values are sums of the same floats
-GAP = 1e-3  # at which the shares count as settled unless another is asked for: one sequence in a thousand
 
 Progress = Callable[[float, float], None]  # seconds a sequence, and the bound on them
 Box = tuple[tuple[int, int], ...]  # smallest and largest share of each pool, in sequences
@@ -290,7 +288,7 @@ class BatchSearch:
             points=self.best,
             rate=self.rate,
             bound=bound,
-            stop=Stop.PROVED if bound >= self.rate * (1 - max(gap, EPS)) else Stop.LIMIT,
+            stop=Stop.LIMIT if stopped() else Stop.PROVED,
             boxes=boxes,
             searches=sum(p.searches for p in self.pools),
         )
@@ -339,7 +337,7 @@ def balance(
     pools = [Pool(problem=p, deadline=deadline) for p in problems]
     shares = BatchSearch(pools=pools, batch=batch, tail=tail, min_tail=min_tail)
     return shares.run(
-        gap=GAP if gap is None else gap,
-        stopped=lambda: deadline.passed or (bool(shares.best) and sum(p.searches for p in pools) >= SEARCHES),
+        gap=gap or 0.0,
+        stopped=lambda: deadline.passed,
         progress=progress,
     )

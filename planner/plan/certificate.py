@@ -1,5 +1,6 @@
 """What is proven: certificates, the objective with its bound, conflicts and violations."""
 
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -85,8 +86,24 @@ class Conflict(Frozen):
     )
 
 
+LISTED = 5  # violations in a summary
+
+
 class Violation(Frozen):
     """A rule that a plan breaks, with both of its sides in numbers."""
 
-    rule: str
-    message: str
+    rule: str = Field(description="Its name; `checker`: the check itself failed.")
+    message: str = Field(description="Both sides in words.")
+    stated: float | int | str | None = Field(
+        None, description="What the plan states, or the limit that it breaks; null where the message alone says it."
+    )
+    recomputed: float | int | str | None = Field(None, description="What the checker finds in its place.")
+
+
+def disagreement(violations: Sequence[Violation]) -> Iterator[str]:
+    """Say that the checker disagrees with a plan, and on which rules; nothing where it agrees."""
+    if violations:
+        yield "NOT VERIFIED: the checker disagrees with this plan; please report it with the instance"
+    yield from (f"  {v.rule}: {v.message}" for v in violations[:LISTED])
+    if len(violations) > LISTED:
+        yield f"  and {len(violations) - LISTED} more, in the plan's violations"

@@ -1,13 +1,14 @@
 """What comes back: the decisions, their metrics and their certificates."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError, model_validator
 
-from planner.instance.base import Frozen
-from planner.instance.instance import Instance
+from planner.instance.base import Frozen, SchemaVersion
+from planner.instance.instance import Instance, instance_sha256
 from planner.instance.model_family import ModelChoice
-from planner.plan.certificate import Conflict, ObjectiveValue, Status
+from planner.plan.certificate import Conflict, ObjectiveValue, Status, Violation
 from planner.plan.fabric import FabricPlan, TransportFactor
 from planner.plan.layout import LayoutPlan, PoolsPlan
 from planner.plan.placement import PlacementPlan
@@ -31,7 +32,7 @@ class Cost(Frozen):
 class Plan(Frozen):
     """A self-contained answer: the instance as solved, the decisions and the proofs."""
 
-    schema_version: Literal[2] = Field(2, description="Of this format; 2.")
+    schema_version: SchemaVersion = Field(3, description="Of this format; 3. A file of version 2 is read as one of 3.")
     planner_version: str = Field(description="That made the plan.")
     instance: Instance = Field(description="As it was solved, names of the catalogue resolved.")
     instance_sha256: str = Field(description="Of the instance's JSON with sorted keys and no spaces.")
@@ -56,15 +57,41 @@ class Plan(Frozen):
     proof: JointProof | None = Field(None, description="What the bound rests on beside physics, for days to train.")
     conflict: Conflict | None = Field(None, description="Why there is no plan.")
     stopped: Literal["proved", "gap", "limit", "interrupted"] = Field(
-        "proved", description="Why the run ended: the proof, a gap that was near enough, the time limit, or a signal."
+        "proved",
+        description="Why the run ended: the proof, a gap that was asked for or that the search cannot close, the limit "
+        "of time, or a signal.",
     )
     threads: int = Field(1, description="Of the solvers.")
     seed: int = Field(0, description="Of the solvers.")
     time_limit_seconds: float | None = Field(None, description="That was asked for; null: none.")
+    verified: bool | None = Field(
+        None,
+        description="Whether the checker agreed when the plan was made; null: not checked, such as a layout by hand.",
+    )
+    violations: tuple[Violation, ...] = Field(
+        (), description="Where verified is false: the rules that the checker says the plan breaks."
+    )
 
-    def summary(self) -> str:
-        """Write the plan on one screen, as `planner show` prints it."""
-        return str(view("summary")(self))
+    @model_validator(mode="before")
+    @classmethod
+    def _of_version_2(cls, data: Any) -> Any:
+        """Hash the instance of a plan of version 2 anew under its new keys, where the plan states its old hash."""
+        if (
+            not isinstance(data, Mapping)
+            or data.get("schema_version") != 2
+            or not isinstance(data.get("instance"), dict)
+        ):
+            return data
+        if data.get("instance_sha256") != instance_sha256(data["instance"]):
+            return data
+        try:
+            return {**data, "instance_sha256": instance_sha256(Instance.model_validate(data["instance"]))}
+        except ValidationError:
+            return data  # refused below, under its own path
+
+    def summary(self, *, verbose: bool = False) -> str:
+        """Write the plan on one screen, as `planner show` prints it; `verbose`: all that it says."""
+        return str(view("summary")(self, verbose=verbose))
 
     def to_frame(self) -> Any:
         """Return the plan's figures as a pandas DataFrame of one row, named as the columns of a sweep's rows."""

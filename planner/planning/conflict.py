@@ -217,6 +217,8 @@ def _no_plan(instance: Instance, relaxed: list[Relax], options: Options) -> bool
 def _decision(rules: list[str]) -> Any:
     """Return the decision that the rules are about."""
     names = {rule.removeprefix("pins.").partition(".")[0] for rule in rules}
+    if "limits.deadline_days" in rules and set(rules) <= {"limits.deadline_days", "limits.budget_usd"}:
+        return "layout"
     if "limits.budget_usd" in rules:
         return "budget"
     if "limits.facility_power_mw" in rules or "sites" in names:

@@ -125,7 +125,7 @@ def holds(instance: Instance, rules: Collection[str], fabric_usd_per_rack: float
     grid = instance.grid
     if grid is None or not set(rules) <= STATED:
         return None
-    if grid.rules.soft or grid.rules.scenarios != "off" or grid.rules.interconnect.reading == "import_share":
+    if grid.rules.soft or grid.rules.scenarios != "off":
         return None
     q, m = Question(instance, grid, fabric_usd_per_rack), Rows()
     if q.most_modules > MOST_MODULES:
@@ -218,7 +218,7 @@ def _facility_power(q: Question, m: Rows) -> None:
 
 def _fault_split(q: Question, m: Rows) -> None:
     rule, side = q.grid.rules.fault_split, {b.id: b.interconnection for b in q.grid.balancing_authorities}
-    if not rule.on:
+    if not rule.enabled:
         return
     sides = sorted({side[n.balancing_authority] for n in q.sites})
     for x in sides:
@@ -240,16 +240,11 @@ def _headroom(q: Question, m: Rows) -> None:
 
 def _generation(q: Question, m: Rows) -> None:
     rules = q.grid.rules
-    for b in q.grid.balancing_authorities if rules.generation else ():
-        nodes, sites = [n for n in q.grid.nodes if n.balancing_authority == b.id], q.areas().get(b.id, [])
-        drawn = sum(n.load_mw for n in nodes)
-        if rules.grid_model == "none":
-            m.require(q.draw(sites), high=sum(n.generation_mw for n in nodes) - drawn)
-            continue
-        for n in nodes:
-            m.require({("fed", n.id): 1}, high=n.generation_mw)
-        if rules.headroom:
-            m.require({("fed", n.id): 1 for n in nodes}, high=b.headroom_mw + drawn)
+    for n in q.grid.nodes if rules.generation and rules.grid_model != "none" else ():
+        m.require({("fed", n.id): 1}, high=n.generation_mw)
+    for area, sites in q.areas().items() if rules.generation and rules.grid_model == "none" else ():
+        spare = sum(n.generation_mw - n.load_mw for n in q.grid.nodes if n.balancing_authority == area)
+        m.require(q.draw(sites), high=max(0.0, spare))
 
 
 def _rating(q: Question, m: Rows) -> None:
@@ -275,12 +270,15 @@ def _area(q: Question, m: Rows) -> None:
 
 def _interconnect(q: Question, m: Rows) -> None:
     every = {k.id: k.max_circuits for k in q.grid.new_lines}
-    for n in q.sites if q.grid.rules.interconnect.on else ():
+    for n in q.sites if q.grid.rules.interconnect.enabled else ():
         usable = usable_interconnect_mw(q.grid, n, every, n.upgrade.max_steps if n.upgrade else 0) or 0.0
         fewest = usable_interconnect_mw(q.grid, n, {}, 0) or 0.0
-        m.require(
-            {key: mw * q.grid.rules.interconnect.share for key, mw in q.draw([n]).items()}, high=max(usable, fewest)
-        )
+        counted = q.draw([n])
+        if q.grid.rules.interconnect.reading == "import_share":
+            apart = q.grid.rules.grid_model == "none"
+            counted[("open", n.id)] = n.load_mw - (n.generation_mw if apart else 0.0)
+            counted |= {} if apart else {("fed", n.id): -1.0}
+        m.require({key: mw * q.grid.rules.interconnect.share for key, mw in counted.items()}, high=max(usable, fewest))
 
 
 def _ready(q: Question, m: Rows) -> None:

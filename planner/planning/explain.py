@@ -13,7 +13,7 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.joint.tree.cache import JointCache
 from planner.models.requests import Options
-from planner.plan.certificate import Conflict, Status
+from planner.plan.certificate import Conflict, Status, Violation, disagreement
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.planning import explain_sites
@@ -84,7 +84,9 @@ class Explanation(Frozen):
 
     name: str
     status: Status
+    violations: tuple[Violation, ...] = Field((), description="The rules that the checker says the plan breaks.")
     conflict: Conflict | None = Field(None, description="A smallest set of rules that leaves no plan.")
+    outside: str = Field("", description="What the proof that there is no plan leaves out.")
     lacks: tuple[Lack, ...] = Field((), description="Memory, batch or racks that alone would allow a plan.")
     sites: SitesExplanation | None = Field(None, description="Of the split, where there is a grid.")
     layout: LayoutPlan | None = Field(None, description="The layout of the plan, with its breakdown.")
@@ -115,7 +117,7 @@ def explained(
     clock, cache = Deadline(), JointCache()
     plan = solve_instance(instance, options, progress, cache=cache)
     if plan.layout is None:
-        return _infeasible(plan, instance, options)
+        return _infeasible(plan, instance, options).model_copy(update={"violations": plan.violations})
     days = plan.layout.metrics.days_to_train
     share = _Share(Deadline(max(AT_LEAST, TIMES * clock.elapsed)), options, progress)
     more, variants = list(limits_of(plan)), list(_variants(plan))
@@ -134,6 +136,7 @@ def explained(
     return Explanation(
         name=instance.name,
         status=plan.status,
+        violations=plan.violations,
         layout=plan.layout,
         sites=sites,
         others=tuple(sorted(others, key=lambda x: (x.loss is None, x.loss or 0.0))),
@@ -263,7 +266,8 @@ def _infeasible(plan: Plan, instance: Instance, options: Options) -> Explanation
     if why is not None and why.rules and why.decision == "sites" and instance.grid is not None:
         split = explain_sites.explained_infeasible(instance, why, options)
     lacks = tuple(_lacks(instance, why, options)) if why is not None and why.rules and split is None else ()
-    return Explanation(name=instance.name, status=plan.status, conflict=why, lacks=lacks, sites=split)
+    outside = "" if why is None or why.decision == "sites" or plan.status != "infeasible" else plan.objective.outside
+    return Explanation(name=instance.name, status=plan.status, conflict=why, outside=outside, lacks=lacks, sites=split)
 
 
 def _lacks(instance: Instance, why: Conflict, options: Options) -> Iterator[Lack]:
@@ -306,11 +310,13 @@ def _least(instance: Instance, now: float, changed: Any, options: Options, *, wh
 
 def summary(e: Explanation) -> str:
     """Return the explanation as one screen of text."""
-    lines = [f"{e.name}: {e.status}"]
+    lines = [*disagreement(e.violations), f"{e.name}: {e.status}"]
     if e.conflict is not None:
         lines += [f"  no plan: {e.conflict.reason}"]
         if e.conflict.rules:
             lines += [f"  rules in conflict ({e.conflict.decision}): {', '.join(e.conflict.rules)}"]
+        if e.outside:
+            lines += [f"  given the declared space; not in it: {e.outside}"]
     lines += [f"  would do: {x.limit} {x.needed:,.6g} {x.unit} (is {x.now:,.6g})" for x in e.lacks]
     if e.sites is not None:
         lines += explain_sites.summary(e.sites)

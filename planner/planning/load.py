@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from planner.calibration.measured import Given, MeasuredConstants, put_constants, read_constants
 from planner.errors import InputError, hint
 from planner.imports.instance_file import instance_data, read_config, read_instance_file
-from planner.instance.catalogue import catalogue
+from planner.instance.catalogue import LIKE, catalogue, completed
 from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, Family
 from planner.instance.pins import check_pins, long_names
@@ -98,9 +98,8 @@ def _with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> di
         if isinstance(data["workload"].get("choose"), dict):
             _resolve_choice(data["workload"], where, faults)
     for (part, key), kind in NAMED.items():
-        holder = data.get(part)
-        if isinstance(holder, dict) and isinstance(holder.get(key), str):
-            holder[key] = _entry(kind, holder[key], f"{part}.{key}", faults)
+        if isinstance(data.get(part), dict):
+            _resolve(data[part], key, kind, part, faults)
     if isinstance(data.get("hardware"), dict):
         _resolve_pools(data["hardware"], faults)
     if isinstance(data.get("reliability"), str):
@@ -115,13 +114,24 @@ def _with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> di
     return data
 
 
+def _resolve(holder: dict[str, Any], key: str, kind: str, where: str, faults: Faults) -> None:
+    """Put an entry of a catalogue in place of its name, and complete an accelerator that is `like` one of them."""
+    given = holder.get(key)
+    if isinstance(given, str):
+        holder[key] = _entry(kind, given, f"{where}.{key}", faults)
+    elif kind == "accelerators" and isinstance(given, dict) and isinstance(given.get(LIKE), str):
+        _entry(kind, given[LIKE], f"{where}.{key}.{LIKE}", faults)
+        if given[LIKE] in catalogue(kind):
+            holder[key] = completed(given, catalogue(kind))
+
+
 def _resolve_pools(hardware: dict[str, Any], faults: Faults) -> None:
     """Put catalogue entries in place of the pools' names; the first pool's are the hardware's where it has none."""
     pools = hardware.get("pools")
     for i, pool in enumerate(pools if isinstance(pools, list) else ()):
         for key in ("accelerator", "rack"):
-            if isinstance(pool, dict) and isinstance(pool.get(key), str):
-                pool[key] = _entry(NAMED["hardware", key], pool[key], f"hardware.pools[{i}].{key}", faults)
+            if isinstance(pool, dict):
+                _resolve(pool, key, NAMED["hardware", key], f"hardware.pools[{i}]", faults)
             if isinstance(pool, dict) and i == 0 and key in pool:
                 hardware.setdefault(key, pool[key])
 

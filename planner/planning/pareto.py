@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from planner.errors import InputError, InternalError, hint
+from planner.instance.instance import Instance
 from planner.models.requests import FABRIC_AXES, Alternative, Options
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
@@ -81,6 +82,24 @@ def axes_of(text: str) -> list[str]:
         others = ", ".join(a for a in FABRIC_AXES if a != "cost")
         raise InputError(f"--axes {text}: cost alone has no trade; name one of {others} beside it")
     return names
+
+
+def rules_given(instance: Instance, leaf_sizes: Sequence[int]) -> str:
+    """Name the rules that every fabric of a frontier must keep."""
+    network = instance.network
+    rules = ["exchanges end in the time that the layout hides them"]
+    if network is not None:
+        rules = [
+            f"one switch in one family ({', '.join(network.families)})",
+            f"at most {network.max_tiers} tiers",
+            *rules,
+        ]
+        if network.asked_core_share:
+            rules.append(f"{network.asked_core_share:g} of the rate of GPUs' ports out of every tier, at least")
+        if network.survives is not None:
+            rules.append(f"network.survives is {network.survives}")
+    rules += [f"pins.{path} is {value}" for path, value in sorted(instance.pins.items()) if path.startswith("fabric.")]
+    return "; ".join([*rules, *([f"leaf domains of {', '.join(map(str, leaf_sizes))} racks"] if leaf_sizes else [])])
 
 
 def records(rows: Sequence[tuple[str, Alternative]]) -> list[dict[str, object]]:

@@ -17,18 +17,18 @@ from planner.files import read_text, unescaped
 from planner.plan.files import read_plan
 from planner.plan.flatten import Figure, digest
 from planner.plan.plan import Plan
-from planner.report.fit import fitted
-from planner.report.verdict import Side, asked_of
+from planner.report.differences import Side, asked_of
+from planner.report.fit import PIPE, fitted
+from planner.report.statements.of_plan import statements
 from planner.sweeps.rows import RowObjective
 from planner.sweeps.store import LINES, read_rows
 from planner.sweeps.tasks import point_text
-from planner.units import aligned, counted
+from planner.units import counted
 
 Rows = dict[str, list[Figure]]
 NOT_COMPARED = ("key", "index", "seconds", "planner_version")  # of a row: not part of the answer
 # The order in which a reader asks: what, how well, which decisions, at what price, how near the limits, how sure.
 SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "reliability", "cost", "run", "slack")
-MOST_COLUMNS = 24  # written to a file or a pipe
 MOST_DIGITS = 300  # of a whole number that a float holds too
 LEAST_COLUMN = 14  # characters of a column of figures
 NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
@@ -83,14 +83,15 @@ def _figure(text: str, where: str) -> Figure:
 
 def side_of(name: str, plan: Plan) -> Side:
     """Return a plan as one side of a comparison."""
-    return Side(name, figures_of(plan), asked_of(plan))
+    return Side(name, figures_of(plan), asked_of(plan), statements(plan))
 
 
 def figures_of(plan: Plan) -> dict[str, Figure]:
     """Return what is compared of a plan."""
     objective = {f"objective.{k}": getattr(plan.objective, k) for k in RowObjective.model_fields}
     conflict = {"reason": plan.conflict.reason, "rules": "; ".join(plan.conflict.rules)} if plan.conflict else {}
-    return {"status": plan.status, "stopped": plan.stopped, **conflict, **objective, **digest(plan)}
+    own = {"status": plan.status, "stopped": plan.stopped, "verified": plan.verified}
+    return {**own, **conflict, **objective, **digest(plan)}
 
 
 def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:
@@ -116,18 +117,14 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def table(names: Sequence[str], rows: Rows, width: int | None = None) -> str:
+def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     """Write the rows as a table; figures beside the first column's say how many times as large they are.
 
-    As many columns as the width has room for, their cells broken where they must be; all where no width is given.
+    As many columns as the width has room for, their cells broken where they must be.
     """
     cells = {name: list(_cells(values)) for name, values in rows.items()}
-    if width is None:
-        kept = list(names[:MOST_COLUMNS])
-        grid = [["", *kept], *([name, *values[: len(kept)]] for name, values in cells.items())]
-        return "\n".join([aligned(grid, left=1), *_left_out(len(names) - len(kept))])
     shown = max(2, min(len(names), (width - min(width // 3, max(map(len, rows)))) // (LEAST_COLUMN + 2)))
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), width=width)
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     drawn.add_column("", overflow="fold", ratio=None)
     for name in names[:shown]:
         drawn.add_column(name, justify="right", overflow="fold", min_width=LEAST_COLUMN)

@@ -18,36 +18,37 @@ STEP_PARTS = {
     "host": ("launch", "cpu_overhead"),
 }
 OTHER = "other parts of a step"
-STEPS, CALENDAR = "days of steps", "days on a calendar"
+STEPS, CALENDAR, AWAY = "days of steps", "days on a calendar", "not at work"
 
 
 @dataclass(frozen=True, slots=True)
 class DaysPart:
-    """A row: days of a part, or a sum so far; `path`: of its value in the plan, where it is one value of it."""
+    """A row: days of a part, or a sum so far."""
 
     name: str
     days: float
     is_sum: bool = False
-    path: str = ""
 
 
 def days_by_part(plan: Plan) -> list[DaysPart]:
     """Return the parts of a run in days, none that is 0: those of steps with their sum, what is lost, and the total.
 
-    None where failures do not count.
+    Where failures do not count, nothing is lost but what workload.availability says.
     """
-    if plan.layout is None or plan.reliability is None:
+    if plan.layout is None:
         return []
-    m, at = plan.layout.metrics, "layout.metrics"
+    m = plan.layout.metrics
     days_per_second = m.step_days_to_train / m.step_seconds
     known = {key for keys in STEP_PARTS.values() for key in keys}
     rows = {name: sum(m.breakdown_seconds.get(key, 0.0) for key in keys) for name, keys in STEP_PARTS.items()}
     rows[OTHER] = sum(v for key, v in m.breakdown_seconds.items() if key not in known)
     found = [DaysPart(name, seconds * days_per_second) for name, seconds in rows.items() if seconds]
-    found.append(DaysPart(STEPS, m.step_days_to_train, True, f"{at}.step_days_to_train"))
-    lost = plan.reliability.lost_days.items()
-    found += [DaysPart(name, days, path=f"reliability.lost_days.{name}") for name, days in lost if days]
-    found.append(DaysPart(CALENDAR, m.days_to_train, True, f"{at}.days_to_train"))
+    found.append(DaysPart(STEPS, m.step_days_to_train, True))
+    lost = {AWAY: m.days_to_train - m.step_days_to_train} if m.useful_share < 1 else {}
+    lost = plan.reliability.lost_days if plan.reliability is not None else lost
+    found += [DaysPart(name, days) for name, days in lost.items() if days]
+    if lost:
+        found.append(DaysPart(CALENDAR, m.days_to_train, True))
     return found
 
 

@@ -8,6 +8,7 @@ import textwrap
 INDENT = 11  # columns of a section's name in summaries
 HANG = 2  # columns that the rest of a line is set in by
 LEAST = 40  # columns that are taken to be there
+PIPE = 200  # columns of a table in a file or a pipe
 PERCENT, TOGETHER = " %", "\u00a0%"  # a number and its unit are not parted
 
 

@@ -14,7 +14,7 @@ from planner.models.placement.data import Kind, Packing, Problem, measure, used
 from planner.models.placement.solve import FORMULATION, Solution, solve
 from planner.number_ranges import bounded
 from planner.scheduling.counting import Counted, is_plain
-from planner.scheduling.placing import does_not_fit, placement
+from planner.scheduling.placing import does_not_fit, placement, rules_of, unplaced
 from planner.scheduling.session import Cluster, options_of
 from planner.solvers.outcome import Outcome, Stop
 
@@ -39,14 +39,22 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         _require_plain(job, "queue")
     q, units = cluster.problem(jobs[0])
     own = [cluster.problem(j)[0] for j in jobs]
-    admitted: list[int] = []
+    admitted, reasons, left, size = list[int](), list[str](), q.free, jobs[0].segment_nodes
     for i, o in enumerate(own):
-        if sum(own[j].need for j in admitted) + o.need <= q.free:
+        if o.need <= left:
             admitted.append(i)
-    waiting = tuple(j.name for i, j in enumerate(jobs) if i not in admitted)
+            left -= o.need
+        else:
+            what = f"{o.need * size:,} nodes" + (f" in whole segments of {size}" if size > 1 else "")
+            reasons.append(f"needs {what} > {left * size:,} free beside the jobs before it")
+    waits = {
+        "waiting": tuple(j.name for i, j in enumerate(jobs) if i not in admitted),
+        "reasons": tuple(reasons),
+    }
+    given = f"jobs are admitted in the order of the queue by their nodes alone; {rules_of(jobs[0])}"
     if not admitted:
-        certificate = does_not_fit(jobs[0], own[0], seed).certificate
-        return Queued(placements=(), waiting=waiting, groups_split=0, certificate=certificate)
+        certificate = does_not_fit(jobs[0], own[0], seed).certificate.model_copy(update={"given": given})
+        return Queued(placements=(), **waits, groups_split=0, certificate=certificate)
     weights = _weights([jobs[i] for i in admitted])
     kinds = tuple(
         Kind(k.size, k.count, w)
@@ -72,9 +80,9 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         if weighted
         else "split groups of all jobs"
     )
-    certificate = outcome.certificate(formulation=FORMULATION, minimizes=what, seed=seed)
+    certificate = outcome.certificate(formulation=FORMULATION, minimizes=what, seed=seed, given=given)
     split = len(solution.packing.split)
-    return Queued(placements=tuple(placements), waiting=waiting, groups_split=split, certificate=certificate)
+    return Queued(placements=tuple(placements), **waits, groups_split=split, certificate=certificate)
 
 
 def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
@@ -172,10 +180,19 @@ def preempt(
         formulation="One decision by running job, whole groups by leaf and kind, whole segments by block.",
         minimizes="priority times nodes of the jobs that are stopped",
         seed=seed,
-        given=f"at most {max_split} groups split",
+        given=f"at most {max_split} groups split; running jobs are stopped whole, and none is moved; {rules_of(job)}",
     )
     if chosen is None:
-        return Preemption(stop=(), cost=None, placement=does_not_fit(job, q, seed), certificate=certificate)
+        if q.need > q.free:
+            reason = f"{does_not_fit(job, q, seed).reason} with every running job stopped"
+        else:
+            none = (
+                "no choice of jobs to stop leaves room for" if outcome.infeasible else "no choice was found in time for"
+            )
+            needs = f"job {job.name!r} needs {job.nodes:,} nodes and at most {max_split} split groups"
+            reason = f"{needs}, which {none}"
+        placed = unplaced(job, reason, certificate)
+        return Preemption(stop=(), cost=None, placement=placed, certificate=certificate)
     gone = [n for r in chosen for n in running[r].placement.nodes]
     placed = cluster.place(job, free=gone, busy=set(everything).difference(gone), time_limit=time_limit, seed=seed)
     return Preemption(
@@ -239,6 +256,8 @@ def defragment(
         formulation="Pieces by size on each leaf at the end; then an order of moves, each into nodes that are free.",
         minimizes=f"nodes moved so that {leaves} leaves become free",
         seed=seed,
+        given="pieces, the nodes of a group on one leaf, move whole and are not divided; nodes that no running job has "
+        "and jobs in segments stay where they are",
     )
     if outcome.solution is None or steps is None:
         return Defragmentation(leaves=(), moves=(), certificate=certificate)

@@ -144,6 +144,25 @@ def does_not_fit(job: Job, q: Problem, seed: int, trees: int = 1, free: int | No
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
     proof: Outcome[Solution] = Outcome(stop=Stop.PROVED, infeasible=True)
+    reason = f"job {job.name!r} needs {q.need * size:,} {what} > {room * size:,} free{where}"
+    certificate = proof.certificate(
+        formulation="Counts of free nodes.", minimizes="split groups", seed=seed, given=rules_of(job, trees)
+    )
+    return unplaced(job, reason, certificate)
+
+
+def rules_of(job: Job, trees: int = 1) -> str:
+    """Name the rules that any answer about a job and free nodes is given."""
+    rules = ["nodes are taken whole, and busy ones stay busy"]
+    if trees > 1:
+        rules.append("a job stays in one tree")
+    if job.segment_nodes > 1:
+        rules.append(f"each {job.segment_nodes:,} consecutive nodes stay in one block of a leaf")
+    return "; ".join(rules)
+
+
+def unplaced(job: Job, reason: str, certificate: Certificate) -> Placement:
+    """Return no nodes for a job, with the reason and what is proven of it."""
     return Placement(
         job=job.name,
         nodes=(),
@@ -154,7 +173,7 @@ def does_not_fit(job: Job, q: Problem, seed: int, trees: int = 1, free: int | No
         groups_cross_pod=0,
         figures=(),
         gpus_per_node=job.gpus_per_node,
-        segment_nodes=size,
-        reason=f"job {job.name!r} needs {q.need * size:,} {what} > {room * size:,} free{where}",
-        certificate=proof.certificate(formulation="Counts of free nodes.", minimizes="split groups", seed=seed),
+        segment_nodes=job.segment_nodes,
+        reason=reason,
+        certificate=certificate,
     )

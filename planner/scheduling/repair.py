@@ -23,7 +23,7 @@ from planner.models.placement.ranks import Ranked, in_rank_order
 from planner.models.requests import Options
 from planner.number_ranges import bounded
 from planner.scheduling.counting import is_plain, only
-from planner.scheduling.placing import across_pods, levels_above, own_groups, placed_groups
+from planner.scheduling.placing import across_pods, levels_above, own_groups, placed_groups, rules_of
 from planner.scheduling.session import Cluster, opened, options_of
 from planner.solvers.outcome import Outcome
 
@@ -286,7 +286,7 @@ def _placement(
             formulation="Units by group in need and leaf; leaves without such a group by class of pod and free units.",
             minimizes=f"{goals}; objective and bound are those of {names[at]!r}",
             seed=options.seed,
-            given="every other rank stays on its node",
+            given=f"every other rank stays on its node; {rules_of(job, cluster.trees)}",
         ),
     )
 

@@ -22,6 +22,7 @@ from planner.solvers.verdicts import agreed, attempted, believed
 
 SOLVER = f"{HIGHS} through Pyomo {pyomo_version}"
 ABSOLUTE_GAP = 1e-6  # A dollar where objectives are in millions, and far below one rack.
+ENUMERATION = 1 << 16  # the rule of presolve that lost better solutions of 1 split in 300, and called the rest optimal
 _Native = highspy.HighsModelStatus
 UNDECIDED = "UnboundedOrInfeasible"
 
@@ -49,6 +50,7 @@ class _Search:
         return {
             "random_seed": self.seed,
             "presolve": "on" if self.presolve else "off",
+            "presolve_rule_off": ENUMERATION,
             "mip_feasibility_tolerance": FEASIBILITY,
             "primal_feasibility_tolerance": FEASIBILITY,
             "dual_feasibility_tolerance": FEASIBILITY,

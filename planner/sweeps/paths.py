@@ -14,11 +14,12 @@ from planner.instance.pins import PINS, RACKS_AT, long_name
 
 STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]+)\]")
 PIN = "pins."
+CALLED_ON = re.compile(r"^(grid\.rules\.(?:interconnect|fault_split|share_balance))\.on$")  # in schema version 2
 
 
 def canonical(path: str) -> str:
-    """Write a pin in full: `layout.zero_stage` is `pins.layout.zero_stage`, as is `tp`; other paths stay."""
-    path = long_name(path)
+    """Write a pin in full, `pins.layout.zero_stage` for `layout.zero_stage`, and a key by its newest name."""
+    path = CALLED_ON.sub(r"\1.enabled", long_name(path))
     first = path.partition(".")[0]
     own = first in {p.partition(".")[0] for p in PINS} and first not in Instance.model_fields
     return PIN + path if own or path in PINS else path

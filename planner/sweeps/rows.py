@@ -37,6 +37,7 @@ class Row(Frozen):
     point: dict[str, Any] = Field(description="Value by path; a pin's path begins with pins.")
     status: Literal["optimal", "feasible", "infeasible", "unknown", "failed"]
     stopped: Literal["proved", "gap", "limit", "interrupted"] | None = None
+    verified: bool | None = Field(None, description="Whether the checker agrees with the plan; null: not checked.")
     objective: RowObjective | None = None
     reason: str | None = Field(None, description="Why there is no plan.")
     rules: tuple[str, ...] = Field((), description="Rules in conflict, where the point is infeasible.")
@@ -73,6 +74,7 @@ def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds
         point=point,
         status=plan.status,
         stopped=plan.stopped,
+        verified=plan.verified,
         objective=RowObjective.model_validate(plan.objective.model_dump(include=set(RowObjective.model_fields))),
         reason=plan.conflict.reason if plan.conflict else None,
         rules=plan.conflict.rules if plan.conflict else (),

@@ -15,6 +15,7 @@ from typing import Any
 from planner.calibration.measured import MeasuredConstants, names_an_entry, put_constants
 from planner.errors import InputError
 from planner.instance.instance import Instance, instance_sha256
+from planner.instance.plausible import warn
 from planner.models.requests import Options
 from planner.planning.load import load_instance
 from planner.sweeps.axes import Point
@@ -64,6 +65,7 @@ def tasks_of(
         A point is no usable instance; the message names the point and what is wrong with it.
     """
     tasks: dict[str, Task] = {}
+    asked: list[Instance] = []
     plain = base.model_dump(mode="json", exclude_none=True)
     parts = parts_of(base)
     for index, point in enumerate(points):
@@ -78,9 +80,11 @@ def tasks_of(
                 instance = load_instance(data)
         except InputError as error:
             raise InputError(f"point {index} ({point_text(point)}): {error}") from None
+        asked.append(instance)
         key = key_of(instance, options)
         task = Task(index=index, key=key, point=point, data=data, options=options, with_plan=with_plan, base=parts)
         tasks.setdefault(key, task)
+    warn(*asked)
     return list(tasks.values())
 
 

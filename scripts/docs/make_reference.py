@@ -104,7 +104,8 @@ def _name(node: dict[str, Any]) -> str:
 
 def _section(name: str, kind: dict[str, Any]) -> str:
     """Return a type's heading, its sentence and the table of its keys."""
-    required, own = set(kind.get("required", ())), dict(kind.get("properties", {}))
+    required = {*kind.get("required", ()), *kind.get("then", {}).get("required", ())}
+    own = dict(kind.get("properties", {}))
     sourced = own.pop("source", None) is not None and own.pop("note", None) is not None
     rows = ["| key | type | default | what it is |", "|---|---|---|---|"]
     for key, value in own.items():

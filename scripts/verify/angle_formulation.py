@@ -90,7 +90,7 @@ def _after(m: Any, data: SplitData, g: Grid) -> None:
     wide, nodes = _widest(g), {n.id: n for n in g.nodes}
     m.theta_after = pyo.Var(range(len(cases)), list(nodes), bounds=(-wide, wide))
     m.after = pyo.ConstraintList()
-    load_all = sum(n.generation_mw + n.load_mw for n in g.nodes) + 1.0
+    load_all = sum(n.generation_mw + abs(n.load_mw) for n in g.nodes) + 1.0
     for i, case in enumerate(cases):
         # An outage at a closed site is none.
         spared = 0.0 if case.site is None else 100 * load_all * (1 - m.open[case.site])

@@ -70,7 +70,7 @@ MESH = {
     "name": "a",
     "mesh": {"pipeline": 2, "data": 3},
     "gpus_per_node": 8,
-    "traffic_bytes_per_step": {"pipeline": 1e9},
+    "traffic_bytes_per_step": {"data": 1e9},
 }
 GROUPS = {"name": "b", "groups": [{"name": "x", "size": 3, "count": 2}, {"name": "y", "size": 2, "count": 1}]}
 FABRIC = {"hosts": 32, "ports_per_switch": 8, "tiers": 3, "host_gbps": 400, "oversubscription": [1.0, 2.0]}

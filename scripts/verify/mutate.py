@@ -28,7 +28,10 @@ from covering import Covering, covering, named, pytest_in
 ROOT = Path(__file__).parents[2]
 COPIED = ("planner", "tests", "instances", "scripts", "docs", "pyproject.toml", "README.md", "CHANGELOG.md")
 # Tests of a whole plan's checks, which are those of every area that has some.
-CHECKS = tuple(f"checks/test_{x}.py" for x in ("bad_plans", "changed_figures", "check", "check_proofs", "plan_edits"))
+CHECKS = (
+    *(f"checks/test_{x}.py" for x in ("bad_plans", "changed_figures", "check", "check_proofs", "plan_edits")),
+    "planning/test_stored_plans.py",
+)
 # Folders of planner/, and of tests/ whose tests are theirs.
 AREAS = {
     "sites": (
@@ -55,6 +58,15 @@ AREAS = {
         ("models/placement", "models/plan_placement", "models/cluster_changes"),
         ("models/placement", "models/plan_placement", "models/cluster_changes", "checks/test_check_cluster.py"),
     ),
+    "solvers": (("solvers",), ("solvers", "planning/test_planted_decisions.py", "planning/test_limits.py")),
+    "planning": (("planning", "api"), ("planning", "checks/test_changed_figures.py")),
+    "scheduling": (("scheduling", "cluster"), ("scheduling", "cluster", "cli/test_place.py", "cli/test_watch.py")),
+    "simulation": (("simulation",), ("simulation", "checks/network/test_check_dragonfly.py")),
+    "formats": (("formats", "imports"), ("formats", "imports", "cli/test_topology_command.py", "cli/test_inputs.py")),
+    "sweeps": (("sweeps",), ("sweeps",)),
+    "exports": (("exports",), ("exports", "checks/network/test_check_dragonfly.py")),
+    "instance": (("instance", "plan"), ("catalogue", "planning/test_load.py", "cli/test_first_steps.py", *CHECKS)),
+    "report": (("report", "calibration"), ("report", "calibration", "cli/test_widths.py")),
 }  # fmt: skip
 QUICK, SLOW = MARKS = ("not slow", "slow")
 SWAPS = {"Add": ("Sub",), "Sub": ("Add",), "Mul": ("Div",), "Div": ("Mul",), "FloorDiv": ("Div",), "Mod": ("Mul",)}

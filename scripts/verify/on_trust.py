@@ -13,6 +13,7 @@ ON_TRUST: dict[str, str] = {
     "seed": OPTIONS + "; certificates must have the same",
     "threads": OPTIONS,
     "time_limit_seconds": OPTIONS,
+    "verified": "what the checker said when the plan was made; the check says it anew",
     "certificate.seconds": COUNTED + "; layout, fabric and placement must have the same",
     "certificate.variables": COUNTED,
     "certificate.constraints": COUNTED,

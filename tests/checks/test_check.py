@@ -102,18 +102,23 @@ FIGURES = [
 ]
 
 
-@pytest.mark.parametrize("path", FIGURES)
-def test_no_figure_can_be_shaved(path: str) -> None:
+def test_no_figure_can_be_shaved() -> None:
     """Every figure of a plan has a rule: 1 % less, or one less, does not pass."""
-    shaved = edited_at(PLAN, path, lambda x: x - 1 if isinstance(x, int) or x == 0 else x * 0.99 - 1e-9)
-    assert check(shaved)
+
+    def shaved(x: float) -> float:
+        return x - 1 if isinstance(x, int) or x == 0 else x * 0.99 - 1e-9
+
+    assert [path for path in FIGURES if not named(edited_at(PLAN, path, shaved))] == []
 
 
-@pytest.mark.parametrize("path", [p for p in FIGURES if not p.endswith("required_gbps")])
-def test_no_figure_can_be_padded(path: str) -> None:
+def test_no_figure_can_be_padded() -> None:
     """Nor does 1 % more, or one more; only a link may be asked to carry more than it must."""
-    padded = edited_at(PLAN, path, lambda x: x + 1 if isinstance(x, int) or x == 0 else x * 1.01)
-    assert check(padded)
+
+    def padded(x: float) -> float:
+        return x + 1 if isinstance(x, int) or x == 0 else x * 1.01
+
+    passed = [path for path in FIGURES if not named(edited_at(PLAN, path, padded))]
+    assert [path for path in passed if not path.endswith("required_gbps")] == []
 
 
 @pytest.mark.slow

@@ -11,16 +11,15 @@ from typer.testing import CliRunner
 from planner.cli.main import app
 from planner.errors import InputError
 
-CASES = 300
 
-
-def test_no_changed_file_ends_in_a_traceback() -> None:
-    """Three hundred cases end with an answer or with a message that names the file; both happen."""
-    found = list(fuzz.results(range(CASES), seed=0))
+@pytest.mark.parametrize("cases", [30, pytest.param(300, marks=pytest.mark.slow)])
+def test_no_changed_file_ends_in_a_traceback(cases: int) -> None:
+    """Cases end with an answer or with a message that names the file; both happen, to every kind of file in the end."""
+    found = list(fuzz.results(range(cases), seed=0))
     assert [(x.number, x.text) for x in found if x.outcome not in ("done", "refused")] == []
     counts = Counter(x.outcome for x in found)
-    assert counts["done"] > CASES / 10 and counts["refused"] > CASES / 3
-    assert {x.subject.group for x in found} == {s.group for s in fuzz_cases.SUBJECTS}
+    assert counts["done"] > cases / 10 and counts["refused"] > cases / 3
+    assert cases < 300 or {x.subject.group for x in found} == {s.group for s in fuzz_cases.SUBJECTS}
 
 
 def test_every_file_is_sound_before_it_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

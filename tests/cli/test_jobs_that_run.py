@@ -95,6 +95,62 @@ def test_running_jobs(folder: Path, file: str) -> None:
     assert [(j.name, len(j.nodes), j.priority) for j in jobs] == [("a-11", 4, 3), ("b-12", 2, 1)]
 
 
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize(
+    ("states", "holds"),
+    [
+        *(((s,), True) for s in ("RUNNING", "SUSPENDED", "COMPLETING", "CONFIGURING", "STOPPED", "SIGNALING")),
+        *(((s,), True) for s in ("STAGE_OUT", "RESIZING", "POWER_UP_NODE", "running", "REQUEUED")),
+        *(((s,), False) for s in ("PENDING", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL")),
+        *(((s,), False) for s in ("OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT")),
+        (("RUNNING", "COMPLETING"), True),
+        (("COMPLETED", "COMPLETING"), True),
+        (("CANCELLED", "STAGE_OUT"), True),
+        (("PREEMPTED", "REQUEUED"), False),
+        (("PENDING", "REQUEUE_HOLD"), False),
+        (("FAILED", "SPECIAL_EXIT"), False),
+    ],
+)
+def test_jobs_that_hold_their_nodes(
+    folder: Path, states: tuple[str, ...], holds: bool, many: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A job holds its nodes in every state but the ended ones and while it waits, whatever flags it has beside."""
+    if many:
+        job = {"job_id": 1, "name": "x", "job_state": list(states), "nodes": "m[00-15]"}
+        text = json.dumps({"jobs": [job]})
+    else:
+        text = f"JobId=1 JobName=x\n   JobState={' '.join(states)} Reason=None\n   NodeList=m[00-15]\n"
+    (folder / "jobs.txt").write_text(text)
+    assert [len(j.nodes) for j in read_running(folder / "jobs.txt")] == [16] * holds
+    stopped = run("preempt", "--running", "jobs.txt", "--nodes", "1").output.splitlines()[0]
+    assert stopped == ("Preempt x-1 (16 nodes, priority 1); optimal" if holds else "Preempt nothing; optimal")
+    assert "state" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "JobId=1 JobName=x\n JobState=HIBERNATING Reason=None\n NodeList=m[00-15]\n",
+        '{"jobs": [{"job_id": 1, "name": "x", "job_state": ["COMPLETED", "HIBERNATING"], "nodes": "m[00-15]"}]}',
+    ],
+)
+def test_an_unknown_state_holds_its_nodes(folder: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A state that Slurm does not document is named, and its nodes are not given away."""
+    (folder / "jobs.txt").write_text(text)
+    assert run("preempt", "--running", "jobs.txt", "--nodes", "1").output.startswith(
+        "Preempt x-1 (16 nodes, priority 1); optimal"
+    )
+    assert "jobs.txt: " in caplog.text
+    assert "state 'HIBERNATING' is none of Slurm's; it is taken to hold its nodes" in caplog.text
+
+
+def test_an_unknown_state_without_nodes_holds_none(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A job that has no nodes holds none, whatever its state is called."""
+    (folder / "jobs.txt").write_text("JobId=1 JobName=x\n JobState=HIBERNATING Reason=None\n NodeList=(null)\n")
+    assert read_running(folder / "jobs.txt") == []
+    assert "'HIBERNATING'" in caplog.text
+
+
 @pytest.mark.parametrize("file", ["squeue.json", "scontrol.txt"])
 def test_changes(folder: Path, file: str) -> None:
     """Room by moves, by stopping, growth in place, and a queue, on jobs that Slurm placed."""
@@ -103,8 +159,10 @@ def test_changes(folder: Path, file: str) -> None:
     assert room.exit_code == 0 and room.output.startswith("2 moves free ") and room.output.endswith("\n")
     assert len(room.output.splitlines()) == 3
     assert run("defragment", "--running", file, "--leaves", "2").exit_code == 3
-    assert run("preempt", "--running", file, "--nodes", "12").output.startswith("stop b-12 (cost 2); optimal\njob: m")
-    assert run("preempt", "--running", file, "--nodes", "4").output.startswith("stop nothing; optimal\n")
+    assert run("preempt", "--running", file, "--nodes", "12").output.startswith(
+        "Preempt b-12 (2 nodes, priority 1); optimal\njob: m"
+    )
+    assert run("preempt", "--running", file, "--nodes", "4").output.startswith("Preempt nothing; optimal\n")
     assert run("preempt", "--running", file, "--nodes", "17").exit_code == 3
     grown = run("resize", "--running", file, "--name", "a-11", "--mesh", "data=4", "--to", "data=6")
     assert grown.output.splitlines()[-1] == "m[00-01,04-05,02-03]"
@@ -119,7 +177,50 @@ def test_a_queue(folder: Path) -> None:
     (folder / "q1.json").write_text('{"name": "q1", "mesh": {"data": 4}}')
     (folder / "q2.json").write_text('{"name": "q2", "mesh": {"data": 12}}')
     result = run("queue", "--running", "squeue.json", "--job", "q1.json", "--job", "q2.json")
-    assert result.output == "1 jobs run, 0 split groups; optimal\nq1: m[12-15]\nq2: waits\n"
+    lines = result.output.splitlines()
+    assert lines[:2] == ["1 job runs, 0 split groups; optimal", "q1: m[12-15]"]
+    assert lines[2] == "q2: waits: needs 12 nodes > 6 free beside the jobs before it"
+    assert lines[3].startswith("given: ") and "order of the queue" in lines[3] and len(lines) == 4
+
+
+# Words of a command that has no answer: what it says first, and the rules that it names.
+NO = [
+    ("defragment", "no moves free 1 leaf more; infeasible", ("pieces", "not divided", "no running job has")),
+    ("preempt --nodes 17", "job 'job' needs 17 nodes > 16 free with every running job stopped", ("stopped whole",)),
+    (
+        "preempt --nodes 8 --max-split 0",
+        "job 'job' needs 8 nodes and at most 0 split groups, which no choice of jobs to stop leaves room for",
+        ("at most 0 groups split", "none is moved", "stopped whole"),
+    ),
+    (
+        "resize --name full-1 --mesh data=4 --to data=14",
+        "job 'full-1': 10 nodes are missing > 6 free",
+        ("stays on its",),
+    ),
+    ("queue --job large.json", "0 jobs run, 0 split groups; infeasible", ("order of the queue", "busy ones stay busy")),
+    ("place --nodes 17", "job 'job' needs 17 nodes > 16 free", ("taken whole", "busy ones stay busy")),
+    (
+        "place --job segments.json --busy m[01-02,05-06,09-10,13-14]",
+        "job 'large' needs 9 nodes in whole segments of 3 > 0 free",
+        ("each 3 consecutive nodes stay in one block", "taken whole"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("words", "says", "rules"), NO, ids=[x[0] for x in NO])
+def test_a_no_names_the_rules_that_it_was_given(folder: Path, words: str, says: str, rules: tuple[str, ...]) -> None:
+    """Four moves would free a leaf if a piece could be divided: whoever says no says under which rules."""
+    jobs = [("full", "m[00-03]"), ("left", "m[04-06]"), ("right", "m[08-10]")]
+    listed = [{"job_id": i, "name": n, "nodes": on} for i, (n, on) in enumerate(jobs, 1)]
+    (folder / "jobs.json").write_text(json.dumps({"jobs": listed}))
+    (folder / "large.json").write_text('{"name": "large", "mesh": {"data": 12}}')
+    segments = {"name": "large", "mesh": {"data": 3}, "nodes_per_member": 3, "segment_nodes": 3}
+    (folder / "segments.json").write_text(json.dumps(segments))
+    busy = () if "place" in words else ("--running", "jobs.json")
+    result = run(*words.split(), *busy, *(("--busy", "m[12-13]") if words.startswith("defragment") else ()))
+    first, *more = result.output.splitlines()
+    assert (result.exit_code, first) == (3, says)
+    assert more[-1].startswith("given: ") and all(rule in more[-1] for rule in rules)
 
 
 def test_own_placements_run_too(folder: Path) -> None:
@@ -153,7 +254,7 @@ def test_bad_running_jobs(folder: Path, text: str, complaint: str) -> None:
 def test_no_jobs_at_all(folder: Path) -> None:
     """A cluster on which nothing runs has every leaf free."""
     (folder / "none.txt").write_text("No jobs in the system\n")
-    assert run("preempt", "--running", "none.txt", "--nodes", "16").output.startswith("stop nothing; optimal")
+    assert run("preempt", "--running", "none.txt", "--nodes", "16").output.startswith("Preempt nothing; optimal")
 
 
 def test_members_share_nodes() -> None:

@@ -8,7 +8,7 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
-from commands import run_here
+from commands import run_apart, run_here
 from worked_plan import LAYOUT, instance_with
 
 from planner.plan.plan import Plan
@@ -17,13 +17,6 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 SMALL = ROOT / "instances" / "one-rack.json"
-
-
-def run(*args: str | Path) -> CompletedProcess[str]:
-    """Run the command line in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "planner", *map(str, args)], capture_output=True, text=True, check=False, cwd=ROOT
-    )
 
 
 def main_instance(**limits: Any) -> dict[str, Any]:
@@ -44,7 +37,7 @@ def written(tmp_path: Path, data: dict[str, Any]) -> Path:
 def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, CompletedProcess[str]]:
     """Return the file of a small plan, and how the command that wrote it ended."""
     plan = tmp_path_factory.mktemp("solved") / "plan.json"
-    return plan, run("solve", SMALL, "-o", plan)
+    return plan, run_apart("solve", SMALL, "-o", plan)
 
 
 def test_solve_check_show_compare(solved: tuple[Path, CompletedProcess[str]]) -> None:
@@ -66,7 +59,7 @@ def test_same_plan_byte_for_byte() -> None:
         return "\n".join(line for line in text.splitlines() if '"seconds"' not in line)
 
     name = ROOT / "instances" / "cluster-1k.json"
-    one, two = (run("solve", name, "--json").stdout for _ in range(2))
+    one, two = (run_here("solve", name, "--json").stdout for _ in range(2))
     assert Plan.model_validate_json(one).status == "optimal"
     assert without_seconds(one) == without_seconds(two)
 
@@ -106,7 +99,7 @@ def test_mistakes_end_in_a_message(args: list[str | Path]) -> None:
 
 def test_a_mistake_ends_a_process_in_a_message() -> None:
     """So it is where the command is a process of its own."""
-    out = run("solve", "no-such.json")
+    out = run_here("solve", "no-such.json")
     assert (out.returncode, out.stdout) == (2, "")
     assert out.stderr == "no-such.json: no such file; check the path\n"
 
@@ -164,6 +157,7 @@ def test_deadline_that_cannot_be_met(tmp_path: Path) -> None:
     out = run_here("solve", written(tmp_path, d))
     assert out.returncode == 3, out.stderr
     assert "rules in conflict (layout): limits.deadline_days" in out.stdout
+    assert "given the declared space; not in it: " in out.stdout and "TP over racks" in out.stdout
 
 
 def test_time_limit_still_gives_a_plan(tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ def test_states_leave_nodes_out(files: Path) -> None:
 def test_a_job_that_does_not_fit_says_the_numbers(files: Path) -> None:
     """Exit 3 with both sides."""
     out = place(files, "--busy", "n[00000-00020]")
-    assert (out.returncode, out.stdout) == (3, "job 'run' needs 18 nodes > 11 free\n")
+    given = "given: nodes are taken whole, and busy ones stay busy"
+    assert (out.returncode, out.stdout) == (3, f"job 'run' needs 18 nodes > 11 free\n{given}\n")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from planner.errors import InputError
 from planner.formats.placement import Placed
 from planner.formats.slurm.job import hostfile, sbatch_arguments
 from planner.formats.slurm.node_states import read_states
+from planner.formats.slurm.running import read_running
 from planner.formats.slurm.topology_conf import read_conf, write_conf
 from planner.formats.write import write_placed
 
@@ -178,6 +179,22 @@ def _random_names(random_: random.Random) -> list[str]:
         if random_.random() < 0.2:
             random_.shuffle(names)
     return names
+
+
+def test_jobs_that_hold_nodes_are_the_controllers(slurm: Controller, tmp_path: Path) -> None:
+    """Jobs whose nodes power up hold them, a cancelled and a held one none: in scontrol's text and in JSON."""
+    holding, cancelled = (slurm.submit("-N4", "--exclusive") for _ in range(2))
+    nodes = [slurm.allocated(job) for job in (holding, cancelled)]
+    slurm.run("scancel", cancelled)
+    held = slurm.submit("-N4", "--exclusive", "--hold")
+    try:
+        for name, command in (("jobs.txt", ("scontrol", "show", "job")), ("jobs.json", ("squeue", "--json"))):
+            (tmp_path / name).write_text(slurm.run(*command))
+            found = {j.name: j.nodes for j in read_running(tmp_path / name)}
+            assert found[f"wrap-{holding}"] == tuple(expand(nodes[0]))
+            assert not {f"wrap-{cancelled}", f"wrap-{held}"} & found.keys()
+    finally:
+        slurm.run("scancel", holding, held)
 
 
 def test_hostlists_fold_and_expand_as_scontrol_does(slurm: Controller) -> None:

@@ -1,12 +1,24 @@
-"""The command line run inside the test's own process, without the seconds that a new one takes to load the solvers."""
+"""The command line run inside the test's own process, without the seconds that a new one takes to load the solvers.
+
+Tests run it in a process of its own where signals, pipes or what a new process loads is the point.
+"""
 
 import contextlib
 import io
+import subprocess
 import sys
 from pathlib import Path
 from subprocess import CompletedProcess
 
 from planner.cli.main import main
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_apart(*args: str | Path) -> CompletedProcess[str]:
+    """Run a command in a process of its own, and return its status and what it printed."""
+    command = [sys.executable, "-m", "planner", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
 
 def run_here(*args: str | Path) -> CompletedProcess[str]:

@@ -92,6 +92,7 @@ class Times:
         self.m = step.machine_of(i)
         self.limit = step.memory_limit_bytes(i)
         self.phi = i.network.transport.slowdown if i.network is not None else 1.0
+        self.recomputes_some = i.pins.get("layout.recompute") == "full"
         self.pipeline = lru_cache(maxsize=None)(self._pipeline)
         self.splits = lru_cache(maxsize=None)(self._splits)
         self.seconds = lru_cache(maxsize=None)(self._seconds)
@@ -112,7 +113,7 @@ class Times:
             for recompute in itertools.product(*(range(n + 1) for n in layers))
         ]
         dense = 0 if machine.model.experts is None else machine.model.experts.dense_layers
-        every = [x for x in every if math.ceil(x[0][0] / v) >= dense]
+        every = [x for x in every if math.ceil(x[0][0] / v) >= dense and (any(x[1]) or not self.recomputes_some)]
         layers, recompute = (np.array([x[k] for x in every], dtype=np.int64).reshape(-1, p) for k in (0, 1))
         parts = stage_memory.memory_by_part(
             machine,

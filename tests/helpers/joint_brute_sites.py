@@ -60,7 +60,7 @@ class SiteCosts:
     def splits(self, blocks: int) -> Iterator[tuple[int, ...]]:
         """Yield every way to put blocks on sites that the numbers of sites and the round trips allow."""
         rules = self.grid.rules
-        fewest = rules.fault_split.min_interconnections if rules.fault_split.on else 1
+        fewest = rules.fault_split.min_interconnections if rules.fault_split.enabled else 1
         most = rules.max_sites or len(self.nodes)
         for counts in itertools.product(range(blocks + 1), repeat=len(self.nodes)):
             wanted = (self.i.pins.get(f"placement.blocks.{x.id}", n) for x, n in zip(self.nodes, counts, strict=True))
@@ -124,7 +124,7 @@ class SiteCosts:
         for k in used:
             by_side[self.areas[self.nodes[k].balancing_authority].interconnection] += modules[k]
         split = g.rules.fault_split
-        return not split.on or (
+        return not split.enabled or (
             len(by_side) >= split.min_interconnections
             and max(by_side.values()) <= split.max_share * sum(modules) * (1 + 1e-12)
         )
@@ -137,7 +137,7 @@ class SiteCosts:
             return False
         if rules.headroom and any(self._drawn(b, loads) > self.areas[b].headroom_mw + MW for b in self.areas):
             return False
-        if rules.interconnect.on and rules.interconnect.reading != "import_share":
+        if rules.interconnect.enabled and rules.interconnect.reading != "import_share":
             for n, mw in zip(self.nodes, loads, strict=True):
                 usable = usable_interconnect_mw(self.grid, n, built.circuits, built.steps.get(n.id, 0)) or 0.0
                 if rules.interconnect.share * mw > usable + MW:
@@ -153,7 +153,7 @@ class SiteCosts:
     def _fed(self, loads: Sequence[float], built: Built) -> bool:
         """Ask by a linear program for generation and flows that feed the sites."""
         g, rules = self.grid, self.grid.rules
-        assert rules.interconnect.reading != "import_share" or not rules.interconnect.on
+        assert rules.interconnect.reading != "import_share" or not rules.interconnect.enabled
         if rules.grid_model == "none":
             return not rules.generation or all(
                 self._drawn(b, loads) <= sum(n.generation_mw for n in g.nodes if n.balancing_authority == b) + MW

@@ -192,6 +192,7 @@ def own_choices(found: JointSolution) -> dict[str, Any]:
         "layout.microbatches_per_step": c.m,
         "layout.zero_stage": c.zero,
         "layout.sequence_parallel": s.sequence_parallel,
+        "layout.recompute": "full" if any(plan.split.recomputed) else s.recompute,
     }
     pins |= {f"placement.blocks.{x}": n for x, n in plan.blocks_by_site.items()}
     if len({t.stripes for t in plan.templates.values()}) == 1:
@@ -205,6 +206,8 @@ def other_values(name: str, value: Any) -> list[Any]:
     """List values of a choice near one: half, one less, one more, double; and 1."""
     if isinstance(value, bool):
         return [not value]
+    if name == "layout.recompute":
+        return [x for x in ("none", "selective", "full") if x != value]
     near = {1, value // 2, value - 1, value + 1, value * 2} - {value}
     if name == "layout.zero_stage":
         return sorted(x for x in {0, 1, 2, 3} - {value})

@@ -123,7 +123,7 @@ def pair_of_sites() -> Instance:
             "grid_model": "none",
             "generation": False,
             "max_sites": 2,
-            "fault_split": {"on": True, "max_share": 0.6},
+            "fault_split": {"enabled": True, "max_share": 0.6},
         },
     )
     wan = _wan(fibre_usd_per_route_km=60)

@@ -337,10 +337,10 @@ def _nodes(r: random.Random, count: int, racks: int) -> dict[str, Any]:
         ],
         "rules": {
             "grid_model": r.choice(["none", "transport", "transport"]),
-            "interconnect": {"on": r.random() < 0.5, "reading": r.choice(["explicit", "explicit", "capacity"])}
+            "interconnect": {"enabled": r.random() < 0.5, "reading": r.choice(["explicit", "explicit", "capacity"])}
             if pairs
-            else {"on": r.random() < 0.5},
-            "fault_split": {"on": split, "max_share": r.choice([0.6, 0.8])},
+            else {"enabled": r.random() < 0.5},
+            "fault_split": {"enabled": split, "max_share": r.choice([0.6, 0.8])},
             "max_sites": min(count, r.choice([2, 2, 3])),
         },
         "prices": {
@@ -379,8 +379,8 @@ def merged(i: Instance) -> Instance:
     )
     rules = g.rules.model_copy(
         update={
-            "fault_split": g.rules.fault_split.model_copy(update={"on": False}),
-            "interconnect": g.rules.interconnect.model_copy(update={"on": False}),
+            "fault_split": g.rules.fault_split.model_copy(update={"enabled": False}),
+            "interconnect": g.rules.interconnect.model_copy(update={"enabled": False}),
             "max_sites": 1,
             "max_rtt_ms": None,
         }

@@ -174,7 +174,7 @@ def _recomputes(flash: bool, split: tuple[int, ...], pin: dict[str, Any]) -> lis
     some = [("full", x) for x in itertools.product(*(range(n + 1) for n in split)) if any(x)]
     mode = pin.get("recompute")
     if mode == "full":
-        return [("full", split)]
+        return some
     if mode is not None:
         return [(mode, ())]
     return [("none", ()), *some] if flash else [("none", ()), ("selective", ()), *some]

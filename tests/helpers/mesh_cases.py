@@ -22,6 +22,7 @@ def random_mesh(seed: int, max_nodes: int = 8) -> tuple[Topology, Job, list[str]
         for n in mesh.values():
             nodes *= n
         traffic = {a: float(r.randint(1, 9)) for a in axes} if r.random() < 0.4 else {}
+        traffic.pop("pipeline", None)
         sizes = [r.randint(1, 5) for _ in range(r.randint(1, 4))]
         if 2 <= nodes <= max_nodes and sum(sizes) >= nodes:
             break

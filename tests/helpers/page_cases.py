@@ -1,13 +1,17 @@
-"""What tests of the page share: figures looked up by path, and a plan that cannot be."""
+"""What tests of the page share: figures looked up by path, the page of one plan, and a plan that cannot be."""
 
 import math
+from datetime import date
 from functools import cache
 from typing import Any
 
+from stored_plans import stored
 from worked_plan import edited, instance_with, small
 
-import planner
 from planner.plan.plan import Plan
+from planner.report.page.page import report_page
+
+MADE = date(2026, 11, 24)
 
 CITIES = [("A", 40, -77), ("B", 36, -95), ("C", 33, -112), ("D", 42, -95), ("dark", 45, -100)]
 WAYS = ("AB", "BC", "AD", "DC")
@@ -51,6 +55,11 @@ def agrees(value: Any, plan: Any, path: str) -> bool:
     )
 
 
+def page_of(plan: Plan, name: str = "x") -> str:
+    """Return the page of one plan, as if made on a fixed day."""
+    return report_page([(name, plan)], MADE)
+
+
 @cache
 def rich() -> Plan:
     """Return a plan with every part of a page: fibre, scenarios, soft rules, upgrades, simulated transport, a model."""
@@ -67,7 +76,7 @@ def rich() -> Plan:
         "grid__rules__curtailment_usd_per_mwh": 60.0,
     }
     runs = {"network__transport": {"simulate": {"transport": "ecmp", "seeds": 3, "hosts": 64}, "slowdown": 1.5}}
-    plan = planner.solve(instance_with(**fibre, **grid, **runs))
+    plan = stored(instance_with(**fibre, **grid, **runs))
     # No small grid needs these at once; the page shows what a plan holds, whether it could be or not.
     bought = {
         "sites__upgrades": [{"node": "e1", "steps": 2}],

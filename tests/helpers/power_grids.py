@@ -90,11 +90,17 @@ def power_case(seed: int, *, n1: str = "off", new: int = 0, model: str = "dc") -
 
 
 def loaded_case(seed: int, *, n1: str = "off", new: int = 0) -> tuple[Instance, SitesRequest]:
-    """Return such a split whose nodes draw power of their own, one line of it compensated beyond its reactance."""
+    """Return such a split whose nodes draw power of their own, one line of it compensated beyond its reactance.
+
+    Some nodes feed in whatever is planned, and in some splits the first node has no plants.
+    """
     instance, request = power_case(seed, n1=n1, new=new)
     assert instance.grid is not None
     g, r = instance.grid, random.Random(f"loaded {seed}")
-    nodes = [n.model_copy(update={"load_mw": r.choice([0.0, 0.0, 0.5, 1.0])}) for n in g.nodes]
+    nodes = [n.model_copy(update={"load_mw": r.choice([0.0, 0.0, 0.5, 1.0, -0.4])}) for n in g.nodes]
+    if seed % 3 == 0:
+        plants = [n.generation_mw for n in nodes]
+        nodes = [n.model_copy(update={"generation_mw": mw}) for n, mw in zip(nodes, reversed(plants), strict=True)]
     lines = [x.model_dump() for x in g.lines]
     if lines:
         r.choice(lines)["reactance_pu"] = -0.0037

@@ -119,12 +119,12 @@ def random_case(seed: int) -> tuple[Instance, SitesRequest]:
         "grid_model": r.choice(["none", "transport", "transport"]),
         "headroom": r.random() < 0.8,
         "interconnect": {
-            "on": r.random() < 0.5,
+            "enabled": r.random() < 0.5,
             "share": r.choice([0.5, 1.0]),
             "reading": r.choice(["explicit", "capacity", "capacity_n1"]),
         },
         "fault_split": {
-            "on": r.random() < 0.2,
+            "enabled": r.random() < 0.2,
             "min_interconnections": r.choice([1, 2]),
             "max_share": r.choice([0.5, 0.6, 1.0]),
         },
@@ -220,7 +220,7 @@ def _placed(instance: Instance, racks: dict[str, int]) -> bool:
     if rules.headroom and any(power.facility_mw(h, r) > areas[b].headroom_mw for b, r in by_area.items()):
         return False
     split, total = rules.fault_split, sum(racks.values())
-    if split.on and (
+    if split.enabled and (
         len(by_sync) < split.min_interconnections or max(by_sync.values()) > split.max_share * total + 1e-9
     ):
         return False
@@ -233,7 +233,7 @@ def _wired(instance: Instance, racks: dict[str, int], circuits: dict[str, int]) 
     g, rule = instance.grid, instance.grid.rules.interconnect
     nodes = {n.id: n for n in g.nodes}
     loads = {s: power.facility_mw(instance.hardware, r) for s, r in racks.items()}
-    return not rule.on or all(
+    return not rule.enabled or all(
         rule.share * mw <= (usable_interconnect_mw(g, nodes[s], circuits) or 0.0) for s, mw in loads.items()
     )
 
@@ -242,13 +242,8 @@ def _fed(g: Grid, loads: dict[str, float], circuits: dict[str, int]) -> bool:
     """Tell by a maximum flow whether plants can feed the sites; every figure is a whole MW."""
     graph = nx.DiGraph()
     for n in g.nodes:
-        graph.add_edge(n.balancing_authority, ("node", n.id), capacity=round(n.generation_mw))
+        graph.add_edge("plants", ("node", n.id), capacity=round(n.generation_mw))
         graph.add_edge(("node", n.id), "load", capacity=round(loads.get(n.id, 0)))
-    for b in g.balancing_authorities:
-        if g.rules.headroom and g.rules.grid_model == "transport":
-            graph.add_edge("plants", b.id, capacity=round(b.headroom_mw))
-        else:
-            graph.add_edge("plants", b.id)
     lines = [(x.id, x.a, x.b, round(x.rating_mw * x.circuits)) for x in g.lines]
     lines += [(x.id, x.a, x.b, round(x.rating_mw * circuits.get(x.id, 0))) for x in g.new_lines]
     for key, a, b, mw in lines if g.rules.grid_model == "transport" else ():

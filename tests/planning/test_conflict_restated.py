@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from power_grids import power_case
 from site_grids import case, line, node, random_case
+from stored_plans import stored
 
-import planner
 from planner.checks.registry import check
 from planner.errors import InternalError
 from planner.models.requests import Options, SitesRequest
@@ -42,6 +42,7 @@ def test_both_formulations_agree_on_any_rules(seed: int) -> None:
             assert not known or answer is not None
 
 
+@pytest.mark.slow
 def test_the_cases_are_of_every_kind() -> None:
     """Conflicts of the random grids are confirmed, and sets of rules that can be kept are found."""
     found: Counter[bool | None] = Counter()
@@ -102,7 +103,7 @@ def test_sites_too_far_apart_or_without_fibre_are_no_split() -> None:
 
 def test_a_shipped_conflict_is_confirmed() -> None:
     """The campus at one site says why not, twice; a mark that no such conflict has is refused."""
-    plan = planner.solve(ROOT / "instances" / "5gw-one-site.json")
+    plan = stored(ROOT / "instances" / "5gw-one-site.json")
     assert plan.status == "infeasible" and plan.conflict is not None
     assert plan.conflict.checked == RESTATED and check(plan) == []
     data = json.loads(plan.model_dump_json())

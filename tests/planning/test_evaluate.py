@@ -91,7 +91,7 @@ SHARDED = {"pipeline_parallel": 1, "microbatches_per_step": 1, "zero_stage": 3, 
 def tpu(model: Any, chips: str) -> dict[str, Any]:
     """Return the question of a model on pods of TPUs under MaxText, sequences of 2,048."""
     return {
-        "schema_version": 2,
+        "schema_version": 3,
         "name": "tpu",
         "limits": {"max_batch_tokens": 1e8},
         "workload": {

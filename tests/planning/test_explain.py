@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from layout_cases import FLASH, instance
 from typer.testing import CliRunner
 
@@ -27,6 +28,7 @@ def test_no_other_choice_is_better() -> None:
     assert all(x.value != x.plan_value for x in found.others)
 
 
+@pytest.mark.slow
 def test_relief_is_enough() -> None:
     """With the memory that it lacks, the question has a plan."""
     asked = small(hbm=1.5e8)
@@ -38,12 +40,18 @@ def test_relief_is_enough() -> None:
 
 
 def test_command(tmp_path: Any) -> None:
-    """The command tells the breakdown and the runners-up, and exits with 3 where there is no plan."""
+    """The command tells the breakdown and the runners-up."""
     path = tmp_path / "q.json"
     path.write_text(json.dumps(small()))
     good = CliRunner().invoke(main.app, ["explain", str(path)])
     assert good.exit_code == 0
     assert "INSTEAD" in good.stdout
+
+
+@pytest.mark.slow
+def test_command_without_a_plan(tmp_path: Any) -> None:
+    """The command exits with 3 where there is no plan, and says what it lacks."""
+    path = tmp_path / "q.json"
     path.write_text(json.dumps(small(hbm=1.5e8)))
     bad = CliRunner().invoke(main.app, ["explain", str(path), "--json"])
     assert bad.exit_code == 3

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from stored_plans import stored
 from worked_plan import LAYOUT, instance_with
 
 import planner
@@ -22,7 +23,7 @@ ASKED = instance_with(pins=LAYOUT)
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     """Return the plan of the worked instance."""
-    return planner.solve(ASKED)
+    return stored(ASKED)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +47,7 @@ def test_a_limit_is_worth_what_solving_with_more_of_it_saves(
 ) -> None:
     """A hundredth more, every decision taken anew by a cold solve."""
     x = next(x for x in found.worth if x.limit == limit)
-    better = planner.solve(changed(path, 1.01))
+    better = stored(changed(path, 1.01))
     saved = plan.layout.metrics.days_to_train - better.layout.metrics.days_to_train
     assert x.proved and x.most_days_saved is None
     assert x.days_saved == pytest.approx(saved, rel=1e-6, abs=1e-12)
@@ -108,7 +109,7 @@ def test_without_time_nothing_is_claimed(monkeypatch: pytest.MonkeyPatch, plan: 
     names: list[Any] = []
     short = planner.explain(ASKED, on_progress=lambda e: names.append(e.phase))
     assert short.worth and not any(x.proved for x in short.worth)
-    better = planner.solve(changed("limits.budget_usd", 1.01))
+    better = stored(changed("limits.budget_usd", 1.01))
     most = next(x for x in short.worth if x.limit == "budget").most_days_saved
     assert most >= plan.layout.metrics.days_to_train - better.layout.metrics.days_to_train - 1e-12
     assert not any(x.proved for x in short.others) and all(x.days is None for x in short.others)

@@ -38,6 +38,7 @@ def solved(folder: Path, *args: Any, **changes: Any) -> dict[str, Any]:
     return json.loads(out.read_text())
 
 
+@pytest.mark.slow
 def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
     """Boxes of five ports cannot join 96 GPUs in three tiers; four do, proven, checked, exported and simulated."""
     three = cluster(tmp_path / "three.json", 5, pins=ALL_RACKS, max_tiers=3)
@@ -62,12 +63,14 @@ def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
         assert transport != "spray" or found["mean_slowdown"] == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.slow
 def test_four_tiers_are_not_taken_where_fewer_do(tmp_path: Path) -> None:
     """Boxes of sixteen ports do with fewer tiers."""
     f = solved(tmp_path, 16, max_tiers=4)["fabric"]["sites"]["cluster"]
     assert len(f["tiers"]) < 4 and f["zones"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pin", ["fabric.core_up_ports=1", "fabric.tiers=4"])
 def test_a_pin_asks_for_four_tiers(tmp_path: Path, pin: str) -> None:
     """Where fewer tiers would do a pin on the core's uplinks or the tiers is kept, at a cost."""

@@ -117,8 +117,8 @@ def test_5gw_has_the_four_authorities_and_their_nodes():
         "BPAT": 2143,
     }
     assert len(grid.nodes) >= 12
-    assert grid.rules.interconnect.on
-    assert grid.rules.fault_split.on
+    assert grid.rules.interconnect.enabled
+    assert grid.rules.fault_split.enabled
 
 
 def test_5gw_has_no_node_for_all_of_it_and_palo_verde_for_half():

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from worked_plan import small
 
 import planner
+from planner import changed
 from planner.cli.schemas import SCHEMAS, schema_text
 from planner.errors import InputError
+from planner.instance.instance import instance_sha256
 from planner.instance.renamed_keys import BREAKDOWN_PARTS, RENAMED_KEYS, renames_in
 from planner.plan.files import read_plan
 from planner.planning.evaluate import BEHIND
@@ -132,7 +135,7 @@ def test_loading_twice_changes_nothing() -> None:
 
 
 def as_version_1(x: Any) -> Any:
-    """Return data of version 2 under the keys of version 1."""
+    """Return data of version 3 under the keys of version 1."""
     old = {
         "gemm_efficiency": "matrix_efficiency",
         "max_share": "most",
@@ -156,15 +159,57 @@ def test_an_instance_of_version_1_is_told_what_to_rename(tmp_path: Path) -> None
     with pytest.raises(InputError) as error:
         load_instance(path)
     text = str(error.value)
-    assert text.startswith(f"{path}: schema_version: must be 2 (is 1); rename ") and "\n" not in text
+    assert text.startswith(f"{path}: schema_version: must be 3 (is 1); rename ") and "\n" not in text
     assert "grid.rules.soft.headroom.most to max_excess" in text
     assert "network.border to wan_gateway" in text
 
 
 def test_a_version_1_whose_keys_are_all_as_before_has_only_its_number_to_change() -> None:
-    """A file without any renamed key needs the number 2 alone."""
-    with pytest.raises(InputError, match="none of its keys has a new name, so write 2"):
+    """A file without any renamed key needs the number 3 alone."""
+    with pytest.raises(InputError, match="none of its keys has a new name, so write 3"):
         load_instance(data("one-rack") | {"schema_version": 1})
+
+
+RULES = ("interconnect", "fault_split", "share_balance")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_rules_of_version_2_are_read(rule: str) -> None:
+    """A rule of version 2 says `on` for what is called enabled now: it binds as it did, in the newest version."""
+    d = data()
+    d["grid"]["rules"][rule] = {"enabled": True}
+    new = load_instance(d)
+    d["grid"]["rules"][rule] = {"on": True}
+    assert load_instance(d | {"schema_version": 2}) == load_instance(d) == new
+    assert new.schema_version == 3 and getattr(new.grid.rules, rule).enabled  # type: ignore[union-attr]
+    assert "'on'" not in repr(new.model_dump())
+    assert changed(new, {f"grid.rules.{rule}.on": "false"}).grid.rules != new.grid.rules  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_has_one_of_its_two_names(rule: str) -> None:
+    """Both names in one rule are an error, whatever they say; so is another version."""
+    d = data()
+    d["grid"]["rules"][rule] = {"on": True, "enabled": True}
+    with pytest.raises(InputError, match=f"grid.rules.{rule}: has both enabled and on, its old name; keep enabled"):
+        load_instance(d)
+    with pytest.raises(InputError, match="schema_version: input should be 3"):
+        load_instance(data() | {"schema_version": 4})
+
+
+def test_a_plan_of_version_2_is_read_and_checked(tmp_path: Path) -> None:
+    """A plan of version 2 keeps every rule once its keys are read as the newest; a changed instance is still found."""
+    plan = json.loads(small().model_dump_json())
+    rule = plan["instance"]["grid"]["rules"]["fault_split"]
+    rule["on"] = rule.pop("enabled")
+    plan["schema_version"] = plan["instance"]["schema_version"] = 2
+    plan["instance_sha256"] = instance_sha256(plan["instance"])
+    path = tmp_path / "old.plan.json"
+    path.write_text(json.dumps(plan))
+    assert read_plan(path) == small() and planner.check(read_plan(path)) == []
+    plan["instance"]["workload"]["tokens"] += 1
+    path.write_text(json.dumps(plan))
+    assert "instance_hash" in {v.rule for v in planner.check(read_plan(path))}
 
 
 def test_an_old_key_without_a_version_has_its_new_name_in_the_hint() -> None:
@@ -184,7 +229,7 @@ def test_a_plan_of_version_1_is_told_what_to_rename(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         read_plan(path)
     text = str(error.value)
-    assert text.startswith(f"{path}: schema_version: must be 2 (is 1); rename ") and "\n" not in text
+    assert text.startswith(f"{path}: schema_version: must be 3 (is 1); rename ") and "\n" not in text
     for old in (
         "layout.assumptions.hop_slowdown to pipeline",
         "breakdown_seconds.matrix to gemm",

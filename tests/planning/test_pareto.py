@@ -4,10 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
+from stored_plans import stored
 from typer.testing import CliRunner
 from worked_plan import small
 
-import planner
 from planner.cli.main import app
 from planner.errors import InputError
 from planner.physics.plan_physics import PlanPhysics
@@ -45,7 +45,7 @@ def test_only_what_is_cabled_is_joined() -> None:
     data["hardware"]["racks"] = 10
     data["pins"] = {"layout.tensor_parallel": 4, "layout.pipeline_parallel": 7, "layout.virtual_stages": 4}
     data["network"] |= {"families": ["rail-only"], "max_tiers": 1}
-    plan = planner.solve(data)
+    plan = stored(data)
     assert plan.fabric is not None
     own = plan.fabric.sites["cluster"]
     assert own.cabled_racks == 7
@@ -69,9 +69,19 @@ def test_none_is_an_answer(tmp_path: Path) -> None:
     """A leaf size that no box holds leaves nothing, with its own exit status."""
     (tmp_path / "p.json").write_text(PLAN.model_dump_json())
     done = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), "--leaf-sizes", "999"])
-    assert done.exit_code == 3 and done.stdout == "" and "no fabric" in done.stderr
+    says, rules = done.stderr.splitlines()
+    assert done.exit_code == 3 and done.stdout == "" and says == "no fabric carries the plan's traffic"
+    assert rules.startswith("given: one switch in one family (rail); at most ") and "leaf domains of 999 racks" in rules
     bad = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), "--leaf-sizes", "4,x"])
     assert isinstance(bad.exception, InputError) and "--leaf-sizes" in str(bad.exception)
+
+
+def test_nothing_proven_in_time_is_no_proof(tmp_path: Path) -> None:
+    """Where the time ended before any design was proven, none is said to be impossible."""
+    (tmp_path / "p.json").write_text(PLAN.model_dump_json())
+    done = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), "--time-limit", "0"])
+    assert done.exit_code == 4 and done.stdout == ""
+    assert done.stderr.splitlines()[-1] == "no fabric was proven in the time given; give more"
 
 
 @pytest.mark.parametrize("axes", ["cost,time,power,leaf", "time", "leaf,splits"])

@@ -10,6 +10,7 @@ from fabric_cases import request as fabric_request
 from fabric_cases import switch
 from planted import ANSWERS, BACK_ENDS, Planted
 from power_grids import power_case
+from tiers import slow
 from wan_graphs import random_case
 from worked_plan import LAYOUT, instance_with
 
@@ -149,6 +150,11 @@ DECISIONS: dict[str, Callable[[], Answer]] = {
         shape_of_a_model,
     )
 }
+# Whole solves, each of seconds, are left to the slow tier.
+QUICK = [
+    *(name for name in DECISIONS if not name.startswith("joint")),
+    *slow(*[x for x in DECISIONS if x[:5] == "joint"]),
+]
 WITHOUT = ("joint_without_plan", "fibre_that_carries_too_little", "too_few_jobs_to_stop")
 TRUE: dict[str, Answer] = {}
 
@@ -160,17 +166,13 @@ def true_answer(name: str) -> Answer:
     return TRUE[name]
 
 
-@pytest.mark.parametrize("name", DECISIONS)
+@pytest.mark.parametrize("name", QUICK)
 def test_sound_answers_are_proven(name: str) -> None:
     """Nothing planted: every decision is proven, or proven to be none."""
     assert true_answer(name)[0] == ("infeasible" if name in WITHOUT else "optimal")
 
 
-SLOW = ("joint_least_cost",)
-QUICK = [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in DECISIONS]
-
-
-@pytest.mark.parametrize("first", [0, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("first", [0, *slow(4)])
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("solver", BACK_ENDS)
 @pytest.mark.parametrize("name", QUICK)

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from joint_brute_force import toy
 from joint_toys import with_budget
+from stored_plans import stored
+from tiers import slow
 
 import planner
 from planner.checks.joint import rules
@@ -17,7 +19,7 @@ from planner.planning.sessions import start as starts
 from planner.planning.sessions.inspection import inspection
 from planner.planning.solve import options_of, solve_instance
 
-SEEDS = (5, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (3, 7)))
+SEEDS = (5, *slow(3, 7))
 NO_LIMITS: dict[str, Any] = {"time_limit": None, "gap": None, "seed": 0, "threads": None}
 DECIDED = ("status", "objective", "cost", "stopped", "conflict")
 
@@ -25,6 +27,11 @@ DECIDED = ("status", "objective", "cost", "stopped", "conflict")
 def decided(plan: planner.Plan) -> dict[str, Any]:
     """Return what a solve decided and proved, but for how long it took."""
     return {name: getattr(plan, name) for name in DECIDED}
+
+
+def cold(i: Instance, seed: int) -> planner.Plan:
+    """Return the plan of a solve that knows nothing: of the quick tier's seed a stored one."""
+    return stored(i) if seed == SEEDS[0] else planner.solve(i)
 
 
 def with_limits(i: Instance, **limits: Any) -> Instance:
@@ -50,7 +57,7 @@ def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
     ]
     for changed in changes:
         plan = session.solve(changed)
-        assert decided(plan) == decided(planner.solve(changed))
+        assert decided(plan) == decided(cold(changed, seed))
         assert planner.check(plan) == []
 
 
@@ -59,7 +66,7 @@ def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
 def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> None:
     """Fewest days, least cost by several deadlines, a tolerance and budgets, in one session: all as cold solves are."""
     question, session = toy(seed, sites=sites, forced=True), planner.Session()
-    days = planner.solve(question).objective.value or 1.0
+    days = cold(question, seed).objective.value or 1.0
     cost = question.model_copy(update={"objective": question.objective.model_copy(update={"minimize": "cost_usd"})})
     near = question.model_copy(update={"objective": question.objective.model_copy(update={"tolerance": 0.1})})
     budget = question.limits.budget_usd or 0.0
@@ -76,9 +83,9 @@ def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> N
     ]
     for changed in changes:
         plan = session.solve(changed)
-        cold = planner.solve(changed)
-        assert (plan.status, plan.objective) == (cold.status, cold.objective)
-        assert (plan.cost, plan.conflict) == (cold.cost, cold.conflict) and planner.check(plan) == []
+        alone = cold(changed, seed)
+        assert (plan.status, plan.objective) == (alone.status, alone.objective)
+        assert (plan.cost, plan.conflict) == (alone.cost, alone.conflict) and planner.check(plan) == []
 
 
 def test_what_a_session_keeps_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +117,7 @@ def interrupted_at_once() -> planner.Interrupter:
 def test_a_start_that_still_holds_is_the_answer_of_a_solve_cut_short() -> None:
     """Interrupted before its first plan, a solve returns the start: feasible, without a bound, and sound."""
     question = toy(5, sites=2, forced=True)
-    plan = planner.solve(question)
+    plan = stored(question)
     richer = with_budget(question, 1.2 * (question.limits.budget_usd or 0.0))
     back = planner.Session().solve(richer, start=plan, interrupt=interrupted_at_once())
     assert (back.status, back.stopped) == ("feasible", "interrupted")
@@ -122,7 +129,7 @@ def test_a_start_that_still_holds_is_the_answer_of_a_solve_cut_short() -> None:
 def test_a_start_that_holds_no_more_is_not_assumed(change: str) -> None:
     """Under other prices, less money or a slower GPU the start's figures are wrong: the solve has no plan yet."""
     question = toy(5, sites=2, forced=True)
-    plan, h = planner.solve(question), question.hardware
+    plan, h = stored(question), question.hardware
     if change == "dearer":
         rack = h.rack.model_copy(update={"price_usd": 1001.0})  # type: ignore[union-attr]
         changed = question.model_copy(update={"hardware": h.model_copy(update={"rack": rack})})
@@ -134,7 +141,7 @@ def test_a_start_that_holds_no_more_is_not_assumed(change: str) -> None:
     back = planner.Session().solve(changed, start=plan, interrupt=interrupted_at_once())
     assert (back.status, back.objective.value) == ("unknown", None)
     full = planner.Session().solve(changed, start=plan)
-    assert decided(full) == decided(planner.solve(changed))
+    assert decided(full) == decided(stored(changed))
 
 
 @pytest.mark.parametrize("sites", [0, 2])
@@ -142,7 +149,7 @@ def test_a_start_that_holds_no_more_is_not_assumed(change: str) -> None:
 def test_the_column_of_a_plan_is_priced_first(seed: int, sites: int) -> None:
     """The first incumbent of a solve that starts from the best plan is as fast, and the answer is the same."""
     question = toy(seed, sites=sites, forced=True)
-    plan = planner.solve(question)
+    plan = cold(question, seed)
     if plan.layout is None:
         pytest.skip("there is no plan to start from")
     found: list[planner.Event] = []
@@ -155,7 +162,7 @@ def test_the_column_of_a_plan_is_priced_first(seed: int, sites: int) -> None:
 def test_a_layout_outside_the_space_names_no_column(monkeypatch: pytest.MonkeyPatch) -> None:
     """A plan of another model is no start: the solve goes on without it."""
     question = toy(5, sites=2, forced=True)
-    other, seen = planner.solve(toy(7, sites=2, forced=True)), list[Any]()
+    other, seen = stored(toy(7, sites=2, forced=True)), list[Any]()
     named = starts.column_of
 
     def noted(*args: Any) -> Any:
@@ -166,7 +173,7 @@ def test_a_layout_outside_the_space_names_no_column(monkeypatch: pytest.MonkeyPa
     assert other.layout is not None
     wide = other.layout.model_copy(update={"tensor_parallel": 64})
     plan = planner.Session().solve(question, start=other.model_copy(update={"layout": wide}))
-    assert seen == [None] and decided(plan) == decided(planner.solve(question))
+    assert seen == [None] and decided(plan) == decided(stored(question))
 
 
 def test_a_proof_is_enumerated_once_a_session(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,22 +13,20 @@ from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.flatten import digest
 from planner.plan.plan import Plan
 from planner.report.compare import figures_of, rows_of
+from planner.report.day_bars import day_bars
 from planner.report.days_by_part import CALENDAR, OTHER, STEP_PARTS, STEPS, days_by_part, shown_days
+from planner.report.differences import Side
+from planner.report.statements.of_plan import statements
 from planner.report.summary import summary
-from planner.report.verdict import Side
 from planner.units import duration, storage
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]
 
 
 def section(plan: Plan) -> list[str]:
-    """Return the lines of the section on the calendar, without its name."""
-    text, found = summary(plan), []
-    for line in text[text.index("CALENDAR") :].splitlines():
-        if found and line[:1] != " ":
-            break
-        found.append(line.removeprefix("CALENDAR").strip())
-    return found
+    """Return the statements on days and stops, then the bars."""
+    found = [x.text for x in statements(plan) if x.topic == "days"]
+    return [*found, *day_bars(plan, 36)]
 
 
 @pytest.mark.parametrize("ways", WAYS)
@@ -84,64 +82,63 @@ def test_days_are_written_with_their_bars(ways: tuple[str, ...]) -> None:
 def test_the_section_says_how_failures_are_met() -> None:
     """Recovery, time between stops by cause, checkpoint and spares are named with the plan's own figures."""
     plan = failing("warm-spares")
-    x, lines = plan.reliability, section(plan)
-    both = (
-        f"{x and plan.layout.metrics.step_days_to_train:.3f} days of steps -> {plan.layout.metrics.days_to_train:.3f}"
-    )
-    assert lines[0] == f"{both} on a calendar, {100 * x.useful_share:.1f} % of the time trains"
+    x, m, lines = plan.reliability, plan.layout.metrics, section(plan)
+    both = f"{m.step_days_to_train:.3f} days of steps are {m.days_to_train:.3f} on a calendar"
+    assert lines[1] == f"{both}: {100 * x.useful_share:.0f} % of the time trains."
     total = sum(x.stops_per_day_by_part.values())
+    stop = f"A stop every {24 / total:.1f} h of work; the whole job restarts on spares that stand by (warm-spares)."
+    assert lines[2] == stop
     first = 100 * x.stops_per_day_by_part["software"] / total
-    assert lines[1].startswith(f"a stop every {24 / total:.1f} h of work (rates of toy): software {first:.1f} %, gpu")
-    assert re.search(r", 2 others \d+\.\d %$", lines[1])
-    assert "restarts on spares that stand by (warm-spares): 50.0 s beside lost work" in lines[2]
-    assert f"to memory of neighbours every {x.checkpoint_interval_seconds / 60:.1f} min, written in" in lines[3]
-    assert lines[4].startswith("spare racks 1 at e1, 1 at w1, no spare GPUs in racks: enough racks are fit 99.")
+    causes = f"A stop costs 50.0 s and the lost work. By cause (rates of toy): software {first:.0f} %, gpu"
+    assert lines[3].startswith(causes) and re.search(r", 2 others [\d.]+ %\.$", lines[3])
+    assert f"to memory of neighbours every {x.checkpoint_interval_seconds / 60:.1f} min, written in" in lines[4]
+    assert lines[5].startswith("Spare racks: 1 at e1, 1 at w1; no spare GPUs; enough racks are fit ")
 
 
 def test_elastic_names_copies_and_replicas() -> None:
     """A job that goes on without a replica says what shares its state, and how many replicas want racks."""
     lines = section(failing("elastic", target=0.0))
-    assert "the job goes on without the lost replica (elastic): 2.0 min" in lines[2]
-    assert lines[3].endswith("; each step ends with a copy of the sharded state to memory of neighbours")
-    assert lines[4].startswith("no spare racks, no spare GPUs in racks: of 10 replicas 0.1")
+    assert "the job goes on without the lost replica (elastic)" in lines[2] and "costs 2.0 min" in lines[3]
+    assert lines[4].endswith("; each step ends with a copy of the sharded state to memory of neighbours.")
+    assert lines[5].startswith("No spare racks; no spare GPUs; of 10 replicas 0.1")
     whole = edited(failing("elastic"), layout__zero_stage=0, reliability__checkpoint_interval_seconds=None)
-    assert section(whole)[3] == "no checkpoint is written behind the first (6.4 MB)"
+    assert section(whole)[4] == "No checkpoint is written behind the first (6.4 MB)."
 
 
 @pytest.mark.parametrize(("exponent", "grow"), [(0.0, "in proportion to GPUs"), (0.3, "as GPUs to the power of 1.3")])
 def test_more_gpus_than_were_measured_are_warned_of(exponent: float, grow: str) -> None:
     """A plan beyond the measured GPUs says so, and how its stops are taken to grow; one within does not."""
     plan = edited(failing("restart"), instance__reliability=RATES | {"scale_exponent": exponent})
-    line = f"warning: 40 GPUs are at work, and the rates were measured on 8; that stops grow {grow} is taken, not known"
-    assert line in section(plan)
-    assert not any("warning" in line for line in section(edited(plan, reliability__extrapolated=False)))
+    line = f"Failure rates of 8 GPUs for 40: growth {grow} is assumed."
+    assert line in [x.text for x in statements(plan) if x.kind == "warning"]
+    assert line not in section(edited(plan, reliability__extrapolated=False))
 
 
-def test_without_failures_one_line_says_that_nothing_fails() -> None:
+def test_without_failures_a_warning_says_how_to_count_them() -> None:
     """An instance that counts no stops is told which key counts them."""
-    (line,) = section(small())
-    assert line == 'nothing is taken to fail: every day is one of steps; the key "reliability" counts stops'
+    (line,) = [x.text for x in statements(small()) if x.topic == "days" and x.kind == "warning"]
+    assert line == "Failures not modelled. Set reliability: llama3-2024 to include them."
 
 
 def test_a_given_availability_is_named() -> None:
     """A share that is given stands for failures, reliability or not; nothing says then that nothing fails."""
     plan = small(workload__availability=0.8)
     m = plan.layout.metrics
-    days = f"{m.step_days_to_train:.3f} days of steps -> {m.days_to_train:.3f} on a calendar, 80.0 % of the time trains"
-    assert section(plan) == [f"{days}, as workload.availability says"]
-    (both,) = section(small(workload__availability=0.8, reliability=RATES))
-    assert both == f"{days}, as workload.availability and not reliability says"
+    days = f"{m.step_days_to_train:.3f} days of steps are {m.days_to_train:.3f} on a calendar: 80 % of the time trains"
+    assert section(plan)[1] == f"{days}, as workload.availability says."
+    both = section(small(workload__availability=0.8, reliability=RATES))[1]
+    assert both == f"{days}, as workload.availability and not reliability says."
 
 
 def test_a_section_that_is_missing_is_named() -> None:
     """A plan that leaves out what its instance counts does not pass for one in which nothing fails."""
-    (line,) = section(edited(failing("elastic"), reliability=None))
-    assert line == "the plan does not say what stops cost, though its instance counts them"
+    line = section(edited(failing("elastic"), reliability=None))[1]
+    assert line == "The plan does not say what stops cost, though its instance counts them."
 
 
 def test_no_plan_has_no_calendar() -> None:
     """Where there is no plan nothing is said of its days."""
-    assert "CALENDAR" not in summary(infeasible())
+    assert "DAYS" not in summary(infeasible(), verbose=True)
 
 
 def test_compare_sets_days_of_steps_beside_days_on_a_calendar() -> None:

@@ -34,6 +34,7 @@ print(*[m for m in sys.modules if m.startswith(banned)])
     assert python(code).strip() == ""
 
 
+@pytest.mark.slow
 def test_solving_loads_no_statistics() -> None:
     """Pyomo, loaded behind SciPy or asked for it, loads all of it: a second that a solve does not need."""
     code = """
@@ -47,6 +48,7 @@ print("scipy.stats" in sys.modules)
     assert python(code).strip() == "False"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["ortools.sat.python.cp_model", "highspy"])
 def test_both_import_orders(first: str) -> None:
     """HiGHS and CP-SAT solve in one process, whichever is loaded first."""
@@ -76,6 +78,7 @@ def test_schemas_are_current(name: str) -> None:
     assert (ROOT / "instances" / "schema" / f"{name}.schema.json").read_text(encoding="utf-8") == schema_text(name)
 
 
+@pytest.mark.slow
 def test_wheel_is_whole(tmp_path: Path) -> None:
     """The wheel has one top-level package with every file of planner/, also when built from the source archive."""
     subprocess.run(

@@ -199,6 +199,14 @@ def test_a_tenth_of_a_second_is_enough() -> None:
             "traffic_bytes_per_step.date: must be one of data",
         ),
         (
+            {"name": "j", "mesh": {"pp": 2, "dp": 2, "ep": 2}, "traffic_bytes_per_step": {"pp": 1e9}},
+            "pipeline: is not used; only the bytes of tensor, context, expert, data are; remove it",
+        ),
+        (
+            {"name": "j", "mesh": {"pp": 2, "zone": 2, "dp": 2}, "traffic_bytes_per_step": {"dp": 1, "zone": 1}},
+            "traffic_bytes_per_step.zone: is not used",
+        ),
+        (
             {"name": "j", "groups": [{"name": "a", "size": 3, "count": 1}], "segment_nodes": 2},
             "multiple of segment_nodes",
         ),
@@ -212,6 +220,12 @@ def test_bad_jobs_are_named(data: dict[str, object], says: str) -> None:
     with pytest.raises(InputError, match="job: ") as error:
         read_job(data)
     assert says in str(error.value)
+
+
+def test_kinds_of_groups_may_have_the_name_of_an_axis() -> None:
+    """The bytes of a kind weigh its split groups, whatever it is called."""
+    groups = [{"name": "pipeline", "size": 3, "count": 1}]
+    assert read_job({"name": "j", "groups": groups, "traffic_bytes_per_step": {"pipeline": 1e9}}).weights == (10**6,)
 
 
 @pytest.mark.parametrize(

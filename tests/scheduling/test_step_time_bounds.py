@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from cluster_worlds import tree
+from stored_plans import stored
 
-import planner
 from planner.checks.cluster import expected_groups
 from planner.cluster.job import Job
 from planner.formats.from_plan import plan_topology
@@ -33,7 +33,7 @@ LAYOUT = {
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     """Solve a cluster; its layout is what the small clusters are timed by."""
-    return planner.solve(ROOT / "instances" / "cluster-1k.json", pins={f"layout.{k}": v for k, v in LAYOUT.items()})
+    return stored(ROOT / "instances" / "cluster-1k.json", pins={f"layout.{k}": v for k, v in LAYOUT.items()})
 
 
 def small_clock(plan: Plan, cluster: Cluster, *, leaf: int, per_pod: int, wrap: bool) -> Clock:

@@ -1,13 +1,12 @@
 """`simulate` as a library and as a command: patterns, plans, fabrics, and messages for bad input."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from commands import run_here
 from worked_plan import edited_at, small
 
 import planner
@@ -26,17 +25,6 @@ K8: dict[str, Any] = {"hosts": 128, "ports_per_switch": 8}
 def plan() -> Plan:
     """Return a small plan with two sites, leaves, spines and cores."""
     return small()
-
-
-def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "planner", "simulate", *map(str, args)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
 
 
 def test_patterns_send_and_receive_once() -> None:
@@ -219,17 +207,17 @@ def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: 
     fabric, planned = tmp_path / "fabric.json", tmp_path / "plan.json"
     fabric.write_text(json.dumps(K8))
     planned.write_text(plan.model_dump_json())
-    out = run(fabric, "--seeds", "2", "--json")
+    out = run_here("simulate", fabric, "--seeds", "2", "--json")
     assert (out.returncode, out.stderr) == (0, "")
     assert Simulation.model_validate_json(out.stdout) == planner.simulate(fabric, seeds=2)
-    assert "the plan assumes" in run(planned, "--pattern", "p2p", "--transport", "spray").stdout
+    assert "the plan assumes" in run_here("simulate", planned, "--pattern", "p2p", "--transport", "spray").stdout
     for wrong in (
         [fabric, "--transport", "x"],
         [tmp_path / "none.json"],
         [ROOT / "pyproject.toml"],
         [ROOT / "instances" / "schema" / "plan.schema.json"],
     ):
-        out = run(*wrong)
+        out = run_here("simulate", *wrong)
         assert out.returncode == 2
         assert out.stderr
         assert "Traceback" not in out.stderr

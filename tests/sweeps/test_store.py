@@ -42,7 +42,7 @@ def command(path: Path, output: Path, *more: str) -> list[str]:
 @pytest.fixture
 def solved(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Put a made-up answer in the place of every solve; points of `failing` fail, keys of `asked` were asked for."""
-    state: dict[str, Any] = {"failing": set(), "asked": []}
+    state: dict[str, Any] = {"failing": set(), "asked": [], "status": "optimal"}
 
     def answers(tasks: Sequence[Task], *_: Any) -> Iterator[tuple[Task, Answer]]:
         for task in tasks:
@@ -51,7 +51,8 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             if racks in state["failing"]:
                 yield task, Answer(failed_row(task.index, task.key, task.point, "the executor cancelled it", 0.0))
             else:
-                yield task, Answer(Row(index=task.index, key=task.key, point=task.point, status="optimal", seconds=0.1))
+                own = {"index": task.index, "key": task.key, "point": task.point, "seconds": 0.1}
+                yield task, Answer(Row.model_validate(own | {"status": state["status"]}))
 
     monkeypatch.setattr(sweep_run, "at_home", answers)
     return state
@@ -133,6 +134,13 @@ def test_every_row_names_its_instance() -> None:
     a = parts_of(load_instance(small()))
     b = parts_of(load_instance({**small(), "limits": {**small().get("limits", {}), "deadline_days": 1e6}}))
     assert [k for k in a if a[k] != b[k]] == ["limits"] and a.keys() == b.keys()
+
+
+@pytest.mark.parametrize(("status", "code"), [("unknown", 4), ("infeasible", 0), ("feasible", 0)])
+def test_a_sweep_without_any_answer_is_not_done(tmp_path: Path, solved: dict[str, Any], status: str, code: int) -> None:
+    """A sweep whose points all reached a limit without a plan ends with 4, as such a solve does."""
+    solved["status"] = status
+    assert CliRunner().invoke(app, command(written(tmp_path), tmp_path / "rows.jsonl")).exit_code == code
 
 
 def test_failed_points_are_tried_again_and_count(tmp_path: Path, solved: dict[str, Any]) -> None:

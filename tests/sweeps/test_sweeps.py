@@ -32,11 +32,6 @@ RACKS = "hardware.racks"
 COMMAND = [sys.executable, "-m", "planner", "sweep"]
 
 
-def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
-    return subprocess.run([*COMMAND, *map(str, args)], capture_output=True, text=True, check=False, cwd=ROOT)
-
-
 def tasks(*racks: int) -> list[Task]:
     """Return the tasks of a sweep over racks."""
     return tasks_for(small(), [{RACKS: n} for n in racks], SweepOptions())
@@ -173,7 +168,7 @@ def test_killed_and_resumed_loses_and_doubles_nothing(tmp_path: Path) -> None:
         [written(tmp_path), "--vary", f"{RACKS}=1:48:1", "-o", tmp_path / "rows.jsonl", "--workers", "1"],
     )
     child = started(args, path, 2)
-    refused = run(*args, "--resume")
+    refused = run_here("sweep", *args, "--resume")
     assert refused.returncode == 2 and f"another sweep is writing it (process {child.pid})" in refused.stderr
     child.kill()
     child.communicate()
@@ -181,9 +176,9 @@ def test_killed_and_resumed_loses_and_doubles_nothing(tmp_path: Path) -> None:
         file.write(b'{"schema_version":1,"index":')  # torn, as by a power cut
     before = read_rows(path)
     assert 2 <= len(before) < 48
-    fresh = run(*args)
+    fresh = run_here("sweep", *args)
     assert fresh.returncode == 2 and "--resume" in fresh.stderr
-    on = run(*args, "--resume", "--plans", tmp_path / "plans")
+    on = run_here("sweep", *args, "--resume", "--plans", tmp_path / "plans")
     assert (on.returncode, on.stderr) == (0, "")
     rows = read_rows(path)
     assert rows[: len(before)] == before
@@ -289,8 +284,17 @@ def test_shards_solve_their_part_alone(tmp_path: Path) -> None:
     whole = tasks(1, 2, 3)
     parts = [tasks_for(small(), [{RACKS: n} for n in (1, 2, 3)], SweepOptions(shard=(i, 2))) for i in (1, 2)]
     assert [(t.index, t.key) for part in parts for t in part] == [(t.index, t.key) for t in whole]
-    out = run(
-        written(tmp_path), "--vary", f"{RACKS}=1:3:1", "-o", tmp_path / "rows.jsonl", "--shard", "2/2", "--workers", "1"
+    out = run_here(
+        "sweep",
+        written(tmp_path),
+        "--vary",
+        f"{RACKS}=1:3:1",
+        "-o",
+        tmp_path / "rows.jsonl",
+        "--shard",
+        "2/2",
+        "--workers",
+        "1",
     )
     assert out.stdout.startswith("2 of 2 points (2 optimal)") and {
         r.index for r in read_rows(tmp_path / "rows.jsonl")
@@ -337,7 +341,7 @@ def test_dask_from_the_command(tmp_path: Path) -> None:
     """--dask local ends as the home processes do, and a scheduler that is not there is a message."""
     pytest.importorskip("distributed")
     args = [written(tmp_path), "--vary", f"{RACKS}=1,2", "-o", tmp_path / "rows.jsonl", "--workers", "1"]
-    out = run(*args, "--dask", "local")
+    out = run_here("sweep", *args, "--dask", "local")
     assert (out.returncode, out.stdout.split(" in ")[0]) == (0, "2 of 2 points (2 optimal)")
 
 

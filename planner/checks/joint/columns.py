@@ -33,7 +33,7 @@ MAX_CONTEXT_RACKS = 16
 MOST_ROUNDS = 8  # in which the fewest replicas in time are raised; each is a bound
 ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
-Repeats = Literal["no", "any", "all"]  # layers of a stage that may be recomputed whole
+Repeats = Literal["no", "any"]  # layers of a stage that may be recomputed whole
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,17 +164,16 @@ class Space:
     def _recomputations(self) -> list[tuple[Any, Repeats]]:
         """Pair what a layer keeps with whether whole layers may be recomputed.
 
-        A layer recomputed whole stands among layers that keep what selective recompute does; where flash attention
+        Under a pin to full recompute some are; that none is counts here too, which only lowers what is found. A layer
+        recomputed whole stands among layers that keep what selective recompute does; where flash attention
         stores no scores and nothing else is selective, that is what no recompute keeps.
         """
         pin, software = self.instance.pins.get("layout.recompute"), self.machine.software
-        if pin == "full":
-            return [("selective", "all")]
-        if pin is not None:
+        if pin in ("none", "selective"):
             return [(pin, "no")]
         if software.flash_attention and software.selective_gemm_share == 0:
             return [("none", "any")]
-        return [("none", "no"), ("selective", "any")]
+        return [("selective", "any")] if pin == "full" else [("none", "no"), ("selective", "any")]
 
 
 def inner_degrees(t: int) -> list[int]:

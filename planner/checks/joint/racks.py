@@ -71,7 +71,7 @@ def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
     energy = min((areas[x.balancing_authority] for x in _candidates(grid)), default=0.0)
     module += limits.budgeted_years * cost.energy_usd_per_year(load, energy)
     split = grid.rules.fault_split
-    least_sites = split.min_interconnections if split.on else 1
+    least_sites = split.min_interconnections if split.enabled else 1
     left = limits.budget_usd + CENT - least_sites * fixed
     return math.inf if module <= 0 else left / module
 
@@ -112,7 +112,7 @@ def _within_split(grid: Grid, limit: float, rooms: Mapping[str, float]) -> float
     The right side grows with T, so putting a bound in gives a bound; it settles within a few rounds.
     """
     split = grid.rules.fault_split
-    if not split.on or not math.isfinite(limit):
+    if not split.enabled or not math.isfinite(limit):
         return limit
     for _ in range(100):
         lower = min(limit, sum(min(room, split.max_share * limit) for room in rooms.values()))
@@ -136,7 +136,7 @@ def _site_modules(instance: Instance, grid: Grid, node: PowerNode) -> float:
     if land is not None and node.area_m2 is not None and "area" not in soft:
         limits.append(node.area_m2 / land)
     rule = grid.rules.interconnect
-    if rule.on and rule.share > 0 and rule.reading != "import_share" and "interconnect" not in soft:
+    if rule.enabled and rule.share > 0 and rule.reading != "import_share" and "interconnect" not in soft:
         built = {x.id: x.max_circuits for x in grid.new_lines}
         usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
         if usable is not None:

@@ -144,8 +144,6 @@ class Split:
         From the first recomputed layer on, memory falls by as much with each.
         """
         every = np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
-        if self.cut.repeats == "all":
-            return np.where(self._bytes(every) <= 1, every, NEVER)
         if self.cut.repeats == "no":
             return np.where(self._bytes(0) <= 1, 0 * every, NEVER)
         none, one, full = self._bytes(np.stack([0 * self.sizes, np.minimum(1, self.sizes), self.sizes])[:, None, :])

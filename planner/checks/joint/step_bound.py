@@ -101,7 +101,7 @@ def rows_of(cut: Cut, x: Pipelines, d: Ints, limit: float) -> Rows:
 
 def _layer_seconds(cut: Cut) -> float:
     times = cut.times.times
-    return times.forward_seconds + times.backward_seconds + (times.recompute_seconds if cut.repeats == "all" else 0.0)
+    return times.forward_seconds + times.backward_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +125,10 @@ class EvenStages:
         near, far = (self.cut.timed(self.zero_stage, inside=k).send(phi, self.x.p) for k in (True, False))
         return np.asarray(np.where(inside, near, far), dtype=np.float64)
 
-    def repeated(self, layers: Floats) -> Floats:
-        """Layers that are recomputed at least."""
-        return layers if self.cut.repeats == "all" else np.zeros_like(layers)
-
     def _stage(self, layers: Floats) -> Floats:
         """Least seconds of a micro-batch on a stage with so many layers."""
         x, pipeline = self.x, self.cut.timed(self.zero_stage, inside=False)
-        stage = block_step.stage_seconds(pipeline, self.sharded, x.v, layers, self.repeated(layers), self.send)
+        stage = block_step.stage_seconds(pipeline, self.sharded, x.v, layers, np.zeros_like(layers), self.send)
         return np.asarray(stage + np.where(x.p == 1, pipeline.head, 0.0), dtype=np.float64)
 
     @property
@@ -143,7 +139,7 @@ class EvenStages:
     def _each(self, layers: Floats) -> Floats:
         """Least seconds of a micro-batch where the largest stage has so many layers, or the last one and its head."""
         cut, x, pipeline, stage = self.cut, self.x, self.cut.timed(self.zero_stage, inside=False), self._stage(layers)
-        layer = self.sharded.layer_seconds + (pipeline.times.recompute_seconds if cut.repeats == "all" else 0.0)
+        layer = self.sharded.layer_seconds
         total = cut.least_layers * layer + pipeline.head
         mean = total / (x.p * layer)
         others, last = np.ceil(mean - ROUNDING) * layer, total - np.floor(mean + ROUNDING) * (x.p - 1) * layer
@@ -169,7 +165,7 @@ class EvenStages:
             x.v,
             3 * x.p,
             self.layers,
-            self.repeated(self.layers),
+            np.zeros_like(self.layers),
             self.sharded.layer_seconds,
             times.recompute_seconds,
         )
@@ -179,7 +175,7 @@ class EvenStages:
     def chunk(self) -> Floats:
         """Seconds of the largest chunk at least."""
         pipeline = self.cut.timed(self.zero_stage, inside=False)
-        found = block_step.chunk_seconds(pipeline, self.sharded, self.x.v, self.layers, self.repeated(self.layers))
+        found = block_step.chunk_seconds(pipeline, self.sharded, self.x.v, self.layers, np.zeros_like(self.layers))
         return np.asarray(found, dtype=np.float64)
 
     def fill(self, micro_batches: Any) -> Floats:

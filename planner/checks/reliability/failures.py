@@ -22,9 +22,10 @@ Floats = NDArray[np.float64]
 HOUR = 3600.0
 GRID = 1e-3  # of the logarithm of GPUs, between which bounds are tabulated
 MOST_GPUS = 1e10  # of the table
-MOST_TURNS = 60  # of an equation whose error each turn divides at least by the stalls and one
+MOST_TURNS = 60  # of a search that halves what is left, or of one that squares it
+CLOSE = 1e-11  # relative, between the ends of a bisection
 ROUNDING = 1e-12  # relative, of sums in another order
-SERIES = 1e-8  # write over mean time below which the interval's first term is exact to a double
+SERIES = 1e-5  # write over mean time below which four terms of the interval are within 2e-11, Lambert's W no longer
 Way = tuple[Recovery, CheckpointTarget]
 
 
@@ -80,28 +81,50 @@ class Failures:
         each = r.warm_restart_seconds_per_gpu if warm else r.restart_seconds_per_gpu
         return r.detection_seconds + r.power_ramp_seconds + fixed + each * gpus
 
-    def interval_seconds(self, gpus: Any, way: Way, step_seconds: Any, *, shared: bool = False) -> Floats:
-        """Return the best interval between checkpoints, no shorter than a step."""
+    def interval_seconds(
+        self, gpus: Any, way: Way, step_seconds: Any, *, shared: bool = False, replica_gpus: Any = 0.0
+    ) -> Floats:
+        """Return the best interval between checkpoints, no shorter than a step; of 0 GPUs no replica is ever away."""
         from scipy.special import lambertw  # where needed: loaded before Pyomo it makes that load all of SciPy
 
         rate, write = self.rate(gpus), self.write_seconds(gpus, way[1])
         if way[0] == "elastic":
-            whole = rate * self.r.correlated_share
-            worked = (1 + self._stalled(gpus)) / (1 + self._copied(gpus, step_seconds, shared=shared))
-            with np.errstate(divide="ignore"):
-                best = np.sqrt(2 * worked * write / whole)
+            best = self._elastic_interval(gpus, replica_gpus, 1 + self._copied(gpus, step_seconds, shared=shared))
         else:
             c = write * rate
             root = 1 + np.real(lambertw(-np.exp(-1 - np.minimum(c, 700.0))))
-            best = np.where(c < SERIES, np.sqrt(2 * c), root) / rate
+            p = np.sqrt(-2 * np.expm1(-c))  # by which W is expanded at its branch point
+            terms = p * (1 - p * (1 / 3 - p * (11 / 72 - p * 43 / 540)))
+            best = np.where(c < SERIES, terms, root) / rate
         return np.asarray(np.maximum(best, step_seconds), dtype=np.float64)
+
+    def _elastic_interval(self, gpus: Any, replica_gpus: Any, stepped: Any) -> Any:
+        """Return the interval from which on lost work grows faster than writing falls, in shares of the time passed.
+
+        `stepped`: seconds of steps and copies for one of steps. By halves of the logarithm, from that of a job whose
+        replicas are all there to that of one that lacks as many as it would without stalls.
+        """
+        rate, write, stalls = self.rate(gpus), self.write_seconds(gpus, "storage"), self._stalled(gpus)
+        away, half = rate / gpus * replica_gpus * self.r.rejoin_seconds, rate * self.r.correlated_share / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = (np.sqrt(write / half / stepped * (n * n + stalls)) for n in (1.0, 1 + away))
+            for _ in range(MOST_TURNS):
+                if np.all((high <= low * (1 + CLOSE)) | ~np.isfinite(high)):
+                    break
+                tau = np.sqrt(low) * np.sqrt(high)
+                lost = stalls + half * tau
+                x = _in_training(away, lost)
+                grows = half * tau / (x + lost) * (1 - away * x / ((x + lost) ** 2 - away * lost))
+                early = grows < write / (stepped * tau + write)
+                low, high = np.where(early, tau, low), np.where(early, high, tau)
+        return high
 
     def stretch(
         self, gpus: Any, replica_gpus: Any, replicas: Any, way: Way, step_seconds: Any = 0.0, *, shared: bool = False
     ) -> Floats:
         """Return the seconds that pass for one of steps, racks at hand; no job of one replica goes on without it."""
         r, rate = self.r, self.rate(gpus)
-        tau = self.interval_seconds(gpus, way, step_seconds, shared=shared)
+        tau = self.interval_seconds(gpus, way, step_seconds, shared=shared, replica_gpus=replica_gpus)
         write, storage = self.write_seconds(gpus, way[1]), self.write_seconds(gpus, "storage")
         if way[0] != "elastic":
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -204,14 +227,14 @@ def failures_of(instance: Instance) -> Failures | None:
 def _in_training(away: Any, stalled: Any) -> Any:
     """Return the seconds of training for one of full work, some replicas being away; stalls come beside them.
 
-    Found by its own equation, x = 1 + A·x/(x + s), whose iterates from 1 + A come down to it.
+    Found by its own equation, x - 1 - A·x/(x + s) = 0, whose left side is convex: Newton's steps from 1 + A come down.
     """
     x = 1 + away + 0.0 * stalled
     for _ in range(MOST_TURNS):
-        following = 1 + away * x / (x + stalled)
-        if np.all(x - following <= 1e-14 * x):
+        error = x - 1 - away * x / (x + stalled)
+        x = x - error / (1 - away * stalled / (x + stalled) ** 2)
+        if np.all(error <= CLOSE * x):
             break
-        x = following
     return x
 
 

@@ -62,7 +62,8 @@ def checkpoints(c: PlanPhysics) -> Iterator[Violation]:
         yield from must_equal("checkpoints", "bytes of a checkpoint", x.checkpoint_bytes, f.state_bytes)
         wrote = float(f.write_seconds(gpus, way[1]))
         yield from must_equal("checkpoints", "to write one", x.checkpoint_write_seconds, wrote, " s")
-        found = float(f.interval_seconds(gpus, way, layout.metrics.step_seconds, shared=layout.zero_stage > 0))
+        each, shared = gpus / layout.data_parallel, layout.zero_stage > 0
+        found = float(f.interval_seconds(gpus, way, layout.metrics.step_seconds, shared=shared, replica_gpus=each))
         stated = x.checkpoint_interval_seconds
         yield from must_equal("checkpoints", "interval", stated, found if found < float("inf") else None, " s")
         yield from must_equal(

@@ -83,15 +83,15 @@ def _by_authority(c: PlanPhysics, year: Year) -> dict[str, float]:
 
 
 def generation(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that generation is within what each node and its authority's headroom can spare.
+    """Check that each node feeds in no more than its plants can.
 
-    Without flows, an authority's sites are fed by its own plants.
+    Without flows, an authority's sites are fed by what its own plants can spare beside its load.
     """
     for year in years(c):
         yield from _known_plants(year)
         if c.grid.rules.generation:
             yield from _plants(c, year)
-            yield from _authorities(c, year)
+            yield from _own_plants(c, year) if c.grid.rules.grid_model == "none" else ()
 
 
 def _known_plants(year: Year) -> Iterator[Violation]:
@@ -118,21 +118,12 @@ def _plants(c: PlanPhysics, year: Year) -> Iterator[Violation]:
             )
 
 
-def _authorities(c: PlanPhysics, year: Year) -> Iterator[Violation]:
-    drawn = _by_authority(c, year)
-    for b in c.grid.balancing_authorities:
-        rule = f"generation[{b.id}]"
-        own = [n.id for n in c.grid.nodes if n.balancing_authority == b.id]
-        more = _excess(c, year, rule)
-        anyway = sum(n.load_mw for n in c.grid.nodes if n.balancing_authority == b.id)
-        if c.grid.rules.grid_model == "none":
-            limit = sum(year.available[n] for n in own) - anyway + more
-            right = "MW that its plants can spare"
-            yield from at_most(rule + year.suffix, drawn.get(b.id, 0.0), limit, "MW drawn", right)
-        elif c.grid.rules.headroom:
-            total = sum(year.generated.get(n, 0.0) for n in own)
-            limit = year.headroom[b.id] + anyway + more + _excess(c, year, f"headroom[{b.id}]")
-            yield from at_most(rule + year.suffix, total, limit, "MW fed in by its plants", "MW headroom and load")
+def _own_plants(c: PlanPhysics, year: Year) -> Iterator[Violation]:
+    for area, drawn in _by_authority(c, year).items():
+        rule = f"generation[{area}]"
+        spare = sum(year.available[n.id] - n.load_mw for n in c.grid.nodes if n.balancing_authority == area)
+        limit = max(0.0, spare) + _excess(c, year, rule)
+        yield from at_most(rule + year.suffix, drawn, limit, "MW drawn", "MW that its plants can spare")
 
 
 def balance(c: PlanPhysics) -> Iterator[Violation]:

@@ -41,7 +41,7 @@ def site_figures(c: PlanPhysics) -> Iterator[Violation]:
         yield from must_equal(rule, "facility_mw", s.facility_mw, c.load_mw(s.id, s.racks), " MW")
         yield from must_equal(rule, "cooling_m2", s.cooling_m2, c.cooling_m2(s.id, s.racks), " m²")
         usable = usable_interconnect_mw(c.grid, x.node, c.built, c.steps.get(x.node.id, 0))
-        expected = usable if c.grid.rules.interconnect.on else None
+        expected = usable if c.grid.rules.interconnect.enabled else None
         yield from must_equal(rule, "interconnect_mw", s.interconnect_mw, expected, " MW")
 
 
@@ -95,7 +95,7 @@ def interconnect(c: PlanPhysics) -> Iterator[Violation]:
     """Check that a share of a site's load fits on the circuits that remain under the rule's reading."""
     rule = c.grid.rules.interconnect
     fed = c.plan.sites.generation_mw if c.plan.sites else {}
-    for x in c.standing if rule.on else ():
+    for x in c.standing if rule.enabled else ():
         usable = usable_interconnect_mw(c.grid, x.node, c.built, c.steps.get(x.node.id, 0)) or 0.0
         draw = c.load_mw(x.site.id, x.site.racks)
         if rule.reading == "import_share":
@@ -131,7 +131,7 @@ def min_site(c: PlanPhysics) -> Iterator[Violation]:
 def share_balance(c: PlanPhysics) -> Iterator[Violation]:
     """Check that no site is larger than a multiple of the smallest."""
     rule = c.grid.rules.share_balance
-    if rule.on and c.standing:
+    if rule.enabled and c.standing:
         smallest = min(x.site.racks for x in c.standing)
         limit, right = rule.max_ratio * smallest, f"racks, {rule.max_ratio:g} times {smallest:,}"
         for x in c.standing:
@@ -141,7 +141,7 @@ def share_balance(c: PlanPhysics) -> Iterator[Violation]:
 def fault_split(c: PlanPhysics) -> Iterator[Violation]:
     """Check that sites are in enough interconnections, with no more than a share of all racks in any one."""
     rule = c.grid.rules.fault_split
-    if not rule.on or not c.standing:
+    if not rule.enabled or not c.standing:
         return
     racks: Counter[str] = Counter()
     for x in c.standing:

@@ -32,11 +32,11 @@ def evaluate(
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
     import planner
     from planner.instance.pins import long_names
-    from planner.planning.evaluate import summary
+    from planner.planning.evaluate import evaluated, summary
     from planner.planning.load import load_instance
     from planner.report.fit import fitted, terminal_width
-    from planner.report.run_lines import run_lines
-    from planner.report.summary import section
+    from planner.report.statements.money import run_statements
+    from planner.report.summary import lines_of
 
     require_writable(output)
     asked = what_if(instance, change, searched=False)
@@ -59,9 +59,9 @@ def evaluate(
         left_out = [part for part in OTHER_DECISIONS if getattr(request, part) is not None]
         if left_out:
             print(f"{output}: of the layout alone, without {', '.join(left_out)}", file=sys.stderr)
-        plan = plan_of_layout(alone, planner.evaluate(alone).layout)
+        plan = plan_of_layout(alone, evaluated(alone).layout)
         write_atomically(output, plan.model_dump_json(indent=1) + "\n")
-    money = "\n".join(section("RUN", run_lines(request, evaluation.run)))
+    money = "\n".join(lines_of(run_statements(request, evaluation.run)))
     text = fitted(f"{summary(evaluation)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
     raise typer.Exit(DONE if evaluation.fits else INFEASIBLE)

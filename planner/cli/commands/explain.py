@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.console import DONE, INFEASIBLE, LIMIT, read_pins, what_if
+from planner.cli.console import DONE, INFEASIBLE, LIMIT, UNVERIFIED, read_pins, what_if
 from planner.cli.options import Changes, Constants, InstanceFile, Log, Pins, Quiet
 from planner.cli.watch import progress_line
 
@@ -15,13 +15,15 @@ def explain(
     time_limit: Annotated[float | None, typer.Option(help="Seconds for the plan, and for each alternative.")] = None,
     pin: Pins = None,
     change: Changes = None,
-    near: Annotated[int, typer.Option(help="List so many of the best splits over different sets of sites.")] = 0,
-    within: Annotated[float, typer.Option(help="How far from the best these may be: 0.05 is 5 %.")] = 0.05,
+    near: Annotated[int, typer.Option(help="List the N best splits, each over another set of sites.")] = 0,
+    within: Annotated[
+        float, typer.Option(help="Largest cost of a split of --near above the best: 0.05 is 5 %.")
+    ] = 0.05,
     quiet: Quiet = False,
     log: Log = None,
     constants: Constants = None,
 ) -> None:
-    """Explain why there is no plan and what would allow one, or what binds it and what each layout choice is worth."""
+    """Explain why there is no plan and what would allow one; or what limits a plan and what each choice costs."""
     import planner
     from planner.planning.explain import summary
     from planner.report.fit import fitted, terminal_width
@@ -38,4 +40,6 @@ def explain(
             on_progress=watch.event,
         )
     print(explanation.model_dump_json(indent=1) if as_json else fitted(summary(explanation), terminal_width()))
+    if explanation.violations:
+        raise typer.Exit(UNVERIFIED)
     raise typer.Exit({"infeasible": INFEASIBLE, "unknown": LIMIT}.get(explanation.status, DONE))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.console import DONE, INFEASIBLE, read_pins, require_choice, requiring_sound
+from planner.cli.console import DONE, INFEASIBLE, LIMIT, read_pins, require_choice, requiring_sound
 from planner.cli.options import Constants, PlanFile
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically, write_streamed
@@ -99,10 +99,10 @@ def pareto(
     as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
     constants: Constants = None,
 ) -> None:
-    """Print the fabrics of which none is matched or beaten in all axes at once, each proven."""
+    """Print the fabrics that no other matches or beats on every axis, each with its proof."""
     from planner.formats.data import read_data
     from planner.imports.instance_file import instance_path
-    from planner.planning.pareto import axes_of, frontier, lines, records, table
+    from planner.planning.pareto import axes_of, frontier, lines, records, rules_given, table
 
     sizes, axis_names = _sizes(leaf_sizes), axes_of(axes)
     if output is not None and output.suffix != ".jsonl":
@@ -122,17 +122,25 @@ def pareto(
     if plan.layout is None or plan.fabric is None:
         why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
         raise InputError(f"{given}: holds no fabric to compare{why}")
-    report = partial(print, file=sys.stderr)
+    late: list[str] = []
+
+    def report(line: str) -> None:
+        late.append(line)
+        print(line, file=sys.stderr)
+
     rows = list(frontier(plan, leaf_sizes=sizes, time_limit=time_limit, axes=axis_names, every=every, report=report))
     if output is not None:
         write_atomically(output, lines(rows))
-    if not rows:
-        print("no fabric carries the plan's traffic at these leaf sizes, or none was proven in time", file=sys.stderr)
+    if not rows and late:
+        print("no fabric was proven in the time given; give more", file=sys.stderr)
+    elif not rows:
+        given_rules = rules_given(plan.instance, sizes)
+        print(f"no fabric carries the plan's traffic\ngiven: {given_rules}", file=sys.stderr)
     if as_json:
         print(json.dumps(records(rows), indent=1))
     elif rows:
         print(table(rows))
-    raise typer.Exit(DONE if rows else INFEASIBLE)
+    raise typer.Exit(DONE if rows else LIMIT if late else INFEASIBLE)
 
 
 def _sizes(text: str | None) -> list[int]:

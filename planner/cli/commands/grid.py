@@ -13,6 +13,7 @@ from planner.files import require_writable, write_atomically
 
 if TYPE_CHECKING:
     from planner.imports.assemble import Imported
+    from planner.instance.grid import Grid
 
 app = typer.Typer(help="Read grids from other tools' files.", no_args_is_help=True)
 
@@ -65,6 +66,7 @@ def import_(
     from planner.imports.geojson import geojson as as_geojson
     from planner.imports.read import import_grid
     from planner.imports.write import instance_with, part, text
+    from planner.instance.grid import Grid
 
     place = _place(at)
     require_writable(output, geojson)
@@ -92,7 +94,7 @@ def import_(
         print(text(data), end="")
     else:
         write_atomically(output, text(data))
-    _report(imported, sys.stderr if output is None else sys.stdout)
+    _report(imported, Grid.model_validate(data["grid"]), sys.stderr if output is None else sys.stdout)
 
 
 def _complete(instance: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -119,9 +121,10 @@ def _place(given: str | None) -> tuple[float, float] | None:
     return place
 
 
-def _report(imported: "Imported", stream: TextIO) -> None:
-    """Print what was read and what the files leave open."""
-    g = imported.grid
+def _report(imported: "Imported", g: "Grid", stream: TextIO) -> None:
+    """Print what was read and what the files leave open, and why no site can stand where the grid feeds not itself."""
+    from planner.imports.own_dispatch import shortage
+
     spare, headroom = sum(n.generation_mw for n in g.nodes), sum(b.headroom_mw for b in g.balancing_authorities)
     lines = f"{len(g.lines):,} lines of {sum(x.circuits for x in g.lines):,} circuits"
     print(f"{len(g.balancing_authorities):,} authorities, {len(g.nodes):,} nodes, {lines};", file=stream)
@@ -129,3 +132,5 @@ def _report(imported: "Imported", stream: TextIO) -> None:
     print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
     for m in imported.missing:
         print(f"missing: {m}", file=sys.stderr)
+    for why in shortage(g).sentences():
+        print(f"no site can stand: the grid does not feed its own load; {why}", file=sys.stderr)

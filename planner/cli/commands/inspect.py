@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.console import BROKEN, DONE, requiring_sound
-from planner.cli.options import PlanFile
+from planner.cli.options import PlanFile, Verbose
 from planner.errors import InputError
 from planner.files import exists
 from planner.plan.files import read_plan
@@ -23,14 +23,21 @@ def check(plan: PlanFile) -> None:
     raise typer.Exit(BROKEN if violations else DONE)
 
 
-def show(plan: PlanFile) -> None:
-    """Print a plan's summary."""
+def show(
+    plan: PlanFile,
+    section: Annotated[
+        str | None,
+        typer.Argument(help="One section whole: sites, layout, fabric, placement, days, money, limits, warnings, …"),
+    ] = None,
+    verbose: Verbose = False,
+) -> None:
+    """Print a plan's summary, all that it says, or one section of it."""
     from planner.report.fit import terminal_width
     from planner.report.summary import summary
 
     given = read_plan(plan)
     with requiring_sound(given, plan):
-        text = summary(given, terminal_width())
+        text = summary(given, terminal_width(), verbose=verbose, section=section)
     print(text)
 
 
@@ -41,10 +48,10 @@ def compare(
     diff: Annotated[bool, typer.Option("--diff", help="Only what differs.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Print what plans and rows of sweeps come to beside the first, by which terms, and all their figures."""
+    """Compare plans and sweep rows with the first: verdicts, what differs, by which terms, and all figures."""
     from planner.report.compare import columns_of_file, rows_of, table
-    from planner.report.fit import fitted, terminal_width
-    from planner.report.verdict import MOST_JUDGED, best, verdicts
+    from planner.report.differences import MOST_JUDGED, best, verdicts
+    from planner.report.fit import PIPE, fitted, terminal_width
 
     several = len({_path(given) for given in files}) > 1
     columns = [c for given in files for c in columns_of_file(_path(given), _index(given), several=several)]
@@ -54,7 +61,7 @@ def compare(
     if as_json:
         print(json.dumps({"columns": [c.name for c in columns], **rows}, indent=1))
     else:
-        width = terminal_width()
+        width = terminal_width() or PIPE
         judged = [best(columns), ""] if len(columns) > 2 and best(columns) else []
         print(fitted("\n".join([*judged, *verdicts(columns[:MOST_JUDGED])]), width), end="\n\n")
         print(table([c.name for c in columns], rows, width) if rows else "no difference")

@@ -47,7 +47,7 @@ def limits(
     constants: Constants = None,
     log: Log = None,
 ) -> None:
-    """Print how well GPUs can be used as models grow, where that falls, and from where no layout meets the deadline."""
+    """Print the best GPU utilisation as models grow, where it falls, and where no layout meets the deadline."""
     if not start < stop:
         raise InputError(f"--from and --to: must be rising (are {start:g} and {stop:g})")
     require_writable(output, plot)

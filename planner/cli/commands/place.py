@@ -26,7 +26,7 @@ def place(
     mesh: Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")] = None,
     name: Annotated[str, typer.Option(help="Its name.")] = "job",
     gpus_per_node: Annotated[int | None, typer.Option(help="Its ranks on one node.")] = None,
-    busy: Annotated[str, typer.Option(help="Hostlist of nodes that are taken or broken.")] = "",
+    busy: Annotated[str, typer.Option(help="Hostlist of nodes in use or down; the job avoids them.")] = "",
     state: Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")] = None,
     form: Annotated[str, typer.Option("--format", help=f"What to write: {', '.join(PLACEMENT_FORMATS)}.")] = "hostlist",
     output: InsteadOfStdout = None,
@@ -37,7 +37,7 @@ def place(
         str, typer.Option(help="locality, or step-time: a plan's job by its predicted step on the plan's fabric.")
     ] = "locality",
     fragmentation: Annotated[
-        bool, typer.Option("--fragmentation", help="Search the fewest leaves left part-free too.")
+        bool, typer.Option("--fragmentation", help="Among equal placements, leave the fewest leaves partly free.")
     ] = False,
     order: Annotated[
         str, typer.Option(help="Order of ranks: any, or name where the launcher numbers them by node name.")
@@ -53,7 +53,7 @@ def place(
     ] = "",
     log: Log = None,
 ) -> None:
-    """Place one job on the free nodes of a cluster: fewest split groups, then pieces, then groups across pods."""
+    """Place one job on free nodes with the fewest split groups, then fragments, then groups across pods."""
     with uninterrupted():
         import planner
         import planner.formats.write
@@ -88,7 +88,7 @@ def place(
             )
             report(f"placed: {placement.certificate.status}")
     if not placement.nodes:
-        print(placement.reason)
+        print(f"{placement.reason}\ngiven: {placement.certificate.given}")
         raise typer.Exit(INFEASIBLE)
     text = placement_text(placement, form, cluster)
     if output is not None:

@@ -1,6 +1,7 @@
 """`planner report`: plans as one page."""
 
 from contextlib import ExitStack
+from datetime import date
 from pathlib import Path
 from typing import Annotated
 
@@ -26,5 +27,5 @@ def report(
     with ExitStack() as stack:
         for path, plan in given:
             stack.enter_context(requiring_sound(plan, path))
-        page = report_page([(path.stem, plan) for path, plan in given])
+        page = report_page([(path.stem, plan) for path, plan in given], date.today())
     write_atomically(output, page)

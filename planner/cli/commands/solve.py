@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.console import INTERRUPTED, exit_code, read_pins, what_if
-from planner.cli.options import Changes, Constants, Gap, InstanceFile, Log, Quiet, Seed
+from planner.cli.options import Changes, Constants, Gap, InstanceFile, Log, Quiet, Seed, Verbose
 from planner.cli.watch import progress_line
 from planner.files import require_writable, write_atomically
 from planner.solvers.signals import ending_searches
@@ -23,7 +23,9 @@ def solve(
     threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
     solver: Annotated[
         str | None,
-        typer.Option(help="highs or cpsat finds why no sites exist; highs leaves out the second proof by CP-SAT."),
+        typer.Option(
+            help="Solver that explains why no sites exist: highs or cpsat; highs also skips the second proof."
+        ),
     ] = None,
     pin: Annotated[
         list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
@@ -36,6 +38,7 @@ def solve(
         typer.Option(help="Write each model that a solver is asked (MPS, LP) and its log into this folder."),
     ] = None,
     constants: Constants = None,
+    verbose: Verbose = False,
 ) -> None:
     """Take all decisions and print the summary of the plan."""
     import planner
@@ -68,5 +71,5 @@ def solve(
         from planner.report.fit import terminal_width
         from planner.report.summary import summary
 
-        print(summary(plan, terminal_width()))
+        print(summary(plan, terminal_width(), verbose=verbose))
     raise typer.Exit(exit_code(plan, gap))

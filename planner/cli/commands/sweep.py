@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.console import BROKEN, DONE, INTERRUPTED, what_if
+from planner.cli.console import BROKEN, DONE, INTERRUPTED, LIMIT, UNVERIFIED, what_if
 from planner.cli.options import Changes, Constants, Gap, InstanceFile, Log, Quiet, Seed
 from planner.cli.watch import progress_line
 from planner.errors import InputError
 from planner.files import exists, require_writable, unwritable
+from planner.units import counted
 
 FAILED = "failed"  # of a row's status; here, as the rows' module is heavy
 VARY_HELP = (
@@ -54,7 +55,7 @@ def sweep(
     log: Log = None,
     constants: Constants = None,
 ) -> None:
-    """Solve an instance at every point of a grid; append a row a point as it finishes."""
+    """Solve an instance at every point of a grid; write one row per point as it finishes."""
     from planner.sweeps.axes import points_of, read_pairs, read_vary, shard_of
     from planner.sweeps.run import SweepOptions, rows_of, tasks_for
     from planner.sweeps.store import Store, journal_of
@@ -109,6 +110,8 @@ def _statuses(store: "Store", keys: set[str]) -> Counter[str]:
 
 def _end(store: "Store", progress: "Progress", keys: set[str], status: int) -> None:
     """Write the table of the rows there are, report them, and leave."""
+    from planner.sweeps.rows import latest
+
     store.tabulate()
     progress.counts = _statuses(store, keys)
     if status == INTERRUPTED:
@@ -119,6 +122,14 @@ def _end(store: "Store", progress: "Progress", keys: set[str], status: int) -> N
         reason = next(r.reason for r in store.rows if r.key in keys and r.status == FAILED)
         print(f"{progress.counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)
         status = BROKEN
+    doubted = [r for r in latest(store.rows) if r.key in keys and r.verified is False]
+    if doubted:
+        where = f"such as the point of index {doubted[0].index}; solve it alone to see on which rules"
+        print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {where}", file=sys.stderr)
+    if status == DONE and doubted:
+        status = UNVERIFIED
+    elif status == DONE and progress.counts and set(progress.counts) == {"unknown"}:
+        status = LIMIT
     raise typer.Exit(status)
 
 

@@ -1,5 +1,6 @@
 """Running jobs as Slurm prints them: `squeue --json`, `scontrol show job --json`, and `scontrol show job`."""
 
+import logging
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,9 +11,21 @@ from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats.source import Hostlists
 
-RUNNING = ("RUNNING", "SUSPENDED", "COMPLETING")  # states in which a job has its nodes
+# Base states and flags of a job (https://slurm.schedmd.com/job_state_codes.html), which may have both. Of HOLDING each
+# keeps its nodes, also beside an ended state; those of NEITHER leave it to the state beside them.
+HOLDING = "RUNNING SUSPENDED COMPLETING CONFIGURING POWER_UP_NODE RESIZING SIGNALING STAGE_OUT STOPPED"
+ENDED = "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT"
+NEITHER = (
+    "EXPEDITING LAUNCH_FAILED RECONFIG_FAIL REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT UPDATE_DB"
+)
+HOLDS: Mapping[str, bool | None] = {
+    **dict.fromkeys(HOLDING.split(), True),
+    **dict.fromkeys(("PENDING", *ENDED.split()), False),
+    **dict.fromkeys(NEITHER.split()),
+}
 REMEDY = "give what `squeue --json` or `scontrol show job` prints"
 _PAIR = re.compile(r"(\w+)=(\S*)")
+_STATES = re.compile(r"\bJobState=(.*?)(?=\s+\w+=|\s*$)", re.MULTILINE)  # several are parted by blanks
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +38,9 @@ class RunningJob:
 
 
 def read_running(path: Path) -> list[RunningJob]:
-    """Read the running jobs of a file; those that wait are left out.
+    """Read the jobs of a file that hold nodes; those that wait or have ended are left out.
+
+    A state that Slurm does not document is named in a warning; such a job holds the nodes that it lists.
 
     Raises
     ------
@@ -35,7 +50,7 @@ def read_running(path: Path) -> list[RunningJob]:
     text, where = read_text(path, REMEDY), str(path)
     hostlists = Hostlists(where)
     rows = _json_rows(parse_json(text, where), where) if text.lstrip()[:1] in "{[" else _text_rows(text, where)
-    jobs = [_job(row, hostlists, at) for at, row in rows if _is_running(row)]
+    jobs = [_job(row, hostlists, at) for at, row in rows if _holds_nodes(row, where, at)]
     names = [j.name for j in jobs]
     for name in names:
         if names.count(name) > 1:
@@ -59,12 +74,13 @@ def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(job, Mapping):
             raise InputError(f"{where}: {at}: must be an object (is {job!r}); {REMEDY}")
         states = job.get("job_state", "RUNNING")
+        states = states if isinstance(states, list) else [states]
         yield (
             at,
             {
                 "JobId": job.get("job_id"),
                 "JobName": job.get("name"),
-                "JobState": states[0] if isinstance(states, list) and states else states,
+                "JobState": " ".join(map(str, states)),
                 "NodeList": job.get("nodes"),
                 "Priority": _number(job.get("priority")),
             },
@@ -83,15 +99,24 @@ def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
         pairs = dict(_PAIR.findall(part))
         if "JobId" in pairs:
             found = True
-            yield f"job {pairs['JobId']}", pairs
+            states = _STATES.search(part)
+            yield f"job {pairs['JobId']}", pairs | ({"JobState": states[1]} if states else {})
         elif part.strip() and i == 0 and "No jobs" not in part:
             break
     if not found and "No jobs" not in text:
         raise InputError(f"{where}: has no JobId=; {REMEDY}")
 
 
-def _is_running(row: Mapping[str, Any]) -> bool:
-    return str(row.get("JobState", "RUNNING")).upper() in RUNNING
+def _holds_nodes(row: Mapping[str, Any], where: str, at: str) -> bool:
+    """Return whether a job holds its nodes by its states; warn of a state that is none of Slurm's."""
+    states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
+    unknown = next((s for s in states if s not in HOLDS), None)
+    if unknown is not None:
+        text = "%s: %s: state %r is none of Slurm's; it is taken to hold its nodes"
+        logging.getLogger("planner").warning(text, where, at, unknown)
+    kept = {HOLDS.get(s) for s in states}
+    listed = row.get("NodeList") not in (None, "", "(null)")
+    return True in kept or (listed and (unknown is not None or False not in kept))
 
 
 def _job(row: Mapping[str, Any], hostlists: Hostlists, at: str) -> RunningJob:

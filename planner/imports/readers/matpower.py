@@ -38,7 +38,7 @@ def read(path: Path, options: Options) -> Draft:
             (len(case.tables["branch"]) - len(branches), "branches out of service left out"),
             (sum(b.reactance_pu is None for b, _ in branches), NO_REACTANCE),
             (sum(shifted for _, shifted in branches), "phase shifters written without their shift"),
-            (sum(row.get("PD") < 0 for row in live.values()), "buses of negative demand written without load_mw"),
+            (sum(row.get("PD") < 0 for row in live.values()), "buses of negative demand feed in whatever is planned"),
             (case.dc_lines, "rows of mpc.dcline left out"),
         ),
     )
@@ -91,7 +91,7 @@ def _node(number: int, row: MatrixRow, units: list[float], latitude: float, long
         latitude=latitude,
         longitude=longitude,
         installed_mw=sum(units),
-        load_mw=max(0.0, row.get("PD")),
+        load_mw=row.get("PD"),
         largest_unit_mw=max(units, default=None),
         note=f"{row.get('BASE_KV'):g} kV",
     )

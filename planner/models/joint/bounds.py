@@ -107,11 +107,10 @@ def terms(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Terms:
     p, v, m = rows.p, rows.v, rows.m
     sharded = block_step.sharded_times(x, replicas_per_rack=rows.replicas_per_rack, racks=c.racks, slowdown=c.allreduce)
     even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
-    recompute = even if s.recomputes == "all" else np.zeros_like(even)
+    recompute = np.zeros_like(even)
     send = np.where(rows.inside, s.pipeline(zero, inside=True).send(c.send, p), x.send(c.send, p))
     stage = block_step.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.head, 0.0)
-    layer = sharded.layer_seconds + (x.times.recompute_seconds if s.recomputes == "all" else 0.0)
-    slowest = np.maximum(stage, min_slowest_seconds(layers, p, layer, x.head))
+    slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
     wait = interleaving.min_excess_seconds(p, v, m, even, recompute, sharded.layer_seconds, x.times.recompute_seconds)
     # Either the largest stage waits, or the slowest one is slower: not both of every split.
     wait = np.maximum(0.0, wait - schedule.effective_micro_batches(m, p, v) * (slowest - stage))
@@ -122,7 +121,7 @@ def terms(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Terms:
         pipeline=p,
         virtual_stages=v,
         micro_batches=m,
-        chunk=block_step.chunk_seconds(x, sharded, v, most, most if s.recomputes == "all" else recompute),
+        chunk=block_step.chunk_seconds(x, sharded, v, most, recompute),
         max_layers=most,
         replicas_per_rack=rows.replicas_per_rack,
         racks=c.racks,
@@ -144,12 +143,11 @@ def min_terms(s: Strategy, rows: Rows, total: int) -> tuple[Floats, Floats]:
     phi = s.problem.transport_slowdown
     sharded = block_step.sharded_times(x, replicas_per_rack=1, racks=1, slowdown=1.0)
     even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
-    recompute = even if s.recomputes == "all" else np.zeros_like(even)
+    recompute = np.zeros_like(even)
     send = np.where(rows.inside, s.within.send(phi, p), x.send(phi, p))
     stage = block_step.stage_seconds(x, sharded, v, even, recompute, send) + np.where(p == 1, x.head, 0.0)
-    layer = sharded.layer_seconds + (x.times.recompute_seconds if s.recomputes == "all" else 0.0)
-    slowest = np.maximum(stage, min_slowest_seconds(layers, p, layer, x.head))
-    chunk = block_step.chunk_seconds(x, sharded, v, most, most if s.recomputes == "all" else recompute)
+    slowest = np.maximum(stage, min_slowest_seconds(layers, p, sharded.layer_seconds, x.head))
+    chunk = block_step.chunk_seconds(x, sharded, v, most, recompute)
     fills = [
         step.pipeline_bubble_seconds(sharded, x.order, p, v, chunk * v, send_seconds=send, micro_batches=m)
         for m in (rows.m, np.maximum(rows.p, total))
@@ -177,7 +175,6 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any,
     shards = np.broadcast_to(shards, rows.p.shape)
     recompute = s.between.times.recompute_seconds
     each = np.broadcast_to(np.asarray(layer_seconds, dtype=np.float64), rows.p.shape)
-    each = each + (recompute if s.recomputes == "all" else 0.0)
     for some in _by_width(rows.p):
         memory_of = _memory_of(s, zero, rows.part(some), shards[some])
         found[some] = _min_stage_seconds(s, rows.part(some), memory_of, each[some, None], recompute)
@@ -204,7 +201,7 @@ def _may_hold_layers(s: Strategy, zero: int, rows: Rows) -> Flags:
     flying = np.maximum(schedule.chunks_in_flight(s.order, p - 1, p, v, rows.m), 1) / v
     each = np.zeros(len(rows))
     for recomputed, kept in ((0, s.bytes.kept), (1, s.bytes.checkpoint)):
-        if s.recomputes == ("none" if recomputed else "all"):
+        if recomputed and s.recomputes == "none":
             continue
         work = float(stage_memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
         room = max(s.problem.memory_limit - work, 0.0)
@@ -282,7 +279,7 @@ def _holds_whole_layers(s: Strategy, rows: Rows, x: _Memory) -> Flags:
         last = np.floor((room - x.flying * v * (full + 1) * kept) / x.state * (1 + EPS))
         return np.asarray(np.maximum(np.minimum(layers, last), np.minimum(full * v, layers)), dtype=np.float64)
 
-    found = np.zeros_like(x.room) if s.recomputes == "all" else most(x.room, s.bytes.kept)
+    found = most(x.room, s.bytes.kept)
     if s.recomputes != "none":
         found = np.maximum(found, most(x.recomputing, s.bytes.checkpoint))
     every = np.where(x.there, found + x.front, v)
@@ -298,7 +295,7 @@ def _min_stage_seconds(s: Strategy, rows: Rows, x: _Memory, a: Floats, recompute
     most = np.where(there, front + x.room / (state + least * x.flying), 0.0)
     free, saved = most, s.bytes.kept - s.bytes.checkpoint
     slope = np.zeros_like(most)
-    if s.recomputes == "any" and saved > 0 and recompute > 0:
+    if s.recomputes != "none" and saved > 0 and recompute > 0:
         free = np.where(there, front + x.room / (state + s.bytes.kept * x.flying), 0.0)
         slope = 1 / (a + recompute * (state + x.flying * s.bytes.kept) / (x.flying * saved))
     bent, flat = a * free, a * free + (most - free) / np.where(slope > 0, slope, 1.0)

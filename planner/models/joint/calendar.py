@@ -119,9 +119,12 @@ class Calendar:
         return float(self.column_floor(replicas, replica_gpus))
 
     def column_floor(self, replicas: Any, replica_gpus: Any) -> Any:
-        """Return the least stretch of jobs of so many replicas, spares for nothing, steps however short."""
+        """Bound the stretch of jobs of so many replicas by the least, spares for nothing, steps however short.
+
+        The interval of the least stretch is exact, and none does better but by the rounding that is taken off.
+        """
         job = replace(self.base, gpus=replicas * replica_gpus * 1.0, replica_gpus=replica_gpus, replicas=replicas)
-        return min_stretch(job)
+        return min_stretch(job) * ROUNDING
 
     def min_seconds(self, each: Any, once: Any, replicas: Any, replica_gpus: Any) -> Any:
         """Bound each/d + once on a clock over every number of replicas d up to one.

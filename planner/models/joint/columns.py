@@ -42,8 +42,8 @@ def strategy_bound(world: World, s: Strategy) -> float:
     if most <= 0:
         return math.inf
     if calendar is None:
-        return s.least_layers * s.min_layer / (most * shape.micro_batch)
-    each = s.least_layers * s.min_layer / shape.micro_batch
+        return s.least_layers * s.layer / (most * shape.micro_batch)
+    each = s.least_layers * s.layer / shape.micro_batch
     return float(calendar.min_seconds(each, 0.0, most, shape.gpus))
 
 
@@ -306,8 +306,8 @@ def min_fill_layer(s: Strategy) -> float:
     F + B + W (`schedule.bubble_seconds`).
     """
     if s.order == "1f1b":
-        return s.min_layer
-    return s.min_layer * max(0.0, 1 - 2 * s.between.times.weight_gradient_seconds / s.layer)
+        return s.layer
+    return s.layer * max(0.0, 1 - 2 * s.between.times.weight_gradient_seconds / s.layer)
 
 
 def column_at(s: Strategy, zero: int, table: Rows, i: int) -> Column:

@@ -97,7 +97,7 @@ def strategy_of(plan: Plan) -> ParallelStrategy:
     s, block = c.strategy, c.strategy.block(c.p)
     if block is None:
         raise ValueError("a plan without a block")
-    recomputed = any(split.recomputed) or s.recomputes == "all"
+    recomputed = any(split.recomputed)
     return ParallelStrategy.of_shape(
         s.shape,
         pipeline_parallel=c.p,

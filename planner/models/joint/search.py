@@ -48,8 +48,8 @@ class Search(CapitalBounds):
 
     @cached_property
     def options(self) -> dict[int, Options]:
-        """Templates of each number of blocks that may be in time."""
-        return self.shape_problem.options(self.cutoff)
+        """Templates of each number of blocks that may be in time; a likely plan comes before tables of four tiers."""
+        return self.shape_problem.options(self.cutoff, shallow=self.likely)
 
     @cached_property
     def levels(self) -> list[Level]:

@@ -112,7 +112,7 @@ class Sites:
     def min_open(self) -> int:
         """Fewest sites that may hold parts; pinned racks may open others."""
         split, pins = self.data.grid.rules.fault_split, self.data.pins
-        return split.min_interconnections if split.on and pins.racks is None and not pins.racks_by_site else 1
+        return split.min_interconnections if split.enabled and pins.racks is None and not pins.racks_by_site else 1
 
     def rtts_ms(self) -> list[float]:
         """List the round trips of all pairs, the shortest first."""
@@ -283,7 +283,7 @@ class Sites:
             return None
         if outcome.solution is None or not outcome.proved:
             raise UnansweredError(f"joint sites: the MILP ended without a proven answer ({outcome.detail})")
-        return _read(m, q, outcome)
+        return read_placed(m, q, outcome)
 
     def run(self, m: Any, *, absolute_gap: float = CENT_MUSD) -> Outcome[highs.Values]:
         """Solve a model of the sites in the time that is left; raise where the time came first."""
@@ -327,7 +327,7 @@ def _limit_budget(m: Any, s: Sites, fabrics: Any) -> None:
     m.spent = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
 
 
-def _read(m: Any, q: Question, outcome: Outcome[highs.Values]) -> Placed:
+def read_placed(m: Any, q: Question, outcome: Outcome[highs.Values]) -> Placed:
     """Read a solution; the capital is added up again from whole decisions."""
     values = outcome.solution
     if values is None:
@@ -379,4 +379,4 @@ def round_follow(m: Any, q: Question, parts: dict[str, tuple[int, int]]) -> None
         m.extra_mw[x].set_value(0.0 if k < 0 else overhead * q.kinds[k][0].fabrics[f][1])
 
 
-__all__ = ["Circuit", "Part", "Placed", "Sites"]
+__all__ = ["Circuit", "Part", "Placed", "Sites", "read_placed"]

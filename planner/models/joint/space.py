@@ -154,7 +154,7 @@ def _degrees(problem: Problem) -> dict[str, list[Any]]:
 class Strategy:
     """A way to cut a layer, with its times and its bytes; `packed`: as many stages share a rack as fit.
 
-    `recomputes` says which layers may be recomputed whole: none, any number of a stage's, or all of them (as pinned).
+    `recomputes` says how many layers may be recomputed whole: none, any number, or some, one at least (as pinned).
     """
 
     problem: Problem
@@ -180,11 +180,6 @@ class Strategy:
     def layer(self) -> float:
         """Forward and backward of one layer, without what ZeRO exposes."""
         return self.between.times.forward_seconds + self.between.times.backward_seconds
-
-    @property
-    def min_layer(self) -> float:
-        """The least time of a layer: with its recomputation where all layers are."""
-        return self.layer + (self.between.times.recompute_seconds if self.recomputes == "all" else 0.0)
 
     @cached_property
     def least_layers(self) -> int:
@@ -351,15 +346,14 @@ def _sequence_choices(problem: Problem) -> list[bool]:
 
 
 def _recomputations(problem: Problem) -> list[tuple[Any, str]]:
-    """Pair what is kept of a layer with which layers may be recomputed whole."""
+    """Pair what is kept of a layer with how many layers may be recomputed whole."""
     software, wanted = problem.machine.software, problem.pin("recompute")
-    if wanted == "full" and problem.pin("recomputed_layers_per_stage") is None:
-        return [("selective", "all")]
-    if wanted not in (None, "full"):
+    kept = "none" if software.flash_attention and software.selective_gemm_share == 0 else "selective"
+    if wanted == "full":
+        return [(kept, "some")]
+    if wanted is not None:
         return [(wanted, "none")]
-    if software.flash_attention and software.selective_gemm_share == 0:
-        return [("none", "any")]
-    return [("none", "none"), ("selective", "any")]
+    return [(kept, "any")] if kept == "none" else [("none", "none"), (kept, "any")]
 
 
 def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:

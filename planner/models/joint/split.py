@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -75,6 +75,7 @@ class Stages:
     column: Column
     conditions: Conditions
     cutoff: float = math.inf
+    forced: int = -1  # a stage that recomputes a layer whatever memory asks for; -1: none
     exact: bool = True  # unequal chunks by the order of events, else by their lower bound
     tick: interleaving.Tick = interleaving.no_tick  # called now and then in long computations; may raise
 
@@ -167,9 +168,8 @@ class Stages:
         if s.recomputes == "none":
             return np.where(fits, 0, NO_FIT)
         recompute = self._fewest(recomputing, flying * chunks, sizes, kept, saved)
-        if s.recomputes == "all":
-            return np.where(recompute <= sizes, sizes, NO_FIT)
-        return np.where(fits, 0, np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT))
+        some = np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT)
+        return np.where(fits & (stages != self.forced)[:, None], 0, some)
 
     def _working(self, recomputed: int, front: Ints) -> Floats:
         """Bytes in work on a GPU of each stage, at the peak of the head on the last; shape (stages, 1)."""
@@ -350,6 +350,18 @@ class Stages:
     def least(self) -> Thresholds | None:
         """Return the limits of the fastest split; None where none is in time for the cutoff."""
         return max(self.limits(), key=lambda t: -t.seconds, default=None)
+
+    def fastest(self) -> Split | None:
+        """Return the fastest split; None where none is in time for the cutoff.
+
+        Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
+        """
+        limits = self.least()
+        found = None if limits is None else self.spread(limits)
+        if found is None or self.column.strategy.recomputes != "some" or any(found.recomputed):
+            return found
+        found_at = (replace(self, forced=i).fastest() for i in range(self.column.p))
+        return min((x for x in found_at if x is not None), key=lambda x: x.seconds, default=None)
 
     def spread(self, t: Thresholds) -> Split:
         """Spread the layers within limits, the largest stages relieved first."""

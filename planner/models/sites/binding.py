@@ -141,14 +141,13 @@ def _authorities_without_room(data: SplitData, solution: SplitSolution) -> set[s
     names = set()
     for b in data.authorities:
         load = sum(solution.modules.get(s, 0) for s in data.sites_of(b)) * data.module_mw
-        available = sum(n.generation_mw - n.load_mw for n in data.grid.nodes if n.balancing_authority == b)
-        if load and available - load < data.module_mw - 1e-6:
+        if load and data.spare_mw([b]) - load < data.module_mw - 1e-6:
             names.add(RULES["generation"].label(b))
     return names
 
 
 def _residual(data: SplitData, solution: SplitSolution) -> nx.DiGraph:
-    """Return the residual network beside the solution: plants feed authorities' nodes, corridors join nodes."""
+    """Return the residual network beside the solution: plants feed nodes, corridors join nodes."""
     residual = nx.DiGraph()
     generation, rating = RULES["generation"], RULES["rating"]
 
@@ -156,16 +155,10 @@ def _residual(data: SplitData, solution: SplitSolution) -> nx.DiGraph:
         # Without a capacity, an edge is unlimited.
         residual.add_edge(a, b, name=name, **({} if mw is None else {"capacity": max(round(mw * _WATTS), 0)}))
 
-    for b, authority in data.authorities.items():
-        nodes = [n.id for n in data.grid.nodes if n.balancing_authority == b]
-        dispatch = sum(solution.generated.get(n, 0.0) for n in nodes)
-        own_load = sum(n.load_mw for n in data.grid.nodes if n.balancing_authority == b)
-        headroom = authority.headroom_mw + own_load - dispatch if data.grid.rules.headroom else None
-        edge("plants", ("authority", b), headroom, generation.label(b))
     for n in sorted(data.grid.nodes, key=lambda n: n.id):
-        mw, authority_node = solution.generated.get(n.id, 0.0), ("authority", n.balancing_authority)
-        edge(authority_node, ("node", n.id), n.generation_mw - mw, generation.label(n.id))
-        edge(("node", n.id), authority_node, mw)
+        mw = solution.generated.get(n.id, 0.0)
+        edge("plants", ("node", n.id), n.generation_mw - mw, generation.label(n.id))
+        edge(("node", n.id), "plants", mw)
     for k, c in data.corridors.items():
         capacity = c.rating_mw * (solution.circuits.get(k, 0) if c.new else c.circuits)
         flow = solution.flow.get(k, 0.0)

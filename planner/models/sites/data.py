@@ -2,6 +2,7 @@
 
 import difflib
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,8 +78,13 @@ class SplitData:
 
     @property
     def node_load_mw(self) -> float:
-        """Load of all nodes beside the sites."""
-        return sum(n.load_mw for n in self.grid.nodes)
+        """Power that nodes draw beside the sites, without what others feed in whatever is planned."""
+        return sum(max(0.0, n.load_mw) for n in self.grid.nodes)
+
+    def spare_mw(self, authorities: Collection[str]) -> float:
+        """Return what the plants of some authorities can feed in beyond the load of their nodes."""
+        there = (n for n in self.grid.nodes if n.balancing_authority in authorities)
+        return max(0.0, sum(n.generation_mw - n.load_mw for n in there))
 
     @property
     def racks(self) -> int | None:
@@ -165,7 +171,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
 
 
 def _require_interconnect(grid: Grid) -> None:
-    if not grid.rules.interconnect.on or grid.rules.interconnect.reading != "explicit":
+    if not grid.rules.interconnect.enabled or grid.rules.interconnect.reading != "explicit":
         return
     for i, node in enumerate(grid.nodes):
         if node.site and node.interconnect_mw is None:

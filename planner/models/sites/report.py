@@ -127,7 +127,7 @@ def _scenario_usd(data: SplitData, year: SplitData, solution: SplitSolution, dis
 def _site(data: SplitData, site: str, modules: int, solution: SplitSolution) -> Site:
     node, racks = data.candidates[site], modules * data.module_racks
     usable = None
-    if data.grid.rules.interconnect.on:
+    if data.grid.rules.interconnect.enabled:
         usable = usable_interconnect_mw(data.grid, node, solution.circuits, solution.steps.get(site, 0))
     return Site(
         id=site,

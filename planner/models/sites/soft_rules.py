@@ -25,11 +25,6 @@ def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
     block.add_component(f"{rule.name}_{name}", excess)
     for index, row in rows.items():
         _exceed(row, excess[rule.label(index)])
-        if rule.same_limit is not None:
-            other, at = rule.same_limit(index)
-            twin = block.component(other)
-            if twin is not None and at in twin:
-                _exceed(twin[at], excess[rule.label(index)])
     return excess
 
 

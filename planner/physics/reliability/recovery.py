@@ -16,8 +16,9 @@ from planner.physics.num import Num
 from planner.physics.reliability import stops
 from planner.physics.reliability.stops import NO_LINKS, GpuLinks
 
-NEWTON_STEPS = 20  # towards the best interval; from above, each squares the error
+NEWTON_STEPS = 60  # towards the best interval, from one side; the last of them square the error
 MOST_STALLED = 1e12  # seconds of stalls for one of work, beside which replicas that are away count for nothing
+SMALL = 0.01  # the time between checkpoints and their writing over the mean time between stops
 ENOUGH = 1e-10  # relative change behind which the next would be of rounding; the stretch is flat there
 
 
@@ -84,18 +85,25 @@ def best_interval_seconds(mean: Num, write: Num) -> Any:
     """Return the interval that loses least to checkpoints and to work done again, by renewal theory.
 
     With y = τ/M and c = w/M the optimum of (exp(y + c) - 1)/y solves -ln(1 - y) - y = c (Daly 2006, without its
-    expansion, whose first terms are sqrt(2·M·w) - w). Newton's steps come down from min(sqrt(2c), 1 - exp(-1 - c)).
+    expansion, whose first terms are sqrt(2·M·w) - w). Of u = y + c that is u + exp(-u) - 1 = c, which no size of c
+    takes out of range; Newton's steps come down from c + min(1, sqrt(2c)).
     """
     c = np.asarray(write / mean, dtype=np.float64)
-    y = np.minimum(np.sqrt(2 * c), -np.expm1(-1 - c))
+    u = c + np.minimum(1.0, np.sqrt(2 * c))
     for _ in range(NEWTON_STEPS):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            step = np.where(y > 0, (-np.log1p(-y) - y - c) * (1 - y) / np.where(y > 0, y, 1.0), 0.0)
-        better = np.clip(y - step, 0.0, None)
-        if np.all(np.abs(better - y) <= ENOUGH * y):
+        # Below SMALL the two terms cancel; there is their series, whose next term is 1e-13 of it.
+        series = u * u * (1 / 2 - u * (1 / 6 - u * (1 / 24 - u * (1 / 120 - u / 720))))
+        excess = np.where(u < SMALL, series, u + np.expm1(-u)) - c
+        step = _unless_small(-excess / np.where(u > 0, -np.expm1(-u), 1.0), u)
+        if not np.any(step):
             break
-        y = better
-    return y * mean
+        u = u + step
+    return -np.expm1(-u) * mean
+
+
+def _unless_small(step: Any, of: Any) -> Any:
+    """Return steps, and none where they are of rounding: a job alone has the interval that it has in a table."""
+    return np.where(np.abs(step) > ENOUGH * of, step, 0.0)
 
 
 def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
@@ -162,17 +170,37 @@ def choices(r: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, Checkpo
 def best_interval(job: Job, recovery: Recovery, target: CheckpointTarget) -> Any:
     """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least.
 
-    Going on without a replica only correlated stops lose work: with s of stalls and k of copies a second of work
-    (1 + k + w/τ)·(1 + s + c·τ/(2M)) is least at τ² = 2·M·w/c · (1 + s)/(1 + k); how it changes the replicas that
-    are there is left out.
+    The stretch is convex in the logarithm of the interval, so that it grows from the best one to a longer step.
     """
     mean, write = 1 / job.stops_per_second, job.write_seconds(target)
-    if recovery != "elastic":
-        return np.maximum(best_interval_seconds(mean, write), job.step_seconds)
-    rare = job.r.correlated_share / mean
+    best = _elastic_interval(job, write) if recovery == "elastic" else best_interval_seconds(mean, write)
+    return np.maximum(best, job.step_seconds)
+
+
+def _elastic_interval(job: Job, write: Any) -> Any:
+    """Return the interval at which (1 + k + w/τ)·(y + S), the stretch of elastic jobs, is least; within 1e-10 of it.
+
+    Only correlated stops lose work: S = s + r·τ of stalls and lost work for a second of work, with r = c/(2M); k of
+    copies; y = y(S), 1 over the share of replicas there. The logarithms of both factors are convex in ln τ, so there is
+    one minimum, where τ² = w·(s + y²)/(r·(1 + k)). In t = (r·τ)² that is the root of t - κ·(s + y²), which rises and is
+    concave, as y falls and is convex in t: Newton's steps from y = 1 come up to it and do not pass it.
+    """
+    rare, stalls = job.r.correlated_share * job.stops_per_second / 2, _stalls(job)
+    away = job.replica_gpus * job.stops_per_second / job.gpus * job.r.rejoin_seconds
+    kappa = rare * write / (1 + _copies(job))
+    t = np.asarray(kappa * (1 + stalls), dtype=np.float64)
+    for _ in range(NEWTON_STEPS):
+        lost = np.sqrt(t)
+        y = inverse_share_there(away, stalls + lost)
+        slope = y * y * (y - 1) / (y * y + stalls + lost)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = np.where(t > 0, (kappa * (stalls + y * y) - t) / (1 + kappa * slope / lost), 0.0)
+        step = _unless_small(step, t)
+        if not np.any(step):
+            break
+        t = t + step
     with np.errstate(divide="ignore", invalid="ignore"):
-        best = np.sqrt(2 * write / rare * (1 + _stalls(job)) / (1 + _copies(job)))
-        return np.maximum(np.where(rare > 0, best, np.inf), job.step_seconds)
+        return np.where(rare > 0, np.sqrt(t) / rare, np.inf)
 
 
 def way_at(job: Job, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:

@@ -1,6 +1,6 @@
 """The plan that a joint solution stands for: every section from its choices, and what is proven of them together."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from planner.errors import InternalError
@@ -9,6 +9,7 @@ from planner.instance.wan import Wan
 from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.models.joint import stripes
 from planner.models.joint.free_network import strategy_of
+from planner.models.joint.places.energy_ties import of_cheapest_energy
 from planner.models.joint.places.section import over_the_run, sites_section, wan_section
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution
@@ -42,6 +43,7 @@ from planner.planning.joint.without import without_plan
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.cpsat import Values
+from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, relative_gap
 from planner.version import __version__
 
@@ -348,6 +350,17 @@ class Assembly:
         return run_cost.section(self.instance, days, self.bill, racks, self.sites[0], self.fabrics)
 
 
+def _of_cheapest_energy(a: Assembly) -> Assembly:
+    """Return the same at the sites of the cheapest energy among those that cost alike, in the time that is left."""
+    limit = a.options.time_limit
+    if a.choice.placed is None or (limit is not None and limit <= a.seconds):
+        return a
+    a.at_sites.deadline = Deadline(None if limit is None else limit - a.seconds)
+    choice = of_cheapest_energy(a.at_sites, a.choice)
+    a.at_sites.deadline = Deadline()
+    return replace(a, choice=choice) if choice is not a.choice else a
+
+
 def plan_of(
     instance: Instance,
     solution: JointSolution,
@@ -360,7 +373,7 @@ def plan_of(
     choice = solution.plan
     if choice is None:
         return without_plan(instance, solution, options)
-    a = Assembly(instance, solution, choice, options, seconds)
+    a = _of_cheapest_energy(Assembly(instance, solution, choice, options, seconds))
     value, bound = a.value, a.bound
     return Plan(
         planner_version=__version__,

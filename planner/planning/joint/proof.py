@@ -16,13 +16,17 @@ from planner.solvers.outcome import relative_gap
 
 def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
     """Return what the bound of a solution rests on beside physics."""
-    return JointProof(
-        fabric_free_bound_days=solution.fabric_free_bound,
-        counts=solution.counts,
-        max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())),
-        min_fabric_usd_per_wired_gpu=min_fabric_usd(instance.network) if instance.network else None,
-        columns=columns_of(solution),
-    )
+    figures = {
+        "fabric_free_bound_days": solution.fabric_free_bound,
+        "counts": solution.counts,
+        "min_fabric_usd_per_wired_gpu": min_fabric_usd(instance.network) if instance.network else None,
+    }
+    return refused_of(solution).model_copy(update=figures)
+
+
+def refused_of(solution: JointSolution) -> JointProof:
+    """Return what a proof says that sites and budget refused: racks beyond the most, and columns."""
+    return JointProof(max_racks_by_wired_gpus=dict(sorted(solution.max_racks.items())), columns=columns_of(solution))
 
 
 def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:

@@ -5,8 +5,7 @@ from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointSt
 from planner.models.requests import Options
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
-from planner.plan.proof import JointProof
-from planner.planning.joint.proof import columns_of, objective_of
+from planner.planning.joint.proof import objective_of, refused_of
 from planner.solvers.deadline import ENDED
 from planner.version import __version__
 
@@ -33,7 +32,7 @@ def without_plan(instance: Instance, solution: JointSolution, options: Options) 
         instance_sha256=instance_sha256(instance),
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
         objective=objective_of(instance, solution, None, None),
-        proof=JointProof(columns=columns_of(solution)) if proven else None,
+        proof=refused_of(solution) if proven else None,
         conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,
         threads=options.threads or 1,

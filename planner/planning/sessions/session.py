@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.instance.instance import Instance
+from planner.instance.plausible import warn
 from planner.models.joint.tree.cache import JointCache
 from planner.number_ranges import bounded
 from planner.plan.plan import Plan
@@ -43,6 +44,7 @@ def solve_once(
     options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
     with ending_at_once():
         loaded = load_instance(instance, pins=pins, constants=constants)
+    warn(loaded)
     reporter.unit = "usd" if loaded.objective.in_dollars else "days"
     with ended_by(interrupt), recording(None if models is None else Path(models)):
         layout = None if start is None else start.layout

@@ -41,7 +41,7 @@ def _cuts(s: Strategy, x: LayoutPlan) -> bool:
     )
     if any(a != b for a, b in same):
         return False
-    kept = s.recomputes in ("any", "all") if x.recompute == "full" else shape.recompute == x.recompute
+    kept = s.recomputes != "none" if x.recompute == "full" else shape.recompute == x.recompute
     block = s.block(x.pipeline_parallel) if kept else None
     return block is not None and block.stages_per_rack == x.stages_per_rack
 
@@ -66,6 +66,8 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
             "objective": plan.objective.model_copy(update=none),
             "proof": None,
             "stopped": "limit",
+            "verified": True,
+            "violations": (),
             **unproven,
         }
     )

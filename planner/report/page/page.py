@@ -2,27 +2,35 @@
 
 import re
 from collections.abc import Sequence
+from datetime import date
 from importlib.resources import files
+from typing import Any
 
 from planner.optional_packages import needed
 from planner.plan.plan import Plan
-from planner.report.page.blocks import calendar, layout, model_choice, network, proofs, sites, wan
-from planner.report.page.cards import cards, side_by_side
-from planner.report.page.parts import Figure, Section, Swatch
+from planner.report.page.blocks import money, network, steps, stops, where
+from planner.report.page.first_screen import (
+    BUILT,
+    headlines,
+    in_one_sentence,
+    side_by_side,
+    with_range,
+)
+from planner.report.page.parts import Figure
+from planner.report.page.tables import tables
 from planner.report.plots.page import POLICY, style
-from planner.units import counted
+from planner.report.statements.of_plan import statements
+from planner.report.statements.statement import Statement
 
-# In the order of the page.
+# In the order of the page: where, how it trains, how long, for how much, what is decided besides.
 BLOCKS = (
-    *(model_choice.model_choice, sites.sites, sites.scenarios, wan.wan, sites.grid),
-    *(layout.power_and_cost, layout.layout, layout.step, calendar.calendar),
-    *(network.fabric, model_choice.transport, network.placement),
-    *(proofs.proofs, proofs.request),
+    *(where.where, steps.steps, money.days_and_money, network.fabric),
+    *(stops.stops, where.scenarios, money.model),
 )
 
 
-def report_page(plans: Sequence[tuple[str, Plan]]) -> str:
-    """Return plans, each with its name, as one HTML page.
+def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
+    """Return plans, each with its name, as one HTML page that was made on a date.
 
     Raises
     ------
@@ -34,15 +42,17 @@ def report_page(plans: Sequence[tuple[str, Plan]]) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.tests.update(figure=lambda c: isinstance(c, Figure), swatch=lambda c: isinstance(c, Swatch))
+    environment.tests.update(figure=lambda c: isinstance(c, Figure))
     template = environment.from_string((files("planner.report.page") / "page.html.jinja").read_text(encoding="utf-8"))
     names = [_unique(n, [x for x, _ in plans]) for n in range(len(plans))]
+    reported = [statements(plan) for _, plan in plans]
     return template.render(
         title=", ".join(names),
+        made=f"{made.day} {made:%B %Y}",
         policy=POLICY,
         style=style(),
-        sections=[section(name, plan) for name, (_, plan) in zip(names, plans, strict=True)],
-        comparison=side_by_side(names, [p for _, p in plans]) if len(plans) > 1 else None,
+        sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
+        comparison=side_by_side(names, [p for _, p in plans], reported) if len(plans) > 1 else None,
     )
 
 
@@ -51,33 +61,31 @@ def _unique(place: int, names: Sequence[str]) -> str:
     return names[place] if names.count(names[place]) == 1 else f"{names[place]} ({place + 1})"
 
 
-def section(name: str, plan: Plan) -> Section:
-    """Return the section of one plan."""
-    why = plan.conflict
-    return Section(
-        name=name,
-        anchor="plan-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"),
-        status=plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})"),
-        good=plan.status in ("optimal", "feasible"),
-        headline=_headline(plan),
-        cards=cards(plan),
-        conflict=None if why is None else (why.reason, (why.decision, *why.rules)),
-        blocks=tuple(block for blocks in BLOCKS for block in blocks(plan)),
-    )
-
-
-def _headline(plan: Plan) -> str:
-    """Return a sentence that says what was planned."""
-    parts = [plan.instance.name]
-    if plan.sites is not None and plan.sites.sites:
-        chosen = plan.sites.sites
-        racks = f"{sum(s.racks for s in chosen):,} racks on {counted(len(chosen), 'site')}"
-        parts.append(f"{racks}: {', '.join(s.id for s in chosen)}")
-    if plan.layout is not None:
-        x = plan.layout
-        degrees = [("TP", x.tensor_parallel), ("CP", x.context_parallel), ("EP", x.expert_parallel)]
-        degrees += [("PP", x.pipeline_parallel), ("DP", x.data_parallel)]
-        parts.append(" x ".join(f"{name} {n:,}" for name, n in degrees if n > 1 or name not in ("CP", "EP")))
-    if plan.fabric is not None:
-        parts.append(f"at most {max(len(f.tiers) for f in plan.fabric.sites.values())} tiers of switches")
-    return "; ".join(parts)
+def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
+    """Return what the template shows of one plan."""
+    of_kind = {
+        kind: [x.text.replace("(--verbose)", "(below, in full)") for x in reported if x.kind == kind and x.first]
+        for kind in ("limit", "warning")
+    }
+    by_section: dict[str, list[str]] = {}
+    for x in reported:
+        by_section.setdefault(x.section, []).append(with_range(x))
+    return {
+        "name": name,
+        "anchor": "plan-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"),
+        "status": plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})"),
+        "good": plan.status in ("optimal", "feasible") and not plan.violations,
+        "unverified": "; ".join(x.text for x in reported if x.kind == "fault"),
+        "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
+        "verdict": in_one_sentence(reported),
+        "instead": [x.text for x in reported if x.first and x.runner_up and x.topic == "verdict"],
+        "headlines": list(headlines(plan)),
+        "lists": [
+            ("What is built", [x.text for x in reported if x.first and x.kind == "choice" and x.topic in BUILT]),
+            ("Limits", of_kind["limit"]),
+            ("Risks", of_kind["warning"]),
+        ],
+        "blocks": [block for blocks in BLOCKS for block in blocks(plan)],
+        "reported": by_section,
+        "tables": list(tables(plan)),
+    }

@@ -131,7 +131,7 @@ def _figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
     foot = LINE * min(len(changes), MAX_CHANGES + 1)
     shades = _shades(rows, request.color)
     across, down = min(3, len(parts)), -(-len(parts) // 3)
-    right = 0.15 if request.color is None or shades else 1.0
+    right = 0.15 if request.color is None or shades else 1.05
     cell = Cell(7.2 if across == 1 else 4.6, strip=0.25 + 0.2 * lanes, right=right)
     height = cell.height * down + foot
     figure = Figure(figsize=(cell.width * across, height))

@@ -7,7 +7,8 @@ from importlib.resources import files
 from planner.report.plots.changes import changes_of
 from planner.report.plots.figure import PlotRequest, best_rows, by_value, facets_of, title
 from planner.report.plots.labels import label, quantity
-from planner.report.plots.rows import Row, planned, why_none
+from planner.report.plots.rows import Row, number, planned, why_none
+from planner.units import counted
 
 # No source of any kind is allowed: the browser itself keeps the page from asking for anything.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -19,7 +20,7 @@ def style() -> str:
 
 
 def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
-    """Return the picture, the changes along its axis and its points as one HTML page."""
+    """Return the best point, the changes along the axis, the picture and its points, folded, as one HTML page."""
     name = title(request)
     described = f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"'
     inline = svg[svg.index("<svg") :].replace("<svg", described, 1)
@@ -29,12 +30,25 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">',
             f"<title>{escape(name)}</title>\n<style>\n{style()}</style>\n</head>\n<body>\n<main>\n<h1>{escape(name)}</h1>",
-            f'<figure class="wide plot" tabindex="0">{inline}</figure>',
+            f'<p class="verdict">{escape(_verdict(rows, request))}</p>',
             *_changes(rows, request),
+            f'<figure class="wide plot" tabindex="0">{inline}</figure>',
             *_table(rows, request),
             "</main>\n</body>\n</html>\n",
         ]
     )
+
+
+def _verdict(rows: Sequence[Row], request: PlotRequest) -> str:
+    """Write how many points have a plan, and the best of these."""
+    found = [(y, r) for r in rows if planned(r) and (y := number(r, request.y)) is not None]
+    count = f"{len(found):,} of {counted(len(rows), 'point')} have a plan"
+    if not found:
+        return f"{count}."
+    most = request.senses is not None and request.senses[1] == "max"
+    _, best = (max if most else min)(found, key=lambda item: item[0])
+    value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
+    return f"{count}; {'most' if most else 'least'} {label(request.y)}: {value}, at {label(request.x)} {at}."
 
 
 def _changes(rows: Sequence[Row], request: PlotRequest) -> list[str]:
@@ -58,8 +72,8 @@ def _table(rows: Sequence[Row], request: PlotRequest) -> list[str]:
         status = escape(str(r["status"]) if planned(r) else why_none(r))
         body.append(f'<tr>{cells}<td class="text">{status}</td></tr>')
     return [
-        '<h3>Points</h3>\n<div class="scroll"><table>',
+        '<details><summary>All points</summary>\n<div class="scroll"><table>',
         f'<thead><tr>{head}<th class="text" scope="col">status</th></tr></thead>\n<tbody>',
         *body,
-        "</tbody></table></div>",
+        "</tbody></table></div></details>",
     ]

@@ -9,6 +9,7 @@ from planner.plan.plan import Plan
 from planner.report.plots.figure import COLOURS
 from planner.report.plots.labels import plain
 from planner.report.plots.projection import albers, flat, in_us
+from planner.report.statements.statement import name_of_part
 from planner.units import money
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
         raise _without("layout", plan)
     m = plan.layout.metrics
     axes = _axes(ax)
-    _bars(axes, m.breakdown_seconds, "s")
+    _bars(axes, {name_of_part(k): v for k, v in m.breakdown_seconds.items()}, "s")
     axes.set_xlabel("seconds of a step")
     axes.set_title(f"{plan.instance.name}: step of {m.step_seconds:.4g} s, MFU {m.mfu:.1%}")
     return axes
@@ -92,7 +93,7 @@ def _axes(ax: "Axes | None") -> "Axes":
         return ax
     with needed("plot", "matplotlib", "plot"):
         from matplotlib import pyplot
-    axes: Any = pyplot.subplots()[1]
+    axes: Any = pyplot.subplots(layout="constrained")[1]
     return axes
 
 

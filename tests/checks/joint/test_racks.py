@@ -73,7 +73,7 @@ def test_single_limits() -> None:
     free = Instance.model_validate(given)  # racks of 1 MW, 1.2 MW at the grid
     assert max_racks(free, 2) == 12  # 10 of one authority, 2.5 of the other: 12.5
     assert max_racks(grid(free, max_sites=1), 2) == 10 and max_sites(grid(free, max_sites=1)) == 1
-    split = grid(free, fault_split={"on": True, "max_share": 0.6})
+    split = grid(free, fault_split={"enabled": True, "max_share": 0.6})
     assert max_racks(split, 2) == 6  # 2.5 racks are 40 % of 6.25
     assert max_racks(with_pins(free, **{"sites.racks": 7}), 2) == 7
     assert max_racks(with_pins(free, **{"sites.racks": 13}), 2) == 0

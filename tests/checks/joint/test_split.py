@@ -47,13 +47,13 @@ def every_split(split: Split, m: int) -> list[tuple[float, float]]:
     """Time every split that memory holds, as the physics predicts and with the least wait of unequal chunks."""
     cut, x = split.cut, split.x
     p, v, machine = split.p, split.v, split.cut.machine
-    repeats = {"no": lambda _: (0,), "all": lambda n: (n,), "any": lambda n: range(n + 1)}[cut.repeats]
+    repeats = {"no": lambda _: (0,), "any": lambda n: range(n + 1)}[cut.repeats]
     group = ReplicaGroup(replicas_per_rack=int(x.replicas_per_rack[0]), racks=split.racks, shards=split.d)
     conditions = Conditions(pipeline_send_slowdown=PHI, allreduce_slowdown=PHI, transport_slowdown=PHI)
     found = []
     for layers in layer_splits(cut.space.layers, p, v):
         for repeated in itertools.product(*(repeats(n) for n in layers)):
-            full = any(repeated) or cut.repeats == "all"
+            full = any(repeated)
             strategy = ParallelStrategy.of_shape(
                 cut.shape,
                 pipeline_parallel=p,

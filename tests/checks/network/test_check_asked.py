@@ -6,28 +6,21 @@ import pytest
 from fabric_cases import instance, switch
 from fabric_graph import survives
 from fabric_zone_cases import every_design
-from worked_plan import small
+from stored_plans import stored
+from worked_plan import rules, small
 
-import planner
 from planner.checks.network.asked import cut_by
-from planner.checks.registry import check
 from planner.errors import InputError
 from planner.instance.network import Network
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import FabricRequest
 from planner.physics.network.topology import unwirable
-from planner.plan.plan import Plan
 from planner.planning.conflict import _decision, _reason, _relaxations
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of
 
 QUICK = options_of(time_limit=None, gap=None, seed=0, threads=1)
-
-
-def rules(plan: Plan) -> set[str]:
-    """Return the rules that a plan breaks, without the places."""
-    return {v.rule.partition("[")[0] for v in check(plan)}
 
 
 @pytest.mark.parametrize(("most", "broken"), [(4.0, set()), (3.99, {"oversubscription"}), (10.0, set())])
@@ -36,12 +29,10 @@ def test_oversubscription(most: float, broken: set[str]) -> None:
     assert rules(small(network__max_oversubscription=most)) == broken
 
 
-def requests() -> list[tuple[int, int]]:
-    """List small sites: ports of a switch, racks."""
-    return [(4, 3), (4, 4), (4, 6), (5, 5), (6, 7), (6, 9)]
+SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in ((4, 3), (4, 4), (5, 5), (6, 9))]
 
 
-@pytest.mark.parametrize(("ports", "racks"), requests())
+@pytest.mark.parametrize(("ports", "racks"), [(4, 6), (6, 7), *SLOW])
 def test_closed_forms_agree_with_every_loss(ports: int, racks: int) -> None:
     """Of every design of up to four tiers, cable by cable: two links, two spines, and nothing less or more."""
     i = instance(2, switch(ports, 5e4), max_tiers=4)
@@ -71,12 +62,12 @@ def asked(**network: Any) -> dict[str, Any]:
 
 def test_a_plan_survives_what_is_asked() -> None:
     """The free answer has one spine; asked for, there are two, the checker finds the difference, and it costs more."""
-    free = planner.solve(asked())
+    free = stored(asked())
     leaf = free.fabric.sites["cluster"].tiers[0]
     assert leaf.up_ports // leaf.bundle == 1
-    safe = planner.solve(asked(survives="one_spine"))
+    safe = stored(asked(survives="one_spine"))
     leaf = safe.fabric.sites["cluster"].tiers[0]
-    assert leaf.up_ports // leaf.bundle >= 2 and check(safe) == []
+    assert leaf.up_ports // leaf.bundle >= 2 and rules(safe) == set()
     assert safe.cost.total_usd > free.cost.total_usd
     lame = free.model_copy(
         update={
@@ -90,9 +81,9 @@ def test_a_plan_survives_what_is_asked() -> None:
 
 def test_a_plan_is_no_more_oversubscribed_than_asked() -> None:
     """At 1 the leaves have as many ports up as down."""
-    tiers = planner.solve(asked(max_oversubscription=1)).fabric.sites["cluster"].tiers
+    tiers = stored(asked(max_oversubscription=1)).fabric.sites["cluster"].tiers
     assert tiers[0].up_ports >= tiers[0].down_ports
-    assert planner.solve(asked()).fabric.sites["cluster"].tiers[0].oversubscription > 1
+    assert stored(asked()).fabric.sites["cluster"].tiers[0].oversubscription > 1
 
 
 def test_losses_of_dragonflies_are_refused() -> None:

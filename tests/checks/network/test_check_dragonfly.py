@@ -12,9 +12,9 @@ from typing import Any
 
 import networkx as nx
 import pytest
+from stored_plans import stored
 from worked_plan import edited_at, named
 
-import planner
 from planner.api import check
 from planner.errors import InputError
 from planner.exports import cable_list, graph, picture, slurm
@@ -37,7 +37,7 @@ def solved(*families: str) -> Plan:
     """Plan a cluster of 1,024 GPUs on dragonflies of these families, priced by reach."""
     data = json.loads((INSTANCES / "cluster-1k.json").read_text())
     data["network"] |= FLOOR | {"families": list(families), "group_routing": "valiant", "min_core_share": 0.1}
-    return planner.solve(data, pins=LAYOUT)
+    return stored(data, pins=LAYOUT)
 
 
 @pytest.fixture(scope="module")

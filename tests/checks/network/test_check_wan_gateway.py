@@ -4,9 +4,9 @@ from typing import Any
 
 import networkx as nx
 import pytest
+from stored_plans import stored
 from worked_plan import edited, edited_at, instance_with, named, small
 
-import planner
 from planner.api import check
 from planner.checks.network.frontier import frontier as frontier_rules
 from planner.exports.cable_list import cable_list
@@ -27,7 +27,7 @@ LAYOUT = {
     "layout.zero_stage": 1,
 }
 LAYOUT |= {"wan.wavelengths": 1}
-PLAN = planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins=LAYOUT))
+PLAN = stored(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins=LAYOUT))
 SITE = min(PLAN.fabric.sites)
 AT = f"fabric.sites.{SITE}"
 
@@ -103,7 +103,7 @@ def test_the_exchange_slows_what_stays() -> None:
 
     All-reduces over the rest are four times as slow as without a WAN gateway.
     """
-    plan = planner.solve(
+    plan = stored(
         instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins={**LAYOUT, "fabric.leaf_domain_racks": 2})
     )
     site = min(plan.fabric.sites)
@@ -169,7 +169,7 @@ AXES = {"cost": "cost_usd", "time": "pipeline_send_slowdown", "power": "power_mw
 @pytest.fixture(scope="module")
 def apart() -> tuple[Plan, list[dict[str, Any]]]:
     """Plan leaves of two racks under a WAN gateway, with the rows of its frontier at a site."""
-    plan = planner.solve(
+    plan = stored(
         instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins={**LAYOUT, "fabric.leaf_domain_racks": 2})
     )
     return plan, [{**x.merits, **x.choices} for site, x in frontier(plan, axes=list(AXES)) if site == SITE]
@@ -209,7 +209,7 @@ def test_one_site_has_no_wan_gateway() -> None:
         "hardware": {**data["hardware"], "racks": 8},
         "limits": {"max_batch_tokens": 6000},
     }
-    plan = planner.solve(load_instance(cluster))
+    plan = stored(load_instance(cluster))
     assert plan.fabric.sites["cluster"].wan_gateway is None
     assert PlanPhysics(plan=plan).wired["cluster"].wan_ports == 0
 
@@ -218,7 +218,7 @@ def test_one_site_has_no_wan_gateway() -> None:
 def zoned() -> Plan:
     """Plan four tiers with wan_gateways at their super-spines."""
     pins = {"fabric.tiers": 4, "fabric.leaf_domain_racks": 2}
-    return planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins={**LAYOUT, **pins}))
+    return stored(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, pins={**LAYOUT, **pins}))
 
 
 def test_super_spines_join_a_wan_gateway(zoned: Plan) -> None:
@@ -267,7 +267,7 @@ def grouped(request: pytest.FixtureRequest) -> Plan:
         "network__group_routing": "valiant",
         "pins": {**LAYOUT, "fabric.leaf_domain_racks": 2},
     }
-    return planner.solve(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, **asked))
+    return stored(instance_with(network__wan_gateway=True, wan__wavelength_gbps=5, **asked))
 
 
 def test_a_dragonfly_has_a_wan_gateway(grouped: Plan) -> None:

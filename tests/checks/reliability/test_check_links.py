@@ -5,8 +5,8 @@ from functools import cache
 
 import pytest
 from joint_brute_failures import failing_links
+from stored_plans import stored
 
-import planner
 from planner.checks.registry import check
 from planner.checks.reliability.failures import Failures, failures_of
 from planner.instance.network import Switch
@@ -21,7 +21,7 @@ TWO_LANES, ONE_LANE = 26, 27
 @cache
 def plan_of(seed: int) -> Plan:
     """Plan a toy once."""
-    return planner.solve(failing_links(seed))
+    return stored(failing_links(seed))
 
 
 @pytest.mark.parametrize("seed", [TWO_LANES, ONE_LANE])

@@ -5,9 +5,9 @@ from typing import Any
 
 import changed_figures
 import pytest
+from stored_plans import stored
 from worked_plan import edited_at, named, rules, small
 
-import planner
 from planner.checks.site.run import RULES
 from planner.instance.instance import Instance
 from planner.physics.plan_physics import PlanPhysics
@@ -80,7 +80,7 @@ def test_an_edit_of_the_run_names_its_rule(path: str, change: Any, rule: str) ->
 def test_a_run_is_not_of_a_plan_without_days() -> None:
     """A plan that is refused has no run."""
     sound = with_run()
-    refused = planner.solve(sound.instance.model_copy(update={"limits": _poor(sound.instance)}))
+    refused = stored(sound.instance.model_copy(update={"limits": _poor(sound.instance)}))
     assert refused.status == "infeasible" and "reason" not in rules(refused)
     assert "reason" in rules(refused.model_copy(update={"run": sound.run}))
 
@@ -91,7 +91,7 @@ def _poor(i: Instance) -> Any:
 
 def test_a_cluster_has_its_run() -> None:
     """The run of a solved plan without a grid breaks no rule; no price of its energy is known."""
-    plan = planner.solve("instances/one-rack.json")
+    plan = stored("instances/one-rack.json")
     assert plan.run is not None and broken(plan) == set()
     assert "operation.energy_usd_per_mwh" in plan.run.not_counted and plan.run.energy_joules_per_token > 0
 
@@ -99,7 +99,7 @@ def test_a_cluster_has_its_run() -> None:
 @pytest.mark.slow
 def test_pools_have_their_run() -> None:
     """The racks of each pool are replaced at the end of their own life."""
-    plan = planner.solve("instances/two-pools.json")
+    plan = stored("instances/two-pools.json")
     assert plan.run is not None and broken(plan) == set()
     assert set(plan.run.replacements) == {"a100", "h100"}
     assert broken(edited_at(plan, "run.replacements.a100", 3)) == {"run_replaced[a100]"}

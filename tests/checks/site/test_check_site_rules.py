@@ -65,7 +65,7 @@ def test_what_comes_late(path: str, rule: str) -> None:
 )
 def test_imports_beyond_own_plants(load: float, share: float, broken: bool) -> None:
     """What a site draws beyond its node's own plants comes over the circuits that remain."""
-    rule = {"on": True, "share": share, "reading": "import_share"}
+    rule = {"enabled": True, "share": share, "reading": "import_share"}
     plan = small(grid__nodes__0__load_mw=load, grid__rules__interconnect=rule)
     assert ("interconnect[e1]" in named(plan)) == broken
     assert "interconnect[w1]" not in named(plan)  # its plants feed all that it draws
@@ -74,7 +74,7 @@ def test_imports_beyond_own_plants(load: float, share: float, broken: bool) -> N
 @pytest.mark.parametrize(("own", "broken"), [(1.3, False), (0.2, False), (0.19, True)])
 def test_imports_without_flows(own: float, broken: bool) -> None:
     """Where no flows are planned, all of a node's plants count for it: 1.2 MW less 0.2 over two circuits of 0.5 MW."""
-    rule = {"on": True, "share": 1.0, "reading": "import_share"}
+    rule = {"enabled": True, "share": 1.0, "reading": "import_share"}
     plan = small(grid__rules__grid_model="none", grid__nodes__0__generation_mw=own, grid__rules__interconnect=rule)
     assert ("interconnect[e1]" in named(plan)) == broken
 
@@ -84,8 +84,8 @@ def test_imports_without_flows(own: float, broken: bool) -> None:
 )
 def test_balanced_sites(ratio: float, broken: set[str]) -> None:
     """Eight racks are four thirds of six."""
-    assert named(small(grid__rules__share_balance={"on": True, "max_ratio": ratio})) == broken
-    assert named(small(grid__rules__share_balance={"on": False, "max_ratio": ratio})) == set()
+    assert named(small(grid__rules__share_balance={"enabled": True, "max_ratio": ratio})) == broken
+    assert named(small(grid__rules__share_balance={"enabled": False, "max_ratio": ratio})) == set()
 
 
 @pytest.mark.parametrize(("limit", "broken"), [(1, True), (2, False), (None, False)])

@@ -55,7 +55,7 @@ def test_edges(rule: str, path: str, holds: Any, breaks: Any) -> None:
 )
 def test_interconnect_readings(reading: str, share: float, broken: bool) -> None:
     """What remains of the circuits carries a share of the site's load."""
-    plan = small(grid__rules__interconnect={"on": True, "share": share, "reading": reading})
+    plan = small(grid__rules__interconnect={"enabled": True, "share": share, "reading": reading})
     assert rules(plan) == ({"interconnect"} if broken else set())
 
 
@@ -63,14 +63,14 @@ def test_interconnect_readings(reading: str, share: float, broken: bool) -> None
 def test_the_explicit_reading(usable: float, broken: bool) -> None:
     """The node's own figure counts, and half of 0.9 MW is needed."""
     nodes = [{**n, "interconnect_mw": usable if n["id"] == "w1" else 2.0} for n in GRID["nodes"]]
-    plan = small(grid__nodes=nodes, grid__rules__interconnect={"on": True, "share": 0.5, "reading": "explicit"})
+    plan = small(grid__nodes=nodes, grid__rules__interconnect={"enabled": True, "share": 0.5, "reading": "explicit"})
     assert named(plan) == ({"interconnect[w1]"} if broken else set())
 
 
 @pytest.mark.parametrize("rule", ["headroom", "interconnect", "fault_split"])
 def test_a_rule_that_is_off_does_not_bind(rule: str) -> None:
     """What the instance switches off is not asked for."""
-    off: dict[str, Any] = {"headroom": False} if rule == "headroom" else {rule: {"on": False}}
+    off: dict[str, Any] = {"headroom": False} if rule == "headroom" else {rule: {"enabled": False}}
     tight = {"grid__balancing_authorities__0__headroom_mw": 0.1} if rule == "headroom" else {}
     assert rules(small(grid__rules={**GRID["rules"], **off}, **tight)) == set()
 
@@ -89,9 +89,9 @@ def test_without_flows_an_authority_feeds_its_own() -> None:
     assert "generation[EAST]" in named(alone)
 
 
-def test_generation_counts_into_the_headroom() -> None:
-    """An authority exports no more than its headroom: plants at e1 and e2 feed 1.2 MW, and may feed 1.2 MW."""
-    assert "generation[EAST]" in named(with_authority(0, headroom_mw=1.1999))
+def test_headroom_counts_what_sites_draw() -> None:
+    """Sites of an authority draw 1.2 MW, and may draw 1.2 MW; what its plants feed in is no matter of headroom."""
+    assert named(with_authority(0, headroom_mw=1.1999)) == {"headroom[EAST]"}
     assert rules(with_authority(0, headroom_mw=1.2)) == set()
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from stored_plans import stored
 from worked_plan import LAYOUT, edited_at, instance_with, named
 
-import planner
 from planner.api import check
 from planner.plan.plan import Plan
 
@@ -29,7 +29,7 @@ FULL = {"max_wavelengths_per_pair": 2, "max_fibre_pairs": 3}
 
 def solved(**more: Any) -> Plan:
     """Plan the worked instance with a wide area asked for."""
-    return planner.solve(instance_with(pins=LAYOUT, **{f"wan__{k}": v for k, v in (WAN | more).items()}))
+    return stored(instance_with(pins=LAYOUT, **{f"wan__{k}": v for k, v in (WAN | more).items()}))
 
 
 PLAN = solved()
@@ -104,11 +104,10 @@ def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:
     assert rule in named(edited_at(PLAN, path, change))
 
 
-@pytest.mark.parametrize("path", FIGURES)
-def test_no_figure_can_be_moved(path: str) -> None:
+@pytest.mark.parametrize("factor", [0.999, 1.001])
+def test_no_figure_can_be_moved(factor: float) -> None:
     """A figure that is one part in a thousand off is found, either way."""
-    assert check(edited_at(PLAN, path, lambda x: x * 1.001))
-    assert check(edited_at(PLAN, path, lambda x: x * 0.999))
+    assert [path for path in FIGURES if not named(edited_at(PLAN, path, lambda x: x * factor))] == []
 
 
 @given(st.data())
@@ -121,7 +120,7 @@ def test_a_bad_design_never_raises(data: st.DataObject) -> None:
         plan = edited_at(PLAN, path, lambda _: value)
     except ValidationError:
         return
-    assert isinstance(check(plan), list)
+    assert isinstance(named(plan), set)
 
 
 def test_traffic_beyond_the_fibre_is_stated_as_missing() -> None:
@@ -158,7 +157,7 @@ def test_an_exchange_over_thin_fibre_takes_longer() -> None:
 
 def test_a_wide_area_that_is_not_asked_for_is_not_designed() -> None:
     """Without any of the parts that ask for it the links stay an estimate."""
-    plan = planner.solve(instance_with())
+    plan = stored(instance_with())
     assert plan.wan is None
     assert check(plan) == []
     assert "designed" in named(edited_at(PLAN, "instance.wan", lambda w: {k: v for k, v in w.items() if k not in WAN}))

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from stored_plans import stored
 from worked_plan import GPU, INSTANCE, edited, edited_at, named
 
-import planner
 from planner.api import check
 from planner.checks.training.heterogeneous import days
 from planner.physics.plan_physics import PlanPhysics
@@ -25,7 +25,7 @@ def plan() -> Plan:
     """Plan a rack of slow and a rack of fast GPUs, for four sequences of 128 tokens a step."""
     data = json.loads(json.dumps({k: v for k, v in INSTANCE.items() if k not in ("grid", "wan", "network")}))
     hardware = {"pools": POOLS, "pool_link": LINK, "facility_overhead_factor": 1.5}
-    return planner.solve(data | {"limits": {"max_batch_tokens": 512}, "hardware": hardware})
+    return stored(data | {"limits": {"max_batch_tokens": 512}, "hardware": hardware})
 
 
 def test_figures_by_hand(plan: Plan) -> None:

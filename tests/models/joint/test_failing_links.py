@@ -12,7 +12,7 @@ from planner.models.joint.solve import world_of
 from planner.models.requests import Options
 from planner.solvers.deadline import Deadline
 
-SEEDS = (0, 12, 16, 27, 24, 26, 13, 29, 2)
+SEEDS = (0, 16, 24, 26, 13, 29, 2, 12, 27)
 
 
 def lanes(i: Instance) -> set[int]:
@@ -33,6 +33,7 @@ def test_equals_full_enumeration(seed: int) -> None:
     assert found.plan.capital_usd == pytest.approx(best.usd, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_links_decide_the_lanes() -> None:
     """Toys whose cheapest switch has two links a GPU take the dearer one with one link where links fail."""
 
@@ -58,6 +59,7 @@ def test_least_cost_equals_full_enumeration(seed: int) -> None:
         assert found.status is JointStatus.OPTIMAL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [27, 12])
 def test_better_links_never_take_more_days(seed: int) -> None:
     """Links that last longer, and lanes that stand in for each other, never take more days; fewer lanes never fewer."""

@@ -6,6 +6,7 @@ import pytest
 from joint_brute_failures import best_of, every_plan, failing
 from joint_brute_force import Plan
 from joint_solved import solved
+from tiers import slow
 
 from planner.models.joint.least_cost.solve import cheapest_by
 from planner.models.joint.solution import JointStatus
@@ -34,6 +35,7 @@ def test_equals_full_enumeration(seed: int) -> None:
     assert found.plan.capital_usd == pytest.approx(best.usd, rel=1e-8)
 
 
+@pytest.mark.slow
 def test_the_toys_choose_differently() -> None:
     """Among the toys more than one way to go on is best, and some plans have spares and some none."""
     plans = [p for seed in SEEDS if (p := solved(failing(seed)).plan) is not None and p.upkeep is not None]
@@ -41,7 +43,7 @@ def test_the_toys_choose_differently() -> None:
     assert len({p.column.sparing.target > 0 for p in plans}) == 2
 
 
-@pytest.mark.parametrize("seed", [0, 16, 27, 24])
+@pytest.mark.parametrize("seed", [0, 16, 24, *slow(27)])
 def test_least_cost_equals_full_enumeration(seed: int) -> None:
     """By each of several deadlines on a clock the cheapest plan is the cheapest of all plans in time."""
     i = failing(seed)

@@ -68,6 +68,16 @@ def test_racks_that_are_not_filled_on_purpose(seed: int) -> None:
         assert found.plan.column.strategy.block(found.plan.column.p).replicas_per_rack == 1
 
 
+@pytest.mark.parametrize("seed", [0, 3, 9])
+def test_full_recompute_as_pinned(seed: int) -> None:
+    """A pin to full recompute asks for a recomputed layer or more: the best of such plans is found, memory or not."""
+    i = put(toy(seed), pins={**toy(seed).pins, "layout.recompute": "full", "layout.context_parallel": 1})
+    best, found = Toy(i).best(), solved(i)
+    assert best is not None and found.plan is not None and any(found.plan.split.recomputed)
+    assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
+    assert found.plan.capital_usd == pytest.approx(best.usd, rel=1e-9)
+
+
 @pytest.mark.parametrize("seed", [6, 8, 14])
 def test_power_of_a_cluster_limits_its_fabric(seed: int) -> None:
     """Below the fastest fabric's draw the best of the others is found, and none where racks leave no power."""

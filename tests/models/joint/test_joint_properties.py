@@ -139,7 +139,7 @@ def _twins(names: tuple[str, ...]) -> Instance:
         "rules": g.rules.model_copy(
             update={
                 "max_sites": 2,
-                "fault_split": g.rules.fault_split.model_copy(update={"on": True, "max_share": 0.6}),
+                "fault_split": g.rules.fault_split.model_copy(update={"enabled": True, "max_share": 0.6}),
             }
         ),
     }

@@ -29,7 +29,7 @@ def scattered(seed: int) -> Instance:
         more: dict[str, Any] = {"latitude": r.uniform(30, 45), "longitude": r.uniform(-110, -75)}
         nodes.append(node(f"{'EW'[i % 2]}{i}", interconnect_mw=r.randint(1, 2), upgrade=upgrade, **more))
     wan = {"fibre_usd_per_route_km": r.choice([20, 300, 2000]), "wavelength_usd": 2e3}
-    rules = {"grid_model": "none", "interconnect": {"on": True, "reading": "explicit", "share": 1.0}}
+    rules = {"grid_model": "none", "interconnect": {"enabled": True, "reading": "explicit", "share": 1.0}}
     return case(*nodes, rules=rules, wan=wan, limits={"operation_years": 2}, prices={"site_usd": 1e5})
 
 

@@ -66,12 +66,12 @@ def test_demand() -> None:
 def test_headroom_and_generation() -> None:
     """12 and 25 MW of headroom, 37 in all; plants of 26 MW less a load of 3 in the east, 11 in the west.
 
-    With flows an authority's headroom counts where it is less than that: 12 MW of 23. The best site has 20 MW itself.
+    The best site has 20 MW itself.
     """
     assert numbers("headroom", questions()) == [12, 25, 37]
     assert numbers("generation", questions(rules={"grid_model": "none"})) == [23, 11]
-    assert numbers("generation", questions(rules={"grid_model": "transport"})) == [12, 11, 20]
-    assert "E 12 MW (its headroom), W 11 MW, at a site itself at most 20 MW (E0)" in RULES["generation"].sentence(
+    assert numbers("generation", questions(rules={"grid_model": "transport"})) == [23, 11, 20]
+    assert "E 23 MW, W 11 MW, at a site itself at most 20 MW (E0)" in RULES["generation"].sentence(
         gather(questions(rules={"grid_model": "transport"}), SitesRequest())
     )
     one = case(node("E0"), headroom={"E": 7.0})
@@ -104,14 +104,14 @@ def test_land() -> None:
 )
 def test_interconnects(reading: str, share: float, best: str, usable: float) -> None:
     """The share wanted, what the best site has with all that can be built and bought, and the load of that share."""
-    i = questions(rules={"interconnect": {"on": True, "share": share, "reading": reading}})
+    i = questions(rules={"interconnect": {"enabled": True, "share": share, "reading": reading}})
     assert numbers("interconnect", i) == [share * 100, usable, usable / share]
     assert f"the best site, {best}, " in RULES["interconnect"].sentence(gather(i, SitesRequest()))
 
 
 def test_no_share_of_the_load_is_enough_for_any() -> None:
     """A share of nothing is not divided by."""
-    i = questions(rules={"interconnect": {"on": True, "share": 0.0, "reading": "explicit"}})
+    i = questions(rules={"interconnect": {"enabled": True, "share": 0.0, "reading": "explicit"}})
     assert numbers("interconnect", i) == [0, 19]
 
 
@@ -139,8 +139,8 @@ def test_budget() -> None:
 
 def test_counts_and_shares() -> None:
     """At most two sites of three modules at least; fault split and balance by their numbers."""
-    split = {"on": True, "min_interconnections": 2, "max_share": 0.6}
-    i = questions(rules={"fault_split": split, "share_balance": {"on": True, "max_ratio": 1.5}, "n1": "margin"})
+    split = {"enabled": True, "min_interconnections": 2, "max_share": 0.6}
+    i = questions(rules={"fault_split": split, "share_balance": {"enabled": True, "max_ratio": 1.5}, "n1": "margin"})
     assert numbers("min_site", i) == [3, 3]
     assert numbers("site_count", i) == [2]
     assert numbers("fault_split", i) == [2, 60]

@@ -47,7 +47,7 @@ def test_import_share_of_a_site_without_plants(model: str, mw: float, racks: int
     """A site without plants imports all that it draws: the circuit that is left must carry it, under dc too."""
     nodes = node("E0", generation_mw=0.0), node("E1", site=False)
     circuits = line("E0", "E1", rating_mw=mw, circuits=2, reactance_pu=0.01)
-    rule = {"on": True, "reading": "import_share", "share": 1.0}
+    rule = {"enabled": True, "reading": "import_share", "share": 1.0}
     instance = case(*nodes, lines=[circuits], rules={"grid_model": model, "interconnect": rule})
     plan = sites.solve(instance, ANY, OPTIONS).solution
     assert plan is not None

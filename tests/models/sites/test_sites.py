@@ -65,7 +65,7 @@ def agrees(instance: Instance, request: SitesRequest) -> None:
 def test_wavelengths_count_against_the_budget() -> None:
     """Where sites must be two and a wavelength costs as much as a rack, racks are those of the best split still."""
     wan = {"fibre_usd_per_route_km": 5, "wavelength_usd": 8e5, "max_wavelengths_per_pair": 4, "headroom_factor": 1.5}
-    rules = {"grid_model": "none", "fault_split": {"on": True, "min_interconnections": 2, "max_share": 0.6}}
+    rules = {"grid_model": "none", "fault_split": {"enabled": True, "min_interconnections": 2, "max_share": 0.6}}
     exchange = SitesRequest(exchange=GradientExchange(stage_bytes=2e10, window_seconds=1.0))
     found = set()
     for budget in range(20, 80, 3):
@@ -161,9 +161,9 @@ def test_generation_of_a_node(mw: float, most: int, model: str) -> None:
 
 
 def test_generation_of_an_authority() -> None:
-    """An authority feeds in no more than its headroom, even into another's site."""
-    far = node("W0", generation_mw=10.0, site=False)
-    assert racks(case(node("E0", generation_mw=0.0), far, lines=[line("E0", "W0")], headroom={"W": 3.0})) == 3
+    """An authority feeds in all that its plants can, whatever its headroom, even into another's site."""
+    far = node("W0", generation_mw=9.0, site=False)
+    assert racks(case(node("E0", generation_mw=0.0), far, lines=[line("E0", "W0")], headroom={"W": 3.0})) == 9
 
 
 @pytest.mark.parametrize(("mw", "most"), [(2.0, 6), (1.999, 5)])
@@ -197,13 +197,13 @@ def test_new_circuits_carry_power(mw: float, most: int) -> None:
 @pytest.mark.parametrize(("mw", "most"), [(2.0, 4), (1.999, 3)])
 def test_interconnect_as_given(mw: float, most: int) -> None:
     """Half of 4 MW needs 2 MW of usable interconnect."""
-    assert racks(case(node("E0", interconnect_mw=mw), rules={"interconnect": {"on": True}})) == most
+    assert racks(case(node("E0", interconnect_mw=mw), rules={"interconnect": {"enabled": True}})) == most
 
 
 @pytest.mark.parametrize(("reading", "most"), [("capacity", 8), ("capacity_n1", 4)])
 def test_interconnect_from_circuits(reading: str, most: int) -> None:
     """Two circuits of 2 MW carry half of 8 MW; with one lost, half of 4 MW."""
-    rules = {"interconnect": {"on": True, "reading": reading}}
+    rules = {"interconnect": {"enabled": True, "reading": reading}}
     assert (
         racks(
             case(node("E0"), node("E1", site=False), lines=[line("E0", "E1", rating_mw=2.0, circuits=2)], rules=rules)
@@ -215,7 +215,7 @@ def test_interconnect_from_circuits(reading: str, most: int) -> None:
 @pytest.mark.parametrize(("rating", "most"), [(1.0, 6), (2.0, 8), (5.0, 8)])
 def test_interconnect_loses_the_largest_circuit_built_or_not(rating: float, most: int) -> None:
     """A new circuit larger than the existing one (2 MW) is the one to lose: it adds no more than the existing one."""
-    rules = {"interconnect": {"on": True, "reading": "capacity_n1"}}
+    rules = {"interconnect": {"enabled": True, "reading": "capacity_n1"}}
     new = [{"id": "k", "a": "E0", "b": "E1", "rating_mw": rating, "capex_usd": 1e3}]
     lines = [line("E0", "E1", rating_mw=2.0, circuits=2)]
     instance = case(node("E0"), node("E1", site=False), lines=lines, new_lines=new, rules=rules)
@@ -232,7 +232,7 @@ def test_interconnect_loses_the_largest_circuit_built_or_not(rating: float, most
 def test_explicit_interconnect_must_be_given() -> None:
     """The explicit reading of a node without a figure names the figure."""
     with pytest.raises(InputError, match=r"grid\.nodes\[1\]\.interconnect_mw"):
-        solved(case(node("E0", interconnect_mw=1.0), node("E1"), rules={"interconnect": {"on": True}}))
+        solved(case(node("E0", interconnect_mw=1.0), node("E1"), rules={"interconnect": {"enabled": True}}))
 
 
 @pytest.mark.parametrize(("m2", "most"), [(2000.0, 4), (1999.0, 3)])
@@ -258,13 +258,13 @@ def test_min_site(least: int, most: int) -> None:
 def test_fault_split_share(share: float, most: int) -> None:
     """Three racks of five are 60 %; a little less allows two of four."""
     nodes = node("E0"), node("W0", generation_mw=2.0)
-    assert racks(case(*nodes, rules={"fault_split": {"on": True, "max_share": share}})) == most
+    assert racks(case(*nodes, rules={"fault_split": {"enabled": True, "max_share": share}})) == most
 
 
 @pytest.mark.parametrize(("areas", "most"), [(("E0", "W0"), 20), (("E0", "E1"), 0)])
 def test_fault_split_interconnections(areas: tuple[str, str], most: int) -> None:
     """Two sites in one interconnection fall together."""
-    assert racks(case(*map(node, areas), rules={"fault_split": {"on": True}})) == most
+    assert racks(case(*map(node, areas), rules={"fault_split": {"enabled": True}})) == most
 
 
 def test_rtt() -> None:
@@ -479,7 +479,7 @@ def test_too_little_grid_names_headroom_and_the_module() -> None:
     assert "0.175 MW" in reason and "E 0.1 MW" in reason
 
 
-NEAR = {"fault_split": {"on": True}}
+NEAR = {"fault_split": {"enabled": True}}
 
 
 @pytest.mark.parametrize(
@@ -505,7 +505,7 @@ NEAR = {"fault_split": {"on": True}}
             "4 modules",
         ),
         (
-            case(node("E0", interconnect_mw=0.2), rules={"interconnect": {"on": True}}),
+            case(node("E0", interconnect_mw=0.2), rules={"interconnect": {"enabled": True}}),
             ANY,
             {"demand", "interconnect"},
             "0.2 MW",
@@ -548,10 +548,10 @@ def in_two(seed: int) -> tuple[Instance, SitesRequest]:
     data = instance.model_dump()
     for n in data["grid"]["nodes"]:
         n["site"] = True
-    split = {"on": True, "min_interconnections": 2, "max_share": 0.6 + 0.1 * (seed % 3)}
+    split = {"enabled": True, "min_interconnections": 2, "max_share": 0.6 + 0.1 * (seed % 3)}
     data["grid"]["rules"] |= {"max_sites": 2, "max_rtt_ms": None, "fault_split": split}
     if seed % 2:
-        data["grid"]["rules"]["interconnect"]["on"] = False
+        data["grid"]["rules"]["interconnect"]["enabled"] = False
         data["limits"] |= {"budget_usd": None}
         request = replace(request, exchange=GradientExchange(stage_bytes=4e9, window_seconds=0.2))
     if seed % 3 == 0:
@@ -583,7 +583,7 @@ def test_the_cases_of_two_sites_are_of_both_kinds() -> None:
 def test_more_sites_would_do_where_their_number_was_known() -> None:
     """Two sites, one in each interconnection, hold 4 of 6 racks; a third beside one of them would do."""
     nodes = [node("E0", generation_mw=2), node("E1", generation_mw=2), node("W0", generation_mw=2)]
-    split = {"on": True, "min_interconnections": 2, "max_share": 0.7}
+    split = {"enabled": True, "min_interconnections": 2, "max_share": 0.7}
     instance = case(*nodes, rules={"fault_split": split, "max_sites": 2}, wan={})
     request = SitesRequest(racks=6, exchange=GradientExchange(stage_bytes=1e9, window_seconds=1.0))
     found = {x.rule: x.amount for x in sites_explain.relaxations(instance, request, ("site_count",), OPTIONS)}

@@ -60,7 +60,7 @@ def test_with_thermal_ratings_one_site_passes() -> None:
 
 def test_east_and_west_are_pjm_and_srp_at_half_each() -> None:
     """Under the fault rule two sites share the 5 GW: SRP alone in the west has headroom for half."""
-    split = {"on": True, "min_interconnections": 2, "max_share": 0.51}
+    split = {"enabled": True, "min_interconnections": 2, "max_share": 0.51}
     plan = sites.solve(one_site(max_sites=2, fault_split=split), SitesRequest(), OPTIONS).solution
     assert plan is not None
     assert {s.balancing_authority for s in plan.sites} == {"PJM", "SRP"}

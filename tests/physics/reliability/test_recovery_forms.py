@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import replace
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from planner.checks.reliability.failures import Failures, at_least
@@ -48,6 +49,28 @@ def test_no_interval_is_better(mean: float, write: float) -> None:
         assert least <= float(restart_stretch(mean, best * factor, write, 0.0)) * (1 + 1e-12)
     if write / mean < 1e-4:
         assert best == pytest.approx(math.sqrt(2 * mean * write) - write, rel=0.02)
+
+
+@given(ratio=st.floats(-30, 2.5).map(lambda x: 10**x))
+@settings(max_examples=150, deadline=None)
+@example(ratio=2.4e-9)
+@example(ratio=1e-5)
+def test_interval_by_bisection(ratio: float) -> None:
+    """Planner and checker have the interval of -ln(1 - y) - y = c to nine digits, at any write over mean time."""
+    with localcontext(prec=60):
+        low, high = Decimal(0), Decimal(1)
+        for _ in range(160):
+            y = (low + high) / 2
+            low, high = (y, high) if -(1 - y).ln() - y < Decimal(ratio) else (low, y)
+    gpus = 64.0
+    checker = Failures(r=KNOWN, state_bytes=0.0)
+    mean = 1 / float(checker.rate(gpus))
+    rate = KNOWN.storage_bytes_per_second_per_gpu
+    assert rate is not None
+    checker = replace(checker, state_bytes=ratio * mean * gpus * rate)
+    assert float(best_interval_seconds(mean, ratio * mean)) == pytest.approx(float(y) * mean, rel=1e-9)
+    found = float(checker.interval_seconds(gpus, ("restart", "storage"), 0.0))
+    assert found == pytest.approx(float(y) * mean, rel=1e-9)
 
 
 def test_first_orders() -> None:
@@ -185,7 +208,7 @@ def test_two_derivations_of_every_way(gpus: float, step: float, shared: bool, me
         way = (w.recovery, w.target)
         own = f.stretch(gpus, gpus / 4, 4, way, step, shared=shared)
         assert float(w.stretch) == pytest.approx(float(own), rel=1e-8), way
-        interval = f.interval_seconds(gpus, way, step, shared=shared)
+        interval = f.interval_seconds(gpus, way, step, shared=shared, replica_gpus=gpus / 4)
         assert float(w.interval_seconds) == pytest.approx(float(interval), rel=1e-5), way
         assert float(w.write_seconds) == pytest.approx(float(f.write_seconds(gpus, way[1]))), way
         assert float(w.restart_seconds) == pytest.approx(float(f.restart_seconds(gpus, way[0]))), way

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from browser import DESKTOP, PHONE, Browser, browser
 from failing_plan import failing
-from page_cases import agrees, infeasible, rich
+from page_cases import MADE, agrees, infeasible, rich
 from sweep_rows import X, Y, written
 from worked_plan import small
 
@@ -15,6 +15,22 @@ from planner.cli.commands.plot import plot
 from planner.report.page.page import report_page
 
 pytestmark = pytest.mark.slow
+
+
+UNFOLDED = "document.querySelectorAll('details').forEach(d => d.open = true)"
+# Names of a drawing that overlap by more than a line's edge, and those that are cut off at the drawing's own edge.
+OVERPRINTED = """
+[...document.querySelectorAll('svg')].flatMap(svg => {
+  const whole = svg.getBoundingClientRect();
+  const texts = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+  const cut = texts.filter(([, b]) =>
+    b.left < whole.left - 1 || b.right > whole.right + 1 || b.bottom > whole.bottom + 2);
+  const over = (a, b, low, high) => Math.min(a[high], b[high]) - Math.max(a[low], b[low]);
+  const pairs = texts.flatMap(([name, a], n) => texts.slice(n + 1).filter(([, b]) =>
+    over(a, b, 'left', 'right') > 1 && over(a, b, 'top', 'bottom') > 2
+  ).map(([other]) => `${name} | ${other}`));
+  return [...cut.map(([name]) => `cut: ${name}`), ...pairs];
+})"""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +47,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     files = {}
     for name, plans in pages.items():
         files[name] = folder / f"{name}.html"
-        files[name].write_text(report_page(plans))
+        files[name].write_text(report_page(plans, MADE))
     files["plot"] = folder / "plot.html"
     plot(written(folder), X, Y, files["plot"], None, None, "", "min-min")
     return files
@@ -83,10 +99,11 @@ def test_the_watch_sees_requests(chrome: Browser, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["one", "rich"])
 def test_figures_on_the_page_are_the_plans(chrome: Browser, pages: dict[str, Path], name: str) -> None:
-    """What the browser shows at each path is the plan's value, and it is visible, on a desktop and on a phone."""
+    """What the browser shows at each path is the plan's value, and seen once unfolded, on a desktop and on a phone."""
     plan = json.loads((small() if name == "one" else rich()).model_dump_json())
     for size in (DESKTOP, PHONE):
         chrome.open(pages[name], size)
+        chrome.value(UNFOLDED)
         shown = chrome.value(
             "[...document.querySelectorAll('data')]"
             ".map(d => [d.dataset.path, d.value, d.getBoundingClientRect().height > 0])"
@@ -109,14 +126,16 @@ def test_no_table_scrolls_sideways_on_a_phone(chrome: Browser, pages: dict[str, 
         "(document.querySelector('.stack td'))"
     )
     chrome.open(pages[name], (360, 740))
+    chrome.value(UNFOLDED)
     label = json.dumps(chrome.value("document.querySelector('.stack td').dataset.label"))
     assert chrome.value(wider) == []
     assert chrome.value(cell) == ["flex", label, "cell"]
     chrome.open(pages[name], (481, 800))
+    chrome.value(UNFOLDED)
     assert chrome.value(cell) == ["table-cell", "none", "cell"]
 
 
-@pytest.mark.parametrize(("name", "least"), [("rich", 8), ("failing", 7)])
+@pytest.mark.parametrize(("name", "least"), [("rich", 6), ("failing", 5)])
 def test_room_under_pictures_is_filled(chrome: Browser, pages: dict[str, Path], name: str, least: int) -> None:
     """On a desktop the left column of a part with tables beside its pictures reaches as far down as its tables allow.
 
@@ -131,7 +150,7 @@ def test_room_under_pictures_is_filled(chrome: Browser, pages: dict[str, Path], 
   const left = boxes.filter(b => b.left < middle), right = boxes.filter(b => b.left >= middle);
   const end = part => Math.max(...part.map(b => b.bottom));
   const top = Math.min(...right.map(b => b.top));
-  const line = Math.max(...right.filter(b => b.top < top + 5).map(b => b.height));
+  const line = Math.max(0, ...right.filter(b => b.top < top + 5).map(b => b.height));
   return [flow.previousElementSibling.textContent, right.length ? end(right) - end(left) : 0, line];
 })"""
     parts = chrome.value(script)
@@ -141,7 +160,7 @@ def test_room_under_pictures_is_filled(chrome: Browser, pages: dict[str, Path], 
 
 
 def test_dark_and_print(chrome: Browser, pages: dict[str, Path]) -> None:
-    """A reader who wants dark gets dark; paper is white, and fits its page."""
+    """A reader who wants dark gets dark; paper is white, fits its page, and shows what a screen folds."""
     background = "getComputedStyle(document.body).backgroundColor"
     chrome.media(scheme="dark")
     chrome.open(pages["one"])
@@ -150,18 +169,38 @@ def test_dark_and_print(chrome: Browser, pages: dict[str, Path]) -> None:
     chrome.open(pages["one"], (794, 1123))
     assert chrome.value(background) == "rgb(255, 255, 255)"
     assert chrome.value("document.documentElement.scrollWidth") <= 794
+    unseen = "[...document.querySelectorAll('data')].filter(d => d.getBoundingClientRect().height == 0)"
+    assert chrome.value(f"{unseen}.map(d => d.dataset.path)") == []
     chrome.media()
     chrome.open(pages["one"])
     assert chrome.value(background) == "rgb(255, 255, 255)"
 
 
+@pytest.mark.parametrize("size", [(1400, 900), (400, 860)], ids=["desktop", "phone"])
+@pytest.mark.parametrize("name", ["one", "three", "rich", "failing"])
+def test_names_in_drawings_never_overprint(
+    chrome: Browser, pages: dict[str, Path], name: str, size: tuple[int, int]
+) -> None:
+    """No text of a drawing lies on another, and none is cut off at its edge."""
+    chrome.open(pages[name], size)
+    assert chrome.value("document.querySelectorAll('svg text').length") > 20
+    assert chrome.value(OVERPRINTED) == []
+
+
+def test_the_watch_sees_overprints(chrome: Browser, tmp_path: Path) -> None:
+    """Texts one on the other, and one beyond the edge, are both found."""
+    bad = tmp_path / "bad.html"
+    texts = '<text x="5" y="20">one</text><text x="9" y="22">two</text><text x="90" y="60">far away</text>'
+    bad.write_text(f'<!doctype html><svg viewBox="0 0 100 80" width="100">{texts}</svg>')
+    chrome.open(bad)
+    assert chrome.value(OVERPRINTED) == ["cut: far away", "one | two"]
+
+
 @pytest.mark.parametrize("name", ["one", "rich", "failing"])
-def test_labels_stay_inside_their_drawings(chrome: Browser, pages: dict[str, Path], name: str) -> None:
-    """No text of a drawing is cut off at its edge."""
-    chrome.open(pages[name], PHONE)
-    script = """
-[...document.querySelectorAll('svg text')].filter(t => {
-  const box = t.getBoundingClientRect(), whole = t.closest('svg').getBoundingClientRect();
-  return box.left < whole.left - 1 || box.right > whole.right + 1 || box.bottom > whole.bottom + 2;
-}).map(t => t.textContent)"""
-    assert chrome.value(script) == []
+def test_the_first_screen_is_a_brief(chrome: Browser, pages: dict[str, Path], name: str) -> None:
+    """On a desktop verdict, date, the three figures, limits and risks end within the first screen."""
+    chrome.open(pages[name], (1400, 900))
+    parts = "[...document.querySelectorAll('.verdict, .headline, .limits, .risks')]"
+    assert max(chrome.value(f"{parts}.map(e => e.getBoundingClientRect().bottom)")) <= 900
+    assert chrome.value("document.querySelectorAll('.headline').length") == 3
+    assert chrome.value("document.querySelectorAll('.risks li').length") >= 1

@@ -1,25 +1,35 @@
-"""The page of plans: what it shows is what is in the plan."""
+"""The page of plans: what it says is what the plan says, and what it shows is what is in the plan."""
 
 import json
 import re
 import sys
+from datetime import date
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from page_cases import agrees, infeasible
+from failing_plan import failing
+from page_cases import MADE, agrees, infeasible, page_of, rich
 from worked_plan import edited, small
 
 from planner.cli.commands.report import report
-from planner.cluster.hostlist import fold
 from planner.errors import InputError
-from planner.plan.placement import Assignment
-from planner.report.page.drawings.leaf_domains import by_pieces, kinds_of
-from planner.report.page.drawings.pipeline import pipeline
+from planner.plan.certificate import Violation
+from planner.plan.plan import Plan
 from planner.report.page.page import report_page
+from planner.report.page.tables import NOT_SHOWN, PARTS
+from planner.report.statements.of_plan import statements
 from planner.units import amount, gap, memory, money
+
+PLANS = {
+    "small": small,
+    "rich": rich,
+    "restart": lambda: failing("restart"),
+    "failing": lambda: failing("restart", "warm-spares", "elastic"),
+    "none": infeasible,
+}
 
 
 class Figures(HTMLParser):
@@ -27,7 +37,7 @@ class Figures(HTMLParser):
 
     def __init__(self, html: str) -> None:
         super().__init__()
-        self.plan, self.figures, self.svgs, self.named = -1, [], 0, 0
+        self.plan, self.figures = -1, []
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -37,157 +47,178 @@ class Figures(HTMLParser):
             self.plan = int(attributes["data-plan"] or 0)
         if tag == "data":
             self.figures.append((self.plan, attributes["data-path"], attributes["value"]))
-        self.svgs += tag == "svg"
-        self.named += tag == "title" and self.plan >= 0
 
 
-def test_every_figure_is_the_plans() -> None:
-    """Each figure of the page carries the value at its path in the plan, and the key figures are among them."""
+def leaves(value: Any, path: str) -> set[str]:
+    """Return the paths of all figures and texts in a part of a plan; a list of them is one."""
+    if isinstance(value, list) and not any(isinstance(x, dict) for x in value):
+        return set()
+    if not isinstance(value, (dict, list)):
+        return set() if value in (None, "") else {path}
+    pairs = value.items() if isinstance(value, dict) else enumerate(value)
+    return {p for k, v in pairs if k not in NOT_SHOWN for p in leaves(v, f"{path}.{k}")}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_all_that_the_plan_says_is_on_the_page(name: str) -> None:
+    """No statement is left out, least of all a warning, a limit or a range; those of the first screen come first."""
+    plan = PLANS[name]()
+    text, said = unescape(page_of(plan)), statements(plan)
+    screen = text.partition("<summary>")[0]
+    assert [x.text for x in said if x.text not in text] == []
+    kinds = {x.kind for x in said}
+    assert {"limit"} <= kinds if plan.conflict else {"warning", "verdict"} <= kinds
+    for x in said:
+        if x.first and x.kind in ("limit", "warning"):
+            assert x.text.replace("(--verbose)", "(below, in full)") in screen
+        if x.interval is not None and "likely" not in x.text:
+            assert f"{x.text} (in all likely {x.interval[0]:.3g} to {x.interval[1]:.3g})" in text
+
+
+def test_the_first_screen() -> None:
+    """One sentence says what is bought, for how much, trained when and how sure; date and three figures follow."""
     plan = small()
-    data = json.loads(plan.model_dump_json())
-    page = Figures(report_page([("worked", plan)]))
-    for _, path, value in page.figures:
-        assert agrees(json.loads(value), data, path), path
-    paths = {path for _, path, _ in page.figures}
-    assert {
-        "cost.total_usd",
-        "layout.metrics.days_to_train",
-        "sites.sites[*].facility_mw",
-        "layout.gpus_used",
-        "fabric.sites[*].switches",
-    } <= paths
+    screen = page_of(plan).partition("<h3>Where</h3>")[0]
+    (sentence,) = re.findall(r'<p class="verdict">([^<]+)</p>', screen)
+    assert re.fullmatch(
+        r"Buys 14 racks .* at e1 and w1 for \$32.93M of \$34.00M; trains in .* days \(likely .*\); .*\.", sentence
+    )
+    assert sentence.count(". ") == 0
+    assert "Page made on 24 November 2026" in screen
+    values = re.findall(r'<dd class="value"><data data-path="([^"]+)"', screen)
+    assert values == ["layout.metrics.days_to_train", "cost.total_usd", "layout.metrics.mfu"]
     m = plan.layout.metrics
-    assert {
-        f"layout.metrics.breakdown_seconds.{k}" for k, v in m.breakdown_seconds.items() if v > 1e-3 * m.step_seconds
-    } <= paths
-    assert {f"{k}.certificate.objective" for k in ("sites", "layout", "fabric", "placement")} <= paths
+    low, high = (m.mfu * m.days_to_train / x for x in reversed(m.days_to_train_interval))
+    assert f"likely {100 * low:.0f} % to {100 * high:.0f} %" in screen
+    assert f"of a budget of {money(34e6)}, {money(34e6 - plan.cost.total_usd)} left" in screen
+    assert "nothing stated" not in page_of(plan)
+
+
+def test_a_plan_that_is_not_verified_says_so_first() -> None:
+    """Before its verdict; one that is verified has no such word."""
+    assert "NOT VERIFIED" not in page_of(small())
+    wrong = Violation(rule="bill", message="stated $2, recomputed $3")
+    plan = small().model_copy(update={"verified": False, "violations": (wrong,)})
+    assert "NOT VERIFIED" in page_of(plan).partition('class="verdict')[0]
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_figure_is_the_plans(name: str) -> None:
+    """Each figure of the page carries the value at its path in the plan, and no figure of its parts is left out."""
+    plan = PLANS[name]()
+    data, shown = json.loads(plan.model_dump_json()), Figures(page_of(plan)).figures
+    for _, path, value in shown:
+        assert agrees(json.loads(value), data, path), path
+    parts = dict.fromkeys(PARTS, data)
+    for path in PARTS:
+        for key in path.split("."):
+            parts[path] = (parts[path] or {}).get(key)
+    expected = {p for path, value in parts.items() for p in leaves(value, path)}
+    missing = expected - {path for _, path, _ in shown}
+    assert {p for p in missing if "days_by_flop" not in p} == set()
 
 
 def test_shown_text_agrees_with_the_value() -> None:
     """What is read beside a value is that value, rounded."""
-    html = report_page([("worked", small())])
-    shown = re.findall(r'<data data-path="layout\.metrics\.days_to_train" value="([^"]+)">([^<]+)</data>', html)
-    assert shown
-    assert all(text == f"{float(value):,.1f} days" for value, text in shown)
-    for value, text in re.findall(r'<data data-path="cost\.[^"]+" value="([^"]+)">([^<]+)</data>', html):
-        assert text == money(float(value))
+    html = page_of(small())
+    for value, text in re.findall(r'<data data-path="cost\.[^"]+_usd[^"]*" value="([^"]+)">([^<]+)</data>', html):
+        assert text.removesuffix(" a year") == money(float(value))
+    assert re.search(r'path="layout\.metrics\.mfu" value="[\d.]+">\d+\.\d %<', html)
+    assert re.search(r'path="layout\.sequence_parallel" value="true">yes<', html)
 
 
 def test_every_picture_is_described() -> None:
     """Each drawing has a role and a first child that says what it shows."""
-    html = report_page([("worked", small())])
+    html = page_of(small())
     pictures = re.findall(r'<svg viewBox="[^"]+" role="img" xmlns="[^"]+"><title>([^<]{10,})</title>', html)
-    assert len(pictures) == html.count("<svg") >= 9
+    assert len(pictures) == html.count("<svg") >= 7
     assert any(p.startswith("Map of the sites: e1 at 40.0, -76.0") for p in pictures)
 
 
-def test_page_asks_for_nothing() -> None:
+@pytest.mark.parametrize("name", ["small", "failing"])
+def test_page_asks_for_nothing(name: str) -> None:
     """No source, import or address to load from stands in the page, and its own policy forbids any."""
-    html = report_page([("worked", small())])
+    html = page_of(PLANS[name]())
     assert 'content="default-src &#39;none&#39;;' in html
     assert not re.search(r"<script|<img|<iframe|@import|url\(|\ssrc=", html)
     assert set(re.findall(r'href="([^"]*)"', html)) == {"data:,"}
 
 
 def test_same_plan_same_page() -> None:
-    """The page depends on the plan alone."""
-    assert report_page([("worked", small())]) == report_page([("worked", small())])
+    """The page depends on the plan and the date alone."""
+    assert page_of(small()) == page_of(small())
+    assert report_page([("a", small())], date(2027, 1, 2)).count("2 January 2027") == 1
 
 
 def test_plans_side_by_side() -> None:
-    """Several plans are sections of their own, numbered where they share a name, and stand in one table."""
+    """Several plans have their verdicts first, then one table, then sections, numbered where they share a name."""
     slow = edited(small(), layout__metrics__days_to_train=99.0)
-    html = report_page([("plan", small()), ("plan", slow)])
-    assert {p for p, _, _ in Figures(html).figures} == {0, 1}
-    assert html.count('<section class="plan"') == 2
-    assert 'href="#plan-plan-1"' in html
-    assert "99.0 days" in html.split("<main")[0]
+    html = report_page([("plan", small()), ("plan", slow), ("none", infeasible())], MADE)
+    assert {p for p, _, _ in Figures(html).figures} == {0, 1, 2}
+    assert html.count('<section class="plan"') == 3
+    head = html.split("<main")[0]
+    assert 'href="#plan-plan-1"' in head
+    assert head.index("trains in 99.0 days") < head.index("<caption>Plans side by side</caption>")
+    assert head.index("No plan: the grid is too small") < head.index("<caption>")
+    assert "99.0 days (likely" in head and '<th scope="row" role="rowheader" data-label="">limits</th>' in head
 
 
 def test_names_are_text() -> None:
     """A plan's names are written as text, whatever they hold."""
-    html = report_page([("<script>alert(1)</script>", edited(small(), instance__name="a<b>&c"))])
+    html = report_page([("<script>alert(1)</script>", edited(small(), instance__name="a<b>&c"))], MADE)
     assert "<script" not in html
     assert "a&lt;b&gt;&amp;c" in html
 
 
 def test_conflict_page() -> None:
-    """An infeasible plan's page names the reason, each rule, and what the grid offers."""
-    html = report_page([("none", infeasible())])
+    """An infeasible plan's page names the reason, each rule, and what each place could hold."""
+    html = page_of(infeasible())
     assert "No plan: the grid is too small" in html
-    assert "<code>headroom[EAST]</code>" in html
+    assert "Rules in conflict (sites): demand, headroom[EAST]" in html
     assert 'data-path="instance.grid.balancing_authorities.0.headroom_mw" value="1.5"' in html
-    assert 'class="cards"' not in html
+    assert "<caption>What each place could hold at most</caption>" in html
+    assert 'class="headline"' not in html
 
 
 def test_parts_that_were_not_asked_for_are_left_out() -> None:
     """A layout alone makes a page without sites, fabric and placement."""
-    bare = edited(
-        small(),
-        sites=None,
-        fabric=None,
-        placement=None,
-        cost=None,
-        instance__grid=None,
-        instance__wan=None,
-        instance__network=None,
+    gone = dict.fromkeys(
+        ("sites", "fabric", "placement", "cost", "instance__grid", "instance__wan", "instance__network")
     )
-    html = report_page([("bare", bare)])
-    assert "<h3>Layout</h3>" in html
-    assert not re.search("<h3>(Sites|Power and cost|Fabric|Placement)", html)
+    html = page_of(edited(small(), **gone))
+    assert "<h3>How a step runs</h3>" in html
+    assert not re.search("<h3>(Where|Fabric)|Figures: (sites|fabric|placement|cost)", html)
 
 
 def test_sites_beyond_the_outline_have_a_plain_map() -> None:
     """Places outside the 48 states are drawn without the outline, and the page says so."""
     abroad = edited(small(), **{"sites__sites__0__latitude": -33.0, "sites__sites__0__longitude": 151.0})
-    html = report_page([("abroad", abroad)])
+    html = page_of(abroad)
     assert 'class="coast"' not in html
     assert "beyond the outline" in html
 
 
-PIECES = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 9)), max_size=12)
-
-
-@given(PIECES, st.integers(2, 9))
-def test_leaf_domains_hold_every_rack_once(pieces: list[tuple[int, int]], per_leaf: int) -> None:
-    """Kinds of leaf domains, each times its count, hold all racks, pieces and domains of the site."""
-    assignment, rack = [], 0
-    for stage, count in pieces:
-        todo = list(range(rack, rack + count))
-        for leaf in sorted({r // per_leaf for r in todo}):
-            hosts = fold(r for r in todo if r // per_leaf == leaf)
-            assignment.append(Assignment(stage=stage, leaf_domain=leaf, racks=hosts))
-        rack += count
-    racks = rack + 3
-    kinds = kinds_of(assignment, racks=racks, leaf_domain_racks=per_leaf)
-    assert sum(k.domains for k in kinds) == -(-racks // per_leaf)
-    assert sum(k.domains * (k.whole + k.pieces) for k in kinds) == len(assignment)
-    assert sum(k.domains * (k.whole_racks + k.piece_racks) for k in kinds) == rack
-    assert sum(k.domains * k.idle_racks for k in kinds) == 3
-    assert sum(n * c for n, c in by_pieces(assignment).items()) == len(assignment)
-    assert sum(k.domains * k.whole for k in kinds) == by_pieces(assignment).get(1, 0)
-
-
-def test_racks_that_a_plan_claims_are_counted_not_walked_through() -> None:
-    """A quadrillion of them, one domain in use and the last one smaller: three kinds, and at once."""
-    racks, assignment = 10**15 + 3, [Assignment(stage=0, leaf_domain=7, racks="r[70-73]")]
-    kinds = kinds_of(assignment, racks=racks, leaf_domain_racks=10)
-    assert [(k.domains, k.whole_racks, k.idle_racks) for k in kinds] == [(10**14 - 1, 0, 10), (1, 0, 3), (1, 4, 6)]
+def test_a_link_to_no_site_is_refused() -> None:
+    """A link between places that are not on the map is named, with what to do."""
+    with pytest.raises(InputError, match="'nowhere' is no site of the plan"):
+        page_of(edited(small(), sites__links__0__a="nowhere"))
 
 
 def test_without_jinja2_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where jinja2 is not installed, the message says which extra has it."""
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(InputError, match="install the extra `report`"):
-        report_page([("worked", small())])
+        page_of(small())
 
 
 def test_command(tmp_path: Path) -> None:
-    """The command reads plan files and writes the page; a wrong ending or file is named."""
+    """The command reads plan files and writes the page with today's date; a wrong ending or file is named."""
     plan = tmp_path / "plan.json"
     plan.write_text(small().model_dump_json())
     report([plan], tmp_path / "a.html")
-    assert "<title>Plan: plan</title>" in (tmp_path / "a.html").read_text()
+    page, today = (tmp_path / "a.html").read_text(), date.today()
+    assert "<title>Plan: plan</title>" in page
+    assert f"{today:%B %Y}." in page
     with pytest.raises(InputError, match=r"must end in \.html"):
         report([plan], tmp_path / "a.pdf")
     with pytest.raises(InputError, match=r"none\.json"):
@@ -202,25 +233,9 @@ def test_figures_read_well() -> None:
     assert [gap(x) for x in (1.1e-16, 0.0, 0.0123)] == ["0 %", "0 %", "1.2 %"]
 
 
-@pytest.mark.parametrize(
-    ("choice", "listed", "dark"), [("full", (), [4, 4]), ("full", (3, 0), [3, 0]), ("selective", (), [0, 0])]
-)
-def test_pipeline_shows_what_runs_again(choice: str, listed: tuple[int, ...], dark: list[int]) -> None:
-    """Stages show their recomputed layers: as listed, else all under full recompute and none under another."""
-    drawn = pipeline(edited(small(), layout__recompute=choice, layout__recomputed_layers_per_stage=list(listed)).layout)
-    for stage, count in enumerate(dark):
-        assert (f"stage {stage}: 4 layers, {count} recomputed" in drawn) == (count > 0)
-
-
-def test_stages_are_those_that_are_listed() -> None:
-    """A plan that names more stages than it lists is drawn with those listed."""
-    drawn = pipeline(edited(small(), layout__pipeline_parallel=10**9, layout__layers_per_stage=[2, 3]).layout)
-    assert "stage 1: 3 layers" in drawn
-
-
-def test_many_equal_stages_are_one_mark() -> None:
-    """A pipeline of thousands of stages is drawn in a few marks."""
-    many = edited(small(), layout__pipeline_parallel=5000, layout__layers_per_stage=[2] * 4000 + [1] * 1000)
-    drawn = pipeline(many.layout)
-    assert drawn.count("<rect") == 4
-    assert "stages 4000 to 4999: 1 layers" in drawn
+def test_the_page_can_show_a_plan_of_thousands_of_spans() -> None:
+    """A list that is longer than a reader looks at is cut, and the table says by how much."""
+    plan: Plan = rich()
+    edge = json.loads(plan.wan.edges[0].model_dump_json())
+    html = page_of(edited(plan, wan__edges=[edge | {"id": f"x{n}"} for n in range(200)]))
+    assert "140 more are in the plan" in html

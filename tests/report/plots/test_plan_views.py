@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from joint_brute_force import toy
 from matplotlib import pyplot
+from stored_plans import stored
 
 import planner
 from planner import views
@@ -26,14 +27,14 @@ PLOTS = ("plot_step", "plot_memory", "plot_cost", "plot_sites")
 @pytest.fixture(scope="module")
 def plan() -> planner.Plan:
     """Return a plan of two sites."""
-    return planner.solve(toy(5, sites=2, forced=True))
+    return stored(toy(5, sites=2, forced=True))
 
 
 @pytest.fixture(scope="module")
 def none() -> planner.Plan:
     """Return the plan of an infeasible instance."""
     i = toy(5, sites=2, forced=True)
-    return planner.solve(i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": 1.0})}))
+    return stored(i.model_copy(update={"limits": i.limits.model_copy(update={"budget_usd": 1.0})}))
 
 
 def test_the_summary_is_that_of_the_command(plan: planner.Plan, none: planner.Plan) -> None:
@@ -44,7 +45,7 @@ def test_the_summary_is_that_of_the_command(plan: planner.Plan, none: planner.Pl
 def test_html_has_every_line_of_the_summary_escaped() -> None:
     """Each line of the summary stands in the table, and a name with angle brackets is no tag."""
     i = toy(5, sites=2, forced=True)
-    plan = planner.solve(i.model_copy(update={"name": "<b>x</b> & y"}))
+    plan = stored(i.model_copy(update={"name": "<b>x</b> & y"}))
     text = plan._repr_html_()
     assert "<b>x</b>" not in text and "&lt;b&gt;x&lt;/b&gt; &amp; y: optimal" in text
     assert text.count("<tr>") == text.count("</tr>") > 3

@@ -1,11 +1,11 @@
 """`planner plot`, as its user runs it."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from commands import run_apart, run_here
 from sweep_rows import X, Y, written
 
 from planner.cli.commands.plot import plot
@@ -15,22 +15,12 @@ ROOT = Path(__file__).parents[3]
 OVERHEAD = "hardware.facility_overhead_factor"
 
 
-def run(*args: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "planner", "plot", *map(str, args)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
-
-
 def test_svg_is_the_same_twice(tmp_path: Path) -> None:
     """The same rows give the same bytes in another process, without a date."""
     rows = written(tmp_path)
-    for name in ("a.svg", "b.svg"):
-        out = run(rows, "-x", X, "-y", Y, "--color", OVERHEAD, "-o", tmp_path / name)
+    command = ["plot", rows, "-x", X, "-y", Y, "--color", OVERHEAD, "-o"]
+    for name, run in (("a.svg", run_apart), ("b.svg", run_here)):
+        out = run(*command, tmp_path / name)
         assert (out.returncode, out.stdout, out.stderr) == (0, "", "")
     svg = (tmp_path / "a.svg").read_bytes()
     assert svg == (tmp_path / "b.svg").read_bytes()
@@ -87,6 +77,6 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
 
 def test_a_missing_file_ends_in_a_message() -> None:
     """A file that is not there ends in exit code 2 and no traceback."""
-    out = run("no-such.jsonl", "-x", X, "-y", Y, "-o", "a.svg")
+    out = run_here("plot", "no-such.jsonl", "-x", X, "-y", Y, "-o", "a.svg")
     assert out.returncode == 2
     assert out.stderr.startswith("no-such.jsonl: no such file")

@@ -12,7 +12,7 @@ from planner.files import require_writable, write_atomically
 
 def init(
     output: InsteadOfStdout = None,
-    sites: Annotated[int, typer.Option(help="Places where sites may stand; 0: one cluster without a grid.")] = 0,
+    sites: Annotated[int, typer.Option(help="Number of candidate sites; 0: one cluster without a grid.")] = 0,
     budget: Annotated[float | None, typer.Option(help="Dollars for all that is bought, such as 3e9.")] = None,
     model: Annotated[str | None, typer.Option(help="Of the catalogue, or a Hugging Face config.json.")] = None,
     accelerator: Annotated[str, typer.Option(help="Of the catalogue.")] = "B200",

@@ -9,10 +9,12 @@ import typer
 from planner.cli.console import DONE, INFEASIBLE, LIMIT
 from planner.cli.options import TopologyName
 from planner.errors import InputError
+from planner.units import counted
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from planner.cluster.placement import Placement
     from planner.cluster.results import Move, Running
     from planner.plan.certificate import Certificate
     from planner.scheduling.session import Cluster
@@ -20,7 +22,9 @@ if TYPE_CHECKING:
 TopologyFile = Annotated[Path, typer.Option("--topology", help="Topology file.")]
 RunningFiles = Annotated[
     list[Path] | None,
-    typer.Option("--running", help="Jobs that run: `squeue --json`, `scontrol show job`, or a placement (JSON)."),
+    typer.Option(
+        "--running", help="Running jobs: output of `squeue --json` or `scontrol show job`, or a placement (JSON)."
+    ),
 ]
 Busy = Annotated[str, typer.Option(help="Hostlist of nodes that are taken or broken beside the running jobs'.")]
 State = Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")]
@@ -46,12 +50,19 @@ def _opened(
     return cluster, jobs
 
 
-def _ended(answer: "BaseModel", lines: Iterable[str], certificate: "Certificate", *, as_json: bool) -> None:
-    """Print an answer and leave with its status."""
-    print(answer.model_dump_json(indent=1) if as_json else "\n".join(lines))
+def _ended(
+    answer: "BaseModel", lines: Iterable[str], certificate: "Certificate", *, as_json: bool, refused: bool = False
+) -> None:
+    """Print an answer, where it is no or waits with the rules that it was given, and leave with its status."""
+    rules = [f"given: {certificate.given}"] if refused or certificate.status in ("infeasible", "unknown") else []
+    print(answer.model_dump_json(indent=1) if as_json else "\n".join([*lines, *rules]))
     if certificate.status == "infeasible":
         raise typer.Exit(INFEASIBLE)
     raise typer.Exit(DONE if certificate.status == "optimal" else LIMIT)
+
+
+def _nodes(placement: "Placement") -> str:
+    return counted(len(placement.nodes), "node")
 
 
 def _moves(moves: "Iterable[Move]") -> Iterable[str]:
@@ -68,13 +79,18 @@ def defragment(
     as_json: AsJson = False,
     topology_name: TopologyName = None,
 ) -> None:
-    """Move the fewest nodes of running jobs so that whole leaves come free, in an order that can be carried out."""
+    """Free whole leaves by moving the fewest nodes of running jobs; print the moves in an order that works."""
     from planner.scheduling.admission import defragment as solve
 
     cluster, jobs = _opened(topology, topology_name, running, busy, state)
     found = solve(cluster, jobs, leaves=leaves, time_limit=time_limit)
-    head = f"{len(found.moves)} moves free {', '.join(found.leaves) or 'no leaf'}; {found.certificate.status}"
-    _ended(found, [head, *_moves(found.moves)], found.certificate, as_json=as_json)
+    status = found.certificate.status
+    none = "no moves were found that free" if status == "unknown" else "no moves free"
+    wanted = f"{none} {leaves:,} {'leaf' if leaves == 1 else 'leaves'} more"
+    moves = len(found.moves)
+    frees = f"{counted(moves, 'move')} {'frees' if moves == 1 else 'free'} {', '.join(found.leaves)}"
+    head = frees if found.leaves else wanted
+    _ended(found, [f"{head}; {status}", *_moves(found.moves)], found.certificate, as_json=as_json)
 
 
 def preempt(
@@ -83,14 +99,16 @@ def preempt(
     job: JobFile = None,
     nodes: Nodes = None,
     mesh: Mesh = None,
-    max_split: Annotated[int | None, typer.Option(help="Groups of the job that may be split then.")] = None,
+    max_split: Annotated[
+        int | None, typer.Option(help="Most all-reduce groups of the new job that may span leaves.")
+    ] = None,
     busy: Busy = "",
     state: State = None,
     time_limit: TimeLimit = None,
     as_json: AsJson = False,
     topology_name: TopologyName = None,
 ) -> None:
-    """Choose the running jobs to stop so that a job fits: the least sum of priority times nodes."""
+    """Choose which running jobs to preempt so that a job fits, at the least sum of priority times nodes."""
     from planner.cluster.hostlist import fold_names
     from planner.cluster.job import read_job
     from planner.cluster.mesh import mesh_job
@@ -99,7 +117,8 @@ def preempt(
     wanted = read_job(job) if job is not None else mesh_job("job", mesh, nodes)
     cluster, jobs = _opened(topology, topology_name, running, busy, state)
     found = solve(cluster, wanted, jobs, max_split=max_split, time_limit=time_limit)
-    stop = f"stop {', '.join(found.stop)} (cost {found.cost:,})" if found.stop else "stop nothing"
+    of = {j.placement.job: f"{j.placement.job} ({_nodes(j.placement)}, priority {j.priority:,})" for j in jobs}
+    stop = f"Preempt {', '.join(of[name] for name in found.stop)}" if found.stop else "Preempt nothing"
     head = f"{stop}; {found.certificate.status}" if found.cost is not None else found.placement.reason
     where = [f"{wanted.name}: {fold_names(found.placement.nodes)}"] if found.placement.nodes else []
     _ended(found, [head, *where], found.certificate, as_json=as_json)
@@ -117,7 +136,7 @@ def resize(
     as_json: AsJson = False,
     topology_name: TopologyName = None,
 ) -> None:
-    """Grow or shrink a running job along data without moving a rank that stays."""
+    """Grow or shrink the data parallelism of a running job; the ranks that stay do not move."""
     from planner.cluster.hostlist import fold_names
     from planner.cluster.mesh import mesh_job
     from planner.errors import hint
@@ -135,7 +154,7 @@ def resize(
     after = mesh_job(own.job, to, None, option="--to").model_copy(update={"nodes_per_member": before.nodes_per_member})
     found = solve(cluster, before, own_placement(cluster, own.job, own.nodes, before), after, time_limit=time_limit)
     x = found.placement
-    head = f"{x.job}: {len(x.nodes):,} nodes, {x.groups_split} split groups; {x.certificate.status}"
+    head = f"{x.job}: {_nodes(x)}, {counted(x.groups_split, 'split group')}; {x.certificate.status}"
     lines = [head, *_moves(found.moves), fold_names(x.nodes)] if x.nodes else [x.reason]
     _ended(found, lines, x.certificate, as_json=as_json)
 
@@ -150,14 +169,16 @@ def queue(
     as_json: AsJson = False,
     topology_name: TopologyName = None,
 ) -> None:
-    """Place the jobs of a queue together, in their order: all of them split the fewest groups; name those that wait."""
+    """Place queued jobs together, in queue order, with the fewest split groups; list the jobs that must wait."""
     from planner.cluster.hostlist import fold_names
     from planner.cluster.job import read_job
     from planner.scheduling.admission import place_queue
 
     cluster, _ = _opened(topology, topology_name, running, busy, state)
     found = place_queue(cluster, [read_job(j) for j in job], time_limit=time_limit)
-    head = f"{len(found.placements)} jobs run, {found.groups_split} split groups; {found.certificate.status}"
+    count = len(found.placements)
+    runs = f"{counted(count, 'job')} {'runs' if count == 1 else 'run'}, {counted(found.groups_split, 'split group')}"
+    head = f"{runs}; {found.certificate.status}"
     lines = [f"{p.job}: {fold_names(p.nodes)}" for p in found.placements]
-    waits = [f"{name}: waits" for name in found.waiting]
-    _ended(found, [head, *lines, *waits], found.certificate, as_json=as_json)
+    waits = [f"{name}: waits: {why}" for name, why in zip(found.waiting, found.reasons, strict=True)]
+    _ended(found, [head, *lines, *waits], found.certificate, as_json=as_json, refused=bool(waits))

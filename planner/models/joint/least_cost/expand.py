@@ -69,7 +69,7 @@ def _strategy_key(tree: CostTree, s: Strategy) -> tuple[float, float]:
     if seconds >= tree.limit * (1 + EPS):
         return math.inf, seconds
     c = max(1, -(-shape.context_parallel // (gpus // shape.tensor_parallel)))
-    stages = s.least_layers * s.min_layer / (tree.limit * (1 + EPS) * shape.micro_batch)  # at work on layers
+    stages = s.least_layers * s.layer / (tree.limit * (1 + EPS) * shape.micro_batch)  # at work on layers
     racks = max(1, math.ceil(stages / (gpus // shape.gpus if c == 1 else 1 / c) * (1 - 1e-9)))
     return float(tree.floor.usd(racks, shape.gpus // c)), seconds
 

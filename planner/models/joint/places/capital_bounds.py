@@ -61,7 +61,7 @@ class CapitalBounds:
             return 0.0
         column, layers = q.column, q.column.strategy.problem.layers
         even, most = -(-layers // column.p), layers - column.p + 1
-        each = column.m * column.strategy.min_layer
+        each = column.m * column.strategy.layer
         if self.likely:
             most = even
         elif math.isfinite(self.cutoff) and each > 0:

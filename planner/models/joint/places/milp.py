@@ -237,10 +237,19 @@ def total_musd(m: Any, q: Question) -> Any:
     usd = {p: x for p, x in q.pair_usd.items() if math.isfinite(x)}
     fibre = sum(usd.get(p, 0.0) / 1e6 * m.lit[p] for p in m.lit) + m.design_musd
     total = capital_musd(m, q.data) + fabrics + fibre + penalty_musd(m, q.data)
-    total += years * energy_musd(m, q.data) if years else 0.0
+    total += years * yearly_energy_musd(m, q) if years else 0.0
     if q.counts_power:
         each = prices.building_usd_per_it_mw / h.facility_overhead_factor + prices.interconnection_usd_per_mw
-        for x, k, f in m.fabric:
-            mw = h.facility_overhead_factor * q.kinds[k][0].fabrics[f][1]
-            total += mw * (each / 1e6 + years * q.data.energy_musd(x) / q.data.module_mw) * m.fabric[x, k, f]
+        total += each / 1e6 * sum(fabric_mw(q, k, f) * m.fabric[x, k, f] for x, k, f in m.fabric)
     return total
+
+
+def fabric_mw(q: Question, kind: int, fabric: int) -> float:
+    """Return the load that the fabric of a part adds at the grid, where it counts."""
+    return q.data.hardware.facility_overhead_factor * q.kinds[kind][0].fabrics[fabric][1] if q.counts_power else 0.0
+
+
+def yearly_energy_musd(m: Any, q: Question) -> Any:
+    """Return the price of a year's energy of racks and fabrics, in M$."""
+    each = {x: q.data.energy_musd(x) / q.data.module_mw for x in q.data.candidates}
+    return energy_musd(m, q.data) + sum(fabric_mw(q, k, f) * each[x] * m.fabric[x, k, f] for x, k, f in m.fabric)

@@ -135,7 +135,7 @@ def _solve(m: Any, seed: int) -> None:
 
 def _site(data: SplitData, site: str, racks: int, placed: Placed, fabric_mw: float) -> Site:
     node, h, usable = data.candidates[site], data.hardware, None
-    if data.grid.rules.interconnect.on:
+    if data.grid.rules.interconnect.enabled:
         usable = usable_interconnect_mw(data.grid, node, placed.circuits, placed.steps.get(site, 0))
     return Site(
         id=site,

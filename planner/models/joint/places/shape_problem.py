@@ -81,12 +81,8 @@ class ShapeProblem:
         step = cutoff * self.column.sequences if math.isfinite(cutoff) else math.inf
         if self.column.v > 1 and Stages(column=self.column, conditions=c, cutoff=step, exact=False).least() is None:
             return None
-        stages = Stages(column=self.column, conditions=c, cutoff=step, tick=self.world.deadline.check)
-        limits = stages.least()
-        if limits is None:
-            return None
-        found = stages.spread(limits)
-        return Split(seconds=found.seconds / self.column.sequences, layers=found.layers, recomputed=found.recomputed)
+        found = Stages(column=self.column, conditions=c, cutoff=step, tick=self.world.deadline.check).fastest()
+        return None if found is None else replace(found, seconds=found.seconds / self.column.sequences)
 
     def seconds(self, send: float, allreduce: float, fibre: Fibre | None, cutoff: float) -> float:
         """Return the least seconds a sequence under some slowdowns and fibre.
@@ -248,13 +244,19 @@ class ShapeProblem:
             found.append(float(tried[np.argmax(late)]) if late.any() else math.inf)
         return found[0], found[1]
 
-    def options(self, cutoff: float) -> dict[int, Options]:
-        """Return the templates of each number of blocks, those left out that are late whatever stands beside them."""
+    def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, Options]:
+        """Return the templates of each number of blocks, those left out that are late whatever stands beside them.
+
+        `shallow`: four tiers are left out too where fewer do.
+        """
         templates = self.world.templates
         if templates is None:
             return {}
         table, most, slowest = self.world.cache.table, self._most_fabric_usd, self.max_slowdowns(cutoff)
-        return {g: table(templates, self.traffic, g, (most(g), slowest)) for g in sorted(set(self.shape.blocks))}
+        return {
+            g: table(templates, self.traffic, g, (most(g), slowest), shallow=shallow)
+            for g in sorted(set(self.shape.blocks))
+        }
 
     def _most_fabric_usd(self, blocks: int) -> float:
         """Return the most that the fabric of a part may cost.

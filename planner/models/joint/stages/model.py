@@ -45,8 +45,8 @@ class Patterns:
         s, most = self.column.strategy, int(self.stages.sizes[-1])
         fewest = s.problem.layers - (self.column.p - 1) * most
         sizes = range(max(self.column.v, fewest), most + 1)
-        least, largest = int(s.recomputes == "all"), int(s.recomputes != "none")
-        return np.array([(n, r) for n in sizes for r in range(least * n, largest * n + 1)], dtype=np.int64)
+        largest = int(s.recomputes != "none")
+        return np.array([(n, r) for n in sizes for r in range(largest * n + 1)], dtype=np.int64)
 
     @cached_property
     def fits(self) -> Any:
@@ -118,6 +118,7 @@ def fastest_split(
     chosen = {(int(i), int(k)): model.new_bool_var(f"stage {i} pattern {k}") for i, k in zip(*kept, strict=True)}
     choose_patterns(model, x, chosen)
     place_layers(model, x, chosen)
+    recompute_some(model, x, chosen)
     slowest = slowest_stage(model, x, chosen, unit)
     once = once_a_step(model, x, chosen, unit)
     model.minimize(slowest + once)
@@ -143,6 +144,12 @@ def place_layers(model: cp_model.CpModel, x: Patterns, chosen: Chosen) -> None:
     """Require that the stages have all layers of the model."""
     layers = sum(int(x.table[k, 0]) * v for (_, k), v in chosen.items())
     model.add(layers == x.column.strategy.problem.layers)
+
+
+def recompute_some(model: cp_model.CpModel, x: Patterns, chosen: Chosen) -> None:
+    """Require a recomputed layer where a pin asks for some."""
+    if x.column.strategy.recomputes == "some":
+        model.add_bool_or([v for (_, k), v in chosen.items() if x.table[k, 1]])
 
 
 def slowest_stage(model: cp_model.CpModel, x: Patterns, chosen: Chosen, unit: float) -> Any:

@@ -6,7 +6,7 @@ domain, the ports, bundles and shapes of every tier above, and the stripes of th
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,7 @@ Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and al
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
 MOST_LOADS = 24  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes")
+Kind = Callable[[Site, int, trees.Tops | None, list[int], Floats], list[Options]]
 MOST_TOPS = 4096  # tables of spines and cores kept
 
 
@@ -127,19 +128,20 @@ class Templates:
         site: str | None = None,
         *,
         max_slowdowns: tuple[float, float] = (math.inf, math.inf),
+        shallow: bool = False,
     ) -> Options:
         """Return the templates of a site with so many blocks of a column.
 
         Those above the price, rounded up, are left out, those that slow sends or allreduces more, and those that draw
-        more than the limit on power leaves.
+        more than the limit on power leaves. `shallow`: so are four tiers where fewer do.
         """
         max_usd = math.ceil(max_usd / PRICE_STEP) * PRICE_STEP if math.isfinite(max_usd) else math.inf
         pins, traffic = self.pins(site), self._asked(traffic)
-        key = traffic, blocks, tuple(sorted(pins.items()))
+        key = traffic, blocks, tuple(sorted(pins.items())), shallow
         limits, found = self.options_of.get(key, ((-math.inf, (0.0, 0.0)), None))
         if found is None or limits[0] < max_usd or any(a < b for a, b in zip(limits[1], max_slowdowns, strict=True)):
             limits = max_usd, max_slowdowns
-            found = self._built(traffic, blocks, limits, pins)
+            found = self._built(traffic, blocks, limits, pins, shallow=shallow)
             self.options_of[key] = limits, found
         send, allreduce = max_slowdowns
         fits = (found.usd <= max_usd) & (found.send <= send) & (found.allreduce <= allreduce)
@@ -160,7 +162,7 @@ class Templates:
             self.loads_of[key] = Loads(traffic, blocks, shares=shares)
         return self.loads_of[key]
 
-    def _built(self, traffic: Traffic, blocks: int, limits: Limits, pins: Pins) -> Options:
+    def _built(self, traffic: Traffic, blocks: int, limits: Limits, pins: Pins, *, shallow: bool) -> Options:
         """Build trees with all domains in a pod first, then the other shapes and families that may beat them."""
         loads, sites = self._loads(traffic, blocks), []
         for i, mode in enumerate(self.modes(traffic.rails)):
@@ -185,17 +187,19 @@ class Templates:
                 kept = trees.undominated_rows(load)
                 parts.append(trees.with_all_domains(s, domain, tops, [stripes[k] for k in kept.tolist()], load[kept]))
         found = undominated(parts, power_counts=self.power_counts)
-        return self._others(found, later, every)
+        found = self._others(found, later, every, (_pods, _groups))
+        return found if shallow and len(found) else self._others(found, later, every, (_zones,))
 
     def _others(
         self,
         found: Options,
         later: list[tuple[Site, int, trees.Tops | None]],
         every: Mapping[int, tuple[list[int], Floats]],
+        kinds: tuple[Kind, ...],
     ) -> Options:
-        """Add pods of some domains, then dragonflies, then four tiers: each only where it beats what is found."""
+        """Add pods of some domains, dragonflies, or four tiers: each only where it beats what is found."""
         front = Front(found, power_counts=self.power_counts)
-        for kind in (_pods, _groups, _zones):
+        for kind in kinds:
             for s, domain, tops in later:
                 self.deadline.check()
                 s.front = front
@@ -238,6 +242,7 @@ class Templates:
             max_usd=limits[0],
             max_slowdowns=limits[1],
             prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
+            tick=self.deadline.check,
         )
 
     def _tops(self, s: Site, domain: int) -> trees.Tops:

@@ -1,6 +1,6 @@
 """One switch in one family at one site: its ports, prices, pins and loads, which all builders of templates read."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -37,6 +37,7 @@ class Site:
     max_usd: float
     max_slowdowns: tuple[float, float]
     prices: LinkPrices
+    tick: Callable[[], None]  # raises where the time is over
     front: Front = field(default_factory=lambda: Front(no_options(), power_counts=False))
 
     @cached_property

@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.models.fabric.data import INFINITE_COST, TOLERANCE
 from planner.models.fabric.four_tier_groups import GroupRequest, group_costs, group_design
-from planner.models.joint.template_tables import Floats, Ints, Options
+from planner.models.joint.template_tables import Flags, Floats, Ints, Options
 from planner.models.joint.templates.link_prices import Price
 from planner.models.joint.templates.pods import Shape
 from planner.models.joint.templates.pods import slowdowns as pod_slowdowns
@@ -24,6 +24,7 @@ from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS,
 from planner.models.joint.templates.trees import rail_sizes, undominated_rows, width_sizes, wirings
 
 FACTORS = (1.0, 1.5, 2.0, 4.0, math.inf)  # of leaves' slowdowns, which all tiers keep
+ROUNDING = 1e-8  # relative, of prices and slowdowns
 CENT = 100.0  # prices of groups of spines are compared in whole cents
 
 
@@ -45,6 +46,21 @@ class Row:
     low: int
     high: int
     usd: float
+    mw: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Rows under some stripes, with what each costs and slows at the least: a line a row, a column a spine's uplinks.
+
+    What leaves a zone is not counted. `worth`: where that may beat the templates found so far.
+    """
+
+    rows: list[Row]
+    usd: Floats
+    send: Floats
+    allreduce: Floats
+    worth: Flags
 
 
 def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
@@ -55,8 +71,12 @@ def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
     if not len(ups):
         return []
     rows = sorted(_rows(s, domain, int(ups.min()), leaf_loads), key=lambda r: r.usd)
+    least = np.array([_least_usd(s, row) for row in rows]).reshape(len(rows), s.ports)
     parts = []
-    for n in _stripes(s, domain):
+    for n in _stripes(s, domain) if rows else ():
+        ways = _ways(s, rows, least, n)
+        if not ways.worth.any():
+            continue
         leaf = s.loads.at(n, np.array([domain]))[0]
         targets: set[tuple[float, float]] = set()
         for up in ups.tolist():
@@ -64,8 +84,41 @@ def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
             for more in itertools.product(FACTORS, FACTORS):
                 targets.add((send * more[0], allreduce * more[1]))
         for target in sorted(targets):
-            parts += _cheapest(s, rows, n, target)
+            s.tick()
+            parts += _cheapest(s, ways, n, target)
     return parts
+
+
+def _least_usd(s: Site, r: Row) -> Floats:
+    """Bound the price of a row by a spine's uplinks, from 1 on; infinite for those that it cannot have."""
+    s.tick()
+    request, spines = _request(s, r, 0.0), r.up // r.bundle
+    leaf, spine, core = _links(s, r.shape, r.zone)
+    v = np.arange(1, s.ports + 1)
+    # Groups are priced in whole cents: by so much may one link, or switch, be less.
+    switch = s.mode.networks * s.prices.switch[0]
+    off = [abs(x * CENT - round(x * CENT)) for x in (switch, spine[0], core[0])]
+    slack = off[0] * (request.pods + (request.zones + s.ports) * v) + off[1] * v + off[2] * v * s.ports
+    cost = group_costs(request).cost[1:]
+    usd = s.fixed(r.shape.domain)[0] + r.up * leaf[0] + spines * (cost - slack) / CENT
+    return np.where((v >= r.low) & (v <= r.high) & (cost < INFINITE_COST), usd * (1 - ROUNDING), np.inf)
+
+
+def _ways(s: Site, rows: list[Row], least: Floats, n: int) -> Ways:
+    """Bound what rows cost and slow under some stripes, by a spine's uplinks, and mark what may beat the front."""
+    send, allreduce = np.empty_like(least), np.empty_like(least)
+    v = np.arange(1, s.ports + 1)
+    shapes: dict[Shape, list[int]] = {}
+    for i, row in enumerate(rows):
+        shapes.setdefault(row.shape, []).append(i)
+    for x, at in shapes.items():
+        s.tick()
+        loads = s.loads.at(n, np.array([x.domain, x.domain * x.width]))
+        up, bundle = (np.array([getattr(rows[i], name) for i in at])[:, None] for name in ("up", "bundle"))
+        send[at], allreduce[at] = pod_slowdowns(s, x, up, bundle, v, loads)
+    mw = np.array([row.mw for row in rows])[:, None]
+    worth = np.isfinite(least) & s.worthwhile(send, allreduce, least, mw)
+    return Ways(rows, least, send, allreduce, worth)
 
 
 def _stripes(s: Site, domain: int) -> list[int]:
@@ -134,36 +187,45 @@ def _rows(s: Site, domain: int, min_up: int, leaf_loads: Floats) -> Iterator[Row
     m, p, fixed = s.mode, s.prices, s.fixed(domain)
     for rails in rail_sizes(s):
         for width in width_sizes(s, s.domains(domain)):
+            s.tick()
             x = Shape(domain, rails, width)
             w = wirings(s, domain, rails, width, s.uplinks(domain))
             w = w.part(np.flatnonzero(w.up >= min_up))
-            for z in _zones(s, x):
-                pods, zones, zone_pods = _counts(s, x, z)
-                leaf, spine, core = _links(s, x, z)
-                # A core of each zone and a super-spine to a spine position; all cores hold the links of all spines.
-                cores = np.maximum(zones * w.spines, -(-pods * w.spines * w.low // s.ports))
-                switches = m.networks * (pods * w.spines + cores + w.spines)
-                usd, mw = (
-                    fixed[i] + w.up * leaf[i] + switches * p.switch[i] + w.spines * (w.low * spine[i] + core[i])
-                    for i in (0, 1)
-                )
-                worth = np.zeros(len(w.up), dtype=bool)
-                for load in leaf_loads:
-                    worth |= s.worthwhile(*s.leaf_slowdowns(domain, w.up, load), usd, mw)
-                for i in np.flatnonzero(worth & (zone_pods + 1 <= s.ports)).tolist():
-                    yield Row(x, z, int(w.up[i]), int(w.bundle[i]), int(w.low[i]), int(w.high[i]), float(usd[i]))
+            of = [z for z in _zones(s, x) if _counts(s, x, z)[2] < s.ports]
+            if not of or not len(w.up):
+                continue
+            pods, zones, _ = np.array([_counts(s, x, z) for z in of]).T[..., None]
+            leaf, spine, core = np.array([_links(s, x, z) for z in of]).transpose(1, 2, 0)[..., None]
+            # A core of each zone and a super-spine to a spine position; all cores hold the links of all spines.
+            cores = np.maximum(zones * w.spines, -(-pods * w.spines * w.low // s.ports))
+            switches = m.networks * (pods * w.spines + cores + w.spines)
+            usd, mw = (
+                fixed[i] + w.up * leaf[i] + switches * p.switch[i] + w.spines * (w.low * spine[i] + core[i])
+                for i in (0, 1)
+            )
+            send, allreduce = s.leaf_slowdowns(domain, w.up, leaf_loads[:, None, None])
+            worth = s.worthwhile(send, allreduce, usd, mw).any(axis=0)
+            for k, i in zip(*(at.tolist() for at in np.nonzero(worth)), strict=True):
+                each = int(w.up[i]), int(w.bundle[i]), int(w.low[i]), int(w.high[i])
+                yield Row(x, of[k], *each, float(usd[k, i]), float(mw[k, i]))
 
 
-def _cheapest(s: Site, rows: list[Row], n: int, target: tuple[float, float]) -> list[Options]:
-    """Return the cheapest template of all shapes that keeps a target under some stripes; nothing where none does."""
-    best: tuple[float, Row, dict[str, int]] | None = None
-    for row in rows:
-        if best is not None and row.usd >= best[0]:
+def _cheapest(s: Site, w: Ways, n: int, target: tuple[float, float]) -> list[Options]:
+    """Return the cheapest template of all shapes that keeps a target under some stripes.
+
+    Nothing where none does, or where it cannot beat the templates found so far.
+    """
+    inside = (w.send <= target[0] * (1 + ROUNDING)) & (w.allreduce <= target[1] * (1 + ROUNDING))
+    worth = np.where(inside & w.worth, w.usd, np.inf).min()
+    least = np.where(inside, w.usd, np.inf).min(axis=1)
+    best: tuple[float, int, dict[str, int]] = math.inf, -1, {}
+    for i in np.argsort(least, kind="stable").tolist():
+        if math.isinf(least[i]) or least[i] > best[0] or worth > best[0]:
             break
-        found = _completed(s, row, n, target)
-        if found is not None and (best is None or found[0] < best[0]):
-            best = found[0], row, found[1]
-    return [] if best is None else [_table(s, best[1], best[2], n)]
+        found = _completed(s, w.rows[i], n, target)
+        if found is not None and (found[0], i) < best[:2]:
+            best = found[0], i, found[1]
+    return [_table(s, w.rows[best[1]], best[2], n)] if math.isfinite(worth) and worth <= best[0] < math.inf else []
 
 
 def _need(s: Site, load: Floats, rails: int, target: tuple[float, float]) -> float:
@@ -179,20 +241,13 @@ def _floor(s: Site, rails: int, racks: int, parts: int) -> float:
     return math.ceil(ends * s.network.asked_core_share / s.mode.split * (1 - TOLERANCE)) if parts > 1 else 0.0
 
 
-def _completed(s: Site, r: Row, n: int, target: tuple[float, float]) -> tuple[float, dict[str, int]] | None:
-    """Return price and choices of the cheapest cores and super-spines of a row that keep a target; None if none do."""
-    x, z = r.shape, r.zone
-    loads = s.loads.at(n, np.array([x.domain, x.domain * x.width, x.domain * z.width]))
-    send, allreduce = s.leaf_slowdowns(x.domain, np.array(r.up, dtype=np.float64), loads[0])
-    late = float(send) > target[0] * (1 + TOLERANCE) or float(allreduce) > target[1] * (1 + TOLERANCE)
-    if late or not s.leaf_fits(np.array(r.up), loads[0]):
-        return None
+def _request(s: Site, r: Row, need: float) -> GroupRequest:
+    """Return what a row asks of the cores and super-spines of a spine position, so many links leaving a zone."""
+    x, z, spines = r.shape, r.zone, r.up // r.bundle
     pods, zones, zone_pods = _counts(s, x, z)
-    spines = r.up // r.bundle
-    low = max(r.low, math.ceil(_need(s, loads[1], x.rails, target) / spines))
-    zone = max(_need(s, loads[2], z.rails, target), _floor(s, z.rails, x.domain * z.width, zones))
-    leaf, spine, core = _links(s, x, z)
-    request = GroupRequest(
+    _, spine, core = _links(s, x, z)
+    zone = max(need, _floor(s, z.rails, x.domain * z.width, zones))
+    return GroupRequest(
         ports=s.ports,
         switch=round(s.mode.networks * s.prices.switch[0] * CENT),
         pods=pods,
@@ -205,7 +260,19 @@ def _completed(s: Site, r: Row, n: int, target: tuple[float, float]) -> tuple[fl
         core_down=s.pins.get("core_down_ports", 0),
         core_up=s.pins.get("core_up_ports", 0),
     )
-    if low > r.high or not all(math.isfinite(k[0]) for k in (leaf, spine, core)):
+
+
+def _completed(s: Site, r: Row, n: int, target: tuple[float, float]) -> tuple[float, dict[str, int]] | None:
+    """Return price and choices of the cheapest cores and super-spines of a row that keep a target; None if none do."""
+    x, z = r.shape, r.zone
+    loads = s.loads.at(n, np.array([x.domain, x.domain * x.width, x.domain * z.width]))
+    send, allreduce = s.leaf_slowdowns(x.domain, np.array(r.up, dtype=np.float64), loads[0])
+    late = float(send) > target[0] * (1 + TOLERANCE) or float(allreduce) > target[1] * (1 + TOLERANCE)
+    if late or not s.leaf_fits(np.array(r.up), loads[0]):
+        return None
+    low = max(r.low, math.ceil(_need(s, loads[1], x.rails, target) / (r.up // r.bundle)))
+    request = _request(s, r, _need(s, loads[2], z.rails, target))
+    if low > r.high:
         return None
     costs = group_costs(request).cost[low : r.high + 1]
     v = low + int(costs.argmin())

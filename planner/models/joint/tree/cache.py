@@ -27,7 +27,7 @@ class JointCache:
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # than so many seconds a sequence, on a free network
-    tables: dict[tuple[Traffic, int], list[tuple[Limits, Options]]] = field(default_factory=dict)
+    tables: dict[tuple[Traffic, int, bool], list[tuple[Limits, Options]]] = field(default_factory=dict)
     templates: Templates | None = None
     sites: Sites | None = None
     site_bounds: SiteBounds | None = None
@@ -64,14 +64,20 @@ class JointCache:
             self.listed = found
         return self.listed
 
-    def table(self, templates: Templates, traffic: Traffic, blocks: int, limits: Limits) -> Options:
-        """Return the templates of so many blocks up to a price and slowdowns; those up to higher ones do as well."""
-        known = self.tables.setdefault((traffic, blocks), [])
-        for (usd, slowdowns), found in known:
+    def table(
+        self, templates: Templates, traffic: Traffic, blocks: int, limits: Limits, *, shallow: bool = False
+    ) -> Options:
+        """Return the templates of so many blocks up to a price and slowdowns; those up to higher ones do as well.
+
+        `shallow`: four tiers are left out where fewer do.
+        """
+        known = self.tables.setdefault((traffic, blocks, shallow), [])
+        deep = self.tables.get((traffic, blocks, False), [])
+        for (usd, slowdowns), found in (*known, *deep):
             if usd >= limits[0] and all(a >= b for a, b in zip(slowdowns, limits[1], strict=True)):
                 return found
         site = ONE_SITE if self.sites is None else None
-        made = templates.options(traffic, blocks, limits[0], site, max_slowdowns=limits[1])
+        made = templates.options(traffic, blocks, limits[0], site, max_slowdowns=limits[1], shallow=shallow)
         known.append((limits, made))
         return made
 

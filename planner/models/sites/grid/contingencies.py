@@ -112,7 +112,8 @@ class Contingencies:
         response = np.zeros(net.nodes)
         # A side without plants loses its load instead: it fed nothing, and all that it drew came over the bridge.
         weight = np.where(available > 0, available, self.dark_load(line))
-        if weight[side].sum() > 0 and weight[rest].sum() > 0:
+        # Where what goes dark nearly feeds itself, next to nothing comes over the bridge.
+        if all(abs(weight[x].sum()) > 1e-3 * np.abs(weight[x]).sum() for x in (side, rest)):
             response[side] = weight[side] / weight[side].sum()
             response[rest] = -weight[rest] / weight[rest].sum()
         # The side that was fed over the bridge makes up for it, the other turns down by as much.

@@ -128,50 +128,38 @@ def _island_cuts(of: Contingencies, x: Floats, by_line: SitesByLine | None, tole
 
     Where no plants stand, the nodes' own load goes dark with the line.
     """
-    network, net = of.network, of.topology.network
-    injection = network.injection(x)
+    net = of.topology.network
+    injection = of.network.injection(x)
     for line in (k for k in of.lines if k in net.bridges):
-        side, rest = of.sides(line)
-        inflow = -(injection + of.dark_load(line))[side].sum()
-        conditions = _conditions(of, line, x, by_line)
-        if abs(inflow) <= tolerance or not conditions:
-            continue
-        needy = side if inflow > 0 else rest
-        share = np.zeros(net.nodes)
-        # The shortage in the terms of one side alone: what the side lacks, the rest has too much.
-        share[side] = -1.0 if inflow > 0 else 1.0
-        shortage = network.row(share, new=False)
-        # What of the nodes' own load stays in service, as the limit on the shortage of the sites has it.
-        served = network.of_load(share) - float((share * of.dark_load(line)).sum())
-        rise = float(abs(inflow)) / max(float(network.available_mw[needy].sum()), 1e-9)
-        for condition in conditions:
-            yield from _feed_itself(of, x, of.topology.lines[line], needy, shortage, served, rise, condition, tolerance)
+        served = injection + of.dark_load(line)
+        for needy in of.sides(line):
+            short = -float(served[needy].sum())
+            for condition in _conditions(of, line, x, by_line) if short > tolerance else ():
+                yield from _feed_itself(of, x, line, needy, short, condition, tolerance)
 
 
 def _feed_itself(
-    of: Contingencies,
-    x: Floats,
-    line: str,
-    needy: Integers,
-    shortage: Floats,
-    served: float,
-    rise: float,
-    condition: Condition,
-    tolerance: float,
+    of: Contingencies, x: Floats, line: int, needy: Integers, short: float, condition: Condition, tolerance: float
 ) -> Iterator[GridCut]:
-    network, available = of.network, of.network.available_mw
-    plants_mw = float(available[needy].sum())
+    """Require of one side of a lost bridge that its plants feed what it lacks, or without plants that no site draws."""
+    network, available, name = of.network, of.network.available_mw, of.topology.lines[line]
+    plants_mw, by_node = float(available[needy].sum()), np.zeros(of.topology.network.nodes)
     if plants_mw <= 0:
+        by_node[needy] = -1.0
         # The shortage is that of the sites alone: the nodes' own load is no column.
-        yield network.cut("security", f"dark,{line}", shortage, 0.0, condition=condition, reach=2.0)
+        row = network.row(by_node, new=False)
+        yield network.cut("security", f"dark,{name}", row, 0.0, condition=condition, reach=2.0)
         return
-    names = list(network.nodes)
+    # Stated in the terms of one side, whichever lacks it: what the one lacks, the other has too much.
+    side, rest = of.sides(line)
+    by_node[side] = 1.0 if needy[0] == rest[0] else -1.0
+    shortage, served = network.row(by_node, new=False), network.of_load(by_node)
+    rise, names = short / plants_mw, list(network.nodes)
     for n in needy[x[needy] > available[needy] * (1 - rise) * (1 + tolerance) + tolerance]:
         row = shortage * (available[n] / plants_mw)
         row[n] += 1.0
-        name = f"fed by {names[n]},{line}"
         upper = float(available[n]) + served * float(available[n] / plants_mw)
-        yield network.cut("security", name, row, upper, condition=condition, reach=3.0)
+        yield network.cut("security", f"fed by {names[n]},{name}", row, upper, condition=condition, reach=3.0)
 
 
 def _reserve_cuts(of: Contingencies, x: Floats, tolerance: float) -> Iterator[GridCut]:

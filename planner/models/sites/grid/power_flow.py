@@ -57,10 +57,10 @@ def balance(m: Any, data: SplitData, network: DcNetwork) -> None:
             terms[a].append(-m.circuit_flow[k, j])
             terms[b].append(m.circuit_flow[k, j])
     drawn = np.bincount(island, weights=network.load_mw, minlength=len(terms))
-    islands = [i for i, parts in enumerate(terms) if parts or drawn[i] > 0]
+    islands = [i for i, parts in enumerate(terms) if parts or abs(drawn[i]) > 1e-9]
 
     def row(_: Any, i: int) -> Any:
-        # Load in an island that nothing can feed leaves no split at all.
+        # Load in an island that nothing can feed, or feed that nothing can take, leaves no split at all.
         return pyo.quicksum(terms[i]) == float(drawn[i]) if terms[i] else pyo.Constraint.Infeasible
 
     m.island_balance = pyo.Constraint(islands, rule=row)

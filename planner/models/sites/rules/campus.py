@@ -106,7 +106,7 @@ def fault_split(m: Any, data: SplitData) -> None:
     An interconnection counts once a site in it is open: reached[i] <= sum of open[s] over its sites.
     """
     rule = data.grid.rules.fault_split
-    if not rule.on:
+    if not rule.enabled:
         return
     by_area: dict[str, list[str]] = {}
     for s in data.candidates:
@@ -128,7 +128,7 @@ def _fault_split_slack(data: SplitData, index: Any) -> float:
 def _one_site_each(data: SplitData, sites: int) -> bool:
     """Whether so many sites at most must each be in an interconnection of its own."""
     split = data.grid.rules.fault_split
-    return split.on and sites == split.min_interconnections
+    return split.enabled and sites == split.min_interconnections
 
 
 def _fault_split_min_site_modules(data: SplitData, racks: int, sites: int) -> int:
@@ -141,7 +141,7 @@ def _fault_split_min_site_modules(data: SplitData, racks: int, sites: int) -> in
 
 def _fault_split_max_site_modules(data: SplitData, _: str, modules: int) -> float | None:
     split = data.grid.rules.fault_split
-    return split.max_share * modules if split.on else None
+    return split.max_share * modules if split.enabled else None
 
 
 def _fault_split_excludes(data: SplitData, pair: Pair, sites: int) -> bool:
@@ -160,7 +160,7 @@ def _fault_split_sentence(data: SplitData) -> str:
 def share_balance(m: Any, data: SplitData) -> None:
     """Limit every site to a multiple of the smallest open one: modules[s] <= ratio · min_modules."""
     rule = data.grid.rules.share_balance
-    if not rule.on:
+    if not rule.enabled:
         return
     sites = list(data.candidates)
     largest = max(m.modules[s].ub for s in sites)
@@ -228,7 +228,7 @@ RULES = (
         max_site_modules=_fault_split_max_site_modules,
         min_site_modules=_fault_split_min_site_modules,
         min_sites=lambda data: (
-            data.grid.rules.fault_split.min_interconnections if data.grid.rules.fault_split.on else 1
+            data.grid.rules.fault_split.min_interconnections if data.grid.rules.fault_split.enabled else 1
         ),
         excludes=_fault_split_excludes,
     ),

@@ -39,49 +39,33 @@ def _headroom_sentence(data: SplitData) -> str:
 
 
 def generation(m: Any, data: SplitData) -> None:
-    """Limit the dispatch of each node to what its plants can spare, and that of each authority to its headroom.
+    """Limit the dispatch of each node to what its plants can feed in, or without flows its authority's sites to them.
 
-    Headroom is beyond the load that the authority's nodes draw anyway. Without flows, an authority's sites are fed by
-    its own plants.
+    Plants may feed the sites and the load of other authorities: headroom limits what sites draw, and no plant.
     """
     if not data.grid.rules.generation:
         return
-    available = {n.id: n.generation_mw for n in data.grid.nodes}
-    nodes = {b: sorted(n.id for n in data.grid.nodes if n.balancing_authority == b) for b in data.authorities}
-    drawn = {b: sum(n.load_mw for n in data.grid.nodes if n.balancing_authority == b) for b in data.authorities}
     if data.grid.rules.grid_model == "none":
-        total = {b: sum(available[n] for n in nodes[b]) - drawn[b] for b in nodes}
-        areas = [(b, "plants") for b in data.authorities if data.sites_of(b)]
-        m.generation = pyo.Constraint(areas, rule=lambda m, b, _: load_mw(m, data, data.sites_of(b)) <= total[b])
+        areas = [b for b in data.authorities if data.sites_of(b)]
+        m.generation = pyo.Constraint(areas, rule=lambda m, b: load_mw(m, data, data.sites_of(b)) <= data.spare_mw([b]))
         return
-
-    def row(m: Any, x: str, kind: str) -> Any:
-        if kind == "node":
-            return m.generated[x] <= available[x]
-        dispatch = [m.generated[n] for n in nodes[x] if n in m.generated]
-        return sum(dispatch) <= data.authorities[x].headroom_mw + drawn[x] if dispatch else pyo.Constraint.Skip
-
-    areas = [(b, "authority") for b in data.authorities if data.grid.rules.headroom and nodes[b]]
-    m.generation = pyo.Constraint([(n, "node") for n in m.generated] + areas, rule=row)
+    available = {n.id: n.generation_mw for n in data.grid.nodes}
+    m.generation = pyo.Constraint(list(m.generated), rule=lambda m, n: m.generated[n] <= available[n])
 
 
 def _generation_modules(data: SplitData) -> float | None:
     if not data.grid.rules.generation:
         return None
-    total = max(0.0, sum(n.generation_mw for n in data.grid.nodes) - data.node_load_mw)
+    if data.grid.rules.grid_model == "none":
+        total = sum(data.spare_mw([b]) for b in data.authorities)
+    else:
+        total = data.spare_mw(data.authorities)
     return (total + soft_excess(data, "generation", len(data.grid.nodes))) / data.module_mw
 
 
 def _generation_sentence(data: SplitData) -> str:
-    rules, parts = data.grid.rules, []
-    for b, authority in data.authorities.items():
-        available = sum(n.generation_mw - n.load_mw for n in data.grid.nodes if n.balancing_authority == b)
-        if rules.headroom and rules.grid_model == "transport" and authority.headroom_mw < available:
-            parts.append(f"{b} {megawatts(authority.headroom_mw)} (its headroom)")
-        else:
-            parts.append(f"{b} {megawatts(available)}")
-    sentence = "plants can spare " + ", ".join(parts)
-    if rules.grid_model == "none":
+    sentence = "plants can spare " + ", ".join(f"{b} {megawatts(data.spare_mw([b]))}" for b in data.authorities)
+    if data.grid.rules.grid_model == "none":
         return sentence
     best = max(data.candidates.values(), key=lambda n: (n.generation_mw, n.id))
     return f"{sentence}, at a site itself at most {megawatts(best.generation_mw)} ({best.id})"
@@ -136,7 +120,6 @@ RULES = (
         index="authority",
         unit="MW",
         movable=True,
-        same_limit=lambda authority: ("generation", (authority, "authority")),
         slack=lambda data, _: data.module_mw,
         max_modules=_headroom_modules,
         max_site_modules=_headroom_site_modules,
@@ -147,7 +130,6 @@ RULES = (
         order=30,
         scope="grid",
         yearly=True,
-        index_names=1,
         unit="MW",
         movable=True,
         max_modules=_generation_modules,

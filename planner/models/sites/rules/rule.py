@@ -37,8 +37,6 @@ class Rule:
         Unit of the limit in reports, and how many of these one unit of the rows is; None: the rows cannot be exceeded.
     movable
         An explanation may ask by how much the limit must move.
-    same_limit
-        Component and index of a row that states the same limit once more, for the index of a row.
     slack
         What one more module takes of a row's slack, for the first entry of the row's index; None: not judged by slack.
     racks
@@ -63,7 +61,6 @@ class Rule:
     unit: str | None = None
     scale: float = 1.0
     movable: bool = False
-    same_limit: Callable[[Any], tuple[str, Any]] | None = None
     slack: Callable[[SplitData, Any], float] | None = None
     racks: Callable[[SplitData], int | None] = lambda _: None
     max_modules: Callable[[SplitData], float | None] = lambda _: None

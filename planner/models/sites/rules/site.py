@@ -52,7 +52,7 @@ def interconnect(m: Any, data: SplitData) -> None:
     Which circuit is the largest depends on what is built, so there is a row for each that could be.
     """
     rule = data.grid.rules.interconnect
-    if not rule.on:
+    if not rule.enabled:
         return
     new = [k for k, c in data.corridors.items() if c.new]
     m.built = pyo.Var(new, domain=pyo.Binary)
@@ -85,16 +85,18 @@ def _circuits_mw(m: Any, data: SplitData, site: str, largest_mw: float) -> Any:
 
 
 def _drawn_mw(m: Any, data: SplitData, site: str) -> Any:
-    """Return the load of a site that counts: all of it, or what its node draws that its own plants do not feed."""
-    load = load_mw(m, data, [site])
+    """Return the load of a site that counts: all of it, or what its node draws that its own plants do not feed.
+
+    No more than 0 where the site is closed: what its node draws without one is none of the rule's business.
+    """
+    load, node = load_mw(m, data, [site]), data.candidates[site]
     if data.grid.rules.interconnect.reading != "import_share":
         return load
     if data.grid.rules.grid_model == "none":
         # Without flows the node's own plants feed its site first.
-        return load + data.candidates[site].load_mw - data.candidates[site].generation_mw
-    # Under dc a node without plants has no variable.
-    load += data.candidates[site].load_mw
-    return load - m.generated[site] if site in m.generated else load
+        return load + (node.load_mw - node.generation_mw) * m.open[site]
+    fed = m.generated[site] if site in m.generated else 0.0  # noqa: SIM401 under dc a node without plants has none
+    return load + node.load_mw * m.open[site] - fed
 
 
 def _largest_interconnect_mw(data: SplitData, site: str) -> float:
@@ -106,7 +108,7 @@ def _largest_interconnect_mw(data: SplitData, site: str) -> float:
 
 def _interconnect_modules(data: SplitData, site: str, _: int) -> float | None:
     rule = data.grid.rules.interconnect
-    if not rule.on or rule.share <= 0 or rule.reading == "import_share":
+    if not rule.enabled or rule.share <= 0 or rule.reading == "import_share":
         return None
     usable = _largest_interconnect_mw(data, site) + soft_excess(data, "interconnect")
     return usable / rule.share / data.module_mw

@@ -4,11 +4,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from planner.report.page.drawings.svg import WIDTH, drawing, el, line, path, rect, text, title
+from planner.report.page.drawings.svg import WIDTH, drawing, el, legend, line, path, text, title, width_of
 
 LEFT, RIGHT, TOP, HEIGHT = 46.0, 12.0, 18.0, 170.0  # margins, and how high the lines may be
 EDGE = 6.0  # beside the first and the last point
-LEGEND = 15.0  # a row of names
 NICE = (1.0, 2.0, 2.5, 5.0, 10.0)  # steps between marks of an axis, times a power of ten
 MARKS = 5  # of an axis at most
 
@@ -61,36 +60,25 @@ def curve(alt: str, lines: Sequence[Line], chosen: tuple[float, float], x_axis: 
     drawn = [text(0, 9, y_axis.name, "quiet")]
     for y in y_marks:
         drawn += [line(LEFT, up(y), WIDTH - RIGHT, up(y), "grid"), text(LEFT - 5, up(y) + 4, y_axis.show(y), "", "end")]
-    for x in _apart(x_marks, across):
+    for x in _apart(x_marks, across, x_axis.show):
         drawn += [line(across(x), bottom, across(x), bottom + 4, "line")]
         drawn.append(text(across(x), bottom + 16, x_axis.show(x), "", _anchor(across(x))))
     drawn.append(text(WIDTH - RIGHT, bottom + 31, x_axis.name, "quiet", "end"))
     drawn += [path([(across(x), up(y)) for x, y in n.points], f"k{n.shade}") for n in lines]
     tip = title(f"chosen: {x_axis.show(chosen[0])}, {y_axis.show(chosen[1])}")
     drawn.append(el("circle", tip, cx=across(chosen[0]), cy=up(chosen[1]), r=4.5, cls="chosen"))
-    if len(lines) > 1:
-        drawn += _names(lines, bottom + 37)
-    rows = math.ceil(len(lines) / 2) if len(lines) > 1 else 0
-    return drawing(bottom + 37 + rows * LEGEND, alt, "".join(drawn))
+    names, end = legend({x.name: f"c{x.shade}" for x in lines} if len(lines) > 1 else {}, bottom + 37)
+    return drawing(end, alt, "".join(drawn) + names)
 
 
-def _apart(marks: Sequence[float], across: Callable[[float], float]) -> list[float]:
+def _apart(marks: Sequence[float], across: Callable[[float], float], show: Callable[[float], str]) -> list[float]:
     """Return the marks whose names do not run into each other."""
     found: list[float] = []
     for x in marks:
-        if not found or across(x) - across(found[-1]) > 46:
+        if not found or across(x) - across(found[-1]) > (width_of(show(x)) + width_of(show(found[-1]))) / 2 + 6:
             found.append(x)
     return found
 
 
 def _anchor(x: float) -> str:
     return "end" if x > WIDTH - RIGHT - 20 else "middle"
-
-
-def _names(lines: Sequence[Line], top: float) -> list[str]:
-    """Write the name of each line behind its colour, two a row."""
-    drawn: list[str] = []
-    for n, x in enumerate(lines):
-        left, y = LEFT + (n % 2) * (WIDTH - LEFT) / 2, top + (n // 2) * LEGEND
-        drawn += [rect(left, y + 2, 12, 8, f"c{x.shade}"), text(left + 17, y + 10, x.name)]
-    return drawn

@@ -1,8 +1,11 @@
 """Small SVG: elements as text, drawn by style classes, so that light, dark and print need no second picture."""
 
+from collections.abc import Mapping
 from html import escape
 
 WIDTH = 420.0  # of every drawing, in units: on a phone a letter of 11 units stays readable
+LETTER = {"strong": 7.6, "small": 5.9}  # units of a letter of 11, and of 9.5; fonts differ, so these are wide ones
+ROW = 15.0  # units: a row of a legend
 
 
 def el(tag: str, content: str = "", **attributes: str | float) -> str:
@@ -48,3 +51,26 @@ def drawing(height: float, alt: str, content: str) -> str:
     """Return the picture with its description."""
     box = f"0 0 {shown(WIDTH)} {shown(height)}"
     return el("svg", title(alt) + content, viewBox=box, role="img", xmlns="http://www.w3.org/2000/svg")
+
+
+def width_of(content: str, cls: str = "") -> float:
+    """Return the units that a text takes at most."""
+    return len(content) * LETTER.get(cls.split(" ", 1)[0], 6.8)
+
+
+def cut(content: str, room: float, cls: str = "") -> str:
+    """Return a text, or so much of it as there is room for."""
+    most = int(room / width_of("x", cls))
+    return content if len(content) <= most else content[: max(1, most - 1)] + "…"
+
+
+def legend(shades: Mapping[str, str], top: float) -> tuple[str, float]:
+    """Write names behind their colours, as many a row as there is room for; return where the last row ends too."""
+    drawn, x, y = [], 0.0, top
+    for name, shade in shades.items():
+        wide = 17 + width_of(name) + 10
+        if x and x + wide > WIDTH:
+            x, y = 0.0, y + ROW
+        drawn += [rect(x, y + 2, 12, 8, shade), text(x + 17, y + 10, cut(name, WIDTH - 17))]
+        x += wide
+    return "".join(drawn), y + ROW if shades else top

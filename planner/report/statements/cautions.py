@@ -1,0 +1,147 @@
+"""Statements on limits and cautions: what ends the plan, what idles, what is extrapolated, what has no source."""
+
+import math
+from collections.abc import Iterator
+
+from pydantic import BaseModel
+
+from planner.instance.base import Sourced
+from planner.instance.plausible import implausible
+from planner.plan.layout import LayoutPlan
+from planner.plan.plan import Plan
+from planner.report.statements.sites import racks_of
+from planner.report.statements.statement import Statement, short_percent
+from planner.report.statements.training import extrapolations
+from planner.units import counted, money
+
+IDLE = 0.01  # share of the budget, or of the GPUs bought, from which it is worth a word
+FULL = 0.99  # share of a limit from which it is named
+ASKED = ("", "limits", "workload", "workload.choose", "hardware")  # parts of the question, with sources further down
+NAMED_SOURCES = 4  # inputs without one that are named
+
+
+def limits(plan: Plan) -> Iterator[Statement]:
+    """State what ends the plan: money, power, racks or none of them; then batch and memory where they are full."""
+    if plan.conflict is not None:
+        return
+    if text := _end(plan):
+        yield Statement("limit", "money", text, True, path="objective.limited_by")
+    if plan.layout is None:
+        return
+    m, most = plan.layout.metrics, plan.instance.limits.max_batch_tokens
+    if most is not None and m.tokens_per_step >= FULL * most:
+        text = f"Batch: {m.tokens_per_step / 1e6:,.1f}M of {most / 1e6:,.1f}M tokens a step."
+        yield Statement("limit", "layout", text, True, path="layout.metrics.tokens_per_step")
+    if m.memory_bytes_per_gpu >= FULL * m.memory_limit_bytes:
+        text = f"Memory: {m.memory_bytes_per_gpu / 1e9:.1f} of {m.memory_limit_bytes / 1e9:.1f} GB on the fullest GPU."
+        yield Statement("limit", "layout", text, True, path="layout.metrics.memory_bytes_per_gpu")
+    deadline = plan.instance.limits.deadline_days
+    if deadline is not None and m.days_to_train >= FULL * deadline:
+        text = f"Deadline: {m.days_to_train:,.1f} of {deadline:,.1f} days."
+        yield Statement("limit", "days", text, True, path="layout.metrics.days_to_train")
+
+
+def _end(plan: Plan) -> str:
+    """Say which limit one more block of racks would meet."""
+    x = plan.placement
+    block = f"one more block of {counted(x.block_racks, 'rack')}" if x and x.block_racks else "one more replica"
+    budget, racks = plan.instance.limits.budget_usd, racks_of(plan)
+    match plan.objective.limited_by:
+        case "budget" if plan.cost is not None and budget is not None:
+            return f"Budget: {money(budget - plan.cost.total_usd)} is left, less than {block} costs."
+        case "grid":
+            return f"Power and sites: they cannot feed {block}."
+        case "owned_racks":
+            free = (racks or 0) - x.block_racks * sum(x.blocks_by_site.values()) if x else 0
+            left = f"{free:,} of {racks:,} are left over, too few" if free else f"{racks or 0:,} given, no room"
+            return f"Racks: {left} for {block}."
+        case "layout":
+            return f"No limit of money, power or racks: {block} could be had, and would not train faster."
+    return ""
+
+
+def implausible_inputs(plan: Plan) -> Iterator[Statement]:
+    """State the figures of the instance that are far from any known, with the plausible range and why."""
+    found = list(implausible(plan.instance))
+    for n, text in enumerate(found):
+        more = f"; and {len(found) - 1} more implausible figures (--verbose)" if n == 0 and len(found) > 1 else ""
+        yield Statement("warning", "verdict", f"{text}{more}.", n == 0)
+
+
+def cautions(plan: Plan) -> Iterator[Statement]:
+    """State money and GPUs that idle, what no measured run has shown, and inputs without a source."""
+    if plan.conflict is not None:
+        return
+    yield from _idle_money(plan)
+    if plan.layout is not None:
+        yield from _idle_gpus(plan, plan.layout)
+        yield from _beyond(plan, plan.layout)
+    if bare := list(without_source(plan.instance, "")):
+        more = f" and {len(bare) - NAMED_SOURCES} more" if len(bare) > NAMED_SOURCES else ""
+        text = f"No source is given for the figures of {', '.join(bare[:NAMED_SOURCES])}{more}."
+        yield Statement("warning", "money", text, True)
+
+
+def _idle_money(plan: Plan) -> Iterator[Statement]:
+    budget = plan.instance.limits.budget_usd
+    if plan.cost is None or budget is None or plan.instance.objective.in_dollars:
+        return
+    left = budget - plan.cost.total_usd
+    if left >= IDLE * budget:
+        text = f"{money(left)} of the budget of {money(budget)} ({short_percent(left / budget)}) buys nothing."
+        yield Statement("warning", "money", text, True)
+
+
+def _idle_gpus(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
+    idle, bought = x.gpus_idle, x.gpus_used + x.gpus_idle
+    racks, r = racks_of(plan) or 0, plan.reliability
+    each, spare = bought // max(racks, 1), 0
+    if r is not None:
+        stand_by = sum(r.spare_racks_by_site.values())
+        spare = r.spare_gpus_per_rack * (racks - stand_by) + each * stand_by
+    if idle - spare < IDLE * bought:
+        return
+    usd = plan.cost.capex_usd.get("racks") if plan.cost else None
+    worth = f": {money(usd * (idle - spare) / bought)} of racks" if usd else ""
+    work, why = _gpus_at_work(x), f"TP {x.tensor_parallel} x CP {x.context_parallel} uses"
+    beside = f", {spare:,} more are spares" if spare else ""
+    share = short_percent((idle - spare) / bought)
+    text = f"{idle - spare:,} of {bought:,} GPUs ({share}) are idle{beside}{worth}."
+    if not spare and work and each > work and (each - work) * racks >= 0.9 * idle:
+        # What idles in every rack is the layout's; the few that are left over stand in racks that no block fills.
+        text = f"{each - work} of {each} GPUs in each rack are idle ({why} {work}){worth}."
+    yield Statement("warning", "layout", text, True, path="layout.gpus_idle")
+
+
+def _gpus_at_work(x: LayoutPlan) -> int:
+    """Return the GPUs of a rack that a layout uses."""
+    unit = x.tensor_parallel * x.context_parallel
+    return math.ceil(unit / x.racks_per_replica) * x.replicas_per_rack * x.stages_per_rack
+
+
+def _beyond(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
+    """State what of the layout no measured run has shown: the prediction is extrapolated there."""
+    reasons = list(extrapolations(plan, x).values())
+    if reasons:
+        more = f", and {len(reasons) - 1} more (--verbose)" if len(reasons) > 1 else ""
+        yield Statement("warning", "layout", f"Step time is extrapolated: {reasons[0]}{more}.", True)
+    for reason in reasons[1:]:
+        yield Statement("warning", "layout", f"Step time is extrapolated: {reason}.")
+
+
+def without_source(value: object, where: str) -> Iterator[str]:
+    """Yield the paths of the objects of an instance that hold figures of the world and name no source for them.
+
+    A source stands for all that is inside its object; entries of a list are named once.
+    """
+    if isinstance(value, Sourced) and value.source is not None:
+        return
+    if isinstance(value, Sourced) and where not in ASKED and set(value.model_fields_set) - {"source", "note"}:
+        yield where
+        return
+    if isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from without_source(getattr(value, name), f"{where}.{name}" if where else name)
+    elif isinstance(value, (tuple, dict)):
+        entries = value.values() if isinstance(value, dict) else value
+        yield from dict.fromkeys(path for x in entries for path in without_source(x, f"{where}[]"))

@@ -1,0 +1,128 @@
+"""Statements on the fabric of every site, its transport, and where all-reduce groups stand in it."""
+
+from collections.abc import Iterator, Sequence
+
+from planner.plan.fabric import SiteFabric, Tier
+from planner.plan.plan import Plan
+from planner.report.statements.statement import Statement, ratio, short_percent
+from planner.units import counted, money
+
+TIER_NAMES = {"leaf": "leaves", "spine": "spines", "core": "cores", "super-spine": "super-spines"}
+NAMED_SITES = 2  # whose fabrics are on the first screen
+AT_LINE_RATE = 0.005  # relative: of a slowdown
+
+
+def fabric(plan: Plan) -> Iterator[Statement]:
+    """State each site's switches by tier, what they cost, and how pipeline sends fare in them."""
+    if plan.fabric is None:
+        return
+    by_site = sorted(plan.fabric.sites.items())
+    for n, (site, f) in enumerate(by_site):
+        family = "" if f.family == "rail" else f" ({f.family})"
+        text = f"{site}{family}: {', '.join(map(_tier, f.tiers))}; {money(f.cost_usd)}"
+        yield Statement("choice", "fabric", text, n < NAMED_SITES, path=f"fabric.sites.{site}.tiers")
+    if rest := by_site[NAMED_SITES:]:
+        usd = money(sum(f.cost_usd for _, f in rest))
+        text = f"{counted(len(rest), 'more fabric')} ({', '.join(site for site, _ in rest)}): {usd}"
+        yield Statement("choice", "fabric", text, True)
+    yield Statement("figure", "fabric", _sends([f for _, f in by_site]), True, path="fabric.sites")
+    for site, f in by_site:
+        yield from _site_fabric(site, f)
+
+
+def _site_fabric(site: str, f: SiteFabric) -> Iterator[Statement]:
+    """State at length what a site's fabric takes, how traffic fares in it, and its gateway."""
+    path = f"fabric.sites.{site}"
+    takes = f"{counted(f.planes, 'plane')} of {f.switch}; {f.switches:,} switches, {f.switch_links:,} links"
+    wired = f"; {f.wired_gpus_per_rack} GPUs of a rack cabled" if f.wired_gpus_per_rack else ""
+    racks = f"{counted(f.leaf_domain_racks, 'rack')} under a leaf{wired}"
+    yield Statement("figure", "fabric", f"{site}: {takes}; {racks}", path=f"{path}.switches")
+    rings = f"all-reduces {_over(f.allreduce_slowdown)}"
+    yield Statement("figure", "fabric", f"{site}: {_sends([f])}; {rings}", path=f"{path}.p2p_seconds")
+    if (g := f.wan_gateway) is not None:
+        ports = f"{counted(g.wan_ports, 'port')} to the wide area, {g.uplinks:,} up"
+        gateway = f"{site}: WAN gateway of {g.wan_gbps:,.0f} Gbps"
+        text = f"{gateway}: {counted(g.switches, 'switch')}, {ports}, {money(g.cost_usd)}"
+        yield Statement("choice", "fabric", text, path=f"{path}.wan_gateway")
+
+
+def _sends(fabrics: Sequence[SiteFabric]) -> str:
+    """Write the longest pipeline send of some sites and the largest share of traffic that leaves leaf and pod."""
+    slowest = max(fabrics, key=lambda f: f.p2p_seconds)
+    most = max(fabrics, key=lambda f: (f.share_leaving_leaf, f.share_leaving_pod))
+    send = f"Pipeline send {slowest.p2p_seconds * 1e3:.3g} ms, {_over(slowest.pipeline_send_slowdown)}"
+    return f"{send}; {_crossing(most)}"
+
+
+def _tier(t: Tier) -> str:
+    """Write a tier: its switches, of leaves their ports, and the ratio of ports down to ports up."""
+    name = f"{t.switches:,} {t.name if t.switches == 1 else TIER_NAMES[t.name]}"
+    if not t.up_ports:
+        return name
+    ports = f"{t.down_ports} down, {t.up_ports} up, " if t.name == "leaf" else ""
+    return f"{name} ({ports}{ratio(t.oversubscription)})"
+
+
+def _over(slowdown: float) -> str:
+    """Write a slowdown over the line rate."""
+    if slowdown < 1 + AT_LINE_RATE:
+        return "at line rate"
+    return (
+        f"{100 * (slowdown - 1):.0f} % over line rate"
+        if slowdown < 2
+        else f"{slowdown:.2f} times its time at line rate"
+    )
+
+
+def _crossing(f: SiteFabric) -> str:
+    """Write which share of the pipeline's traffic leaves leaf, pod and zone."""
+    if not f.share_leaving_leaf:
+        return "no traffic crosses leaves"
+    parts = [("leaves", f.share_leaving_leaf), ("groups" if f.group_links else "pods", f.share_leaving_pod)]
+    parts += [("zones", f.share_leaving_zone)] if f.zones else []
+    (first, share), *others = parts
+    more = [f"{short_percent(v) if v else 'none'} {name}" for name, v in others]
+    return ", ".join([f"{short_percent(share)} of traffic crosses {first}", *more])
+
+
+def transport(plan: Plan) -> Iterator[Statement]:
+    """State the slowdown of the transport that was simulated, and the constant that it replaces."""
+    x = plan.transport
+    if x is None:
+        return
+    tree = f"{x.pattern} of {x.hosts:,} hosts, {x.tiers} tiers of {x.switch}"
+    runs = f"percentile {x.percentile:g} of {x.seeds} seeds, {tree}"
+    text = f"{x.transport}: {x.slowdown:.3f} times the fluid ideal ({runs}), in place of {x.configured_slowdown:g}"
+    yield Statement("figure", "transport", text, source="simulated", path="transport.slowdown")
+
+
+def placement(plan: Plan) -> Iterator[Statement]:
+    """State how many all-reduce groups stay under one leaf, and the order of racks."""
+    x = plan.placement
+    if x is None:
+        return
+    text = groups(x.groups, x.groups_leaf_local, x.lower_bound_split, x.extra_pieces)
+    yield Statement("figure", "placement", text, True, path="placement.groups_leaf_local")
+    if x.groups_cross_pod:
+        text = f"{x.groups_cross_pod:,} of {x.groups:,} all-reduce groups cross pods"
+        yield Statement("figure", "placement", text, path="placement.groups_cross_pod")
+    for site, stripes in sorted(x.stripes.items()):
+        blocks = f"{x.blocks_by_site.get(site, 0):,} blocks of {counted(x.block_racks, 'rack')}"
+        order = "whole pipelines side by side" if stripes == 1 else f"in {stripes} stripes of stages"
+        yield Statement("choice", "placement", f"{site}: {blocks}, {order}", path=f"placement.stripes.{site}")
+
+
+def groups(total: int, local: int, unavoidable: int, extra: int) -> str:
+    """Write how many of all all-reduce groups stay under one leaf, and into how many fragments the others fall."""
+    split = total - local
+    if not split:
+        stay = "The one all-reduce group stays" if total == 1 else f"All {total:,} all-reduce groups stay"
+        return f"{stay} under one leaf"
+    least = f"{unavoidable:,} unavoidable" if unavoidable else "none unavoidable"
+    fragments = f"{split + extra:,} fragments"
+    if not local:
+        every = "The one all-reduce group spans" if total == 1 else f"All {total:,} all-reduce groups span"
+        return f"{every} several leaves ({least}): {fragments}"
+    return (
+        f"{local:,} of {total:,} all-reduce groups stay under one leaf; {split:,} span several ({least}): {fragments}"
+    )

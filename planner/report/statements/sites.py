@@ -1,0 +1,125 @@
+"""Statements on what is bought and where: racks by site, links, fibre, grid works."""
+
+from collections.abc import Iterator
+
+from planner.instance.grid import Grid
+from planner.plan.plan import Plan
+from planner.plan.sites import SitesPlan
+from planner.plan.wan import WanDemand, WanPlan
+from planner.report.statements.statement import Statement
+from planner.units import amount, counted, money
+
+NAMED_SITES, NAMED_LINKS = 4, 2  # on the first screen
+SURVIVES = {"off": "nothing out", "margin": "nothing out", "node": "a site's largest circuit out"}
+
+
+def racks_of(plan: Plan) -> int | None:
+    """Return the racks that a plan buys or owns."""
+    return sum(s.racks for s in plan.sites.sites) if plan.sites else plan.instance.hardware.racks
+
+
+def purchase(plan: Plan) -> Iterator[Statement]:
+    """State what is bought: racks with their GPUs, for how much money, at how many sites."""
+    racks, h = racks_of(plan), plan.instance.hardware
+    if racks is None or plan.cost is None or plan.layout is None:
+        return
+    gpu = h.accelerator if isinstance(h.accelerator, str) else h.accelerator.name
+    gpus = plan.layout.gpus_used + plan.layout.gpus_idle
+    ids = [s.id for s in plan.sites.sites] if plan.sites else []
+    at = f" at {' and '.join(ids) if len(ids) <= NAMED_LINKS else counted(len(ids), 'site')}" if ids else ""
+    budget = plan.instance.limits.budget_usd
+    of = f" of {money(budget)}" if budget else ""
+    text = f"Buys {counted(racks, 'rack')} ({gpus:,} {gpu}){at} for {money(plan.cost.total_usd)}{of}."
+    yield Statement("choice", "verdict", text, True, path="cost.total_usd")
+
+
+def sites(plan: Plan) -> Iterator[Statement]:
+    """State each open site with its load, the links between sites, and what is built for them."""
+    s, grid = plan.sites, plan.instance.grid
+    if s is None:
+        return
+    shown = len(s.sites) if len(s.sites) <= NAMED_SITES else NAMED_SITES - 1
+    for n, site in enumerate(s.sites):
+        authority = f"{site.balancing_authority}, {site.interconnection}"
+        text = f"{site.id} ({authority}): {counted(site.racks, 'rack')}, {site.facility_mw:,.0f} MW"
+        yield Statement("choice", "sites", text, n < shown, path=f"sites.sites.{n}")
+    if rest := s.sites[shown:]:
+        racks, mw = sum(x.racks for x in rest), sum(x.facility_mw for x in rest)
+        text = f"{len(rest)} more sites ({', '.join(x.id for x in rest)}): {racks:,} racks, {mw:,.0f} MW"
+        yield Statement("choice", "sites", text, True)
+    for n, k in enumerate(() if plan.wan else s.links):  # a designed wide area says more than this estimate
+        far = f"{k.a} to {k.b}: {k.route_km:,.0f} km, {k.rtt_ms:.1f} ms"
+        text = f"{far}; {k.required_gbps / 1e3:,.1f} Tbps, {counted(k.fibre_pairs, 'fibre pair')}"
+        yield Statement("figure", "sites", text, n < NAMED_LINKS, path=f"sites.links.{n}")
+        lit = f"{k.a} to {k.b}: {counted(k.wavelengths, 'wavelength')}, {money(k.usd_per_year)} a year"
+        yield Statement("figure", "sites", lit, path=f"sites.links.{n}.wavelengths")
+    yield from _works(s)
+    if grid is not None and grid.rules.grid_model == "dc":
+        yield Statement("proof", "sites", _power_flow(grid))
+
+
+def _works(s: SitesPlan) -> Iterator[Statement]:
+    """State lines and interconnects that are bought, soft rules that are broken, and years that may come."""
+    for built in s.new_lines:
+        yield Statement("choice", "sites", f"Builds {counted(built.circuits, 'circuit')} in {built.line}.", True)
+    for bought in s.upgrades:
+        text = f"Buys {counted(bought.steps, 'step')} of interconnect at {bought.node}."
+        yield Statement("choice", "sites", text, True)
+    for x in s.excess:
+        weighs = f"{money(x.usd_per_year)} a year in the choice, not billed"
+        text = f"Soft rule {x.rule} is exceeded by {x.amount:,.6g} {x.unit}; that weighs {weighs}."
+        yield Statement("warning", "sites", text, True)
+    for name, run in s.scenarios.items():
+        power = sum(run.running_mw.values())
+        text = f"In {name}: {power:,.0f} MW run, energy {money(run.energy_usd_per_year)} a year."
+        yield Statement("figure", "sites", text, path=f"sites.scenarios.{name}")
+
+
+def _power_flow(grid: Grid) -> str:
+    """Say of which network the flows are proven: with what load beside the sites, and what out."""
+    load = sum(n.load_mw for n in grid.nodes)
+    other = f"with {load:,.0f} MW of other load" if load else "of the sites alone: no node states a load_mw"
+    return f"sites: power flow by reactances, {other}; {SURVIVES.get(grid.rules.n1, 'any one circuit or unit out')}"
+
+
+def wan(plan: Plan) -> Iterator[Statement]:
+    """State the routes of the exchange between sites, what is lit, what it survives, and other traffic."""
+    x = plan.wan
+    if x is None:
+        return
+    for d in x.demands:
+        if d.priority == 0:
+            yield Statement("choice", "wan", _route(d), True)
+    waves, pairs = sum(e.wavelengths for e in x.edges), sum(e.fibre_pairs for e in x.edges)
+    form = f"; exchange by {x.exchange}" if x.exchange else ""
+    lit = f"{counted(waves, 'wavelength')} in {counted(pairs, 'fibre pair')} on {counted(len(x.edges), 'span')}"
+    yield Statement("choice", "wan", f"{lit}, {money(x.capex_usd)}{form}; survives {_survives(x)}", True)
+    others = [d for d in x.demands if d.priority]
+    for name in dict.fromkeys(d.name for d in others):
+        yield _carried([d for d in others if d.name == name])
+
+
+def _survives(x: WanPlan) -> str:
+    survives = "any one span cut" if x.protection == "one_cut" else "no cut"
+    if shared := x.shared_nodes:
+        at = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(shared.items()))
+        survives += f", but not the loss of a node that a route and its backup share: {at}"
+    return survives
+
+
+def _route(d: WanDemand) -> str:
+    r, backup = d.routes[0], ""
+    if r.backup_rtt_ms is not None:
+        backup = f"; while cut {r.backup_rtt_ms:.1f} ms and {(r.backup_gbps or 0) / 1e3:,.1f} Tbps"
+    path = f"{counted(len(r.edges), 'span')}, {r.route_km:,.0f} km, {r.rtt_ms:.1f} ms, {r.gbps / 1e3:,.1f} Tbps"
+    return f"{d.a} to {d.b}: {path}{backup}"
+
+
+def _carried(demands: list[WanDemand]) -> Statement:
+    asked, missing = sum(d.requested_gbps for d in demands), sum(d.missing_gbps for d in demands)
+    name = f"{demands[0].name} (priority {demands[0].priority})"
+    carried = f"{name}: {amount(asked - missing)} of {amount(asked)} Gbps carried"
+    if missing <= 1e-6 * asked:
+        return Statement("figure", "wan", carried)
+    full = ", ".join(sorted({e for d in demands for e in d.saturated_edges}))
+    return Statement("warning", "wan", f"{carried}; {f'full: {full}' if full else 'there is no route'}", True)

@@ -1,0 +1,105 @@
+"""The type of a statement, and figures in the words of a reader."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.plan.certificate import Certificate
+from planner.units import percent, words
+
+Kind = Literal["fault", "verdict", "figure", "choice", "limit", "warning", "proof"]
+Topic = Literal[
+    "verdict", "model", "sites", "wan", "layout", "pools", "fabric", "transport", "placement", "days", "money", "run"
+]
+TOPICS: tuple[Topic, ...] = Topic.__args__  # type: ignore[attr-defined]
+# A limit, a warning and a proof are read beside their like, whatever they are about.
+BY_KIND: dict[Kind, str] = {"limit": "limits", "warning": "warnings", "proof": "proof"}
+SECTIONS = (*TOPICS, *BY_KIND.values())
+SMALL = 5e-4  # share of a total below which a part is left out
+
+PART_NAMES = {
+    "gemm": "matrix products",
+    "head": "embedding and loss",
+    "cpu_overhead": "framework overhead",
+    "launch": "kernel launches",
+    "elementwise": "elementwise work",
+    "quantise": "quantisation",
+    "recompute": "recomputation",
+    "optimizer": "optimiser",
+    "tensor_parallel": "tensor-parallel exchange",
+    "context_parallel": "context-parallel exchange",
+    "expert_parallel": "expert exchange",
+    "data_parallel": "data-parallel exchange",
+    "between_sites": "exchange between sites",
+    "sharding": "ZeRO exchange",
+    "pipeline_send": "pipeline sends",
+    "chunk_wait": "waits of uneven chunks",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One thing that a plan says, in words that need no other line.
+
+    `first`: on the first screen. `interval`: the range of a figure, in its unit. `source`: what a range or a figure
+    rests on. `runner_up`: what a choice is preferred to. `path`: of the figure in the plan.
+    """
+
+    kind: Kind
+    topic: Topic
+    text: str
+    first: bool = False
+    interval: tuple[float, float] | None = None
+    source: str = ""
+    runner_up: str = ""
+    path: str = ""
+
+    @property
+    def section(self) -> str:
+        """Return the section of a summary in which it is read."""
+        return BY_KIND.get(self.kind, self.topic)
+
+
+def name_of_part(key: str) -> str:
+    """Return a part of a step in words."""
+    return PART_NAMES.get(key, words(key))
+
+
+def shares_of(parts: Mapping[str, float], total: float, notes: Mapping[str, str], most: int | None = None) -> str:
+    """Write the parts of a total by falling share, each with its note; of more than `most` the rest in one."""
+    large = sorted(((v, k) for k, v in parts.items() if v > SMALL * total), reverse=True)
+    shown = large if most is None or len(large) <= most + 1 else large[:most]
+    named = [f"{short_percent(v / total)} {name_of_part(k)}{notes.get(k, '')}" for v, k in shown]
+    if rest := large[len(shown) :]:
+        named.append(f"{short_percent(sum(v for v, _ in rest) / total)} in {len(rest)} other parts")
+    return ", ".join(named)
+
+
+def short_percent(share: float) -> str:
+    """Write a share in whole percent from 10 on, in tenths below."""
+    return f"{100 * share:.0f} %" if abs(share) >= 0.0995 else percent(share)
+
+
+def days(value: float) -> str:
+    """Write days: whole ones from a thousand on, in tenths below, short times in three digits."""
+    return f"{value:,.0f}" if value >= 999.95 else f"{value:.1f}" if value >= 9.95 else f"{value:.3g}"
+
+
+def ratio(value: float) -> str:
+    """Write an oversubscription: 13:1."""
+    return f"{value:.3g}:1"
+
+
+def proof_of(topic: Topic, c: Certificate) -> Statement:
+    """State what is proven of a decision, in how long, and what stands behind it."""
+    gap = "no bound" if c.gap is None else "gap 0 %" if c.gap <= 1e-9 else f"gap {100 * c.gap:.2g} %"
+    checked = f"; {CHECKED.get(c.checked, c.checked)}" if c.checked else ""
+    binds = f"; binding: {', '.join(c.binding)}" if c.binding else ""
+    text = f"{topic}: {c.status}, {gap}, {c.seconds:,.1f} s by {c.solver}{checked}{binds}"
+    return Statement("proof", topic, text)
+
+
+CHECKED = {
+    "recomputed": "the checker derives all of it again",
+    "on trust": "on trust to the solver",
+}

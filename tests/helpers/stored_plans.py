@@ -1,0 +1,64 @@
+"""Plans that quick tests read in place of solving: tests/plans, one file for each instance.
+
+Run `.venv/bin/python tests/helpers/stored_plans.py` where an instance of a test or an answer of the planner has
+changed: it makes all of tests/plans anew, by running the tests that ask for stored plans. The slow tier solves each
+again and compares.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from planner.instance.instance import instance_sha256
+from planner.plan.files import read_plan
+from planner.plan.plan import Plan
+from planner.planning.load import load_instance
+
+ROOT = Path(__file__).parents[2]
+PLANS = ROOT / "tests" / "plans"
+MAKE = "MAKE_STORED_PLANS"  # set where a plan that is not there is made
+
+
+def stored(instance: Any, pins: dict[str, Any] | None = None) -> Plan:
+    """Return the plan of an instance, as `planner.solve` does, from its file in tests/plans."""
+    asked = load_instance(instance, pins=pins)
+    name = re.sub(r"[^a-z0-9]+", "-", asked.name.lower()).strip("-")
+    file = PLANS / f"{name}-{instance_sha256(asked)[:8]}.json"
+    if MAKE in os.environ and not file.exists():
+        import planner
+
+        _write(file, planner.solve(asked))
+    assert file.exists(), f"{file} is not there; run `python tests/helpers/stored_plans.py` to make it"
+    return _read(file)
+
+
+@cache
+def _read(file: Path) -> Plan:
+    return read_plan(file)
+
+
+def _write(file: Path, plan: Plan) -> None:
+    """Write a plan whole, also where another process writes the same one."""
+    part = file.with_suffix(f".{os.getpid()}")
+    part.write_text(plan.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    part.replace(file)
+
+
+def main() -> int:
+    """Make every stored plan anew and return the exit code of the tests that ask for them."""
+    for file in PLANS.glob("*.json"):
+        file.unlink()
+    texts = {f: f.read_text(encoding="utf-8") for f in sorted((ROOT / "tests").rglob("*.py"))}
+    helpers = [f.stem for f, text in texts.items() if f.parent.name == "helpers" and " stored(" in text]
+    asking = [f for f, text in texts.items() if any(f"from {x} import" in text for x in helpers)]
+    tests = [f for f in asking if f.name.startswith("test_")]
+    command = [sys.executable, "-m", "pytest", "-m", "slow or not slow", "--numprocesses", "auto"]
+    return subprocess.run([*command, *tests], cwd=ROOT, env=os.environ | {MAKE: "1"}, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""Tables of four tiers: none of the cheapest at a target is missing, and every loop reads the clock."""
+
+import itertools
+import math
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from fabric_cases import PHI, instance, switch
+
+from planner.models.joint.template_tables import AT, Front, Options, no_options
+from planner.models.joint.templates import Templates, Traffic, chooser, zones
+from planner.models.joint.templates.site import Site
+from planner.solvers.deadline import Deadline, OutOfTimeError
+
+Asked = list[tuple[Site, int, np.ndarray[Any, Any]]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    """Note which leaf domains four tiers are sought over."""
+    found: Asked = []
+
+    def noted(s: Site, domain: int, loads: np.ndarray[Any, Any]) -> list[Options]:
+        found.append((s, domain, loads))
+        return zones.with_zones(s, domain, loads)
+
+    monkeypatch.setattr(chooser.zones, "with_zones", zones.with_zones)
+    monkeypatch.setattr(chooser, "_zones", lambda s, d, t, _, x: [] if t is None else noted(s, d, x))
+    return found
+
+
+def by_loops(draw: random.Random, s: Site, domain: int, loads: np.ndarray[Any, Any]) -> Iterator[tuple[Any, float]]:
+    """Yield the cheapest of all rows at a few targets of each leaf, one by one, whatever else was found."""
+    s.front = Front(no_options(), power_counts=False)
+    rows = list(zones._rows(s, domain, 1, loads))
+    for n in s.stripes:
+        leaf = s.loads.at(n, np.array([domain]))[0]
+        for up in range(1, s.uplinks(domain) + 1):
+            slow = [float(x) for x in s.leaf_slowdowns(domain, np.array(float(up)), leaf)]
+            for more in draw.sample(list(itertools.product(zones.FACTORS, zones.FACTORS)), 5):
+                target = slow[0] * more[0], slow[1] * more[1]
+                found = [x for row in rows if (x := zones._completed(s, row, n, target)) is not None]
+                if found:
+                    yield target, min(usd for usd, _ in found)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_four_tiers_at_a_target_are_missing(seed: int, asked: Asked) -> None:
+    """The cheapest four tiers at a target, by plain loops, are beaten or equalled by a template."""
+    r = random.Random(seed)
+    i = instance(r.choice([1, 2]), switch(r.choice([3, 4]), r.choice([1e5, 333.33])), max_tiers=4)
+    traffic = Traffic(stages=r.choice([2, 3]), unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
+    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    x = t.options(traffic, r.choice([3, 4]))
+    seen = 0
+    for s, domain, loads in asked:
+        for (send, allreduce), usd in by_loops(r, s, domain, loads):
+            seen += 1
+            as_slow = (x.send <= PHI * send * (1 + 1e-8)) & (x.allreduce <= PHI * allreduce * (1 + 1e-8))
+            assert np.any(as_slow & (x.usd <= usd * (1 + 1e-9))), (domain, send, allreduce, usd)
+    assert seen
+
+
+def large(deadline: Deadline) -> tuple[Templates, Traffic]:
+    """Return the templates of a site whose tables of four tiers take long."""
+    i = instance(8, switch(64, 1e5), max_tiers=4)
+    traffic = Traffic(stages=21, unit_racks=2, wrap=True, rails=8)
+    return Templates(instance=i, transport_slowdown=PHI, power_counts=False, deadline=deadline), traffic
+
+
+def test_tables_read_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two looks at the clock a table takes a part of a CPU-second, and it ends at the first that is late."""
+    last, longest, seen = time.process_time(), 0.0, 0
+
+    def check(_: Deadline) -> None:
+        nonlocal last, longest, seen
+        now = time.process_time()
+        longest, last, seen = max(longest, now - last), now, seen + 1
+        if seen == 400:
+            raise OutOfTimeError
+
+    monkeypatch.setattr(Deadline, "check", check)
+    t, traffic = large(Deadline())
+    with pytest.raises(OutOfTimeError):
+        t.options(traffic, 46)
+    assert seen == 400 and longest < 0.3 and not t.options_of
+
+
+def test_shallow_tables_have_three_tiers_where_these_join_all(asked: Asked) -> None:
+    """For a first plan four tiers are left out, but where nothing else joins the racks."""
+    traffic = Traffic(stages=3, unit_racks=1, wrap=True, rails=2)
+    for ports, needed in ((8, False), (4, True)):
+        t = Templates(instance=instance(2, switch(ports, 1e5), max_tiers=4), transport_slowdown=PHI, power_counts=False)
+        asked.clear()
+        x = t.options(traffic, 12, shallow=True)
+        assert len(x) and bool(asked) == bool(np.any(x.key[:, AT["core_up"]])) == needed
+        assert math.isclose(x.usd.min(), t.options(traffic, 12).usd.min())

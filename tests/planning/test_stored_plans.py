@@ -1,0 +1,31 @@
+"""The plans that quick tests read are those that the planner makes today."""
+
+from typing import Any
+
+import pytest
+from stored_plans import PLANS
+
+import planner
+from planner.plan.files import read_plan
+
+OF_A_RUN = {"seconds", "planner_version"}  # what differs between two runs of the same question
+
+
+def differences(old: Any, new: Any, path: str = "") -> list[str]:
+    """List where two plans as JSON differ, by path; figures may differ by rounding."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = [k for k in {**old, **new} if k not in OF_A_RUN]
+        return [x for k in keys for x in differences(old.get(k), new.get(k), f"{path}.{k}")]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return [x for k, (a, b) in enumerate(zip(old, new, strict=True)) for x in differences(a, b, f"{path}.{k}")]
+    same = old == pytest.approx(new, rel=1e-9) if isinstance(old, float) and isinstance(new, float) else old == new
+    return [] if same else [f"{path}: {old} stored, {new} now"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(f.name for f in PLANS.glob("*.json")))
+def test_a_stored_plan_is_the_one_of_today(name: str) -> None:
+    """Solved again, every figure is the stored one; else `tests/helpers/stored_plans.py` makes the plans anew."""
+    plan = read_plan(PLANS / name)
+    again = planner.solve(plan.instance)
+    assert differences(plan.model_dump(mode="json"), again.model_dump(mode="json")) == []

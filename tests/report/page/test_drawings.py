@@ -1,0 +1,210 @@
+"""The pictures of a page: each is to scale, and what it draws is the plan's."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from failing_plan import failing
+from hypothesis import given
+from hypothesis import strategies as st
+from page_cases import infeasible, page_of, rich
+from worked_plan import edited, instance_with, small, worked
+
+from planner.plan.layout import LayoutPlan
+from planner.report.page.blocks.money import days_and_money
+from planner.report.page.blocks.steps import steps
+from planner.report.page.blocks.where import where
+from planner.report.page.drawings.bars import stacked
+from planner.report.page.drawings.schedule import pieces, schedule
+from planner.report.page.drawings.site_map import at_work, plan_map
+from planner.report.page.drawings.stages import HIGH, Stage, stages
+from planner.report.page.drawings.svg import WIDTH
+
+RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
+SCHEDULES = st.fixed_dictionaries(
+    {
+        "pipeline_parallel": st.integers(1, 300),
+        "virtual_stages": st.integers(1, 8),
+        "per_stage": st.integers(1, 9),
+        "bubble": st.floats(0, 9),
+        "gemm": st.floats(0.1, 9),
+        "tail": st.floats(0, 2),
+    }
+)
+
+
+def layout_of(x: dict[str, float]) -> LayoutPlan:
+    """Return the worked layout with other counts and parts of its step."""
+    own, stages = small().layout, int(x["pipeline_parallel"])
+    parts = {
+        "gemm": x["gemm"],
+        "tensor_parallel": x["gemm"] / 4,
+        "pipeline_bubble": x["bubble"] if stages > 1 else 0.0,
+        "data_parallel": x["tail"],
+        "optimizer": x["tail"] / 3,
+    }
+    metrics = own.metrics.model_copy(update={"breakdown_seconds": parts, "step_seconds": sum(parts.values())})
+    counts = {"layers_per_stage": (int(x["per_stage"]),) * stages, "pipeline_parallel": stages}
+    return own.model_copy(update={"metrics": metrics, "virtual_stages": int(x["virtual_stages"]), **counts})
+
+
+@given(SCHEDULES)
+def test_every_stage_takes_the_step_and_waits_for_the_same_bubble(x: dict[str, float]) -> None:
+    """What a stage does sums to the step, no part is below zero, and all stages have the plan's bubble."""
+    layout = layout_of(x)
+    for stage in {0, 1, layout.pipeline_parallel // 2, layout.pipeline_parallel - 1} & {
+        *range(layout.pipeline_parallel)
+    }:
+        found = list(pieces(layout, stage))
+        assert sum(s for _, s in found) == pytest.approx(layout.metrics.step_seconds)
+        assert all(s >= -1e-12 for _, s in found)
+        bubble = sum(s for kind, s in found if kind == "bubble")
+        assert bubble == pytest.approx(layout.metrics.breakdown_seconds["pipeline_bubble"], abs=1e-9)
+
+
+def test_the_schedule_is_to_scale() -> None:
+    """Each bar is as long as its seconds, exposed exchange as large as its share of the passes, rows end together."""
+    layout = layout_of({"pipeline_parallel": 8, "virtual_stages": 1, "per_stage": 1, "bubble": 2, "gemm": 4, "tail": 1})
+    rects = [(float(x), float(y), float(w), float(h), c, t) for x, y, w, h, c, t in RECT.findall(schedule("", layout))]
+    rows = {t.split(",")[0] for *_, t in rects}
+    assert rows == {f"stage {n}" for n in (0, 1, 3, 4, 6, 7)}
+    for row in rows:
+        own = [r for r in rects if r[5].startswith(f"{row},")]
+        assert max(x + w for x, _, w, *_ in own) == pytest.approx(WIDTH, abs=0.2)
+    area = {c: sum(w * h for *_, w, h, cls, _ in [r[:6] for r in rects] if cls == c) for c in ("c0", "c5")}
+    assert area["c5"] / area["c0"] == pytest.approx(0.2, abs=0.01)
+    wide = {c: sum(r[2] for r in rects if r[4] == c) for c in ("c4", "c3")}
+    assert wide["c3"] / wide["c4"] == pytest.approx(1 / 2, abs=0.02)
+
+
+def test_pools_have_a_schedule_each() -> None:
+    """A plan of pools draws the step of every pool; a plan that is none draws no step."""
+    plan = small()
+    pools = {
+        "sequences": {"a": 3, "b": 1},
+        "layouts": {"a": plan.layout.model_dump(mode="json"), "b": plan.layout.model_dump(mode="json")},
+        "exchange_seconds": {"a": 0.1, "b": 0.1},
+        "step_seconds": 2.0,
+        "tokens_per_step": 100.0,
+        "days_to_train": 1.0,
+        "days_to_train_interval": (0.9, 1.2),
+        "certificate": plan.layout.certificate.model_dump(mode="json"),
+    }
+    both = edited(plan, layout=None, pools=pools)
+    (block,) = steps(both)
+    assert [p.caption.split(":")[0] for p in block.pictures] == ["a", "b"]
+    assert 'data-path="pools.step_seconds" value="2.0"' in page_of(both).split("<h3>Where")[0]
+    assert list(steps(infeasible())) == []
+
+
+def test_memory_of_stages_is_to_scale_and_merged() -> None:
+    """Equal neighbours are one bar, each part is as high as its bytes, and recomputed layers are named."""
+    one, two = Stage(4, 2, {"state": 30.0, "logits": 10.0}), Stage(3, 0, {"state": 50.0})
+    found = [
+        (float(h), float(w), c, t) for _, _, w, h, c, t in RECT.findall(stages([one] * 4000 + [two] * 1000, 100.0))
+    ]
+    heights = {t.split(" of ")[0]: h / HIGH for h, _, _, t in found}
+    assert heights == {
+        "stages 0 to 3999: 4 layers, 2 recomputed; state 3e-05 MB": pytest.approx(0.3, abs=1e-3),
+        "stages 0 to 3999: 4 layers, 2 recomputed; logits 1e-05 MB": pytest.approx(0.1, abs=1e-3),
+        "stages 4000 to 4999: 3 layers; state 5e-05 MB": pytest.approx(0.5, abs=1e-3),
+    }
+    assert found[0][1] / found[2][1] == pytest.approx(4, abs=0.1)
+
+
+@pytest.mark.parametrize("choice", ["full", "selective"])
+def test_the_fullest_stage_is_the_plans(choice: str) -> None:
+    """The highest bar holds what the plan says of its worst GPU; layers that run again are named under full alone."""
+    (block,) = steps(edited(small(), layout__recompute=choice))
+    assert ("recomputed;" in block.pictures[1].svg) == (choice == "full")
+    plan = small()
+    (block,) = steps(plan)
+    assert f"fullest {plan.layout.metrics.memory_bytes_per_gpu / 1e6:,.3g} MB" in block.pictures[1].svg
+
+
+def test_a_layout_that_contradicts_itself_has_no_memory_by_stage() -> None:
+    """A plan that names more stages than it lists is drawn without it, and at once."""
+    (block,) = steps(edited(small(), layout__pipeline_parallel=10**9, layout__layers_per_stage=[2, 3]))
+    assert len(block.pictures) == 1
+
+
+def why(plan: object) -> dict[str, tuple[str, ...]]:
+    """Return the rows of the places that are not open, by name."""
+    (block,) = where(plan)
+    return {name: row[1:] for table in block.tables for row in table.rows for name in row[0].split(", ")}
+
+
+def test_places_that_are_not_open_say_why() -> None:
+    """Each has the least of its limits, and a reason that plan and question hold: sites in number, size, time, use."""
+    nodes = list(instance_with().grid.model_dump(mode="json")["nodes"])
+    more = [
+        nodes[2] | {"id": "w3", "area_m2": 90.0},
+        nodes[2] | {"id": "w4", "area_m2": 600.0},
+        nodes[0] | {"id": "e3", "area_m2": None, "ready_months": 9.0},
+    ]
+    own = {"grid__nodes": [*nodes, *more], "grid__rules__interconnect__enabled": False}
+    own |= {"grid__rules__min_site_modules": 1}
+    plan = worked(instance_with(**own, grid__rules__ready_within_months=6))
+    assert why(plan) == {
+        "e3": ("0.3", "headroom of EAST", "ready in 9 months, asked for within 6"),
+        "w2": ("0.3", "headroom of WEST", "2 sites at most (max_sites)"),
+        "w4": ("0.3", "headroom of WEST", "2 sites at most (max_sites)"),
+        "w3": ("0.18", "land for cooling", "too little: a site takes 0.3 MW or more"),
+    }
+    free = worked(instance_with(**own, grid__rules__max_sites=None))
+    assert why(free)["w4"][2] == "left out by the best split that was found"
+    limited = edited(free, objective__limited_by="layout")
+    assert why(limited)["w4"][2] == "not needed: more racks would not train faster"
+    none = why(infeasible())
+    assert none == {"e1": ("1.5", "headroom of EAST"), **dict.fromkeys(("w1", "w2"), ("1.2", "headroom of WEST"))}
+
+
+def test_the_map_tells_lit_spans_from_those_for_cuts() -> None:
+    """Spans on a route are drawn as such, those that only stand in are dashed, and fibre that is not lit is thin."""
+    plan = rich()
+    svg, in_us = plan_map(plan, plan.instance.grid)
+    used = at_work(plan.wan)
+    backups = {e for d in plan.wan.demands for r in d.routes for e in r.backup_edges or ()}
+    assert used and backups - used and in_us
+    found = re.findall(r'class="(lit|spare|line)"[^>]*><title>([^<:]+)', svg)
+    by_class = {cls: {title for c, title in found if c == cls} for cls in ("lit", "spare", "line")}
+    assert by_class == {"lit": set(used), "spare": backups - used, "line": {"dark-D"}}
+    rate = next(d.routes[0].gbps for d in plan.wan.demands if d.priority == 0)
+    assert f"km, {rate / 1e3:,.4g} Tbps</text>" in svg
+    svg, _ = plan_map(small(), small().instance.grid)
+    (link,) = small().sites.links
+    assert f"{link.route_km:,.0f} km, {link.capacity_gbps / 1e3:,.4g} Tbps</text>" in svg
+
+
+def bars_of(plan: object) -> list[tuple[float, float, str]]:
+    """Return left end, width and class of each bar of the waterfall."""
+    (block,) = days_and_money(plan)
+    return [(float(x), float(w), c) for x, _, w, h, c, _ in RECT.findall(block.pictures[0].svg) if h == "13"]
+
+
+@pytest.mark.parametrize("plan", [small(), small(workload__availability=0.8), failing("elastic")], ids=str)
+def test_the_waterfall_joins_and_ends_at_the_days(plan: object) -> None:
+    """Each bar begins where the one before it ends, sums begin at 0, and the last is the plan's days to train."""
+    bars = bars_of(plan)
+    sums = [b for b in bars if b[2] == "rest"]
+    m = plan.layout.metrics
+    assert bars[-1] == sums[-1]
+    assert len(sums) == (1 if m.useful_share == 1 else 2)
+    assert sums[0][1] / sums[-1][1] == pytest.approx(m.step_days_to_train / m.days_to_train, abs=2e-3)
+    for (x, w, _), (start, _, shade) in pairwise(bars):
+        assert start == pytest.approx(bars[0][0] if shade == "rest" else x + w, abs=1.0)
+
+
+def test_a_part_below_zero_counts_in_the_sum_alone() -> None:
+    """A bar with a part below zero stays inside the drawing and shows the sum of all parts."""
+    shades = {"a": "c0", "b": "c1", "c": "c2"}
+    svg = stacked("A bar", [("row", {"a": 0.8, "b": 0.4, "c": -0.2}, None)], shades, "{:.2f}".format)
+    marks = [(float(x), float(w)) for x, _, w, *_ in RECT.findall(svg)]
+    assert len(marks) == 2 and max(x + w for x, w in marks) <= WIDTH
+    assert ">1.00</text>" in svg
+
+
+def test_long_names_are_cut_before_figures() -> None:
+    """A name leaves room for the figure in its line."""
+    svg = stacked("A bar", [("n" * 90, {"a": 1.0}, None)], {"a": "c0"}, "{:.2f}".format)
+    assert re.search(r">n{20,60}…</text>", svg)

@@ -1,0 +1,166 @@
+"""What plans come to beside the first: headline, what was changed, what it brings, and the terms behind it."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from failing_plan import failing
+from page_cases import infeasible, rich
+from worked_plan import small
+
+from planner.errors import InputError
+from planner.plan.plan import Plan
+from planner.report.compare import rows_of, side_of, table
+from planner.report.differences import Side, best, brings, changes, headline, terms, verdicts
+from planner.report.fit import fitted
+from planner.report.statements.cautions import without_source
+from planner.report.summary import summary
+from planner.sweeps.store import parse_rows
+
+
+def with_budget(plan: Plan, usd: float) -> Plan:
+    """Return a plan whose instance has another budget."""
+    limits = plan.instance.limits.model_copy(update={"budget_usd": usd})
+    return plan.model_copy(update={"instance": plan.instance.model_copy(update={"limits": limits})})
+
+
+def side(name: str, asked: Mapping[str, Any] | None = None, **figures: Any) -> Side:
+    """Return a side with figures; `__` stands for a dot."""
+    return Side(name, {k.replace("__", "."): v for k, v in figures.items()}, asked)
+
+
+def test_money_that_brings_nothing_is_a_verdict_of_one_line() -> None:
+    """A budget a fifth larger with the same plan: no days, no dollars, and what buys nothing."""
+    plan = small()
+    assert plan.cost is not None
+    usd = plan.cost.total_usd
+    a, b = (side_of(name, with_budget(plan, usd * k)) for name, k in (("a", 1.0), ("b", 1.2)))
+    lines = list(verdicts([a, b]))
+    assert lines[0].startswith("a  ") and lines[1].startswith("b  ") and lines[2] == ""
+    assert re.fullmatch(
+        r"limits\.budget_usd .* \(\+20 %\): 0 days, \$0 of capital, \$.* of the budget buys nothing", lines[3]
+    )
+    assert len(lines) == 5 and lines[4].startswith("  b: ") and lines[4].endswith("(17 %) buys nothing.")
+
+
+def test_days_and_dollars_that_moved_are_named_the_largest_first() -> None:
+    """Two parts of a step at a day a second, one of what stops cost, and two of the bill."""
+    step, lost, bill = "layout.metrics.breakdown_seconds.", "reliability.lost_days.", "cost.capex_usd."
+    common = {"layout.metrics.step_seconds": 10.0, "layout.metrics.step_days_to_train": 10.0}
+    a = Side("a", {**common, step + "gemm": 6.0, step + "head": 4.0, lost + "restarts": 1.0, bill + "racks": 5e9})
+    b = Side("b", {**common, step + "gemm": 3.0, step + "head": 7.5, lost + "restarts": 1.5, bill + "fabric": 1e9})
+    assert list(terms(a, b)) == ["days: head +3.5, gemm -3, restarts +0.5", "capital: racks -$5.00B, fabric +$1.00B"]
+    assert list(terms(a, a)) == []
+
+
+def test_the_change_of_a_plan_is_signed_and_relative() -> None:
+    """Ten days and a billion less than a hundred and five; of rows only the names are known."""
+    a = side("a", objective__value=100.0, objective__name="days_to_train", layout__metrics__days_to_train=100.0)
+    b = side("b", objective__value=90.0, objective__name="days_to_train", layout__metrics__days_to_train=90.0)
+    assert brings(a, b) == "-10 days (-10.0 %)"
+    assert brings(side("c", status="optimal"), side("d", status="infeasible")) == "optimal -> infeasible"
+    assert changes(a, b) == "b"
+
+
+def test_idle_racks_are_named_in_dollars() -> None:
+    """A tenth of the GPUs do no work: a tenth of what the racks cost."""
+    figures = {"objective__value": 9.0, "cost__total_usd": 8e9, "cost__capex_usd__racks": 6e9}
+    a = side("a", **figures, layout__gpus_used=100, layout__gpus_idle=0)
+    b = side("b", **figures, layout__gpus_used=90, layout__gpus_idle=10)
+    assert brings(a, b).endswith("$0 of capital, $600.00M of idle racks")
+    assert "idle" not in brings(b, a) and "idle" not in brings(b, b)
+
+
+def test_of_many_the_best_are_named() -> None:
+    """Of three the fastest and the cheapest, those alike counted; of losses there are no days."""
+    of = {"objective__name": "days_to_train", "status": "optimal"}
+    three = [
+        side(n, **of, objective__value=d, cost__total_usd=u)
+        for n, d, u in (("a", 9, 5e9), ("b", 7, 6e9), ("c", 7, 5e9))
+    ]
+    assert best(three) == "fewest days: b and 1 other (7.0); least money: a and 1 other ($5.00B)"
+    assert best([side("x", status="infeasible"), side("y", status="infeasible")]) == ""
+    loss = [side(n, objective__name="loss", objective__value=1.5, cost__total_usd=1e9) for n in "ab"]
+    assert best(loss) == "least money: a and 1 other ($1.00B)"
+
+
+def test_an_object_of_the_catalogue_is_changed_by_its_name() -> None:
+    """Of another model its name is said, not the dozen figures behind it; more than four changes are counted."""
+    old = {"workload.model.name": "a", "workload.model.layers": 10, "limits.budget_usd": 1e9}
+    new = {"workload.model.name": "b", "workload.model.layers": 20, "limits.budget_usd": 2e9}
+    assert changes(side("x", old), side("y", new)) == "workload.model a -> b, limits.budget_usd 1B -> 2B (+100 %)"
+    many = {f"limits.x{n}": n for n in range(7)}
+    assert changes(side("x", {}), side("y", many)).endswith("limits.x3 none -> 3, 3 other values")
+    assert changes(side("x", old), side("y", old)) == "the same instance"
+
+
+def test_headlines_say_what_a_plan_comes_to() -> None:
+    """The verdict of a plan with what it buys; of a row its days, money and status; the reason where there is none."""
+    plan = small()
+    text = headline(side_of("a", plan))
+    assert text.startswith("Trains in ") and " racks (" in text and "Buys 14" in text
+    row = side("r", status="optimal", objective__name="days_to_train", objective__value=7.0, cost__total_usd=2e9)
+    assert headline(row) == "7.0 days, $2.00B; optimal"
+    none = infeasible()
+    assert headline(side_of("b", none)) == f"No plan: {none.conflict.reason}."
+    assert headline(side("c", status="infeasible", reason="no power")) == "infeasible: no power"
+
+
+def test_limits_and_warnings_of_one_side_alone_are_told() -> None:
+    """What the first plan does not say of itself is said of the second; what both say is not."""
+    a, b = (side_of(name, with_budget(small(), small().cost.total_usd * k)) for name, k in (("a", 1.0), ("b", 2.0)))
+    lines = [line.strip() for line in verdicts([a, b])]
+    assert any(line.startswith("b: ") and "(50 %) buys nothing" in line for line in lines)
+    assert not any("Failures not modelled" in line for line in lines)
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    """Summaries, verdicts and tables of plans with every section, at the widths of terminals."""
+    plans = {"small": small(), "rich": rich(), "none": infeasible(), "failing": failing("restart", "elastic")}
+    for plan in plans.values():
+        text = summary(plan, width)
+        assert max(map(len, text.splitlines())) <= width
+        assert text.replace("\n", " ").split() == summary(plan).split() or "DAYS" in text
+    sides = [side_of(name, plan) for name, plan in plans.items()]
+    text = fitted("\n".join(verdicts(sides)), width) + "\n" + table([s.name for s in sides], rows_of(sides), width)
+    assert max(map(len, text.splitlines())) <= width
+
+
+def test_a_sweep_of_many_rows_is_no_table_of_many_columns() -> None:
+    """Those that the terminal has no room for are counted, with the way to see them."""
+    sides = [side(f"row {n}", status="optimal", objective__value=float(n)) for n in range(1362)]
+    for width in (80, 120, 200):
+        text = table([s.name for s in sides], rows_of(sides), width)
+        shown = len(re.findall(r"row \d+", text))
+        assert 2 <= shown <= 24
+        assert f"{1362 - shown:,} further columns left out: name those to see as FILE#INDEX" in text.replace("\n", " ")
+
+
+def test_unsourced_figures_are_named() -> None:
+    """A source stands for all inside its object."""
+    network = rich().instance.network
+    assert network is not None
+    bare = network.model_copy(update={"source": None})
+    paths = list(without_source(bare, "network"))
+    assert paths == (["network"] if set(bare.model_fields_set) - {"source", "note"} else paths)
+    assert list(without_source(bare.model_copy(update={"source": "a text"}), "network")) == []
+
+
+@pytest.mark.parametrize("where", ["plan", "point", "objective"])
+def test_a_row_with_a_number_that_no_float_holds_is_refused(where: str) -> None:
+    """Such a row is named by its line; it used to end a comparison in an overflow."""
+    row = {
+        "index": 0,
+        "key": "k",
+        "point": {},
+        "status": "optimal",
+        "seconds": 1,
+        where: {"name": "days", "value": 10**400},
+    }
+    line = json.dumps({"point": {}, **row}).encode() + b"\n"
+    with pytest.raises(InputError, match=r"line 1: .*value is beyond"):
+        parse_rows(Path("rows.jsonl"), line)

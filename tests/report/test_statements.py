@@ -1,0 +1,239 @@
+"""What a plan says: each statement in the words of a reader, and all of them wherever a plan is shown."""
+
+from typing import Any
+
+import pytest
+from failing_plan import failing
+from page_cases import infeasible, rich
+from worked_plan import edited, small
+
+from planner.errors import InputError
+from planner.instance.workload import Experts
+from planner.physics.site import run_cost
+from planner.plan.flatten import digest
+from planner.plan.plan import Plan
+from planner.report.compare import figures_of, rows_of
+from planner.report.differences import Side
+from planner.report.statements.network import groups
+from planner.report.statements.of_plan import statements
+from planner.report.statements.statement import SECTIONS, Statement, days, short_percent
+from planner.report.summary import summary
+
+PLAN = small()
+OPERATION = {"maintenance_share_per_year": 0.05, "staff_usd_per_year": 1e6, "fabric_life_years": 9.0}
+PLANS = {"small": small, "rich": rich, "failing": lambda: failing("restart", "elastic"), "none": infeasible}
+
+
+def said(plan: Plan, section: str, *, first: bool = False) -> str:
+    """Return the statements of one section, a line each."""
+    found = [x for x in statements(plan) if section in (x.section, x.topic) and (x.first or not first)]
+    return "\n".join(x.text for x in found)
+
+
+def with_experts(plan: Plan) -> Plan:
+    """Return a plan as if of a model with experts."""
+    workload = plan.instance.workload
+    model = workload.model.model_copy(update={"experts": Experts(count=8, per_token=2, ffn=64)})
+    changed = plan.instance.model_copy(update={"workload": workload.model_copy(update={"model": model})})
+    return plan.model_copy(update={"instance": changed})
+
+
+def with_budget(plan: Plan, usd: float) -> Plan:
+    """Return a plan whose instance has another budget."""
+    limits = plan.instance.limits.model_copy(update={"budget_usd": usd})
+    return plan.model_copy(update={"instance": plan.instance.model_copy(update={"limits": limits})})
+
+
+def run_of(years: float, **changes: Any) -> Plan:
+    """Return the worked plan with a run of some years."""
+    plan = small(operation=OPERATION, hardware__rack__life_years=4.0, **changes)
+    return plan.model_copy(
+        update={"run": run_cost.section(plan.instance, 365 * years, plan.cost, 0, plan.sites, plan.fabric.sites)}
+    )
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_first_screen_is_part_of_all_that_is_said(name: str) -> None:
+    """Each statement has a known section; the summary writes those of the first screen, --verbose all of them."""
+    plan = PLANS[name]()
+    found, screen, all_of_it = statements(plan), summary(plan), summary(plan, verbose=True)
+    assert {x.section for x in found} <= set(SECTIONS)
+    assert all((x.text in screen) == x.first or x.text in screen for x in found)
+    assert all(x.text in screen for x in found if x.first) and all(x.text in all_of_it for x in found)
+    assert sum(x.kind == "verdict" for x in found) == 1 and found[0].kind == "verdict"
+    assert all(x.first for x in found if x.kind == "limit")
+
+
+@pytest.mark.parametrize("name", ["small", "failing", "none"])
+def test_the_first_screen_fits(name: str) -> None:
+    """It has at most 26 lines of 100 columns; `rich` has more parts at once than any question."""
+    assert len(summary(PLANS[name](), 100).splitlines()) <= 26
+
+
+def test_one_section_is_shown_whole() -> None:
+    """`show PLAN fabric` has what the first screen leaves out, and nothing of another section; a typo is answered."""
+    text = summary(PLAN, section="fabric")
+    assert "planes of" in text or "plane of" in text
+    assert "LAYOUT" not in text and "PROOF      fabric: " in text
+    with pytest.raises(InputError, match=r"section: must be one of verdict, sites, .*proof \(is 'fabrics'\)"):
+        summary(PLAN, section="fabrics")
+
+
+def test_the_verdict_says_what_is_proven() -> None:
+    """Days with their range and the proof; a gap with what ended the search; money, loss; no bound."""
+    low, high = PLAN.layout.metrics.days_to_train_interval
+    o = PLAN.objective.model_copy(update={"fabric_free_bound": None})
+
+    def verdict(**changes: Any) -> Statement:
+        stopped = changes.pop("stopped", "proved")
+        changed = {"objective": o.model_copy(update=changes), "stopped": stopped}
+        return statements(PLAN.model_copy(update=changed))[0]
+
+    proven = verdict(gap=0.0, bound=o.value)
+    assert proven.text == f"Trains in {days(o.value)} days (likely {days(low)} to {days(high)}). Proven optimal."
+    assert proven.interval == (low, high) and proven.source
+    faster = verdict(gap=0.0, bound=o.value, fabric_free_bound=0.9 * o.value).text
+    assert faster.endswith(f"no fabric could bring it below {days(0.9 * o.value)} (10.0 %).")
+    open_gap = verdict(gap=0.25, bound=0.75 * o.value, stopped="limit").text
+    assert open_gap.endswith(
+        f"no plan is better than {days(0.75 * o.value)} days (gap 25.0 %; the time limit ended the search)."
+    )
+    assert verdict(gap=None, bound=None).text.endswith("No bound is proven.")
+    assert verdict(name="cost_usd", value=2e9, gap=0.0, bound=2e9).text.startswith("Costs $2.00B to buy; trains in ")
+    assert verdict(name="loss", value=1.5, gap=0.0, bound=1.5).text.startswith("Reaches a loss of 1.5000 nats a token")
+
+
+def test_no_plan_says_why_and_which_rules_conflict() -> None:
+    """The reason is the verdict, the rules a limit; where nothing is proven no rules are told as in conflict."""
+    text = summary(infeasible())
+    assert "No plan: the grid is too small." in text
+    assert "Rules in conflict (sites): demand, headroom[EAST]; without any one of them the rest can be met." in text
+    why = infeasible().conflict.model_copy(update={"rules": (), "reason": "the time limit came before a first plan"})
+    undecided = infeasible().model_copy(update={"status": "unknown", "stopped": "limit", "conflict": why})
+    assert "No plan yet: the time limit came before a first plan." in summary(undecided)
+    assert "conflict" not in summary(undecided)
+
+
+@pytest.mark.parametrize(("context", "expert"), [(1, 1), (1, 4), (2, 1), (2, 8)])
+def test_a_model_with_experts_prints_its_context_and_expert_parallelism(context: int, expert: int) -> None:
+    """Both degrees are printed, also where they are 1: with experts that is a choice."""
+    plan = edited(with_experts(PLAN), layout__context_parallel=context, layout__expert_parallel=expert)
+    assert f"x CP {context} x" in said(plan, "layout") and f", EP {expert}," in said(plan, "layout")
+
+
+def test_a_dense_model_prints_what_it_uses() -> None:
+    """Of a dense model there is no expert parallelism, and CP only where there are several ranks."""
+    assert "EP" not in said(PLAN, "layout") and " CP " not in said(PLAN, "layout", first=True)
+    assert "CP 2 x" in said(edited(PLAN, layout__context_parallel=2), "layout")
+
+
+@pytest.mark.parametrize(
+    ("recompute", "by_stage", "text"),
+    [
+        ("none", (), "recomputes nothing"),
+        ("selective", (), "recomputes attention scores (selective)"),
+        ("full", (), "recomputes all 8 layers"),
+        ("full", (4, 4), "recomputes all 8 layers"),
+        ("full", (3, 0), "recomputes 3 of 8 layers"),
+    ],
+)
+def test_recomputation_is_told_in_layers(recompute: str, by_stage: tuple[int, ...], text: str) -> None:
+    """A reader of `full` with six layers of eighty took it for all of them."""
+    plan = edited(PLAN, layout__recompute=recompute, layout__recomputed_layers_per_stage=by_stage)
+    assert text in said(plan, "layout", first=True)
+
+
+@pytest.mark.parametrize(
+    ("total", "local", "least", "extra", "text"),
+    [
+        (9, 0, 1, 72, "All 9 all-reduce groups span several leaves (1 unavoidable): 81 fragments"),
+        (1, 0, 0, 3, "The one all-reduce group spans several leaves (none unavoidable): 4 fragments"),
+        (9, 9, 0, 0, "All 9 all-reduce groups stay under one leaf"),
+        (9, 7, 1, 4, "7 of 9 all-reduce groups stay under one leaf; 2 span several (1 unavoidable): 6 fragments"),
+    ],
+)
+def test_groups_are_told_with_their_fragments(total: int, local: int, least: int, extra: int, text: str) -> None:
+    """A group over three leaves is three fragments; pieces beyond one a group are what the plan counts."""
+    assert groups(total, local, least, extra) == text
+
+
+@pytest.mark.parametrize(
+    ("load", "n1", "text"),
+    [
+        (0.0, "off", "of the sites alone: no node states a load_mw; nothing out"),
+        (2.5, "full", "with 5 MW of other load; any one circuit or unit out"),
+        (2.5, "node", "a site's largest circuit out"),
+    ],
+)
+def test_a_power_flow_says_of_what_network_it_is(load: float, n1: str, text: str) -> None:
+    """Under dc it is told whether load beside the sites is counted, and what may be out."""
+    grid = PLAN.instance.grid
+    nodes = [n.model_copy(update={"load_mw": load if i < 2 else 0.0}) for i, n in enumerate(grid.nodes)]
+    rules: dict[str, Any] = {"grid_model": "dc", "n1": n1}
+    changed = grid.model_copy(update={"nodes": tuple(nodes), "rules": grid.rules.model_copy(update=rules)})
+    plan = PLAN.model_copy(update={"instance": PLAN.instance.model_copy(update={"grid": changed})})
+    assert text in said(plan, "proof") and "power flow by reactances" not in said(PLAN, "proof")
+
+
+@pytest.mark.parametrize(
+    ("limited_by", "text"),
+    [
+        ("budget", "Budget: $1.50M is left, less than one more replica costs."),
+        ("grid", "Power and sites: they cannot feed one more replica."),
+        ("owned_racks", "for one more replica."),
+        ("layout", "No limit of money, power or racks: one more replica could be had"),
+    ],
+)
+def test_the_limit_that_ends_the_plan_is_named(limited_by: str, text: str) -> None:
+    """It is a sentence with its figure, on the first screen."""
+    plan = with_budget(PLAN, PLAN.cost.total_usd + 1.5e6)
+    plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": limited_by})})
+    assert text in said(plan, "limits", first=True)
+
+
+def test_idle_money_and_idle_gpus_are_warned_of() -> None:
+    """Money from a hundredth of the budget on; GPUs by the rack where each has some that its layout leaves."""
+    assert "buys nothing" not in said(with_budget(PLAN, PLAN.cost.total_usd * 1.001), "warnings")
+    assert "(50 %) buys nothing." in said(with_budget(PLAN, PLAN.cost.total_usd * 2), "warnings", first=True)
+    x, gpus = PLAN.layout, PLAN.instance.hardware.rack.gpus
+    racks = sum(s.racks for s in PLAN.sites.sites)
+    alone = edited(PLAN, layout__replicas_per_rack=1, layout__gpus_used=2 * racks, layout__gpus_idle=(gpus - 2) * racks)
+    usd = PLAN.cost.capex_usd["racks"] * (gpus - 2) / gpus
+    text = f"{gpus - 2} of {gpus} GPUs in each rack are idle (TP {x.tensor_parallel} x CP 1 uses 2): ${usd / 1e6:,.2f}M"
+    assert text in said(alone, "warnings", first=True)
+
+
+def test_a_run_that_outlasts_its_racks_says_so() -> None:
+    """The times that racks and fabric are replaced, with the money, are a warning."""
+    usd = small().cost.capex_usd["racks"]
+    assert f"replaced: racks twice (${2 * usd / 1e6:,.2f}M), fabric once" in said(run_of(11.6), "warnings", first=True)
+    assert "racks 5 times" in said(run_of(21), "warnings") and "replaced" not in said(run_of(3.9), "warnings")
+
+
+def test_money_energy_and_what_is_left_out_are_told() -> None:
+    """A total, a million tokens, MWh and joules a token; what the total leaves out is named with where it is set."""
+    text = said(run_of(0.5), "money")
+    assert "over 182 days" in text and "a million tokens" in text and "J a token" in text and "CO2" not in text
+    assert "Excluded" not in text
+    shorter = small(operation=None)
+    bare = shorter.model_copy(update={"run": run_cost.section(shorter.instance, 9.0, shorter.cost, 0, shorter.sites)})
+    assert "Excluded: " in said(bare, "warnings") and "replacement of racks" in said(bare, "warnings")
+    assert "To own and run" not in said(small(), "money")
+
+
+def test_rows_and_comparisons_have_the_cost_of_the_run() -> None:
+    """A row of a sweep has the run's columns, and two plans compare by them behind the bill."""
+    short, long = run_of(1.0), run_of(10.0)
+    found = digest(long)
+    assert found["run.total_cost_of_ownership_usd"] == long.run.total_cost_of_ownership_usd
+    assert found["run.replacements.racks"] == 2 and found["run.usd.staff"] == 1e7
+    rows = rows_of([Side(n, figures_of(p)) for n, p in (("a", short), ("b", long))], diff=True)
+    assert rows["run.years"] == [1.0, 10.0]
+    names = list(rows_of([Side("a", figures_of(long))]))
+    assert names.index("cost.total_usd") < names.index("run.days") < names.index("slack.budget_usd")
+
+
+def test_figures_have_as_many_digits_as_a_reader_uses() -> None:
+    """Whole days from a thousand on, whole percent from ten on."""
+    assert [days(x) for x in (9023.6, 160.57, 9.97, 6.2431, 0.04157)] == ["9,024", "160.6", "10.0", "6.24", "0.0416"]
+    assert [short_percent(x) for x in (0.129, 0.0996, 0.0512, 0)] == ["13 %", "10 %", "5.1 %", "0.0 %"]
