@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -33,6 +34,7 @@ RANGES: tuple[tuple[str, float, float], ...] = (
 )
 
 
+@cache
 def range_of(key: str, *, whole: bool) -> tuple[float, float]:
     """Return the least and the most that a key may have in size, where it is not 0."""
     for pattern, low, high in RANGES:
