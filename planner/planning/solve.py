@@ -16,6 +16,7 @@ from planner.models.joint.split import Column
 from planner.models.joint.tree.cache import JointCache
 from planner.models.joint.world import CENTS, World
 from planner.models.requests import Options
+from planner.physics.ticks import ticking
 from planner.plan.certificate import ALMOST_AS_FAST, CheaperPlan, Conflict
 from planner.plan.plan import Plan
 from planner.planning import heterogeneous, model_size
@@ -24,7 +25,7 @@ from planner.planning.conflict import conflict_of, over_budget, too_late
 from planner.planning.joint.plan import plan_of
 from planner.planning.joint.without import unanswered
 from planner.planning.sessions.inspection import inspection
-from planner.solvers.deadline import ENDED, Deadline
+from planner.solvers.deadline import ENDED, Deadline, OutOfTimeError
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.registry import solver_named
 from planner.solvers.running.progress import notes, stands, start
@@ -56,7 +57,10 @@ def solve_instance(
             plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before this solve's turn")
             return _ended(plan.model_copy(update={"stopped": deadline.cause}), deadline)
         try:
-            plan = _solved(instance, options, deadline, progress, cache, first)
+            with ticking(deadline.check):
+                plan = _solved(instance, options, deadline, progress, cache, first)
+        except OutOfTimeError:  # before the search, which returns the best plan so far, could begin
+            plan = unanswered(instance, options, f"{ENDED[deadline.cause]} before the search began")
         except UnansweredError as error:  # of a question that a plan cannot be written without
             plan = unanswered(instance, options, str(error))
         plan = _ended(plan, deadline)

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from planner.physics.ticks import tick
 from planner.simulation import rng
 from planner.simulation.live_cables import Alive, Flows, refuse_cut_off
 from planner.simulation.rng import Floats, Ints
@@ -78,6 +79,7 @@ def adaptive(tree: Tree, flows: Flows, seed: int, alive: Alive) -> Routes:
     picks, each = np.empty((FLOWLETS * planes, len(flows), 2), np.int64), flows.size / (FLOWLETS * planes)
     salts = rng.words(seed, 7, np.arange(len(picks))[:, None], np.arange(len(flows))[None, :])
     for n in range(len(picks)):
+        tick()
         for f in rng.order(len(flows), seed, 8, n).tolist():
             ends = [int(a[f]) for a, _ in above], [int(b[f]) for _, b in above]
             chosen = loads.choose(ends, int(meeting[f]), float(each[f]), int(salts[n, f]))

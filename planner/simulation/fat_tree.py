@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from planner.errors import InputError
 from planner.instance.base import Count, Positive, Sourced
+from planner.instance.ranges import out_of_range
 from planner.instance.read import validated
 from planner.simulation.tree import Tree
 
@@ -85,7 +86,7 @@ def load_fabric(data: Any, where: str = "fabric") -> Fabric:
     if not isinstance(data, Mapping):
         example = '{"hosts": 1024, "ports_per_switch": 16}'
         raise InputError(f"{where}: must be a plan or a fabric (is {type(data).__name__}); give one such as {example}")
-    return validated(Fabric, dict(data), where)
+    return validated(Fabric, dict(data), where, problems=out_of_range)
 
 
 def tree_of_fabric(f: Fabric) -> Tree:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.errors import InputError
+from planner.physics.ticks import tick
 from planner.simulation import rng
 from planner.simulation.live_cables import Flows
 from planner.simulation.rng import Floats, Ints
@@ -75,6 +76,7 @@ def spread(tree: Tree, routes: Routes, waited: Ints, p: Pauses | None = None) ->
     missing, due = routes.size.astype(float), np.zeros(routes.parts, bool)
     due[waited] = True
     for step in range(1, p.max_steps + 1):
+        tick()
         queue = np.bincount(link, waiting, links)
         served = waiting * np.divide(np.where(on, 0.0, room), queue, out=np.ones(links), where=queue > room * ~on)[link]
         waiting -= served

@@ -6,6 +6,7 @@ from functools import lru_cache
 import numpy as np
 
 from planner.instance.network import Network, Switch, TransportRuns
+from planner.physics.ticks import tick
 from planner.plan.fabric import TransportFactor
 from planner.simulation.max_min_fair import static_tail_seconds
 from planner.simulation.pfc import Pauses, spread
@@ -67,6 +68,7 @@ def slowdown(runs: TransportRuns, ports: int, planes: int) -> float:
     """
     tree, tails = reference_tree(runs, ports, planes), []
     for seed in range(runs.seeds):
+        tick()
         flows = permutation(tree.slots, FLOW_BYTES, seed)
         routes = routed(tree, flows, runs.transport, seed)
         tails.append(_tail_seconds(tree, routes, runs.transport) / ideal_seconds(tree, flows))

@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.files import read_text
+from planner.instance.ranges import range_of
 from planner.simulation import rng
 from planner.simulation.live_cables import Flows
 from planner.simulation.rng import Ints
@@ -107,9 +108,10 @@ def _row(path: Path, line: int, row: list[str], hosts: int) -> tuple[int, int, f
         size = float(row[2])
     except ValueError:
         size = math.nan
-    if not (math.isfinite(size) and size > 0):
+    low, high = range_of("bytes", whole=False)
+    if not low <= size <= high:
         given = row[2].strip()
-        raise InputError(f"{where}: bytes: must be a finite number greater than 0 (is {given!r}); fix it there")
+        raise InputError(f"{where}: bytes: must be a number from {low:g} to {high:g} (is {given!r}); fix it there")
     if ends[0] == ends[1]:
         raise InputError(f"{where}: dst: must be another host than src (both are {ends[0]}); remove the line")
     return ends[0], ends[1], size

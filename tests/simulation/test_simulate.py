@@ -130,7 +130,8 @@ def test_flows_from_a_file(tmp_path: Path) -> None:
         ("src,dst,bytes\n0,1\n", "line 2: must have 3 values"),
         ("src,dst,bytes\n0,1,5\n0,128,5\n", "line 3: dst: must be a host from 0 to 127 (is '128')"),
         ("src,dst,bytes\nx,1,5\n", "line 2: src: must be a host"),
-        ("src,dst,bytes\n0,1,nan\n", "line 2: bytes: must be a finite number greater than 0 (is 'nan')"),
+        ("src,dst,bytes\n0,1,1e308\n", "line 2: bytes: must be a number from 1e-06 to 1e+18 (is '1e308')"),
+        ("src,dst,bytes\n0,1,nan\n", "line 2: bytes: must be a number from 1e-06 to 1e+18 (is 'nan')"),
         ("src,dst,bytes\n4,4,1\n", "line 2: dst: must be another host than src"),
     ],
 )
@@ -297,3 +298,13 @@ def test_a_layout_without_sense_is_named(plan: Plan, pattern: str) -> None:
     changed = edited_at(plan, "layout.stages_per_rack", 0)
     with pytest.raises(InputError, match="layout: stages_per_rack 0 is not from 1"):
         planner.simulate(changed, pattern=pattern)
+
+
+@pytest.mark.parametrize("rate", [1e-308, 1e-9, 1e308])
+def test_extreme_rates_are_named(rate: float) -> None:
+    """A rate at which times leave the range of floats is refused by its path, and the ends of its range run."""
+    with pytest.raises(InputError, match=r"fabric: host_gbps: must be from 1e-06 to 1e\+18 \(is "):
+        planner.simulate(K8 | {"host_gbps": rate})
+    for fine, size in ((1e-6, 1e18), (1e18, 1e-3)):
+        found = planner.simulate(K8 | {"host_gbps": fine}, bytes_per_host=size)
+        assert 1 <= found.mean_slowdown < 10

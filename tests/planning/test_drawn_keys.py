@@ -1,0 +1,34 @@
+"""Every optional key of the schema, drawn from its declared range alone and in pairs: a checked answer or a refusal."""
+
+import drawn_keys
+import pytest
+
+import planner
+from planner.errors import InputError
+
+QUICK = (1, 60, 171, 300)
+ALONE = len(drawn_keys.optional_keys())
+
+
+@pytest.mark.parametrize(
+    "seed", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2 * ALONE) if s % 7 == 0)]
+)
+def test_drawn_keys_are_answered_or_refused(seed: int) -> None:
+    """A small instance with one or two keys drawn ends in a plan that the checker agrees with, or in a complaint."""
+    data, keys = drawn_keys.instance(seed)
+    try:
+        plan = planner.solve(data, time_limit=2)
+    except InputError as error:
+        assert all(": " in line for line in str(error).splitlines()), (keys, error)
+        return
+    assert planner.check(plan) == [], keys
+
+
+def test_every_optional_key_is_drawn() -> None:
+    """Each optional key of the schema is among those drawn, and one draw of all of them differs from the base."""
+    assert ALONE > 250
+    names = {name for _, name in drawn_keys.optional_keys()}
+    assert {"limits.budget_usd", "grid.nodes.0.area_m2", "reliability.parts.gpu.repair_hours"} <= names
+    for seed in range(0, ALONE, 5):
+        data, keys = drawn_keys.instance(seed)
+        assert len(keys) == 1 and data["name"]
