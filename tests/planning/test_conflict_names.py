@@ -49,6 +49,7 @@ def test_memory_that_holds_no_layer_is_named(how: dict[str, Any]) -> None:
     assert (plan.status, rules(plan)) == ("infeasible", ("memory",))
 
 
+@pytest.mark.slow
 def test_memory_of_a_large_cluster_is_named_in_seconds() -> None:
     """Memory is judged by the bytes of columns: a search over relaxed limits took minutes. CPU seconds count."""
     began = time.process_time()
