@@ -95,7 +95,9 @@ def _flows_suffice(grid: Grid) -> bool:
     must = [max(0.0, -n.load_mw) for n in grid.nodes]
     plants = [n.generation_mw if grid.rules.generation else sum(load) for n in grid.nodes]
     every = [a + b for a, b in zip(plants, must, strict=True)]
-    return _brought(grid, every, load) == sum(map(_units, load)) and _brought(grid, must, load) == sum(map(_units, must))
+    return _brought(grid, every, load) == sum(map(_units, load)) and _brought(grid, must, load) == sum(
+        map(_units, must)
+    )
 
 
 def _units(mw: float) -> int:

@@ -15,7 +15,9 @@ def test_the_cheaper_of_two_equal_nodes_is_taken(cheap: str, parts: dict[str, di
     """Of two equal nodes at $190 and $20 a MWh the plan takes $20, as proven as before, and the checker agrees."""
     usd = {"E": 190.0, "W": 190.0} | {cheap: 20.0}
     instance = case(node("E0"), node("W0"), usd_per_mwh=usd, rules=RULES, limits=LIMITS)
-    instance = type(instance).model_validate(instance.model_dump() | parts | ({"limits": LIMITS | {"deadline_days": 1e3}}))
+    instance = type(instance).model_validate(
+        instance.model_dump() | parts | ({"limits": LIMITS | {"deadline_days": 1e3}})
+    )
     plan = planner.solve(instance)
     assert plan.sites is not None
     assert [s.id for s in plan.sites.sites] == [f"{cheap}0"]
