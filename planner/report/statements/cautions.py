@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from planner.instance.base import Sourced
-from planner.instance.plausible import implausible
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
+from planner.planning.plausible import implausible
 from planner.report.statements.sites import racks_of
 from planner.report.statements.statement import Statement, short_percent
 from planner.report.statements.training import extrapolations
