@@ -48,8 +48,8 @@ def _verdict(rows: Sequence[Row], request: PlotRequest) -> str:
     most = request.senses is not None and request.senses[1] == "max"
     _, best = (max if most else min)(found, key=lambda item: item[0])
     value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
-    y, x = (name_and_unit(path)[0] for path in (request.y, request.x))
-    return f"{count}; {'most' if most else 'least'} {y}: {value}, at {x} {at}."
+    of, along = (name_and_unit(path)[0] for path in (request.y, request.x))
+    return f"{count}; {'most' if most else 'least'} {of}: {value}, at {along} {at}."
 
 
 def _changes(rows: Sequence[Row], request: PlotRequest) -> list[str]:
