@@ -4,8 +4,8 @@ Run it as `.venv/bin/python scripts/verify/public_grids.py [FOLDER] [--random N]
 cases (`*.m`), such as the `data` directory of the package `matpower`. Of each case that imports, with its load, the
 plants are run in proportion to what they can feed, and flows must balance at every node to a millionth of the load.
 With zero racks the split must hold where the import says that the grid feeds itself, and nowhere else; and what nothing
-uses must change no optimum (`grid_properties.py`), of cases of so many nodes at most and of N random grids. Cases that an
-unimported form of the format, or an outright error of the file, rules out are counted apart with the reason.
+uses must change no optimum (`grid_properties.py`), of cases of so many nodes at most and of N random grids. Cases that
+an unimported form of the format, or an outright error of the file, rules out are counted apart with the reason.
 """
 
 import argparse
