@@ -16,7 +16,7 @@ from planner.instance.grid import Grid
 
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_short_is_what_the_split_cannot_feed(seed: int) -> None:
-    """In random grids, some with less plants or narrow lines, nothing is short where zero racks hold, and only there."""
+    """In random grids, some with narrow lines, nothing is short where zero racks are feasible, and only there."""
     r = random.Random(f"short {seed}")
     g = grid_properties.random_grid(seed).grid
     rules = g.rules.model_copy(update={"n1": "margin" if g.rules.n1 == "margin" else "off"})
