@@ -77,7 +77,7 @@ def cautions(plan: Plan) -> Iterator[Statement]:
     yield from _idle_money(plan)
     if plan.layout is not None:
         yield from _idle_gpus(plan, plan.layout)
-        yield from _beyond(plan, plan.layout)
+        yield from _extrapolated(plan, plan.layout)
     if bare := list(without_source(plan.instance, "")):
         more = f" and {len(bare) - NAMED_SOURCES} more" if len(bare) > NAMED_SOURCES else ""
         text = f"No source is given for the figures of {', '.join(bare[:NAMED_SOURCES])}{more}."
@@ -121,7 +121,7 @@ def _gpus_at_work(x: LayoutPlan) -> int:
     return math.ceil(unit / x.racks_per_replica) * x.replicas_per_rack * x.stages_per_rack
 
 
-def _beyond(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
+def _extrapolated(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
     """State what of the layout no measured run has shown: the prediction is extrapolated there."""
     reasons = list(extrapolations(plan, x).values())
     if reasons:

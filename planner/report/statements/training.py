@@ -38,8 +38,8 @@ def _layout(plan: Plan, x: LayoutPlan, *, first: bool) -> Iterator[Statement]:
         text = f"Step {m.step_seconds:.3g} s: {shares}"
         on_first = first and most is not None
         yield Statement("figure", "layout", text, on_first, _step_interval(m), path="layout.metrics.step_seconds")
-    held = f"{memory(m.memory_bytes_per_gpu)} of {memory(m.memory_limit_bytes)} on the fullest GPU"
-    yield Statement("figure", "layout", f"MFU {short_percent(m.mfu)}; {held}", first, path="layout.metrics.mfu")
+    in_use = f"{memory(m.memory_bytes_per_gpu)} of {memory(m.memory_limit_bytes)} on the fullest GPU"
+    yield Statement("figure", "layout", f"MFU {short_percent(m.mfu)}; {in_use}", first, path="layout.metrics.mfu")
 
 
 def _step_interval(m: LayoutMetrics) -> tuple[float, float]:
@@ -73,8 +73,8 @@ def recomputes(x: LayoutPlan) -> str:
         return "recomputes nothing"
     if x.recompute == "selective":
         return "recomputes attention scores (selective)"
-    again = sum(x.recomputed_layers_per_stage) if x.recomputed_layers_per_stage else layers
-    return f"recomputes all {layers} layers" if again == layers else f"recomputes {again} of {layers} layers"
+    count = sum(x.recomputed_layers_per_stage) if x.recomputed_layers_per_stage else layers
+    return f"recomputes all {layers} layers" if count == layers else f"recomputes {count} of {layers} layers"
 
 
 def _range(layers: tuple[int, ...]) -> str:
@@ -100,8 +100,8 @@ def extrapolations(plan: Plan, x: LayoutPlan) -> dict[str, str]:
 
 def extrapolated_parts(plan: Plan, x: LayoutPlan) -> Mapping[str, str]:
     """Return a note for each part of the step that a software stack sets which no measured run of this kind had."""
-    beyond = "software" in extrapolations(plan, x)
-    return dict.fromkeys(("cpu_overhead", "launch"), " (extrapolated)") if beyond else {}
+    unmeasured = "software" in extrapolations(plan, x)
+    return dict.fromkeys(("cpu_overhead", "launch"), " (extrapolated)") if unmeasured else {}
 
 
 def pools(plan: Plan) -> Iterator[Statement]:
@@ -123,5 +123,5 @@ def pools(plan: Plan) -> Iterator[Statement]:
         step_of = f"step {own.metrics.step_seconds:.3g} s, waits {waits:.3g} s"
         text = f"{share}; {step_of}; {degrees(plan, own)}, {_schedule(own)}"
         yield Statement("choice", "pools", f"{text}; {recomputes(own)}", True, path=f"pools.layouts.{name}")
-        for said in _layout(plan, own, first=False):
-            yield Statement(said.kind, "pools", f"{name}: {said.text}", interval=said.interval)
+        for statement in _layout(plan, own, first=False):
+            yield Statement(statement.kind, "pools", f"{name}: {statement.text}", interval=statement.interval)
