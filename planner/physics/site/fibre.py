@@ -10,7 +10,9 @@ from planner.instance.grid import Grid
 from planner.instance.wan import FibreEdge, Wan
 from planner.physics.site import wan as wide
 from planner.physics.site.cost import annuity
+from planner.physics.ticks import tick
 
+MANY = 256  # places, between all of which it takes long to measure
 Place = tuple[float, float]
 Route = tuple[str, ...]  # ids of edges, in the order of travel
 
@@ -156,8 +158,13 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
     Disconnected are two places without a route, and under protection two that one cut separates: no form of the
     exchange survives that.
     """
-    pairs = list(combinations(sorted(places), 2))
-    km = {(a, b): wide.great_circle_km(*places[a], *places[b]) * wan.route_factor for a, b in pairs}
+    km: dict[tuple[str, str], float] = {}
+    ordered = sorted(places.items())
+    for i, (a, at) in enumerate(ordered):
+        if len(places) > MANY:
+            tick()
+        km |= {(a, b): wide.great_circle_km(*at, *to) * wan.route_factor for b, to in ordered[i + 1 :]}
+    pairs = list(km)
     if not wan.fibre_edges:
         return Reach(km=km, disconnected=frozenset())
     import networkx as nx

@@ -1,0 +1,112 @@
+"""Instances that ask for far more work than there is time: counts are made in blocks, and loops read the deadline."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import joint_toys
+import numpy as np
+import pytest
+
+import planner
+from planner.errors import InputError
+from planner.models.joint import columns
+from planner.models.joint.solve import solve_joint
+from planner.models.joint.tree import micro_batches
+from planner.models.joint.tree.micro_batches import Pruning, _one_below_rounds
+from planner.models.requests import Options
+from planner.solvers.deadline import Deadline, OutOfTimeError
+from planner.solvers.outcome import UnansweredError
+
+ROOT = Path(__file__).parents[3]
+LOOSE = Pruning(1.0, 0.0, 1e9, likely=False)
+
+
+def shipped(name: str, **changes: Any) -> dict[str, Any]:
+    """Return an instance that ships with some parts changed: limits__max_batch_tokens=1e12."""
+    data = json.loads((ROOT / "instances" / f"{name}.json").read_text())
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        holder = data
+        for key in parents:
+            holder = holder[key]
+        holder[last] = value
+    return data
+
+
+@pytest.mark.parametrize("block", [4, 1 << 18])
+def test_rounds_less_one_are_those_of_a_plain_loop(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Block by block the same pairs come out as from a loop over replicas and rounds."""
+    monkeypatch.setattr(micro_batches, "BLOCK", block)
+    d, most, p = np.array([1, 2, 5]), np.array([40, 20, 8]), 3
+    tight = replace(LOOSE, each=1.0, cutoff=0.6)
+    for pruning, fill in ((LOOSE, 0.0), (tight, 2.0)):
+        parts = list(_one_below_rounds(d, most, p, pruning, fill, Deadline()))
+        found = {(int(a), int(b)) for x, m in parts for a, b in zip(x, m, strict=True)}
+        rounds = ((k, i) for k in range(2, 40 // p + 1) for i in range(3) if k * p - 1 <= most[i])
+        fine = {(int(d[i]), k * p - 1) for k, i in rounds}
+        assert found == {(a, m) for a, m in fine if m * pruning.each + fill < pruning.cutoff * m * a}
+
+
+def test_rounds_without_end_are_not_listed() -> None:
+    """A batch of a billion sequences ends at the deadline, or where the pairs would no longer fit."""
+    d, most = np.arange(1, 9), np.full(8, 10**9)
+    with pytest.raises(OutOfTimeError):
+        list(_one_below_rounds(d, most, 2, LOOSE, 0.0, Deadline(0.0)))
+    with pytest.raises(UnansweredError, match=r"numbers of micro-batches; lower the batch"):
+        list(_one_below_rounds(d, most, 2, LOOSE, 0.0, Deadline()))
+
+
+def test_columns_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables worked out a few rows at a time give the same plan and bound."""
+    toy = joint_toys.toy(7)
+    whole = solve_joint(toy, Options(), lambda _: None)
+    monkeypatch.setattr(columns, "BLOCK", 7)
+    few = solve_joint(toy, Options(), lambda _: None)
+    assert (few.days, few.lower_bound, few.status) == (whole.days, whole.lower_bound, whole.status)
+
+
+def test_a_simulated_transport_reads_the_deadline() -> None:
+    """Runs over many hosts and seeds end with the time limit, with the reason; no plan needs them."""
+    runs = {"transport": "ecmp", "seeds": 1000, "hosts": 4096}
+    network = joint_toys.toy(7).model_dump(mode="json", exclude_none=True)
+    network["network"]["transport"]["simulate"] = runs
+    before = time.process_time()
+    plan = planner.solve(network, time_limit=0.2)
+    assert (plan.status, plan.stopped) == ("unknown", "limit") and time.process_time() - before < 2
+    assert plan.conflict is not None and "before the search began" in plan.conflict.reason
+
+
+@pytest.mark.parametrize("count", [0, 2_001])
+def test_places_are_bounded_before_pairs_are_made(count: int) -> None:
+    """No place for a site, or more than every two of which can be compared, is told before any work."""
+    data = shipped("two-sites-405b")
+    node = data["grid"]["nodes"][0]
+    data["grid"]["nodes"] = [{**node, "id": f"n{i}", "site": bool(count)} for i in range(count or 2)]
+    data["grid"] |= {"lines": [], "new_lines": []}
+    data.pop("wan", None)
+    with pytest.raises(InputError, match=r"grid\.nodes: (no node may hold a site|every two places .* \(are 2,001\))"):
+        planner.solve(data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "data",
+    [
+        shipped("one-rack", limits__max_batch_tokens=8e12),
+        shipped("one-rack", workload__sequence_length=1),
+        shipped(
+            "cluster-1k",
+            network__switches=[{"name": "s", "ports": 4096, "port_gbps": 800, "price_usd": 1, "power_watts": 1}],
+        ),
+    ],
+    ids=["batch", "sequence", "ports"],
+)
+def test_the_limit_holds_on_the_largest_counts(data: dict[str, Any]) -> None:
+    """The most that a file may ask for ends within two seconds of the limit, with a plan or with none."""
+    before = time.process_time()
+    plan = planner.solve(data, time_limit=3)
+    assert time.process_time() - before < 3 + 2
+    assert planner.check(plan) == []
