@@ -18,13 +18,14 @@ from planner.api import (
     to_frame,
 )
 from planner.api.views import VIEWS
-from planner.errors import PlannerError
+from planner.errors import InputError, PlannerError
 from planner.version import __version__
 from planner.views import provide
 
 if TYPE_CHECKING:
     from planner.cluster.job import Job
     from planner.cluster.placement import Placement
+    from planner.cluster.topology import Topology
     from planner.instance.instance import Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
@@ -40,6 +41,7 @@ __all__ = [
     "Event",
     "Finished",
     "IncumbentFound",
+    "InputError",
     "Instance",
     "Interrupter",
     "Job",
@@ -50,6 +52,7 @@ __all__ = [
     "PlannerError",
     "Row",
     "Session",
+    "Topology",
     "Violation",
     "__version__",
     "calibrate",
@@ -83,6 +86,7 @@ _HOMES = {
     "Plan": "planner.plan.plan",
     "Row": "planner.sweeps.rows",
     "Session": "planner.planning.sessions.session",
+    "Topology": "planner.cluster.topology",
     "Violation": "planner.plan.certificate",
 }
 

@@ -106,10 +106,10 @@ def evaluate(
     PlannerError
         The input cannot be used, or the layout is not complete; the message says where and what to do.
     """
-    from planner.instance.plausible import warn
     from planner.instance.references import refuse_pools
     from planner.planning.evaluate import evaluated
     from planner.planning.load import load_instance
+    from planner.planning.plausible import warn
 
     pins = {f"layout.{k}": v for k, v in (layout or {}).items()}
     request = refuse_pools(load_instance(instance, pins=pins, searched=False, constants=constants))
@@ -153,10 +153,10 @@ def explain(
     PlannerError
         The input cannot be used; the message says where and what to do.
     """
-    from planner.instance.plausible import warn
     from planner.instance.references import refuse_pools
     from planner.planning.explain import explained
     from planner.planning.load import load_instance
+    from planner.planning.plausible import warn
     from planner.planning.solve import options_of
     from planner.solvers.deadline import Deadline
     from planner.solvers.running.progress import Reporter

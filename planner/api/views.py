@@ -31,9 +31,9 @@ def html(plan: "Plan") -> str:
     from planner.report.statements.of_plan import statements
 
     by_section: dict[str, list[str]] = {"verdict": [f"{plan.instance.name}: {plan.status}"]}
-    for said in statements(plan):
-        if said.first:
-            by_section.setdefault(said.section, []).append(said.text)
+    for x in statements(plan):
+        if x.first:
+            by_section.setdefault(x.section, []).append(x.text)
     head, *verdict = map(escape, by_section.pop("verdict"))
     cells = "".join(
         f'<tr><th style="text-align:left;vertical-align:top">{escape(name.capitalize())}</th>'

@@ -1,6 +1,7 @@
 """Whether a grid can feed its own load with no site at all, and what is in the way where it cannot.
 
-A linear program of its own over plants and flows: it shares no row with the formulation of the site split.
+A linear program of its own over plants and flows: it shares no row with the formulation of the site split. Of lossless
+flows two maximum flows say first whether anything is short at all, in a second for 80,000 nodes.
 """
 
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ def shortage(grid: Grid) -> Shortage:
     from scipy.optimize import linprog
 
     rules, at = grid.rules, {n.id: i for i, n in enumerate(grid.nodes)}
-    if rules.grid_model == "none":
+    if rules.grid_model == "none" or (rules.grid_model == "transport" and _flows_suffice(grid)):
         return Shortage({}, {}, {})
     lines = [x for x in grid.lines if x.a != x.b]
     ends = np.array([(at[x.a], at[x.b]) for x in lines], dtype=int).reshape(-1, 2)
@@ -83,3 +84,41 @@ def shortage(grid: Grid) -> Shortage:
         return {names[i]: float(mw[i]) for i in np.flatnonzero(mw > LEAST_MW)}
 
     return Shortage(named([x.id for x in lines], lacks), named(list(at), feed), named(list(at), spill))
+
+
+def _flows_suffice(grid: Grid) -> bool:
+    """Return whether lossless flows bring power to all load, and some bring all must-run feed to load.
+
+    Then one flow does both: sources and loads that two flows use in full can be used in full at once.
+    """
+    load = [max(0.0, n.load_mw) for n in grid.nodes]
+    must = [max(0.0, -n.load_mw) for n in grid.nodes]
+    plants = [n.generation_mw if grid.rules.generation else sum(load) for n in grid.nodes]
+    every = [a + b for a, b in zip(plants, must, strict=True)]
+    return _brought(grid, every, load) == sum(map(_units, load)) and _brought(grid, must, load) == sum(
+        map(_units, must)
+    )
+
+
+def _units(mw: float) -> int:
+    """Return a power in units of 10 kW, rounded down, and no more than counts go."""
+    return min(int(mw * 100 + 1e-6), 2**31 - 1)
+
+
+def _brought(grid: Grid, fed: list[float], load: list[float]) -> int:
+    """Return the most that lines bring from where it is fed in to load, in units of 10 kW."""
+    import numpy as np
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import maximum_flow
+
+    at = {n.id: i for i, n in enumerate(grid.nodes)}
+    source, sink = len(at), len(at) + 1
+    edges = [(source, i, _units(mw)) for i, mw in enumerate(fed)]
+    edges += [(i, sink, _units(mw)) for i, mw in enumerate(load)]
+    for x in grid.lines:
+        mw = _units(normal_share(grid) * x.rating_mw * x.circuits)
+        edges += [(at[x.a], at[x.b], mw), (at[x.b], at[x.a], mw)]
+    a, b, units = (np.array(x) for x in zip(*edges, strict=True))
+    joined = csr_matrix((units, (a, b)), shape=(len(at) + 2, len(at) + 2))
+    joined.data = np.minimum(joined.data, 2**31 - 1)
+    return int(maximum_flow(joined.astype(np.int32), source, sink).flow_value)

@@ -29,7 +29,7 @@ class Side:
     name: str
     figures: Mapping[str, Figure]
     asked: Mapping[str, Any] | None = None
-    said: Sequence[Statement] = ()
+    reported: Sequence[Statement] = ()
 
     def number(self, key: str) -> float | None:
         """Return a figure that is a number."""
@@ -66,15 +66,15 @@ def verdicts(sides: Sequence[Side]) -> Iterator[str]:
         front = "" if len(sides) == 2 else f"{s.name} beside {first.name}: "
         yield f"{front}{changes(first, s)}: {brings(first, s)}"
         yield from (f"  {line}" for line in terms(first, s))
-        known = {x.text for x in first.said}
-        own = [x.text for x in s.said if x.first and x.kind in ("limit", "warning") and x.text not in known]
+        known = {x.text for x in first.reported}
+        own = [x.text for x in s.reported if x.first and x.kind in ("limit", "warning") and x.text not in known]
         yield from (f"  {s.name}: {text}" for text in own)
 
 
 def headline(s: Side) -> str:
     """Write what a plan comes to: its verdict and money; of a row its objective, money and status."""
-    if s.said:
-        return " ".join(x.text for x in s.said if x.section == "verdict" and x.first and not x.runner_up)
+    if s.reported:
+        return " ".join(x.text for x in s.reported if x.section == "verdict" and x.first and not x.runner_up)
     status = str(s.figures.get("status", "no status"))
     if s.figures.get("verified") is False:
         status += ", not verified"

@@ -32,24 +32,24 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     InputError
         No section has that name.
     """
-    said = statements(plan)
+    reported = statements(plan)
     if section is not None:
-        names = sorted({x.topic for x in said} | {x.section for x in said}, key=SECTIONS.index)
+        names = sorted({x.topic for x in reported} | {x.section for x in reported}, key=SECTIONS.index)
         if section not in names:
             raise InputError(f"section: must be one of {', '.join(names)} (is {section!r})")
-        chosen = [x for x in said if section in (x.topic, x.section)]
+        chosen = [x for x in reported if section in (x.topic, x.section)]
     else:
-        chosen = [x for x in said if verbose or x.first]
+        chosen = [x for x in reported if verbose or x.first]
     head = f"{plan.instance.name}: {plan.status}" + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
     bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - BESIDE_BAR))))
     lines = [*([head] if section is None else []), *lines_of(chosen, bars if verbose or section == "days" else ())]
     return fitted("\n".join(lines), width)
 
 
-def lines_of(said: Iterable[Statement], day_bars: Iterable[str] = ()) -> Iterator[str]:
+def lines_of(reported: Iterable[Statement], day_bars: Iterable[str] = ()) -> Iterator[str]:
     """Write statements with the name of their section before its first; the verdict has none."""
     by_section: dict[str, list[str]] = {}
-    for x in said:
+    for x in reported:
         by_section.setdefault(x.section, []).append(x.text)
     if bars := list(day_bars):
         by_section.setdefault("days", []).extend(bars)

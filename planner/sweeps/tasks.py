@@ -15,9 +15,9 @@ from typing import Any
 from planner.calibration.measured import MeasuredConstants, names_an_entry, put_constants
 from planner.errors import InputError
 from planner.instance.instance import Instance, instance_sha256
-from planner.instance.plausible import warn
 from planner.models.requests import Options
 from planner.planning.load import load_instance
+from planner.planning.plausible import warn
 from planner.sweeps.axes import Point
 from planner.sweeps.paths import put
 from planner.sweeps.rows import Row, failed_row, row_of_plan

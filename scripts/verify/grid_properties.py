@@ -171,7 +171,7 @@ def random_grid(seed: int) -> Dispatched:
     limited = r.choice(["headroom", "generation", "both", "both", "both"])
     rules = {
         "grid_model": model,
-        "n1": margin if model != "dc" else r.choice(["off", "node"]),
+        "n1": margin if model != "dc" or limited == "headroom" else r.choice(["off", "node"]),
         "headroom": limited != "generation",
         "generation": limited != "headroom",
         "interconnect": interconnect,

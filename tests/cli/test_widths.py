@@ -37,6 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_solve_and_explain(folder: Path, width: int) -> None:
     """A plan of two sites with fabric and fibre, and what its choices and limits are worth."""

@@ -131,12 +131,9 @@ class FailingToy(Toy):
             there = float(brentq(lambda x: x - 1 - away * x / (x + stalls), 1.0, 1 + away + 1e-9))
             return (1 + stored / interval + copy / step) * (there + stalls)
 
-        stalled = (r.elastic_stall_seconds + r.correlated_share * cold) / mean
-        rare = r.correlated_share / mean
-        found = stretch(max(step, math.sqrt(2 * stored * (1 + stalled) / (rare * (1 + copy / step)))))
-        best = minimize_scalar(stretch, bounds=(step, 1e3 * (mean + cold)), method="bounded", options={"xatol": 1e-12})
-        assert found <= best.fun * (1 + 1e-4)  # the interval leaves out how it changes the replicas that are there
-        return found
+        ends = (math.log(step), math.log(1e3 * (step + mean + cold)))
+        best = minimize_scalar(lambda x: stretch(math.exp(x)), bounds=ends, method="bounded", options={"xatol": 1e-10})
+        return min(float(best.fun), stretch(step))
 
 
 def toys_of(i: Instance) -> list[FailingToy]:

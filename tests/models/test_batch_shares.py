@@ -95,6 +95,7 @@ def test_the_slowest_exchange_is_waited_for():
     assert found.stop is Stop.PROVED
 
 
+@pytest.mark.slow
 def test_a_larger_batch_is_bounded_where_it_is_not_proven():
     """In a batch too large for exact shares the bound stays under the result, and both under the faster pool alone."""
     pools = [problem("A100-80GB", 96, racks=2), problem("H100", 96, racks=2)]

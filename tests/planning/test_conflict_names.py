@@ -49,6 +49,7 @@ def test_memory_that_holds_no_layer_is_named(how: dict[str, Any]) -> None:
     assert (plan.status, rules(plan)) == ("infeasible", ("memory",))
 
 
+@pytest.mark.slow
 def test_memory_of_a_large_cluster_is_named_in_seconds() -> None:
     """Memory is judged by the bytes of columns: a search over relaxed limits took minutes. CPU seconds count."""
     began = time.process_time()
@@ -57,6 +58,7 @@ def test_memory_of_a_large_cluster_is_named_in_seconds() -> None:
     assert time.process_time() - began < 15
 
 
+@pytest.mark.slow
 def test_replicas_beyond_racks_and_batch_are_refused_in_seconds() -> None:
     """The pin is in conflict with the racks or the batch, and the reason has both in numbers. CPU seconds count."""
     i, began = cluster(), time.process_time()

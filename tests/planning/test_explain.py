@@ -39,6 +39,7 @@ def test_relief_is_enough() -> None:
     assert planner.solve(asked).status == "optimal"
 
 
+@pytest.mark.slow
 def test_command(tmp_path: Any) -> None:
     """The command tells the breakdown and the runners-up."""
     path = tmp_path / "q.json"

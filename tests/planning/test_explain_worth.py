@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from stored_plans import stored
+from tiers import slow
 from worked_plan import LAYOUT, instance_with
 
 import planner
@@ -26,7 +27,7 @@ def plan() -> Plan:
     return stored(ASKED)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=slow("all limits"))  # its tests are slow
 def found() -> Explanation:
     """Return its explanation, with time for every limit on a machine however busy."""
     with pytest.MonkeyPatch.context() as patched:

@@ -1,6 +1,7 @@
 """Four tiers from the command line: a site whose switches need them, one that does not, and bad input."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 from worked_plan import INSTANCE
 
+import planner
 from planner.cli.main import app
 
 RUN = CliRunner()
@@ -95,3 +97,13 @@ def test_bad_input_is_named(tmp_path: Path, changes: dict[str, Any], message: st
     done = RUN.invoke(app, ["solve", str(path), "-q"])
     assert message in f"{done.output}{done.exception}"
     assert done.exit_code != 0
+
+
+@pytest.mark.slow
+def test_a_plan_comes_before_deep_tables() -> None:
+    """Two sites with over a thousand racks each, four tiers allowed, have a plan in seconds of CPU."""
+    asked = planner.changed("two-sites-405b", {"network.max_tiers": 4})
+    end, began = planner.Interrupter(), time.process_time()
+    plan = planner.solve(asked, interrupt=end, on_progress=lambda e: end.interrupt() if e.incumbent else None)
+    assert (plan.status, plan.stopped) == ("feasible", "interrupted")
+    assert time.process_time() - began < 15

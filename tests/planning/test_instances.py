@@ -149,6 +149,7 @@ def test_us_134_zones_covers_the_country():
     assert (INSTANCES / "us-134-zones-NOTICE.txt").exists()
 
 
+@pytest.mark.slow
 def test_us_134_zones_has_a_site_split():
     """The sites alone are decided, proven: the most racks that the budget buys, in two interconnections."""
     outcome = sites.solve(load_instance(INSTANCES / "us-134-zones.json"), SitesRequest(), Options())

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from stored_plans import stored
 from worked_plan import small
 
 import planner
@@ -222,7 +223,7 @@ def test_an_old_key_without_a_version_has_its_new_name_in_the_hint() -> None:
 
 def test_a_plan_of_version_1_is_told_what_to_rename(tmp_path: Path) -> None:
     """Keys that stand many times in a plan are named once, with how many more there are."""
-    plan = planner.solve(data("one-rack")).model_dump(mode="json")
+    plan = stored(data("one-rack")).model_dump(mode="json")
     plan["layout"]["metrics"]["breakdown_seconds"] = {"matrix": 1.0, "host": 2.0}
     path = tmp_path / "old.plan.json"
     path.write_text(json.dumps(as_version_1(plan)))

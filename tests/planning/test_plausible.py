@@ -13,8 +13,8 @@ from worked_plan import small
 import planner
 from planner.imports.instance_file import shipped_names
 from planner.instance.instance import Instance
-from planner.instance.plausible import RANGES, implausible, range_of
 from planner.planning.load import load_instance
+from planner.planning.plausible import RANGES, implausible, range_of
 from planner.report.statements.cautions import implausible_inputs
 from planner.sweeps.run import SweepOptions, tasks_for
 

@@ -7,6 +7,7 @@ from failing_plan import failing
 from page_cases import infeasible, rich
 from worked_plan import edited, small
 
+import planner
 from planner.errors import InputError
 from planner.instance.workload import Experts
 from planner.physics.site import run_cost
@@ -112,6 +113,8 @@ def test_no_plan_says_why_and_which_rules_conflict() -> None:
     undecided = infeasible().model_copy(update={"status": "unknown", "stopped": "limit", "conflict": why})
     assert "No plan yet: the time limit came before a first plan." in summary(undecided)
     assert "conflict" not in summary(undecided)
+    limited = planner.solve("one-rack", time_limit=1e-3)
+    assert limited.status == "unknown" and "the time limit came before a plan was found. Give more" in summary(limited)
 
 
 @pytest.mark.parametrize(("context", "expert"), [(1, 1), (1, 4), (2, 1), (2, 8)])

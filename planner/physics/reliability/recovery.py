@@ -18,6 +18,7 @@ from planner.physics.reliability.stops import NO_LINKS, GpuLinks
 
 NEWTON_STEPS = 60  # towards the best interval, from one side; the last of them square the error
 MOST_STALLED = 1e12  # seconds of stalls for one of work, beside which replicas that are away count for nothing
+LARGE = 100.0  # the time of writing a checkpoint over the mean time between stops
 SMALL = 0.01  # the time between checkpoints and their writing over the mean time between stops
 ENOUGH = 1e-10  # relative change behind which the next would be of rounding; the stretch is flat there
 
@@ -85,10 +86,10 @@ def best_interval_seconds(mean: Num, write: Num) -> Any:
     """Return the interval that loses least to checkpoints and to work done again, by renewal theory.
 
     With y = τ/M and c = w/M the optimum of (exp(y + c) - 1)/y solves -ln(1 - y) - y = c (Daly 2006, without its
-    expansion, whose first terms are sqrt(2·M·w) - w). Of u = y + c that is u + exp(-u) - 1 = c, which no size of c
-    takes out of range; Newton's steps come down from c + min(1, sqrt(2c)).
+    expansion, whose first terms are sqrt(2·M·w) - w). Of u = y + c that is u + exp(-u) - 1 = c; Newton's steps come
+    down from c + min(1, sqrt(2c)). From LARGE on y is 1 to a double.
     """
-    c = np.asarray(write / mean, dtype=np.float64)
+    c = np.minimum(np.asarray(write / mean, dtype=np.float64), LARGE)
     u = c + np.minimum(1.0, np.sqrt(2 * c))
     for _ in range(NEWTON_STEPS):
         # Below SMALL the two terms cancel; there is their series, whose next term is 1e-13 of it.

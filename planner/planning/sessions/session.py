@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.instance.instance import Instance
-from planner.instance.plausible import warn
 from planner.models.joint.tree.cache import JointCache
 from planner.number_ranges import bounded
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
+from planner.planning.plausible import warn
 from planner.planning.sessions.start import better_of, carried, column_of
 from planner.planning.solve import options_of, solve_instance
 from planner.solvers.deadline import Deadline

@@ -64,12 +64,12 @@ def with_range(x: Statement) -> str:
 def side_by_side(names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]) -> Table:
     """Return the table of plans, a column each: the figures of the first screen, what is built, limits and risks."""
     rows: list[Row] = [("status", *(p.status for p in plans))]
-    figures = [{h.label: f"{h.figure.text} ({h.range})" for h in headlines(p)} for p in plans]
+    figures = [{h.label: f"{h.figure.text}; {h.range}" for h in headlines(p)} for p in plans]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
     texts = [_by_section(own) for own in reported]
     for section in dict.fromkeys(name for own in texts for name in own):
-        rows.append((section, *("; ".join(own.get(section, ["-"])) for own in texts)))
+        rows.append((section, *(_joined(own.get(section, ["-"])) for own in texts)))
     return Table("Plans side by side", ("", *names), rows, tuple(names))
 
 
@@ -77,5 +77,15 @@ def _by_section(reported: Sequence[Statement]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for x in reported:
         if x.first and (x.kind in ("limit", "warning") or (x.kind == "choice" and x.topic in BUILT)):
-            found.setdefault(x.section, []).append(x.text)
+            found.setdefault(x.section, []).append(on_page(x))
     return found
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Join sentences, and what is none by semicolons."""
+    return "; ".join(texts).replace(".; ", ". ")
+
+
+def on_page(x: Statement) -> str:
+    """Return a statement of the first screen, which sends the reader of a page not to the terminal but further down."""
+    return x.text.replace("(--verbose)", "(below, in full)")

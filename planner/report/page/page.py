@@ -13,6 +13,7 @@ from planner.report.page.first_screen import (
     BUILT,
     headlines,
     in_one_sentence,
+    on_page,
     side_by_side,
     with_range,
 )
@@ -63,10 +64,7 @@ def _unique(place: int, names: Sequence[str]) -> str:
 
 def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
     """Return what the template shows of one plan."""
-    of_kind = {
-        kind: [x.text.replace("(--verbose)", "(below, in full)") for x in reported if x.kind == kind and x.first]
-        for kind in ("limit", "warning")
-    }
+    of_kind = {k: [on_page(x) for x in reported if x.kind == k and x.first] for k in ("limit", "warning")}
     by_section: dict[str, list[str]] = {}
     for x in reported:
         by_section.setdefault(x.section, []).append(with_range(x))

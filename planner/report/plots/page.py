@@ -6,7 +6,7 @@ from importlib.resources import files
 
 from planner.report.plots.changes import changes_of
 from planner.report.plots.figure import PlotRequest, best_rows, by_value, facets_of, title
-from planner.report.plots.labels import label, quantity
+from planner.report.plots.labels import label, name_and_unit, quantity
 from planner.report.plots.rows import Row, number, planned, why_none
 from planner.units import counted
 
@@ -48,7 +48,8 @@ def _verdict(rows: Sequence[Row], request: PlotRequest) -> str:
     most = request.senses is not None and request.senses[1] == "max"
     _, best = (max if most else min)(found, key=lambda item: item[0])
     value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
-    return f"{count}; {'most' if most else 'least'} {label(request.y)}: {value}, at {label(request.x)} {at}."
+    of, along = (name_and_unit(path)[0] for path in (request.y, request.x))
+    return f"{count}; {'most' if most else 'least'} {of}: {value}, at {along} {at}."
 
 
 def _changes(rows: Sequence[Row], request: PlotRequest) -> list[str]:

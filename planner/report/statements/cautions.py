@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from planner.instance.base import Sourced
-from planner.instance.plausible import implausible
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
+from planner.planning.plausible import implausible
 from planner.report.statements.sites import racks_of
 from planner.report.statements.statement import Statement, short_percent
 from planner.report.statements.training import extrapolations
-from planner.units import counted, money
+from planner.units import counted, memory, money, short
 
 IDLE = 0.01  # share of the budget, or of the GPUs bought, from which it is worth a word
 FULL = 0.99  # share of a limit from which it is named
@@ -30,10 +30,10 @@ def limits(plan: Plan) -> Iterator[Statement]:
         return
     m, most = plan.layout.metrics, plan.instance.limits.max_batch_tokens
     if most is not None and m.tokens_per_step >= FULL * most:
-        text = f"Batch: {m.tokens_per_step / 1e6:,.1f}M of {most / 1e6:,.1f}M tokens a step."
+        text = f"Batch: {short(m.tokens_per_step)} of {short(most)} tokens a step."
         yield Statement("limit", "layout", text, True, path="layout.metrics.tokens_per_step")
     if m.memory_bytes_per_gpu >= FULL * m.memory_limit_bytes:
-        text = f"Memory: {m.memory_bytes_per_gpu / 1e9:.1f} of {m.memory_limit_bytes / 1e9:.1f} GB on the fullest GPU."
+        text = f"Memory: {memory(m.memory_bytes_per_gpu)} of {memory(m.memory_limit_bytes)} on the fullest GPU."
         yield Statement("limit", "layout", text, True, path="layout.metrics.memory_bytes_per_gpu")
     deadline = plan.instance.limits.deadline_days
     if deadline is not None and m.days_to_train >= FULL * deadline:
@@ -63,9 +63,11 @@ def _end(plan: Plan) -> str:
 def implausible_inputs(plan: Plan) -> Iterator[Statement]:
     """State the figures of the instance that are far from any known, with the plausible range and why."""
     found = list(implausible(plan.instance))
-    for n, text in enumerate(found):
-        more = f"; and {len(found) - 1} more implausible figures (--verbose)" if n == 0 and len(found) > 1 else ""
-        yield Statement("warning", "verdict", f"{text}{more}.", n == 0)
+    if len(found) > 1:
+        others = f"and {counted(len(found) - 1, 'more figure')} are implausible (--verbose)"
+        yield Statement("warning", "verdict", f"{found[0].partition(':')[0]}; {others}.", True)
+    for text in found:
+        yield Statement("warning", "verdict", f"{text}.", len(found) == 1)
 
 
 def cautions(plan: Plan) -> Iterator[Statement]:
@@ -75,7 +77,7 @@ def cautions(plan: Plan) -> Iterator[Statement]:
     yield from _idle_money(plan)
     if plan.layout is not None:
         yield from _idle_gpus(plan, plan.layout)
-        yield from _beyond(plan, plan.layout)
+        yield from _extrapolated(plan, plan.layout)
     if bare := list(without_source(plan.instance, "")):
         more = f" and {len(bare) - NAMED_SOURCES} more" if len(bare) > NAMED_SOURCES else ""
         text = f"No source is given for the figures of {', '.join(bare[:NAMED_SOURCES])}{more}."
@@ -119,7 +121,7 @@ def _gpus_at_work(x: LayoutPlan) -> int:
     return math.ceil(unit / x.racks_per_replica) * x.replicas_per_rack * x.stages_per_rack
 
 
-def _beyond(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
+def _extrapolated(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
     """State what of the layout no measured run has shown: the prediction is extrapolated there."""
     reasons = list(extrapolations(plan, x).values())
     if reasons:

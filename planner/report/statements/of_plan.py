@@ -19,8 +19,8 @@ PARTS = (
 def statements(plan: Plan) -> tuple[Statement, ...]:
     """Return all that a plan says, section after section; of a question without an answer why there is none."""
     parts = (faults, verdict, implausible_inputs) if plan.conflict is not None else PARTS
-    found = [said for part in parts for said in part(plan)]
+    found = [x for part in parts for x in part(plan)]
     for topic in ("sites", "wan", "layout", "pools", "fabric", "placement"):
         if plan.conflict is None and (section := getattr(plan, topic)) is not None:
             found.append(proof_of(topic, section.certificate))
-    return tuple(sorted(found, key=lambda said: SECTIONS.index(said.section)))
+    return tuple(sorted(found, key=lambda x: SECTIONS.index(x.section)))

@@ -19,17 +19,21 @@ def racks_of(plan: Plan) -> int | None:
 
 
 def purchase(plan: Plan) -> Iterator[Statement]:
-    """State what is bought: racks with their GPUs, for how much money, at how many sites."""
+    """State what is bought: racks with their GPUs, where, for how much of the budget."""
     racks, h = racks_of(plan), plan.instance.hardware
-    if racks is None or plan.cost is None or plan.layout is None:
+    if plan.cost is None or (racks is None and not h.pools):
         return
-    gpu = h.accelerator if isinstance(h.accelerator, str) else h.accelerator.name
-    gpus = plan.layout.gpus_used + plan.layout.gpus_idle
+    if h.pools:
+        bought = " and ".join(f"{counted(p.racks, 'rack')} of {p.name}" for p in h.pools)
+    else:
+        gpu = h.accelerator if isinstance(h.accelerator, str) else h.accelerator.name
+        gpus = f" ({plan.layout.gpus_used + plan.layout.gpus_idle:,} {gpu})" if plan.layout else ""
+        bought = f"{counted(racks or 0, 'rack')}{gpus}"
     ids = [s.id for s in plan.sites.sites] if plan.sites else []
     at = f" at {' and '.join(ids) if len(ids) <= NAMED_LINKS else counted(len(ids), 'site')}" if ids else ""
     budget = plan.instance.limits.budget_usd
-    of = f" of {money(budget)}" if budget else ""
-    text = f"Buys {counted(racks, 'rack')} ({gpus:,} {gpu}){at} for {money(plan.cost.total_usd)}{of}."
+    of = f" of a {money(budget)} budget" if budget else ""
+    text = f"Buys {bought}{at} for {money(plan.cost.total_usd)}{of}."
     yield Statement("choice", "verdict", text, True, path="cost.total_usd")
 
 

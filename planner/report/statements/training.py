@@ -9,7 +9,7 @@ from planner.physics.training.parallel_strategy import read_strategy
 from planner.plan.layout import LayoutMetrics, LayoutPlan
 from planner.plan.plan import Plan
 from planner.report.statements.statement import Statement, shares_of, short_percent
-from planner.units import counted
+from planner.units import counted, memory, short
 
 NAMED_PARTS = 4  # of a step, on the first screen
 
@@ -25,7 +25,7 @@ def _layout(plan: Plan, x: LayoutPlan, *, first: bool) -> Iterator[Statement]:
     yield Statement("choice", "layout", f"{degrees(plan, x)}, {_schedule(x)}; {recomputes(x)}", first, path="layout")
     sequences = "1 sequence" if x.microbatch_sequences == 1 else f"{x.microbatch_sequences} sequences"
     batch = f"{counted(x.microbatches_per_step, 'micro-batch')} of {sequences} a replica"
-    text = f"{batch}, {m.tokens_per_step / 1e6:,.1f}M tokens a step; ZeRO-{x.zero_stage}"
+    text = f"{batch}, {short(m.tokens_per_step)} tokens a step; ZeRO-{x.zero_stage}"
     yield Statement("choice", "layout", text, first, path="layout.microbatches_per_step")
     sequence = "; sequence parallel" if x.sequence_parallel else ""
     stages = "a stage" if x.pipeline_parallel > 1 else "in one stage"
@@ -38,8 +38,8 @@ def _layout(plan: Plan, x: LayoutPlan, *, first: bool) -> Iterator[Statement]:
         text = f"Step {m.step_seconds:.3g} s: {shares}"
         on_first = first and most is not None
         yield Statement("figure", "layout", text, on_first, _step_interval(m), path="layout.metrics.step_seconds")
-    held = f"{m.memory_bytes_per_gpu / 1e9:.1f} of {m.memory_limit_bytes / 1e9:.1f} GB on the fullest GPU"
-    yield Statement("figure", "layout", f"MFU {short_percent(m.mfu)}; {held}", first, path="layout.metrics.mfu")
+    in_use = f"{memory(m.memory_bytes_per_gpu)} of {memory(m.memory_limit_bytes)} on the fullest GPU"
+    yield Statement("figure", "layout", f"MFU {short_percent(m.mfu)}; {in_use}", first, path="layout.metrics.mfu")
 
 
 def _step_interval(m: LayoutMetrics) -> tuple[float, float]:
@@ -73,8 +73,8 @@ def recomputes(x: LayoutPlan) -> str:
         return "recomputes nothing"
     if x.recompute == "selective":
         return "recomputes attention scores (selective)"
-    again = sum(x.recomputed_layers_per_stage) if x.recomputed_layers_per_stage else layers
-    return f"recomputes all {layers} layers" if again == layers else f"recomputes {again} of {layers} layers"
+    count = sum(x.recomputed_layers_per_stage) if x.recomputed_layers_per_stage else layers
+    return f"recomputes all {layers} layers" if count == layers else f"recomputes {count} of {layers} layers"
 
 
 def _range(layers: tuple[int, ...]) -> str:
@@ -100,8 +100,8 @@ def extrapolations(plan: Plan, x: LayoutPlan) -> dict[str, str]:
 
 def extrapolated_parts(plan: Plan, x: LayoutPlan) -> Mapping[str, str]:
     """Return a note for each part of the step that a software stack sets which no measured run of this kind had."""
-    beyond = "software" in extrapolations(plan, x)
-    return dict.fromkeys(("cpu_overhead", "launch"), " (extrapolated)") if beyond else {}
+    unmeasured = "software" in extrapolations(plan, x)
+    return dict.fromkeys(("cpu_overhead", "launch"), " (extrapolated)") if unmeasured else {}
 
 
 def pools(plan: Plan) -> Iterator[Statement]:
@@ -110,7 +110,7 @@ def pools(plan: Plan) -> Iterator[Statement]:
     if x is None:
         return
     total, exchange = sum(x.sequences.values()), max(x.exchange_seconds.values())
-    batch = f"{total:,} sequences ({x.tokens_per_step / 1e6:,.1f}M tokens) a step of {x.step_seconds:.3g} s"
+    batch = f"{total:,} sequences ({short(x.tokens_per_step)} tokens) a step of {x.step_seconds:.3g} s"
     exposed = f"exchange between pools {exchange:.3g} s exposed" if exchange else "exchange between pools not counted"
     yield Statement("choice", "pools", f"{batch}; {exposed}", True, path="pools.step_seconds")
     for name, n in x.sequences.items():
@@ -123,5 +123,5 @@ def pools(plan: Plan) -> Iterator[Statement]:
         step_of = f"step {own.metrics.step_seconds:.3g} s, waits {waits:.3g} s"
         text = f"{share}; {step_of}; {degrees(plan, own)}, {_schedule(own)}"
         yield Statement("choice", "pools", f"{text}; {recomputes(own)}", True, path=f"pools.layouts.{name}")
-        for said in _layout(plan, own, first=False):
-            yield Statement(said.kind, "pools", f"{name}: {said.text}", interval=said.interval)
+        for statement in _layout(plan, own, first=False):
+            yield Statement(statement.kind, "pools", f"{name}: {statement.text}", interval=statement.interval)

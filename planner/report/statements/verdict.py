@@ -41,7 +41,8 @@ def _no_plan(plan: Plan) -> Iterator[Statement]:
     if why is None:
         return
     if not why.rules and plan.status == "unknown":
-        text = f"No plan yet: {why.reason}."
+        remedy = " Give more time." if plan.stopped == "limit" and plan.time_limit_seconds is not None else ""
+        text = f"No plan yet: {why.reason}.{remedy}"
         yield Statement("verdict", "verdict", text, True)
         return
     yield Statement("verdict", "verdict", f"No plan: {why.reason}.", True)

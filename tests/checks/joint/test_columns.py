@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from joint_toys import toy, with_pins
+from tiers import slow
 
 from planner.checks.joint.columns import Space, inner_degrees
 from planner.checks.joint.split import Split
@@ -42,7 +43,7 @@ def searched(i: Instance) -> Table:
     return found
 
 
-@pytest.mark.parametrize("name", ["cluster-1k", "5gw"])
+@pytest.mark.parametrize("name", ["cluster-1k", *slow("5gw")])
 def test_shipped_instances(name: str) -> None:
     """On shipped instances both enumerations are the same, row by row."""
     i = load_instance(INSTANCES / f"{name}.json")

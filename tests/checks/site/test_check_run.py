@@ -6,6 +6,7 @@ from typing import Any
 import changed_figures
 import pytest
 from stored_plans import stored
+from tiers import slow
 from worked_plan import edited_at, named, rules, small
 
 from planner.checks.site.run import RULES
@@ -41,7 +42,7 @@ def test_a_sound_run_breaks_no_rule(changes: dict[str, Any]) -> None:
     assert rules(with_run(**changes)) == set()
 
 
-@pytest.mark.parametrize("changes", [{}, ALL], ids=["none", "all"])
+@pytest.mark.parametrize("changes", [{}, *slow(ALL)], ids=["none", "all"])
 def test_no_figure_of_the_run_changes_unnoticed(changes: dict[str, Any]) -> None:
     """Every figure of the section, changed alone, breaks a rule of the run or cannot be read."""
     data = json.loads(with_run(**changes).model_dump_json())

@@ -50,6 +50,7 @@ def test_equals_full_enumeration(seed: int, dense: int, ffn: int) -> None:
     assert list(missing_columns(i, found.days, proof, transport_slowdown=phi)) == []
 
 
+@pytest.mark.slow
 def test_front_layers_matter() -> None:
     """Some toys run, and the width of the front layers changes their optimum."""
     found = {key: best(*key) for key in CASES[:3]} | {key: best(*key) for key in CASES[3:6]}

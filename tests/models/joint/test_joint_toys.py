@@ -70,6 +70,7 @@ def test_blocks_pinned_to_a_site_equal_enumeration(seed: int) -> None:
     assert worse
 
 
+@pytest.mark.slow
 def test_network_fibre_or_split_bind_in_a_third_of_the_toys() -> None:
     """So many of the toys would be faster on a free network, with free fibre or at one site; all three are among them.
 
@@ -80,6 +81,7 @@ def test_network_fibre_or_split_bind_in_a_third_of_the_toys() -> None:
     assert any(b.network for b in bound) and any(b.fibre for b in bound) and any(b.split for b in bound)
 
 
+@pytest.mark.slow
 def test_the_toys_are_of_every_kind() -> None:
     """There are six of each kind; some plans spread CP or experts over racks, some hold blocks at two sites."""
     assert {k: [kind_of(s) for s in SEEDS].count(k) for k in KINDS} == dict.fromkeys(KINDS, 6)

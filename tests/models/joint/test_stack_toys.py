@@ -65,6 +65,7 @@ def test_equals_full_enumeration(seed: int, stack: str) -> None:
     assert list(missing_columns(i, found.days, proof, transport_slowdown=phi)) == []
 
 
+@pytest.mark.slow
 def test_frameworks_matter() -> None:
     """On every toy some framework is slower than one that has all, and each is on some toy."""
     slower = {(seed, stack) for seed, stack in CASES if (best(seed, stack) or (9e9,)) > (best(seed, "all") or (9e9,))}

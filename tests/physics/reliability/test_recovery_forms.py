@@ -55,6 +55,7 @@ def test_no_interval_is_better(mean: float, write: float) -> None:
 @settings(max_examples=150, deadline=None)
 @example(ratio=2.4e-9)
 @example(ratio=1e-5)
+@example(ratio=1e100)
 def test_interval_by_bisection(ratio: float) -> None:
     """Planner and checker have the interval of -ln(1 - y) - y = c to nine digits, at any write over mean time."""
     with localcontext(prec=60):

@@ -160,7 +160,7 @@ def test_plans_side_by_side() -> None:
     assert 'href="#plan-plan-1"' in head
     assert head.index("trains in 99.0 days") < head.index("<caption>Plans side by side</caption>")
     assert head.index("No plan: the grid is too small") < head.index("<caption>")
-    assert "99.0 days (likely" in head and '<th scope="row" role="rowheader" data-label="">limits</th>' in head
+    assert "99.0 days; likely" in head and '<th scope="row" role="rowheader" data-label="">limits</th>' in head
 
 
 def test_names_are_text() -> None:
@@ -176,7 +176,7 @@ def test_conflict_page() -> None:
     assert "No plan: the grid is too small" in html
     assert "Rules in conflict (sites): demand, headroom[EAST]" in html
     assert 'data-path="instance.grid.balancing_authorities.0.headroom_mw" value="1.5"' in html
-    assert "<caption>What each place could hold at most</caption>" in html
+    assert "<caption>What each place could hold at most with all lines built</caption>" in html
     assert 'class="headline"' not in html
 
 

@@ -41,6 +41,20 @@ def test_html_needs_nothing_beside_itself(tmp_path: Path) -> None:
     assert not re.search(r"""<(image|script|link)[^>]*https?:|@import|url\(\s*["']?http""", html)
 
 
+def test_a_page_says_first_what_comes_out(tmp_path: Path) -> None:
+    """The best point and the changes stand before the picture, all points folded behind it."""
+    page = (tmp_path / "a.html", tmp_path / "b.html")
+    plot(written(tmp_path), X, Y, page[0], None, None, "", "min-min")
+    html = page[0].read_text()
+    sentence = "33 of 38 points have a plan; least time to train: "
+    order = [html.index(x) for x in (sentence, "<h3>What changes", "<figure", "<details><summary>All points")]
+    assert order == sorted(order)
+    best = re.search(r"time to train: ([\d.]+) days, at budget (\$\d+B)\.", html)
+    assert best and float(best[1]) == pytest.approx(900 * 1.1 / (170 / 40) ** 0.8, rel=1e-3)
+    plot(written(tmp_path), X, Y, page[1], None, None, "", "min-max")
+    assert "most time to train" in page[1].read_text()
+
+
 def test_png(tmp_path: Path) -> None:
     """A picture of dots on a scale of colours, without a frontier, is a PNG."""
     plot(written(tmp_path), X, Y, tmp_path / "a.png", None, "cost.total_usd", "", "none")

@@ -7,7 +7,7 @@ from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import read_strategy
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
-from planner.report.page.drawings.schedule import schedule
+from planner.report.page.drawings.schedule import BUBBLES, schedule
 from planner.report.page.drawings.stages import Stage, stages
 from planner.report.page.parts import Block, Picture
 from planner.report.statements.statement import short_percent
@@ -28,7 +28,7 @@ def steps(plan: Plan) -> Iterator[Block]:
 
 def _schedule(name: str, x: LayoutPlan) -> Picture:
     m = x.metrics
-    bubble = m.breakdown_seconds.get("pipeline_bubble", 0.0) / m.step_seconds
+    bubble = sum(m.breakdown_seconds.get(k, 0.0) for k in BUBBLES) / m.step_seconds
     of = f"{counted(x.pipeline_parallel, 'stage')}, {counted(x.microbatches_per_step, 'micro-batch')} a replica"
     return Picture(schedule(name, x), f"{name}{of}: {short_percent(bubble)} of the step is bubble. {SCHEDULE}")
 

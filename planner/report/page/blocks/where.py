@@ -11,6 +11,7 @@ from planner.report.page.drawings.site_map import outline_caption, plan_map
 from planner.report.page.parts import Block, Picture, Table, colours
 from planner.units import amount, counted
 
+MOST = "what each place could hold at most with all lines built"
 NAMED, LISTED = 8, 6  # rows of the table, and names of a row
 SCENARIOS = (
     "Power that runs in each scenario; the dashed line is what the sites have. "
@@ -40,9 +41,8 @@ def where(plan: Plan) -> Iterator[Block]:
     head = ("places", "MW at most", "limit", "why it is not open")
     width = 4 if plan.sites else 3
     rows = [(_listed(names), *rest)[:width] for rest, names in alike.items()]
-    what = "Places that are not open, and the most that each could hold beside the sites"
-    what = what if plan.sites else "What each place could hold at most"
-    what += f"; {len(rows) - NAMED} more kinds are left out" if len(rows) > NAMED else ""
+    what = f"Places that are not open, and {MOST}, beside the sites" if plan.sites else MOST.capitalize()
+    what += f"; {len(rows) - NAMED} more rows are left out" if len(rows) > NAMED else ""
     table = [Table(what, head[:width], rows[:NAMED], head[2:width])] if rows else []
     yield Block("Where", (Picture(svg, caption),), table)
 
@@ -91,7 +91,7 @@ def _why(plan: Plan, grid: Grid, n: PowerNode, most: float) -> str:
     if least is not None and most < least * (1 - 1e-9):
         return f"too little: a site takes {amount(least)} MW or more"
     if rules.max_sites is not None and plan.sites and len(plan.sites.sites) >= rules.max_sites:
-        return f"{counted(rules.max_sites, 'site')} at most (max_sites)"
+        return f"{counted(rules.max_sites, 'site')} at most"
     return ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
 
 

@@ -10,6 +10,7 @@ LEFT, BAR, STEP = 62.0, 22.0, 27.0  # units: room for names, the height of a bar
 ROWS = 6  # stages that are drawn: the first, the last and some between them
 ALONE = 10  # passes of the drain that are drawn one by one; of more, that many wider ones
 EXCHANGES = ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_send", "sharding")
+BUBBLES = ("pipeline_bubble", "chunk_wait")
 GRADIENTS, ENDS = ("data_parallel", "between_sites"), ("optimizer", "cpu_overhead")
 SHADES = {"compute": "c0", "exposed exchange": "c5", "bubble": "c4", "gradients": "c3", "optimiser, host": "c6"}
 Piece = tuple[str, float]
@@ -54,7 +55,7 @@ def _bar(at: float, y: float, width: float, kind: str, exposed: float, tip: str)
 def _exposed(x: LayoutPlan) -> float:
     """Return the share of the passes that is exchange which nothing hides."""
     parts = x.metrics.breakdown_seconds
-    passes = sum(v for k, v in parts.items() if k not in (*GRADIENTS, *ENDS, "pipeline_bubble"))
+    passes = sum(v for k, v in parts.items() if k not in (*GRADIENTS, *ENDS, *BUBBLES))
     return sum(parts.get(k, 0.0) for k in EXCHANGES) / passes if passes else 0.0
 
 
@@ -64,12 +65,13 @@ def pieces(x: LayoutPlan, stage: int) -> Iterator[Piece]:
     1F1B as in Narayanan et al. (2021): a stage begins when those before it have passed on their first micro-batch,
     waits for the first to come back, and in the drain for each of the last ones. Each stage waits as long as any
     other. What is a bubble in all is the plan's, of which each stage before or behind takes an equal part; how it
-    divides into forward and backward passes is by the plan's backward pass of a layer.
+    divides into forward and backward passes is by the plan's backward pass of a layer. What unequal chunks wait for
+    is spread over the passes, and drawn as one.
     """
     parts, before, behind = x.metrics.breakdown_seconds, stage, x.pipeline_parallel - 1 - stage
-    bubble = parts.get("pipeline_bubble", 0.0)
+    bubble, wait = (parts.get(k, 0.0) for k in BUBBLES)
     gradients, ends = (sum(parts.get(k, 0.0) for k in keys) for keys in (GRADIENTS, ENDS))
-    work = x.metrics.step_seconds - bubble - gradients - ends
+    work = x.metrics.step_seconds - bubble - wait - gradients - ends
     each = bubble / max(1, x.pipeline_parallel - 1)
     chunk = max(x.layers_per_stage, default=1) / x.virtual_stages
     backward = min(x.metrics.allreduce_window_seconds * chunk, 0.75 * each) or 2 / 3 * each
@@ -80,6 +82,7 @@ def pieces(x: LayoutPlan, stage: int) -> Iterator[Piece]:
     yield "compute", warm
     yield "bubble", behind * backward
     yield "compute", work - warm - drained
+    yield "bubble", wait
     times = min(behind, ALONE)
     for _ in range(times):
         yield "bubble", behind * forward / times

@@ -28,7 +28,7 @@ def tiers(site: str, f: SiteFabric) -> str:
         y = 40.0
     for n, t in enumerate(rows):
         drawn += _box(
-            y, WIDTH * (0.55 + 0.4 * n / max(1, len(rows))), TIER, f"{t.switches:,} {t.name} switches", "strong"
+            y, WIDTH * (0.55 + 0.4 * n / max(1, len(rows))), TIER, counted(t.switches, f"{t.name} switch"), "strong"
         )
         drawn.append(text(WIDTH / 2, y + 28, f"{t.down_ports} ports down, {t.up_ports} up", "small quiet", "middle"))
         down = f"{f.endpoint_links:,} cables to GPUs"
@@ -38,7 +38,7 @@ def tiers(site: str, f: SiteFabric) -> str:
         drawn.append(text(WIDTH / 2, y + TIER + BETWEEN / 2 + 4, down, "small halo", "middle"))
         y += TIER + BETWEEN
     drawn += _box(y, WIDTH - 4, 22, f"{counted(f.leaf_domains, 'leaf domain')} of {f.leaf_domain_racks} racks")
-    names = ", ".join(f"{t.switches:,} {t.name} switches" for t in rows)
+    names = ", ".join(counted(t.switches, f"{t.name} switch") for t in rows)
     alt = f"Fabric of {site}: {names} in {f.planes} plane(s)"
     alt += f"; {f.pods:,} groups, every two joined" if f.group_links else ""
     return drawing(y + 26, alt, "".join(drawn))
