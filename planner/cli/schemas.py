@@ -6,8 +6,8 @@ from pydantic import BaseModel
 
 from planner.cluster.job import Job
 from planner.cluster.placement import Placement
+from planner.instance.base import put_ranges
 from planner.instance.instance import Instance
-from planner.instance.ranges import put_ranges
 from planner.plan.plan import Plan
 
 SCHEMAS: dict[str, type[BaseModel]] = {"instance": Instance, "plan": Plan, "job": Job, "placement": Placement}

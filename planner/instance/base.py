@@ -1,5 +1,8 @@
 """Base types of all data: frozen, sourced, and numbers with their ranges."""
 
+import re
+from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -44,3 +47,79 @@ def with_schema_key(schema: dict[str, Any]) -> None:
         "title": "$Schema",
         "description": "Names the JSON Schema for editors; no part of the data.",
     }
+
+
+MAX_COUNT = 10**9  # of whatever is counted and has no range of its own
+SMALLEST, LARGEST = 1e-15, 1e24  # of a figure whose unit has no range of its own; 0 is allowed wherever its type does
+# The first pattern that a whole key matches gives its range. Products of figures within them stay far within a float.
+RANGES: tuple[tuple[str, float, float], ...] = (
+    (r"racks", 1, 1_000_000),
+    (r"ports", 1, 4_096),
+    (r"gpus|(window_|dense_)?layers|layers_multiple_of", 1, 10_000),
+    (r"(kv_)?heads|experts|count|heads_multiple_of|planes", 1, 65_536),
+    (r"hidden|(shared_)?ffn|head_.*|q_rank|kv_rank", 1, 1_000_000),
+    (r"max_fibre_pairs|max_wavelengths_per_pair|(max_)?circuits|max_steps|routes", 1, 1_000),
+    (r"measured_gpus", 1, 1e9),
+    (r"(max_batch_)?tokens", 1, 1e20),
+    (r"parameters|flop", 1, 1e40),
+    (r"coefficient", 1e-40, 1e40),
+    (r".*_flop_per_second|.*_bytes_per_second.*", 1, 1e24),
+    (r".*usd.*", 1e-9, 1e15),
+    (r".*_seconds.*|.*_ms|rtt_ms.*|deadline_days", 1e-15, 1e9),
+    (r".*_hours.*", 1e-6, 1e15),
+    (r".*_years|.*_months", 1e-3, 1e4),
+    (r".*_mw|max_excess|it_kw|.*watts|.*_per_m2", 1e-6, 1e9),
+    (r".*gbps|.*_km|.*_m|bytes|.*_bytes", 1e-6, 1e18),
+    (r".*_factor|slowdown|.*oversubscription|max_ratio|.*_traffic|.*aspect|ffn_ratio|round_trips", 1e-6, 1e6),
+    (r"alpha|beta|slope|scale_exponent|discount_rate|.*_share_per_year|reactance_pu", 1e-6, 1e3),
+    (r"exponent|intercept", 1e-12, 1e3),
+)
+
+
+@cache
+def range_of(key: str, *, whole: bool) -> tuple[float, float]:
+    """Return the least and the most that a key may have in size, where it is not 0."""
+    for pattern, low, high in RANGES:
+        if re.fullmatch(pattern, key):
+            return low, high
+    return (1, MAX_COUNT) if whole else (SMALLEST, LARGEST)
+
+
+def put_ranges(schema: dict[str, Any]) -> None:
+    """Put the ranges of numbers into a JSON Schema of an instance, where its types give none."""
+    for part in (schema, *schema.get("$defs", {}).values()):
+        for key, value in part.get("properties", {}).items():
+            for form in _numbers(value):
+                low, high = range_of(key, whole=form["type"] == "integer")
+                if form.get("exclusiveMinimum") == 0:
+                    del form["exclusiveMinimum"]
+                    form["minimum"] = low
+                if "exclusiveMaximum" not in form:
+                    form.setdefault("maximum", high)
+
+
+def _numbers(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the forms of a value that are numbers, those of lists and of what mappings hold too."""
+    if schema.get("type") in ("number", "integer") and "enum" not in schema:
+        yield schema
+    for inner in (*schema.get("anyOf", ()), schema.get("items"), schema.get("additionalProperties")):
+        if isinstance(inner, dict):
+            yield from _numbers(inner)
+
+
+def out_of_range(instance: BaseModel) -> Iterator[str]:
+    """Name the numbers of an instance that are out of the range of their key."""
+    left: list[tuple[str, str, Any]] = [("", "", instance)]
+    while left:
+        path, key, value = left.pop()
+        if isinstance(value, BaseModel):
+            left += [(f"{path}.{k}" if path else k, k, getattr(value, k)) for k in type(value).model_fields]
+        elif isinstance(value, dict):  # what it holds by name has the unit of the whole
+            left += [(f"{path}.{k}", key, v) for k, v in value.items()]
+        elif isinstance(value, (list, tuple)):
+            left += [(f"{path}[{i}]", key, v) for i, v in enumerate(value)]
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and value:
+            low, high = range_of(key, whole=isinstance(value, int))
+            if not low <= abs(value) <= high:
+                shown = f"{value:g}" if isinstance(value, float) else f"{value:,}"
+                yield f"{path}: must be from {low:,g} to {high:,g} (is {shown[:40]}); correct it"

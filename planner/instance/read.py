@@ -4,16 +4,16 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from planner.errors import InputError, hint
-from planner.instance.renamed_keys import Location, renamed, renames_in
-from planner.instance.stand_ins import put_stand_in
 
 M = TypeVar("M", bound=BaseModel)
+Location = tuple[int | str, ...]
 OBJECT_DUE = re.compile(r"input should be (a valid dictionary or (an )?(instance|object).*|an object)$")
 NAMING = re.compile(r"^(grid|wan|hardware)($|\..*(\.id|\.name|\.accelerator|\])$)")  # what others refer to
 NO_SUCH_NAME = re.compile("does not exist|no such decision| has no (fp|bf)")
@@ -187,3 +187,146 @@ def _model_in(annotation: Any) -> Any:
         if model is not None:
             return model
     return None
+
+
+# Keys of schema version 1 that have another name in version 2.
+BREAKDOWN_PARTS = {
+    "matrix": "gemm",
+    "vector": "elementwise",
+    "pipeline_fill": "pipeline_bubble",
+    "pipeline_exchange": "pipeline_send",
+    "host": "cpu_overhead",
+}  # parts of a step
+
+# (a key above it, or "" for anywhere; the key of version 1): the key of version 2.
+RENAMED_KEYS = {
+    ("", "hop_slowdown"): "pipeline_send_slowdown",
+    ("", "hop_seconds"): "pipeline_send_seconds",
+    ("", "hop_nic_seconds"): "pipeline_send_nic_seconds",
+    ("", "hop_window_seconds"): "pipeline_send_window_seconds",
+    ("", "vector_traffic"): "elementwise_traffic",
+    ("", "selective_matrix_share"): "selective_gemm_share",
+    ("", "matrix_efficiency"): "gemm_efficiency",
+    ("matrix_efficiency", "most"): "max_share",
+    ("gemm_efficiency", "most"): "max_share",
+    ("soft", "most"): "max_excess",
+    ("", "least_aspect"): "min_aspect",
+    ("", "most_aspect"): "max_aspect",
+    ("", "border"): "wan_gateway",
+    ("", "choice"): "model_choice",
+    ("choice", "lost"): "compute_shares",
+    ("demands", "asked_gbps"): "requested_gbps",
+    ("demands", "short_of"): "saturated_edges",
+    ("", "given_slowdown"): "configured_slowdown",
+    ("space", "most_sites"): "max_sites",
+    ("space", "most_modules"): "max_modules",
+    ("space", "most_racks"): "max_racks",
+    ("space", "most_racks_bound"): "max_racks_bound",
+    ("space", "pairs_that_cannot_be_lit"): "pairs_over_wan_capacity",
+    **{(above, old): new for above in ("breakdown_seconds", "lost") for old, new in BREAKDOWN_PARTS.items()},
+}
+
+# (a key above it, the key, the value of version 1): the value of version 2.
+RENAMED_VALUES = {("tiers", "name", "super-core"): "super-spine"}
+
+
+def renamed(location: Location) -> str | None:
+    """Return the name that version 2 has for the key at a location; None where the key is no key of version 1."""
+    *above, key = location
+    return next((new for (holder, old), new in RENAMED_KEYS.items() if old == key and holder in ("", *above)), None)
+
+
+def renames_in(location: Location, value: Any) -> Iterator[tuple[Location, str]]:
+    """Return the location of each key (or value) of version 1 at a location and below it, with its new name."""
+    new = renamed(location) if location else None
+    if new is not None:
+        yield location, new
+    if isinstance(value, str):
+        for (above, key, old), new_value in RENAMED_VALUES.items():
+            if (location[-1], value) == (key, old) and above in location:
+                yield location, new_value
+    entries: Iterable[tuple[int | str, Any]] = ()
+    if isinstance(value, dict):
+        entries = value.items()
+    elif isinstance(value, list):
+        entries = enumerate(value)
+    for at, inner in entries:
+        yield from renames_in((*location, at), inner)
+
+
+# Values that stand in for wrong ones, so that the rest of a file can be judged in the same reading.
+Schema = dict[str, Any]
+PLAINEST = {"string": "?", "boolean": False, "object": {}, "null": None}
+
+
+@cache
+def schema_of(model: type[BaseModel]) -> Schema:
+    """Return the JSON Schema of a type."""
+    return model.model_json_schema()
+
+
+def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, again: bool) -> bool:
+    """Put the plainest value of its type in place of the one at a location; return whether that was to be done.
+
+    A key that may be left out is taken away, an object that may be only where it was put there before (`again`).
+    """
+    *parents, last = location
+    root = schema_of(model)
+    holder, schemas = data, list(_forms(root, root))
+    for part in parents:
+        try:
+            holder = holder[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+        schemas = [form for s in schemas for inner in _inside(s, part) for form in _forms(inner, root)]
+    inner = [x for s in schemas for x in _inside(s, last)]
+    needed = any(last in s.get("required", ()) for s in schemas)
+    made = not again and any("properties" in form for x in inner for form in _forms(x, root))
+    if isinstance(holder, dict) and not (inner and (needed or made)):
+        return holder.pop(str(last), holder) is not holder
+    if not inner:
+        return False
+    if isinstance(holder, dict):
+        holder[str(last)] = _plainest(inner[0], root)
+    elif isinstance(holder, list) and isinstance(last, int) and last in range(len(holder)):
+        holder[last] = _plainest(inner[0], root)
+    else:
+        return False
+    return True
+
+
+def _forms(schema: Schema, root: Schema) -> Iterator[Schema]:
+    """Yield what a schema allows, references and alternatives resolved."""
+    if "$ref" in schema:
+        yield from _forms(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
+    elif "anyOf" in schema:
+        for form in schema["anyOf"]:
+            yield from _forms(form, root)
+    else:
+        yield schema
+
+
+def _inside(schema: Schema, part: int | str) -> list[Schema]:
+    """Return the schema of a key or of an item, where there is one."""
+    if isinstance(part, int):
+        fixed = schema.get("prefixItems", [])[part : part + 1]
+        return fixed or ([schema["items"]] if isinstance(schema.get("items"), dict) else [])
+    found = schema.get("properties", {}).get(part, schema.get("additionalProperties"))
+    return [found] if isinstance(found, dict) else []
+
+
+def _plainest(schema: Schema, root: Schema) -> Any:
+    """Return the plainest value of a schema: an object where it may be one, the least number that it allows."""
+    forms = sorted(_forms(schema, root), key=lambda form: form.get("type") != "object")
+    form, kind = forms[0], forms[0].get("type")
+    if "const" in form or "enum" in form:
+        return form.get("const", form.get("enum", [None])[0])
+    if kind in ("number", "integer"):
+        return form["exclusiveMinimum"] + 1 if "exclusiveMinimum" in form else form.get("minimum", 0)
+    if kind == "array":
+        fixed, more = form.get("prefixItems", []), form.get("items")
+        items = [*fixed, *([more] * form.get("minItems", 0) if isinstance(more, dict) else [])]
+        return [_plainest(item, root) for item in items]
+    if "properties" in form:
+        return {key: _plainest(form["properties"][key], root) for key in form.get("required", ())}
+    return PLAINEST.get(str(kind))

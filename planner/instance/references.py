@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable, Iterator
 
 from planner.errors import InputError, hint
+from planner.instance.base import MAX_COUNT
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.instance.ranges import MAX_COUNT
 from planner.instance.wan import Wan
 
 WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals

@@ -34,7 +34,7 @@ def plan_of(data: Any, where: str) -> "Plan":
     InputError
         Names the JSON path, the value and what was expected.
     """
-    from planner.instance.ranges import out_of_range
+    from planner.instance.base import out_of_range
     from planner.instance.read import validated
     from planner.plan.plan import Plan
 

@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from planner.calibration.measured import Given, MeasuredConstants, put_constants, read_constants
 from planner.errors import InputError, hint
 from planner.imports.instance_file import instance_data, read_config, read_instance_file
+from planner.instance.base import out_of_range
 from planner.instance.catalogue import LIKE, catalogue, completed
 from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, Family
 from planner.instance.pins import check_pins, long_names
-from planner.instance.ranges import out_of_range
 from planner.instance.read import Faults, validated
 from planner.instance.references import reference_problems
 from planner.instance.workload import DEFAULT_PRECISION, Workload

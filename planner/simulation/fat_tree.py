@@ -8,8 +8,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from planner.errors import InputError
-from planner.instance.base import Count, Positive, Sourced
-from planner.instance.ranges import out_of_range
+from planner.instance.base import Count, Positive, Sourced, out_of_range
 from planner.instance.read import validated
 from planner.simulation.tree import Tree
 

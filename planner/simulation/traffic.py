@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.files import read_text
-from planner.instance.ranges import range_of
+from planner.instance.base import range_of
 from planner.simulation import rng
 from planner.simulation.live_cables import Flows
 from planner.simulation.rng import Ints

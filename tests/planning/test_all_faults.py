@@ -8,9 +8,9 @@ from worked_plan import small
 
 from planner.cluster.job import Job
 from planner.errors import InputError
+from planner.instance.base import RANGES, out_of_range, range_of
 from planner.instance.instance import Instance
-from planner.instance.ranges import RANGES, out_of_range, range_of
-from planner.instance.stand_ins import put_stand_in
+from planner.instance.read import put_stand_in
 from planner.plan.files import plan_of
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
