@@ -149,6 +149,7 @@ def in_a_tenth(call: tuple[Cluster, Job]) -> tuple[Placement, list[str]]:
     return placed, [x.message for x in check_placement(cluster.topology, job, placed, busy=cluster.busy)]
 
 
+@pytest.mark.slow
 def test_many_callers_with_little_time() -> None:
     """Eight threads, then four processes, on one cluster: each placement is valid, with a gap unless proven."""
     topology = tree([16] * 96, 8)
