@@ -32,15 +32,17 @@ def test_tables_serve_lower_limits() -> None:
     """A table up to a price and slowdowns serves no higher ones; higher limits, another site or traffic ask anew."""
     asked: list[tuple[Any, ...]] = []
 
-    def options(traffic: str, blocks: int, usd: float, _: str | None, *, max_slowdowns: tuple[float, float]) -> int:
+    def options(
+        traffic: str, blocks: int, usd: float, _: str | None, *, max_slowdowns: tuple[float, float], **_more: Any
+    ) -> int:
         asked.append((traffic, blocks, usd, max_slowdowns))
         return len(asked)
 
     cache = JointCache()
     templates: Any = SimpleNamespace(options=options)
 
-    def table(*key: Any) -> Any:
-        return cache.table(templates, *key)
+    def table(*key: Any, shallow: bool = False) -> Any:
+        return cache.table(templates, *key, shallow=shallow)
 
     assert table("a", 2, (50.0, (3.0, 4.0))) == 1
     for lower in ((50.0, (3.0, 4.0)), (49.0, (3.0, 4.0)), (50.0, (2.0, 4.0)), (50.0, (3.0, 1.0)), (0.0, (1.0, 1.0))):
@@ -50,4 +52,7 @@ def test_tables_serve_lower_limits() -> None:
     assert table("a", 2, (50.0, (3.0, 4.1))) == 4
     assert table("a", 3, (50.0, (3.0, 4.0))) == 5
     assert table("b", 2, (50.0, (3.0, 4.0))) == 6
-    assert asked[1] == ("a", 2, 51.0, (3.0, 4.0)) and len(asked) == 6
+    assert table("b", 2, (50.0, (3.0, 4.0)), shallow=True) == 6  # which leaves out what the deep one has
+    assert table("c", 2, (50.0, (3.0, 4.0)), shallow=True) == 7
+    assert table("c", 2, (50.0, (3.0, 4.0))) == 8
+    assert asked[1] == ("a", 2, 51.0, (3.0, 4.0)) and len(asked) == 8
