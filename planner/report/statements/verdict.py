@@ -10,7 +10,7 @@ from planner.units import counted, money, percent
 PROVEN = 1e-9  # relative: a gap of rounding alone
 WORTH = 1e-3  # relative: less time is not worth a figure
 ENDED = {
-    "gap": "stopped at the gap asked for",
+    "gap": "the search ends with this gap",
     "limit": "the time limit ended the search",
     "interrupted": "interrupted",
 }
