@@ -269,7 +269,8 @@ def solve(
     Raises
     ------
     PlannerError
-        The input cannot be used; the message says where and what to do. An infeasible instance is a plan, not an error.
+        The input cannot be used; the message says where and what to do. An infeasible instance is a plan, not an error,
+        and so is one that the checker disagrees with: its `verified` is false and its `violations` say on what.
     """
     from planner.planning.sessions.session import solve_once
 
