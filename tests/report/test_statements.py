@@ -184,7 +184,7 @@ def test_a_power_flow_says_of_what_network_it_is(load: float, n1: str, text: str
         ("budget", "Budget: $1.50M is left, less than one more replica costs."),
         ("grid", "Power and sites: they cannot feed one more replica."),
         ("owned_racks", "for one more replica."),
-        ("layout", "No limit of money, power or racks: one more replica could be had"),
+        ("layout", "More racks would not train faster: money, power and racks allow one more replica."),
     ],
 )
 def test_the_limit_that_ends_the_plan_is_named(limited_by: str, text: str) -> None:

@@ -21,14 +21,18 @@ NAMED_SOURCES = 4  # inputs without one that are named
 
 
 def limits(plan: Plan) -> Iterator[Statement]:
-    """State what ends the plan: money, power, racks or none of them; then batch and memory where they are full."""
+    """State what is full - batch, memory, deadline - and what ends the plan: money, power, racks or none of these."""
     if plan.conflict is not None:
         return
-    if text := _end(plan):
-        yield Statement("limit", "money", text, True, path="objective.limited_by")
-    if plan.layout is None:
-        return
-    m, most = plan.layout.metrics, plan.instance.limits.max_batch_tokens
+    full = list(_full(plan, plan.layout)) if plan.layout is not None else []
+    end = _end(plan)
+    ends = [Statement("limit", "money", end, True, path="objective.limited_by")] if end else []
+    # Where more racks would not help, what is full is the limit.
+    yield from (*full, *ends) if plan.objective.limited_by == "layout" else (*ends, *full)
+
+
+def _full(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
+    m, most = x.metrics, plan.instance.limits.max_batch_tokens
     if most is not None and m.tokens_per_step >= FULL * most:
         text = f"Batch: {short(m.tokens_per_step)} of {short(most)} tokens a step."
         yield Statement("limit", "layout", text, True, path="layout.metrics.tokens_per_step")
@@ -56,7 +60,7 @@ def _end(plan: Plan) -> str:
             left = f"{free:,} of {racks:,} are left over, too few" if free else f"{racks or 0:,} given, no room"
             return f"Racks: {left} for {block}."
         case "layout":
-            return f"No limit of money, power or racks: {block} could be had, and would not train faster."
+            return f"More racks would not train faster: money, power and racks allow {block}."
     return ""
 
 
