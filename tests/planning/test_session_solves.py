@@ -29,11 +29,6 @@ def decided(plan: planner.Plan) -> dict[str, Any]:
     return {name: getattr(plan, name) for name in DECIDED}
 
 
-def cold(i: Instance, seed: int) -> planner.Plan:
-    """Return the plan of a solve that knows nothing: of the quick tier's seed a stored one."""
-    return stored(i) if seed == SEEDS[0] else planner.solve(i)
-
-
 def with_limits(i: Instance, **limits: Any) -> Instance:
     """Return an instance with other limits."""
     return i.model_copy(update={"limits": i.limits.model_copy(update=limits)})
@@ -57,7 +52,7 @@ def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
     ]
     for changed in changes:
         plan = session.solve(changed)
-        assert decided(plan) == decided(cold(changed, seed))
+        assert decided(plan) == decided(stored(changed))
         assert planner.check(plan) == []
 
 
@@ -66,7 +61,7 @@ def test_a_session_answers_as_cold_solves_do(seed: int, sites: int) -> None:
 def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> None:
     """Fewest days, least cost by several deadlines, a tolerance and budgets, in one session: all as cold solves are."""
     question, session = toy(seed, sites=sites, forced=True), planner.Session()
-    days = cold(question, seed).objective.value or 1.0
+    days = stored(question).objective.value or 1.0
     cost = question.model_copy(update={"objective": question.objective.model_copy(update={"minimize": "cost_usd"})})
     near = question.model_copy(update={"objective": question.objective.model_copy(update={"tolerance": 0.1})})
     budget = question.limits.budget_usd or 0.0
@@ -83,7 +78,7 @@ def test_deadlines_and_objectives_share_what_is_kept(seed: int, sites: int) -> N
     ]
     for changed in changes:
         plan = session.solve(changed)
-        alone = cold(changed, seed)
+        alone = stored(changed)
         assert (plan.status, plan.objective) == (alone.status, alone.objective)
         assert (plan.cost, plan.conflict) == (alone.cost, alone.conflict) and planner.check(plan) == []
 
@@ -149,7 +144,7 @@ def test_a_start_that_holds_no_more_is_not_assumed(change: str) -> None:
 def test_the_column_of_a_plan_is_priced_first(seed: int, sites: int) -> None:
     """The first incumbent of a solve that starts from the best plan is as fast, and the answer is the same."""
     question = toy(seed, sites=sites, forced=True)
-    plan = cold(question, seed)
+    plan = stored(question)
     if plan.layout is None:
         pytest.skip("there is no plan to start from")
     found: list[planner.Event] = []

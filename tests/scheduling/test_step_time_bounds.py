@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from cluster_worlds import tree
 from stored_plans import stored
+from tiers import slow
 
 from planner.checks.cluster import expected_groups
 from planner.cluster.job import Job
@@ -58,7 +59,7 @@ def all_placements(cluster: Cluster, job: Job) -> Iterator[tuple[str, ...]]:
 @pytest.mark.parametrize("wrap", [False, True])
 @pytest.mark.parametrize(
     ("stages", "replicas", "leaf", "leaves"),
-    [(2, 3, 3, 3), (3, 2, 4, 2), (2, 2, 2, 4), (3, 3, 5, 2), (4, 2, 4, 2), (2, 4, 3, 3)],
+    [(2, 3, 3, 3), (3, 2, 4, 2), (2, 2, 2, 4), (3, 3, 5, 2), (4, 2, 4, 2), *slow((2, 4, 3, 3))],
 )
 def test_bound_and_best_of_all(plan: Plan, stages: int, replicas: int, leaf: int, leaves: int, wrap: bool) -> None:
     """No rank order is faster than the bound; the placement is the best of all, or its certificate leaves that open."""
