@@ -35,7 +35,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave random cases to the slow tier, but for four of a test, or one for each value of its other parameters."""
+    """Leave random cases to the slow tier, but for four of each test."""
     tests: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
         call = getattr(item, "callspec", None)
@@ -43,12 +43,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             others = repr({name: value for name, value in call.params.items() if name != "seed"})
             tests.setdefault(item.nodeid.partition("[")[0], {}).setdefault(others, []).append(item)
     for by_others in tests.values():
-        each = -(-QUICK_CASES // len(by_others))
-        for turn, cases in enumerate(by_others.values()):
-            quick = {(turn + k) % len(cases) for k in range(each)}  # by turns, so that no seed has all of them
-            for k, item in enumerate(cases):
-                if k not in quick:
-                    item.add_marker(pytest.mark.slow)
+        rows = list(by_others.values())
+        # Each turn takes another seed, and as long as there are some another value of the other parameters.
+        turns = [(rows[turn % len(rows)], turn) for turn in range(QUICK_CASES)]
+        quick = {id(row[turn % len(row)]) for row, turn in turns}
+        for item in (item for row in rows for item in row if id(item) not in quick):
+            item.add_marker(pytest.mark.slow)
 
 
 def cpu_seconds() -> float:
