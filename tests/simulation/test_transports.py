@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import slow
 
 from planner.errors import InputError
 from planner.physics.network.topology import Design, unwirable
@@ -41,7 +42,7 @@ def tail(tree: Tree, transport: TransportName, seed: int, failed: int = 0) -> fl
     return float(flow_seconds(routed(tree, flows, transport, seed, failed), len(flows)).max())
 
 
-@pytest.mark.parametrize(("ports", "ratio"), sorted(COUNTED))
+@pytest.mark.parametrize(("ports", "ratio"), [c if c[0] < 16 else slow(c)[0] for c in sorted(COUNTED)])
 def test_hashing_is_as_far_from_ideal_as_counted(ports: int, ratio: int) -> None:
     """The mean tail of 40 seeds is within 15 % of static counts, and of packet-level figures 1.0 to 1.4 times below."""
     mean = float(np.mean([tail(k_ary(ports, ratio), "ecmp", seed) for seed in range(40)]))
