@@ -87,7 +87,7 @@ def shortage(grid: Grid) -> Shortage:
 
 
 def _flows_suffice(grid: Grid) -> bool:
-    """Return whether lossless flows bring power to all load, and some bring all must-run feed to load.
+    """Return whether lossless flows can feed all load, and can bring all must-run feed to load.
 
     Then one flow does both: sources and loads that two flows use in full can be used in full at once.
     """

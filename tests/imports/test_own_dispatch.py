@@ -16,7 +16,7 @@ from planner.instance.grid import Grid
 
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_short_is_what_the_split_cannot_feed(seed: int) -> None:
-    """In random grids, some with narrow lines, nothing is short where zero racks are feasible, and only there."""
+    """Of random grids, some with narrower lines or less plants, nothing is short just where zero racks hold."""
     r = random.Random(f"short {seed}")
     g = grid_properties.random_grid(seed).grid
     rules = g.rules.model_copy(update={"n1": "margin" if g.rules.n1 == "margin" else "off"})
@@ -52,7 +52,7 @@ def test_the_rule_that_is_short_is_named(model: str, load: float, rating: float,
 
 
 def test_negative_demand_is_fed_in_whatever_is_planned(tmp_path: Path) -> None:
-    """A bus of -30 MW is a load of -30 MW, which bounds the lines without a limit too, and the note says so."""
+    """A bus of -30 MW is a node of a load of -30 MW, which bounds lines without a limit too, and the note says so."""
     path = tmp_path / "case4.m"
     path.write_text(CASE.replace("4 1 7 0 0", "4 1 -30 0 0"), encoding="utf-8")
     g = import_grid([path], "auto", Options(at=(40.0, -75.0))).grid

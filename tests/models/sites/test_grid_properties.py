@@ -15,7 +15,7 @@ from planner.plan.plan import Plan
 from planner.plan.sites import Flow, SitesPlan
 from planner.planning.conflict_restated import STATED, holds
 
-IMPORTS = {"enabled": True, "share": 0.5, "reading": "import_share"}
+IMPORTS = {"on": True, "share": 0.5, "reading": "import_share"}
 
 
 def racks(instance: Instance) -> dict[str, int]:
@@ -26,13 +26,13 @@ def racks(instance: Instance) -> dict[str, int]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_properties_of_random_grids(seed: int) -> None:
-    """Zero racks are feasible; a closed candidate, an unused area and a copy of a node change no optimum."""
+    """A grid feeds itself with zero racks; a closed candidate, an unused area or a copied node changes no optimum."""
     assert grid_properties.faults(grid_properties.random_grid(seed).grid, seed) == []
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_a_dispatch_without_sites_keeps_the_rules_as_restated_and_as_checked(seed: int) -> None:
-    """The rules stated a second time allow zero racks, and the checker finds nothing in the grid's dispatch."""
+    """The rules as stated a second time allow zero racks, and the checker finds nothing in the grid's dispatch."""
     made = grid_properties.random_grid(seed)
     instance = grid_properties.instance_of(made.grid)
     assert holds(instance, STATED - set(grid_properties.CAMPUS)) is not False
@@ -54,7 +54,7 @@ def test_a_dispatch_without_sites_keeps_the_rules_as_restated_and_as_checked(see
 
 @pytest.mark.parametrize("model", ["none", "transport", "dc"])
 def test_the_load_of_a_node_without_a_site_is_no_draw_of_one(model: str) -> None:
-    """A candidate that draws 0.3 MW over its only line forbids no site elsewhere: closed, it has no share."""
+    """A candidate that draws 0.3 MW of its own over its only line forbids no site elsewhere while it is closed."""
     nodes = node("E0", generation_mw=50.0), node("E1", generation_mw=0.0, load_mw=0.3)
     lines = [line("E0", "E1", rating_mw=6.0, reactance_pu=0.01)]
     rules = {"grid_model": model, "interconnect": IMPORTS}

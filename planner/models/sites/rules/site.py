@@ -52,7 +52,7 @@ def interconnect(m: Any, data: SplitData) -> None:
     Which circuit is the largest depends on what is built, so there is a row for each that could be.
     """
     rule = data.grid.rules.interconnect
-    if not rule.enabled:
+    if not rule.on:
         return
     new = [k for k, c in data.corridors.items() if c.new]
     m.built = pyo.Var(new, domain=pyo.Binary)
@@ -95,8 +95,8 @@ def _drawn_mw(m: Any, data: SplitData, site: str) -> Any:
     if data.grid.rules.grid_model == "none":
         # Without flows the node's own plants feed its site first.
         return load + (node.load_mw - node.generation_mw) * m.open[site]
-    fed = m.generated[site] if site in m.generated else 0.0  # noqa: SIM401 under dc a node without plants has none
-    return load + node.load_mw * m.open[site] - fed
+    # Under dc a node without plants has no variable.
+    return load + node.load_mw * m.open[site] - m.generated.get(site, 0.0)
 
 
 def _largest_interconnect_mw(data: SplitData, site: str) -> float:
@@ -108,7 +108,7 @@ def _largest_interconnect_mw(data: SplitData, site: str) -> float:
 
 def _interconnect_modules(data: SplitData, site: str, _: int) -> float | None:
     rule = data.grid.rules.interconnect
-    if not rule.enabled or rule.share <= 0 or rule.reading == "import_share":
+    if not rule.on or rule.share <= 0 or rule.reading == "import_share":
         return None
     usable = _largest_interconnect_mw(data, site) + soft_excess(data, "interconnect")
     return usable / rule.share / data.module_mw
