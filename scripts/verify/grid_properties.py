@@ -154,7 +154,7 @@ def random_grid(seed: int) -> Dispatched:
         x, circuits = r.choice([0.5, 1.0, 2.0]), r.choice([1, 2])
         mw = 100 * circuits / x * (angle[a] - angle[b])
         slack = r.choice([1.0, 1.0, 1.5, 3.0]) / (0.7 if margin == "margin" else 1.0)
-        rating = max(abs(mw) / circuits * slack * (1 + 1e-9), 0.1)
+        rating = max(abs(mw) / circuits * slack * (1 + 1e-4), 0.1)  # more than a tie of a copy shifts
         lines.append(Line(id=f"{a}-{b}-{i}", a=a, b=b, circuits=circuits, rating_mw=rating, reactance_pu=x))
         flow[lines[-1].id] = mw
         out[a], out[b] = out[a] + mw, out[b] - mw

@@ -96,7 +96,8 @@ def _drawn_mw(m: Any, data: SplitData, site: str) -> Any:
         # Without flows the node's own plants feed its site first.
         return load + (node.load_mw - node.generation_mw) * m.open[site]
     # Under dc a node without plants has no variable.
-    return load + node.load_mw * m.open[site] - m.generated.get(site, 0.0)
+    load += node.load_mw * m.open[site]
+    return load - m.generated[site] if site in m.generated else load
 
 
 def _largest_interconnect_mw(data: SplitData, site: str) -> float:
