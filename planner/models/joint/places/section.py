@@ -104,7 +104,8 @@ def _settle(m: Any, q: Question, seed: int) -> None:
         m.goal.set_value(expected_musd(m, q.data, 0.0))
         _solve(m, seed)
         for name in scenarios(q.data):
-            for x in block_of(m, name).modules.values():
+            block = block_of(m, name)
+            for x in (*block.modules.values(), *(block.component("extra_mw") or {}).values()):
                 x.setlb(max(x.value - 1e-7, 0.0))
     if q.data.network is None:
         m.goal.set_value(_length(m, q.data))
