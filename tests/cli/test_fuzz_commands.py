@@ -1,6 +1,7 @@
 """A fixed slice of the fuzzer over options, paths, environments and small solves: a message or an answer in each."""
 
 import random
+import time
 from collections import Counter
 
 import fuzz
@@ -41,12 +42,15 @@ def test_a_late_answer_and_much_memory_are_found(monkeypatch: pytest.MonkeyPatch
     """What takes longer of the processor than it may, or asks for more memory than there is, is reported."""
 
     def late(*_: object, **__: object) -> str:
-        return str(sum(range(3_000_000)))
+        until = time.process_time() + 0.4
+        while time.process_time() < until:
+            pass
+        return ""
 
     def large(*_: object, **__: object) -> str:
         raise MemoryError
 
-    case = fuzz_commands.Case(SUBJECTS[0], b"{}", ("init",), seconds=0.02)
+    case = fuzz_commands.Case(SUBJECTS[0], b"{}", ("init",), seconds=0.3)
     monkeypatch.setattr(fuzz, "case", lambda *_: case)
     for outcome, call in (("late", late), ("memory", large)):
         monkeypatch.setattr("planner.imports.first_instance.first_instance", call)
