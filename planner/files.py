@@ -236,7 +236,7 @@ def _is_device(path: Path) -> bool:
 
 def temporary_name(path: Path) -> Path:
     """Return the name beside a file under which it is written before it is renamed."""
-    return path.with_name(f".{path.name}.{os.getpid()}")
+    return path.parent / f".{path.name}.{os.getpid()}"
 
 
 def unwritable(path: Path, error: OSError) -> InputError:

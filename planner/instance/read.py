@@ -85,7 +85,7 @@ def _with_stand_ins(model: type[M], data: Any, faults: Faults) -> M | None:
             faults.add(dotted(path), complaint)
         data = json.loads(json.dumps(data, default=str))
         for path in {path for path, _ in wrong}:
-            if not path or not put_stand_in(model, data, path, again=dotted(path) in faults.replaced):
+            if not path or not put_stand_in(model, data, path, drop=dotted(path) in faults.replaced):
                 return None
             faults.replaced.append(dotted(path))
     return None
@@ -265,10 +265,10 @@ def schema_of(model: type[BaseModel]) -> Schema:
     return model.model_json_schema()
 
 
-def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, again: bool) -> bool:
+def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop: bool) -> bool:
     """Put the plainest value of its type in place of the one at a location; return whether that was to be done.
 
-    A key that may be left out is taken away, an object that may be only where it was put there before (`again`).
+    A key that may be left out is taken away, an object that may be only to `drop` one that was put there before.
     """
     *parents, last = location
     root = schema_of(model)
@@ -281,7 +281,7 @@ def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, again
         schemas = [form for s in schemas for inner in _inside(s, part) for form in _forms(inner, root)]
     inner = [x for s in schemas for x in _inside(s, last)]
     needed = any(last in s.get("required", ()) for s in schemas)
-    made = not again and any("properties" in form for x in inner for form in _forms(x, root))
+    made = not drop and any("properties" in form for x in inner for form in _forms(x, root))
     if isinstance(holder, dict) and not (inner and (needed or made)):
         return holder.pop(str(last), holder) is not holder
     if not inner:

@@ -196,7 +196,7 @@ def _with_options(subject: Subject, words: tuple[str, ...], r: random.Random) ->
 
 def _with_path(subject: Subject, words: tuple[str, ...], r: random.Random) -> Case:
     """Put a hostile path in place of a file of a command, or of what it writes."""
-    places = [i for i, w in enumerate(words) if "." in w and not w[0].isdigit() and "=" not in w]
+    places = [i for i, w in enumerate(words) if "." in w and w != "0.2" and "=" not in w]
     i = r.choice(places)
     words = (*words[:i], r.choice(PATHS), *words[i + 1 :])
     return Case(Subject("paths", subject.file, subject.text, words), subject.text.encode(), words)

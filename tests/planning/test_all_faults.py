@@ -121,5 +121,5 @@ def test_faults_of_a_plan_come_at_once() -> None:
     for model in (Plan, Instance, Job, Fabric):
         for name, field in model.model_fields.items():
             given: dict[str, Any] = {name: object()}
-            assert put_stand_in(model, given, (name,), again=False)
+            assert put_stand_in(model, given, (name,), drop=False)
             assert (name in given) or not field.is_required()
