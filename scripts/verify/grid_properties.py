@@ -87,7 +87,7 @@ def alike(grid: Grid, r: random.Random) -> Iterator[tuple[str, Instance, Instanc
         pinned = instance_of(grid).model_copy(update={"pins": {f"sites.racks.{shut.id}": 0}})
         yield f"{shut.id} is a closed candidate", instance_of(without), pinned
     yield "an area that nothing uses", instance_of(grid), instance_of(_with_area(grid, r))
-    if not grid.rules.interconnect.on and grid.rules.n1 in ("off", "margin"):
+    if not grid.rules.interconnect.enabled and grid.rules.n1 in ("off", "margin"):
         node = r.choice(grid.nodes)
         yield f"a lossless copy of {node.id}", instance_of(grid), instance_of(_with_copy(grid, node, r))
 
@@ -164,7 +164,7 @@ def random_grid(seed: int) -> Dispatched:
         fed[n] = 0.0 if must else max(0.0, out[n] + load)
         nodes.append(_node(n, r, fed[n], fed[n] - out[n], site=i == 0 or r.random() < 0.8))
     interconnect = {
-        "on": r.random() < 0.6,
+        "enabled": r.random() < 0.6,
         "share": r.choice([0.5, 1.0]),
         "reading": r.choice(["explicit", "capacity", "capacity_n1", "import_share", "import_share"]),
     }

@@ -43,7 +43,7 @@ def test_money_that_brings_nothing_is_a_verdict_of_one_line() -> None:
     assert re.fullmatch(
         r"limits\.budget_usd .* \(\+20 %\): 0 days, \$0 of capital, \$.* of the budget buys nothing", lines[3]
     )
-    assert len(lines) == 5 and lines[4].startswith("  b: ") and lines[4].endswith("(17 %) buys nothing.")
+    assert len(lines) == 5 and lines[4].startswith("  b: ") and lines[4].endswith("(17 %) is not spent.")
 
 
 def test_days_and_dollars_that_moved_are_named_the_largest_first() -> None:
@@ -113,7 +113,7 @@ def test_limits_and_warnings_of_one_side_alone_are_told() -> None:
     """What the first plan does not say of itself is said of the second; what both say is not."""
     a, b = (side_of(name, with_budget(small(), small().cost.total_usd * k)) for name, k in (("a", 1.0), ("b", 2.0)))
     lines = [line.strip() for line in verdicts([a, b])]
-    assert any(line.startswith("b: ") and "(50 %) buys nothing" in line for line in lines)
+    assert any(line.startswith("b: ") and "(50 %) is not spent" in line for line in lines)
     assert not any("Failures not modelled" in line for line in lines)
 
 

@@ -94,7 +94,7 @@ def test_the_verdict_says_what_is_proven() -> None:
     assert proven.text == f"Trains in {days(o.value)} days (likely {days(low)} to {days(high)}). Proven optimal."
     assert proven.interval == (low, high) and proven.source
     faster = verdict(gap=0.0, bound=o.value, fabric_free_bound=0.9 * o.value).text
-    assert faster.endswith(f"no fabric could bring it below {days(0.9 * o.value)} (10.0 %).")
+    assert faster.endswith(f"no fabric, at any price, could bring it below {days(0.9 * o.value)} (10.0 % less).")
     open_gap = verdict(gap=0.25, bound=0.75 * o.value, stopped="limit").text
     assert open_gap.endswith(
         f"no plan is better than {days(0.75 * o.value)} days (gap 25.0 %; the time limit ended the search)."
@@ -184,7 +184,7 @@ def test_a_power_flow_says_of_what_network_it_is(load: float, n1: str, text: str
         ("budget", "Budget: $1.50M is left, less than one more replica costs."),
         ("grid", "Power and sites: they cannot feed one more replica."),
         ("owned_racks", "for one more replica."),
-        ("layout", "More racks would not train faster: money, power and racks allow one more replica."),
+        ("layout", "One more replica could be had, and would not train faster."),
     ],
 )
 def test_the_limit_that_ends_the_plan_is_named(limited_by: str, text: str) -> None:
@@ -196,8 +196,8 @@ def test_the_limit_that_ends_the_plan_is_named(limited_by: str, text: str) -> No
 
 def test_idle_money_and_idle_gpus_are_warned_of() -> None:
     """Money from a hundredth of the budget on; GPUs by the rack where each has some that its layout leaves."""
-    assert "buys nothing" not in said(with_budget(PLAN, PLAN.cost.total_usd * 1.001), "warnings")
-    assert "(50 %) buys nothing." in said(with_budget(PLAN, PLAN.cost.total_usd * 2), "warnings", first=True)
+    assert "not spent" not in said(with_budget(PLAN, PLAN.cost.total_usd * 1.001), "warnings")
+    assert "(50 %) is not spent." in said(with_budget(PLAN, PLAN.cost.total_usd * 2), "warnings", first=True)
     x, gpus = PLAN.layout, PLAN.instance.hardware.rack.gpus
     racks = sum(s.racks for s in PLAN.sites.sites)
     alone = edited(PLAN, layout__replicas_per_rack=1, layout__gpus_used=2 * racks, layout__gpus_idle=(gpus - 2) * racks)

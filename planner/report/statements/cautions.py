@@ -60,7 +60,7 @@ def _end(plan: Plan) -> str:
             left = f"{free:,} of {racks:,} are left over, too few" if free else f"{racks or 0:,} given, no room"
             return f"Racks: {left} for {block}."
         case "layout":
-            return f"More racks would not train faster: money, power and racks allow {block}."
+            return f"{block[0].upper()}{block[1:]} could be had, and would not train faster."
     return ""
 
 
@@ -94,7 +94,7 @@ def _idle_money(plan: Plan) -> Iterator[Statement]:
         return
     left = budget - plan.cost.total_usd
     if left >= IDLE * budget:
-        text = f"{money(left)} of the budget of {money(budget)} ({short_percent(left / budget)}) buys nothing."
+        text = f"{money(left)} of the budget of {money(budget)} ({short_percent(left / budget)}) is not spent."
         yield Statement("warning", "money", text, True)
 
 

@@ -68,7 +68,7 @@ def _over(slowdown: float) -> str:
     if slowdown < 1 + AT_LINE_RATE:
         return "at line rate"
     return (
-        f"{100 * (slowdown - 1):.0f} % over line rate"
+        f"{100 * (slowdown - 1):.0f} % slower than line rate"
         if slowdown < 2
         else f"{slowdown:.2f} times its time at line rate"
     )

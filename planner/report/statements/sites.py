@@ -30,9 +30,9 @@ def purchase(plan: Plan) -> Iterator[Statement]:
         gpus = f" ({plan.layout.gpus_used + plan.layout.gpus_idle:,} {gpu})" if plan.layout else ""
         bought = f"{counted(racks or 0, 'rack')}{gpus}"
     ids = [s.id for s in plan.sites.sites] if plan.sites else []
-    at = f" at {' and '.join(ids) if len(ids) <= NAMED_LINKS else counted(len(ids), 'site')}" if ids else ""
+    at = f" at {ids[0] if len(ids) == 1 else counted(len(ids), 'site')}" if ids else ""
     budget = plan.instance.limits.budget_usd
-    of = f" of a {money(budget)} budget" if budget else ""
+    of = f" (budget {money(budget)})" if budget else ""
     text = f"Buys {bought}{at} for {money(plan.cost.total_usd)}{of}."
     yield Statement("choice", "verdict", text, True, path="cost.total_usd")
 
@@ -51,6 +51,10 @@ def sites(plan: Plan) -> Iterator[Statement]:
         racks, mw = sum(x.racks for x in rest), sum(x.facility_mw for x in rest)
         text = f"{len(rest)} more sites ({', '.join(x.id for x in rest)}): {racks:,} racks, {mw:,.0f} MW"
         yield Statement("choice", "sites", text, True)
+    if unused := _unused(plan):
+        few = len(unused) <= NAMED_LINKS
+        text = f"Not used: {', '.join(unused)}" if few else f"Not used: {len(unused)} other candidates"
+        yield Statement("choice", "sites", text, few)
     for n, k in enumerate(() if plan.wan else s.links):  # a designed wide area says more than this estimate
         far = f"{k.a} to {k.b}: {k.route_km:,.0f} km, {k.rtt_ms:.1f} ms"
         text = f"{far}; {k.required_gbps / 1e3:,.1f} Tbps, {counted(k.fibre_pairs, 'fibre pair')}"
@@ -60,6 +64,12 @@ def sites(plan: Plan) -> Iterator[Statement]:
     yield from _works(s)
     if grid is not None and grid.rules.grid_model == "dc":
         yield Statement("proof", "sites", _power_flow(grid))
+
+
+def _unused(plan: Plan) -> list[str]:
+    """Return the candidates of the grid that are not open."""
+    grid, open_sites = plan.instance.grid, {s.id for s in plan.sites.sites} if plan.sites else set[str]()
+    return [n.id for n in grid.nodes if n.site and n.id not in open_sites] if grid else []
 
 
 def _works(s: SitesPlan) -> Iterator[Statement]:

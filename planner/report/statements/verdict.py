@@ -93,7 +93,7 @@ def _sureness(plan: Plan) -> str:
         away = (o.value - free) / o.value
         if away < WORTH:
             return f"Proven optimal; no fabric is {percent(WORTH)} faster."
-        return f"Proven optimal; no fabric could bring it below {days(free)} ({percent(away)})."
+        return f"Proven optimal; no fabric, at any price, could bring it below {days(free)} ({percent(away)} less)."
     ended = f"; {ENDED[plan.stopped]}" if plan.stopped in ENDED else ""
     return f"Not proven optimal: no plan is better than {_shown(plan, o.bound)} (gap {percent(o.gap)}{ended})."
 

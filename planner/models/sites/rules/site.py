@@ -52,7 +52,7 @@ def interconnect(m: Any, data: SplitData) -> None:
     Which circuit is the largest depends on what is built, so there is a row for each that could be.
     """
     rule = data.grid.rules.interconnect
-    if not rule.on:
+    if not rule.enabled:
         return
     new = [k for k, c in data.corridors.items() if c.new]
     m.built = pyo.Var(new, domain=pyo.Binary)
@@ -109,7 +109,7 @@ def _largest_interconnect_mw(data: SplitData, site: str) -> float:
 
 def _interconnect_modules(data: SplitData, site: str, _: int) -> float | None:
     rule = data.grid.rules.interconnect
-    if not rule.on or rule.share <= 0 or rule.reading == "import_share":
+    if not rule.enabled or rule.share <= 0 or rule.reading == "import_share":
         return None
     usable = _largest_interconnect_mw(data, site) + soft_excess(data, "interconnect")
     return usable / rule.share / data.module_mw
