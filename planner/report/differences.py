@@ -129,7 +129,7 @@ def brings(a: Side, b: Side) -> str:
     left = b.number("slack.budget_usd")
     in_dollars = str(b.figures.get("objective.name")).endswith("_usd")  # then what is left is what was saved
     if left is not None and left > 0 and usd[1] and left > SMALL * usd[1] and not in_dollars:
-        parts.append(f"{money(left)} of the budget buys nothing")
+        parts.append(f"{money(left)} of the budget is not spent")
     before, idle = idle_racks(a), idle_racks(b)
     if usd[1] and idle - before > IDLE * usd[1]:
         parts.append(f"{money(idle - before)} {'more ' if before else ''}of idle racks")

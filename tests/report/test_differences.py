@@ -41,7 +41,7 @@ def test_money_that_brings_nothing_is_a_verdict_of_one_line() -> None:
     lines = list(verdicts([a, b]))
     assert lines[0].startswith("a  ") and lines[1].startswith("b  ") and lines[2] == ""
     assert re.fullmatch(
-        r"limits\.budget_usd .* \(\+20 %\): 0 days, \$0 of capital, \$.* of the budget buys nothing", lines[3]
+        r"limits\.budget_usd .* \(\+20 %\): 0 days, \$0 of capital, \$.* of the budget is not spent", lines[3]
     )
     assert len(lines) == 5 and lines[4].startswith("  b: ") and lines[4].endswith("(17 %) is not spent.")
 

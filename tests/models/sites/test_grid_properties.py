@@ -15,7 +15,7 @@ from planner.plan.plan import Plan
 from planner.plan.sites import Flow, SitesPlan
 from planner.planning.conflict_restated import STATED, holds
 
-IMPORTS = {"on": True, "share": 0.5, "reading": "import_share"}
+IMPORTS = {"enabled": True, "share": 0.5, "reading": "import_share"}
 
 
 def racks(instance: Instance) -> dict[str, int]:
