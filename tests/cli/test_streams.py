@@ -119,6 +119,6 @@ def test_what_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_package_that_refuses_its_environment_is_named() -> None:
     """A variable that a package cannot use ends in a message with what it says of it."""
     complaint = "Key backend: 'none' is not a valid value for backend; supported values are ['agg']"
-    with pytest.raises(InputError, match=r"^plot: matplotlib does not load \(Key backend: .*\); correct the"):
-        with needed("plot", "matplotlib", "plot"):
-            raise ValueError(complaint)
+    said = r"^plot: matplotlib does not load \(Key backend: .*\); correct the"
+    with pytest.raises(InputError, match=said), needed("plot", "matplotlib", "plot"):
+        raise ValueError(complaint)
