@@ -13,10 +13,13 @@ def needed(feature: str, package: str, extra: str) -> Iterator[None]:
     Raises
     ------
     InputError
-        The package is not installed.
+        The package is not installed, or refuses its environment.
     """
     try:
         yield
     except ImportError:
         remedy = f"install the extra `{extra}` of this distribution"
         raise InputError(f"{feature} needs the package {package}; {remedy}") from None
+    except ValueError as error:  # such as a value of MPLBACKEND that is none
+        problem = str(error).partition(";")[0]
+        raise InputError(f"{feature}: {package} does not load ({problem}); correct the environment") from None

@@ -73,7 +73,7 @@ class Model(Sourced):
                 raise ValueError("latent_attention sets the heads' widths; remove head_size and kv_heads")
             return self
         if self.head_size is None and self.hidden % self.heads:
-            divisors = (a for a in range(1, self.hidden + 1) if self.hidden % a == 0)
+            divisors = (a for a in range(1, min(self.hidden, 4 * self.heads, 100_000) + 1) if self.hidden % a == 0)
             near = min(divisors, key=lambda a: (abs(a - self.heads), a))
             raise ValueError(f"heads must divide hidden ({self.hidden} / {self.heads}); give {near}, or head_size")
         if self.heads % (self.kv_heads or self.heads):

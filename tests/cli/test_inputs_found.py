@@ -113,7 +113,7 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
     "hosts of no time": (
         lambda: {"hosts": 32, "ports_per_switch": 8, "tiers": 3, "host_gbps": 1e307},
         ["simulate", "x.json"],
-        "take no time",
+        "host_gbps: must be from",
     ),
     "states that are none": (
         lambda: {"nodes": [{"name": "n1", "state": None}]},

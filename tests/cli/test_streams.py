@@ -13,6 +13,7 @@ from worked_plan import small
 from planner.cli import main
 from planner.errors import InputError
 from planner.files import json_or_text, write_atomically
+from planner.optional_packages import needed
 
 PLANNER = [sys.executable, "-m", "planner"]
 LONG = "a" * 300
@@ -113,3 +114,11 @@ def test_what_the_system_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(main, "_drop_stdout", lambda: None)
         done = run_here("show")
         assert done.returncode == 2 and done.stderr.startswith(said)
+
+
+def test_a_package_that_refuses_its_environment_is_named() -> None:
+    """A variable that a package cannot use ends in a message with what it says of it."""
+    complaint = "Key backend: 'none' is not a valid value for backend; supported values are ['agg']"
+    said = r"^plot: matplotlib does not load \(Key backend: .*\); correct the"
+    with pytest.raises(InputError, match=said), needed("plot", "matplotlib", "plot"):
+        raise ValueError(complaint)

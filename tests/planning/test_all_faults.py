@@ -123,3 +123,9 @@ def test_faults_of_a_plan_come_at_once() -> None:
             given: dict[str, Any] = {name: object()}
             assert put_stand_in(model, given, (name,), drop=False)
             assert (name in given) or not field.is_required()
+
+
+def test_a_hidden_width_beyond_any_model_is_told_at_once() -> None:
+    """No divisors of a width of thousands of digits are sought before its range is asked."""
+    model = {"name": "m", "layers": 2, "hidden": 10**18 + 1, "heads": 10**17, "vocabulary": 9}
+    assert told({**SOUND, "workload": {**WORKLOAD, "model": model}}) == ["workload.model"]
