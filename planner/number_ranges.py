@@ -62,8 +62,8 @@ RANGES: Mapping[str, Range] = {
     # Of `limits`.
     "days": Range(0, 1e6, above=True),
     "flop": Range(1e12, 1e40),
-    "start": Range(1e12, 1e40),
-    "stop": Range(1e12, 1e40),
+    "limits.start": Range(1e12, 1e40),
+    "limits.stop": Range(1e12, 1e40),
     "points": _counted(2, 10_000),
     "tolerance": Range(1e-6, 1, below=True, remedy="0.01 is one percent"),
     # Of `simulate`.

@@ -79,7 +79,7 @@ def test_none_is_an_answer(tmp_path: Path) -> None:
 def test_nothing_proven_in_time_is_no_proof(tmp_path: Path) -> None:
     """Where the time ended before any design was proven, none is said to be impossible."""
     (tmp_path / "p.json").write_text(PLAN.model_dump_json())
-    done = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), "--time-limit", "0"])
+    done = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), "--time-limit", "1e-9"])
     assert done.exit_code == 4 and done.stdout == ""
     assert done.stderr.splitlines()[-1] == "no fabric was proven in the time given; give more"
 

@@ -81,7 +81,7 @@ def test_the_first_screen() -> None:
     screen = page_of(plan).partition("<h3>Where</h3>")[0]
     (sentence,) = re.findall(r'<p class="verdict">([^<]+)</p>', screen)
     assert re.fullmatch(
-        r"Buys 14 racks .* at e1 and w1 for \$32.93M of \$34.00M; trains in .* days \(likely .*\); .*\.", sentence
+        r"Buys 14 racks .* at 2 sites for \$32.93M \(budget \$34.00M\); trains in .* days \(likely .*\); .*\.", sentence
     )
     assert sentence.count(". ") == 0
     assert "Page made on 24 November 2026" in screen
