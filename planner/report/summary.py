@@ -42,7 +42,10 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
         chosen = [x for x in reported if verbose or x.first]
     head = f"{plan.instance.name}: {plan.status}" + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
     bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - BESIDE_BAR))))
-    lines = [*([head] if section is None else []), *lines_of(chosen, bars if verbose or section == "days" else ())]
+    faults = [x.text for x in reported if x.kind == "fault"]  # before all else
+    chosen = [x for x in chosen if x.kind != "fault"]
+    body = lines_of(chosen, bars if verbose or section == "days" else ())
+    lines = [*faults, *([head] if section is None else []), *body]
     return fitted("\n".join(lines), width)
 
 

@@ -192,13 +192,9 @@ def test_picture_page_and_summary_name_the_tier() -> None:
     """Picture, page and summary tell the super-spines and the zones."""
     text = "".join(picture.picture(E1))
     assert "8 super-spine" in text and text.count(" cables</text>") == 5
-    block = next(fabric(PLAN))
-    assert any(
-        row[0] == "zones" and row[1] == "2 of 4 rails over 2 leaf domains"
-        for table in block.tables
-        for row in table.rows
-    )
-    assert "8 super-spine 4/0" in summary(PLAN) and "75 % the zone" in summary(PLAN)
+    (drawn, *_) = next(fabric(PLAN)).pictures
+    assert "8 super-spine" in drawn.svg
+    assert "8 super-spines; $" in summary(PLAN) and "75 % zones" in summary(PLAN)
 
 
 def test_the_whole_plan_is_simulated() -> None:

@@ -149,7 +149,7 @@ def test_an_unknown_switch_is_refused() -> None:
         ("fabric.elsewhere.tiers", 2, "no such decision"),
         ("wan.wavelengths", -1, "must be a whole number from 0"),
         ("placement.stripes", 0, "must be a whole number from 1"),
-        ("wan.wavelengths", 0, ""),
+        ("wan.wavelengths", 0, "decides nothing, as the instance has no grid"),
         ("fabric.cluster.switch", "6x1", ""),
     ],
 )
