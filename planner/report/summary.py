@@ -37,9 +37,9 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
         names = sorted({x.topic for x in reported} | {x.section for x in reported}, key=SECTIONS.index)
         if section not in names:
             raise InputError(f"section: must be one of {', '.join(names)} (is {section!r})")
-        chosen = [x for x in reported if section in (x.topic, x.section)]
+        chosen = [x for x in reported if section in (x.topic, x.section) and not x.short]
     else:
-        chosen = [x for x in reported if verbose or x.first]
+        chosen = [x for x in reported if (not x.short if verbose else x.first)]
     head = f"{plan.instance.name}: {plan.status}" + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
     bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - BESIDE_BAR))))
     faults = [x.text for x in reported if x.kind == "fault"]  # before all else

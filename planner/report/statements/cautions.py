@@ -69,7 +69,7 @@ def implausible_inputs(plan: Plan) -> Iterator[Statement]:
     found = list(implausible(plan.instance))
     if len(found) > 1:
         others = f"and {counted(len(found) - 1, 'more figure')} are implausible (--verbose)"
-        yield Statement("warning", "verdict", f"{found[0].partition(':')[0]}; {others}.", True)
+        yield Statement("warning", "verdict", f"{found[0].partition(':')[0]}; {others}.", True, short=True)
     for text in found:
         yield Statement("warning", "verdict", f"{text}.", len(found) == 1)
 
@@ -128,11 +128,11 @@ def _gpus_at_work(x: LayoutPlan) -> int:
 def _extrapolated(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
     """State what of the layout no measured run has shown: the prediction is extrapolated there."""
     reasons = list(extrapolations(plan, x).values())
-    if reasons:
-        more = f", and {len(reasons) - 1} more (--verbose)" if len(reasons) > 1 else ""
-        yield Statement("warning", "layout", f"Step time is extrapolated: {reasons[0]}{more}.", True)
-    for reason in reasons[1:]:
-        yield Statement("warning", "layout", f"Step time is extrapolated: {reason}.")
+    if len(reasons) > 1:
+        text = f"Step time is extrapolated: {reasons[0]}, and {len(reasons) - 1} more (--verbose)."
+        yield Statement("warning", "layout", text, True, short=True)
+    for reason in reasons:
+        yield Statement("warning", "layout", f"Step time is extrapolated: {reason}.", len(reasons) == 1)
 
 
 def without_source(value: object, where: str) -> Iterator[str]:

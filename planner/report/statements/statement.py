@@ -42,7 +42,8 @@ class Statement:
     """One thing that a plan says, in words that need no other line.
 
     `first`: on the first screen. `interval`: the range of a figure, in its unit. `source`: what a range or a figure
-    rests on. `runner_up`: what a choice is preferred to. `path`: of the figure in the plan.
+    rests on. `runner_up`: what a choice is preferred to. `path`: of the figure in the plan. `short`: fuller statements
+    of the same follow.
     """
 
     kind: Kind
@@ -53,6 +54,7 @@ class Statement:
     source: str = ""
     runner_up: str = ""
     path: str = ""
+    short: bool = False
 
     @property
     def section(self) -> str:

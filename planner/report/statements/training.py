@@ -37,7 +37,8 @@ def _layout(plan: Plan, x: LayoutPlan, *, first: bool) -> Iterator[Statement]:
         shares = shares_of(m.breakdown_seconds, m.step_seconds, notes, most)
         text = f"Step {m.step_seconds:.3g} s: {shares}"
         on_first = first and most is not None
-        yield Statement("figure", "layout", text, on_first, _step_interval(m), path="layout.metrics.step_seconds")
+        path = "layout.metrics.step_seconds"
+        yield Statement("figure", "layout", text, on_first, _step_interval(m), path=path, short=most is not None)
     in_use = f"{memory(m.memory_bytes_per_gpu)} of {memory(m.memory_limit_bytes)} on the fullest GPU"
     yield Statement("figure", "layout", f"MFU {short_percent(m.mfu)}; {in_use}", first, path="layout.metrics.mfu")
 
