@@ -312,20 +312,21 @@ def summary(e: Explanation) -> str:
     """Return the explanation as one screen of text."""
     lines = [*disagreement(e.violations), f"{e.name}: {e.status}"]
     if e.conflict is not None:
-        lines += [f"  no plan: {e.conflict.reason}"]
+        lines += [f"  No plan: {e.conflict.reason}."]
         if e.conflict.rules:
-            lines += [f"  rules in conflict ({e.conflict.decision}): {', '.join(e.conflict.rules)}"]
+            rules = f"{', '.join(e.conflict.rules)}; without any one of them the rest can be met"
+            lines += [f"  Rules in conflict ({e.conflict.decision}): {rules}."]
         if e.outside:
-            lines += [f"  given the declared space; not in it: {e.outside}"]
-    lines += [f"  would do: {x.limit} {x.needed:,.6g} {x.unit} (is {x.now:,.6g})" for x in e.lacks]
+            lines += [f"  Infeasible over the declared space; not in it: {e.outside}"]
+    lines += [f"  Enough: {x.limit} {x.needed:,.6g} {x.unit} (now {x.now:,.6g})" for x in e.lacks]
     if e.sites is not None:
         lines += explain_sites.summary(e.sites)
     if e.layout is not None:
         m = e.layout.metrics
         lines += [f"TIME       {m.step_seconds:.4g} s a step", *time_lines(m), *memory_lines(m)]
-        lines += ["INSTEAD    the best plan with one decision made otherwise"]
+        lines += ["INSTEAD    the best plan with one choice changed, all others solved again"]
     lines += map(_other_line, e.others)
-    lines += ["MORE       of a limit, every decision taken anew"] if e.worth else []
+    lines += ["MORE       what a little more of each limit saves, all decisions solved again"] if e.worth else []
     return "\n".join([*lines, *map(_worth_line, e.worth)])
 
 

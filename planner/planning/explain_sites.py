@@ -158,16 +158,16 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
         best = e.nodes[0]
         short = f"is closest with {best.mw:,.6g} MW, {best.missing_mw or 0.0:,.6g} MW short"
         carries = short if best.missing_mw else "carries it"
-        stops = ", ".join(best.stopped_by) or "nothing stops it"
-        yield f"ONE SITE   {e.asked_mw:,.6g} MW asked: {best.node} {carries} ({stops})"
+        limited = f"; limited by {', '.join(best.stopped_by)}" if best.stopped_by else ""
+        yield f"ONE SITE   {e.asked_mw:,.6g} MW needed: {best.node} {carries}{limited}"
     yield from map(_relaxation_line, e.relaxations)
     if e.nodes:
-        yield "NODES      the largest load that each could carry alone, and what stops it"
+        yield "NODES      the largest load that each candidate could carry alone, and what limits it"
         yield from (f"  {x.node:24}{x.mw:12,.1f} MW  {', '.join(x.stopped_by) or 'nothing'}" for x in e.nodes[:rows])
         if len(e.nodes) > rows:
             yield f"  … {len(e.nodes) - rows} more with less"
     if e.rejected:
-        yield "REJECTED   sites that the plan does not open, and why"
+        yield "REJECTED   candidates that the plan does not use, and why"
         yield from (f"  {x.node:24}{_why_closed(x)}" for x in e.rejected[:rows])
         if len(e.rejected) > rows:
             yield f"  … {len(e.rejected) - rows} more that carry less"

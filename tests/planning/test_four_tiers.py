@@ -46,7 +46,7 @@ def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
     three = cluster(tmp_path / "three.json", 5, pins=ALL_RACKS, max_tiers=3)
     refused = RUN.invoke(app, ["solve", str(three), "-q"])
     assert refused.exit_code == 3
-    assert "rules in conflict" in refused.output
+    assert "Rules in conflict" in refused.output
     plan = solved(tmp_path, 5, pins=ALL_RACKS, max_tiers=4)
     f = plan["fabric"]["sites"]["cluster"]
     assert [t["name"] for t in f["tiers"]] == ["leaf", "spine", "core", "super-spine"]
