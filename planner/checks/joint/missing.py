@@ -147,6 +147,8 @@ class Inspection:
         counts = Counts(cut=cut, rows=rows, limit=self.limit)
         for cells in counts.cells(zero):
             for some, m in counts.micro_batches(cells):
+                if self.stop():
+                    return
                 for which in _pipelines(some):
                     yield from self._pipeline(cut, zero, some.part(which), m[which])
                     if len(self.wrong) >= MOST_NAMED or self.stop():
