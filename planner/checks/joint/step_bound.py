@@ -5,7 +5,7 @@ recomputed unless all are. First by pipeline with its most replicas, then by rep
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.checks.joint.columns import Cut, Floats, Ints, Pipelines
-from planner.checks.joint.racks import MaxRacks
+from planner.checks.joint.racks import MaxRacks, max_sites
 from planner.instance.instance import Instance
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step, interleaving
@@ -285,6 +285,86 @@ class Counts:
         """Yield the replicas that may be in time, block after block of rows."""
         rows, wanted = self._rows(zero_stage), self._pin[0]
         low, high = self._fewest(rows), rows.replicas
+        if wanted is not None:
+            low, high = np.maximum(low, wanted), np.minimum(high, wanted)
+        counts = np.maximum(high - low + 1, 0)
+        ends, at = np.cumsum(counts), 0
+        while at < len(rows):
+            done = int(ends[at - 1]) if at else 0
+            to = max(at + 1, int(np.searchsorted(ends, done + MOST_CELLS // 16, side="right")))
+            row = np.repeat(np.arange(at, to), counts[at:to])
+            if len(row):
+                d = np.arange(len(row)) + done - (ends - counts)[row] + low[row]
+                x, m = rows.pipelines.part(row), rows.micro_batches[row]
+                fits = np.flatnonzero(holds(self.cut, zero_stage, x, d, m, self._of_steps(x, d)))
+                yield self._in_time(self._cells(zero_stage, x.part(fits), d[fits], d[fits]))
+            at = to
+
+    def _fewest(self, rows: Rows) -> Ints:
+        """Return the fewest replicas with which rows may be in time."""
+        return _row_limits(self.cut, rows, self.limit)[1]
+
+    def _of_steps(self, x: Pipelines, d: Ints) -> Any:
+        """Return the limit on seconds of steps a sequence with so many replicas."""
+        return self.limit / self.cut.space.stretch(d, x.p * self.cut.shape.gpus)
+
+    def _rows(self, zero_stage: int) -> Rows:
+        """Return the rows that may be in time, and in memory, under a ZeRO stage.
+
+        Its traffic is that of the racks which the fewest replicas fill, its state is shared by the most.
+        """
+        rows = self.rows
+        cells = self._cells(zero_stage, rows.pipelines, rows.replicas, np.minimum(self._fewest(rows), rows.replicas))
+        each, once = np.maximum(rows.each, cells.each), np.maximum(rows.once, self._once(cells))
+        seconds = (each / rows.replicas + once / total_micro_batches(self.cut)) / self.cut.shape.micro_batch
+        rows = limited(self.cut, replace(rows, each=each, once=once, seconds=seconds), self.limit)
+        left = _row_limits(self.cut, rows, self.limit)[0] / self.cut.shape.micro_batch
+        fine = holds(self.cut, zero_stage, rows.pipelines, rows.replicas, rows.micro_batches, left)
+        return rows.part(np.flatnonzero(fine))
+
+    def _in_time(self, cells: Cells) -> Cells:
+        least = (cells.each / cells.d + self._once(cells) / total_micro_batches(self.cut)) / self.cut.shape.micro_batch
+        return cells.part(np.flatnonzero(least < self._of_steps(cells.x, cells.d)))
+
+    @staticmethod
+    def _once(cells: Cells) -> Floats:
+        return cells.once + np.minimum(cells.fill, 0.0)
+
+    def _cells(self, zero_stage: int, x: Pipelines, d: Ints, fewest: Ints) -> Cells:
+        """Time pipelines whose replicas share ZeRO's state and fill the racks of the fewest."""
+        cut = self.cut
+        phi, pipeline = cut.space.transport_slowdown, cut.timed(zero_stage, inside=False)
+        blocks = -(-fewest // x.block_replicas)
+        racks = -(-blocks // max_sites(cut.space.instance)) * x.stage_racks
+        sharded = block_step.sharded_times(pipeline, replicas_per_rack=x.replicas_per_rack, racks=racks, slowdown=phi)
+        stages = EvenStages(cut, zero_stage, x, sharded)
+        parts = block_step.once_parts(
+            pipeline,
+            sharded,
+            None,
+            pipeline=x.p,
+            virtual_stages=x.v,
+            micro_batches=1,
+            chunk=stages.chunk,
+            max_layers=stages.layers,
+            replicas_per_rack=x.replicas_per_rack,
+            racks=racks,
+            shards=d,
+            send=stages.send,
+            slowdown=phi,
+        )
+        once = np.asarray(sum(parts.values()) + 0.0 * d, dtype=np.float64)
+        fill = stages.fill(x.p) - stages.fill(1)
+        return Cells(x, d, stages.each, stages.largest, stages.each_of_whole_chunks, stages.wait_of_a_round, once, fill)
+
+    def micro_batches(self, cells: Cells) -> Iterator[tuple[Cells, Ints]]:
+        """Yield cells with the micro-batches that may be in time, one entry for each."""
+        b, total, wanted = self.cut.shape.micro_batch, total_micro_batches(self.cut), self._pin[1]
+        limit = np.asarray(self._of_steps(cells.x, cells.d) + 0.0 * cells.each)
+        spare = limit * cells.d * b - cells.each
+        fewest = np.where(spare > 0, self._once(cells) / np.maximum(spare, 1e-300) * (1 - ROUNDING), np.inf)
+        low = np.maximum(np.ceil(np.minimum(fewest, 2.0**62)), min_micro_batches(cells.x)).astype(np.int64)
+        high = total // cells.d
         if wanted is not None:
             low, high = np.maximum(low, wanted), np.minimum(high, wanted)
         counts = np.maximum(high - low + 1, 0)
