@@ -144,11 +144,9 @@ class Inspection:
         rows = rows.part(np.flatnonzero(self.space.runs(zero, rows.pipelines.p)))
         if not len(rows):
             return
-        counts = Counts(cut=cut, rows=rows, limit=self.limit)
+        counts = Counts(cut=cut, rows=rows, limit=self.limit, stop=self.stop)
         for cells in counts.cells(zero):
             for some, m in counts.micro_batches(cells):
-                if self.stop():
-                    return
                 for which in _pipelines(some):
                     yield from self._pipeline(cut, zero, some.part(which), m[which])
                     if len(self.wrong) >= MOST_NAMED or self.stop():

@@ -4,7 +4,7 @@ Nothing is slower than the transport itself, fibre is free, ZeRO shares its stat
 recomputed unless all are. First by pipeline with its most replicas, then by replicas and micro-batches.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -275,6 +275,7 @@ class Counts:
     cut: Cut
     rows: Rows
     limit: float  # seconds a sequence, on a clock
+    stop: Callable[[], bool] = lambda: False
 
     @cached_property
     def _pin(self) -> tuple[int | None, int | None]:
@@ -375,7 +376,10 @@ class Counts:
             m = place - (ends - counts)[which] + low[which]
             found = cells.part(which)
             few = np.flatnonzero(found.step_seconds(m) < limit[which] * found.d * m * b)
-            yield found.part(few), m[few]  # none too, so that a caller may stop
+            if len(few):
+                yield found.part(few), m[few]
+            if self.stop():
+                return
 
 
 def _row_limits(cut: Cut, rows: Rows, limit: float) -> tuple[Floats, Ints]:
