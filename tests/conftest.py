@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 import stored_plans
+import tiers
 
 QUICK_CASES = 4  # of a test over seeds in the quick tier, always the same ones; the slow tier has the others
 OF_A_TERMINAL = "COLUMNS", "LINES", "FORCE_COLOR"  # they change how wide and how coloured a command prints
-MAX_CPU_SECONDS = 2.0  # of a quick test, with the processes that it starts
-NOISE = 2.0  # how many times as much the same test may take where others use the same cores
+MAX_CPU_SECONDS = 2.0  # of a quick test, with the processes that it starts; tiers.py leaves half of it for noise
 # What tests load as they go: a worker of scripts/test loads it before any test, so that none pays for the others.
 LOADED_FIRST = (
     "highspy", "jinja2", "matplotlib.pyplot", "networkx", "ortools.sat.python.cp_model", "pandas", "pyarrow.parquet",
@@ -35,7 +35,11 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave random cases to the slow tier, but for four of each test."""
+    """Leave to the slow tier what is measured to be dear, and random cases but for four of each test."""
+    dear = frozenset() if tiers.MEASURE in os.environ else tiers.dear_cases()
+    for item in items:
+        if item.nodeid in dear:
+            item.add_marker(pytest.mark.slow)
     tests: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
         call = getattr(item, "callspec", None)
@@ -78,10 +82,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Fail a quick test that takes more processor time than one may: in scripts/test, where nothing else is loaded."""
     result = yield
     spent = cpu_seconds() - item.stash[STARTED]
+    if tiers.MEASURE in os.environ:
+        tiers.note(item.nodeid, spent)
+        return result
     limited = hasattr(item.config, "workerinput") and not stored_plans.SLOW and stored_plans.MAKE not in os.environ
-    if limited and spent > MAX_CPU_SECONDS * NOISE:
+    if limited and spent > MAX_CPU_SECONDS:
         pytest.fail(
-            f"{spent:.1f} CPU-seconds of {MAX_CPU_SECONDS:g}: read a stored plan, take a smaller case, or mark it slow",
+            f"{spent:.1f} CPU-seconds of {MAX_CPU_SECONDS:g}: read a stored plan, take a smaller case, or run tiers.py",
             pytrace=False,
         )
     return result

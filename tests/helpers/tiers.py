@@ -1,10 +1,62 @@
-"""Cases that the quick tier leaves to the slow one."""
+"""Which cases the quick tier leaves to the slow one.
 
+Run `.venv/bin/python tests/helpers/tiers.py` on an idle machine where tests have changed: it measures every quick case
+and writes `tests/slow_cases.txt`, the dear ones of each test. A test keeps its cheapest case if that is cheap enough.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
+DEAR = ROOT / "tests" / "slow_cases.txt"
+MEASURE = "MEASURE_TIERS"  # names the file to which a run of all quick cases adds their processor seconds
+ONE, FIRST = 0.4, 1.0  # processor seconds from which a case is dear, and from which the cheapest of its test is too
 
 
 def slow(*cases: Any) -> list[Any]:
     """Return cases of a parameter as those of the slow tier; a tuple is one case of several parameters."""
     return [pytest.param(*(x if isinstance(x, tuple) else (x,)), marks=pytest.mark.slow) for x in cases]
+
+
+def dear_cases() -> frozenset[str]:
+    """Return the ids of the cases that were measured to be dear."""
+    return frozenset(DEAR.read_text(encoding="utf-8").splitlines()) if DEAR.exists() else frozenset()
+
+
+def note(case: str, seconds: float) -> None:
+    """Add the processor seconds of a case to the file of the measurement; processes may add at once."""
+    with open(os.environ[MEASURE], "a", encoding="utf-8") as file:  # noqa: PTH123
+        file.write(f"{seconds:.3f} {case}\n")
+
+
+def chosen(seconds: Mapping[str, float]) -> list[str]:
+    """Return the dear cases: all of a test but its cheapest from the one bound on, the cheapest from the other."""
+    tests: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for case, cost in seconds.items():
+        tests[case.partition("[")[0]].append((cost, case))
+    ranked = (x for cases in tests.values() for x in enumerate(sorted(cases)))
+    return sorted(case for rank, (cost, case) in ranked if cost > (ONE if rank else FIRST))
+
+
+def main() -> int:
+    """Measure the quick cases and write the dear ones."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "seconds"
+        command = [sys.executable, "-m", "pytest", "--numprocesses", "auto", "--dist", "worksteal"]
+        ended = subprocess.run(command, cwd=ROOT, env=os.environ | {MEASURE: str(file)}, check=False).returncode
+        lines = (line.partition(" ") for line in file.read_text(encoding="utf-8").splitlines())
+        dear = chosen({case: float(cost) for cost, _, case in lines})
+    DEAR.write_text("".join(f"{case}\n" for case in dear), encoding="utf-8")
+    return ended
+
+
+if __name__ == "__main__":
+    sys.exit(main())
