@@ -69,7 +69,7 @@ def read_bytes(path: Path, remedy: str) -> bytes:
 
 
 def exists(path: Path) -> bool:
-    """Return whether something stands at a path; nothing does under a name that no disk takes."""
+    """Return whether a path exists; one with a name that no disk takes does not."""
     return os.path.exists(path)  # noqa: PTH110  # Path.exists raises where a name is too long
 
 

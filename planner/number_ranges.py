@@ -16,7 +16,7 @@ MAX_SEED = 2**31 - 1  # CP-SAT takes no larger one.
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class NumberRange:
     """Numbers from `low` to `high`; `above`: low itself is left out; `below`: high itself is."""
 
     low: float
@@ -41,36 +41,36 @@ class Range:
         return f"{kind} {'above' if self.above else 'from'} {low} {ends} {high}"
 
 
-def _counted(low: int = 1, high: int = MOST) -> Range:
-    return Range(low, high, whole=True)
+def _counted(low: int = 1, high: int = MOST) -> NumberRange:
+    return NumberRange(low, high, whole=True)
 
 
-SECONDS = Range(0, MOST, above=True, remedy="leave it out for no limit")
-PROOF_SECONDS = Range(0, MOST)  # of what places jobs, which answers without a proof too
+SECONDS = NumberRange(0, MOST, above=True, remedy="leave it out for no limit")
+PROOF_SECONDS = NumberRange(0, MOST)  # of what places jobs, which answers without a proof too
 # By the name of the argument; "call.argument" where a call has a range of its own.
-RANGES: Mapping[str, Range] = {
+RANGES: Mapping[str, NumberRange] = {
     "time_limit": SECONDS,
     **{f"{call}.time_limit": PROOF_SECONDS for call in ("place", "place_queue", "preempt", "defragment", "resize")},
     **{f"{call}.time_limit": PROOF_SECONDS for call in ("replace", "queue")},
-    "gap": Range(0, 1, below=True, remedy="0.01 is one percent"),
+    "gap": NumberRange(0, 1, below=True, remedy="0.01 is one percent"),
     "seed": _counted(0, MAX_SEED),
     "threads": _counted(1, 1_024),
     "workers": _counted(1, 1_024),
     "shard": _counted(),
     "near": _counted(0, 1_000),
-    "within": Range(0, 1_000, remedy="0.05 is five percent"),
+    "within": NumberRange(0, 1_000, remedy="0.05 is five percent"),
     # Of `limits`.
-    "days": Range(0, 1e6, above=True),
-    "flop": Range(1e12, 1e40),
-    "limits.start": Range(1e12, 1e40),
-    "limits.stop": Range(1e12, 1e40),
+    "days": NumberRange(0, 1e6, above=True),
+    "flop": NumberRange(1e12, 1e40),
+    "limits.start": NumberRange(1e12, 1e40),
+    "limits.stop": NumberRange(1e12, 1e40),
     "points": _counted(2, 10_000),
-    "tolerance": Range(1e-6, 1, below=True, remedy="0.01 is one percent"),
+    "tolerance": NumberRange(1e-6, 1, below=True, remedy="0.01 is one percent"),
     # Of `simulate`.
     "seeds": _counted(1, 10_000),
     "failed_links": _counted(0),
     "hosts": _counted(2, 1 << 20),
-    "bytes_per_host": Range(1e-3, 1e18),
+    "bytes_per_host": NumberRange(1e-3, 1e18),
     "group": _counted(),
     # Of jobs and clusters.
     "nodes": _counted(),
@@ -80,13 +80,13 @@ RANGES: Mapping[str, Range] = {
     # Of a first instance and of imported grids.
     "sites": _counted(),
     "init.sites": _counted(0, 1_000),
-    "budget": Range(0, 1e15, above=True),
+    "budget": NumberRange(0, 1e15, above=True),
     "racks": _counted(),
-    "tokens": Range(1, 1e20),
-    "radius_km": Range(0, 20_040, remedy="half the way around the Earth is 20,040 km"),
-    "headroom_share": Range(0, 100, remedy="0.1 is ten percent of the peak demand"),
-    "energy_usd_per_mwh": Range(0, 1e6),
-    "spare_share": Range(0, 1),
+    "tokens": NumberRange(1, 1e20),
+    "radius_km": NumberRange(0, 20_040, remedy="half the way around the Earth is 20,040 km"),
+    "headroom_share": NumberRange(0, 100, remedy="0.1 is ten percent of the peak demand"),
+    "energy_usd_per_mwh": NumberRange(0, 1e6),
+    "spare_share": NumberRange(0, 1),
 }
 
 

@@ -36,7 +36,7 @@ def pytest_configure() -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave to the slow tier what is measured to be dear, and random cases but for four of each test."""
-    dear = frozenset() if tiers.MEASURE in os.environ else tiers.dear_cases()
+    dear = tiers.dear_cases()
     for item in items:
         if item.nodeid in dear:
             item.add_marker(pytest.mark.slow)

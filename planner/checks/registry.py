@@ -58,7 +58,7 @@ def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Itera
 def _run(section: str, rules: tuple[Rule, ...], c: PlanPhysics) -> Iterator[Violation]:
     """Run rules one by one; figures that no arithmetic holds for break a rule like any other.
 
-    A defect of a rule itself is told as the rule `checker`, and hides nothing that the others find.
+    A defect of a rule itself is reported as the rule `checker`, and hides nothing that the others find.
     """
     for rule in rules:
         try:

@@ -37,12 +37,12 @@ def show(x: object) -> str:
 
 
 def broken(rule: str, message: str, stated: object = None, recomputed: object = None) -> Violation:
-    """Name a broken rule, with what is stated, or the limit, and what is recomputed where they are single values."""
+    """Name a broken rule, with the value stated, or the limit, and the one recomputed where they are single."""
     return Violation(rule=rule, message=message, stated=_value(stated), recomputed=_value(recomputed))
 
 
 def _value(x: object) -> float | int | str | None:
-    """Return a side of a rule as JSON holds it: what is no finite number as text."""
+    """Return a side of a rule as JSON holds it: text where it is no finite number."""
     if x is None or (isinstance(x, int) and not isinstance(x, bool)):
         return x
     return x if isinstance(x, float) and math.isfinite(x) else str(x)

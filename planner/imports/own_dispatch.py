@@ -1,4 +1,4 @@
-"""Whether a grid can feed its own load with no site at all, and what is in the way where it cannot.
+"""Whether a grid can feed its own load with no site at all, and which rules forbid it where it cannot.
 
 A linear program of its own over plants and flows: it shares no row with the formulation of the site split. Of lossless
 flows two maximum flows say first whether anything is short at all, in a second for 80,000 nodes.
@@ -29,7 +29,7 @@ class Shortage:
         for rule, what in (
             ("rating", "lines are too narrow"),
             ("generation", "plants fall short"),
-            ("balance", "what is fed in whatever is planned finds no load"),
+            ("balance", "must-run feed finds no load"),
         ):
             rows = sorted(getattr(self, rule).items(), key=lambda x: (-x[1], x[0]))
             if rows:

@@ -20,7 +20,7 @@ def catalogue(kind: str) -> dict[str, Any]:
 def completed(entry: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry in full: one that is `like` another has its figures, but for the name, the note and its own.
 
-    A part with a source of its own is completed key by key; every other value, peaks by type too, stands whole.
+    A part with a source of its own is completed key by key; every other value, peaks by type too, is replaced whole.
     """
     if LIKE not in entry:
         return dict(entry)

@@ -40,7 +40,7 @@ class PowerNode(Sourced):
         description="Most that the node's plants can feed in for the sites, and for every node's load_mw."
     )
     load_mw: Annotated[float, Field(allow_inf_nan=False)] = Field(
-        0.0, description="Drawn here beside the sites, and counted in every flow; negative: fed in whatever is planned."
+        0.0, description="Load other than the sites', counted in every flow; negative: must-run feed."
     )
     interconnect_mw: NonNegative | None = Field(None, description="Usable, largest circuit out; explicit reading.")
     largest_unit_mw: NonNegative | None = Field(None, description="Lost under full N-1; absent: all are one unit.")

@@ -24,7 +24,7 @@ KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance li
 
 @dataclass
 class Faults:
-    """What is wrong with data: complaints, and the places at which something stands in for what is wrong.
+    """Faults of data: complaints, and the places whose wrong values have stand-ins.
 
     Nothing more is said of a place once a stand-in is there, nor of what it lies in or holds.
     """
@@ -73,7 +73,7 @@ def validated(
 
 
 def _with_stand_ins(model: type[M], data: Any, faults: Faults) -> M | None:
-    """Return data as their type, with stand-ins for what is wrong; None where too much is wrong to go on."""
+    """Return data as their type, with stand-ins for wrong values; None where too many are wrong to go on."""
     for _ in range(ROUNDS):
         try:
             return model.model_validate(data)

@@ -165,7 +165,7 @@ def _resolve_choice(workload: dict[str, Any], where: str, faults: Faults) -> Non
 
 
 def _entry(kind: str, name: str, path: str, faults: Faults) -> Any:
-    """Return an entry of a catalogue; `path` says where its name stands. Any other stands in for one that is none."""
+    """Return an entry of a catalogue; `path` is where its name was given. Another entry replaces an unknown name."""
     known = catalogue(kind)
     if name not in known:
         faults.add(path, f"{name!r} is not in the catalogue; {hint(name, sorted(known))}")

@@ -69,7 +69,7 @@ def solve_instance(
 
 
 def _verified(plan: Plan, cache: JointCache | None, deadline: Deadline) -> Plan:
-    """Return the plan with what the checker says of it: a disagreement is told in the plan and never costs it.
+    """Return the plan with what the checker says of it: a disagreement is written into the plan and never costs it.
 
     Raises
     ------

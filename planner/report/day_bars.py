@@ -8,7 +8,7 @@ from planner.units import percent
 
 
 def day_bars(plan: Plan, most: int) -> Iterator[str]:
-    """Write the days of each part, its bar of at most so many columns beginning where the one before it ends."""
+    """Write the days of each part, with a bar of at most `most` columns that begins where the one before it ends."""
     rows = days_by_part(plan)
     total = max((r.days for r in rows), default=0.0)
     rows = [r for r in rows if float(shown_days(total, r.days).replace(",", ""))]

@@ -14,7 +14,7 @@ BESIDE_BAR = 60  # columns of a line with a bar that are not the bar's
 
 
 def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, section: str | None = None) -> str:
-    """Write a plan: what comes of it, what is bought, each decision, days, money, limits and warnings.
+    """Write a plan: verdict, purchase, each decision, days, money, limits and warnings.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
             left -= o.need
         else:
             what = f"{o.need * size:,} nodes" + (f" in whole segments of {size}" if size > 1 else "")
-            reasons.append(f"needs {what} > {left * size:,} free beside the jobs before it")
+            reasons.append(f"needs {what} > {left * size:,} free after the jobs before it")
     waits = {
         "waiting": tuple(j.name for i, j in enumerate(jobs) if i not in admitted),
         "reasons": tuple(reasons),
@@ -187,7 +187,9 @@ def preempt(
             reason = f"{does_not_fit(job, q, seed).reason} with every running job stopped"
         else:
             none = (
-                "no choice of jobs to stop leaves room for" if outcome.infeasible else "no choice was found in time for"
+                "no choice of jobs to stop leaves room for"
+                if outcome.infeasible
+                else "no choice was found before the limit for"
             )
             needs = f"job {job.name!r} needs {job.nodes:,} nodes and at most {max_split} split groups"
             reason = f"{needs}, which {none}"

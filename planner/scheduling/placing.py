@@ -162,7 +162,7 @@ def rules_of(job: Job, trees: int = 1) -> str:
 
 
 def unplaced(job: Job, reason: str, certificate: Certificate) -> Placement:
-    """Return no nodes for a job, with the reason and what is proven of it."""
+    """Return no nodes for a job, with the reason and the certificate."""
     return Placement(
         job=job.name,
         nodes=(),

@@ -179,7 +179,7 @@ def test_a_queue(folder: Path) -> None:
     result = run("queue", "--running", "squeue.json", "--job", "q1.json", "--job", "q2.json")
     lines = result.output.splitlines()
     assert lines[:2] == ["1 job runs, 0 split groups; optimal", "q1: m[12-15]"]
-    assert lines[2] == "q2: waits: needs 12 nodes > 6 free beside the jobs before it"
+    assert lines[2] == "q2: waits: needs 12 nodes > 6 free after the jobs before it"
     assert lines[3].startswith("given: ") and "order of the queue" in lines[3] and len(lines) == 4
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import planner
 from planner.cli.main import app
 from planner.errors import InputError
-from planner.number_ranges import RANGES, Range
+from planner.number_ranges import RANGES, NumberRange
 from planner.scheduling import admission, repair
 
 LIBRARY: tuple[Callable[..., Any], ...] = (
@@ -68,7 +68,7 @@ def test_ranges_have_two_sides() -> None:
     assert RANGES["time_limit"].holds(1e-3) and not RANGES["time_limit"].holds(0)
     assert RANGES["place.time_limit"].holds(0)
     assert RANGES["threads"].holds(1024) and not RANGES["threads"].holds(1.0)
-    assert Range(0, 1).words() == "a number from 0 to 1"
+    assert NumberRange(0, 1).words() == "a number from 0 to 1"
 
 
 def test_several_numbers_are_refused_at_once() -> None:

@@ -41,7 +41,7 @@ def grid(load: float, rating: float, model: str = "transport") -> Grid:
         (5.0, 5.0, []),
         (5.0, 4.0, ["lines are too narrow by 1 MW in all: rating[E0-E1] 1 MW"]),
         (10.0, 20.0, ["plants fall short by 1 MW in all: generation[E"]),
-        (-2.0, 20.0, ["what is fed in whatever is planned finds no load by 2 MW in all: balance[E"]),
+        (-2.0, 20.0, ["must-run feed finds no load by 2 MW in all: balance[E"]),
     ],
 )
 def test_the_rule_that_is_short_is_named(model: str, load: float, rating: float, words: list[str]) -> None:

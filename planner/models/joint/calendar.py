@@ -119,7 +119,7 @@ class Calendar:
         return float(self.column_floor(replicas, replica_gpus))
 
     def column_floor(self, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound the stretch of jobs of so many replicas by the least, spares for nothing, steps however short.
+        """Bound the stretch of jobs by replicas from below: spares cost nothing, steps take no time.
 
         The interval of the least stretch is exact, and none does better but by the rounding that is taken off.
         """

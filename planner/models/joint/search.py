@@ -48,7 +48,7 @@ class Search(CapitalBounds):
 
     @cached_property
     def options(self) -> dict[int, Options]:
-        """Templates of each number of blocks that may be in time; a likely plan comes before tables of four tiers."""
+        """Return the templates of each number of blocks that may beat the cutoff; a first plan has shallow ones."""
         return self.shape_problem.options(self.cutoff, shallow=self.likely)
 
     @cached_property

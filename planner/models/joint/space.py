@@ -346,7 +346,7 @@ def _sequence_choices(problem: Problem) -> list[bool]:
 
 
 def _recomputations(problem: Problem) -> list[tuple[Any, str]]:
-    """Pair what is kept of a layer with how many layers may be recomputed whole."""
+    """Pair the activations kept of a layer with the range of layers that may be recomputed whole."""
     software, wanted = problem.machine.software, problem.pin("recompute")
     kept = "none" if software.flash_attention and software.selective_gemm_share == 0 else "selective"
     if wanted == "full":

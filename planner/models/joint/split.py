@@ -352,7 +352,7 @@ class Stages:
         return max(self.limits(), key=lambda t: -t.seconds, default=None)
 
     def fastest(self) -> Split | None:
-        """Return the fastest split; None where none is in time for the cutoff.
+        """Return the fastest split; None where none beats the cutoff.
 
         Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
         """

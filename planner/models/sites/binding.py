@@ -147,7 +147,7 @@ def _authorities_without_room(data: SplitData, solution: SplitSolution) -> set[s
 
 
 def _residual(data: SplitData, solution: SplitSolution) -> nx.DiGraph:
-    """Return the residual network beside the solution: plants feed nodes, corridors join nodes."""
+    """Return the residual network of the solution: plants feed nodes, corridors join nodes."""
     residual = nx.DiGraph()
     generation, rating = RULES["generation"], RULES["rating"]
 

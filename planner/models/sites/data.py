@@ -78,7 +78,7 @@ class SplitData:
 
     @property
     def node_load_mw(self) -> float:
-        """Power that nodes draw beside the sites, without what others feed in whatever is planned."""
+        """Return the power that nodes draw for other load than sites, must-run feed left out."""
         return sum(max(0.0, n.load_mw) for n in self.grid.nodes)
 
     def spare_mw(self, authorities: Collection[str]) -> float:

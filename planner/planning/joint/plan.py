@@ -351,7 +351,7 @@ class Assembly:
 
 
 def _of_cheapest_energy(a: Assembly) -> Assembly:
-    """Return what is assembled at the sites of cheapest energy of those that cost alike, in the time that is left."""
+    """Return the assembly at the sites of cheapest energy among those of equal capital, in the time left."""
     limit = a.options.time_limit
     if a.choice.placed is None or (limit is not None and limit <= a.seconds):
         return a

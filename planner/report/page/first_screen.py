@@ -8,11 +8,11 @@ from planner.report.page.parts import Headline, Row, Table, figure
 from planner.report.statements.statement import Statement, days, short_percent
 from planner.units import money
 
-BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections that say what is built
+BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on purchases and choices
 
 
 def in_one_sentence(reported: Sequence[Statement]) -> str:
-    """Join what is built, where, for how much, trained when and how sure."""
+    """Join purchase, sites, price, days and proof."""
     first = [x for x in reported if x.topic == "verdict" and x.kind in ("verdict", "choice") and x.first]
     parts = [x.text for x in sorted(first, key=lambda x: x.kind == "verdict") if not x.runner_up]
     sentences = [s.rstrip(".") for text in parts for s in text.split(". ")]
@@ -62,7 +62,7 @@ def with_range(x: Statement) -> str:
 
 
 def side_by_side(names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]) -> Table:
-    """Return the table of plans, a column each: the figures of the first screen, what is built, limits and risks."""
+    """Return the table of plans, a column each: the figures of the first screen, purchases, limits and risks."""
     rows: list[Row] = [("status", *(p.status for p in plans))]
     figures = [{h.label: f"{h.figure.text}; {h.range}" for h in headlines(p)} for p in plans]
     for label in dict.fromkeys(label for own in figures for label in own):
@@ -82,7 +82,7 @@ def _by_section(reported: Sequence[Statement]) -> dict[str, list[str]]:
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """Join sentences, and what is none by semicolons."""
+    """Join sentences by spaces, and phrases by semicolons."""
     return "; ".join(texts).replace(".; ", ". ")
 
 

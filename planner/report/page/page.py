@@ -23,7 +23,7 @@ from planner.report.plots.page import POLICY, style
 from planner.report.statements.of_plan import statements
 from planner.report.statements.statement import Statement
 
-# In the order of the page: where, how it trains, how long, for how much, what is decided besides.
+# In the order of the page: sites, step, days and money, fabric, stops, scenarios, model.
 BLOCKS = (
     *(where.where, steps.steps, money.days_and_money, network.fabric),
     *(stops.stops, where.scenarios, money.model),

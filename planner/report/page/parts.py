@@ -41,7 +41,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One part of the argument: its pictures, and tables that must be read beside them."""
+    """One part of the argument: its pictures, and the tables that explain them."""
 
     title: str
     pictures: Sequence[Picture] = ()

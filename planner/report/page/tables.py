@@ -97,7 +97,7 @@ def _called(key: str, value: Any) -> str:
 
 
 def _name(path: str, key: str) -> str:
-    """Return a key in words; what is left of it without its unit, which stands beside the figure."""
+    """Return a key in words without its unit, which the figure has."""
     return key if "." in key else name_and_unit(f"{path}.{key}")[0]
 
 

@@ -95,7 +95,7 @@ def _checkpoints(plan: Plan, x: ReliabilityPlan) -> str:
 
 
 def _spares(x: ReliabilityPlan, replicas: int) -> str:
-    """Say what stands by at the sites and in their racks, and for how much of the time, or replicas, that is enough."""
+    """Write spare racks and GPUs, and the share of time, or of replicas, for which they are enough."""
     sites = [f"{n:,} at {site}" for site, n in sorted(x.spare_racks_by_site.items()) if n]
     racks = f"Spare racks: {', '.join(sites)}" if sites else "No spare racks"
     gpus = f"{counted(x.spare_gpus_per_rack, 'spare GPU')} in a rack" if x.spare_gpus_per_rack else "no spare GPUs"

@@ -1,7 +1,8 @@
-"""Statements on limits and cautions: what ends the plan, what idles, what is extrapolated, what has no source."""
+"""Statements on limits and cautions: the binding limit, idle money and GPUs, extrapolations, missing sources."""
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pydantic import BaseModel
 
@@ -21,14 +22,17 @@ NAMED_SOURCES = 4  # inputs without one that are named
 
 
 def limits(plan: Plan) -> Iterator[Statement]:
-    """State what is full - batch, memory, deadline - and what ends the plan: money, power, racks or none of these."""
+    """State which of batch, memory and deadline is full, and which of money, power and racks binds."""
     if plan.conflict is not None:
         return
     full = list(_full(plan, plan.layout)) if plan.layout is not None else []
     end = _end(plan)
-    ends = [Statement("limit", "money", end, True, path="objective.limited_by")] if end else []
-    # Where more racks would not help, what is full is the limit.
-    yield from (*full, *ends) if plan.objective.limited_by == "layout" else (*ends, *full)
+    if end and full and plan.objective.limited_by == "layout":  # the full one is the limit, and racks are none
+        first, *full = full
+        yield replace(first, text=f"{first.text.removesuffix('.')}; {end[0].lower()}{end[1:]}")
+    elif end:
+        yield Statement("limit", "money", end, True, path="objective.limited_by")
+    yield from full
 
 
 def _full(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
@@ -60,7 +64,7 @@ def _end(plan: Plan) -> str:
             left = f"{free:,} of {racks:,} are left over, too few" if free else f"{racks or 0:,} given, no room"
             return f"Racks: {left} for {block}."
         case "layout":
-            return f"{block[0].upper()}{block[1:]} could be had, and would not train faster."
+            return f"{block[0].upper()}{block[1:]} would not train faster."
     return ""
 
 
@@ -82,9 +86,9 @@ def cautions(plan: Plan) -> Iterator[Statement]:
     if plan.layout is not None:
         yield from _idle_gpus(plan, plan.layout)
         yield from _extrapolated(plan, plan.layout)
-    if bare := list(without_source(plan.instance, "")):
-        more = f" and {len(bare) - NAMED_SOURCES} more" if len(bare) > NAMED_SOURCES else ""
-        text = f"No source is given for the figures of {', '.join(bare[:NAMED_SOURCES])}{more}."
+    if unsourced := list(without_source(plan.instance, "")):
+        more = f" and {len(unsourced) - NAMED_SOURCES} more" if len(unsourced) > NAMED_SOURCES else ""
+        text = f"No source is given for the figures of {', '.join(unsourced[:NAMED_SOURCES])}{more}."
         yield Statement("warning", "money", text, True)
 
 
@@ -110,9 +114,9 @@ def _idle_gpus(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
     usd = plan.cost.capex_usd.get("racks") if plan.cost else None
     worth = f": {money(usd * (idle - spare) / bought)} of racks" if usd else ""
     work, why = _gpus_at_work(x), f"TP {x.tensor_parallel} x CP {x.context_parallel} uses"
-    beside = f", {spare:,} more are spares" if spare else ""
+    spares = f", {spare:,} more are spares" if spare else ""
     share = short_percent((idle - spare) / bought)
-    text = f"{idle - spare:,} of {bought:,} GPUs ({share}) are idle{beside}{worth}."
+    text = f"{idle - spare:,} of {bought:,} GPUs ({share}) are idle{spares}{worth}."
     if not spare and work and each > work and (each - work) * racks >= 0.9 * idle:
         # What idles in every rack is the layout's; the few that are left over stand in racks that no block fills.
         text = f"{each - work} of {each} GPUs in each rack are idle ({why} {work}){worth}."
@@ -138,7 +142,7 @@ def _extrapolated(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
 def without_source(value: object, where: str) -> Iterator[str]:
     """Yield the paths of the objects of an instance that hold figures of the world and name no source for them.
 
-    A source stands for all that is inside its object; entries of a list are named once.
+    A source covers all that is inside its object; entries of a list are named once.
     """
     if isinstance(value, Sourced) and value.source is not None:
         return

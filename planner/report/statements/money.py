@@ -9,7 +9,7 @@ from planner.report.statements.statement import Statement
 from planner.units import amount, counted, money, words
 
 TIMES = {1: "once", 2: "twice"}
-TOKENS = 1e6  # by which cost and energy are told
+TOKENS = 1e6  # the unit of cost and energy by token
 KEYS = {
     "energy_usd_per_mwh": "energy",
     "fabric_life_years": "replacement of the fabric",
@@ -38,7 +38,7 @@ def run(plan: Plan) -> Iterator[Statement]:
 
 
 def run_statements(instance: Instance, x: RunPlan) -> Iterator[Statement]:
-    """State the whole run: its total cost by part, energy and carbon, replacements, and what is not in the total."""
+    """State the whole run: its total cost by part, energy and carbon, replacements, and parts left out."""
     each = f"${x.usd_per_million_tokens:,.4g} a million tokens"
     whole = f"{money(x.total_cost_of_ownership_usd)} over {_length(x.years)}"
     yield Statement("figure", "money", f"To own and run: {whole}, {each}", True, path="run.total_cost_of_ownership_usd")
@@ -69,7 +69,7 @@ def _length(years: float) -> str:
 
 
 def _lives(instance: Instance) -> Iterator[tuple[str, str, float | None, str]]:
-    """Yield what is replaced by its name, in words, with its life in years and its part of the money."""
+    """Yield each replaced part: its key, its name, its life in years and its key of the money."""
     h, o = instance.hardware, instance.operation
     for p in h.pools:
         yield p.name, f"racks of {p.name}", None if isinstance(p.rack, str) else p.rack.life_years, ""

@@ -38,7 +38,7 @@ def _site_fabric(site: str, f: SiteFabric) -> Iterator[Statement]:
     racks = f"{counted(f.leaf_domain_racks, 'rack')} under a leaf{wired}"
     yield Statement("figure", "fabric", f"{site}: {takes}; {racks}", path=f"{path}.switches")
     rings = f"all-reduces {_over(f.allreduce_slowdown)}"
-    yield Statement("figure", "fabric", f"{site}: {_sends([f])}; {rings}", path=f"{path}.p2p_seconds")
+    yield Statement("figure", "fabric", f"{site}: {_sends([f]).lower()}; {rings}", path=f"{path}.p2p_seconds")
     if (g := f.wan_gateway) is not None:
         ports = f"{counted(g.wan_ports, 'port')} to the wide area, {g.uplinks:,} up"
         gateway = f"{site}: WAN gateway of {g.wan_gbps:,.0f} Gbps"
@@ -50,7 +50,7 @@ def _sends(fabrics: Sequence[SiteFabric]) -> str:
     """Write the longest pipeline send of some sites and the largest share of traffic that leaves leaf and pod."""
     slowest = max(fabrics, key=lambda f: f.p2p_seconds)
     most = max(fabrics, key=lambda f: (f.share_leaving_leaf, f.share_leaving_pod))
-    send = f"Pipeline send {slowest.p2p_seconds * 1e3:.3g} ms, {_over(slowest.pipeline_send_slowdown)}"
+    send = f"Pipeline sends {slowest.p2p_seconds * 1e3:.3g} ms, {_over(slowest.pipeline_send_slowdown)}"
     return f"{send}; {_crossing(most)}"
 
 
@@ -75,14 +75,14 @@ def _over(slowdown: float) -> str:
 
 
 def _crossing(f: SiteFabric) -> str:
-    """Write which share of the pipeline's traffic leaves leaf, pod and zone."""
+    """Write which shares of pipeline sends leave leaf, pod and zone."""
     if not f.share_leaving_leaf:
-        return "no traffic crosses leaves"
+        return "none cross leaves"
     parts = [("leaves", f.share_leaving_leaf), ("groups" if f.group_links else "pods", f.share_leaving_pod)]
     parts += [("zones", f.share_leaving_zone)] if f.zones else []
     (first, share), *others = parts
     more = [f"{short_percent(v) if v else 'none'} {name}" for name, v in others]
-    return ", ".join([f"{short_percent(share)} of traffic crosses {first}", *more])
+    return ", ".join([f"{short_percent(share)} cross {first}", *more])
 
 
 def transport(plan: Plan) -> Iterator[Statement]:

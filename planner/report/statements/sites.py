@@ -1,4 +1,4 @@
-"""Statements on what is bought and where: racks by site, links, fibre, grid works."""
+"""Statements on the purchase and the sites: racks, links, fibre, grid works."""
 
 from collections.abc import Iterator
 
@@ -19,7 +19,7 @@ def racks_of(plan: Plan) -> int | None:
 
 
 def purchase(plan: Plan) -> Iterator[Statement]:
-    """State what is bought: racks with their GPUs, where, for how much of the budget."""
+    """State the purchase: racks with their GPUs, sites, price and budget."""
     racks, h = racks_of(plan), plan.instance.hardware
     if plan.cost is None or (racks is None and not h.pools):
         return
@@ -38,7 +38,7 @@ def purchase(plan: Plan) -> Iterator[Statement]:
 
 
 def sites(plan: Plan) -> Iterator[Statement]:
-    """State each open site with its load, the links between sites, and what is built for them."""
+    """State each open site with its load, the links between sites, and the lines and interconnects built."""
     s, grid = plan.sites, plan.instance.grid
     if s is None:
         return
@@ -90,14 +90,14 @@ def _works(s: SitesPlan) -> Iterator[Statement]:
 
 
 def _power_flow(grid: Grid) -> str:
-    """Say of which network the flows are proven: with what load beside the sites, and what out."""
+    """Write the network for which the flows are proven: its other load, and the outages it survives."""
     load = sum(n.load_mw for n in grid.nodes)
     other = f"with {load:,.0f} MW of other load" if load else "of the sites alone: no node states a load_mw"
     return f"sites: power flow by reactances, {other}; {SURVIVES.get(grid.rules.n1, 'any one circuit or unit out')}"
 
 
 def wan(plan: Plan) -> Iterator[Statement]:
-    """State the routes of the exchange between sites, what is lit, what it survives, and other traffic."""
+    """State the routes between sites, the lit fibre, the cuts that it survives, and other traffic."""
     x = plan.wan
     if x is None:
         return

@@ -12,7 +12,7 @@ Topic = Literal[
     "verdict", "model", "sites", "wan", "layout", "pools", "fabric", "transport", "placement", "days", "money", "run"
 ]
 TOPICS: tuple[Topic, ...] = Topic.__args__  # type: ignore[attr-defined]
-# A limit, a warning and a proof are read beside their like, whatever they are about.
+# Limits, warnings and proofs of all topics have a section each.
 BY_KIND: dict[Kind, str] = {"limit": "limits", "warning": "warnings", "proof": "proof"}
 SECTIONS = (*TOPICS, *BY_KIND.values())
 SMALL = 5e-4  # share of a total below which a part is left out
@@ -93,7 +93,7 @@ def ratio(value: float) -> str:
 
 
 def proof_of(topic: Topic, c: Certificate) -> Statement:
-    """State what is proven of a decision, in how long, and what stands behind it."""
+    """State a decision's status, gap, seconds and solver, and who checked it."""
     gap = "no bound" if c.gap is None else "gap 0 %" if c.gap <= 1e-9 else f"gap {100 * c.gap:.2g} %"
     checked = f"; {CHECKED.get(c.checked, c.checked)}" if c.checked else ""
     binds = f"; binding: {', '.join(c.binding)}" if c.binding else ""

@@ -22,10 +22,12 @@ def layout(plan: Plan) -> Iterator[Statement]:
 
 def _layout(plan: Plan, x: LayoutPlan, *, first: bool) -> Iterator[Statement]:
     m = x.metrics
-    yield Statement("choice", "layout", f"{degrees(plan, x)}, {_schedule(x)}; {recomputes(x)}", first, path="layout")
+    yield Statement("choice", "layout", f"{degrees(plan, x)}, {_schedule(x)}", first, path="layout")
     sequences = "1 sequence" if x.microbatch_sequences == 1 else f"{x.microbatch_sequences} sequences"
-    batch = f"{counted(x.microbatches_per_step, 'micro-batch')} of {sequences} a replica"
-    text = f"{batch}, {short(m.tokens_per_step)} tokens a step; ZeRO-{x.zero_stage}"
+    batch = (
+        f"{counted(x.microbatches_per_step, 'micro-batch')} of {sequences}, {short(m.tokens_per_step)} tokens a step"
+    )
+    text = f"{batch}; ZeRO-{x.zero_stage}; {recomputes(x)}"
     yield Statement("choice", "layout", text, first, path="layout.microbatches_per_step")
     sequence = "; sequence parallel" if x.sequence_parallel else ""
     stages = "a stage" if x.pipeline_parallel > 1 else "in one stage"

@@ -82,7 +82,7 @@ def _shown(plan: Plan, value: float) -> str:
 
 
 def _sureness(plan: Plan) -> str:
-    """Write what is proven: of the declared space, and over all fabrics."""
+    """Write the proof over the declared space, and the bound over all fabrics."""
     o = plan.objective
     if o.bound is None:
         return "No bound is proven."

@@ -17,7 +17,7 @@ from planner.report.page.blocks.where import where
 from planner.report.page.drawings.bars import stacked
 from planner.report.page.drawings.schedule import pieces, schedule
 from planner.report.page.drawings.site_map import at_work, plan_map
-from planner.report.page.drawings.stages import HIGH, Stage, stages
+from planner.report.page.drawings.stages import HIGH, StageMemory, stages
 from planner.report.page.drawings.svg import WIDTH
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
@@ -101,7 +101,7 @@ def test_pools_have_a_schedule_each() -> None:
 
 def test_memory_of_stages_is_to_scale_and_merged() -> None:
     """Equal neighbours are one bar, each part is as high as its bytes, and recomputed layers are named."""
-    one, two = Stage(4, 2, {"state": 30.0, "logits": 10.0}), Stage(3, 0, {"state": 50.0})
+    one, two = StageMemory(4, 2, {"state": 30.0, "logits": 10.0}), StageMemory(3, 0, {"state": 50.0})
     found = [
         (float(h), float(w), c, t) for _, _, w, h, c, t in RECT.findall(stages([one] * 4000 + [two] * 1000, 100.0))
     ]

@@ -72,7 +72,7 @@ def _cheapest(sites: Sites, q: Question, old: Placed, most_usd: float) -> Placed
 
 
 def _energy_usd(q: Question, placed: Placed) -> float:
-    """Price a year's energy of what stands at some sites."""
+    """Price a year's energy of the racks and fabrics at some sites, in dollars."""
     mw = {s: n / q.data.module_racks * q.data.module_mw for s, n in placed.racks.items()}
     for s, (k, f) in placed.parts.items():
         mw[s] += fabric_mw(q, k, f)

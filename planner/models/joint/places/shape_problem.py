@@ -245,7 +245,7 @@ class ShapeProblem:
         return found[0], found[1]
 
     def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, Options]:
-        """Return the templates of each number of blocks, those left out that are late whatever stands beside them.
+        """Return the templates of each number of blocks, without those too slow for the cutoff at any other site.
 
         `shallow`: four tiers are left out too where fewer do.
         """

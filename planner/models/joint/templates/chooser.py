@@ -197,7 +197,7 @@ class Templates:
         every: Mapping[int, tuple[list[int], Floats]],
         kinds: tuple[Kind, ...],
     ) -> Options:
-        """Add pods of some domains, dragonflies, or four tiers: each only where it beats what is found."""
+        """Add pods of some domains, dragonflies, or four tiers: each only where it beats the templates found."""
         front = Front(found, power_counts=self.power_counts)
         for kind in kinds:
             for s, domain, tops in later:

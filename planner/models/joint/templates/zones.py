@@ -50,7 +50,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class ZoneWirings:
     """Rows under some stripes, with what each costs and slows at the least: a line a row, a column a spine's uplinks.
 
     What leaves a zone is not counted. `worth`: where that may beat the templates found so far.
@@ -104,7 +104,7 @@ def _least_usd(s: Site, r: Row) -> Floats:
     return np.where((v >= r.low) & (v <= r.high) & (cost < INFINITE_COST), usd * (1 - ROUNDING), np.inf)
 
 
-def _ways(s: Site, rows: list[Row], least: Floats, n: int) -> Ways:
+def _ways(s: Site, rows: list[Row], least: Floats, n: int) -> ZoneWirings:
     """Bound what rows cost and slow under some stripes, by a spine's uplinks, and mark what may beat the front."""
     send, allreduce = np.empty_like(least), np.empty_like(least)
     v = np.arange(1, s.ports + 1)
@@ -118,7 +118,7 @@ def _ways(s: Site, rows: list[Row], least: Floats, n: int) -> Ways:
         send[at], allreduce[at] = pod_slowdowns(s, x, up, bundle, v, loads)
     mw = np.array([row.mw for row in rows])[:, None]
     worth = np.isfinite(least) & s.worthwhile(send, allreduce, least, mw)
-    return Ways(rows, least, send, allreduce, worth)
+    return ZoneWirings(rows, least, send, allreduce, worth)
 
 
 def _stripes(s: Site, domain: int) -> list[int]:
@@ -210,7 +210,7 @@ def _rows(s: Site, domain: int, min_up: int, leaf_loads: Floats) -> Iterator[Row
                 yield Row(x, of[k], *each, float(usd[k, i]), float(mw[k, i]))
 
 
-def _cheapest(s: Site, w: Ways, n: int, target: tuple[float, float]) -> list[Options]:
+def _cheapest(s: Site, w: ZoneWirings, n: int, target: tuple[float, float]) -> list[Options]:
     """Return the cheapest template of all shapes that keeps a target under some stripes.
 
     Nothing where none does, or where it cannot beat the templates found so far.
@@ -242,7 +242,7 @@ def _floor(s: Site, rails: int, racks: int, parts: int) -> float:
 
 
 def _request(s: Site, r: Row, need: float) -> GroupRequest:
-    """Return what a row asks of the cores and super-spines of a spine position, so many links leaving a zone."""
+    """Return the request of a row to the cores and super-spines of a spine position, by links that leave a zone."""
     x, z, spines = r.shape, r.zone, r.up // r.bundle
     pods, zones, zone_pods = _counts(s, x, z)
     _, spine, core = _links(s, x, z)

@@ -22,7 +22,7 @@ class Pruning:
     each: float
     layer: float
     cutoff: float
-    likely: bool  # only what is likely to be good is wanted
+    likely: bool  # shallow tables alone, for a first plan
 
 
 def micro_batches(

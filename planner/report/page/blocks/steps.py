@@ -8,7 +8,7 @@ from planner.physics.training.parallel_strategy import read_strategy
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.report.page.drawings.schedule import BUBBLES, schedule
-from planner.report.page.drawings.stages import Stage, stages
+from planner.report.page.drawings.stages import StageMemory, stages
 from planner.report.page.parts import Block, Picture
 from planner.report.statements.statement import short_percent
 from planner.report.statements.training import machine_of, recomputes
@@ -42,7 +42,7 @@ def _memory(plan: Plan, x: LayoutPlan) -> Iterator[Picture]:
     found = []
     for n, layers in enumerate(x.layers_per_stage):
         own = {k: v[n] for k, v in parts.items() if v[n] > 0}
-        found.append(Stage(layers=layers, repeated=recomputed[n] if recomputed else 0, parts=own))
+        found.append(StageMemory(layers=layers, repeated=recomputed[n] if recomputed else 0, parts=own))
     svg = stages(found, m.memory_limit_bytes)
     limit = f"dashed: {memory(m.memory_limit_bytes)}, HBM less its reserves"
     yield Picture(svg, f"Memory of a GPU of each stage; {limit}. The plan {recomputes(x)}.")

@@ -23,7 +23,7 @@ INTERVAL = (
 )
 SPARES = (
     "Time that trains by spare racks of all sites, each site's in proportion, by the way to go on that is best with "
-    "so many; the dot is the plan. Beside the axis all is as planned; money, power and room of spares are not in it."
+    "so many; the dot is the plan. All else is as planned; money, power and room of spares are not in it."
 )
 
 

@@ -15,7 +15,7 @@ MOST = "what each place could hold at most with all lines built"
 NAMED, LISTED = 8, 6  # rows of the table, and names of a row
 SCENARIOS = (
     "Power that runs in each scenario; the dashed line is what the sites have. "
-    "Energy counts what is left undone at its price."
+    "Energy includes curtailed load at its price."
 )
 # Why no further place is opened, by what ends the plan.
 ENDS = {
@@ -41,7 +41,7 @@ def where(plan: Plan) -> Iterator[Block]:
     head = ("places", "MW at most", "limit", "why it is not open")
     width = 4 if plan.sites else 3
     rows = [(_listed(names), *rest)[:width] for rest, names in alike.items()]
-    what = f"Places that are not open, and {MOST}, beside the sites" if plan.sites else MOST.capitalize()
+    what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
     what += f"; {len(rows) - NAMED} more rows are left out" if len(rows) > NAMED else ""
     table = [Table(what, head[:width], rows[:NAMED], head[2:width])] if rows else []
     yield Block("Where", (Picture(svg, caption),), table)
@@ -68,7 +68,7 @@ def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, 
 
 
 def _limits(plan: Plan, grid: Grid, n: PowerNode, drawn: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    """Yield the MW that hard rules let a place hold beside the plan's sites, with all built there that can be."""
+    """Yield the MW that each hard rule lets a place hold with the plan's sites open and all its lines built."""
     rule, soft, h = grid.rules.interconnect, grid.rules.soft, plan.instance.hardware
     for area in grid.balancing_authorities if grid.rules.headroom and "headroom" not in soft else ():
         if area.id == n.balancing_authority:

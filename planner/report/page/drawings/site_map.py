@@ -155,7 +155,7 @@ class Label:
 
 
 def labels(names: Sequence[Label], height: float) -> str:
-    """Write each label beside its place, inside the drawing, where it touches no earlier one."""
+    """Write each label next to its place, inside the drawing, where it touches no earlier one."""
     taken: list[tuple[float, float, float, float]] = []
     drawn = []
     for n in names:

@@ -14,7 +14,7 @@ PARTS, OTHER = 5, "other"  # of memory that have a colour of their own
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageMemory:
     """The layers of a stage, how many of them run again, and its bytes by part."""
 
     layers: int
@@ -22,7 +22,7 @@ class Stage:
     parts: Mapping[str, float]
 
 
-def stages(found: Sequence[Stage], limit: float) -> str:
+def stages(found: Sequence[StageMemory], limit: float) -> str:
     """Draw stages from first to last, equal neighbours as one bar, each part by its colour."""
     largest = {k: max(s.parts.get(k, 0.0) for s in found) for k in {k for s in found for k in s.parts}}
     names = sorted(largest, key=lambda k: (-largest[k], k))
