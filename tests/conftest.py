@@ -35,10 +35,11 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to the slow tier what is measured to be dear, and random cases but for four of each test."""
+    """Leave to the slow tier what is measured to be dear, controllers, and random cases but for four of each test."""
     dear = tiers.dear_cases()
     for item in items:
-        if item.nodeid in dear:
+        # A Slurm controller starts once for all tests of its file, at the cost of whichever is the first.
+        if item.nodeid in dear or "slurm" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
     tests: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:

@@ -188,7 +188,7 @@ def test_a_power_flow_says_of_what_network_it_is(load: float, n1: str, text: str
         ("budget", "Budget: $1.50M is left, less than one more replica costs."),
         ("grid", "Power and sites: they cannot feed one more replica."),
         ("owned_racks", "for one more replica."),
-        ("layout", "one more replica would not train faster."),
+        ("layout", "One more replica would not train faster."),
     ],
 )
 def test_the_limit_that_ends_the_plan_is_named(limited_by: str, text: str) -> None:
