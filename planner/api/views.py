@@ -28,7 +28,7 @@ def summary(plan: "Plan", *, verbose: bool = False) -> str:
 
 def html(plan: "Plan") -> str:
     """Write the first screen of a plan as a small table of HTML for a notebook, a row a section."""
-    from planner.report.statements.of_plan import statements
+    from planner.report.summary import statements
 
     by_section: dict[str, list[str]] = {"verdict": [f"{plan.instance.name}: {plan.status}"]}
     for x in statements(plan):

@@ -18,8 +18,7 @@ from planner.plan.files import read_plan
 from planner.plan.flatten import Figure, digest
 from planner.plan.plan import Plan
 from planner.report.differences import Side, asked_of
-from planner.report.fit import PIPE, fitted
-from planner.report.statements.of_plan import statements
+from planner.report.summary import PIPE, fitted, statements
 from planner.sweeps.rows import RowObjective
 from planner.sweeps.store import LINES, read_rows
 from planner.sweeps.tasks import point_text

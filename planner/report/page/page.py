@@ -20,8 +20,8 @@ from planner.report.page.first_screen import (
 from planner.report.page.parts import Figure
 from planner.report.page.tables import tables
 from planner.report.plots.page import POLICY, style
-from planner.report.statements.of_plan import statements
 from planner.report.statements.statement import Statement
+from planner.report.summary import statements
 
 # In the order of the page: sites, step, days and money, fabric, stops, scenarios, model.
 BLOCKS = (

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from planner.plan.plan import Plan
-from planner.report.days_by_part import OTHER, STEP_PARTS, days_by_part, shown_days
 from planner.report.page.drawings.bars import Limit, stacked
 from planner.report.page.drawings.waterfall import Bar, waterfall
 from planner.report.page.parts import Block, Picture, colours
 from planner.report.plots.labels import plain
+from planner.report.statements.calendar import OTHER, STEP_PARTS, days_by_part, shown_days
 from planner.report.statements.statement import short_percent
 from planner.units import amount, money
 
