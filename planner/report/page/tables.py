@@ -34,23 +34,22 @@ def tables(plan: Plan) -> Iterator[tuple[str, list[Table]]]:
 
 def _tables(path: str, value: Any, name: str) -> Iterator[Table]:
     """Yield the table of an object's own figures, then those of the objects in it."""
-    entries = _entries(value)
+    pairs = enumerate(value) if isinstance(value, list) else value.items()
+    entries = {str(k): v for k, v in pairs if k not in NOT_SHOWN}
     if _alike(value):
         yield from _grid(path, entries, name)
     elif rows := [(_name(path, k), _cell(path, k, v)) for k, v in entries.items() if _is_figure(v)]:
         is_text = any(isinstance(v, (str, list)) and len(str(v)) > TEXT for v in entries.values())
         yield Table(name, ("", "value"), rows[:LISTED], ("value",) if is_text else ())
-    for k, v in [(k, v) for k, v in entries.items() if v and isinstance(v, (dict, list)) and not _is_figure(v)][
-        :LISTED
-    ]:
+    objects = [(k, v) for k, v in entries.items() if v and isinstance(v, (dict, list)) and not _is_figure(v)]
+    for k, v in objects[:LISTED]:
         yield from _tables(_join(path, k), v, f"{name}: {_called(k, v)}")
 
 
 def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[Table]:
     """Yield one table of entries with the same keys: few stand side by side, many below one another."""
-    keys = list(
-        dict.fromkeys(k for x in entries.values() for k, v in x.items() if _is_figure(v) and k not in NOT_SHOWN)
-    )
+    figures = (k for x in entries.values() for k, v in x.items() if _is_figure(v) and k not in NOT_SHOWN)
+    keys = list(dict.fromkeys(figures))
     names = [_called(k, x) for k, x in entries.items()]
     cells = [[_cell(f"{path}.{at}", k, x.get(k)) for k in keys] for at, x in entries.items()]
     heads = tuple(_name(f"{path}.0", k) for k in keys)
@@ -61,11 +60,6 @@ def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[Table]:
         more = f"; {len(cells) - LISTED:,} more are in the plan" if len(cells) > LISTED else ""
         rows = [(n, *row) for n, row in zip(names[:LISTED], cells, strict=False)]
         yield Table(name + more, ("", *heads), rows)
-
-
-def _entries(value: Any) -> dict[str, Any]:
-    pairs = enumerate(value) if isinstance(value, list) else value.items()
-    return {str(k): v for k, v in pairs if k not in NOT_SHOWN}
 
 
 def _alike(value: Any) -> bool:
