@@ -14,7 +14,7 @@ from planner.plan.plan import Plan
 from planner.report.page.drawings.bars import Bar, Limit, StageMemory, stacked, stages, waterfall
 from planner.report.page.drawings.curve import Axis, Line, curve, even_marks
 from planner.report.page.drawings.schedule import BUBBLES, schedule
-from planner.report.page.drawings.site_map import outline_caption, plan_map
+from planner.report.page.drawings.site_map import plan_map
 from planner.report.page.drawings.tiers import tiers
 from planner.report.page.parts import Block, Picture, Table, colours
 from planner.report.plots.labels import plain
@@ -66,7 +66,9 @@ def where(plan: Plan) -> Iterator[Block]:
     svg, in_us = plan_map(plan, grid)
     lines = ", spans of fibre, dashed where lit for cuts alone" if plan.wan else ", power lines" if grid.lines else ""
     links = ", links between sites (dashed)" if plan.sites and plan.sites.links and not plan.wan else ""
-    caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {outline_caption(in_us)}"
+    drawn_on = "Albers equal-area; outline: Natural Earth"
+    drawn_on = drawn_on if in_us else "Places only: they lie beyond the outline that this page has"
+    caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {drawn_on}."
     alike: dict[tuple[str, str, str], list[str]] = {}
     for _, name, *cells in sorted(_candidates(plan, grid), key=lambda row: -row[0]):
         alike.setdefault((cells[0], cells[1], cells[2]), []).append(name)

@@ -43,7 +43,7 @@ def _tables(path: str, value: Any, name: str) -> Iterator[Table]:
         yield Table(name, ("", "value"), rows[:LISTED], ("value",) if is_text else ())
     objects = [(k, v) for k, v in entries.items() if v and isinstance(v, (dict, list)) and not _is_figure(v)]
     for k, v in objects[:LISTED]:
-        yield from _tables(_join(path, k), v, f"{name}: {_called(k, v)}")
+        yield from _tables(f"{path}.{k}".removeprefix("."), v, f"{name}: {_called(k, v)}")
 
 
 def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[Table]:
@@ -76,17 +76,10 @@ def _is_figure(value: Any) -> bool:
     return value not in (None, "") and not isinstance(value, dict)
 
 
-def _join(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
-
-
 def _called(key: str, value: Any) -> str:
     """Return the name of an entry: its own where it has one."""
-    own = (
-        next((value[k] for k in ("id", "name", "line", "node", "rule") if value.get(k)), None)
-        if isinstance(value, dict)
-        else None
-    )
+    known = value if isinstance(value, dict) else {}
+    own = next((known[k] for k in ("id", "name", "line", "node", "rule") if known.get(k)), None)
     return str(own) if own else f"{int(key) + 1}" if key.isdigit() else plain(key)
 
 
@@ -97,7 +90,7 @@ def _name(path: str, key: str) -> str:
 
 def _cell(at: str, key: str, value: Any) -> Cell:
     """Return a value with its unit; a list in runs of what is equal."""
-    path = _join(at, key)
+    path = f"{at}.{key}".removeprefix(".")
     if value in (None, "", []):
         return "-"
     if isinstance(value, list):
