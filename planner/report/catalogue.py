@@ -74,13 +74,7 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[Entry], list[str]]]] = {
 
 
 def entries(kind: str) -> dict[str, Entry]:
-    """Return the entries of a kind by name; of instances, the shipped ones.
-
-    Raises
-    ------
-    InputError
-        There is no such kind.
-    """
+    """Return the entries of a kind by name, of instances the shipped ones; refuse a kind that there is not."""
     if kind not in KINDS:
         raise InputError(f"catalogue: {kind!r} is no part of it; {hint(kind, list(KINDS))}")
     if kind == "instances":

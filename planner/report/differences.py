@@ -192,7 +192,6 @@ def terms(a: Side, b: Side) -> Iterator[str]:
 
 
 def _days(s: Side) -> dict[str, float]:
-    """Return the days of a run by what they go to."""
     seconds, days = s.number(STEP_SECONDS), s.number(STEP_DAYS)
     steps = s.parts(STEP) if seconds and days else {}
     return s.parts(LOST) | {k: x * (days or 0.0) / (seconds or 1.0) for k, x in steps.items()}

@@ -7,7 +7,8 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 
 from planner.errors import InputError
 from planner.plan.plan import Plan
@@ -42,6 +43,16 @@ def statements(plan: Plan) -> tuple[Statement, ...]:
         said = [x for part in STATED for x in part(plan)]
         said += [proof_of(topic, getattr(plan, topic).certificate) for topic in CERTIFIED if getattr(plan, topic)]
     return tuple(sorted(said, key=lambda x: SECTIONS.index(x.section)))
+
+
+def by_section(
+    reported: Iterable[Statement], show: Callable[[Statement], str] = attrgetter("text")
+) -> dict[str, list[str]]:
+    """Return the texts of statements by the section in which they are read."""
+    texts: dict[str, list[str]] = {}
+    for x in reported:
+        texts.setdefault(x.section, []).append(show(x))
+    return texts
 
 
 def terminal_width() -> int | None:
@@ -105,9 +116,8 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
 
 def lines_of(reported: Iterable[Statement], bars: Iterable[str] = ()) -> Iterator[str]:
     """Write statements with the name of their section before its first, and bars of days; the verdict has no name."""
-    by_section: dict[str, list[str]] = {}
-    for section, text in (*((x.section, x.text) for x in reported), *(("days", bar) for bar in bars)):
-        by_section.setdefault(section, []).append(text)
-    for name in sorted(by_section, key=SECTIONS.index):
-        for n, text in enumerate(by_section[name]):
+    texts = by_section(reported)
+    texts.setdefault("days", []).extend(bars)
+    for name in sorted(texts, key=SECTIONS.index):
+        for n, text in enumerate(texts[name]):
             yield f"  {text}" if name == "verdict" else f"{name.upper() if n == 0 else '':{INDENT}}{text}"

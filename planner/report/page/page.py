@@ -4,7 +4,7 @@ A reader sees first the verdict in one sentence, three figures with their ranges
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from importlib.resources import files
 from typing import Any
@@ -16,7 +16,7 @@ from planner.report.page.parts import Figure, Headline, Row, Table, figure
 from planner.report.page.tables import tables
 from planner.report.plots.page import POLICY, style
 from planner.report.statements.statement import Statement, days, short_percent
-from planner.report.summary import statements
+from planner.report.summary import by_section, statements
 from planner.units import money
 
 # In the order of the page.
@@ -74,16 +74,13 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
             ("Risks", [_on_page(x) for x in first if x.kind == "warning"]),
         ],
         "blocks": [block for part in BLOCKS for block in part(plan)],
-        "reported": _by_section(reported, _with_range),
+        "reported": by_section(reported, _with_range),
         "tables": list(tables(plan)),
     }
 
 
-def _by_section(reported: Sequence[Statement], show: Callable[[Statement], str]) -> dict[str, list[str]]:
-    texts: dict[str, list[str]] = {}
-    for x in reported:
-        texts.setdefault(x.section, []).append(show(x))
-    return texts
+def _is_compared(x: Statement) -> bool:
+    return x.first and (x.kind in ("limit", "warning") or (x.kind == "choice" and x.topic in BUILT))
 
 
 def _on_page(x: Statement) -> str:
@@ -147,11 +144,7 @@ def side_by_side(names: Sequence[str], plans: Sequence[Plan], reported: Sequence
     figures = [{h.label: f"{h.figure.text}; {h.range}" for h in headlines(p)} for p in plans]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
-    named = [
-        [x for x in own if x.first and (x.kind in ("limit", "warning") or (x.kind == "choice" and x.topic in BUILT))]
-        for own in reported
-    ]
-    texts = [_by_section(own, _on_page) for own in named]
+    texts = [by_section(filter(_is_compared, own), _on_page) for own in reported]
     for section in dict.fromkeys(name for own in texts for name in own):
         # Sentences are joined by spaces, and phrases by semicolons.
         rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))

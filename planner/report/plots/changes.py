@@ -137,7 +137,6 @@ def changes_of(rows: Sequence[Row], x: str) -> list[str]:
 
 
 def _sites_change(old: Sequence[str], new: Sequence[str]) -> str:
-    """Describe which sites open and close."""
     opened, closed = [s for s in new if s not in old], [s for s in old if s not in new]
     if len(opened) == 1 and not closed:
         rank = ORDINALS[len(new) - 1] if len(new) <= len(ORDINALS) else f"one more (of {len(new)})"

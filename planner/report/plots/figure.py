@@ -87,9 +87,8 @@ def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         picture = io.BytesIO()
-        metadata: dict[str, str | None] = {"Software": "planner"}
-        if form == "svg":
-            metadata = {"Date": None, "Creator": "planner", "Title": title(request)}
+        svg = {"Date": None, "Creator": "planner", "Title": title(request)}
+        metadata = svg if form == "svg" else {"Software": "planner"}
         _figure(rows, request).savefig(picture, format=form, dpi=150, metadata=metadata)
     return picture.getvalue()
 
@@ -269,10 +268,8 @@ def _scale(axes: "Axes", points: Sequence[tuple[float, float, Row]], request: Pl
         axes.plot(xs, ys, color="black", linewidth=1.0, label="frontier", zorder=2)
     shades = [shade for _, shade in coloured]
     dots = axes.scatter(*zip(*places, strict=True), c=shades, s=18, cmap="viridis", zorder=3)
-    figure = axes.get_figure()
-    if figure is not None:
-        bar = axes.inset_axes((1.02, 0, 0.03, 1))
-        figure.colorbar(dots, cax=bar, label=label(color), format=lambda v, _: tick(color, v))
+    bar = axes.inset_axes((1.02, 0, 0.03, 1))
+    axes.figure.colorbar(dots, cax=bar, label=label(color), format=lambda v, _: tick(color, v))
 
 
 def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incomplete: int) -> None:

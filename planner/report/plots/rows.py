@@ -108,13 +108,7 @@ def planned(row: Row) -> bool:
 
 
 def check_path(rows: Sequence[Row], option: str, path: str) -> None:
-    """Refuse a path that no row has; point to the nearest that some row has.
-
-    Raises
-    ------
-    InputError
-        Names the option, the path and the nearest one.
-    """
+    """Refuse a path that no row has, naming its option and the nearest that some row has."""
     known = sorted({k for r in rows for k in r})
     if path in known:
         return
@@ -142,13 +136,7 @@ def why_none(row: Row) -> str:
 
 
 def senses_of(text: str) -> tuple[Sense, Sense] | None:
-    """Read `min-min` and its like, the sense of x first; None for `none`.
-
-    Raises
-    ------
-    InputError
-        It is none of the five.
-    """
+    """Read `min-min` and its like, the sense of x first; None for `none`; refuse anything else."""
     if text == "none":
         return None
     if text not in SENSES:

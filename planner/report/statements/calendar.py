@@ -35,6 +35,7 @@ GOES_ON = {
     "warm-spares": "the whole job restarts on spares that stand by",
     "elastic": "the job goes on without the lost replica",
 }
+NOT_STATED = "The plan does not say what stops cost, though its instance counts them."
 NOTHING_FAILS = "Failures not modelled. Set reliability: llama3-2024 to include them."
 
 
@@ -97,20 +98,15 @@ def calendar(plan: Plan) -> Iterator[Statement]:
     path = "layout.metrics.days_to_train" if plan.layout else "pools.days_to_train"
     text = f"{days(section.days_to_train)} days, likely {days(low)} to {days(high)}: {LIKELY} lie in it"
     yield Statement("figure", "days", text, interval=(low, high), source=LIKELY, path=path)
-    if plan.reliability is None or plan.layout is None:
-        yield _without_stops(plan, section.days_to_train)
-    else:
-        yield from _with_stops(plan, plan.reliability, plan.layout)
-
-
-def _without_stops(plan: Plan, on_calendar: float) -> Statement:
     share, r = plan.instance.workload.availability, plan.instance.reliability
-    if share < 1:
+    if plan.reliability is not None and plan.layout is not None:
+        yield from _with_stops(plan, plan.reliability, plan.layout)
+    elif share < 1:
         own = " and not reliability" if r is not None else ""
-        text = f"{_both(on_calendar * share, on_calendar)}, as workload.availability{own} says."
-        return Statement("figure", "days", text, True)
-    text = "The plan does not say what stops cost, though its instance counts them."
-    return Statement("warning", "days", text if counted_stops(plan.instance) is not None else NOTHING_FAILS, True)
+        both = _both(section.days_to_train * share, section.days_to_train)
+        yield Statement("figure", "days", f"{both}, as workload.availability{own} says.", True)
+    else:
+        yield Statement("warning", "days", NOT_STATED if counted_stops(plan.instance) else NOTHING_FAILS, True)
 
 
 def _both(steps: float, on_calendar: float) -> str:

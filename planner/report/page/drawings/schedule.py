@@ -20,7 +20,10 @@ def schedule(name: str, x: LayoutPlan) -> str:
     m, stages = x.metrics, x.pipeline_parallel
     chosen = sorted({round(n * (stages - 1) / (ROWS - 1)) for n in range(ROWS)}) if stages > 1 else [0]
     scale = (WIDTH - LEFT) / m.step_seconds
-    exposed, used, drawn = _exposed(x), set(), []
+    passes = sum(v for k, v in m.breakdown_seconds.items() if k not in (*GRADIENTS, *ENDS, *BUBBLES))
+    # The share of the passes that is exchange which nothing hides.
+    exposed = sum(m.breakdown_seconds.get(k, 0.0) for k in EXCHANGES) / passes if passes else 0.0
+    used, drawn = set(), []
     for row, stage in enumerate(chosen):
         y, at = 2 + row * STEP, LEFT
         drawn.append(text(0, y + 15, f"stage {stage}"))
@@ -43,13 +46,6 @@ def schedule(name: str, x: LayoutPlan) -> str:
     names, end = legend({k: v for k, v in SHADES.items() if k in used}, y + 20)
     alt = f"{name}Schedule of one step of {m.step_seconds:.3g} s, stages {', '.join(map(str, chosen))} of {stages}"
     return drawing(end, alt, "".join(drawn) + names)
-
-
-def _exposed(x: LayoutPlan) -> float:
-    """Return the share of the passes that is exchange which nothing hides."""
-    parts = x.metrics.breakdown_seconds
-    passes = sum(v for k, v in parts.items() if k not in (*GRADIENTS, *ENDS, *BUBBLES))
-    return sum(parts.get(k, 0.0) for k in EXCHANGES) / passes if passes else 0.0
 
 
 def pieces(x: LayoutPlan, stage: int) -> Iterator[tuple[str, float]]:
