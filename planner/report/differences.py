@@ -38,9 +38,8 @@ class Side:
 
     def parts(self, front: str) -> dict[str, float]:
         """Return the figures that are numbers and whose names begin so, by the rest of their names."""
-        return {
-            k.removeprefix(front): x for k in self.figures if k.startswith(front) and (x := self.number(k)) is not None
-        }
+        figures = {k.removeprefix(front): self.number(k) for k in self.figures if k.startswith(front)}
+        return {k: x for k, x in figures.items() if x is not None}
 
 
 def asked_of(plan: Plan) -> dict[str, Any]:
@@ -193,5 +192,6 @@ def terms(a: Side, b: Side) -> Iterator[str]:
 
 def _days(s: Side) -> dict[str, float]:
     seconds, days = s.number(STEP_SECONDS), s.number(STEP_DAYS)
-    steps = s.parts(STEP) if seconds and days else {}
-    return s.parts(LOST) | {k: x * (days or 0.0) / (seconds or 1.0) for k, x in steps.items()}
+    if not seconds or not days:
+        return s.parts(LOST)
+    return s.parts(LOST) | {k: x * days / seconds for k, x in s.parts(STEP).items()}

@@ -82,12 +82,12 @@ def cautions(plan: Plan) -> Iterator[Statement]:
     """State money and GPUs that idle, what no measured run has shown, and inputs without a source."""
     if plan.conflict is not None:
         return
-    budget, left = plan.instance.limits.budget_usd, 0.0
+    budget = plan.instance.limits.budget_usd
     if plan.cost is not None and budget is not None and not plan.instance.objective.in_dollars:
         left = budget - plan.cost.total_usd
-    if budget is not None and left >= IDLE * budget:
-        text = f"{money(left)} of the budget of {money(budget)} ({short_percent(left / budget)}) is not spent."
-        yield Statement("warning", "money", text, True)
+        if left >= IDLE * budget:
+            text = f"{money(left)} of the budget of {money(budget)} ({short_percent(left / budget)}) is not spent."
+            yield Statement("warning", "money", text, True)
     if plan.layout is not None:
         yield from _idle_gpus(plan, plan.layout)
         reasons = list(extrapolations(plan, plan.layout).values())

@@ -52,9 +52,10 @@ def run_statements(instance: Instance, x: RunPlan) -> Iterator[Statement]:
     yield Statement("figure", "money", f"{amount(x.energy_mwh)} MWh, {by_token}{tonnes}", path="run.energy_mwh")
     replaced = []
     for name, times in x.replacements.items():
-        what, part = (f"racks of {name}", "") if instance.hardware.pools else (name, REPLACED.get(name, ""))
-        usd = f" ({money(x.usd[part])})" if part in x.usd else ""
-        replaced += [f"{what} {TIMES.get(times) or counted(times, 'time')}{usd}"] if times else []
+        if times:
+            what, part = (f"racks of {name}", "") if instance.hardware.pools else (name, REPLACED.get(name, ""))
+            usd = f" ({money(x.usd[part])})" if part in x.usd else ""
+            replaced.append(f"{what} {TIMES.get(times) or counted(times, 'time')}{usd}")
     if replaced:
         text = f"Outlasts its hardware; replaced: {', '.join(replaced)}."
         yield Statement("warning", "money", text, True, path="run.replacements")
