@@ -126,7 +126,7 @@ def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     for name in names[:shown]:
         drawn.add_column(name, justify="right", overflow="fold", min_width=LEAST_COLUMN)
     for name, (first, *others) in rows.items():
-        drawn.add_row(name, _cell(first), *(_cell(v) + _times(v, first) for v in others[: shown - 1]))
+        drawn.add_row(name, _cell(first), *(_cell(v, first) for v in others[: shown - 1]))
     text = io.StringIO()
     Console(file=text, width=width, color_system=None, markup=False, highlight=False).print(drawn)
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
@@ -136,13 +136,8 @@ def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     return "\n".join(lines)
 
 
-def _times(v: Figure, first: Figure) -> str:
-    return f" ({v / first:.3g}x)" if _is_number(v) and _is_number(first) and first and v != first else ""
-
-
-def _cell(v: Figure) -> str:
-    if v is None:
-        return "-"
-    if isinstance(v, bool):
-        return json.dumps(v)
-    return f"{v:,.6g}" if isinstance(v, float) else f"{v:,}" if isinstance(v, int) else v
+def _cell(v: Figure, first: Figure = None) -> str:
+    if v is None or isinstance(v, bool):
+        return "-" if v is None else json.dumps(v)
+    times = f" ({v / first:.3g}x)" if _is_number(v) and _is_number(first) and first and v != first else ""
+    return (f"{v:,.6g}" if isinstance(v, float) else f"{v:,}" if isinstance(v, int) else v) + times

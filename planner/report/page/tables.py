@@ -34,9 +34,10 @@ def tables(plan: Plan) -> Iterator[tuple[str, list[Table]]]:
 
 def _tables(path: str, value: Any, name: str) -> Iterator[Table]:
     """Yield the table of an object's own figures, then those of the objects in it."""
-    pairs = enumerate(value) if isinstance(value, list) else value.items()
-    entries = {str(k): v for k, v in pairs if k not in NOT_SHOWN}
-    if _alike(value):
+    pairs = [(str(k), v) for k, v in (enumerate(value) if isinstance(value, list) else value.items())]
+    entries = {k: v for k, v in pairs if k not in NOT_SHOWN}
+    kinds = {tuple(sorted(v)) if isinstance(v, dict) else None for _, v in pairs}
+    if kinds and None not in kinds and (isinstance(value, list) or len(kinds) == 1):  # all are objects of one kind
         yield from _grid(path, entries, name)
     elif rows := [(_name(path, k), _cell(path, k, v)) for k, v in entries.items() if _is_figure(v)]:
         is_text = any(isinstance(v, (str, list)) and len(str(v)) > TEXT for v in entries.values())
@@ -60,13 +61,6 @@ def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[Table]:
         more = f"; {len(cells) - LISTED:,} more are in the plan" if len(cells) > LISTED else ""
         rows = [(n, *row) for n, row in zip(names[:LISTED], cells, strict=False)]
         yield Table(name + more, ("", *heads), rows)
-
-
-def _alike(value: Any) -> bool:
-    """Return whether all entries are objects, and of one kind."""
-    found = list(value) if isinstance(value, list) else list(value.values())
-    kinds = {tuple(sorted(x)) if isinstance(x, dict) else None for x in found}
-    return bool(found) and None not in kinds and (isinstance(value, list) or len(kinds) == 1)
 
 
 def _is_figure(value: Any) -> bool:

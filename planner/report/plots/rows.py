@@ -14,12 +14,8 @@ from planner.sweeps.parquet import read_parquet
 
 Row = dict[str, Any]
 Sense = Literal["min", "max"]
-SENSES: dict[str, tuple[Sense, Sense]] = {
-    "min-min": ("min", "min"),
-    "max-min": ("max", "min"),
-    "min-max": ("min", "max"),
-    "max-max": ("max", "max"),
-}
+ENDS: tuple[Sense, Sense] = ("min", "max")
+SENSES: dict[str, tuple[Sense, Sense]] = {f"{x}-{y}": (x, y) for y in ENDS for x in ENDS}
 PLANNED = ("optimal", "feasible")  # of a row's status: there is a plan
 WRAPPERS = ("point.", "plan.")  # parts of a row whose figures go by their own names
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from planner.plan.plan import Plan
 from planner.plan.sites import SitesPlan
-from planner.plan.wan import WanDemand
+from planner.plan.wan import WanDemand, WanPlan
 from planner.report.statements.statement import Statement
 from planner.units import amount, counted, money
 
@@ -100,14 +100,16 @@ def wan(plan: Plan) -> Iterator[Statement]:
     waves, pairs = sum(e.wavelengths for e in x.edges), sum(e.fibre_pairs for e in x.edges)
     form = f"; exchange by {x.exchange}" if x.exchange else ""
     lit = f"{counted(waves, 'wavelength')} in {counted(pairs, 'fibre pair')} on {counted(len(x.edges), 'span')}"
-    survives = "any one span cut" if x.protection == "one_cut" else "no cut"
-    if shared := x.shared_nodes:
-        at = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(shared.items()))
-        survives += f", but not the loss of a node that a route and its backup share: {at}"
-    yield Statement("choice", "wan", f"{lit}, {money(x.capex_usd)}{form}; survives {survives}", True)
+    yield Statement("choice", "wan", f"{lit}, {money(x.capex_usd)}{form}; survives {_survives(x)}", True)
     others = [d for d in x.demands if d.priority]
     for name in dict.fromkeys(d.name for d in others):
         yield _carried([d for d in others if d.name == name])
+
+
+def _survives(x: WanPlan) -> str:
+    at = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(x.shared_nodes.items()))
+    but = f", but not the loss of a node that a route and its backup share: {at}" if at else ""
+    return f"{'any one span cut' if x.protection == 'one_cut' else 'no cut'}{but}"
 
 
 def _carried(demands: list[WanDemand]) -> Statement:
