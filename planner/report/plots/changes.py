@@ -63,10 +63,11 @@ def _fabric(row: Row) -> str | None:
         if path.startswith(FABRIC) and TIERS in path:
             site, _, rest = path.removeprefix(FABRIC).partition(TIERS)
             tiers.setdefault(site, set()).add(rest.partition(".")[0])
+    forms = {(-len(tiers.get(s, ())), str(planes.get(s, ""))) for s in {*tiers, *planes}}
     texts = []
-    for minus, of in sorted({(-len(tiers.get(s, ())), str(planes.get(s, ""))) for s in {*tiers, *planes}}):
-        parts = [counted(-minus, "tier")] if minus else []
-        parts += [f"{of} plane{'' if of == '1' else 's'}"] if of not in ("", "0") else []
+    for minus_tiers, count in sorted(forms):
+        parts = [counted(-minus_tiers, "tier")] if minus_tiers else []
+        parts += [f"{count} plane{'' if count == '1' else 's'}"] if count not in ("", "0") else []
         texts.append(", ".join(parts))
     return " / ".join(texts) or None
 
