@@ -36,6 +36,7 @@ PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a
 MOST_LOADS = 24  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes")
 Kind = Callable[[Site, int, trees.Tops | None, list[int], Floats], list[Options]]
+FEW_SIZES = 8  # every such size of a leaf domain is built first, whose templates rule out many others
 MOST_TOPS = 4096  # tables of spines and cores kept
 
 
@@ -168,27 +169,42 @@ class Templates:
         for i, mode in enumerate(self.modes(traffic.rails)):
             if _allowed(mode, pins) and traffic.lanes in (0, mode.lanes):
                 sites.append(self._site(i, mode, traffic, blocks, limits, pins, loads))
-        parts: list[Options] = []
-        later: list[tuple[Site, int, trees.Tops | None]] = []
+        found, later = self._trees(sites)
         for s in sites:
-            grouped = s.mode.grouped
-            parts += [] if grouped else [trees.single(s)]
-            for domain in s.domain_sizes():
-                self.deadline.check()
-                if grouped:
-                    later.append((s, domain, None))
-                elif s.least_usd(domain) <= s.max_usd:
-                    later.append((s, domain, self._tops(s, domain)))
-        every = self._leaf_loads(sites, later)
-        for s, domain, tops in later:
-            self.deadline.check()
-            if tops is not None and len(tops.up):
-                stripes, load = every[domain]
-                kept = trees.undominated_rows(load)
-                parts.append(trees.with_all_domains(s, domain, tops, [stripes[k] for k in kept.tolist()], load[kept]))
-        found = undominated(parts, power_counts=self.power_counts)
+            later += [(s, domain, None) for domain in s.domain_sizes()] if s.mode.grouped else []
+        every = self._leaf_loads(sites, {domain for _, domain, _ in later})
         found = self._others(found, later, every, (_pods, _groups))
         return found if shallow and len(found) else self._others(found, later, every, (_zones,))
+
+    def _trees(self, sites: list[Site]) -> tuple[Options, list[tuple[Site, int, trees.Tops | None]]]:
+        """Build the trees whose pods hold all domains, of a few sizes of leaf domains first, which rule out many others.
+
+        Return them, and the sizes of leaf domains at which any tree may be worth it.
+        """
+        plain = [s for s in sites if not s.mode.grouped]
+        singles = [trees.single(s) for s in plain]
+        each = [(s, domain) for s in plain for domain in s.domain_sizes() if s.least_usd(domain) <= s.max_usd]
+        later: dict[int, tuple[Site, int, trees.Tops | None]] = {}
+        parts: dict[int, Options] = {}
+        for step in (FEW_SIZES, 1):
+            found = undominated([*singles, *parts.values()], power_counts=self.power_counts)
+            front = Front(found, power_counts=self.power_counts)
+            for s in plain:
+                s.front = front
+            some = [i for i in range(0, len(each), step) if i not in parts and each[i][0].may_pay(each[i][1])]
+            every = self._leaf_loads(sites, {each[i][1] for i in some})
+            for i in some:
+                self.deadline.check()
+                (s, domain), (stripes, load) = each[i], every[each[i][1]]
+                kept = trees.undominated_rows(load)
+                up = s.promising(domain, load[kept])
+                if len(up):
+                    later[i] = s, domain, self._tops(s, domain)
+                    tops = later[i][2]
+                    tops = tops.part(np.flatnonzero(np.isin(tops.up, up)))
+                    parts[i] = trees.with_all_domains(s, domain, tops, [stripes[k] for k in kept.tolist()], load[kept])
+        found = undominated([*singles, *(parts[i] for i in sorted(parts))], power_counts=self.power_counts)
+        return found, [later[i] for i in sorted(later)]
 
     def _others(
         self,
@@ -209,20 +225,17 @@ class Templates:
                     front = Front(found, power_counts=self.power_counts)
         return found
 
-    def _leaf_loads(
-        self, sites: list[Site], later: list[tuple[Site, int, trees.Tops | None]]
-    ) -> dict[int, tuple[list[int], Floats]]:
+    def _leaf_loads(self, sites: list[Site], sizes: set[int]) -> dict[int, tuple[list[int], Floats]]:
         """Count what leaves leaf domains of each size under every number of stripes."""
-        sizes = sorted({domain for _, domain, _ in later})
         if not sizes:
             return {}
-        loads, stripes = sites[0].loads, list(sites[0].stripes)
+        loads, stripes, ordered = sites[0].loads, list(sites[0].stripes), sorted(sizes)
         counted = []
         for n in stripes:
             self.deadline.check()
-            counted.append(loads.at(n, np.array(sizes)))
-        each = np.array(counted).reshape(len(stripes), len(sizes), 4)
-        return {size: (stripes, each[:, i]) for i, size in enumerate(sizes)}
+            counted.append(loads.at(n, np.array(ordered)))
+        each = np.array(counted).reshape(len(stripes), len(ordered), 4)
+        return {size: (stripes, each[:, i]) for i, size in enumerate(ordered)}
 
     def _site(
         self, index: int, mode: Mode, traffic: Traffic, blocks: int, limits: Limits, pins: Pins, loads: Loads

@@ -11,11 +11,12 @@ from planner.instance.network import Network
 from planner.models.fabric.data import TOLERANCE, Mode
 from planner.models.fabric.traffic import leaf_share
 from planner.models.joint.template_tables import KEY, Flags, Floats, Front, Ints, Options, no_options
-from planner.models.joint.templates.link_prices import LinkPrices, Price, plus
+from planner.models.joint.templates.link_prices import FREE, LinkPrices, Price, plus
 from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
 from planner.physics.network.wan_gateway import leaf_ports, wan_ports
 
 Pins = Mapping[str, Any]
+BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
 
 
 @dataclass(kw_only=True)
@@ -133,6 +134,30 @@ class Site:
     def least_usd(self, domain: int) -> float:
         """Bound the price of trees with leaf domains of so many racks: one uplink and one spine to each leaf's rail."""
         return self.fixed(domain)[0] + self.prices.leaf_uplink(domain, 1)[0] * (not self.prices.places)
+
+    def may_pay(self, domain: int) -> bool:
+        """Return whether a tree with leaf domains of a size may be worth it if it slows nothing."""
+        usd, mw = (BELOW * x for x in self.fixed(domain))
+        return bool(self.worthwhile(np.ones(1), np.ones(1), np.array([usd]), np.array([mw])).any())
+
+    def promising(self, domain: int, leaf_loads: Floats, *, switches: int = 0) -> Ints:
+        """Return the uplinks of a leaf at which some tree with leaf domains of a size may beat the templates so far.
+
+        It takes the fewest spines that have ports for all uplinks and so many switches more, and is as slow as its
+        leaves under the best stripes of those with such loads.
+        """
+        m, p, fixed = self.mode, self.prices, self.fixed(domain)
+        up = np.arange(1, self.uplinks(domain) + 1)
+        if "leaf_up_ports" in self.pins:
+            up = up[up == self.pins["leaf_up_ports"]]
+        count = m.networks * (-(-m.rails * self.domains(domain) * up // self.ports) + switches)
+        link = FREE if p.places else p.leaf_uplink(domain, 1)
+        usd, mw = (BELOW * (fixed[i] + up * link[i] + count * p.switch[i]) for i in (0, 1))
+        kept = np.flatnonzero(self.worthwhile(np.ones(1), np.ones(1), usd, mw))
+        up, usd, mw = up[kept], usd[kept], mw[kept]
+        send, allreduce = self.leaf_slowdowns(domain, up, leaf_loads[:, None])
+        found: Ints = up[self.worthwhile(send, allreduce, usd, mw).any(axis=0)]
+        return found
 
     def table(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats, **columns: Ints | int) -> Options:
         """Return templates of this mode with the columns of their keys that are not zero."""

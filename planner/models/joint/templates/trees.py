@@ -8,7 +8,7 @@ import numpy as np
 from planner.models.fabric.data import TOLERANCE
 from planner.models.fabric.table import core_bundles, part_sizes
 from planner.models.joint.template_tables import Floats, Ints, Options
-from planner.models.joint.templates.site import Site
+from planner.models.joint.templates.site import BELOW, Site
 
 NONE = 1 << 40  # cores where there is no way to wire them: above any count
 
@@ -243,18 +243,19 @@ def _firsts(up: Ints, order: Ints) -> Ints:
 
 
 def with_all_domains(s: Site, domain: int, tops: Tops, stripes: list[int], loads: Floats) -> Options:
-    """Return the templates of a leaf domain whose pods hold all of them, under each number of stripes and its loads."""
-    fixed = s.fixed(domain)
-    many = len(stripes)
-    up = np.tile(tops.up, many)
-    load = np.repeat(loads, len(tops.up), axis=0)
-    send, allreduce = s.leaf_slowdowns(domain, up, load)
-    usd, mw = (np.tile(fixed[i] + x, many) for i, x in enumerate((tops.usd, tops.mw)))
-    names = {"leaf_up": up, "leaf_bundle": np.tile(tops.bundle, many), "rails": np.tile(tops.rails, many)}
-    names |= {"spine_up": np.tile(tops.spine_up, many), "spine_bundle": np.tile(tops.spine_bundle, many)}
+    """Return the templates of a leaf domain whose pods hold all of them that may beat those found so far.
+
+    Under each number of stripes and its loads.
+    """
+    usd, mw = (s.fixed(domain)[i] + x for i, x in enumerate((tops.usd, tops.mw)))
+    send, allreduce = s.leaf_slowdowns(domain, tops.up, loads[:, None])
+    worth = s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw)
+    n, i = np.nonzero(worth & s.leaf_fits(tops.up, loads[:, None]))
+    names = {"leaf_up": tops.up[i], "leaf_bundle": tops.bundle[i], "rails": tops.rails[i]}
+    names |= {"spine_up": tops.spine_up[i], "spine_bundle": tops.spine_bundle[i]}
     return s.table(
-        np.where(s.leaf_fits(up, load), send, np.inf), allreduce, usd, mw, **names,
-        domain=domain, width=s.domains(domain), stripes=np.repeat(stripes, len(tops.up)),
+        send[n, i], allreduce[n, i], usd[i], mw[i], **names,
+        domain=domain, width=s.domains(domain), stripes=np.array(stripes)[n],
     )  # fmt: skip
 
 
