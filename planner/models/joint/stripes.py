@@ -99,9 +99,10 @@ def leaving(
 class _Runs:
     """Runs of equal size that tile the order of racks, of several sizes one after another.
 
-    Places are counted in racks, or in units that no run parts. The stripe at a place is w stages wide, and each of its
-    parts of a block takes w units of c places. `edges` are the ends of all runs, those of a size ascending; the run i
-    lies between the edges `low[i]` and `low[i] + 1`, and those of a size start at `first`.
+    Places are counted in racks, or in units that no run parts. A stripe is w stages wide, and each of its parts of a
+    block takes w units of c places. `edges` are the ends of all runs, those of a size ascending, and of each edge the
+    stripe, its width, and how far behind its start the edge is. A run lies between the edges `low` and `low + 1`; those
+    of a size begin at `first`.
     """
 
     stages: int
@@ -109,29 +110,26 @@ class _Runs:
     stripes: int
     c: int
     edges: Ints
+    stripe: Ints
+    width: Ints
+    behind: Ints
     low: Ints
     first: Ints
 
     @classmethod
     def of(cls, stages: int, blocks: int, stripes: int, c: int, sizes: Ints) -> "_Runs":
         """Lay out the runs of some sizes, in places of which a unit has c."""
-        every = stages * blocks * c
-        count = -(-every // sizes)
+        span = blocks * c  # places of a stage
+        count = -(-stages * span // sizes)
         first = np.cumsum(count) - count
         low = np.arange(int(count.sum())) + np.repeat(np.arange(len(sizes)), count)  # each size has an edge more
-        own = np.repeat(sizes, count + 1)
         start = np.repeat(first + np.arange(len(sizes)), count + 1)
-        edges = np.minimum((np.arange(len(own)) - start) * own, every)
-        return cls(stages, blocks, stripes, c, edges, low, first)
-
-    def stripe_at(self, places: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return the stripe at places, its width in stages, and how far behind its start they are."""
-        small, larger = divmod(self.stages, self.stripes)
-        span = self.blocks * self.c  # places of a stage
+        edges = np.minimum((np.arange(len(start)) - start) * np.repeat(sizes, count + 1), stages * span)
+        small, larger = divmod(stages, stripes)
         ahead = larger * (small + 1) * span
-        k = np.where(places < ahead, places // ((small + 1) * span), larger + (places - ahead) // (small * span))
-        width = small + (k < larger)
-        return k, width, places - (k * small + np.minimum(k, larger)) * span
+        k = np.where(edges < ahead, edges // ((small + 1) * span), larger + (edges - ahead) // (small * span))
+        behind = edges - (k * small + np.minimum(k, larger)) * span
+        return cls(stages, blocks, stripes, c, edges, k, small + (k < larger), behind, low, first)
 
     def flows(self, *, wrap: bool) -> Ints:
         """Count the most flows that leave or enter a run of each size.
@@ -142,10 +140,10 @@ class _Runs:
         """
         if self.stages == 1:
             return np.zeros(len(self.first), dtype=np.int64)
-        k, width, behind = self.stripe_at(self.edges)
-        parts = behind // (width * self.c)
-        rest, before = behind - parts * width * self.c, (k * self.blocks + parts) * self.c
-        lasts = before + np.maximum(0, rest - (width - 1) * self.c)  # places before an edge in last units of parts
+        width = self.width * self.c
+        parts = self.behind // width
+        rest, before = self.behind - parts * width, (self.stripe * self.blocks + parts) * self.c
+        lasts = before + np.maximum(0, rest - width + self.c)  # places before an edge in last units of parts
         starts = before + np.minimum(rest, self.c)  # and in first units
         one, others = self.blocks * self.c, (self.stripes - 1) * self.blocks * self.c
         out, into = self._crossing(self.edges - lasts, self.edges - starts)
@@ -168,8 +166,7 @@ class _Runs:
 
         As the width, and two places behind the stripe's start; nothing of the last one where that is the first.
         """
-        k, width, behind = self.stripe_at(self.edges)
-        low, high = self.low, self.low + 1
+        k, width, behind, low, high = self.stripe, self.width, self.behind, self.low, self.low + 1
         several = k[high] > k[low]
         first = width[low], behind[low], np.where(several, width[low] * self.blocks * self.c, behind[high])
         return k[high] - k[low] - 1, [first, (width[high], np.zeros_like(low), np.where(several, behind[high], 0))]

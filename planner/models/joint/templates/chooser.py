@@ -36,7 +36,7 @@ PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a
 MOST_LOADS = 24  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes")
 Kind = Callable[[Site, int, trees.Tops | None, list[int], Floats], list[Options]]
-FEW_SIZES = 8  # every such size of a leaf domain is built first, whose templates rule out many others
+FEW_SIZES = 16  # one of so many sizes of leaf domains is built first, and rules out most others
 MOST_TOPS = 4096  # tables of spines and cores kept
 
 
@@ -183,7 +183,7 @@ class Templates:
         """
         plain = [s for s in sites if not s.mode.grouped]
         singles = [trees.single(s) for s in plain]
-        each = [(s, domain) for s in plain for domain in s.domain_sizes() if s.least_usd(domain) <= s.max_usd]
+        each = [(s, domain) for s in plain for domain in s.domain_sizes()]
         later: dict[int, tuple[Site, int, trees.Tops | None]] = {}
         parts: dict[int, Options] = {}
         for step in (FEW_SIZES, 1):
@@ -199,8 +199,8 @@ class Templates:
                 kept = trees.undominated_rows(load)
                 up = s.promising(domain, load[kept])
                 if len(up):
-                    later[i] = s, domain, self._tops(s, domain)
-                    tops = later[i][2]
+                    tops = self._tops(s, domain)
+                    later[i] = s, domain, tops
                     tops = tops.part(np.flatnonzero(np.isin(tops.up, up)))
                     parts[i] = trees.with_all_domains(s, domain, tops, [stripes[k] for k in kept.tolist()], load[kept])
         found = undominated([*singles, *(parts[i] for i in sorted(parts))], power_counts=self.power_counts)
@@ -335,4 +335,4 @@ def _groups(s: Site, domain: int, tops: trees.Tops | None, _: list[int], __: Flo
 
 
 def _zones(s: Site, domain: int, tops: trees.Tops | None, _: list[int], leaf_loads: Floats) -> list[Options]:
-    return [] if tops is None else zones.with_zones(s, domain, leaf_loads[trees.undominated_rows(leaf_loads)])
+    return [] if tops is None else zones.with_zones(s, domain, leaf_loads)

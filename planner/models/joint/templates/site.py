@@ -131,14 +131,14 @@ class Site:
         """Price of a WAN gateway joined to the top tier of a tree, beside it."""
         return plus(self.prices.wan_gateway(self.wan_ports), self.prices.beside(self.wan_ports))
 
-    def least_usd(self, domain: int) -> float:
-        """Bound the price of trees with leaf domains of so many racks: one uplink and one spine to each leaf's rail."""
-        return self.fixed(domain)[0] + self.prices.leaf_uplink(domain, 1)[0] * (not self.prices.places)
-
     def may_pay(self, domain: int) -> bool:
-        """Return whether a tree with leaf domains of a size may be worth it if it slows nothing."""
-        usd, mw = (BELOW * x for x in self.fixed(domain))
-        return bool(self.worthwhile(np.ones(1), np.ones(1), np.array([usd]), np.array([mw])).any())
+        """Return whether a tree with leaf domains of a size may be worth it if it slows nothing.
+
+        It takes at least one uplink of each leaf, which costs something where links have one price.
+        """
+        link = FREE if self.prices.places else self.prices.leaf_uplink(domain, 1)
+        usd, mw = (BELOW * x for x in plus(self.fixed(domain), link))
+        return bool(self.worthwhile(1.0, 1.0, usd, mw))
 
     def promising(self, domain: int, leaf_loads: Floats, *, switches: int = 0) -> Ints:
         """Return the uplinks of a leaf at which some tree with leaf domains of a size may beat the templates so far.
@@ -153,7 +153,9 @@ class Site:
         count = m.networks * (-(-m.rails * self.domains(domain) * up // self.ports) + switches)
         link = FREE if p.places else p.leaf_uplink(domain, 1)
         usd, mw = (BELOW * (fixed[i] + up * link[i] + count * p.switch[i]) for i in (0, 1))
-        kept = np.flatnonzero(self.worthwhile(np.ones(1), np.ones(1), usd, mw))
+        kept = np.flatnonzero(self.worthwhile(1.0, 1.0, usd, mw))
+        if not len(kept):
+            return kept
         up, usd, mw = up[kept], usd[kept], mw[kept]
         send, allreduce = self.leaf_slowdowns(domain, up, leaf_loads[:, None])
         found: Ints = up[self.worthwhile(send, allreduce, usd, mw).any(axis=0)]
@@ -170,7 +172,7 @@ class Site:
         fits = (x.send <= self.max_slowdowns[0]) & (x.allreduce <= self.max_slowdowns[1])
         return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
 
-    def worthwhile(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats) -> Flags:
+    def worthwhile(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
         """Return which of templates with at least such slowdowns, price and power may beat those found so far."""
         phi = self.transport_slowdown
         kept: Flags = (usd <= self.max_usd) & ~self.front.beats(phi * send, phi * allreduce, usd, mw)

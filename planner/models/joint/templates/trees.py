@@ -187,11 +187,15 @@ def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     rails = s.mode.rails
     if s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins:
         one_pod = bool(s.wan_ports or {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle"} & set(s.pins))
-        for x in rail_sizes(s):
-            if (x < rails or one_pod) and domains in width_sizes(s, domains):
-                parts += _three_tiers(s, domain, x, domains, max_up)
+        sizes = rail_sizes(s) if domains in width_sizes(s, domains) else []
+        sizes = [x for x in sizes if (x < rails or one_pod) and x * domains < s.ports]
+        parts += _three_tiers(s, domain, sizes, domains, max_up) if sizes else []
     tops = Tops(*(np.concatenate([getattr(t, name) for t in parts]) for name in Tops.__slots__))
-    tops = tops.part(np.flatnonzero(np.isfinite(tops.usd)))
+    least = np.full((2, s.ports + 1), np.inf)
+    np.minimum.at(least[0], tops.up, tops.usd)
+    np.minimum.at(least[1], tops.up, tops.mw)
+    cheapest, frugal = tops.usd <= least[0][tops.up], tops.mw <= least[1][tops.up]
+    tops = tops.part(np.flatnonzero(np.isfinite(tops.usd) & (cheapest | frugal if s.power_counts else cheapest)))
     orders = [np.lexsort((tops.mw, tops.usd, tops.up))]
     orders += [np.lexsort((tops.usd, tops.mw, tops.up))] if s.power_counts else []
     return tops.part(np.unique(np.concatenate([_firsts(tops.up, order) for order in orders])))
@@ -211,26 +215,32 @@ def _two_tiers(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     return Tops(w.up, w.bundle, np.full_like(w.up, m.rails), none, none, usd, mw)
 
 
-def _three_tiers(s: Site, domain: int, rails: int, domains: int, max_up: int) -> list[Tops]:
-    """Return the ways of pods of so many rails and all domains: each with the cheapest uplinks of its spines."""
-    m, p = s.mode, s.prices
-    w = wirings(s, domain, rails, domains, max_up)
+def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: int) -> list[Tops]:
+    """Return the ways of pods of all domains and some rails: each with the cheapest uplinks of its spines."""
+    m, p, leaf = s.mode, s.prices, s.prices.leaf_uplink(domain, domains)
+    each = [wirings(s, domain, x, domains, max_up) for x in sizes]
+    rails = np.repeat(sizes, [len(w.up) for w in each])
+    w = Wirings(*(np.concatenate([getattr(x, name) for x in each]) for name in Wirings.__slots__))
     gone = np.ceil(s.exchange_ports * (1 - TOLERANCE) * rails / w.spines).astype(np.int64)
     w = Wirings(w.up, w.bundle, np.maximum(w.low, gone), w.high)
-    w = w.part(np.flatnonzero(w.low <= w.high))
-    pods, leaf, up_link = -(-m.rails // rails), p.leaf_uplink(domain, domains), p.spine_uplink(domain * domains, rails)
+    fits = np.flatnonzero(w.low <= w.high)
+    w, rails = w.part(fits), rails[fits]
     if not len(w.up):
         return []
     # Spine positions differ in what the WAN gateway takes of a core, so that many numbers of spines are alike.
-    _, first, row = np.unique(-(-s.wan_ports // w.spines), return_index=True, return_inverse=True)
-    kinds = [core_groups(s, pods, spines) for spines in w.spines[first].tolist()]
+    taken = -(-s.wan_ports // w.spines)
+    _, first, row = np.unique(rails * (s.wan_ports + 1) + taken, return_index=True, return_inverse=True)
+    pods, spines = -(-m.rails // rails[first]), w.spines[first]
+    kinds = [core_groups(s, *kind) for kind in zip(pods.tolist(), spines.tolist(), strict=True)]
     bundle, cores = (np.stack([kind[i] for kind in kinds]) for i in (0, 1))
+    links = np.array([p.spine_uplink(domain * domains, x) for x in rails[first].tolist()])
     row, v, parts = row.ravel(), np.arange(s.ports + 1), []
-    group = [np.where(cores < NONE, m.networks * (pods + cores) * p.switch[i] + v * up_link[i], np.inf) for i in (0, 1)]
+    switches = m.networks * (pods[:, None] + cores)
+    group = [np.where(cores < NONE, switches * p.switch[i] + v * links[:, i, None], np.inf) for i in (0, 1)]
     for least in group[: 1 + s.power_counts]:
         best = least_between(least, row, w.low, w.high)
         usd, mw = (np.asarray(w.up * leaf[i] + w.spines * group[i][row, best], dtype=np.float64) for i in (0, 1))
-        parts.append(Tops(w.up, w.bundle, np.full_like(w.up, rails), best, bundle[row, best], usd, mw))
+        parts.append(Tops(w.up, w.bundle, rails, best, bundle[row, best], usd, mw))
     return parts
 
 
@@ -261,10 +271,9 @@ def with_all_domains(s: Site, domain: int, tops: Tops, stripes: list[int], loads
 
 def undominated_rows(loads: Floats) -> Ints:
     """Return the rows that no other is as good as in every column, of equal ones the first."""
-    found = np.unique(loads, axis=0, return_index=True)[1] if len(loads) else np.empty(0, dtype=np.int64)
-    each = loads[found]
-    as_good = np.ones((len(each), len(each)), dtype=bool)
-    for column in each.T:
+    as_good = np.ones((len(loads), len(loads)), dtype=bool)  # row i as good as row j
+    for column in loads.T:
         as_good &= column[:, None] <= column[None, :]
-    kept: Ints = np.sort(found[as_good.sum(axis=0) == 1])
+    earlier = np.arange(len(loads))[:, None] < np.arange(len(loads))[None, :]
+    kept: Ints = np.flatnonzero(~(as_good & (earlier | ~as_good.T)).any(axis=0))
     return kept
