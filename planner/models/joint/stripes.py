@@ -16,7 +16,7 @@ from planner.plan.placement import Assignment
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-MOST_ENTRIES = 1 << 21  # of an array of places, counted at a time
+Held = tuple[Ints, Ints, Ints]  # of a stripe by a run: the stripe's width, and two places behind its start
 
 
 def stripe_sizes(stages: int, stripes: int) -> tuple[int, ...]:
@@ -95,6 +95,17 @@ def leaving(
     return found
 
 
+@lru_cache(maxsize=16)
+def _tiles(every: int, sizes: tuple[int, ...]) -> tuple[Ints, Ints, Ints]:
+    """Tile places by runs of each size; return the edges of all, the lower edge of each run, and each size's first."""
+    size, order = np.array(sizes), np.arange(len(sizes))
+    count = -(-every // size)
+    first = np.cumsum(count) - count
+    low = np.arange(int(count.sum())) + np.repeat(order, count)  # each size has an edge more than runs
+    start = np.repeat(first + order, count + 1)
+    return np.minimum((np.arange(len(start)) - start) * np.repeat(size, count + 1), every), low, first
+
+
 @dataclass(frozen=True, slots=True)
 class _Runs:
     """Runs of equal size that tile the order of racks, of several sizes one after another.
@@ -120,11 +131,7 @@ class _Runs:
     def of(cls, stages: int, blocks: int, stripes: int, c: int, sizes: Ints) -> "_Runs":
         """Lay out the runs of some sizes, in places of which a unit has c."""
         span = blocks * c  # places of a stage
-        count = -(-stages * span // sizes)
-        first = np.cumsum(count) - count
-        low = np.arange(int(count.sum())) + np.repeat(np.arange(len(sizes)), count)  # each size has an edge more
-        start = np.repeat(first + np.arange(len(sizes)), count + 1)
-        edges = np.minimum((np.arange(len(start)) - start) * np.repeat(sizes, count + 1), stages * span)
+        edges, low, first = _tiles(stages * span, tuple(sizes.tolist()))
         small, larger = divmod(stages, stripes)
         ahead = larger * (small + 1) * span
         k = np.where(edges < ahead, edges // ((small + 1) * span), larger + (edges - ahead) // (small * span))
@@ -150,7 +157,7 @@ class _Runs:
         if self.stripes > 1:
             more = self._crossing(np.minimum(lasts, others), np.maximum(starts - one, 0))
             out, into = out + more[0], into + more[1]
-        if wrap:
+        if wrap:  # these go back: a target comes before its source
             more = self._crossing(np.minimum(starts, one), np.maximum(lasts - others, 0))
             out, into = out + more[1], into + more[0]
         return self._most(np.maximum(out, into))
@@ -161,7 +168,7 @@ class _Runs:
         within = np.maximum(0, target[high] - source[low])
         return source[high] - source[low] - within, target[high] - target[low] - within
 
-    def stripes_met(self) -> tuple[Ints, list[tuple[Ints, Ints, Ints]]]:
+    def stripes_met(self) -> tuple[Ints, tuple[Held, Held]]:
         """Return how many whole stripes lie amid each run, and what it holds of the stripes at its two ends.
 
         As the width, and two places behind the stripe's start; nothing of the last one where that is the first.
@@ -169,7 +176,7 @@ class _Runs:
         k, width, behind, low, high = self.stripe, self.width, self.behind, self.low, self.low + 1
         several = k[high] > k[low]
         first = width[low], behind[low], np.where(several, width[low] * self.blocks * self.c, behind[high])
-        return k[high] - k[low] - 1, [first, (width[high], np.zeros_like(low), np.where(several, behind[high], 0))]
+        return k[high] - k[low] - 1, (first, (width[high], np.zeros_like(low), np.where(several, behind[high], 0)))
 
     def allreduces(self) -> Ints:
         """Count the most stages that are in a run of each size and elsewhere too.
@@ -181,9 +188,11 @@ class _Runs:
         def cut(width: Ints, start: Ints, end: Ints) -> Ints:
             met = np.minimum(-(-end // self.c) - start // self.c, width)
             whole = np.minimum(width, end // self.c - (self.blocks - 1) * width) - -(-start // self.c)
-            return met - np.maximum(0, whole)
+            found: Ints = met - np.maximum(0, whole)
+            return found
 
-        return self._most(sum(cut(*part) for part in self.stripes_met()[1]))
+        _, (first, last) = self.stripes_met()
+        return self._most(cut(*first) + cut(*last))
 
     def most_of_a_stage(self) -> Ints:
         """Count the most places of one stage in a run of each size.
@@ -195,13 +204,15 @@ class _Runs:
         def most(width: Ints, start: Ints, end: Ints) -> Ints:
             def before(place: Ints, stage: Ints) -> Ints:
                 parts, rest = np.divmod(place, width * self.c)
-                return parts * self.c + np.clip(rest - stage * self.c, 0, self.c)
+                found: Ints = parts * self.c + np.clip(rest - stage * self.c, 0, self.c)
+                return found
 
-            units = start // self.c, start // self.c + 1, (end - 1) // self.c
-            return np.maximum.reduce([before(end, u % width) - before(start, u % width) for u in units])
+            units = (u % width for u in (start // self.c, start // self.c + 1, (end - 1) // self.c))
+            return np.asarray(np.maximum.reduce([before(end, u) - before(start, u) for u in units]))
 
-        amid, parts = self.stripes_met()
-        return self._most(np.maximum.reduce([np.where(amid > 0, self.blocks * self.c, 0), *(most(*x) for x in parts)]))
+        amid, (first, last) = self.stripes_met()
+        whole = np.where(amid > 0, self.blocks * self.c, 0)
+        return self._most(np.maximum.reduce([whole, most(*first), most(*last)]))
 
     def _most(self, of_runs: Ints) -> Ints:
         """Return the most of the runs of each size."""

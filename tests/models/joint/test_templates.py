@@ -319,6 +319,29 @@ def test_limits_leave_out_what_they_exclude_only() -> None:
         assert np.array_equal(some.key, kept.key)
 
 
+def test_tables_serve_narrower_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table up to a price and slowdowns serves no wider ones; wider limits, or other blocks, are built anew."""
+    i, traffic, blocks = CASES["rail"]
+    t, built = templates(i), list[tuple[Any, ...]]()
+    own = t._built
+    monkeypatch.setattr(t, "_built", lambda *a, **more: built.append(a[1:3]) or own(*a, **more))
+
+    def count(usd: float, slowdowns: tuple[float, float], *, more: int = 0, shallow: bool = False) -> int:
+        t.options(traffic, blocks + more, usd, max_slowdowns=slowdowns, shallow=shallow)
+        return len(built)
+
+    assert count(1e9, (3.0, 4.0)) == 1
+    for narrower in ((1e9, (3.0, 4.0)), (1e9 - 1, (3.0, 4.0)), (1e9, (2.0, 4.0)), (1e9, (3.0, 1.0)), (0.0, (1.0, 1.0))):
+        assert count(*narrower) == 1
+    assert count(2e9, (3.0, 4.0)) == 2
+    assert count(1e9, (3.1, 4.0)) == 3
+    assert count(1e9, (3.0, 4.1)) == 4
+    assert count(1e9, (3.0, 4.0), more=1) == 5
+    assert count(1e9, (3.0, 4.0), shallow=True) == 5  # which leaves out what the deep one has
+    assert count(1e9, (9.0, 9.0), shallow=True) == 6
+    assert count(1e9, (9.0, 9.0)) == 7
+
+
 def test_without_a_gateway_its_traffic_is_of_no_account() -> None:
     """Rates of the wide area matter only where the network designs a WAN gateway."""
     i, traffic, blocks = CASES["rail"]

@@ -66,7 +66,7 @@ class Templates:
     power_counts: bool
     max_mw: float = math.inf  # that the fabric of a site may draw; below infinity only where power counts
     without_stripes: int | None = None  # a number of stripes that no plan may have
-    options_of: dict[Any, tuple[Limits, Options]] = field(default_factory=dict)  # within the widest limits asked for
+    options_of: dict[Any, list[tuple[Limits, Options]]] = field(default_factory=dict)  # by limits that none covers
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
     loads_of: dict[Any, Loads] = field(default_factory=dict)
     lengths: dict[int, dict[tuple[str, int, int, int], Price]] = field(default_factory=dict)  # by racks
@@ -134,16 +134,17 @@ class Templates:
         """Return the templates of a site with so many blocks of a column.
 
         Those above the price, rounded up, are left out, those that slow sends or allreduces more, and those that draw
-        more than the limit on power leaves. `shallow`: so are four tiers where fewer do.
+        more than the limit on power leaves. `shallow`: four tiers may be left out too where fewer do. A table within
+        some limits serves all that are no wider.
         """
         max_usd = math.ceil(max_usd / PRICE_STEP) * PRICE_STEP if math.isfinite(max_usd) else math.inf
-        pins, traffic = self.pins(site), self._asked(traffic)
-        key = traffic, blocks, tuple(sorted(pins.items())), shallow
-        limits, found = self.options_of.get(key, ((-math.inf, (0.0, 0.0)), None))
-        if found is None or limits[0] < max_usd or any(a < b for a, b in zip(limits[1], max_slowdowns, strict=True)):
-            limits = max_usd, max_slowdowns
+        pins, traffic, limits = self.pins(site), self._asked(traffic), (max_usd, max_slowdowns)
+        key = traffic, blocks, tuple(sorted(pins.items()))
+        known = (*self.options_of.get((*key, shallow), ()), *self.options_of.get((*key, False), ()))
+        found = next((x for own, x in known if _covers(own, limits)), None)
+        if found is None:
             found = self._built(traffic, blocks, limits, pins, shallow=shallow)
-            self.options_of[key] = limits, found
+            self.options_of.setdefault((*key, shallow), []).append((limits, found))
         send, allreduce = max_slowdowns
         fits = (found.usd <= max_usd) & (found.send <= send) & (found.allreduce <= allreduce)
         fits &= found.mw <= self.max_mw
@@ -177,34 +178,37 @@ class Templates:
         return found if shallow and len(found) else self._others(found, later, every, (_zones,))
 
     def _trees(self, sites: list[Site]) -> tuple[Options, list[tuple[Site, int, trees.Tops | None]]]:
-        """Build the trees whose pods hold all domains, of a few sizes of leaf domains first, which rule out many others.
+        """Build the trees whose pods hold all domains, a few sizes of leaf domains first, which rule out most others.
 
-        Return them, and the sizes of leaf domains at which any tree may be worth it.
+        Return them, and the sizes of leaf domains with which any tree may be worth it.
         """
         plain = [s for s in sites if not s.mode.grouped]
         singles = [trees.single(s) for s in plain]
-        each = [(s, domain) for s in plain for domain in s.domain_sizes()]
-        later: dict[int, tuple[Site, int, trees.Tops | None]] = {}
-        parts: dict[int, Options] = {}
+        later: dict[tuple[int, int], tuple[Site, int, trees.Tops | None]] = {}  # by mode and size, the largest first
+        parts: dict[tuple[int, int], Options] = {}
         for step in (FEW_SIZES, 1):
-            found = undominated([*singles, *parts.values()], power_counts=self.power_counts)
-            front = Front(found, power_counts=self.power_counts)
+            found = undominated([*singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts)
             for s in plain:
-                s.front = front
-            some = [i for i in range(0, len(each), step) if i not in parts and each[i][0].may_pay(each[i][1])]
-            every = self._leaf_loads(sites, {each[i][1] for i in some})
-            for i in some:
+                s.front = Front(found, power_counts=self.power_counts)
+            some = [
+                (s, d)
+                for s in plain
+                for d in s.may_pay(s.domain_sizes()[step // 2 :: step])
+                if (s.index, -d) not in parts
+            ]
+            every = self._leaf_loads(sites, {domain for _, domain in some})
+            for s, domain in some:
                 self.deadline.check()
-                (s, domain), (stripes, load) = each[i], every[each[i][1]]
+                stripes, load = every[domain]
                 kept = trees.undominated_rows(load)
                 up = s.promising(domain, load[kept])
                 if len(up):
                     tops = self._tops(s, domain)
-                    later[i] = s, domain, tops
-                    tops = tops.part(np.flatnonzero(np.isin(tops.up, up)))
-                    parts[i] = trees.with_all_domains(s, domain, tops, [stripes[k] for k in kept.tolist()], load[kept])
-        found = undominated([*singles, *(parts[i] for i in sorted(parts))], power_counts=self.power_counts)
-        return found, [later[i] for i in sorted(later)]
+                    later[s.index, -domain] = s, domain, tops
+                    tops, n = tops.part(np.flatnonzero(np.isin(tops.up, up))), [stripes[k] for k in kept.tolist()]
+                    parts[s.index, -domain] = trees.with_all_domains(s, domain, tops, n, load[kept])
+        found = undominated([*singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts)
+        return found, [later[k] for k in sorted(later)]
 
     def _others(
         self,
@@ -317,6 +321,11 @@ class Templates:
         phi = self.transport_slowdown
         send = pipeline_send_slowdown(phi, d, shares[0], shares[1], shares[2], free=free)
         return send, allreduce_slowdown(phi, d, groups[0], groups[1], groups[2], free=free)
+
+
+def _covers(wide: Limits, narrow: Limits) -> bool:
+    """Return whether limits are no narrower than others."""
+    return wide[0] >= narrow[0] and all(a >= b for a, b in zip(wide[1], narrow[1], strict=True))
 
 
 def _allowed(mode: Mode, pins: Pins) -> bool:

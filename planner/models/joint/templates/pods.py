@@ -62,9 +62,11 @@ def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf
 def _shapes(s: Site, domain: int) -> Ints:
     """List rails and domains of the pods that hold some domains and that a spine has ports for."""
     domains = s.domains(domain)
-    rails, width = (x.ravel() for x in np.meshgrid(rail_sizes(s), width_sizes(s, domains, all_sizes=True), indexing="ij"))
+    rails, width = (
+        x.ravel() for x in np.meshgrid(rail_sizes(s), width_sizes(s, domains, all_sizes=True), indexing="ij")
+    )
     fits = (width < domains) & (-(-s.mode.rails // rails) * -(-domains // width) <= s.ports) & (rails * width < s.ports)
-    return np.stack([rails, width], axis=1)[fits].astype(np.int64)
+    return np.asarray(np.stack([rails, width], axis=1)[fits], dtype=np.int64)
 
 
 def _counted(s: Site, wanted: list[tuple[Shape, Ints, Ints]], stripes: Ints) -> list[Options]:

@@ -131,14 +131,15 @@ class Site:
         """Price of a WAN gateway joined to the top tier of a tree, beside it."""
         return plus(self.prices.wan_gateway(self.wan_ports), self.prices.beside(self.wan_ports))
 
-    def may_pay(self, domain: int) -> bool:
-        """Return whether a tree with leaf domains of a size may be worth it if it slows nothing.
+    def may_pay(self, domains: list[int]) -> list[int]:
+        """Return the sizes of leaf domains with which a tree may be worth it if it slows nothing.
 
         It takes at least one uplink of each leaf, which costs something where links have one price.
         """
-        link = FREE if self.prices.places else self.prices.leaf_uplink(domain, 1)
-        usd, mw = (BELOW * x for x in plus(self.fixed(domain), link))
-        return bool(self.worthwhile(1.0, 1.0, usd, mw))
+        p = self.prices
+        least = [plus(self.fixed(d), FREE if p.places else p.leaf_uplink(d, 1)) for d in domains]
+        usd, mw = BELOW * np.array(least).reshape(-1, 2).T
+        return [d for d, may in zip(domains, self.worthwhile(1.0, 1.0, usd, mw).tolist(), strict=True) if may]
 
     def promising(self, domain: int, leaf_loads: Floats, *, switches: int = 0) -> Ints:
         """Return the uplinks of a leaf at which some tree with leaf domains of a size may beat the templates so far.
@@ -175,8 +176,9 @@ class Site:
     def worthwhile(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
         """Return which of templates with at least such slowdowns, price and power may beat those found so far."""
         phi = self.transport_slowdown
-        kept: Flags = (usd <= self.max_usd) & ~self.front.beats(phi * send, phi * allreduce, usd, mw)
-        return kept & (phi * send <= self.max_slowdowns[0]) & (phi * allreduce <= self.max_slowdowns[1])
+        within = (phi * send <= self.max_slowdowns[0]) & (phi * allreduce <= self.max_slowdowns[1])
+        found: Flags = (usd <= self.max_usd) & within & ~self.front.beats(phi * send, phi * allreduce, usd, mw)
+        return found
 
 
 def over(load: Floats, free: Floats) -> Floats:

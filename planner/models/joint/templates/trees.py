@@ -13,12 +13,12 @@ from planner.models.joint.templates.site import BELOW, Site
 NONE = 1 << 40  # cores where there is no way to wire them: above any count
 
 
-@lru_cache(maxsize=64)
-def bundles(ports: int) -> tuple[Ints, Ints]:
-    """Return every number of uplinks below so many ports with each of its divisors."""
-    pairs = [(u, b) for b in range(1, ports) for u in range(b, ports, b)]
-    table = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-    return table[:, 0], table[:, 1]
+@lru_cache(maxsize=256)
+def bundles(ports: int, most: int | None = None) -> tuple[Ints, Ints]:
+    """Return every number of uplinks below so many ports with each of its divisors, up to a largest bundle."""
+    up, each = np.arange(1, ports), np.arange(1, ports if most is None else min(ports, most + 1))
+    row, column = np.nonzero(up[:, None] % each == 0)
+    return up[row], each[column]
 
 
 @lru_cache(maxsize=4096)
@@ -106,9 +106,9 @@ def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: 
     And spines of a pod at least those that survive the loss of one, where the network asks for that.
     `room`: ports that a spine keeps for uplinks at the least.
     """
-    up, bundle = bundles(s.ports)
+    up, bundle = bundles(s.ports, (s.ports - room) // (rails * width))
     down = bundle * rails * width
-    keep = (up >= s.leaf_share(domain)) & (up <= max_up) & (down + room <= s.ports)
+    keep = (up >= s.leaf_share(domain)) & (up <= max_up)
     keep &= up // bundle >= s.network.asked_spines
     for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):
         if name in s.pins:
@@ -183,8 +183,7 @@ def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
 
     And the most frugal ones where power counts.
     """
-    parts = [_two_tiers(s, domain, domains, max_up)]
-    rails = s.mode.rails
+    parts, rails = [_two_tiers(s, domain, domains, max_up)], s.mode.rails
     if s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins:
         one_pod = bool(s.wan_ports or {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle"} & set(s.pins))
         sizes = rail_sizes(s) if domains in width_sizes(s, domains) else []

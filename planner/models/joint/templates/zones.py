@@ -15,7 +15,7 @@ import numpy as np
 
 from planner.models.fabric.data import INFINITE_COST, TOLERANCE
 from planner.models.fabric.four_tier_groups import GroupRequest, group_costs, group_design
-from planner.models.joint.template_tables import Flags, Floats, Ints, Options
+from planner.models.joint.template_tables import Flags, Floats, Options
 from planner.models.joint.templates.link_prices import Price
 from planner.models.joint.templates.pods import Shape
 from planner.models.joint.templates.pods import slowdowns as pod_slowdowns
