@@ -62,7 +62,7 @@ def group_costs(a: GroupRequest) -> GroupCosts:
     """Return the cheapest way to build a group for every number of spine uplinks."""
     worth, fewest = _tops(a)
     best = np.minimum.accumulate(np.where(np.arange(a.ports + 1) >= fewest[:, None], worth, NEVER), axis=1)
-    cores, bundle = _pairs(a.ports, a.zone_pods, a.core_down)
+    cores, bundle = core_pairs(a.ports, a.zone_pods, a.core_down)
     top = best[cores - 1, a.ports - a.zone_pods * bundle]
     keep = top < NEVER
     cores, up, top = cores[keep], (cores * bundle)[keep], top[keep]
@@ -109,7 +109,7 @@ def _tops(a: GroupRequest) -> tuple[Ints, Ints]:
 
 
 @cache
-def _pairs(ports: int, zone_pods: int, core_down: int) -> tuple[Ints, Ints]:
+def core_pairs(ports: int, zone_pods: int, core_down: int) -> tuple[Ints, Ints]:
     """Return every number of cores of a group with every bundle that a core has ports for, and a port up besides."""
     bundles = np.arange(1, (ports - 1) // zone_pods + 1, dtype=np.int64)
     if core_down:

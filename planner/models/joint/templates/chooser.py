@@ -17,7 +17,7 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network
 from planner.models.fabric.data import Mode, _modes
-from planner.models.joint.template_tables import AT, Floats, Front, Options, undominated
+from planner.models.joint.template_tables import AT, Floats, Front, Options, no_options, undominated
 from planner.models.joint.templates import dragonflies, pods, trees, zones
 from planner.models.joint.templates.link_prices import LinkPrices, Price
 from planner.models.joint.templates.site import Pins, Site
@@ -65,6 +65,9 @@ class Templates:
     power_counts: bool
     max_mw: float = math.inf  # that the fabric of a site may draw; below infinity only where power counts
     without_stripes: int | None = None  # a number of stripes that no plan may have
+    leaf_sizes: frozenset[int] | None = None  # racks that a leaf domain may have; None: any
+    rivals: Options = field(default_factory=no_options)  # templates that others must beat in something
+    whole: bool = False  # all undominated templates: also between the cheapest and the most frugal, and of four tiers
     options_of: dict[Any, tuple[Limits, Options]] = field(default_factory=dict)  # within the widest limits asked for
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
     loads_of: dict[Any, Loads] = field(default_factory=dict)
@@ -96,6 +99,8 @@ class Templates:
             found["stripes"] = self.instance.pins["placement.stripes"]
         if self.without_stripes is not None:
             found["not_stripes"] = self.without_stripes
+        if self.leaf_sizes is not None:
+            found["leaf_sizes"] = self.leaf_sizes
         return found
 
     def refuse_switches(self, gpus: int, site: str | None) -> None:
@@ -155,11 +160,11 @@ class Templates:
     def _loads(self, traffic: Traffic, blocks: int) -> Loads:
         """Return what leaves runs of racks of a site, kept for other columns with the same order of racks."""
         shares = bool(traffic.exchange_gbps)
-        key = traffic.stages, traffic.unit_racks, traffic.wrap, traffic.exchange_racks, blocks, shares
+        key = traffic.order, blocks, shares
         if key not in self.loads_of:
             if len(self.loads_of) >= MOST_LOADS:
                 self.loads_of.pop(next(iter(self.loads_of)))
-            self.loads_of[key] = Loads(traffic, blocks, shares=shares)
+            self.loads_of[key] = traffic.loads(blocks, shares=shares)
         return self.loads_of[key]
 
     def _built(self, traffic: Traffic, blocks: int, limits: Limits, pins: Pins, *, shallow: bool) -> Options:
@@ -186,7 +191,7 @@ class Templates:
                 stripes, load = every[domain]
                 kept = trees.undominated_rows(load)
                 parts.append(trees.with_all_domains(s, domain, tops, [stripes[k] for k in kept.tolist()], load[kept]))
-        found = undominated(parts, power_counts=self.power_counts)
+        found = undominated([self.rivals, *parts], power_counts=self.power_counts)
         found = self._others(found, later, every, (_pods, _groups))
         return found if shallow and len(found) else self._others(found, later, every, (_zones,))
 
@@ -239,6 +244,7 @@ class Templates:
             loads=loads,
             transport_slowdown=self.transport_slowdown,
             power_counts=self.power_counts,
+            whole=self.whole,
             max_usd=limits[0],
             max_slowdowns=limits[1],
             prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
@@ -296,7 +302,7 @@ class Templates:
         """Return the slowdowns of a design under some stripes, by the physics of the loads counted on their order."""
         leaf, pod, zone = d.domain_racks, d.domain_racks * d.domains_per_pod, d.domain_racks * d.domains_per_zone
         sizes = [size or d.racks for size in (leaf, pod, zone)]
-        loads = Loads(traffic, blocks, shares=True).at(n, np.array(sizes))
+        loads = traffic.loads(blocks).at(n, np.array(sizes))
         shares = [float(flows) / size for flows, size in zip(loads[:, 0], sizes, strict=True)]
         groups = [int(k) for k in loads[:, 1]]
         together = [float(k) for k in loads[:, 2]]

@@ -34,6 +34,7 @@ class Site:
     loads: Loads
     transport_slowdown: float
     power_counts: bool
+    whole: bool
     max_usd: float
     max_slowdowns: tuple[float, float]
     prices: LinkPrices
@@ -94,7 +95,8 @@ class Site:
             wanted = down // width if down % width == 0 and wanted in (None, down // width) else 0
         if wanted is not None:
             sizes = [wanted] if wanted > 0 and (wanted % grain == 0 or wanted >= self.racks) else []
-        return [d for d in reversed(sizes) if self.uplinks(d) > 0]
+        allowed = self.pins.get("leaf_sizes")
+        return [d for d in reversed(sizes) if (allowed is None or d in allowed) and self.uplinks(d) > 0]
 
     def leaf_slowdowns(self, domain: int, up: Floats | Ints, load: Floats) -> tuple[Floats, Floats]:
         """Return the slowdowns over the transport's own that the uplinks of leaves cause; 1 at the least."""
@@ -148,7 +150,7 @@ class Site:
     def worthwhile(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats) -> Flags:
         """Return which of templates with at least such slowdowns, price and power may beat those found so far."""
         phi = self.transport_slowdown
-        kept: Flags = (usd <= self.max_usd) & ~self.front.beats(phi * send, phi * allreduce, usd, mw)
+        kept: Flags = np.isfinite(usd) & (usd <= self.max_usd) & ~self.front.beats(phi * send, phi * allreduce, usd, mw)
         return kept & (phi * send <= self.max_slowdowns[0]) & (phi * allreduce <= self.max_slowdowns[1])
 
 

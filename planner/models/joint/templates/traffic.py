@@ -73,6 +73,15 @@ class Traffic:
         """Racks of the site of so many blocks that are cabled: those at work, and spares."""
         return self.work_racks(blocks) + self.spare_racks(blocks)
 
+    def loads(self, blocks: int, *, shares: bool = True) -> "Loads":
+        """Return what leaves runs of racks of so many blocks."""
+        return Loads(self, blocks, shares=shares)
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """What the loads depend on, but for the blocks."""
+        return self.stages, self.unit_racks, self.wrap, self.exchange_racks
+
 
 @dataclass(slots=True)
 class Loads:
@@ -99,6 +108,16 @@ class Loads:
             loads = np.concatenate([loads, self._counted(n_stripes, tuple(new.tolist()))])
             self.rows[n_stripes] = row, loads
         found: Floats = loads[row[wanted]]
+        return found
+
+    def first_runs(self, n_stripes: NDArray[np.int64], domain: int, domains: int) -> Floats:
+        """Bound the loads of pods from below by those of the first pod: by stripes and by domains of a pod."""
+        t = self.traffic
+        found = np.zeros((len(n_stripes), domains, 4))
+        if domain % t.unit_racks == 0 and domains > 1:
+            sizes = np.arange(1, domains) * (domain // t.unit_racks)
+            flows, allreduces = stripes.first_run(t.stages, self.blocks, n_stripes, sizes, wrap=t.wrap)
+            found[:, 1:, FLOWS], found[:, 1:, ALLREDUCES] = flows * t.unit_racks, allreduces
         return found
 
     def _counted(self, n_stripes: int, sizes: tuple[int, ...]) -> Floats:
