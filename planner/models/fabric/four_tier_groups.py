@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.data import INFINITE_COST, Ints, Problem
-from planner.models.fabric.table import COL, core_bundles
+from planner.models.fabric.bundles import Ints, core_bundles
 
+INFINITE_COST = 10**15  # above the price of any fabric, and its sums still fit 64 bits
 NEVER = 1 << 62  # above all that switch prices times ports squared come to
 
 
@@ -45,16 +45,6 @@ class GroupCosts:
     cost: Ints
     switches: Ints
     cores: Ints
-
-
-def group_request(p: Problem, row: dict[str, int]) -> GroupRequest:
-    """Return what a row of the table requires of its spine groups."""
-    pins = {"core_down": p.pins.get("core_down_ports", 0), "core_up": p.pins.get("core_up_ports", 0)}
-    counts = {name: row[name] for name in ("pods", "wan_gateway", "zones", "zone_pods", "zone_up")}
-    links = {"spine_link": row["core_cost"], "zone_link": row["zone_cost"]}
-    return GroupRequest(
-        ports=p.modes[row["mode"]].switch.ports, switch=p.switch_cost(row["mode"]), **counts, **links, **pins
-    )
 
 
 @lru_cache(maxsize=2048)
@@ -117,37 +107,3 @@ def core_pairs(ports: int, zone_pods: int, core_down: int) -> tuple[Ints, Ints]:
     cores = np.arange(1, ports, dtype=np.int64)
     at, which = np.nonzero(cores[:, None] * bundles < ports)
     return cores[at], bundles[which]
-
-
-def min_up(p: Problem, rows: Ints, unit: Ints) -> Ints:
-    """Return the fewest spine uplinks, bundles of `unit`, that can be built: with the most cores and core uplinks.
-
-    `INFINITE_COST` where none can.
-    """
-    ports, zones, pods = (rows[:, COL[c]] for c in ("ports", "zones", "zone_pods"))
-    down, up = p.pins.get("core_down_ports"), p.pins.get("core_up_ports")
-    max_up = ports - unit * pods if up is None else np.minimum(ports - unit * pods, up)
-    keep = (max_up >= (up or 1)) & (zones <= ports) & ((unit * pods == down) | (down is None))
-    wan_gateway, free = rows[:, COL["wan_gateway"]], np.maximum(ports - zones, 0) * np.maximum(max_up, 0)
-    cores = np.maximum(1, -(-rows[:, COL["zone_up"]] // np.maximum(max_up, 1)))
-    for_wan = np.where(free > 0, -(-wan_gateway // np.maximum(free, 1)), INFINITE_COST)
-    cores = np.maximum(cores, np.where(wan_gateway == 0, 1, for_wan))
-    spine = -(-rows[:, COL["need_up"]] // np.maximum(rows[:, COL["groups"]], 1))
-    needed = np.minimum(unit * np.maximum(cores, -(-spine // unit)), INFINITE_COST)
-    spine_up: Ints = np.where(keep, needed, INFINITE_COST)
-    return spine_up
-
-
-def bound_of(switch: Ints, rows: Ints, groups: Ints | int, spine_up: Ints, zone_up: Ints) -> Ints:
-    """Bound the cost of cores, super-spines and their links, for some groups' spine uplinks and zone links.
-
-    Ports alone: z·b2 + u3 of every core and Z·b3 of every super-spine, one core and one super-spine to a group at the
-    least.
-    """
-    ports, zones, pods = (rows[:, COL[c]] for c in ("ports", "zones", "zone_pods"))
-    cores = np.maximum(groups, -(-(pods * spine_up + np.maximum(zone_up, groups)) // ports))
-    links = np.maximum(zone_up, cores)
-    tops = np.maximum(cores, -(-zones * links // ports))
-    wiring = rows[:, COL["core_cost"]] * spine_up + rows[:, COL["zone_cost"]] * links
-    total: Ints = switch * (zones * cores + tops) + wiring
-    return total

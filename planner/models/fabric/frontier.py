@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
-from planner.models.fabric.data import TOLERANCE
+from planner.models.fabric.modes import TOLERANCE
 from planner.models.fabric.worst_placement import WorstTraffic, worst_traffic
 from planner.models.joint.template_tables import AT, Floats, joined, undominated
 from planner.models.joint.template_tables import Options as Designs

@@ -6,7 +6,6 @@ from functools import cached_property
 from planner.errors import InternalError
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.wan import Wan
-from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.models.joint import stripes
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.places.energy_ties import of_cheapest_energy
@@ -38,6 +37,7 @@ from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
 from planner.planning.joint.confirmed import sites_mark, wan_mark
+from planner.planning.joint.fabric_section import GatewayRates, site_fabric
 from planner.planning.joint.proof import columns_of, objective_of, proof_of
 from planner.planning.joint.without import without_plan
 from planner.simulation.reference_tree import factor, transport_slowdown_of

@@ -16,7 +16,7 @@ import numpy as np
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network
-from planner.models.fabric.data import Mode, _modes
+from planner.models.fabric.modes import Mode, switch_modes
 from planner.models.joint.template_tables import AT, Floats, Front, Options, no_options, undominated
 from planner.models.joint.templates import dragonflies, pods, trees, zones
 from planner.models.joint.templates.link_prices import LinkPrices, Price
@@ -123,7 +123,7 @@ class Templates:
 
     def modes(self, rails: int) -> list[Mode]:
         """List the switches in their families for racks of so many GPUs at work."""
-        return list(_modes(self.network, rails, {}, self.instance.hardware.gpu_nic_bytes_per_second))
+        return list(switch_modes(self.network, rails, self.instance.hardware.gpu_nic_bytes_per_second))
 
     def options(
         self,

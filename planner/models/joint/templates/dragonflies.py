@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.data import TOLERANCE
+from planner.models.fabric.modes import TOLERANCE
 from planner.models.joint.template_tables import Flags, Floats, Ints, Options
 from planner.models.joint.templates.link_prices import plus
 from planner.models.joint.templates.pods import Shape

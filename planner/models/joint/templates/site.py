@@ -1,5 +1,6 @@
 """One switch in one family at one site: its ports, prices, pins and loads, which all builders of templates read."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from planner.instance.network import Network
-from planner.models.fabric.data import TOLERANCE, Mode
-from planner.models.fabric.traffic import leaf_share
+from planner.models.fabric.modes import TOLERANCE, Mode
 from planner.models.joint.template_tables import KEY, Flags, Floats, Front, Ints, Options, no_options
 from planner.models.joint.templates.link_prices import LinkPrices, Price, plus
 from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
@@ -79,7 +79,9 @@ class Site:
 
     def leaf_share(self, domain: int) -> int:
         """Return the uplinks that core share and survived losses ask for at a leaf with the GPUs of so many racks."""
-        return leaf_share(self.network, domain * self.mode.rail_gpus, self.mode.split)
+        n, gpus = self.network, domain * self.mode.rail_gpus
+        share = math.ceil(gpus * n.asked_core_share / self.mode.split * (1 - TOLERANCE))
+        return share if n.survives is None else max(share, n.asked_leaf_uplinks)
 
     def domain_sizes(self) -> list[int]:
         """List the sizes of leaf domains, the largest first.

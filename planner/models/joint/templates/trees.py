@@ -5,8 +5,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from planner.models.fabric.data import TOLERANCE
-from planner.models.fabric.table import core_bundles, part_sizes
+from planner.models.fabric.bundles import core_bundles, part_sizes
+from planner.models.fabric.modes import TOLERANCE
 from planner.models.joint.template_tables import Floats, Ints, Options
 from planner.models.joint.templates.site import Site
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.data import INFINITE_COST, TOLERANCE
-from planner.models.fabric.four_tier_groups import GroupRequest, core_pairs, group_costs, group_design
-from planner.models.fabric.table import core_bundles
+from planner.models.fabric.bundles import core_bundles
+from planner.models.fabric.four_tier_groups import INFINITE_COST, GroupRequest, core_pairs, group_costs, group_design
+from planner.models.fabric.modes import TOLERANCE
 from planner.models.joint.template_tables import Flags, Floats, Ints, Options, undominated
 from planner.models.joint.templates.link_prices import Price
 from planner.models.joint.templates.pods import Shape
