@@ -5,8 +5,8 @@ from collections import Counter
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
+from planner.models.fabric.chooser import Template, Templates
 from planner.models.fabric.worst_placement import worst_traffic
-from planner.models.joint.templates import Template, Templates
 from planner.models.requests import FabricRequest
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.topology import Design

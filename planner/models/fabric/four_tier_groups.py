@@ -2,9 +2,9 @@
 
 Of u2 uplinks in bundles of b2 each zone has c = u2/b2 cores of z·b2 ports down for its z pods and u3 up, and each of
 these c positions has e = u3/b3 super-spines over the Z zones. So the group costs P spines, Z·c cores and c·e
-super-spines, its links besides, under z·b2 + u3 <= ports (`core_ports`), Z·b3 <= ports (`super_spine_ports`) and c·u3
->= what leaves a zone (`zone_uplink_bandwidth`). For a c the largest b3 that divides u3 takes fewest switches, and the
-best u3 up to any number is a running minimum over u3, so every c, b2 and u3 is weighed.
+super-spines, its links besides, under z·b2 + u3 <= ports, Z·b3 <= ports and c·u3 >= what leaves a zone. For a c the
+largest b3 that divides u3 takes fewest switches, and the best u3 up to any number is a running minimum over u3, so
+every c, b2 and u3 is weighed.
 """
 
 from dataclasses import dataclass

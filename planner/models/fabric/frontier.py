@@ -12,11 +12,11 @@ import numpy as np
 
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
+from planner.models.fabric.chooser import Template, Templates
+from planner.models.fabric.design_table import AT, Floats, joined, undominated
+from planner.models.fabric.design_table import Options as Designs
 from planner.models.fabric.modes import TOLERANCE
 from planner.models.fabric.worst_placement import WorstTraffic, worst_traffic
-from planner.models.joint.template_tables import AT, Floats, joined, undominated
-from planner.models.joint.template_tables import Options as Designs
-from planner.models.joint.templates import Template, Templates
 from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
 from planner.simulation.reference_tree import transport_slowdown_of
 from planner.solvers.deadline import Deadline, OutOfTimeError

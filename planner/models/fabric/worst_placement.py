@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from planner.instance.network import Network
 from planner.models.fabric.modes import TOLERANCE
-from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Floats, Ints, Loads, Traffic
+from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Floats, Ints, Loads, Traffic
 from planner.models.requests import FabricRequest
 from planner.physics.network.locality import exchange_bound
 from planner.simulation.reference_tree import transport_slowdown_of

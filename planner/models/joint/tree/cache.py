@@ -5,12 +5,13 @@ from typing import Any
 
 from planner.instance.instance import Instance, Objective
 from planner.instance.pins import ONE_SITE
+from planner.models.fabric.chooser import Limits, Templates
+from planner.models.fabric.design_table import Options
+from planner.models.fabric.traffic import Traffic
 from planner.models.joint.places.site_bounds import SiteBounds
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats, Problem, Strategy, strategies
 from planner.models.joint.split import Column
-from planner.models.joint.template_tables import Options
-from planner.models.joint.templates import Limits, Templates, Traffic
 from planner.solvers.deadline import Deadline
 
 

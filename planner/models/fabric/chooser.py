@@ -16,12 +16,12 @@ import numpy as np
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network
+from planner.models.fabric import dragonflies, four_tiers, pods, trees
+from planner.models.fabric.design_table import AT, Floats, Front, Options, no_options, undominated
+from planner.models.fabric.link_prices import LinkPrices, Price
 from planner.models.fabric.modes import Mode, switch_modes
-from planner.models.joint.template_tables import AT, Floats, Front, Options, no_options, undominated
-from planner.models.joint.templates import dragonflies, pods, trees, zones
-from planner.models.joint.templates.link_prices import LinkPrices, Price
-from planner.models.joint.templates.site import Pins, Site
-from planner.models.joint.templates.traffic import Loads, Traffic
+from planner.models.fabric.site_mode import Pins, Site
+from planner.models.fabric.traffic import Loads, Traffic
 from planner.models.requests import resolved_switches
 from planner.physics.network.dragonfly import Dragonfly, dragonfly
 from planner.physics.network.families import FAMILIES, ROUTER_GROUPS
@@ -328,4 +328,4 @@ def _groups(s: Site, domain: int, tops: trees.Tops | None, _: list[int], __: Flo
 
 
 def _zones(s: Site, domain: int, tops: trees.Tops | None, _: list[int], leaf_loads: Floats) -> list[Options]:
-    return [] if tops is None else zones.with_zones(s, domain, leaf_loads[trees.undominated_rows(leaf_loads)])
+    return [] if tops is None else four_tiers.with_zones(s, domain, leaf_loads[trees.undominated_rows(leaf_loads)])

@@ -7,11 +7,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from planner.models.joint.template_tables import AT, Flags, Floats, Ints, Options, joined
-from planner.models.joint.templates.link_prices import Price
-from planner.models.joint.templates.site import Site, over
-from planner.models.joint.templates.traffic import ALLREDUCES, FLOWS, SHARES
-from planner.models.joint.templates.trees import (
+from planner.models.fabric.design_table import AT, Flags, Floats, Ints, Options, joined
+from planner.models.fabric.link_prices import Price
+from planner.models.fabric.site_mode import Site, over
+from planner.models.fabric.traffic import ALLREDUCES, FLOWS, SHARES
+from planner.models.fabric.trees import (
     NONE,
     Tops,
     Wirings,

@@ -14,15 +14,15 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.models.fabric.bundles import core_bundles
+from planner.models.fabric.design_table import Flags, Floats, Ints, Options, undominated
 from planner.models.fabric.four_tier_groups import INFINITE_COST, GroupRequest, core_pairs, group_costs, group_design
+from planner.models.fabric.link_prices import Price
 from planner.models.fabric.modes import TOLERANCE
-from planner.models.joint.template_tables import Flags, Floats, Ints, Options, undominated
-from planner.models.joint.templates.link_prices import Price
-from planner.models.joint.templates.pods import Shape
-from planner.models.joint.templates.pods import slowdowns as pod_slowdowns
-from planner.models.joint.templates.site import Site, over
-from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
-from planner.models.joint.templates.trees import rail_sizes, undominated_rows, width_sizes, wirings
+from planner.models.fabric.pods import Shape
+from planner.models.fabric.pods import slowdowns as pod_slowdowns
+from planner.models.fabric.site_mode import Site, over
+from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
+from planner.models.fabric.trees import rail_sizes, undominated_rows, width_sizes, wirings
 
 FACTORS = (1.0, 1.5, 2.0, 4.0, math.inf)  # of leaves' slowdowns, which all tiers keep
 ROUNDING = 1e-8  # relative, of prices and slowdowns

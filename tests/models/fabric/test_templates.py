@@ -17,9 +17,10 @@ from planner.exports.bill_of_materials import bill_of_materials
 from planner.exports.from_plan import BuiltFabric
 from planner.instance.instance import Instance
 from planner.instance.network import Floor, Switch
-from planner.models.joint import stripes
-from planner.models.joint.template_tables import Options
-from planner.models.joint.templates import Templates, Traffic
+from planner.models import rack_order
+from planner.models.fabric.chooser import Templates
+from planner.models.fabric.design_table import Options
+from planner.models.fabric.traffic import Traffic
 from planner.models.requests import FabricRequest
 from planner.physics.network.locality import Locality, exchange_leaving, locality
 from planner.physics.network.price import Bill, bill
@@ -98,7 +99,7 @@ def templates(i: Instance, *, power_counts: bool = True) -> Templates:
 
 def counted(traffic: Traffic, blocks: int, n: int, d: Design) -> Locality:
     """Return what leaves leaf domains, pods and zones of a design on the order of racks, by the checker's count."""
-    order = stripes.rank_order(traffic.stages, blocks, n, traffic.unit_racks)
+    order = rack_order.rank_order(traffic.stages, blocks, n, traffic.unit_racks)
     return locality(
         order,
         leaf_domain_racks=d.domain_racks,
@@ -120,7 +121,7 @@ def slowdowns(i: Instance, traffic: Traffic, blocks: int, n: int, d: Design) -> 
 
 def alltoall(traffic: Traffic, blocks: int, n: int, d: Design) -> float:
     """Return the slowdown of the exchange with experts by the checker's functions."""
-    order = stripes.rank_order(traffic.stages, blocks, n, traffic.unit_racks)
+    order = rack_order.rank_order(traffic.stages, blocks, n, traffic.unit_racks)
     sizes = (1, max(1, d.domains_per_pod), *([d.domains_per_zone] if d.zones else []))
     shares = [exchange_leaving(order, d.domain_racks * k, traffic.exchange_racks) for k in sizes]
     return pipeline_send_slowdown(PHI, d, *shares)

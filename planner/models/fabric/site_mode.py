@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from planner.instance.network import Network
+from planner.models.fabric.design_table import KEY, Flags, Floats, Front, Ints, Options, no_options
+from planner.models.fabric.link_prices import LinkPrices, Price, plus
 from planner.models.fabric.modes import TOLERANCE, Mode
-from planner.models.joint.template_tables import KEY, Flags, Floats, Front, Ints, Options, no_options
-from planner.models.joint.templates.link_prices import LinkPrices, Price, plus
-from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
+from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
 from planner.physics.network.wan_gateway import leaf_ports, wan_ports
 
 Pins = Mapping[str, Any]

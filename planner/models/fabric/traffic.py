@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.models.joint import stripes
+from planner.models import rack_order
 from planner.physics.reliability.spares import min_spares
 
 Ints = NDArray[np.integer[Any]]
@@ -116,13 +116,13 @@ class Loads:
         found = np.zeros((len(n_stripes), domains, 4))
         if domain % t.unit_racks == 0 and domains > 1:
             sizes = np.arange(1, domains) * (domain // t.unit_racks)
-            flows, allreduces = stripes.first_run(t.stages, self.blocks, n_stripes, sizes, wrap=t.wrap)
+            flows, allreduces = rack_order.first_run(t.stages, self.blocks, n_stripes, sizes, wrap=t.wrap)
             found[:, 1:, FLOWS], found[:, 1:, ALLREDUCES] = flows * t.unit_racks, allreduces
         return found
 
     def _counted(self, n_stripes: int, sizes: tuple[int, ...]) -> Floats:
         t = self.traffic
-        x = stripes.leaving(
+        x = rack_order.leaving(
             t.stages,
             self.blocks,
             n_stripes,

@@ -6,9 +6,9 @@ from functools import lru_cache
 import numpy as np
 
 from planner.models.fabric.bundles import core_bundles, part_sizes
+from planner.models.fabric.design_table import Floats, Ints, Options
 from planner.models.fabric.modes import TOLERANCE
-from planner.models.joint.template_tables import Floats, Ints, Options
-from planner.models.joint.templates.site import Site
+from planner.models.fabric.site_mode import Site
 
 NONE = 1 << 40  # cores where there is no way to wire them: above any count
 
