@@ -161,6 +161,24 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
         assert alltoall(traffic, blocks, found.stripes, d) <= PHI * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("name", ["rail", "rack", "four tiers", "media by length", "WAN gateway"])
+def test_the_whole_table_has_all_of_the_other(name: str) -> None:
+    """Each template of the usual table is equalled or beaten in the whole one, whose prices and slowdowns hold too."""
+    i, traffic, blocks = CASES[name]
+    x, t = (
+        templates(i).options(traffic, blocks),
+        Templates(instance=i, transport_slowdown=PHI, power_counts=True, whole=True),
+    )
+    whole = t.options(traffic, blocks)
+    figures = np.stack([whole.send, whole.allreduce, whole.usd, whole.mw], axis=1)
+    for row in np.stack([x.send, x.allreduce, x.usd, x.mw], axis=1):
+        assert (figures <= row * (1 + 1e-9)).all(axis=1).any()
+    for k in range(0, len(whole), 1 + len(whole) // 40):
+        found = t.template(traffic, blocks, whole, k)
+        assert unwirable(found.design, cross_rail=False) == []
+        assert tuple(figures[k]) == pytest.approx((found.send, found.allreduce, found.usd, found.mw))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_no_template_beats_another(name: str) -> None:
     """None is as calm, cheap and frugal as another."""
