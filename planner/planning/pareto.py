@@ -36,7 +36,7 @@ def frontier(
     ValueError
         If the plan has no layout or no fabric.
     """
-    from planner.models.fabric.solve import alternatives
+    from planner.models.fabric.frontier import alternatives
 
     if plan.layout is None or plan.fabric is None:
         raise ValueError("the plan has no fabric")
@@ -44,11 +44,13 @@ def frontier(
     for site in sorted(physics.racks_by_site.keys() & plan.fabric.sites.keys()):
         request = request_of(physics, plan.layout, site)
         for size in leaf_sizes or (None,):
-            pins = {**plan.instance.pins} | ({} if size is None else {"fabric.leaf_domain_racks": size})
+            pins = {**plan.instance.pins} | ({} if size is None else {f"fabric.{site}.leaf_domain_racks": size})
             instance = plan.instance.model_copy(update={"pins": pins})
             messages: list[str] = []
             options = Options(time_limit=time_limit, seed=plan.seed)
-            designs = alternatives(instance, request, options, axes=axes, every=every, report=messages.append)
+            designs = alternatives(
+                instance, request, options, site=site, axes=axes, every=every, report=messages.append
+            )
             _require(physics, site, designs, size)
             for text in messages:
                 report(f"{site}: {text}" if size is None else f"{site}, leaf domains of {size} racks: {text}")

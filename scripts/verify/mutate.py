@@ -40,7 +40,7 @@ AREAS = {
     ),
     "network": (
         ("physics/network", "models/fabric", "checks/network"),
-        ("physics/network", "models/fabric", "checks/network", "models/joint/test_templates.py", *CHECKS),
+        ("physics/network", "models/fabric", "checks/network", *CHECKS),
     ),
     "training": (
         ("physics/training", "checks/training"),

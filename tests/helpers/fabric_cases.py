@@ -2,17 +2,16 @@
 
 import math
 from collections import Counter
-from dataclasses import replace
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.models.fabric import solve as fabric
-from planner.models.requests import FabricRequest, Options
+from planner.models.fabric.chooser import Template, Templates
+from planner.models.fabric.worst_placement import worst_traffic
+from planner.models.requests import FabricRequest
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.network.wan_gateway import FreeUplinks
-from planner.solvers.outcome import Outcome
 
 PHI = 1.05
 
@@ -92,9 +91,14 @@ def dearer(i: Instance, seed: int) -> Instance:
     return i.model_copy(update={"network": i.network.model_copy(update={"switches": switches})})
 
 
-def solve(i: Instance, r: FabricRequest, **options: float) -> Outcome[fabric.FabricDesign]:
-    """Solve one site."""
-    return fabric.solve(i, r, Options(**options), site="here")
+def cheapest(i: Instance, r: FabricRequest) -> Template | None:
+    """Return the cheapest fabric of a site whatever the order of its racks, and a WAN gateway where asked for."""
+    i = i.model_copy(update={"network": i.network.model_copy(update={"wan_gateway": True})})
+    traffic, send = worst_traffic(i.network, r, i.hardware.rack.gpus)
+    phi = i.network.transport.slowdown
+    t = Templates(instance=i, transport_slowdown=phi, power_counts=False, whole=True)
+    x = t.options(traffic, r.racks, max_slowdowns=(send, phi * traffic.max_allreduce))
+    return t.template(traffic, r.racks, x, int(x.usd.argmin())) if len(x) else None
 
 
 def free_by_exchange(r: FabricRequest, d: Design, port_gbps: float) -> FreeUplinks:
@@ -164,35 +168,3 @@ def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
         and send <= (r.pipeline_send_limit or math.inf) * (1 + 1e-9)
         and allreduce <= (r.allreduce_limit or math.inf) * (1 + 1e-9)
     )
-
-
-def binds(i: Instance, r: FabricRequest, found: fabric.FabricDesign) -> bool:
-    """Say whether the rules named are those that leave no port over, or that one link fewer would break.
-
-    Of links those of a leaf of two tiers, of a spine and of a core: of several, and where no pin asks for them.
-    """
-    d, said = found.design, set(found.binding)
-    if d.single or isinstance(d, Dragonfly):
-        return said <= {"wan_gateway_ports", "leaf_ports", "spine_ports", "pod_uplink_bandwidth"}
-    down = math.ceil((d.leaf_down + d.leaf_spare) / d.split)
-    full = {"leaf_ports": down + d.leaf_up, "spine_ports": d.spine_down + d.spine_up}
-    full |= {"core_ports": d.core_down + d.core_up} if d.tiers > 2 else {}
-    full |= {"super_spine_ports": d.super_spine_down} if d.tiers > 3 else {}
-    fewer = {}
-    if d.tiers == 2 and d.leaf_up > 1 and not i.pins:
-        fewer["leaf_uplink_bandwidth"] = replace(d, leaf_up=d.leaf_up - 1, leaf_bundle=1)
-    if d.tiers == 3 and d.spine_up > 1 and not i.pins:  # of four, fewer of them leave the zones fewer uplinks too
-        fewer["pod_uplink_bandwidth"] = replace(d, spine_up=d.spine_up - 1, spine_bundle=1)
-    if d.tiers > 3 and d.core_up > 1 and not i.pins:
-        fewer["zone_uplink_bandwidth"] = replace(d, core_up=d.core_up - 1, core_bundle=1)
-    known = {name for name, ports in full.items() if ports == d.ports}
-    known |= {name for name, less in fewer.items() if not (hidden(i, r, less) and enough_uplinks(i, less))}
-    return known == said & {*full, *fewer}
-
-
-def enough_uplinks(i: Instance, d: Design) -> bool:
-    """Say whether a leaf, a pod and a zone beside others have uplinks for the least share of their GPUs' ports."""
-    leaves, share = d.rails_per_pod * d.domains_per_pod, i.network.min_core_share * d.leaf_down
-    zone = d.rails_per_zone * d.domains_per_zone
-    blocks = [(2, d.leaf_up, 1), (d.pods, d.pod_uplinks, leaves), (d.zones, d.zone_uplinks, zone)]
-    return all(n < 2 or up * d.split >= share * ends - 1e-9 for n, up, ends in blocks)

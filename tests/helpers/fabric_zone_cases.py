@@ -103,12 +103,6 @@ def enough_between(i: Instance, d: Design) -> bool:
     return leaf and pod and zone
 
 
-def splits(r: FabricRequest, d: Design) -> int:
-    """Count groups beyond what leaf domains hold whole, domain by domain."""
-    domains = [min(d.domain_racks, r.racks - at) for at in range(0, r.racks, d.domain_racks)]
-    return max(0, r.groups - sum(n // r.group_racks for n in domains))
-
-
 def pinned(i: Instance, d: Design) -> bool:
     """Say whether a design is as the pins on tiers and ports want it."""
     held = {

@@ -5,9 +5,6 @@ from collections.abc import Callable
 
 import pytest
 from cluster_cases import crowded_problem
-from fabric_cases import instance as fabric_instance
-from fabric_cases import request as fabric_request
-from fabric_cases import switch
 from planted import ANSWERS, BACK_ENDS, Planted
 from power_grids import power_case
 from tiers import slow
@@ -20,7 +17,6 @@ from planner.models import transformer_shape
 from planner.models.cluster_changes.defragmentation import LeafLoad, minimize_moves
 from planner.models.cluster_changes.preemption import LeafBlock, PreemptionProblem, minimize_stop_cost
 from planner.models.cluster_changes.repair import IncompleteGroup, cost, repair
-from planner.models.fabric import solve as fabric
 from planner.models.placement import solve as placement
 from planner.models.placement.data import Kind, Leaf
 from planner.models.requests import Options
@@ -52,13 +48,6 @@ def joint_without_plan() -> Answer:
 
 def joint_least_cost() -> Answer:
     return _of_plan(planner.solve(instance_with(pins=LAYOUT, objective__minimize="cost_usd", limits__deadline_days=2)))
-
-
-def cheapest_fabric() -> Answer:
-    boxes = switch(8, 1000.0), switch(4, 300.0)
-    return _of_outcome(
-        fabric.solve(fabric_instance(2, *boxes), fabric_request(9, group=2, groups=3), Options(), site="a")
-    )
 
 
 def sites_of_a_transport_grid() -> Answer:
@@ -136,7 +125,6 @@ DECISIONS: dict[str, Callable[[], Answer]] = {
         joint_of_sites,
         joint_without_plan,
         joint_least_cost,
-        cheapest_fabric,
         sites_of_a_transport_grid,
         sites_of_a_dc_grid,
         fibre,

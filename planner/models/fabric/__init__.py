@@ -1,1 +1,1 @@
-"""The fabric of one site: the cheapest that can be wired and carries the traffic."""
+"""The fabrics of one site: every one that can be wired and that no other beats in price, power and slowdowns."""

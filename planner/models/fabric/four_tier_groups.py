@@ -2,9 +2,9 @@
 
 Of u2 uplinks in bundles of b2 each zone has c = u2/b2 cores of z·b2 ports down for its z pods and u3 up, and each of
 these c positions has e = u3/b3 super-spines over the Z zones. So the group costs P spines, Z·c cores and c·e
-super-spines, its links besides, under z·b2 + u3 <= ports (`core_ports`), Z·b3 <= ports (`super_spine_ports`) and c·u3
->= what leaves a zone (`zone_uplink_bandwidth`). For a c the largest b3 that divides u3 takes fewest switches, and the
-best u3 up to any number is a running minimum over u3, so every c, b2 and u3 is weighed.
+super-spines, its links besides, under z·b2 + u3 <= ports, Z·b3 <= ports and c·u3 >= what leaves a zone. For a c the
+largest b3 that divides u3 takes fewest switches, and the best u3 up to any number is a running minimum over u3, so
+every c, b2 and u3 is weighed.
 """
 
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.data import INFINITE_COST, Ints, Problem
-from planner.models.fabric.table import COL, core_bundles
+from planner.models.fabric.bundles import Ints, core_bundles
 
+INFINITE_COST = 10**15  # above the price of any fabric, and its sums still fit 64 bits
 NEVER = 1 << 62  # above all that switch prices times ports squared come to
 
 
@@ -47,22 +47,12 @@ class GroupCosts:
     cores: Ints
 
 
-def group_request(p: Problem, row: dict[str, int]) -> GroupRequest:
-    """Return what a row of the table requires of its spine groups."""
-    pins = {"core_down": p.pins.get("core_down_ports", 0), "core_up": p.pins.get("core_up_ports", 0)}
-    counts = {name: row[name] for name in ("pods", "wan_gateway", "zones", "zone_pods", "zone_up")}
-    links = {"spine_link": row["core_cost"], "zone_link": row["zone_cost"]}
-    return GroupRequest(
-        ports=p.modes[row["mode"]].switch.ports, switch=p.switch_cost(row["mode"]), **counts, **links, **pins
-    )
-
-
 @lru_cache(maxsize=2048)
 def group_costs(a: GroupRequest) -> GroupCosts:
     """Return the cheapest way to build a group for every number of spine uplinks."""
     worth, fewest = _tops(a)
     best = np.minimum.accumulate(np.where(np.arange(a.ports + 1) >= fewest[:, None], worth, NEVER), axis=1)
-    cores, bundle = _pairs(a.ports, a.zone_pods, a.core_down)
+    cores, bundle = core_pairs(a.ports, a.zone_pods, a.core_down)
     top = best[cores - 1, a.ports - a.zone_pods * bundle]
     keep = top < NEVER
     cores, up, top = cores[keep], (cores * bundle)[keep], top[keep]
@@ -109,7 +99,7 @@ def _tops(a: GroupRequest) -> tuple[Ints, Ints]:
 
 
 @cache
-def _pairs(ports: int, zone_pods: int, core_down: int) -> tuple[Ints, Ints]:
+def core_pairs(ports: int, zone_pods: int, core_down: int) -> tuple[Ints, Ints]:
     """Return every number of cores of a group with every bundle that a core has ports for, and a port up besides."""
     bundles = np.arange(1, (ports - 1) // zone_pods + 1, dtype=np.int64)
     if core_down:
@@ -117,37 +107,3 @@ def _pairs(ports: int, zone_pods: int, core_down: int) -> tuple[Ints, Ints]:
     cores = np.arange(1, ports, dtype=np.int64)
     at, which = np.nonzero(cores[:, None] * bundles < ports)
     return cores[at], bundles[which]
-
-
-def min_up(p: Problem, rows: Ints, unit: Ints) -> Ints:
-    """Return the fewest spine uplinks, bundles of `unit`, that can be built: with the most cores and core uplinks.
-
-    `INFINITE_COST` where none can.
-    """
-    ports, zones, pods = (rows[:, COL[c]] for c in ("ports", "zones", "zone_pods"))
-    down, up = p.pins.get("core_down_ports"), p.pins.get("core_up_ports")
-    max_up = ports - unit * pods if up is None else np.minimum(ports - unit * pods, up)
-    keep = (max_up >= (up or 1)) & (zones <= ports) & ((unit * pods == down) | (down is None))
-    wan_gateway, free = rows[:, COL["wan_gateway"]], np.maximum(ports - zones, 0) * np.maximum(max_up, 0)
-    cores = np.maximum(1, -(-rows[:, COL["zone_up"]] // np.maximum(max_up, 1)))
-    for_wan = np.where(free > 0, -(-wan_gateway // np.maximum(free, 1)), INFINITE_COST)
-    cores = np.maximum(cores, np.where(wan_gateway == 0, 1, for_wan))
-    spine = -(-rows[:, COL["need_up"]] // np.maximum(rows[:, COL["groups"]], 1))
-    needed = np.minimum(unit * np.maximum(cores, -(-spine // unit)), INFINITE_COST)
-    spine_up: Ints = np.where(keep, needed, INFINITE_COST)
-    return spine_up
-
-
-def bound_of(switch: Ints, rows: Ints, groups: Ints | int, spine_up: Ints, zone_up: Ints) -> Ints:
-    """Bound the cost of cores, super-spines and their links, for some groups' spine uplinks and zone links.
-
-    Ports alone: z·b2 + u3 of every core and Z·b3 of every super-spine, one core and one super-spine to a group at the
-    least.
-    """
-    ports, zones, pods = (rows[:, COL[c]] for c in ("ports", "zones", "zone_pods"))
-    cores = np.maximum(groups, -(-(pods * spine_up + np.maximum(zone_up, groups)) // ports))
-    links = np.maximum(zone_up, cores)
-    tops = np.maximum(cores, -(-zones * links // ports))
-    wiring = rows[:, COL["core_cost"]] * spine_up + rows[:, COL["zone_cost"]] * links
-    total: Ints = switch * (zones * cores + tops) + wiring
-    return total

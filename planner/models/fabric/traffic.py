@@ -1,64 +1,135 @@
-"""What traffic asks of the fabric's uplinks at the worst placement: links out of a leaf, a pod or a zone."""
+"""What a column's traffic asks of the fabric of a site, counted on the order of racks in stripes."""
 
-import math
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.instance.network import Network
-from planner.models.fabric.data import TOLERANCE, Ints, Mode, Problem, crossing_groups, exchange_flows
-from planner.physics.network.links import Metres
+from planner.models import rack_order
+from planner.physics.reliability.spares import min_spares
+
+Ints = NDArray[np.integer[Any]]
+Floats = NDArray[np.float64]
+FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` returns
 
 
-def leaf_share(network: Network, gpus: int, split: int) -> int:
-    """Return the fewest uplinks of a leaf of so many GPUs that keep the core share: share·GPUs/split ports.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """What templates must know of a column at a site.
 
-    And survive the loss that the network asks for.
+    Attributes
+    ----------
+    stages
+        Rack stages.
+    unit_racks
+        Racks of a rack stage of one block, side by side.
+    wrap
+        The last stage sends to the first.
+    rails
+        GPUs of a rack that are cabled.
+    context_racks
+        Racks of a unit that a leaf domain must not part; None: the whole unit.
+    exchange_racks
+        Racks, one after another, that exchange tokens with experts; 1: none do.
+    wan_gbps
+        Rate of the wavelengths that end at the site, each way.
+    exchange_gbps
+        Rate at which the site's gradients pass its WAN gateway.
+    spare_target
+        Share of time in which a site is to have enough racks; 0: it has no spare ones.
+    rack_availability
+        Share of time in which a rack is fit for work.
+    lanes
+        Lanes of every NIC; 0: any.
     """
-    share = math.ceil(gpus * network.asked_core_share / split * (1 - TOLERANCE))
-    return share if network.survives is None else max(share, network.asked_leaf_uplinks)
+
+    stages: int
+    unit_racks: int
+    wrap: bool
+    rails: int
+    context_racks: int | None = None
+    exchange_racks: int = 1
+    wan_gbps: float = 0.0
+    exchange_gbps: float = 0.0
+    spare_target: float = 0.0
+    rack_availability: float = 1.0
+    lanes: int = 0
+
+    @property
+    def grain(self) -> int:
+        """Racks of which a leaf domain has a whole multiple."""
+        return self.context_racks or self.unit_racks
+
+    def work_racks(self, blocks: int) -> int:
+        """Racks of so many blocks."""
+        return self.stages * self.unit_racks * blocks
+
+    def spare_racks(self, blocks: int) -> int:
+        """Racks that stand by at the site of so many blocks, behind the others in the order of racks."""
+        return min_spares(self.work_racks(blocks), self.rack_availability, self.spare_target)
+
+    def racks(self, blocks: int) -> int:
+        """Racks of the site of so many blocks that are cabled: those at work, and spares."""
+        return self.work_racks(blocks) + self.spare_racks(blocks)
+
+    def loads(self, blocks: int, *, shares: bool = True) -> "Loads":
+        """Return what leaves runs of racks of so many blocks."""
+        return Loads(self, blocks, shares=shares)
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """What the loads depend on, but for the blocks."""
+        return self.stages, self.unit_racks, self.wrap, self.exchange_racks
 
 
-def least_leaf_up(p: Problem, m: Mode, domain: int, domains: int) -> int:
-    """Return the uplinks that hide what leaves a leaf: D·w/ratio for sends, groups·w/ratio for all-reduces.
+@dataclass(slots=True)
+class Loads:
+    """What leaves runs of racks of a site, each counted once: flows, allreduces, largest share of a stage, exchanges.
 
-    No fewer than the core share asks for, and one where one domain has all racks. The exchange between sites takes its
-    ports' worth beside what is hidden, the more of a stage it has.
+    Shares are left at zero where they are of no account.
     """
-    gone = m.exchange_ports(p.request) * min(1.0, domain / p.request.group_racks)
-    floor = max(1, leaf_share(p.network, domain * m.rail_gpus, m.split))
-    if domains == 1:
-        return max(floor, math.ceil(gone))
-    sends = domain * m.rail_gpus / p.ratios.send
-    allreduces = crossing_groups(p.request, domain) * m.rail_gpus / p.ratios.allreduce
-    exchange = exchange_flows(p.request, domain) * m.rail_gpus
-    return max(floor, *(math.ceil(flows / m.split + gone) for flows in (sends, allreduces, exchange)))
 
+    traffic: Traffic
+    blocks: int
+    shares: bool = True
+    rows: dict[int, tuple[Ints, Floats]] = field(default_factory=dict)  # by stripes: row of each size, and rows
 
-def least_block_up(p: Problem, m: Mode, domain: Ints, domains: Ints, rails: Ints, width: Ints, blocks: Ints) -> Ints:
-    """Return the links that hide what leaves a pod or zone: D·w·x·y/ratio for sends, groups·w·x/ratio for all-reduces.
+    def at(self, n_stripes: int, sizes: Ints) -> Floats:
+        """Return the loads of runs of so many racks, one row a size; nothing leaves what holds all racks."""
+        every = self.traffic.work_racks(self.blocks)
+        wanted = np.minimum(sizes, every)
+        if n_stripes not in self.rows:
+            self.rows[n_stripes] = np.full(every + 1, -1, dtype=np.int32), np.empty((0, 4))
+        row, loads = self.rows[n_stripes]
+        if (row[wanted] < 0).any():
+            new = np.unique(wanted[row[wanted] < 0])
+            row[new] = np.arange(len(loads), len(loads) + len(new))
+            loads = np.concatenate([loads, self._counted(n_stripes, tuple(new.tolist()))])
+            self.rows[n_stripes] = row, loads
+        found: Floats = loads[row[wanted]]
+        return found
 
-    Nothing where a block holds every domain, but for the exchange between sites, which takes its ports' worth anyway.
-    Where there are several blocks, the floor between them besides: a share of D·w·x·y.
-    """
-    ends = domain * m.rail_gpus * rails * width
-    shared = np.minimum(-(-width * domain // p.request.group_racks) + 1, p.request.groups) * (p.request.group_racks > 1)
-    around = np.maximum(shared / p.ratios.allreduce, block_exchange(p, domain * width)) * m.rail_gpus * rails
-    crossing = np.where(width < domains, np.maximum(ends / p.ratios.send, around) / m.split, 0.0)
-    gone = (
-        m.exchange_ports(p.request)
-        * np.minimum(1.0, width * domain / p.request.group_racks)
-        * np.minimum(rails, m.rails)
-    )
-    hidden = np.ceil(crossing + gone)
-    floor = np.where(blocks > 1, np.ceil(ends * p.network.asked_core_share / m.split * (1 - TOLERANCE)), 0.0)
-    need: Ints = np.maximum(hidden, floor).astype(np.int64)
-    return need
+    def first_runs(self, n_stripes: NDArray[np.int64], domain: int, domains: int) -> Floats:
+        """Bound the loads of pods from below by those of the first pod: by stripes and by domains of a pod."""
+        t = self.traffic
+        found = np.zeros((len(n_stripes), domains, 4))
+        if domain % t.unit_racks == 0 and domains > 1:
+            sizes = np.arange(1, domains) * (domain // t.unit_racks)
+            flows, allreduces = rack_order.first_run(t.stages, self.blocks, n_stripes, sizes, wrap=t.wrap)
+            found[:, 1:, FLOWS], found[:, 1:, ALLREDUCES] = flows * t.unit_racks, allreduces
+        return found
 
-
-def block_exchange(p: Problem, racks: Ints) -> Metres:
-    """Most all-to-all flows of one GPU index that leave each block of so many racks."""
-    if p.request.exchange_racks < 2:
-        return np.zeros(len(racks))
-    each, which = np.unique(racks, return_inverse=True)
-    flows: Metres = np.array([exchange_flows(p.request, n) for n in each.tolist()])[which.ravel()]
-    return flows
+    def _counted(self, n_stripes: int, sizes: tuple[int, ...]) -> Floats:
+        t = self.traffic
+        x = rack_order.leaving(
+            t.stages,
+            self.blocks,
+            n_stripes,
+            t.unit_racks,
+            sizes,
+            wrap=t.wrap,
+            exchange_racks=t.exchange_racks,
+            shares=self.shares,
+        )
+        return np.stack([x.flows, x.allreduces, x.stage_shares, x.exchanges], axis=1).astype(np.float64)

@@ -9,14 +9,14 @@ from functools import cached_property
 
 import numpy as np
 
+from planner.models.fabric.chooser import Template
+from planner.models.fabric.design_table import Options, least_at
 from planner.models.joint.places.built import built, exchanged_bytes, where
 from planner.models.joint.places.capital_bounds import CapitalBounds, Level
 from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.sites import Circuit, Part, Placed
 from planner.models.joint.space import Floats
-from planner.models.joint.template_tables import Options, least_at
-from planner.models.joint.templates import Template
 from planner.models.joint.world import CENTS, EPS, Plan, Target
 
 TIMED = 40  # candidates of a shape that are timed where only a likely plan is sought

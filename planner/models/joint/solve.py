@@ -14,12 +14,12 @@ from typing import Any
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.pins import ONE_SITE
+from planner.models.fabric.chooser import Templates
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.sites import Sites
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
 from planner.models.joint.space import problem_of
 from planner.models.joint.split import Column
-from planner.models.joint.templates import Templates
 from planner.models.joint.tree.cache import JointCache
 from planner.models.joint.tree.dive import descend, dive
 from planner.models.joint.tree.expand import EXPAND

@@ -13,13 +13,13 @@ from functools import cached_property
 from typing import Any
 
 from planner.instance.pins import pinned_blocks
+from planner.models.fabric.chooser import Template, Templates
 from planner.models.joint.bounds import Conditions
 from planner.models.joint.calendar import sparings
 from planner.models.joint.places.site_bounds import SiteBounds
 from planner.models.joint.sites import Placed, Sites
 from planner.models.joint.space import Flags, Floats, Problem, Strategy
 from planner.models.joint.split import Column, Split
-from planner.models.joint.templates import Template, Templates
 from planner.models.joint.tree.cache import JointCache
 from planner.physics.network.families import max_joined_racks
 from planner.physics.reliability.standing import Upkeep

@@ -1,6 +1,6 @@
 """The fabric families: how each meets a rack's GPUs, which tiers it has, and how its designs are wired and measured.
 
-A new family has a design type with its counts, its cabling, an entry here, and its formulation in `models/fabric`.
+A new family has a design type with its counts, its cabling, an entry here, and its tables in `models/fabric`.
 """
 
 import math

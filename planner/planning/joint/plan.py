@@ -6,8 +6,7 @@ from functools import cached_property
 from planner.errors import InternalError
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.wan import Wan
-from planner.models.fabric.report import GatewayRates, site_fabric
-from planner.models.joint import stripes
+from planner.models import rack_order
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.places.energy_ties import of_cheapest_energy
 from planner.models.joint.places.section import over_the_run, sites_section, wan_section
@@ -38,6 +37,7 @@ from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
 from planner.planning.joint.confirmed import sites_mark, wan_mark
+from planner.planning.joint.fabric_section import GatewayRates, site_fabric
 from planner.planning.joint.proof import columns_of, objective_of, proof_of
 from planner.planning.joint.without import without_plan
 from planner.simulation.reference_tree import factor, transport_slowdown_of
@@ -203,7 +203,7 @@ class Assembly:
         """Racks of each rack stage in rank order, by site."""
         b = self.block
         return {
-            s: stripes.rank_order(b.rack_stages, self.choice.blocks_by_site[s], t.stripes, b.stage_racks)
+            s: rack_order.rank_order(b.rack_stages, self.choice.blocks_by_site[s], t.stripes, b.stage_racks)
             for s, t in sorted(self.choice.templates.items())
         }
 
@@ -280,7 +280,7 @@ class Assembly:
             block_racks=b.racks,
             blocks_by_site=dict(sorted(x.blocks_by_site.items())),
             sites={
-                s: SitePlacement(assignment=stripes.assignment(o, x.templates[s].design))
+                s: SitePlacement(assignment=rack_order.assignment(o, x.templates[s].design))
                 for s, o in self.orders.items()
             },
             certificate=self.certificate(),

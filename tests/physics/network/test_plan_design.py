@@ -11,7 +11,6 @@ from test_dragonfly import dragonflies
 from test_price import box, network
 
 from planner.instance.network import FabricFamily, Spares
-from planner.models.fabric.report import GatewayRates, site_fabric
 from planner.physics.network.cabling import switch_counts
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.links import spare_ports
@@ -19,6 +18,7 @@ from planner.physics.network.locality import locality
 from planner.physics.network.plan_design import MAX_LANES, MAX_WAN_PORTS, design_fault, design_of
 from planner.physics.network.topology import Design
 from planner.plan.fabric import SiteFabric, Tier, WanGateway
+from planner.planning.joint.fabric_section import GatewayRates, site_fabric
 
 NAMES = ("leaf", "spine", "core", "super-spine")
 

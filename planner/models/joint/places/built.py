@@ -1,9 +1,9 @@
 """A plan as it is built: on its own templates and at its own sites, timed anew."""
 
+from planner.models.fabric.chooser import Template
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.sites import Placed
 from planner.models.joint.split import Column, Split
-from planner.models.joint.templates import Template
 from planner.models.joint.world import CLUSTER, Plan
 from planner.physics.training.stage_memory import stage_gradient_bytes
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from planner.errors import InputError
+from planner.models.fabric.chooser import Template
 from planner.models.joint.places.capital_bounds import Level
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.sites import Placed
-from planner.models.joint.templates import Template
 from planner.physics.network import wan_gateway
 
 MUCH_DEARER = 1.1  # than without a gateway

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from planner.instance.pins import ONE_SITE
+from planner.models.fabric.design_table import Options
+from planner.models.fabric.traffic import Traffic
 from planner.models.joint.bounds import Conditions, Rows, even_seconds
 from planner.models.joint.places.site_bounds import Point, first
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column, Split, Stages
-from planner.models.joint.template_tables import Options
-from planner.models.joint.templates import Traffic
 from planner.models.joint.world import EPS, Shape, World
 from planner.physics.reliability.recovery import Job
 from planner.physics.reliability.spares import rack_availability

@@ -4,11 +4,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.instance.instance import Instance, Objective
+from planner.models.fabric.chooser import Templates
 from planner.models.joint.places.site_bounds import SiteBounds
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats, Problem, Strategy, strategies
 from planner.models.joint.split import Column
-from planner.models.joint.templates import Templates
 from planner.solvers.deadline import Deadline
 
 

@@ -7,21 +7,22 @@ slowdown at all.
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.data import INFINITE_COST, TOLERANCE
-from planner.models.fabric.four_tier_groups import GroupRequest, group_costs, group_design
-from planner.models.joint.template_tables import Flags, Floats, Options
-from planner.models.joint.templates.link_prices import Price
-from planner.models.joint.templates.pods import Shape
-from planner.models.joint.templates.pods import slowdowns as pod_slowdowns
-from planner.models.joint.templates.site import Site, over
-from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
-from planner.models.joint.templates.trees import rail_sizes, undominated_rows, width_sizes, wirings
+from planner.models.fabric.bundles import core_bundles
+from planner.models.fabric.design_table import Flags, Floats, Ints, Options, undominated
+from planner.models.fabric.four_tier_groups import INFINITE_COST, GroupRequest, core_pairs, group_costs, group_design
+from planner.models.fabric.link_prices import Price
+from planner.models.fabric.modes import TOLERANCE
+from planner.models.fabric.pods import Shape
+from planner.models.fabric.pods import slowdowns as pod_slowdowns
+from planner.models.fabric.site_mode import Site, over
+from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
+from planner.models.fabric.trees import rail_sizes, undominated_rows, width_sizes, wirings
 
 FACTORS = (1.0, 1.5, 2.0, 4.0, math.inf)  # of leaves' slowdowns, which all tiers keep
 ROUNDING = 1e-8  # relative, of prices and slowdowns
@@ -77,6 +78,9 @@ def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
     for n in _stripes(s, domain) if rows else ():
         ways = _ways(s, rows, least, n)
         if not ways.worth.any():
+            continue
+        if s.whole:
+            parts += [x for i in np.flatnonzero(ways.worth.any(axis=1)) for x in _all_of(s, rows[i], ways.worth[i], n)]
             continue
         leaf = s.loads.at(n, np.array([domain]))[0]
         targets: set[tuple[float, float]] = set()
@@ -265,10 +269,39 @@ def _completed(s: Site, r: Row, n: int, target: tuple[float, float]) -> tuple[fl
     choice = {"spine_up": v, **group_design(request, v)}
     if s.pins.get("spine_bundle", choice["spine_bundle"]) != choice["spine_bundle"]:
         return None
-    return _bill(s, r, choice)[0], choice
+    return float(_bill(s, r, choice)[0]), choice
 
 
-def _bill(s: Site, r: Row, c: dict[str, int]) -> Price:
+def _all_of(s: Site, r: Row, worth: Flags, n: int) -> list[Options]:
+    """Return the templates of a row with every choice of cores and super-spines that may beat those found so far.
+
+    `worth`: at which uplinks of a spine, from 1 on, one may.
+    """
+    s.tick()
+    x, z, spines, u = r.shape, r.zone, r.up // r.bundle, np.arange(1, s.ports + 1)
+    request = _request(s, r, 0.0)
+    loads = s.loads.at(n, np.array([x.domain, x.domain * x.width, x.domain * z.width]))
+    cores, bundle = core_pairs(s.ports, request.zone_pods, request.core_down)
+    keep = worth[cores * bundle - 1] & s.block_fits(spines * cores * bundle, loads[1], np.array(x.rails))
+    keep &= s.leaf_fits(np.array(r.up), loads[0]) & (bundle == s.pins.get("spine_bundle", bundle))
+    cores, bundle = cores[keep], bundle[keep]
+    gateway = -(-request.wan_gateway // cores)
+    each, which = np.unique(gateway, return_inverse=True)
+    above = np.array([core_bundles(s.ports, request.zones, k)[1:] for k in each.tolist()]).reshape(-1, s.ports)
+    above = above[which.ravel()]
+    links = spines * cores[:, None] * u
+    fits = (u + request.zone_pods * bundle[:, None] <= s.ports) & (request.zones * above <= s.ports)
+    fits &= (u // above * s.ports >= request.zones * u + gateway[:, None]) & (u == s.pins.get("core_up_ports", u))
+    fits &= links >= _floor(s, z.rails, x.domain * z.width, request.zones)
+    fits &= s.block_fits(links, loads[2], np.array(z.rails))
+    i, j = np.nonzero(fits)
+    c = {"spine_up": (cores * bundle)[i], "spine_bundle": bundle[i], "core_up": u[j], "core_bundle": above[i, j]}
+    kept = s.worthwhile(*_slowdowns(s, r, c, n), *_bill(s, r, c))
+    c = {name: values[kept] for name, values in c.items()}
+    return [undominated([_table(s, r, c, n)], power_counts=s.power_counts)] if kept.any() else []
+
+
+def _bill(s: Site, r: Row, c: Mapping[str, int | Ints]) -> tuple[Floats, Floats]:
     """Price a row with its cores and super-spines."""
     (pods, zones, _), spines, p = _counts(s, r.shape, r.zone), r.up // r.bundle, s.prices
     cores = spines * (c["spine_up"] // c["spine_bundle"])
@@ -276,18 +309,18 @@ def _bill(s: Site, r: Row, c: dict[str, int]) -> Price:
     leaf, spine, core = _links(s, r.shape, r.zone)
     fixed = s.fixed(r.shape.domain)
 
-    def total(i: int) -> float:
+    def total(i: int) -> Floats:
         links = r.up * leaf[i] + spines * c["spine_up"] * spine[i] + cores * c["core_up"] * core[i]
-        return fixed[i] + switches * p.switch[i] + links
+        return np.asarray(fixed[i] + switches * p.switch[i] + links)
 
     return total(0), total(1)
 
 
-def _table(s: Site, r: Row, c: dict[str, int], n: int) -> Options:
-    """Return the one template of a row with its cores and super-spines under some stripes."""
+def _slowdowns(s: Site, r: Row, c: Mapping[str, int | Ints], n: int) -> tuple[Floats, Floats]:
+    """Return the slowdowns over the transport's own of a row with its cores and super-spines under some stripes."""
     x, z, m = r.shape, r.zone, s.mode
     loads = s.loads.at(n, np.array([x.domain, x.domain * x.width, x.domain * z.width]))
-    one = np.ones(1, dtype=np.int64)
+    one = np.ones(np.size(c["spine_up"]), dtype=np.int64)
     send, allreduce = pod_slowdowns(s, x, r.up * one, r.bundle * one, c["spine_up"] * one, loads[:2])
     zone_pods, load = _counts(s, x, z)[2], loads[2]
     links = r.up // r.bundle * (c["spine_up"] // c["spine_bundle"]) * c["core_up"]
@@ -300,9 +333,15 @@ def _table(s: Site, r: Row, c: dict[str, int], n: int) -> Options:
     sent = load[FLOWS] / (x.domain * z.width) * leaf_over * spine_over * core_over
     reduced = load[ALLREDUCES] / (links * m.split / (z.rails * m.rail_gpus))
     send = np.maximum(send, over(sent * one, free))
-    allreduce = np.maximum(allreduce, over(reduced * one, free))
+    return send, np.maximum(allreduce, over(reduced * one, free))
+
+
+def _table(s: Site, r: Row, c: Mapping[str, int | Ints], n: int) -> Options:
+    """Return the templates of a row with its cores and super-spines under some stripes."""
+    x, z, one = r.shape, r.zone, np.ones(np.size(c["spine_up"]))
+    send, allreduce = _slowdowns(s, r, c, n)
     usd, mw = _bill(s, r, c)
     return s.table(
-        send, allreduce, usd * np.ones(1), mw * np.ones(1), domain=x.domain, leaf_up=r.up, leaf_bundle=r.bundle,
+        send, allreduce, usd * one, mw * one, domain=x.domain, leaf_up=r.up, leaf_bundle=r.bundle,
         rails=x.rails, width=x.width, zone_rails=z.rails, zone_width=z.width, stripes=n, **c,
     )  # fmt: skip

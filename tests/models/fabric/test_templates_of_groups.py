@@ -8,8 +8,9 @@ import pytest
 from dragonfly_cases import enough_between_groups, every_dragonfly
 from fabric_cases import PHI, instance, request, switch
 
-from planner.models.joint import stripes
-from planner.models.joint.templates import Templates, Traffic
+from planner.models import rack_order
+from planner.models.fabric.chooser import Templates
+from planner.models.fabric.traffic import Traffic
 from planner.physics.network.locality import locality
 from planner.physics.network.price import bill
 from planner.physics.network.topology import unwirable
@@ -42,7 +43,7 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
         usd = bill(i.network, s, d).usd
         for n in range(1, stages + 1):
             c = locality(
-                stripes.rank_order(stages, blocks, n, 1),
+                rack_order.rank_order(stages, blocks, n, 1),
                 leaf_domain_racks=d.domain_racks,
                 domains_per_pod=d.domains_per_pod,
                 wrap=traffic.wrap,

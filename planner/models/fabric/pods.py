@@ -1,16 +1,16 @@
 """Trees of three tiers whose pods hold some of the leaf domains: what leaves a pod is counted as what leaves a leaf."""
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from planner.models.joint import stripes as stripes_order
-from planner.models.joint.template_tables import AT, Flags, Floats, Ints, Options, joined
-from planner.models.joint.templates.link_prices import Price
-from planner.models.joint.templates.site import Site, over
-from planner.models.joint.templates.traffic import ALLREDUCES, FLOWS, SHARES
-from planner.models.joint.templates.trees import (
+from planner.models.fabric.design_table import AT, Flags, Floats, Ints, Options, joined
+from planner.models.fabric.link_prices import Price
+from planner.models.fabric.site_mode import Site, over
+from planner.models.fabric.traffic import ALLREDUCES, FLOWS, SHARES
+from planner.models.fabric.trees import (
     NONE,
     Tops,
     Wirings,
@@ -45,7 +45,7 @@ def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf
     shapes = _shapes(s, domain) if len(up) else np.empty((0, 2), dtype=np.int64)
     if not len(shapes):
         return []
-    first = _first_runs(s, domain, np.array(stripes))
+    first = s.loads.first_runs(np.array(stripes), domain, s.domains(domain))
     row, up, worth = _promising(s, domain, shapes, tops, (up, leaf_loads, first))
     wanted: list[tuple[Shape, Ints, Ints]] = []
     for k in np.unique(row).tolist():
@@ -83,17 +83,6 @@ def _counted(s: Site, wanted: list[tuple[Shape, Ints, Ints]], stripes: Ints) -> 
         loads = np.array([s.loads.at(int(n), both) for n in stripes[kept]])[:, None]
         parts += _of_shape(s, x, ups, stripes[kept], loads)
     return parts
-
-
-def _first_runs(s: Site, domain: int, stripes: Ints) -> Floats:
-    """Bound the loads of pods from below by those of the first pod: by stripes and by domains of a pod."""
-    t, domains = s.traffic, s.domains(domain)
-    found = np.zeros((len(stripes), domains, 4))
-    if domain % t.unit_racks == 0 and domains > 1:
-        sizes = np.arange(1, domains) * (domain // t.unit_racks)
-        flows, allreduces = stripes_order.first_run(t.stages, s.blocks, stripes, sizes, wrap=t.wrap)
-        found[:, 1:, FLOWS], found[:, 1:, ALLREDUCES] = flows * t.unit_racks, allreduces
-    return found
 
 
 def _links(s: Site, x: Shape) -> tuple[Price, Price]:
@@ -192,19 +181,29 @@ def _most_links(
 
 
 def _below(s: Site, tops: Tops, up: Ints, usd: Floats, mw: Floats) -> Flags:
-    """Return where price, or power where it counts, is below that of every pod of all domains of as many uplinks."""
+    """Return where no pod of all domains of as many uplinks is as cheap, and as frugal where power counts."""
     least = np.full((2, s.ports + 1), np.inf)
     np.minimum.at(least[0], tops.up, tops.usd)
     np.minimum.at(least[1], tops.up, tops.mw)
     below: Flags = usd < least[0][up]
-    return below | (mw < least[1][up]) if s.power_counts else below
+    if not s.power_counts:
+        return below
+    below = below | (mw < least[1][up])  # by uplinks of a leaf from 1 on: columns
+    for u in np.unique(tops.up[tops.up <= below.shape[1]]).tolist():
+        top = tops.part(np.flatnonzero(tops.up == u))
+        order = np.argsort(top.usd, kind="stable")
+        cheaper = np.searchsorted(top.usd[order], usd[:, u - 1], side="right")
+        below[:, u - 1] = np.append(np.inf, np.minimum.accumulate(top.mw[order]))[cheaper] > mw[:, u - 1]
+    return below
 
 
 def _of_shape(s: Site, x: Shape, up: Ints, stripes: Ints, loads: Floats) -> list[Options]:
     """Return the templates of a shape with some uplinks of a leaf, under numbers of stripes with such loads."""
     w = wirings(s, x.domain, x.rails, x.width, s.uplinks(x.domain))
     w = w.part(np.flatnonzero(np.isin(w.up, up)))
-    leaf, fixed, parts = _links(s, x)[0], s.fixed(x.domain), []
+    (leaf, spine), fixed, parts = _links(s, x), s.fixed(x.domain), []
+    if not math.isfinite(leaf[0] + spine[0]):
+        return []
     for kind, ways in _kinds(s, w):
         bundle, group = _group_prices(s, x, kind)
         step = max(1, MOST_WAYS // (s.ports + 1) // max(1, len(stripes)))

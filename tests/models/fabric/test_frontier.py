@@ -15,14 +15,13 @@ from test_fabric_dragonfly import accepted, every_dragonfly
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.models.fabric import solve as fabric
+from planner.models.fabric.frontier import alternatives
 from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
 from planner.physics.network.price import bill
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import pipeline_send_slowdown
 
 Point = dict[str, float]
-WATT_USD = (0.01, 1.0, 30.0, 1000.0)
 AXES = [a for n in (1, 2, 3, 4) for a in itertools.combinations(("time", "power", "leaf", "splits"), n)]
 
 
@@ -94,7 +93,13 @@ def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
         switch(4, rng.choice([500, 2000])),
         switch(3, 900).model_copy(update={"power_watts": rng.choice([200.0, 1000.0])}),
     ]
-    i = instance(rng.randint(1, 2), *switches[: rng.randint(1, 2)], optics_usd=rng.choice([0, 100, 1000]), max_tiers=4)
+    i = instance(
+        rng.randint(1, 2),
+        *switches[: rng.randint(1, 2)],
+        optics_usd=rng.choice([0, 100, 1000]),
+        max_tiers=4,
+        wan_gateway=True,
+    )
     racks, group, gbps = rng.randint(8, 13), rng.randint(1, 4), rng.choice([0, 0, 800, 1600]) * 1.0
     r = request(racks, group=group, groups=racks // group, send=rng.choice([4, 8, 30]), allreduce=rng.choice([4, 1e9]))
     return i, dataclasses.replace(r, wan_gbps=gbps, exchange_gbps=gbps * rng.choice([0.3, 1]))
@@ -102,10 +107,7 @@ def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
 
 @pytest.mark.parametrize("seed", range(36))
 def test_agrees_with_brute_force(seed: int) -> None:
-    """No design of any is better than one found, none of the frontier without power is missing.
-
-    None is worth less at a price of a watt.
-    """
+    """No design of any is better than one found, and none of the frontier is missing."""
     agree(*random_case(seed), ("cost", *AXES[seed % len(AXES)]))
 
 
@@ -118,18 +120,12 @@ def test_four_tiers_agree_with_brute_force(seed: int) -> None:
 def agree(i: Instance, r: FabricRequest, axes: tuple[str, ...]) -> None:
     """Hold the designs found against every design of a site."""
     everything = every_point(i, r)
-    found = points_of(fabric.alternatives(i, r, Options(), axes=axes, every=True), axes)
+    found = points_of(alternatives(i, r, Options(), axes=axes, every=True), axes)
     assert bool(found) == bool(everything)
     for a in found:
         assert any(no_worse(p, a, axes) for p in everything), "no such design"
         assert not any(dominates(p, a, axes) for p in everything)
-    if "power" not in axes:
-        assert all(any(no_worse(a, p, axes) for a in found) for p in everything)
-        return
-    capped = tuple(x for x in axes if x not in ("cost", "power"))
-    for p, usd in itertools.product(everything[:: max(1, len(everything) // 50)], WATT_USD):
-        least = min(q["cost"] + usd * q["power"] * 1e6 for q in everything if no_worse(q, p, capped))
-        assert min(a["cost"] + usd * a["power"] * 1e6 for a in found if no_worse(a, p, capped)) == pytest.approx(least)
+    assert all(any(no_worse(a, p, axes) for a in found) for p in everything), "a design is missing"
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -137,8 +133,8 @@ def test_steps_are_of_the_frontier(seed: int) -> None:
     """What the ladder of slowdowns shows is not beaten by any design either."""
     i, r = random_case(100 + seed)
     axes = ("cost", "time", "splits")
-    found = points_of(fabric.alternatives(i, r, Options()), axes)
-    whole = points_of(fabric.alternatives(i, r, Options(), every=True), axes)
+    found = points_of(alternatives(i, r, Options()), axes)
+    whole = points_of(alternatives(i, r, Options(), every=True), axes)
     assert len(found) <= len(whole)
     assert all(any(no_worse(a, b, axes) and no_worse(b, a, axes) for b in whole) for a in found)
 
@@ -147,9 +143,9 @@ def test_a_cheap_box_against_one_that_draws_little() -> None:
     """With power as an axis both switches stand on the frontier; without it the cheap one alone."""
     thrifty = switch(8, 9000).model_copy(update={"name": "thrifty", "power_watts": 200.0})
     i, r = instance(1, switch(8, 500), thrifty), request(6)
-    both = fabric.alternatives(i, r, Options(), axes=("cost", "power"))
+    both = alternatives(i, r, Options(), axes=("cost", "power"))
     assert [a.choices["switch"] for a in both] == ["8x1", "thrifty"]
-    assert [a.choices["switch"] for a in fabric.alternatives(i, r, Options(), axes=("cost", "splits"))] == ["8x1"]
+    assert [a.choices["switch"] for a in alternatives(i, r, Options(), axes=("cost", "splits"))] == ["8x1"]
 
 
 def test_larger_leaves_are_on_the_frontier_of_leaf_size() -> None:
@@ -158,7 +154,7 @@ def test_larger_leaves_are_on_the_frontier_of_leaf_size() -> None:
     So sizes and prices rise together, up to the whole site on one switch.
     """
     i, r = instance(2, switch(8, 500), switch(16, 9000)), request(12, send=4.0)
-    found = fabric.alternatives(i, r, Options(), axes=("cost", "leaf"))
+    found = alternatives(i, r, Options(), axes=("cost", "leaf"))
     sizes = [int(a.choices["leaf_domain_racks"]) for a in found]
     assert sizes == sorted(sizes) and sizes[-1] == 12 and len(sizes) > 1
 
@@ -167,5 +163,5 @@ def test_time_that_ends_is_reported() -> None:
     """With no time nothing is found, and it is said that there may be more."""
     said: list[str] = []
     i, r = random_case(0)
-    assert fabric.alternatives(i, r, Options(time_limit=0.0), report=said.append) == []
+    assert alternatives(i, r, Options(time_limit=0.0), report=said.append) == []
     assert len(said) == 1 and "may have more" in said[0]

@@ -6,15 +6,15 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from planner.models.joint import stripes
+from planner.models import rack_order
 from planner.physics.network.locality import exchange_leaving, locality
 
 
 def test_the_ends_of_the_range() -> None:
     """One stripe lays whole pipelines side by side, as many as stages whole all-reduce groups."""
-    assert stripes.rank_order(3, 2, 1, 2) == [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]]
-    assert stripes.rank_order(3, 2, 3, 1) == [[0, 1], [2, 3], [4, 5]]
-    assert stripes.rank_order(3, 2, 2, 1) == [[0, 2], [1, 3], [4, 5]]
+    assert rack_order.rank_order(3, 2, 1, 2) == [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]]
+    assert rack_order.rank_order(3, 2, 3, 1) == [[0, 1], [2, 3], [4, 5]]
+    assert rack_order.rank_order(3, 2, 2, 1) == [[0, 2], [1, 3], [4, 5]]
 
 
 def brute(order: list[list[int]], size: int, *, wrap: bool) -> tuple[int, int, float]:
@@ -37,10 +37,10 @@ def test_runs_in_closed_form(seed: int) -> None:
     r = random.Random(seed)
     stages, blocks, unit, wrap = r.randint(1, 24), r.randint(1, 16), r.randint(1, 5), r.random() < 0.5
     n, every = r.randint(1, stages), stages * blocks * unit
-    order = stripes.rank_order(stages, blocks, n, unit)
+    order = rack_order.rank_order(stages, blocks, n, unit)
     assert sorted(rack for ranks in order for rack in ranks) == list(range(every))
     sizes = tuple(sorted({r.randint(1, every + 1) for _ in range(6)} | {unit * r.randint(1, stages * blocks)}))
-    found = stripes.leaving(stages, blocks, n, unit, sizes, wrap=wrap)
+    found = rack_order.leaving(stages, blocks, n, unit, sizes, wrap=wrap)
     for i, size in enumerate(sizes):
         assert (found.flows[i], found.allreduces[i], found.stage_shares[i]) == brute(order, size, wrap=wrap)
 
@@ -51,9 +51,9 @@ def test_runs_of_any_size_are_counted(seed: int) -> None:
     r = random.Random(seed)
     stages, blocks, unit, wrap = r.randint(1, 6), r.randint(1, 5), r.randint(1, 4), r.random() < 0.5
     n, group = r.randint(1, stages), r.choice([1, 2, 3, 4])
-    order = stripes.rank_order(stages, blocks, n, unit)
+    order = rack_order.rank_order(stages, blocks, n, unit)
     sizes = tuple(range(1, stages * blocks * unit + 2))
-    found = stripes.leaving(stages, blocks, n, unit, sizes, wrap=wrap, exchange_racks=group)
+    found = rack_order.leaving(stages, blocks, n, unit, sizes, wrap=wrap, exchange_racks=group)
     for i, size in enumerate(sizes):
         x = locality(order, leaf_domain_racks=size, domains_per_pod=10**6, wrap=wrap)
         assert found.flows[i] / size == x.share_leaving_leaf
@@ -68,11 +68,11 @@ def test_the_first_run_in_closed_form(seed: int) -> None:
     r = random.Random(seed)
     stages, blocks, wrap = r.randint(1, 9), r.randint(2, 8), r.random() < 0.5
     sizes = np.arange(1, stages * blocks)
-    flows, allreduces = stripes.first_run(stages, blocks, np.arange(1, stages + 1), sizes, wrap=wrap)
+    flows, allreduces = rack_order.first_run(stages, blocks, np.arange(1, stages + 1), sizes, wrap=wrap)
     for n in range(1, stages + 1):
-        order = stripes.rank_order(stages, blocks, n, 1)
+        order = rack_order.rank_order(stages, blocks, n, 1)
         pairs = list(pairwise(order)) + ([(order[-1], order[0])] if wrap and stages > 1 else [])
-        worst = stripes.leaving(stages, blocks, n, 1, tuple(sizes.tolist()), wrap=wrap)
+        worst = rack_order.leaving(stages, blocks, n, 1, tuple(sizes.tolist()), wrap=wrap)
         for i, size in enumerate(sizes.tolist()):
             out = sum(a < size <= b for x, y in pairs for a, b in zip(x, y, strict=True))
             into = sum(b < size <= a for x, y in pairs for a, b in zip(x, y, strict=True))

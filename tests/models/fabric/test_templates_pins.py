@@ -10,8 +10,9 @@ from fabric_cases import PHI, instance, switch
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.pins import SITE_FABRIC, check_pins
-from planner.models.joint.template_tables import Options
-from planner.models.joint.templates import Template, Templates, Traffic
+from planner.models.fabric.chooser import Template, Templates
+from planner.models.fabric.design_table import Options
+from planner.models.fabric.traffic import Traffic
 from planner.physics.network.families import max_joined_racks
 from planner.physics.network.topology import Design
 

@@ -5,10 +5,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from planner.models.fabric.data import TOLERANCE
-from planner.models.fabric.table import core_bundles, part_sizes
-from planner.models.joint.template_tables import Floats, Ints, Options
-from planner.models.joint.templates.site import BELOW, Site
+from planner.models.fabric.bundles import core_bundles, part_sizes
+from planner.models.fabric.design_table import Floats, Ints, Options
+from planner.models.fabric.modes import TOLERANCE
+from planner.models.fabric.site_mode import BELOW, Site
 
 NONE = 1 << 40  # cores where there is no way to wire them: above any count
 
@@ -158,6 +158,7 @@ def single(s: Site) -> Options:
     above |= {"leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod"}
     p = s.prices
     usd, mw = (p.endpoints(racks)[i] + m.networks * p.switch[i] + s.tree_wan[i] for i in (0, 1))
+    alike &= racks in pins.get("leaf_sizes", (racks,))
     if taken + s.wan_ports > s.ports or not alike or above & set(pins):
         return s.table(np.ones(0), np.ones(0), np.ones(0), np.ones(0))
     one, n = np.ones(1), next(iter(s.stripes), 1)
@@ -187,7 +188,7 @@ class Tops:
 def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     """Return for every number of uplinks the cheapest spines and cores whose pods hold all domains.
 
-    And the most frugal ones where power counts.
+    And the most frugal ones where power counts, with all undominated ones between where the whole table is asked for.
     """
     parts, rails = [_two_tiers(s, domain, domains, max_up)], s.mode.rails
     if s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins:
@@ -196,11 +197,14 @@ def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
         sizes = [x for x in sizes if (x < rails or one_pod) and x * domains < s.ports]
         parts += _three_tiers(s, domain, sizes, domains, max_up) if sizes else []
     tops = Tops(*(np.concatenate([getattr(t, name) for t in parts]) for name in Tops.__slots__))
+    tops = tops.part(np.flatnonzero(np.isfinite(tops.usd)))
+    if s.whole and s.power_counts:
+        return tops.part(_undominated(tops))
     least = np.full((2, s.ports + 1), np.inf)
     np.minimum.at(least[0], tops.up, tops.usd)
     np.minimum.at(least[1], tops.up, tops.mw)
     cheapest, frugal = tops.usd <= least[0][tops.up], tops.mw <= least[1][tops.up]
-    tops = tops.part(np.flatnonzero(np.isfinite(tops.usd) & (cheapest | frugal if s.power_counts else cheapest)))
+    tops = tops.part(np.flatnonzero(cheapest | frugal if s.power_counts else cheapest))
     orders = [np.lexsort((tops.mw, tops.usd, tops.up))]
     orders += [np.lexsort((tops.usd, tops.mw, tops.up))] if s.power_counts else []
     return tops.part(np.unique(np.concatenate([_firsts(tops.up, order) for order in orders])))
@@ -242,11 +246,37 @@ def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: i
     row, v, parts = row.ravel(), np.arange(s.ports + 1), []
     switches = m.networks * (pods[:, None] + cores)
     group = [np.where(cores < NONE, switches * p.switch[i] + v * links[:, i, None], np.inf) for i in (0, 1)]
-    for least in group[: 1 + s.power_counts]:
-        best = least_between(least, row, w.low, w.high)
+    chosen = [(w, rails, row, least_between(least, row, w.low, w.high)) for least in group[: 1 + s.power_counts]]
+    if s.whole and s.power_counts:
+        at, best = _fewest_cores(w, row, cores)
+        chosen = [(w.part(at), rails[at], row[at], best)]
+    for w, rails, row, best in chosen:
         usd, mw = (np.asarray(w.up * leaf[i] + w.spines * group[i][row, best], dtype=np.float64) for i in (0, 1))
         parts.append(Tops(w.up, w.bundle, rails, best, bundle[row, best], usd, mw))
     return parts
+
+
+def _fewest_cores(w: Wirings, row: Ints, cores: Ints) -> tuple[Ints, Ints]:
+    """Return ways with each number of a spine's uplinks at which fewer take more cores; rows of `cores` are kinds."""
+    each, which = np.unique(np.stack([row, w.low]), axis=1, return_inverse=True)
+    ways, ups = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    for i, (kind, low) in enumerate(each.T.tolist()):
+        own = cores[kind, low:]
+        fewer = np.append(True, own[1:] < np.minimum.accumulate(own)[:-1]) & (own < NONE)
+        up, at = low + np.flatnonzero(fewer), np.flatnonzero(which.ravel() == i)
+        k, j = np.nonzero(up <= w.high[at, None])
+        ways.append(at[k])
+        ups.append(up[j])
+    return np.concatenate(ways), np.concatenate(ups)
+
+
+def _undominated(tops: Tops) -> Ints:
+    """Return the entries that no other of as many uplinks is as cheap and as frugal as."""
+    order, kept = np.lexsort((tops.mw, tops.usd, tops.up)), []
+    for some in np.split(order, np.flatnonzero(np.diff(tops.up[order])) + 1):
+        least = np.minimum.accumulate(tops.mw[some])
+        kept.append(some[np.append(True, least[1:] < least[:-1])[: len(some)]])
+    return np.sort(np.concatenate(kept))
 
 
 def _firsts(up: Ints, order: Ints) -> Ints:

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from fabric_cases import PHI, instance, switch
 
-from planner.models.joint.template_tables import AT, Front, Options, no_options
-from planner.models.joint.templates import Templates, Traffic, chooser, zones
-from planner.models.joint.templates.site import Site
+from planner.models.fabric import chooser, four_tiers
+from planner.models.fabric.chooser import Templates
+from planner.models.fabric.design_table import AT, Front, Options, no_options
+from planner.models.fabric.site_mode import Site
+from planner.models.fabric.traffic import Traffic
 from planner.solvers.deadline import Deadline, OutOfTimeError
 
 Asked = list[tuple[Site, int, np.ndarray[Any, Any]]]
@@ -26,9 +28,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 
     def noted(s: Site, domain: int, loads: np.ndarray[Any, Any]) -> list[Options]:
         found.append((s, domain, loads))
-        return zones.with_zones(s, domain, loads)
+        return four_tiers.with_zones(s, domain, loads)
 
-    monkeypatch.setattr(chooser.zones, "with_zones", zones.with_zones)
+    monkeypatch.setattr(chooser.four_tiers, "with_zones", four_tiers.with_zones)
     monkeypatch.setattr(chooser, "_zones", lambda s, d, t, _, x: [] if t is None else noted(s, d, x))
     return found
 
@@ -36,14 +38,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 def by_loops(draw: random.Random, s: Site, domain: int, loads: np.ndarray[Any, Any]) -> Iterator[tuple[Any, float]]:
     """Yield the cheapest of all rows at a few targets of each leaf, one by one, whatever else was found."""
     s.front = Front(no_options(), power_counts=False)
-    rows = list(zones._rows(s, domain, 1, loads))
+    rows = list(four_tiers._rows(s, domain, 1, loads))
     for n in s.stripes:
         leaf = s.loads.at(n, np.array([domain]))[0]
         for up in range(1, s.uplinks(domain) + 1):
             slow = [float(x) for x in s.leaf_slowdowns(domain, np.array(float(up)), leaf)]
-            for more in draw.sample(list(itertools.product(zones.FACTORS, zones.FACTORS)), 5):
+            for more in draw.sample(list(itertools.product(four_tiers.FACTORS, four_tiers.FACTORS)), 5):
                 target = slow[0] * more[0], slow[1] * more[1]
-                found = [x for row in rows if (x := zones._completed(s, row, n, target)) is not None]
+                found = [x for row in rows if (x := four_tiers._completed(s, row, n, target)) is not None]
                 if found:
                     yield target, min(usd for usd, _ in found)
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from planner.instance.network import Network
-from planner.models.fabric.data import Mode
+from planner.models.fabric.modes import Mode
 from planner.physics.network.lengths import (
     beside_metres,
     endpoint_metres,

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.data import TOLERANCE
-from planner.models.joint.template_tables import Flags, Floats, Ints, Options
-from planner.models.joint.templates.link_prices import plus
-from planner.models.joint.templates.pods import Shape
-from planner.models.joint.templates.site import Site, over
-from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
-from planner.models.joint.templates.trees import bundles, undominated_rows
+from planner.models.fabric.design_table import Flags, Floats, Ints, Options
+from planner.models.fabric.link_prices import plus
+from planner.models.fabric.modes import TOLERANCE
+from planner.models.fabric.pods import Shape
+from planner.models.fabric.site_mode import Site, over
+from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
+from planner.models.fabric.trees import bundles, undominated_rows
 from planner.physics.network.dragonfly import part_sizes as parts_of
 from planner.physics.network.dragonfly import router_share, unevenness
 from planner.physics.network.families import FAMILIES, SPINE_GROUPS

@@ -16,12 +16,12 @@ import numpy as np
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network
-from planner.models.fabric.data import Mode, _modes
-from planner.models.joint.template_tables import AT, Floats, Front, Options, undominated
-from planner.models.joint.templates import dragonflies, pods, trees, zones
-from planner.models.joint.templates.link_prices import LinkPrices, Price
-from planner.models.joint.templates.site import Pins, Site
-from planner.models.joint.templates.traffic import Loads, Traffic
+from planner.models.fabric import dragonflies, four_tiers, pods, trees
+from planner.models.fabric.design_table import AT, Floats, Front, Options, no_options, undominated
+from planner.models.fabric.link_prices import LinkPrices, Price
+from planner.models.fabric.modes import Mode, switch_modes
+from planner.models.fabric.site_mode import Pins, Site
+from planner.models.fabric.traffic import Loads, Traffic
 from planner.models.requests import resolved_switches
 from planner.physics.network.dragonfly import Dragonfly, dragonfly
 from planner.physics.network.families import FAMILIES, ROUTER_GROUPS
@@ -66,6 +66,9 @@ class Templates:
     power_counts: bool
     max_mw: float = math.inf  # that the fabric of a site may draw; below infinity only where power counts
     without_stripes: int | None = None  # a number of stripes that no plan may have
+    leaf_sizes: frozenset[int] | None = None  # racks that a leaf domain may have; None: any
+    rivals: Options = field(default_factory=no_options)  # templates that others must beat in something
+    whole: bool = False  # all undominated templates: also between the cheapest and the most frugal, and of four tiers
     options_of: dict[Any, list[tuple[Limits, Options]]] = field(default_factory=dict)  # by limits that none covers
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
     loads_of: dict[Any, Loads] = field(default_factory=dict)
@@ -97,6 +100,8 @@ class Templates:
             found["stripes"] = self.instance.pins["placement.stripes"]
         if self.without_stripes is not None:
             found["not_stripes"] = self.without_stripes
+        if self.leaf_sizes is not None:
+            found["leaf_sizes"] = self.leaf_sizes
         return found
 
     def refuse_switches(self, gpus: int, site: str | None) -> None:
@@ -119,7 +124,7 @@ class Templates:
 
     def modes(self, rails: int) -> list[Mode]:
         """List the switches in their families for racks of so many GPUs at work."""
-        return list(_modes(self.network, rails, {}, self.instance.hardware.gpu_nic_bytes_per_second))
+        return list(switch_modes(self.network, rails, self.instance.hardware.gpu_nic_bytes_per_second))
 
     def options(
         self,
@@ -157,11 +162,11 @@ class Templates:
     def _loads(self, traffic: Traffic, blocks: int) -> Loads:
         """Return what leaves runs of racks of a site, kept for other columns with the same order of racks."""
         shares = bool(traffic.exchange_gbps)
-        key = traffic.stages, traffic.unit_racks, traffic.wrap, traffic.exchange_racks, blocks, shares
+        key = traffic.order, blocks, shares
         if key not in self.loads_of:
             if len(self.loads_of) >= MOST_LOADS:
                 self.loads_of.pop(next(iter(self.loads_of)))
-            self.loads_of[key] = Loads(traffic, blocks, shares=shares)
+            self.loads_of[key] = traffic.loads(blocks, shares=shares)
         return self.loads_of[key]
 
     def _built(self, traffic: Traffic, blocks: int, limits: Limits, pins: Pins, *, shallow: bool) -> Options:
@@ -187,7 +192,9 @@ class Templates:
         later: dict[tuple[int, int], tuple[Site, int, trees.Tops | None]] = {}  # by mode and size, the largest first
         parts: dict[tuple[int, int], Options] = {}
         for step in (FEW_SIZES, 1):
-            found = undominated([*singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts)
+            found = undominated(
+                [self.rivals, *singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts
+            )
             for s in plain:
                 s.front = Front(found, power_counts=self.power_counts)
             some = [
@@ -207,7 +214,7 @@ class Templates:
                     later[s.index, -domain] = s, domain, tops
                     tops, n = tops.part(np.flatnonzero(np.isin(tops.up, up))), [stripes[k] for k in kept.tolist()]
                     parts[s.index, -domain] = trees.with_all_domains(s, domain, tops, n, load[kept])
-        found = undominated([*singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts)
+        found = undominated([self.rivals, *singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts)
         return found, [later[k] for k in sorted(later)]
 
     def _others(
@@ -256,6 +263,7 @@ class Templates:
             loads=loads,
             transport_slowdown=self.transport_slowdown,
             power_counts=self.power_counts,
+            whole=self.whole,
             max_usd=limits[0],
             max_slowdowns=limits[1],
             prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
@@ -313,7 +321,7 @@ class Templates:
         """Return the slowdowns of a design under some stripes, by the physics of the loads counted on their order."""
         leaf, pod, zone = d.domain_racks, d.domain_racks * d.domains_per_pod, d.domain_racks * d.domains_per_zone
         sizes = [size or d.racks for size in (leaf, pod, zone)]
-        loads = Loads(traffic, blocks, shares=True).at(n, np.array(sizes))
+        loads = traffic.loads(blocks).at(n, np.array(sizes))
         shares = [float(flows) / size for flows, size in zip(loads[:, 0], sizes, strict=True)]
         groups = [int(k) for k in loads[:, 1]]
         together = [float(k) for k in loads[:, 2]]
@@ -344,4 +352,4 @@ def _groups(s: Site, domain: int, tops: trees.Tops | None, _: list[int], __: Flo
 
 
 def _zones(s: Site, domain: int, tops: trees.Tops | None, _: list[int], leaf_loads: Floats) -> list[Options]:
-    return [] if tops is None else zones.with_zones(s, domain, leaf_loads)
+    return [] if tops is None else four_tiers.with_zones(s, domain, leaf_loads)

@@ -6,8 +6,8 @@ import random
 import numpy as np
 import pytest
 
-from planner.models.joint import template_tables as tables
-from planner.models.joint.template_tables import AT, KEY, Front, Options
+from planner.models.fabric import design_table as tables
+from planner.models.fabric.design_table import AT, KEY, Front, Options
 
 Entry = tuple[float, float, float, float, int]  # slowdowns of sends and all-reduces, dollars, MW, stripes
 

@@ -1,5 +1,6 @@
 """One switch in one family at one site: its ports, prices, pins and loads, which all builders of templates read."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from planner.instance.network import Network
-from planner.models.fabric.data import TOLERANCE, Mode
-from planner.models.fabric.traffic import leaf_share
-from planner.models.joint.template_tables import KEY, Flags, Floats, Front, Ints, Options, no_options
-from planner.models.joint.templates.link_prices import FREE, LinkPrices, Price, plus
-from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
+from planner.models.fabric.design_table import KEY, Flags, Floats, Front, Ints, Options, no_options
+from planner.models.fabric.link_prices import FREE, LinkPrices, Price, plus
+from planner.models.fabric.modes import TOLERANCE, Mode
+from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
 from planner.physics.network.wan_gateway import leaf_ports, wan_ports
 
 Pins = Mapping[str, Any]
@@ -35,6 +35,7 @@ class Site:
     loads: Loads
     transport_slowdown: float
     power_counts: bool
+    whole: bool
     max_usd: float
     max_slowdowns: tuple[float, float]
     prices: LinkPrices
@@ -79,7 +80,9 @@ class Site:
 
     def leaf_share(self, domain: int) -> int:
         """Return the uplinks that core share and survived losses ask for at a leaf with the GPUs of so many racks."""
-        return leaf_share(self.network, domain * self.mode.rail_gpus, self.mode.split)
+        n, gpus = self.network, domain * self.mode.rail_gpus
+        share = math.ceil(gpus * n.asked_core_share / self.mode.split * (1 - TOLERANCE))
+        return share if n.survives is None else max(share, n.asked_leaf_uplinks)
 
     def domain_sizes(self) -> list[int]:
         """List the sizes of leaf domains, the largest first.
@@ -95,7 +98,8 @@ class Site:
             wanted = down // width if down % width == 0 and wanted in (None, down // width) else 0
         if wanted is not None:
             sizes = [wanted] if wanted > 0 and (wanted % grain == 0 or wanted >= self.racks) else []
-        return [d for d in reversed(sizes) if self.uplinks(d) > 0]
+        allowed = self.pins.get("leaf_sizes")
+        return [d for d in reversed(sizes) if (allowed is None or d in allowed) and self.uplinks(d) > 0]
 
     def leaf_slowdowns(self, domain: int, up: Floats | Ints, load: Floats) -> tuple[Floats, Floats]:
         """Return the slowdowns over the transport's own that the uplinks of leaves cause; 1 at the least."""
@@ -176,7 +180,7 @@ class Site:
     def worthwhile(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
         """Return which of templates with at least such slowdowns, price and power may beat those found so far."""
         phi = self.transport_slowdown
-        within = (phi * send <= self.max_slowdowns[0]) & (phi * allreduce <= self.max_slowdowns[1])
+        within = np.isfinite(usd) & (phi * send <= self.max_slowdowns[0]) & (phi * allreduce <= self.max_slowdowns[1])
         found: Flags = (usd <= self.max_usd) & within & ~self.front.beats(phi * send, phi * allreduce, usd, mw)
         return found
 

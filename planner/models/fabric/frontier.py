@@ -1,0 +1,165 @@
+"""The fabrics of which none is better in every axis, for traffic at its worst placement.
+
+The tables of templates are undominated in price, power and the slowdown of sends. Leaf sizes and unavoidable splits
+follow from the racks of a leaf domain, so there is a table for each kind of leaf domains that are equal in the axes
+asked for, the best kind first: the templates of kinds at least as good are rivals, which a template must beat.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from planner.instance.hardware import Rack
+from planner.instance.instance import Instance
+from planner.models.fabric.chooser import Template, Templates
+from planner.models.fabric.design_table import AT, Floats, joined, undominated
+from planner.models.fabric.design_table import Options as Designs
+from planner.models.fabric.modes import TOLERANCE
+from planner.models.fabric.worst_placement import WorstTraffic, worst_traffic
+from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
+from planner.simulation.reference_tree import transport_slowdown_of
+from planner.solvers.deadline import Deadline, OutOfTimeError
+
+Kind = tuple[int, int]  # of leaf domains: racks outside, and splits, where these are axes
+SEND_CAPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)  # over the transport's: the ladder of slowdowns
+DIGITS = 11  # significant ones in which figures are compared
+DESIGN_CHOICES = (
+    "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
+    "spine_up", "spine_bundle",
+)  # fmt: skip
+ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle")
+
+
+def alternatives(
+    instance: Instance,
+    request: FabricRequest,
+    options: Options,
+    *,
+    site: str | None = None,
+    axes: Iterable[str] = ("cost", "time", "splits"),
+    every: bool = False,
+    report: Callable[[str], None] = lambda _: None,
+) -> list[Alternative]:
+    """Return designs of which none is matched or beaten in all axes (of `FABRIC_AXES`; cost always counts), by cost.
+
+    `every`: at every slowdown that a design has, and not only the best below each of `SEND_CAPS`. Where the time ends,
+    those not reached are missing, which is reported.
+    """
+    network, rack = instance.network, instance.hardware.rack
+    if network is None or not isinstance(rack, Rack):
+        raise ValueError("a fabric needs a network and a rack; load the instance through planner.load")
+    counted = ("cost", *(a for a in FABRIC_AXES if a in set(axes) - {"cost"}))
+    pins = {path: value for path, value in instance.pins.items() if path.startswith("fabric.")}  # no order of racks
+    t = Templates(
+        instance=instance.model_copy(update={"pins": pins}),
+        transport_slowdown=transport_slowdown_of(network),
+        power_counts="power" in counted,
+        whole=True,
+        deadline=Deadline(options.time_limit),
+    )
+    traffic, max_send = worst_traffic(network, request, rack.gpus)
+    limits = max_send, t.transport_slowdown * traffic.max_allreduce
+    found: dict[Kind, Designs] = {}
+    ended = ""
+    try:
+        for kind, sizes in sorted(_kinds(t, traffic, request.racks, counted).items()):
+            rivals = _at_least_as_good(found, kind, power_counts=t.power_counts)
+            of_kind = replace(t, leaf_sizes=frozenset(sizes), rivals=rivals, options_of={})
+            x = of_kind.options(traffic, request.racks, site=site, max_slowdowns=limits)
+            found[kind] = x.part(np.isin(x.key[:, AT["domain"]], sizes))
+    except OutOfTimeError:
+        ended = "time ended at {} proven designs; the frontier may have more"
+    designs = _designs(t, traffic, request.racks, joined(list(found.values())), counted)
+    if not every and "time" in counted:
+        designs = _ladder(designs, counted, t.transport_slowdown)
+    if ended:
+        report(ended.format(len(designs)))
+    return designs
+
+
+def unavoidable_splits(racks: int, group_racks: int, groups: int, domain: int) -> int:
+    """Count the groups that no placement keeps in one leaf domain: those beyond what full domains and the last take."""
+    full, last = divmod(racks, domain)
+    return max(0, groups - full * (domain // group_racks) - last // group_racks)
+
+
+def _kinds(t: Templates, traffic: WorstTraffic, racks: int, axes: Sequence[str]) -> dict[Kind, list[int]]:
+    """Sort the racks that a leaf domain may have by what the axes say of them."""
+    most = max((m.switch.ports * m.split // m.rail_gpus for m in t.modes(traffic.rails)), default=0)
+    kinds: dict[Kind, list[int]] = {}
+    for size in sorted({*range(1, most + 1), racks}):
+        outside = max(0, racks - size) if "leaf" in axes else 0
+        splits = unavoidable_splits(racks, traffic.group_racks, traffic.groups, size) if "splits" in axes else 0
+        kinds.setdefault((outside, splits), []).append(size)
+    return kinds
+
+
+def _at_least_as_good(found: Mapping[Kind, Designs], kind: Kind, *, power_counts: bool) -> Designs:
+    """Return the templates of kinds that are as good as one in all axes."""
+    better = [x for k, x in found.items() if all(a <= b for a, b in zip(k, kind, strict=True))]
+    return undominated(better, power_counts=power_counts)
+
+
+def _designs(t: Templates, traffic: WorstTraffic, racks: int, x: Designs, axes: Sequence[str]) -> list[Alternative]:
+    """Return the templates that none matches or beats in the axes, by cost: by the figures of the table, then exact."""
+    domain = x.key[:, AT["domain"]]
+    splits = [unavoidable_splits(racks, traffic.group_racks, traffic.groups, n) for n in domain.tolist()]
+    by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "leaf": np.maximum(0, racks - domain), "splits": splits}
+    kept = _undominated(np.array([by_axis[a] for a in axes], dtype=np.float64).T)
+    designs = [_alternative(t, traffic, t.template(traffic, racks, x, i), axes) for i in kept]
+    return [designs[i] for i in _undominated(_figures(designs, axes))]
+
+
+def _figures(designs: Sequence[Alternative], axes: Iterable[str]) -> Floats:
+    """Return the figures of designs, a column an axis."""
+    names = [FABRIC_AXES[a] for a in axes]
+    return np.array([[x.merits[name] for name in names] for x in designs]).reshape(len(designs), len(names))
+
+
+def _rounded(figures: Floats) -> Floats:
+    """Round to figures that are equal where sums of prices differ by the order of adding up alone."""
+    return np.array([float(f"{x:.{DIGITS}g}") for x in figures.ravel().tolist()]).reshape(figures.shape)
+
+
+def _undominated(figures: Floats) -> list[int]:
+    """Return the rows of figures that no other matches or beats in all columns, in the order of the first columns."""
+    rounded, kept = _rounded(figures), list[int]()
+    for i in np.lexsort(rounded.T[::-1]).tolist():
+        if not (rounded[kept] <= rounded[i]).all(axis=1).any():
+            kept.append(i)
+    return kept
+
+
+def _ladder(designs: list[Alternative], axes: Sequence[str], transport_slowdown: float) -> list[Alternative]:
+    """Return the designs that are the best below some step of the ladder of slowdowns.
+
+    None below it costs, or draws, less and is no worse in leaf size and splits. At equal prices all trades are kept.
+    """
+    scarce = _rounded(_figures(designs, [a for a in axes if a in ("cost", "power")]))
+    others = _rounded(_figures(designs, [a for a in axes if a in ("leaf", "splits")]))
+    send, kept = _figures(designs, ["time"])[:, 0], set[int]()
+    for cap in (*SEND_CAPS, np.inf):
+        within = np.flatnonzero(send <= transport_slowdown * cap * (1 + TOLERANCE))
+        for i in within.tolist():
+            as_good = within[(others[within] <= others[i]).all(axis=1) & (scarce[within] <= scarce[i]).all(axis=1)]
+            if (scarce[as_good] == scarce[i]).all():
+                kept.add(i)
+    return [designs[i] for i in sorted(kept)]
+
+
+def _alternative(t: Templates, traffic: WorstTraffic, x: Template, axes: Sequence[str]) -> Alternative:
+    """Return a template with its merits, and its choices."""
+    d, planes = x.design, {s.name: s.planes for s in resolved_switches(t.network.switches)}
+    figures: dict[str, float] = {
+        "cost_usd": x.usd,
+        "pipeline_send_slowdown": x.send,
+        "power_mw": x.mw,
+        "racks_outside_leaf": max(0, d.racks - d.domain_racks),
+        "unavoidable_splits": unavoidable_splits(d.racks, traffic.group_racks, traffic.groups, d.domain_racks),
+    }
+    merits = {FABRIC_AXES[a]: float(figures.pop(FABRIC_AXES[a])) for a in axes}
+    choices: dict[str, object] = {"switches": d.switches, "switch": x.switch, "planes": planes[x.switch] * d.lanes}
+    choices |= {"family": x.family, "tiers": d.tiers, "leaf_domain_racks": d.domain_racks}
+    choices |= {name: getattr(d, name) for name in (*DESIGN_CHOICES, *(ZONE_CHOICES if d.zones else ()))}
+    return Alternative(merits=merits, choices=figures | choices)
