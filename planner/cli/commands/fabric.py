@@ -5,11 +5,11 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.console import DONE, INFEASIBLE, LIMIT, read_pins, require_choice, requiring_sound
+from planner.cli.console import BROKEN, DONE, INFEASIBLE, LIMIT, read_pins, require_choice, requiring_sound
 from planner.cli.options import Constants, PlanFile
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically, write_streamed
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from planner.exports.from_plan import BuiltFabric
 
 app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
-FORMATS = ("csv", "bom", "graphml", "slurm-conf", "slurm-yaml", "svg")
+FORMATS = ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox")
 DETAILS = ("auto", "switch", "pod")
 AXES_HELP = (
     "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
@@ -37,17 +37,20 @@ def fabric() -> None:
 def export(
     plan: PlanFile,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write the file here.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write the file here; of netbox a folder, or a .zip.")],
     site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
     detail: Annotated[
-        str, typer.Option(help="Of graphml: switch (a node a switch), pod (a node a tier of a pod), or auto by size.")
+        str,
+        typer.Option(
+            help="Of graphml and dot: switch (a node a switch), pod (a node a tier of a pod), or auto by size."
+        ),
     ] = "auto",
 ) -> None:
-    """Write the fabric of a site: cable list (csv), bill of materials (bom), graph, Slurm topology or picture."""
+    """Write a fabric: cable list (csv), bill of materials (bom), graph, Slurm topology, picture, NetBox import."""
     require_choice("--format", form, FORMATS)
     require_choice("--detail", detail, DETAILS)
-    require_writable(output)
-    from planner.exports import bill_of_materials, cable_list, picture, slurm
+    require_writable(None if form == "netbox" and output.suffix != ".zip" else output)
+    from planner.exports import bill_of_materials, cable_list, graph, picture, slurm
     from planner.exports.from_plan import built_fabric
 
     given = read_plan(plan)
@@ -59,16 +62,20 @@ def export(
         "slurm-conf": slurm.topology_conf,
         "slurm-yaml": slurm.topology_yaml,
         "svg": picture.picture,
-        "graphml": partial(_graphml, detail=detail),
+        "graphml": partial(_graph, detail=detail, write=graph.graphml),
+        "dot": partial(_graph, detail=detail, write=graph.dot),
     }
     with requiring_sound(given, plan):
-        write_streamed(output, partial(writers[form], wired))
+        if form == "netbox":
+            from planner.exports.netbox import write_netbox
+
+            write_netbox(output, wired)
+        else:
+            write_streamed(output, partial(writers[form], wired))
 
 
-def _graphml(wired: "BuiltFabric", detail: str) -> Iterator[str]:
+def _graph(wired: "BuiltFabric", detail: str, write: "Callable[[Any], Iterator[str]]") -> Iterator[str]:
     """Write the graph of a fabric, of its switches or of the tiers of its pods."""
-    import networkx as nx
-
     from planner.exports.graph import MAX_EDGES, edges, graph
 
     count = edges(wired)
@@ -76,7 +83,31 @@ def _graphml(wired: "BuiltFabric", detail: str) -> Iterator[str]:
     if by_pod and detail == "auto":
         choice = "written by pod; `--detail switch` writes every switch"
         print(f"{count:,} edges between switches > {MAX_EDGES:,}: {choice}", file=sys.stderr)
-    return (f"{line}\n" for line in nx.generate_graphml(graph(wired, by_pod=by_pod)))
+    return write(graph(wired, by_pod=by_pod))
+
+
+@app.command()
+def check(
+    plan: PlanFile,
+    cables: Annotated[
+        Path,
+        typer.Argument(metavar="CABLES", help="Cables as built: a list of `fabric export`, or NetBox's cables (CSV)."),
+    ],
+    site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
+    show: Annotated[int, typer.Option(min=0, help="Lines of differences to print; all are counted.")] = 20,
+) -> None:
+    """Print which built cables are missing, extra or swapped against the design; exit status 1 where any differ."""
+    from planner.exports.from_plan import built_fabric
+    from planner.imports.built_cables import differences, read_cables
+
+    given = read_plan(plan)
+    with requiring_sound(given, plan):
+        wired = built_fabric(given, site)
+    found = differences(wired, read_cables(cables, wired))
+    print("\n".join([found.verdict, *found.lines[:show]]))
+    if len(found.lines) > show:
+        print(f"and {len(found.lines) - show:,} more")
+    raise typer.Exit(BROKEN if found.lines else DONE)
 
 
 @app.command()
