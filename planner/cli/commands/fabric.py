@@ -50,8 +50,9 @@ def export(
     require_choice("--format", form, FORMATS)
     require_choice("--detail", detail, DETAILS)
     require_writable(None if form == "netbox" and output.suffix != ".zip" else output)
-    from planner.exports import bill_of_materials, cable_list, graph, picture, slurm
+    from planner.exports import bill_of_materials, cable_list, graph, slurm
     from planner.exports.from_plan import built_fabric
+    from planner.report.page.drawings.fabric_tiers import fabric_svg
 
     given = read_plan(plan)
     with requiring_sound(given, plan):
@@ -61,7 +62,7 @@ def export(
         "bom": bill_of_materials.bill_of_materials,
         "slurm-conf": slurm.topology_conf,
         "slurm-yaml": slurm.topology_yaml,
-        "svg": picture.picture,
+        "svg": fabric_svg,
         "graphml": partial(_graph, detail=detail, write=graph.graphml),
         "dot": partial(_graph, detail=detail, write=graph.dot),
     }
