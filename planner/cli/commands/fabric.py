@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from planner.exports.from_plan import BuiltFabric
 
 app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
-FORMATS = ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox")
+FORMATS = ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox", "failure-domains")
 DETAILS = ("auto", "switch", "pod")
 AXES_HELP = (
     "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
@@ -37,7 +37,12 @@ def fabric() -> None:
 def export(
     plan: PlanFile,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write the file here; of netbox a folder, or a .zip.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", help="Write the file here: of netbox a folder or .zip, of failure-domains .csv or .json."
+        ),
+    ],
     site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
     detail: Annotated[
         str,
@@ -51,6 +56,7 @@ def export(
     require_choice("--detail", detail, DETAILS)
     require_writable(None if form == "netbox" and output.suffix != ".zip" else output)
     from planner.exports import bill_of_materials, cable_list, graph, slurm
+    from planner.exports.failure_domains import failure_domains_csv, failure_domains_json
     from planner.exports.from_plan import built_fabric
     from planner.report.page.drawings.fabric_tiers import fabric_svg
 
@@ -65,6 +71,7 @@ def export(
         "svg": fabric_svg,
         "graphml": partial(_graph, detail=detail, write=graph.graphml),
         "dot": partial(_graph, detail=detail, write=graph.dot),
+        "failure-domains": partial(failure_domains_json if output.suffix == ".json" else failure_domains_csv, given),
     }
     with requiring_sound(given, plan):
         if form == "netbox":
