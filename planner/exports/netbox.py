@@ -11,7 +11,10 @@ import io
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from planner.cluster.hostlist import width
 from planner.exports.cable_list import LabelledCable, labelled
@@ -24,6 +27,7 @@ MANUFACTURER = "Generic"  # as the device-type library calls boxes of no maker
 GPU_RACK = "gpu-rack"  # the role of a rack's GPUs
 GREY, STATUS, INTERFACE = "9e9e9e", "planned", "dcim.interface"
 RACK_WIDTH, RACK_UNITS = 19, 42
+BLOCK = 1 << 12  # rows written at a time
 # Colours, of NetBox's palette, of a tier and of the cables that go up from it.
 COLOURS = {
     "gpu": "2196f3", "leaf": "4caf50", "spine": "ff9800", "core": "9c27b0", "super-spine": "795548",
@@ -86,11 +90,13 @@ def end_of(device: str, interface: str) -> tuple[str, str]:
 
 
 def _lines(columns: str, rows: Iterable[Row]) -> Iterator[str]:
-    """Write a table as CSV; its texts are no formulas."""
+    """Write a table as CSV, a block of rows at a time; its texts are no formulas."""
     yield f"{columns}\n"
-    for row in rows:
+    rest = iter(rows)
+    while block := list(islice(rest, BLOCK)):
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerow([escaped(v) if isinstance(v, str) else v for v in row])
+        table = csv.writer(text, lineterminator="\n")
+        table.writerows([escaped(v) if isinstance(v, str) else v for v in row] for row in block)
         yield text.getvalue()
 
 
@@ -156,13 +162,14 @@ def _sides(x: BuiltFabric, c: LabelledCable) -> Iterator[str]:
         yield from (f"{x.site}-{device}", INTERFACE, interface)
 
 
+@cache
 def _cable_type(medium: str) -> str:
     """Return NetBox's type of a medium, nothing where its name says none."""
     return next((kind for pattern, kind in CABLE_TYPES.items() if re.search(pattern, medium.lower())), "")
 
 
 def write_netbox(output: Path, x: BuiltFabric) -> None:
-    """Write the files into a folder, which is made where there is none, or into a ZIP file.
+    """Write the files into a folder, which is made where there is none, or into a ZIP file: all of them or none.
 
     Raises
     ------
@@ -173,13 +180,16 @@ def write_netbox(output: Path, x: BuiltFabric) -> None:
     if output.suffix == ".zip":
         write_streamed(output, lambda: [_zipped(files)])
         return
-    for name, pieces in files.items():
-        path = output / name
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise unwritable(path.parent, error) from None
-        write_streamed(path, pieces)
+    try:
+        with TemporaryDirectory(dir=output.parent, prefix=f".{output.name}.") as made:
+            for name, pieces in files.items():
+                (Path(made) / name).parent.mkdir(exist_ok=True)
+                write_streamed(Path(made) / name, pieces)
+            for name in files:
+                (output / name).parent.mkdir(parents=True, exist_ok=True)
+                (Path(made) / name).replace(output / name)
+    except OSError as error:
+        raise unwritable(output, error) from None
 
 
 def _zipped(files: Files) -> bytes:

@@ -102,7 +102,7 @@ def check(
         typer.Argument(metavar="CABLES", help="Cables as built: a list of `fabric export`, or NetBox's cables (CSV)."),
     ],
     site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
-    show: Annotated[int, typer.Option(min=0, help="Lines of differences to print; all are counted.")] = 20,
+    show: Annotated[int, typer.Option(help="Lines of differences to print; all are counted.")] = 20,
 ) -> None:
     """Print which built cables are missing, extra or swapped against the design; exit status 1 where any differ."""
     from planner.exports.from_plan import built_fabric
