@@ -15,7 +15,7 @@ from planner.errors import InputError
 from planner.exports.cable_list import cable_list
 from planner.exports.from_plan import BuiltFabric, built_fabric
 from planner.exports.netbox import netbox_files
-from planner.imports.built_cables import differences, read_cables
+from planner.imports.built_cables import differences
 
 E1 = built_fabric(small(), "e1")
 SPLIT = replace(E1, design=replace(E1.design, split=2, lanes=2))
@@ -45,7 +45,7 @@ def test_our_own_lists_are_as_designed(tmp_path: Path, x: BuiltFabric) -> None:
     (tmp_path / "netbox.csv").write_text("".join(netbox_files(x)["cables.csv"]()))
     turned = written(tmp_path / "turned.csv", [row[2:] + row[:2] for row in ends(x)])
     for path in (tmp_path / "own.csv", tmp_path / "netbox.csv", turned):
-        assert differences(x, read_cables(path, x)).lines == []
+        assert differences(path, x).lines == []
 
 
 def test_netbox_export_is_read(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_netbox_export_is_read(tmp_path: Path) -> None:
             mark.join(r) for r in [["Label", "Termination A", "Termination B", "Device A", "Device B"], *rows]
         )
         (tmp_path / "x.csv").write_text(text)
-        assert differences(E1, read_cables(tmp_path / "x.csv", E1)).lines == []
+        assert differences(tmp_path / "x.csv", E1).lines == []
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -79,7 +79,7 @@ def test_differences_are_those_of_the_sets(tmp_path: Path, seed: int) -> None:
     if rng.random() < 0.5:
         built.append(["leaf-0-0", str(x.design.ports - 1), "leaf-0-1", str(x.design.ports - 1)])
     rng.shuffle(built)
-    found = differences(x, read_cables(written(tmp_path / "x.csv", built), x)).lines
+    found = differences(written(tmp_path / "x.csv", built), x).lines
     listed: dict[str, set[frozenset[str]]] = {"missing": set(), "extra": set(), "swapped": set()}
     for line in found:
         kind, text = line.split(maxsplit=1)
@@ -132,7 +132,7 @@ def test_a_long_list_is_counted(tmp_path: Path) -> None:
         ("from,from_port,to,to_port\nr0-gpu0,0,r0-gpu0,0\n", "line 2: port r0-gpu0:0 has a cable already, of line 2"),
         (
             "from,from_port,to,to_port\na,0,b,0\n",
-            "none of its 1 cables is at a port of the fabric of e1, such as r0-gpu0:0",
+            "none of its 1 cable is at a port of the fabric of e1, such as r0-gpu0:0",
         ),
         ('from,from_port,to,to_port\n"a"b,0,b,0\n', "line 2: "),
     ],
@@ -141,5 +141,5 @@ def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None
     """The refusal names file, line, value and remedy."""
     (tmp_path / "x.csv").write_text(text)
     with pytest.raises(InputError, match=r"x\.csv") as refused:
-        read_cables(tmp_path / "x.csv", E1)
+        differences(tmp_path / "x.csv", E1)
     assert message in str(refused.value)

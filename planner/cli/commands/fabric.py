@@ -106,12 +106,12 @@ def check(
 ) -> None:
     """Print which built cables are missing, extra or swapped against the design; exit status 1 where any differ."""
     from planner.exports.from_plan import built_fabric
-    from planner.imports.built_cables import differences, read_cables
+    from planner.imports.built_cables import differences
 
     given = read_plan(plan)
     with requiring_sound(given, plan):
         wired = built_fabric(given, site)
-    found = differences(wired, read_cables(cables, wired))
+    found = differences(cables, wired)
     print("\n".join([found.verdict, *found.lines[:show]]))
     if len(found.lines) > show:
         print(f"and {len(found.lines) - show:,} more")
