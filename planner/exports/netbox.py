@@ -17,7 +17,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from planner.cluster.hostlist import width
-from planner.exports.cable_list import LabelledCable, labelled
+from planner.exports.cable_list import labelled
 from planner.exports.from_plan import BuiltFabric
 from planner.files import escaped, unwritable, write_streamed
 from planner.formats.kubernetes.yaml import dump
@@ -52,6 +52,7 @@ def netbox_files(x: BuiltFabric) -> Files:
     rack = f"GPU rack of {d.gpus_per_rack}"
     box_ports = {f"port{p}": gbps for p in range(x.switch.ports)}
     roles = [*switch_counts(d), GPU_RACK]
+    racks = [(x.site, name, STATUS, RACK_WIDTH, RACK_UNITS) for name in x.names["rack"]]
 
     def table(columns: str, rows: Callable[[], Iterable[Row]]) -> Callable[[], Iterator[str]]:
         return lambda: _lines(columns, rows())
@@ -62,7 +63,7 @@ def netbox_files(x: BuiltFabric) -> Files:
         f"device-types/{_slug(rack)}.yaml": lambda: _device_type(rack, 0, {}),
         "device-roles.csv": table("name,slug,color", lambda: [(r, r, COLOURS.get(r, GREY)) for r in roles]),
         "sites.csv": table("name,slug,status", lambda: [(x.site, _slug(x.site), STATUS)]),
-        "racks.csv": table("site,name,status,width,u_height", lambda: _racks(x)),
+        "racks.csv": table("site,name,status,width,u_height", lambda: racks),
         "devices.csv": table(
             "name,role,manufacturer,device_type,site,location,rack,position,face,status", lambda: _devices(x, rack)
         ),
@@ -106,25 +107,14 @@ def _slug(name: str) -> str:
 
 def _device_type(model: str, units: int, ports: dict[str, float]) -> Iterator[str]:
     """Write a device type with an interface for each port, which its devices have as soon as they are imported."""
-    yield "---\n" + dump(
-        {
-            "manufacturer": MANUFACTURER,
-            "model": model,
-            "slug": f"{_slug(MANUFACTURER)}-{_slug(model)}",
-            "u_height": units,
-            "is_full_depth": True,
-            **({"interfaces": [{"name": p, "type": _cage(gbps)} for p, gbps in ports.items()]} if ports else {}),
-        }
-    )
+    named = {"manufacturer": MANUFACTURER, "model": model, "slug": f"{_slug(MANUFACTURER)}-{_slug(model)}"}
+    interfaces = [{"name": p, "type": _cage(gbps)} for p, gbps in ports.items()]
+    size = {"u_height": units, "is_full_depth": True}
+    yield "---\n" + dump(named | size | ({"interfaces": interfaces} if interfaces else {}))
 
 
 def _cage(gbps: float) -> str:
     return CAGES.get(round(gbps), "other")
-
-
-def _racks(x: BuiltFabric) -> Iterator[Row]:
-    for name in x.names["rack"]:
-        yield x.site, name, STATUS, RACK_WIDTH, RACK_UNITS
 
 
 def _devices(x: BuiltFabric, rack_type: str) -> Iterator[Row]:
@@ -153,13 +143,9 @@ def _interfaces(x: BuiltFabric) -> Iterator[Row]:
 def _cables(x: BuiltFabric) -> Iterator[Row]:
     for tier, block in labelled(x):
         for c in block:
-            yield *_sides(x, c), _cable_type(c.medium), STATUS, c.label, COLOURS[tier], round(c.metres, 2), "m"
-
-
-def _sides(x: BuiltFabric, c: LabelledCable) -> Iterator[str]:
-    for name, port in ((c.low, c.low_port), (c.high, c.high_port)):
-        device, interface = interface_of(name, port)
-        yield from (f"{x.site}-{device}", INTERFACE, interface)
+            (a, port_a), (b, port_b) = interface_of(c.low, c.low_port), interface_of(c.high, c.high_port)
+            sides = f"{x.site}-{a}", INTERFACE, port_a, f"{x.site}-{b}", INTERFACE, port_b
+            yield *sides, _cable_type(c.medium), STATUS, c.label, COLOURS[tier], round(c.metres, 2), "m"
 
 
 @cache

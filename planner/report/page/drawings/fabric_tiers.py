@@ -38,7 +38,7 @@ Point = tuple[float, float]
 Lines = list[tuple[Point, Point]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DrawnTier:
     """The boxes of one tier in the part that is drawn, row by row from the bottom, and how many the site has."""
 
@@ -96,7 +96,7 @@ class DrawnTier:
         return _styled(f"{self.total:,} {name}", "strong") + notes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DrawnLinks:
     """The lines from a tier to the one above, what each stands for, and the site's cables between the two.
 
@@ -169,9 +169,10 @@ def fabric_tiers(x: BuiltFabric) -> str:
         if t.switches != counts[t.name]:
             raise ValueError(f"{x.site}: {t.switches:,} {t.name} switches are stated and {counts[t.name]:,} wired")
     tiers, links = _tiers(x), _links(x)
-    said, tops, y = [*_styled(_title(x), "strong", WIDTH), *_styled(_part(x), "small", WIDTH)], list[float](), 0.0
-    drawn, y = _written(said, y)
-    y += GAP
+    cables = counted(sum(s.count for s in stages(x.design)), "cable")
+    head = f"{x.site}: {counted(f.switches, 'switch')} of {f.switch}, {cables}"
+    drawn, y = _written([*_styled(head, "strong", WIDTH), *_styled(_part(x), "small", WIDTH)], 0)
+    tops, y = list[float](), y + GAP
     for tier, k in zip(tiers, [*links, None], strict=True):
         tops.append(y + GAP)
         words, foot = _written(tier.words, y)
@@ -182,15 +183,11 @@ def fabric_tiers(x: BuiltFabric) -> str:
     at = list(zip(tiers, tops, strict=True))
     scale = min(k.scale(*ends) for k, *ends in zip(links, tiers, tiers[1:], strict=False))
     lines = [_lines(k.between(*ends), k, scale) for k, *ends in zip(links, at, at[1:], strict=False)]
-    lines += [_lines(_inside(*leaf), _inside_links(x), scale) for leaf in at if leaf[0].ring]
+    inside = DrawnLinks("pairs", 0, x.design.leaf_bundle, x.switch.port_gbps)
+    lines += [_lines(_inside(*leaf), inside, scale) for leaf in at if leaf[0].ring]
     names = ", ".join(counted(t.switches, f"{t.name} switch") for t in reversed(f.tiers))
     parts = [*_frames(x, at), *lines, *(_boxes(*own) for own in at), *drawn]
     return drawing(y, f"Fabric of {x.site}: {names}", "".join(parts))
-
-
-def _title(x: BuiltFabric) -> str:
-    cables = sum(s.count for s in stages(x.design))
-    return f"{x.site}: {counted(x.fabric.switches, 'switch')} {x.fabric.switch}, {counted(cables, 'cable')}"
 
 
 def _part(x: BuiltFabric) -> str:
@@ -208,35 +205,28 @@ def _pod(x: BuiltFabric) -> str:
 
 def _tiers(x: BuiltFabric) -> list[DrawnTier]:
     """Return the tiers of the part that is drawn, from the top down."""
-    d, counts, word = x.design, switch_counts(x.design), _pod(x)
+    d, counts, word, grouped = x.design, switch_counts(x.design), _pod(x), wiring_of(x.design).grouped
     rails, domains = (1, 1) if d.single else (min(d.rails_per_pod, d.rails), min(d.domains_per_pod, d.domains))
     of_pod = [] if d.single else [f"{word} of {counted(rails, 'rail')} x {counted(domains, 'leaf domain')}"]
+    ring = isinstance(d, Dragonfly) and not d.spines
+    if isinstance(d, Dragonfly) and ring:
+        of_pod.append(f"{counted(d.local_links, 'cable')} inside groups")
     blocks = {"leaf": of_pod + _more(d.pods, word), "core": _more(d.zones, "zone")}
-    drawn = min(d.domain_racks, d.racks)
+    racks = min(d.domain_racks, d.racks)
     own = f"{counted(d.gpus_per_rack, 'GPU')} a rack" + (f", {counted(d.lanes, 'lane')} each" if d.lanes > 1 else "")
-    tiers = [DrawnTier(name="rack", boxes=drawn, columns=_columns(drawn), total=d.racks, notes=(own,))]
+    tiers = [DrawnTier("rack", racks, _columns(racks), d.racks, (own,))]
     for t in x.fabric.tiers:
         up = f", {t.up_ports:,} up, {t.oversubscription:.3g}:1" if t.up_ports else ", none up"
-        boxes = {
-            "leaf": rails * domains,
-            "spine": d.spines_per_pod,
-            "core": d.core_positions if d.tiers > 2 else 0,
-            "super-spine": d.super_spines // d.networks if d.tiers > 3 else 0,
-        }[t.name]
-        columns = d.spines_per_pod if t.name != "leaf" else rails if rails > 1 else _columns(boxes)
+        boxes = {"leaf": rails * domains, "spine": d.spines_per_pod, "super-spine": d.super_spines // d.networks}
+        drawn = d.core_positions if t.name == "core" else boxes[t.name]
+        columns = d.spines_per_pod if t.name != "leaf" else rails if rails > 1 else _columns(drawn)
         notes = (f"{t.down_ports:,} down{up}", *blocks.get(t.name, ()))
-        ring = t.name == "leaf" and wiring_of(d).grouped and d.spines == 0
-        tiers.append(DrawnTier(name=t.name, boxes=boxes, columns=columns, total=counts[t.name], notes=notes, ring=ring))
-    if wiring_of(d).grouped and d.pods > 1:
-        others = d.pods - 1
-        tiers.append(
-            DrawnTier(name=OTHERS, boxes=others, columns=_columns(others), total=others, notes=("every two joined",))
-        )
+        tiers.append(DrawnTier(t.name, drawn, columns, counts[t.name], notes, ring and t.name == "leaf"))
+    if grouped and d.pods > 1:
+        tiers.append(DrawnTier(OTHERS, d.pods - 1, _columns(d.pods - 1), d.pods - 1, ("every two joined",)))
     if (w := x.fabric.wan_gateway) is not None and d.wan_ports:
-        boxes, ends = d.wan_gateways // d.networks, (f"{w.wan_ports:,} ports to the wide area",)
-        tiers.append(
-            DrawnTier(name=WAN_GATEWAY, boxes=boxes, columns=_columns(boxes), total=d.wan_gateways, notes=ends)
-        )
+        boxes_here, ends = d.wan_gateways // d.networks, f"{w.wan_ports:,} ports to the wide area"
+        tiers.append(DrawnTier(WAN_GATEWAY, boxes_here, _columns(boxes_here), d.wan_gateways, (ends,)))
     return tiers[::-1]
 
 
@@ -254,32 +244,20 @@ def _links(x: BuiltFabric) -> list[DrawnLinks]:
     d, gbps, cables = x.design, x.switch.port_gbps, Counter[tuple[str, str]]()
     for s in stages(d):
         cables[s.low, s.high] += s.count
-    gpus = d.rail_gpus * (d.rails if d.single else 1)
-    racks = DrawnLinks(
-        shape="pairs",
-        cables=cables["gpu", "leaf"],
-        each=gpus,
-        gbps=gbps / d.split,
-        reached=1 if d.single else d.rails_per_pod,
-    )
-    links = [racks]
+    gpus, reached = (d.rail_gpus * d.rails, 1) if d.single else (d.rail_gpus, d.rails_per_pod)
+    links = [DrawnLinks("pairs", cables["gpu", "leaf"], gpus, gbps / d.split, reached)]
     if d.spines:
-        links.append(DrawnLinks(shape="pairs", cables=cables["leaf", "spine"], each=d.leaf_bundle, gbps=gbps))
+        links.append(DrawnLinks("pairs", cables["leaf", "spine"], d.leaf_bundle, gbps))
     if d.cores:
-        links.append(DrawnLinks(shape="columns", cables=cables["spine", "core"], each=d.spine_up, gbps=gbps))
+        links.append(DrawnLinks("columns", cables["spine", "core"], d.spine_up, gbps))
     if d.super_spines:
-        each = d.spine_up // d.spine_bundle * d.core_up
-        links.append(DrawnLinks(shape="columns", cables=cables["core", "super-spine"], each=each, gbps=gbps))
+        column = d.spine_up // d.spine_bundle * d.core_up
+        links.append(DrawnLinks("columns", cables["core", "super-spine"], column, gbps))
     if isinstance(d, Dragonfly) and d.pods > 1:
-        links.append(DrawnLinks(shape="hub", cables=d.global_links, each=d.group_links, gbps=gbps))
+        links.append(DrawnLinks("hub", d.global_links, d.group_links, gbps))
     if d.wan_ports:
-        links.append(DrawnLinks(shape="trunk", cables=d.wan_gateway_links, each=d.wan_ports, gbps=gbps))
+        links.append(DrawnLinks("trunk", d.wan_gateway_links, d.wan_ports, gbps))
     return links[::-1]
-
-
-def _inside_links(x: BuiltFabric) -> DrawnLinks:
-    """Return the lines between the routers of a group."""
-    return DrawnLinks(shape="pairs", cables=0, each=x.design.leaf_bundle, gbps=x.switch.port_gbps)
 
 
 def _inside(tier: DrawnTier, top: float) -> Lines:
