@@ -123,7 +123,7 @@ def pools(plan: Plan) -> Iterator[Statement]:
             yield Statement("choice", "pools", f"{share}; does not train", True)
             continue
         waits = x.step_seconds - exchange - own.metrics.step_seconds
-        step_of = f"step {own.metrics.step_seconds:.3g} s, waits {waits:.3g} s"
+        step_of = f"step {own.metrics.step_seconds:.3g} s at MFU {short_percent(own.metrics.mfu)}, waits {waits:.3g} s"
         text = f"{share}; {step_of}; {degrees(plan, own)}, {_schedule(own)}"
         yield Statement("choice", "pools", f"{text}; {recomputes(own)}", True, path=f"pools.layouts.{name}")
         for statement in _layout(plan, own, first=False):
