@@ -53,13 +53,12 @@ class FailureDomain:
 def failure_domains(plan: Plan, x: BuiltFabric) -> list[FailureDomain]:
     """Return what fails with one switch of each tier, from the leaves up, a row for each set of racks below it."""
     rows: list[FailureDomain] = []
-    ranks = {
-        r: (s, q) for s, own in enumerate(PlanPhysics(plan=plan).stages.get(x.site, [])) for q, r in enumerate(own)
-    }
+    physics = PlanPhysics(plan=plan)
+    ranks = {r: (s, q) for s, own in enumerate(physics.stages.get(x.site, [])) for q, r in enumerate(own)}
     for tier, count in switch_counts(x.design).items():
         span = min(x.design.racks, x.design.domain_racks if tier == "leaf" else x.design.racks_around(tier))
         firsts = range(0, x.design.racks, span)
-        each = _of_a_switch(plan, x, tier)
+        each = _of_a_switch(physics, x, tier)
         own = []
         for n, first in enumerate(firsts):
             racks = range(first, min(first + span, x.design.racks))
@@ -86,10 +85,9 @@ def _merged(rows: list[FailureDomain]) -> Iterator[FailureDomain]:
         yield replace(row, alike=alike[row.effect], switches=row.switches * alike[row.effect])
 
 
-def _of_a_switch(plan: Plan, x: BuiltFabric, tier: str) -> FailureDomain:
+def _of_a_switch(physics: PlanPhysics, x: BuiltFabric, tier: str) -> FailureDomain:
     """Return what any one switch of a tier takes with it; of a leaf, GPUs of each rack."""
-    d, physics = x.design, PlanPhysics(plan=plan)
-    lost = _lost(d, tier)
+    d, lost = x.design, _lost(x.design, tier)
     cut = 0 if tier != "leaf" or d.lanes > 1 else d.rail_gpus * (d.rails if d.single else 1)
     of_nic = d.lanes / (d.lanes - 1) if tier == "leaf" and d.lanes > 1 else 1.0
     send = allreduce = None

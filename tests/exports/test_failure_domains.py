@@ -123,6 +123,13 @@ def test_two_groups_lose_what_one_switch_joins(name: str) -> None:
     assert row.uplinks_lost == pytest.approx(max(inside, max(pairs.values()) / d.group_links))
 
 
+def test_a_gateway_takes_its_share_of_the_wide_area() -> None:
+    """Each of two networks has one gateway, with which all of the network's ports to the wide area go."""
+    row = failure_domains(PLAN, built(DESIGNS["rail under a gateway"]))[-1]
+    assert (row.tier, row.switches, row.gpus_cut_off, row.uplinks_lost) == ("wan-gateway", 2, 0, 1.0)
+    assert row.effect == "100 % of the ports to the wide area are lost"
+
+
 def test_many_rows_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a tier has many sets of racks those alike become one row, and every switch is still counted."""
     x = built(DESIGNS["rail 16k"])

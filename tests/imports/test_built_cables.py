@@ -18,6 +18,7 @@ from planner.exports.netbox import netbox_files
 from planner.imports.built_cables import differences
 
 E1 = built_fabric(small(), "e1")
+ODD = replace(E1, site='=1+2, "x"')
 SPLIT = replace(E1, design=replace(E1.design, split=2, lanes=2))
 Ends = list[str]  # from, from_port, to, to_port
 
@@ -38,7 +39,7 @@ def pair(row: Ends) -> frozenset[str]:
     return frozenset((":".join(row[:2]), ":".join(row[2:])))
 
 
-@pytest.mark.parametrize("x", [E1, SPLIT])
+@pytest.mark.parametrize("x", [E1, SPLIT, ODD])
 def test_our_own_lists_are_as_designed(tmp_path: Path, x: BuiltFabric) -> None:
     """The cable list and NetBox's import are equal to the design, whichever end comes first."""
     (tmp_path / "own.csv").write_text("".join(cable_list(x)))
