@@ -61,6 +61,11 @@ DESIGNS: dict[str, Design] = {
     "rail 800k": Design(
         **_at("800k", leaf_down=208, leaf_up=50, leaf_bundle=1, domains_per_pod=2, spine_up=88, spine_bundle=2)
     ),
+    "rail 800k in tall pods": Design(
+        **_at("800k", rails_per_pod=4, leaf_down=208, leaf_up=10, leaf_bundle=2, domains_per_pod=54),
+        spine_up=1,
+        spine_bundle=1,
+    ),
     "rail 800k of four tiers": Design(
         **_at("800k", ports=128, leaf_down=64, leaf_up=32, leaf_bundle=2, rails_per_pod=8, domains_per_pod=4),
         spine_up=32,

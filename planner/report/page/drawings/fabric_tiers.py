@@ -22,7 +22,8 @@ from planner.units import amount, counted
 
 # Units: the room for words, and where boxes begin and end.
 WORDS, LEFT, RIGHT = 152.0, 168.0, WIDTH - 14
-ACROSS, DEEP = 80, 12  # most boxes drawn side by side, and in rows
+ACROSS = 80  # most boxes drawn side by side
+DEEP, LEAVES_DEEP = 12, 40  # most rows drawn, and of leaves, so that a pod is drawn whole but for the largest
 # Units: height of a box, of the lines between tiers and of a row of words, room around boxes, and for what is stacked.
 BOX, FAN, LINE, GAP, STACK = 9.0, 52.0, 12.0, 6.0, 3.0
 WIDEST, THINNEST = 3.0, 0.15  # units: of lines
@@ -53,17 +54,22 @@ class DrawnTier:
     def cells(self) -> list[tuple[int, int]]:
         """Column and row of the boxes drawn."""
         every = ((n % self.columns, n // self.columns) for n in range(self.boxes))
-        return [(column, row) for column, row in every if column < ACROSS and row < DEEP]
+        return [(column, row) for column, row in every if column < ACROSS and row < self.deep]
+
+    @property
+    def deep(self) -> int:
+        """Most rows drawn."""
+        return LEAVES_DEEP if self.name == "leaf" else DEEP
 
     @property
     def rows(self) -> int:
         """Rows drawn."""
-        return min(DEEP, -(-self.boxes // self.columns))
+        return min(self.deep, -(-self.boxes // self.columns))
 
     @property
     def pitch(self) -> Point:
         """Units from box to box, across and up."""
-        return min(26.0, (RIGHT - LEFT) / min(self.columns, ACROSS)), max(3.0, min(BOX + 2, 66 / self.rows))
+        return min(26.0, (RIGHT - LEFT) / min(self.columns, ACROSS)), max(2.5, min(BOX + 2, 66 / self.rows))
 
     @property
     def height(self) -> float:
