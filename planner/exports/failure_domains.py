@@ -107,7 +107,7 @@ def _of_a_switch(physics: PlanPhysics, x: BuiltFabric, tier: str) -> FailureDoma
 def _lost(d: Design, tier: str) -> FreeUplinks:
     """Return the share of a leaf's, a pod's and a zone's uplinks that go with one switch of a tier."""
     if isinstance(d, Dragonfly):
-        switches, links = d.spines_per_pod or max(d.group_sizes), d.pod_uplinks if d.valiant else d.group_links
+        switches, links = d.spines_per_pod or min(d.group_sizes), d.pod_uplinks if d.valiant else d.group_links
         if (tier == "spine") != (d.spines > 0):
             return FreeUplinks(0.0, 0.0, 0.0)
         inside = 1 / switches if d.spines or d.valiant else 0.0
