@@ -30,7 +30,7 @@ MAX_ROWS = 200  # of a tier; more are merged where they are alike
 
 @dataclass(frozen=True, slots=True)
 class FailureDomain:
-    """The switches of a tier under which the same racks stand, any one of which may fail.
+    """The switches of a tier that serve the same racks, any one of which may fail.
 
     `alike`: such sets of racks that this row stands for, of which `switch`, `racks` and `ranks` are the first. Ranks
     are stage-place: the place of a rack in the rank order of its stage. Slowdowns are over line rate, with one switch

@@ -111,11 +111,11 @@ def check(
     given = read_plan(plan)
     with requiring_sound(given, plan):
         wired = built_fabric(given, site)
-    found = differences(cables, wired)
-    print("\n".join([found.verdict, *found.lines[:show]]))
-    if len(found.lines) > show:
-        print(f"and {len(found.lines) - show:,} more")
-    raise typer.Exit(BROKEN if found.lines else DONE)
+    compared = differences(cables, wired)
+    print("\n".join([compared.verdict, *compared.lines[:show]]))
+    if len(compared.lines) > show:
+        print(f"and {len(compared.lines) - show:,} more")
+    raise typer.Exit(BROKEN if compared.lines else DONE)
 
 
 @app.command()
