@@ -77,6 +77,7 @@ RANGES: Mapping[str, NumberRange] = {
     "gpus_per_node": _counted(),
     "leaves": _counted(),
     "max_split": _counted(0),
+    "show": _counted(0),
     # Of a first instance and of imported grids.
     "sites": _counted(),
     "init.sites": _counted(0, 1_000),
