@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from planner.cli.commands.design_fabric import design
 from planner.cli.console import BROKEN, DONE, INFEASIBLE, LIMIT, read_pins, require_choice, requiring_sound
 from planner.cli.options import Constants, PlanFile
 from planner.errors import InputError
@@ -31,6 +32,9 @@ AXES_HELP = (
 @app.callback()
 def fabric() -> None:
     """Work with the fabric of a site."""
+
+
+app.command()(design)
 
 
 @app.command()

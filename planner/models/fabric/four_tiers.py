@@ -69,7 +69,7 @@ def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
     if s.network.max_tiers < 4 or s.pins.get("tiers", 4) != 4:
         return []
     leaf_loads = leaf_loads[undominated_rows(leaf_loads)]
-    ups = s.promising(domain, leaf_loads, switches=_min_zones(s) + 1)
+    ups = s.promising(domain, leaf_loads, switches=_min_zones(s) + 1, crossings=2 * (_min_zones(s) > 1))
     if not len(ups):
         return []
     rows = sorted(_rows(s, domain, int(ups.min()), leaf_loads), key=lambda r: r.usd)
@@ -136,7 +136,7 @@ def _stripes(s: Site, domain: int) -> list[int]:
 
 def _min_zones(s: Site) -> int:
     """Return the fewest zones: one is of use only where a pin, or a WAN gateway, asks for its super-spines."""
-    return 1 if {"tiers", "core_up_ports"} & set(s.pins) or s.wan_ports else 2
+    return s.pins.get("min_zones") or (1 if {"tiers", "core_up_ports"} & set(s.pins) or s.wan_ports else 2)
 
 
 def _zones(s: Site, x: Shape) -> Iterator[Zone]:

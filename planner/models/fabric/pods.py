@@ -133,7 +133,8 @@ def _promising(
     """Return shapes with uplinks of a leaf at which they may beat pods of all domains and all templates found so far.
 
     And under which stripes. They cost at least the fewest spines that ports allow, with one uplink each and one core to
-    a spine position, and are at least as slow as the first pod with the most uplinks that may be worth their price.
+    a spine position, or the uplinks and cores that the core share asks for, and are at least as slow as the first pod
+    with the most uplinks that may be worth their price.
     `given`: uplinks of a leaf, the loads of leaves, and those of first pods, by stripes.
     """
     m, p, fixed, (up, leaf_loads, first) = s.mode, s.prices, s.fixed(domain), given
@@ -144,9 +145,15 @@ def _promising(
     usd, mw = (
         up * leaf[:, i, None] + spines * (m.networks * (pods + 1) * p.switch[i] + spine[:, i])[:, None] for i in (0, 1)
     )
-    row, at = np.nonzero(np.isfinite(usd) & _below(s, tops, np.broadcast_to(up, usd.shape), usd, mw))
+    floor = np.ceil(domain * m.rail_gpus * rails * width * s.network.asked_core_share / m.split * (1 - 1e-9))
+    links = np.maximum(np.where(pods > 1, floor, 0)[:, None], spines)
+    needed = np.maximum(spines, -(-((rails * width)[:, None] * up + links) // s.ports))
+    switches = m.networks * (pods[:, None] * needed + np.maximum(needed, -(-pods[:, None] * links // s.ports)))
+    least = [up * leaf[:, i, None] + switches * p.switch[i] + links * spine[:, i, None] for i in (0, 1)]
+    row, at = np.nonzero(np.isfinite(usd) & _below(s, tops, np.broadcast_to(up, usd.shape), *least))
     best = leaf_loads[undominated_rows(leaf_loads)][:, None]
-    calm = s.worthwhile(*s.leaf_slowdowns(domain, up[at], best), fixed[0] + usd[row, at], fixed[1] + mw[row, at])
+    bounds = [fixed[i] + least[i][row, at] for i in (0, 1)]
+    calm = s.worthwhile(*s.leaf_slowdowns(domain, up[at], best), *bounds)
     row, at = row[calm.any(axis=0)], at[calm.any(axis=0)]
     flows, allreduces = (first[:, width[row], column] for column in (FLOWS, ALLREDUCES))
     position = m.networks * (pods[row] + 1) * p.switch[0]

@@ -145,19 +145,24 @@ class Site:
         usd, mw = BELOW * np.array(least).reshape(-1, 2).T
         return [d for d, may in zip(domains, self.worthwhile(1.0, 1.0, usd, mw).tolist(), strict=True) if may]
 
-    def promising(self, domain: int, leaf_loads: Floats, *, switches: int = 0) -> Ints:
+    def promising(self, domain: int, leaf_loads: Floats, *, switches: int = 0, crossings: int = 0) -> Ints:
         """Return the uplinks of a leaf at which some tree with leaf domains of a size may beat the templates so far.
 
         It takes the fewest spines that have ports for all uplinks and so many switches more, and is as slow as its
-        leaves under the best stripes of those with such loads.
+        leaves under the best stripes of those with such loads. `crossings`: tiers above the leaves whose blocks are not
+        alone, so that each has as many links out as the core share asks for.
         """
         m, p, fixed = self.mode, self.prices, self.fixed(domain)
         up = np.arange(1, self.uplinks(domain) + 1)
         if "leaf_up_ports" in self.pins:
             up = up[up == self.pins["leaf_up_ports"]]
-        count = m.networks * (-(-m.rails * self.domains(domain) * up // self.ports) + switches)
-        link = FREE if p.places else p.leaf_uplink(domain, 1)
-        usd, mw = (BELOW * (fixed[i] + up * link[i] + count * p.switch[i]) for i in (0, 1))
+        ends = m.rails * self.domains(domain) * up
+        out = crossings * self.racks * m.rails * m.rail_gpus * self.network.asked_core_share / m.split
+        count = m.networks * np.maximum(-(-ends // self.ports) + switches, (ends + 2 * out) / self.ports)
+        link, above = (FREE, FREE) if p.places else (p.leaf_uplink(domain, 1), p.flat_link)
+        usd, mw = (
+            BELOW * (fixed[i] + up * link[i] + count * p.switch[i] + m.networks * out * above[i]) for i in (0, 1)
+        )
         kept = np.flatnonzero(self.worthwhile(1.0, 1.0, usd, mw))
         if not len(kept):
             return kept
