@@ -196,9 +196,11 @@ def _network(nic_gbps: float) -> str:
     parts = FABRIC_PARTS.get(nic_gbps)
     if parts is None:
         return ""  # tori and the like: a layout without a fabric of switches
+    # Links of the others are priced as parts of a faster transceiver.
+    switches = [x for x in parts.switches if catalogue("switches")[x].get("link_factor", 1) == 1] or parts.switches
     return f"""\
 network:
-  switches: [{", ".join(parts.switches)}]  # with ports of the NIC's rate; `planner catalogue switches`
+  switches: [{", ".join(switches)}]  # with ports of the NIC's rate; `planner catalogue switches`
   max_tiers: 3
   survives: one_spine  # the loss of a switch above the leaves cuts no two of them
   optics: {{name: {parts.optics}, price_usd: {parts.usd:g}, power_watts: {parts.watts:g}}}
