@@ -49,7 +49,7 @@ def picture(x: BuiltFabric) -> Iterator[str]:
     yield f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     yield f' font-family="sans-serif" font-size="14" fill="{INK}">\n'
     yield f'<rect width="{WIDTH}" height="{height}" fill="{PAPER}"/>\n'
-    title = f"{x.site}: {f.switches:,} switches {f.switch}, {f.switch_links + f.endpoint_links:,} cables"
+    title = f"{x.site}: {f.switches:,} switches {f.boxes}, {f.switch_links + f.endpoint_links:,} cables"
     if f.group_links:
         title += f"; {f.pods:,} groups, {f.group_links:,} links between each two"
     if (w := f.wan_gateway) is not None:
@@ -134,7 +134,8 @@ def _ports(x: BuiltFabric, tier: str) -> str:
         return f"{x.design.endpoint_links:,} GPU ports, {f.leaf_domain_racks:,} racks a leaf"
     for t in f.tiers:
         if t.name == tier:
-            return f"{t.down_ports} down" + (f", {t.up_ports} up in bundles of {t.bundle}" if t.up_ports else "")
+            box = f"{t.switch}: " if f.boxes != f.switch else ""
+            return f"{box}{t.down_ports} down" + (f", {t.up_ports} up in bundles of {t.bundle}" if t.up_ports else "")
     return "to the wide area"
 
 
