@@ -12,10 +12,10 @@ from planner.models.joint.templates.link_prices import Price
 from planner.models.joint.templates.site import Site, over
 from planner.models.joint.templates.traffic import ALLREDUCES, FLOWS, SHARES
 from planner.models.joint.templates.trees import (
-    NONE,
     Tops,
     Wirings,
     core_groups,
+    group_prices,
     rail_sizes,
     undominated_rows,
     width_sizes,
@@ -48,7 +48,9 @@ def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf
         (rails, width)
         for rails in rail_sizes(s)
         for width in width_sizes(s, domains, all_sizes=s.prices.places is not None)
-        if width < domains and -(-s.mode.rails // rails) * -(-domains // width) <= s.ports and rails * width < s.ports
+        if width < domains
+        and -(-s.mode.rails // rails) * -(-domains // width) <= s.core_ports
+        and rails * width < s.spine_ports
     ]
     if not shapes:
         return []
@@ -127,9 +129,7 @@ def _pods(s: Site, x: Shape) -> int:
 def _group_prices(s: Site, x: Shape, spines: int) -> tuple[Ints, list[Floats]]:
     """Return by a spine's uplinks the bundle, and price and power of one of so many spine positions."""
     bundle, cores = core_groups(s, _pods(s, x), spines)
-    link, v = _links(s, x)[1], np.arange(s.ports + 1)
-    n, p = s.mode.networks, s.prices.switch
-    return bundle, [np.where(cores < NONE, n * (_pods(s, x) + cores) * p[i] + v * link[i], np.inf) for i in (0, 1)]
+    return bundle, group_prices(s, _pods(s, x), cores, _links(s, x)[1], np.arange(s.spine_ports + 1))
 
 
 def _kinds(s: Site, w: Wirings) -> list[tuple[int, Wirings]]:
@@ -157,23 +157,22 @@ def _promising(
     one uplink each and one core to a spine position, and are at least as slow as the first pod with the most uplinks
     that may be worth their price.
     """
-    m, p, fixed = s.mode, s.prices, s.fixed(domain)
+    m, (spine_box, core_box), fixed = s.mode, s.box_prices, s.fixed(domain)
     rails, width = shapes.T
     up, domains = np.arange(1, s.uplinks(domain) + 1), s.domains(domain)
-    spines = up // _largest_bundles(s.ports)[(s.ports - 1) // (rails * width)][:, up]
+    most_bundle = np.minimum((s.spine_ports - 1) // (rails * width), s.ports)
+    spines = up // _largest_bundles(s.ports)[most_bundle][:, up]
     pods = -(-m.rails // rails) * -(-domains // width)
     leaf, spine = _links_of(s, domain, shapes, pods)
-    usd, mw = (
-        up * leaf[:, i, None] + spines * (m.networks * (pods + 1) * p.switch[i] + spine[:, i])[:, None] for i in (0, 1)
-    )
+    boxes = [m.networks * (pods * spine_box[i] + core_box[i]) for i in (0, 1)]
+    usd, mw = (up * leaf[:, i, None] + spines * (boxes[i] + spine[:, i])[:, None] for i in (0, 1))
     row, at = np.nonzero(np.isfinite(usd) & _below(s, tops, np.broadcast_to(up, usd.shape), usd, mw))
     leaf_loads = ordered[1][undominated_rows(ordered[1])][:, None]
     usd_mw = fixed[0] + usd[row, at], fixed[1] + mw[row, at]
     calm = s.worthwhile(*s.leaf_slowdowns(domain, up[at], leaf_loads), *usd_mw).any(axis=0)
     row, at = row[calm], at[calm]
     flows, allreduces = (x[:, -(-domains // width[row])] for x in _first_loads(s, domain, ordered[0]))
-    position = m.networks * (pods[row] + 1) * p.switch[0]
-    price = usd[row, at], spine[row, 0], position
+    price = usd[row, at], spine[row, 0], boxes[0][row]
     most = _most_links(s, (rails * width)[row], up[at], spines[row, at], tops, price)
     usd, mw = fixed[0] + usd[row, at], fixed[1] + mw[row, at]
     send, allreduce = s.leaf_slowdowns(domain, up[at], ordered[1][:, None])
@@ -208,14 +207,16 @@ def _most_links(
     `price`: the least that the shape costs with so many spines, of one uplink more, and of one spine position more.
     """
     usd, link, position = price
-    most = (up * (s.ports - leaves)).astype(np.float64)
+    most = (up * (s.spine_ports - leaves)).astype(np.float64)
     if s.power_counts:
         return most
     least = np.full(s.ports + 1, np.inf)
     np.minimum.at(least, tops.up, tops.usd)
     left, link = np.minimum(least[up], s.max_usd) - usd, np.maximum(link, 1e-6)
     # So many uplinks take (uplinks + ports down) / ports spine positions.
-    by_ports = (left + spines * (position + link) - leaves * up * position / s.ports) / (position / s.ports + link)
+    by_ports = (left + spines * (position + link) - leaves * up * position / s.spine_ports) / (
+        position / s.spine_ports + link
+    )
     found: Floats = np.maximum(1.0, np.minimum(most, np.minimum(spines + left / link, by_ports) * (1 + 1e-9)))
     return found
 
@@ -236,7 +237,7 @@ def _of_shape(s: Site, x: Shape, up: Ints, stripes: Ints, loads: Floats) -> list
     leaf, fixed, parts = _links(s, x)[0], s.fixed(x.domain), []
     for kind, ways in _kinds(s, w):
         bundle, group = _group_prices(s, x, kind)
-        step = max(1, MOST_WAYS // (s.ports + 1) // max(1, len(stripes)))
+        step = max(1, MOST_WAYS // (s.spine_ports + 1) // max(1, len(stripes)))
         for at in range(0, len(ways.up), step):
             row, v = _useful(s, ways.part(np.arange(at, min(at + step, len(ways.up)))), group)
             some = ways.part(at + row)
@@ -247,7 +248,7 @@ def _of_shape(s: Site, x: Shape, up: Ints, stripes: Ints, loads: Floats) -> list
 
 def _useful(s: Site, w: Wirings, group: list[Floats]) -> tuple[Ints, Ints]:
     """Return ways with each number of a spine's uplinks for which no larger one is as cheap."""
-    v = np.arange(s.ports + 1)
+    v = np.arange(s.spine_ports + 1)
     inside = (v >= w.low[:, None]) & (v <= w.high[:, None]) & np.isfinite(group[0])
     if not s.power_counts:
         cost = np.where(inside, group[0], np.inf)
@@ -268,6 +269,7 @@ def _under(
     return s.table(
         send[n, i], allreduce[n, i], usd[i], mw[i], domain=x.domain, leaf_up=w.up[i], leaf_bundle=w.bundle[i],
         rails=x.rails, width=x.width, spine_up=v[i], spine_bundle=bundle[i], stripes=stripes[n],
+        spine_model=s.spine, core_model=s.core,
     )  # fmt: skip
 
 

@@ -1,18 +1,19 @@
 """One switch in one family at one site: its ports, prices, pins and loads, which all builders of templates read."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from planner.instance.network import Network
+from planner.instance.network import Network, Switch
 from planner.models.fabric.data import TOLERANCE, Mode
 from planner.models.fabric.traffic import leaf_share
 from planner.models.joint.template_tables import KEY, Flags, Floats, Front, Ints, Options, no_options
 from planner.models.joint.templates.link_prices import LinkPrices, Price, plus
 from planner.models.joint.templates.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
+from planner.models.requests import resolved_switches
 from planner.physics.network.wan_gateway import leaf_ports, wan_ports
 
 Pins = Mapping[str, Any]
@@ -38,6 +39,9 @@ class Site:
     max_slowdowns: tuple[float, float]
     prices: LinkPrices
     tick: Callable[[], None]  # raises where the time is over
+    pairs: tuple[tuple[int, int], ...] = ((0, 0),)  # that spines and cores may be of
+    spine: int = 0  # model of spines: its place in network.switches, from 1; 0 where it is the leaf's
+    core: int = 0  # the same of cores
     front: Front = field(default_factory=lambda: Front(no_options(), power_counts=False))
 
     @cached_property
@@ -47,8 +51,34 @@ class Site:
 
     @property
     def ports(self) -> int:
-        """Ports of a switch."""
+        """Ports of a leaf."""
         return self.mode.switch.ports
+
+    def with_models(self) -> Iterator["Site"]:
+        """Yield the site with each pair of models that spines and cores may be of."""
+        for spine, core in self.pairs:
+            yield self if (spine, core) == (self.spine, self.core) else replace(self, spine=spine, core=core)
+
+    @cached_property
+    def boxes(self) -> tuple[Switch, Switch]:
+        """The models of spines and cores."""
+        leaf, every = self.mode.switch, resolved_switches(self.network.switches)
+        return every[self.spine - 1] if self.spine else leaf, every[self.core - 1] if self.core else leaf
+
+    @property
+    def spine_ports(self) -> int:
+        """Ports of a spine."""
+        return self.boxes[0].ports
+
+    @property
+    def core_ports(self) -> int:
+        """Ports of a core."""
+        return self.boxes[1].ports
+
+    @cached_property
+    def box_prices(self) -> tuple[Price, Price]:
+        """Price and power of a spine, and of a core."""
+        return self.prices.box(self.boxes[0]), self.prices.box(self.boxes[1])
 
     @cached_property
     def wan_ports(self) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 from planner.models.fabric.data import TOLERANCE
 from planner.models.fabric.table import core_bundles, part_sizes
 from planner.models.joint.template_tables import Floats, Ints, Options
+from planner.models.joint.templates.link_prices import Price
 from planner.models.joint.templates.site import Site
 
 NONE = 1 << 40  # cores where there is no way to wire them: above any count
@@ -22,23 +23,23 @@ def bundles(ports: int) -> tuple[Ints, Ints]:
 
 
 @lru_cache(maxsize=4096)
-def cores_over(ports: int, pods: int, wan_ports: int, core_down: int) -> tuple[Ints, Ints]:
+def cores_over(ports: int, core_ports: int, pods: int, wan_ports: int, core_down: int) -> tuple[Ints, Ints]:
     """Return by uplinks of a spine its bundle to a core and the cores of one spine position; `NONE` where none do.
 
-    The largest bundle that divides the uplinks and fits a core, which leaves the WAN gateway its ports; or the bundle
-    of pinned ports down.
+    `ports` are those of a spine. The largest bundle that divides the uplinks and fits a core, which leaves the WAN
+    gateway its ports; or the bundle of pinned ports down.
     """
     up = np.arange(ports + 1, dtype=np.int64)
     if core_down:
-        own = core_down // pods if core_down % pods == 0 and core_down <= ports else 0
+        own = core_down // pods if core_down % pods == 0 and core_down <= core_ports else 0
         bundle = np.full(ports + 1, own, dtype=np.int64)
-    elif pods > ports:
+    elif pods > core_ports:
         bundle = np.zeros(ports + 1, dtype=np.int64)
     else:
-        bundle = core_bundles(ports, pods, wan_ports)
+        bundle = core_bundles(ports, pods, wan_ports, core_ports)
     cores = up // np.maximum(bundle, 1)
-    fits = (bundle > 0) & (up > 0) & (cores * bundle == up) & (cores * ports >= pods * up + wan_ports)
-    fits &= pods * bundle <= ports
+    fits = (bundle > 0) & (up > 0) & (cores * bundle == up) & (cores * core_ports >= pods * up + wan_ports)
+    fits &= pods * bundle <= core_ports
     return bundle, np.where(fits, cores, NONE)
 
 
@@ -108,7 +109,7 @@ def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: 
     """
     up, bundle = bundles(s.ports)
     down = bundle * rails * width
-    keep = (up >= s.leaf_share(domain)) & (up <= max_up) & (down + room <= s.ports)
+    keep = (up >= s.leaf_share(domain)) & (up <= max_up) & (down + room <= s.spine_ports)
     keep &= up // bundle >= s.network.asked_spines
     for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):
         if name in s.pins:
@@ -118,7 +119,7 @@ def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: 
     ends = domain * s.mode.rail_gpus * rails * width
     floor = ends * s.network.asked_core_share / s.mode.split * (1 - TOLERANCE) if pods > 1 else 0.0
     low = np.maximum(1, np.ceil(np.ceil(floor) / (up // bundle))).astype(np.int64)
-    high = s.ports - down
+    high = s.spine_ports - down
     if "spine_up_ports" in s.pins:
         low, high = np.maximum(low, s.pins["spine_up_ports"]), np.minimum(high, s.pins["spine_up_ports"])
     found = Wirings(up, bundle, low, high)
@@ -127,14 +128,15 @@ def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: 
 
 def core_groups(s: Site, pods: int, spines: int) -> tuple[Ints, Ints]:
     """Return bundles and cores of one of so many spine positions, by the uplinks of a spine."""
-    bundle, cores = cores_over(s.ports, pods, -(-s.wan_ports // spines), s.pins.get("core_down_ports", 0))
+    ports, wan, down = s.core_ports, -(-s.wan_ports // spines), s.pins.get("core_down_ports", 0)
+    bundle, cores = cores_over(s.spine_ports, ports, pods, wan, down)
     if "spine_bundle" in s.pins:
         own = s.pins["spine_bundle"]
-        up = np.arange(s.ports + 1)
-        fits = (up % own == 0) & (up > 0) & (pods * own <= s.ports)
-        fits &= (up // own) * s.ports >= pods * up + -(-s.wan_ports // spines)
+        up = np.arange(s.spine_ports + 1)
+        fits = (up % own == 0) & (up > 0) & (pods * own <= ports)
+        fits &= (up // own) * ports >= pods * up + wan
         fits &= s.pins.get("core_down_ports", pods * own) == pods * own
-        return np.full(s.ports + 1, own, dtype=np.int64), np.where(fits, up // own, NONE)
+        return np.full_like(up, own), np.where(fits, up // own, NONE)
     return bundle, cores
 
 
@@ -149,7 +151,7 @@ def single(s: Site) -> Options:
         for name, value in (("tiers", 1), ("leaf_domain_racks", racks), ("leaf_down_ports", ends))
     )
     above = {"leaf_up_ports", "spine_down_ports", "spine_up_ports", "core_down_ports", "core_up_ports"}
-    above |= {"leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod"}
+    above |= {"leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod", "spine_switch", "core_switch"}
     p = s.prices
     usd, mw = (p.endpoints(racks)[i] + m.networks * p.switch[i] + s.tree_wan[i] for i in (0, 1))
     if taken + s.wan_ports > s.ports or not alike or above & set(pins):
@@ -170,6 +172,8 @@ class Tops:
     rails: Ints
     spine_up: Ints
     spine_bundle: Ints
+    spine_model: Ints
+    core_model: Ints
     usd: Floats
     mw: Floats
 
@@ -179,17 +183,11 @@ class Tops:
 
 
 def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
-    """Return for every number of uplinks the cheapest spines and cores whose pods hold all domains.
+    """Return for every number of uplinks the cheapest spines and cores whose pods hold all domains, of any models.
 
     And the most frugal ones where power counts.
     """
-    parts = [_two_tiers(s, domain, domains, max_up)]
-    rails = s.mode.rails
-    if s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins:
-        one_pod = bool(s.wan_ports or {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle"} & set(s.pins))
-        for x in rail_sizes(s):
-            if (x < rails or one_pod) and domains in width_sizes(s, domains):
-                parts += _three_tiers(s, domain, x, domains, max_up)
+    parts = [part for x in s.with_models() for part in _tops_of_models(x, domain, domains, max_up)]
     tops = Tops(*(np.concatenate([getattr(t, name) for t in parts]) for name in Tops.__slots__))
     tops = tops.part(np.flatnonzero(np.isfinite(tops.usd)))
     orders = [np.lexsort((tops.mw, tops.usd, tops.up))]
@@ -197,18 +195,32 @@ def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     return tops.part(np.unique(np.concatenate([_firsts(tops.up, order) for order in orders])))
 
 
+def _tops_of_models(s: Site, domain: int, domains: int, max_up: int) -> list[Tops]:
+    """Return the spines and cores of one pair of models; two tiers, which have no cores, with the first core alone."""
+    parts = [_two_tiers(s, domain, domains, max_up)] if s.core == s.pairs[0][1] else []
+    rails = s.mode.rails
+    if s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins:
+        one_pod = bool(
+            s.wan_ports or {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle", "core_switch"} & set(s.pins)
+        )
+        for x in rail_sizes(s):
+            if (x < rails or one_pod) and domains in width_sizes(s, domains):
+                parts += _three_tiers(s, domain, x, domains, max_up)
+    return parts
+
+
 def _two_tiers(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     m, p = s.mode, s.prices
     w = wirings(s, domain, m.rails, domains, max_up, room=0)
     shut = s.network.max_tiers < 2 or s.pins.get("tiers", 2) != 2 or s.pins.get("rails_per_pod", m.rails) != m.rails
     shut |= s.pins.get("leaf_domains_per_pod", domains) != domains
-    shut |= bool({"spine_up_ports", "spine_bundle", "core_down_ports", "core_up_ports"} & set(s.pins))
-    fits = (w.bundle * m.rails * domains + -(-s.wan_ports // w.spines) <= s.ports) & (not shut)
+    shut |= bool({"spine_up_ports", "spine_bundle", "core_down_ports", "core_up_ports", "core_switch"} & set(s.pins))
+    fits = (w.bundle * m.rails * domains + -(-s.wan_ports // w.spines) <= s.spine_ports) & (not shut)
     w = w.part(np.flatnonzero(fits))
     none = np.zeros_like(w.up)
     links, spines = p.leaf_uplink(domain, domains), m.networks * w.spines
-    usd, mw = (w.up * links[i] + spines * p.switch[i] for i in (0, 1))
-    return Tops(w.up, w.bundle, np.full_like(w.up, m.rails), none, none, usd, mw)
+    usd, mw = (w.up * links[i] + spines * s.box_prices[0][i] for i in (0, 1))
+    return Tops(w.up, w.bundle, np.full_like(w.up, m.rails), none, none, none + s.spine, none, usd, mw)
 
 
 def _three_tiers(s: Site, domain: int, rails: int, domains: int, max_up: int) -> list[Tops]:
@@ -225,13 +237,20 @@ def _three_tiers(s: Site, domain: int, rails: int, domains: int, max_up: int) ->
     _, first, row = np.unique(-(-s.wan_ports // w.spines), return_index=True, return_inverse=True)
     kinds = [core_groups(s, pods, spines) for spines in w.spines[first].tolist()]
     bundle, cores = (np.stack([kind[i] for kind in kinds]) for i in (0, 1))
-    row, v, parts = row.ravel(), np.arange(s.ports + 1), []
-    group = [np.where(cores < NONE, m.networks * (pods + cores) * p.switch[i] + v * up_link[i], np.inf) for i in (0, 1)]
+    row, v, parts = row.ravel(), np.arange(s.spine_ports + 1), []
+    group = group_prices(s, pods, cores, up_link, v)
     for least in group[: 1 + s.power_counts]:
         best = least_between(least, row, w.low, w.high)
         usd, mw = (np.asarray(w.up * leaf[i] + w.spines * group[i][row, best], dtype=np.float64) for i in (0, 1))
-        parts.append(Tops(w.up, w.bundle, np.full_like(w.up, rails), best, bundle[row, best], usd, mw))
+        pod, spine, core = (np.full_like(w.up, value) for value in (rails, s.spine, s.core))
+        parts.append(Tops(w.up, w.bundle, pod, best, bundle[row, best], spine, core, usd, mw))
     return parts
+
+
+def group_prices(s: Site, pods: int, cores: Ints, up_link: Price, up: Ints) -> list[Floats]:
+    """Return price and power of a spine position by the uplinks of a spine: its spines, cores, and links up."""
+    n, (spine, core) = s.mode.networks, s.box_prices
+    return [np.where(cores < NONE, n * (pods * spine[i] + cores * core[i]) + up * up_link[i], np.inf) for i in (0, 1)]
 
 
 def _firsts(up: Ints, order: Ints) -> Ints:
@@ -252,6 +271,7 @@ def with_all_domains(s: Site, domain: int, tops: Tops, stripes: list[int], loads
     usd, mw = (np.tile(fixed[i] + x, many) for i, x in enumerate((tops.usd, tops.mw)))
     names = {"leaf_up": up, "leaf_bundle": np.tile(tops.bundle, many), "rails": np.tile(tops.rails, many)}
     names |= {"spine_up": np.tile(tops.spine_up, many), "spine_bundle": np.tile(tops.spine_bundle, many)}
+    names |= {"spine_model": np.tile(tops.spine_model, many), "core_model": np.tile(tops.core_model, many)}
     return s.table(
         np.where(s.leaf_fits(up, load), send, np.inf), allreduce, usd, mw, **names,
         domain=domain, width=s.domains(domain), stripes=np.repeat(stripes, len(tops.up)),
