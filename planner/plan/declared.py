@@ -60,7 +60,8 @@ TEMPLATE_SPACE = (
     "WAN gateways; links at one price or by length; every number of stripes"
 )
 TEMPLATE_OUTSIDE = (
-    "several families in one fabric, several switches in a tier, in four tiers or in a dragonfly; leaf domains that part a CP group; unequal bundles; "
+    "several families in one fabric, several switches in a tier, in four tiers or in a dragonfly; "
+    "leaf domains that part a CP group; unequal bundles; "
     "pods, zones and groups of more rails than their count needs (groups under valiant have any), zones and groups on "
     "shortest paths of more pods or domains than their count needs; two-tier pods that nothing joins; "
     "four tiers at other slowdowns, or dearer for less power; one zone alone but for a pin or a WAN gateway"
