@@ -17,9 +17,19 @@ def _fabrics(c: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Design]]:
 
 
 def oversubscription(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that no more ports of GPUs share a link out of a full leaf, pod or zone than the instance allows."""
+    """Check that no more ports of GPUs share a link out of a full leaf, pod or zone than the instance allows.
+
+    Of a list, that no more ports down of a leaf, and of a spine where there are several pods, share a port up.
+    """
     most = c.instance.network.max_oversubscription if c.instance.network is not None else None
     for s, f, d in _fabrics(c) if most is not None else ():
+        if isinstance(most, tuple):
+            down_up = (d.leaf_down, d.leaf_up * f.split, not d.single), (d.spine_down, d.spine_up, d.pods > 1)
+            for tier, ratio, (down, up, several) in zip(("leaf", "spine"), most, down_up, strict=False):
+                if several:
+                    what = f"ports down to a port up of a {tier}"
+                    yield from at_most(f"oversubscription[{s}]", down / max(up, 1e-9), ratio, what, "to one allowed")
+            continue
         for block, ends, links in _edges(f, d):
             if links:
                 each, allowed = f"ports of GPUs to a link out of a {block}", "to one allowed"

@@ -98,7 +98,7 @@ def _row(rule: str, c: PlanPhysics, network: Network, layout: LayoutPlan, site: 
     if reasons:
         return
     yield from at_most(rule, d.tiers, network.max_tiers, "tiers", "tiers allowed")
-    yield from share_out(rule, max(network.min_core_share, 1 / (network.max_oversubscription or float("inf"))), d)
+    yield from share_out(rule, network.asked_core_share, d)
     yield from _survival(rule, network, d)
     price, slow = bill(network, switch, d), _slowdown(c, layout, site, row, d)
     groups, size = layout.rack_stages, max(1, layout.racks_per_stage_by_site[site])

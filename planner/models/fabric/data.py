@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from planner.errors import InputError
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
@@ -174,6 +175,10 @@ def problem_of(instance: Instance, request: FabricRequest) -> Problem:
     rack, nic = instance.hardware.rack, instance.hardware.gpu_nic_bytes_per_second
     if not isinstance(rack, Rack):
         raise TypeError("hardware: names are not resolved; load the instance through planner.load")
+    if isinstance(network.max_oversubscription, tuple):
+        raise InputError(
+            "network.max_oversubscription: fabrics are compared under one ratio; give a number, not a list"
+        )
     pins = {name: int(instance.pins[f"fabric.{name}"]) for name in PINS if f"fabric.{name}" in instance.pins}
     modes = tuple(_modes(network, request.rack_gpus or rack.gpus, pins, nic))
     prices = [usd for m in modes for usd in (switch_usd(network, m.switch), *flat_usd(network, m.switch, m.split))]

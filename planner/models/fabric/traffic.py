@@ -14,7 +14,8 @@ def leaf_share(network: Network, gpus: int, split: int) -> int:
 
     And survive the loss that the network asks for.
     """
-    share = math.ceil(gpus * network.asked_core_share / split * (1 - TOLERANCE))
+    least = max(network.asked_core_share, 1 / network.tier_ratios[0])
+    share = math.ceil(gpus * least / split * (1 - TOLERANCE))
     return share if network.survives is None else max(share, network.asked_leaf_uplinks)
 
 

@@ -193,6 +193,8 @@ LISTED: dict[str, dict[str, Any]] = {
     "gateway": {"wan_gateway": True},
     "oversubscription": {"max_oversubscription": 1.5, "families": list(TREES)},
     "a spine lost": {"survives": "one_spine", "families": list(TREES)},
+    "by tier": {"max_oversubscription": [1.5, 3], "families": list(TREES)},
+    "leaves alone": {"max_oversubscription": [2]},
     "a link lost": {"survives": "one_leaf_uplink", "max_oversubscription": 3},
 }
 
@@ -207,12 +209,9 @@ def test_no_tree_of_three_tiers_is_missing(how: str, seed: int) -> None:
 
 
 MIXED: tuple[dict[str, Any], ...] = (
-    {},
-    {"min_core_share": 1.0},
-    {"wan_gateway": True},
-    {"families": ["rack"]},
-    LENGTHS,
-)
+    {}, {"min_core_share": 1.0}, {"wan_gateway": True}, {"families": ["rack"]}, LENGTHS,
+    {"max_oversubscription": [1, 3]},
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -233,7 +232,9 @@ def none_is_missing(i: Instance, r: random.Random, *, gateway: bool) -> None:
         wan_gbps=gbps, exchange_gbps=gbps / 2,
     )  # fmt: skip
     blocks = r.randint(2, 4)
-    x = templates(i, power_counts=False).options(traffic, blocks)
+    t = templates(i, power_counts=False)
+    x = t.options(traffic, blocks)
+    assert all(core_share_kept(i, t.template(traffic, blocks, x, k).design) for k in range(len(x)))
     request = FabricRequest(
         racks=traffic.racks(blocks), group_racks=blocks, groups=traffic.stages, pipeline_send_seconds=0.0,
         pipeline_send_window_seconds=1.0, allreduce_seconds=0.0, allreduce_window_seconds=1.0, wan_gbps=gbps,
@@ -254,7 +255,12 @@ def none_is_missing(i: Instance, r: random.Random, *, gateway: bool) -> None:
 
 def core_share_kept(i: Instance, d: Design) -> bool:
     """Say whether a leaf's and a full pod's uplinks keep the least share, and the most oversubscription."""
-    share = max(i.network.min_core_share, 1 / (i.network.max_oversubscription or math.inf))
+    most = i.network.max_oversubscription or math.inf
+    if isinstance(most, tuple):
+        leaf, spine = (*most, math.inf)[:2]
+        kept = d.single or d.leaf_down <= leaf * d.leaf_up * d.split * (1 + 1e-9)
+        return kept and (d.pods < 2 or d.spine_down <= spine * d.spine_up * (1 + 1e-9))
+    share = max(i.network.min_core_share, 1 / most)
     if not d.single and d.leaf_up * d.split < share * d.leaf_down * (1 - 1e-9):
         return False
     ends = d.leaf_down * d.rails_per_pod * d.domains_per_pod

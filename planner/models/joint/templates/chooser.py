@@ -278,7 +278,7 @@ class Templates:
         Without lengths and shares of leaf domains they depend on the number of domains alone.
         """
         domains, n = s.domains(domain), self.network
-        apart = (s.racks, domain) if by_reach(n) or n.asked_core_share else ()
+        apart = (s.racks, domain) if by_reach(n) or n.asked_core_share or n.max_oversubscription else ()
         key = (
             s.mode.switch.name, s.mode.family, s.mode.rails, s.mode.split, domains, apart, s.wan_ports,
             s.exchange_ports, tuple(sorted(s.pins.items())),

@@ -118,7 +118,8 @@ def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: 
     pods = -(-s.mode.rails // rails) * -(-s.domains(domain) // width)
     ends = domain * s.mode.rail_gpus * rails * width
     floor = ends * s.network.asked_core_share / s.mode.split * (1 - TOLERANCE) if pods > 1 else 0.0
-    low = np.maximum(1, np.ceil(np.ceil(floor) / (up // bundle))).astype(np.int64)
+    by_tier = np.ceil(down / s.network.tier_ratios[1] * (1 - TOLERANCE)) if pods > 1 else 0.0
+    low = np.maximum(1, np.maximum(by_tier, np.ceil(np.ceil(floor) / (up // bundle)))).astype(np.int64)
     high = s.spine_ports - down
     if "spine_up_ports" in s.pins:
         low, high = np.maximum(low, s.pins["spine_up_ports"]), np.minimum(high, s.pins["spine_up_ports"])
