@@ -139,7 +139,7 @@ class Network(Sourced):
         None,
         description="Most ports of GPUs to a link out of a full leaf, pod and zone: 1 is non-blocking, 4 is 4:1; the "
         "same as a min_core_share of one over it. A list, of trees: most ports down to a port up of a leaf, and of a "
-        "spine where there are several pods; [1, 7] is 1:1 at leaves, 7:1 at spines. Absent: whatever hides the traffic.",
+        "spine where there are several pods: [1, 7] is 1:1 at leaves, 7:1 above. Absent: whatever hides the traffic.",
     )
     survives: Literal["one_spine", "one_leaf_uplink"] | None = Field(
         None,
