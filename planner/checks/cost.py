@@ -29,7 +29,7 @@ def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
     if fabrics is not None and c.instance.network is not None:
         if set(fabrics) != set(c.wired):
             return None
-        usd = {s: priced(c.instance.network, c.switches[f.switch], c.wired[s]) for s, f in fabrics.items()}
+        usd = {s: priced(c, c.instance.network, f, c.wired[s]).usd for s, f in fabrics.items()}
         fabrics = {s: f.model_copy(update={"cost_usd": usd[s]}) for s, f in fabrics.items()}
     return bill(c.instance, sum(c.racks_by_site.values()), split, fabrics, wan.repriced(c))
 

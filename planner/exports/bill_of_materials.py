@@ -54,14 +54,17 @@ def bill_of_materials(x: BuiltFabric) -> Iterator[str]:
 
 
 def _lines(x: BuiltFabric) -> Iterator[Line]:
-    n, d, switch = x.network, x.design, x.switch
-    yield Line(switch.name, "fabric", d.switches, d.switches * switch.price_usd)
+    n, d, switch, boxes = x.network, x.design, x.switch, Counter[str]()
+    usd = {s.name: s.price_usd for s in x.models.values()}
+    for tier, count in d.tier_switches.items():
+        boxes[x.models[tier].name] += count
+    yield from (Line(name, "fabric", count, count * usd[name]) for name, count in boxes.items())
     yield Line(switch.name, "WAN gateway", d.wan_gateways, d.wan_gateways * switch.price_usd)
     links = _by_length(x) if price.by_reach(n) else _by_kind(x)
     yield from links
     if n.power_usd_per_watt:
-        usd = x.fabric.power_mw * 1e6 * n.power_usd_per_watt
-        yield Line("power over the years", f"{x.fabric.power_mw:.6g} MW", None, usd)
+        power = x.fabric.power_mw * 1e6 * n.power_usd_per_watt
+        yield Line("power over the years", f"{x.fabric.power_mw:.6g} MW", None, power)
 
 
 def _by_kind(x: BuiltFabric) -> Iterator[Line]:

@@ -11,7 +11,7 @@ from planner.errors import InputError
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network.cabling import WAN_GATEWAY, Cables, lay, lengths, switch_counts
 from planner.physics.network.links import Ints, Metres, media_of
-from planner.physics.network.price import by_reach
+from planner.physics.network.price import by_reach, models_of
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.fabric import SiteFabric
@@ -22,7 +22,8 @@ from planner.plan.plan import Plan
 class BuiltFabric:
     """One site's fabric, its design and switch, the network that prices it, and the floor that gives cables a length.
 
-    `media` are those of the instance where it gives a floor too; else every link is the instance's one of its kind.
+    `above` are the models of the tiers above the leaves. `media` are those of the instance where it gives a floor too;
+    else every link is the instance's one of its kind.
     """
 
     site: str
@@ -31,6 +32,12 @@ class BuiltFabric:
     network: Network
     switch: Switch
     floor: Floor
+    above: tuple[Switch, ...] = ()
+
+    @property
+    def models(self) -> dict[str, Switch]:
+        """The model of each tier, and of the WAN gateway."""
+        return models_of(self.switch, self.above) | {WAN_GATEWAY: self.switch}
 
     @property
     def media(self) -> tuple[Medium, ...]:
@@ -109,11 +116,11 @@ def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
     name = site or next(iter(fabrics))
     if name not in fabrics:
         raise InputError(f"--site: must be one of {known} (is {name!r})")
-    wired = PlanPhysics(plan=plan).wired
+    c = PlanPhysics(plan=plan)
     network = plan.instance.network
-    if name not in wired or network is None:
+    if name not in c.wired or network is None:
         hint = "see what `planner check` says of the plan"
         raise InputError(f"fabric.sites.{name}: cannot be wired as it stands; {hint}")
-    switches = {s.name: s for s in network.switches if isinstance(s, Switch)}
     built = fabrics[name]
-    return BuiltFabric(name, built, wired[name], network, switches[built.switch], network.floor or Floor())
+    leaf, above, floor = c.switches[built.switch], c.above(built), network.floor or Floor()
+    return BuiltFabric(name, built, c.wired[name], network, leaf, floor, above)

@@ -29,7 +29,7 @@ def graph(x: BuiltFabric, *, by_pod: bool) -> Any:
     for tier, n in switch_counts(x.design).items():
         nodes, counts = np.unique(_node(x, tier, np.arange(n, dtype=np.int64), by_pod=by_pod), return_counts=True)
         for node, switches in zip(nodes.tolist(), counts.tolist(), strict=True):
-            g.add_node(_label(x, tier, node, by_pod=by_pod), tier=tier, switches=switches)
+            g.add_node(_label(x, tier, node, by_pod=by_pod), tier=tier, switches=switches, model=x.models[tier].name)
     for c, metres in x.measured():
         low, high = (_node(x, *end, by_pod=by_pod) for end in ((c.low_tier, c.low), (c.high_tier, c.high)))
         pairs, which, cables = np.unique(np.stack([low, high]), axis=1, return_inverse=True, return_counts=True)

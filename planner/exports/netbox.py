@@ -11,7 +11,7 @@ import io
 import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,7 +50,7 @@ def netbox_files(x: BuiltFabric) -> Files:
     """Return what writes each file, by its name and in the order in which they are imported."""
     d, gbps = x.design, x.switch.port_gbps
     rack = f"GPU rack of {d.gpus_per_rack}"
-    box_ports = {f"port{p}": gbps for p in range(x.switch.ports)}
+    boxes = {b.name: {f"port{p}": gbps for p in range(b.ports)} for b in x.models.values()}
     roles = [*switch_counts(d), GPU_RACK]
     racks = [(x.site, name, STATUS, RACK_WIDTH, RACK_UNITS) for name in x.names["rack"]]
 
@@ -59,7 +59,7 @@ def netbox_files(x: BuiltFabric) -> Files:
 
     return {
         "manufacturers.csv": table("name,slug", lambda: [(MANUFACTURER, _slug(MANUFACTURER))]),
-        f"device-types/{_slug(x.switch.name)}.yaml": lambda: _device_type(x.switch.name, 1, box_ports),
+        **{f"device-types/{_slug(name)}.yaml": partial(_device_type, name, 1, ports) for name, ports in boxes.items()},
         f"device-types/{_slug(rack)}.yaml": lambda: _device_type(rack, 0, {}),
         "device-roles.csv": table("name,slug,color", lambda: [(r, r, COLOURS.get(r, GREY)) for r in roles]),
         "sites.csv": table("name,slug,status", lambda: [(x.site, _slug(x.site), STATUS)]),
@@ -123,7 +123,7 @@ def _devices(x: BuiltFabric, rack_type: str) -> Iterator[Row]:
         yield f"{x.site}-{name}", GPU_RACK, MANUFACTURER, rack_type, x.site, "", name, "", "", STATUS
     for tier in switch_counts(x.design):
         for name in x.names[tier]:
-            yield f"{x.site}-{name}", tier, MANUFACTURER, x.switch.name, x.site, "", "", "", "", STATUS
+            yield f"{x.site}-{name}", tier, MANUFACTURER, x.models[tier].name, x.site, "", "", "", "", STATUS
 
 
 def _interfaces(x: BuiltFabric) -> Iterator[Row]:

@@ -32,7 +32,7 @@ def tree(x: BuiltFabric) -> Iterator[Switch]:
 
 def topology_conf(x: BuiltFabric) -> Iterator[str]:
     """Write topology.conf for the plugin topology/tree."""
-    yield f"# {x.site}: {x.fabric.switches} switches of {x.fabric.switch}; nodes are racks\n"
+    yield f"# {x.site}: {x.fabric.switches} switches of {x.fabric.boxes}; nodes are racks\n"
     for name, kind, members in tree(x):
         yield f"SwitchName={name} {'Nodes' if kind == 'nodes' else 'Switches'}={members}\n"
 

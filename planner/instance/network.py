@@ -1,5 +1,6 @@
 """What the fabric of a site may be built from: switches, optics, cables, transport."""
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -103,6 +104,9 @@ class Transport(Sourced):
 PIPELINE_SEND_STEP_SHARE, ALLREDUCE_STEP_SHARE = 0.03, 0.01
 
 
+Ratio = Annotated[float, Field(ge=1)]
+
+
 class Network(Sourced):
     """What the fabric of a site may be built from."""
 
@@ -131,10 +135,11 @@ class Network(Sourced):
         0.0,
         description="Least rate out of a full leaf, pod and zone over that of its GPUs' ports; 1: every tier is 1:1.",
     )
-    max_oversubscription: Annotated[float, Field(ge=1)] | None = Field(
+    max_oversubscription: Ratio | Annotated[tuple[Ratio, ...], Field(min_length=1, max_length=2)] | None = Field(
         None,
         description="Most ports of GPUs to a link out of a full leaf, pod and zone: 1 is non-blocking, 4 is 4:1; the "
-        "same as a min_core_share of one over it. Absent: whatever hides the traffic.",
+        "same as a min_core_share of one over it. A list, of trees: most ports down to a port up of a leaf, and of a "
+        "spine where there are several pods: [1, 7] is 1:1 at leaves, 7:1 above. Absent: whatever hides the traffic.",
     )
     survives: Literal["one_spine", "one_leaf_uplink"] | None = Field(
         None,
@@ -148,21 +153,35 @@ class Network(Sourced):
 
     @model_validator(mode="after")
     def _survival_of_trees(self) -> Self:
-        """Refuse a loss that groups of switches joined directly are to survive: which links remain is not counted."""
+        """Refuse of groups of switches joined directly a loss to survive, as which links remain is not counted.
+
+        And ratios by tier, as there are none.
+        """
         grouped = [f for f in self.families if f.startswith("dragonfly")]
-        if self.survives is not None and grouped:
-            raise ValueError(f"survives is of trees, and families has {grouped[0]}; leave one of them out")
+        by_tier = "a list of max_oversubscription" if isinstance(self.max_oversubscription, tuple) else None
+        asked = "survives" if self.survives is not None else by_tier
+        if asked and grouped:
+            raise ValueError(f"{asked} is of trees, and families has {grouped[0]}; leave one of them out")
         return self
 
     @property
     def asked_core_share(self) -> float:
         """Least rate out of a full leaf, pod and zone that either key asks for, over that of its GPUs' ports."""
-        return max(self.min_core_share, 1 / self.max_oversubscription if self.max_oversubscription else 0.0)
+        most = self.max_oversubscription
+        return max(self.min_core_share, 0.0 if most is None or isinstance(most, tuple) else 1 / most)
+
+    @property
+    def tier_ratios(self) -> tuple[float, float]:
+        """Most ports down to a port up that a list asks for, at a leaf and at a spine; infinity where it does not."""
+        most = self.max_oversubscription
+        leaf, spine, *_ = (*most, math.inf, math.inf) if isinstance(most, tuple) else (math.inf, math.inf)
+        return leaf, spine
 
     def ratio_of(self, tier: int) -> float | None:
-        """Return the most ports of GPUs to a link out of a full leaf (0), pod (1) or zone (2); None: any."""
-        del tier
-        return 1 / self.asked_core_share if self.asked_core_share else None
+        """Bound the ports down to a port up of a leaf (0), spine (1) or core (2); None: any."""
+        own = self.tier_ratios[tier] if tier < len(self.tier_ratios) else math.inf
+        most = min(own, 1 / self.asked_core_share if self.asked_core_share else math.inf)
+        return most if math.isfinite(most) else None
 
     @property
     def asked_leaf_uplinks(self) -> int:

@@ -31,6 +31,7 @@ def _by_site(value: Any) -> bool:
 
 
 WHOLE: tuple[Check, str] = (_whole, "a whole number from 1")
+NAME: tuple[Check, str] = (lambda v: isinstance(v, str) and bool(v), "the name of a switch")
 FROM_ZERO: tuple[Check, str] = (_from_zero, "a whole number from 0")
 
 PINS: dict[str, tuple[Check, str]] = {
@@ -54,6 +55,7 @@ PINS: dict[str, tuple[Check, str]] = {
     "layout.zero_stage": (lambda v: isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 3, "0, 1, 2 or 3"),
     "layout.layers_per_stage": (_stage_list, "a list of whole numbers from 1, one a stage"),
     "layout.recomputed_layers_per_stage": (_count_list, "a list of whole numbers from 0, one a stage"),
+    **dict.fromkeys(("fabric.switch", "fabric.spine_switch", "fabric.core_switch"), NAME),
     "fabric.planes": WHOLE,
     "fabric.ports_per_switch": WHOLE,
     "fabric.tiers": WHOLE,
@@ -75,7 +77,6 @@ ONE_SITE = "cluster"  # the site of an instance without a grid
 SITE_FABRIC: dict[str, tuple[Check, str]] = {
     **{path.removeprefix(FABRIC): how for path, how in PINS.items() if path.startswith(FABRIC)},
     **dict.fromkeys(("leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod"), WHOLE),
-    "switch": (lambda v: isinstance(v, str) and bool(v), "the name of a switch"),
     "family": (lambda v: v in get_args(FabricFamily), f"one of {', '.join(get_args(FabricFamily))}"),
 }
 

@@ -216,15 +216,14 @@ class PlanPhysics:
 
     def _design(self, site: str, f: SiteFabric) -> Design | None:
         network, racks = self.instance.network, self.cabled_racks(site)
-        if network is None or design_fault(f, racks) or f.switch not in self.switches:
+        if network is None or design_fault(f, racks) or not {f.switch, *f.models} <= set(self.switches):
             return None
-        return design_of(
-            f,
-            racks,
-            ports=self.switches[f.switch].ports,
-            gpus=self.wired_gpus_per_rack(site),
-            network=network,
-        )
+        gpus = self.wired_gpus_per_rack(site)
+        return design_of(f, racks, switches=self.switches, gpus=gpus, network=network)
+
+    def above(self, f: SiteFabric) -> tuple[Switch, ...]:
+        """Return the models of the tiers above the leaves of a fabric whose models are known."""
+        return tuple(self.switches[name] for name in f.models[1:])
 
     @cached_property
     def wired(self) -> dict[str, Design]:

@@ -49,7 +49,8 @@ POOL_MINIMIZES = "days to train by this pool alone, at its share of the batch"
 SMALL_BATCH = 12  # sequences up to which shares are counted one by one
 
 TEMPLATE_SPACE = (
-    "one fabric a site, of one switch in one family: rail, rack, rail-only, dragonfly, dragonfly+; "
+    "one fabric a site in one family: rail, rack, rail-only, dragonfly, dragonfly+; of one switch, spines and cores of "
+    "two or three tiers of any with the leaf's rate, planes and price of links; "
     "NICs over the fewest lanes that carry them, leaf ports split by breakout, spare ports; "
     "leaf domains of any whole units of racks; a single switch, two tiers, three tiers with pods of all or of some "
     "leaf domains, every number of uplinks and bundle of leaves and of spines; "
@@ -59,7 +60,8 @@ TEMPLATE_SPACE = (
     "WAN gateways; links at one price or by length; every number of stripes"
 )
 TEMPLATE_OUTSIDE = (
-    "several switches or families in one fabric; leaf domains that part a CP group; unequal bundles; "
+    "several families in one fabric, several switches in a tier, in four tiers or in a dragonfly; "
+    "leaf domains that part a CP group; unequal bundles; "
     "pods, zones and groups of more rails than their count needs (groups under valiant have any), zones and groups on "
     "shortest paths of more pods or domains than their count needs; two-tier pods that nothing joins; "
     "four tiers at other slowdowns, or dearer for less power; one zone alone but for a pin or a WAN gateway"

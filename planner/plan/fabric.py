@@ -13,6 +13,7 @@ class Tier(Frozen):
     """One tier of a site's fabric."""
 
     name: Literal["leaf", "spine", "core", "super-spine"] = Field(description="Of the tier.")
+    switch: str = Field("", description="Its box, by name; empty: the leaf's.")
     switches: int = Field(description="In one plane.")
     down_ports: int = Field(description="Of a switch, towards GPUs.")
     up_ports: int = Field(description="Of a switch, away from GPUs.")
@@ -38,9 +39,9 @@ class WanGateway(Frozen):
 class SiteFabric(Frozen):
     """The fabric of one site; counts are of switches and of cables (all planes together), without its WAN gateway's."""
 
-    switch: str = Field(description="Its box, by name.")
+    switch: str = Field(description="The box of a leaf, by name.")
     planes: int = Field(description="Networks side by side.")
-    ports_per_switch: int = Field(description="Ports of one chip.")
+    ports_per_switch: int = Field(description="Ports of one chip of a leaf.")
     tiers: tuple[Tier, ...] = Field(description="From the leaves up.")
     switches: int = Field(description="Boxes of all tiers and planes.")
     chips: int = Field(description="Switch chips of all tiers and planes.")
@@ -73,6 +74,16 @@ class SiteFabric(Frozen):
     p2p_seconds: float = Field(description="One pipeline send as built, in seconds.")
     pipeline_send_slowdown: float = Field(description="Pipeline exchange as built over the NIC's ideal.")
     allreduce_slowdown: float = Field(description="Ring between racks as built over the NIC's ideal.")
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The box of each tier, by name."""
+        return tuple(t.switch or self.switch for t in self.tiers)
+
+    @property
+    def boxes(self) -> str:
+        """Every box of the tiers, by name, in words."""
+        return " and ".join(dict.fromkeys(self.models))
 
 
 class TransportFactor(Frozen):

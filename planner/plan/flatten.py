@@ -128,8 +128,12 @@ def _fabric(x: FabricPlan) -> Iterator[tuple[str, Figure]]:
     yield "fabric.power_mw", sum(f.power_mw for f in x.sites.values())
     for site, f in sorted(x.sites.items()):
         yield from ((f"fabric.sites.{site}.{name}", getattr(f, name)) for name in FABRIC)
-        for tier in f.tiers:
-            yield f"fabric.sites.{site}.tiers.{tier.name}", f"{tier.switches} of {tier.down_ports}/{tier.up_ports}"
+        for tier, name in zip(f.tiers, f.models, strict=True):
+            model = f" {name}" if name != f.switch else ""
+            yield (
+                f"fabric.sites.{site}.tiers.{tier.name}",
+                f"{tier.switches} of {tier.down_ports}/{tier.up_ports}{model}",
+            )
         if f.wan_gateway is not None:
             yield f"fabric.sites.{site}.wan_gateway", f"{f.wan_gateway.switches} with {f.wan_gateway.wan_ports} ports"
     yield from _proof("fabric", x.certificate)

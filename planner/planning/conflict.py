@@ -255,9 +255,11 @@ def _network_sentences(instance: Instance) -> dict[str, str]:
     n = instance.network
     if n is None:
         return {}
+    most = n.max_oversubscription
+    ratios = most if isinstance(most, tuple) else (most or 1,)
     lost = "switch above the leaves" if n.survives == "one_spine" else "link of a leaf upwards"
     return {
-        "network.max_oversubscription": f"no fabric is oversubscribed beyond {n.max_oversubscription or 1:g}:1",
+        "network.max_oversubscription": f"no fabric is oversubscribed beyond {', '.join(f'{r:g}:1' for r in ratios)}",
         "network.survives": f"the loss of one {lost} cuts no two leaves",
     }
 

@@ -187,7 +187,7 @@ def _variants(plan: Plan) -> Iterator[Variant]:
 def _other_switches(plan: Plan) -> Iterator[Variant]:
     """Yield the instance without each switch that the plan uses, where others are left."""
     network = plan.instance.network
-    for name in sorted({f.switch for f in plan.fabric.sites.values()} if plan.fabric else ()):
+    for name in sorted({name for f in plan.fabric.sites.values() for name in f.models} if plan.fabric else ()):
         rest = tuple(s for s in network.switches if not isinstance(s, str) and s.name != name) if network else ()
         if network is not None and rest:
             other = plan.instance.model_copy(update={"network": network.model_copy(update={"switches": rest})})

@@ -59,7 +59,7 @@ TRANSPORTS: tuple[TransportName, ...] = ("ecmp", "spray")
 MINIMIZES = "price of the fabric, in dollars"
 SPACE = (
     "every tree of up to four tiers with equal bundles, dragonfly and dragonfly+ of the families, switches and tiers "
-    "allowed, every host cabled; one switch model"
+    "allowed, every host cabled; spines and cores of other models with a leaf's ports in trees of up to three tiers"
 )
 
 
@@ -224,17 +224,18 @@ def _section(instance: FabricInstance, network: Network, t: Template) -> SiteFab
         stage_in_leaf=0.0,
         stage_in_pod=0.0,
     )
-    switch = next(s for s in resolved_switches(network.switches) if s.name == t.switch)
+    switches = {s.name: s for s in resolved_switches(network.switches)}
     slowdown = transport_slowdown_of(network)
     return site_fabric(
         network,
-        switch,
+        switches[t.switch],
         t.family,
         d,
         worst,
         transport_slowdown=slowdown,
         nic_seconds=0.0,
         wired_gpus_per_rack=_gpus(instance),
+        above=[switches[name] for name in t.above],
     )
 
 

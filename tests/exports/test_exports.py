@@ -11,16 +11,17 @@ import networkx as nx
 import numpy as np
 import pytest
 from typer.testing import CliRunner
-from worked_plan import edited, instance_with, small, worked
+from worked_plan import edited, edited_at, instance_with, small, worked
 
 from planner.cli.main import app
 from planner.cluster.hostlist import parse
 from planner.errors import InputError
-from planner.exports import cable_list, graph, slurm
+from planner.exports import bill_of_materials, cable_list, graph, slurm
 from planner.exports.from_plan import BuiltFabric, built_fabric
 from planner.files import write_streamed
 from planner.instance.network import Floor, Medium
 from planner.physics.network.links import NO_MEDIUM, MediaTable
+from planner.report.statements.network import fabric
 
 PLAN = small()
 E1 = built_fabric(PLAN, "e1")
@@ -94,6 +95,24 @@ def test_slurm_tree_has_pods_and_a_core() -> None:
     assert "SwitchName=leaf2 Nodes=r[6-7]" in text
     assert "SwitchName=pod0 Switches=leaf[0-1]" in text and "SwitchName=pod1 Switches=leaf2" in text
     assert "SwitchName=core Switches=pod[0-1]" in text
+
+
+def test_exports_name_the_model_of_each_tier() -> None:
+    """Spines of another model have a line of the bill; picture, graph, Slurm and summary name them."""
+    box = PLAN.instance.network.switches[0]
+    large = box.model_copy(update={"name": "large", "ports": 2 * box.ports, "price_usd": 3e4})
+    two = small(network__switches=[box.model_dump(), large.model_dump()])
+    spines = two.fabric.sites["e1"].tiers[1].switches
+    usd = two.fabric.sites["e1"].cost_usd + spines * (large.price_usd - box.price_usd)
+    mixed = edited_at(edited_at(two, "fabric.sites.e1.tiers.1.switch", "large"), "fabric.sites.e1.cost_usd", usd)
+    x = built_fabric(mixed, "e1")
+    bill = list(csv.DictReader(io.StringIO("".join(bill_of_materials.bill_of_materials(x)))))
+    counts = {r["part"]: int(r["count"]) for r in bill if r["where"] == "fabric"}
+    assert counts == {"box": x.design.leaves + x.design.cores, "large": spines}
+    models = {(n["tier"], n["model"]) for _, n in graph.graph(x, by_pod=False).nodes(data=True) if "model" in n}
+    assert models == {("leaf", "box"), ("spine", "large"), ("core", "box")}
+    assert "switches of box and large" in next(slurm.topology_conf(x))
+    assert f"{spines} spines of large" in next(fabric(mixed)).text
 
 
 def test_a_fabric_that_cannot_be_wired_is_refused() -> None:

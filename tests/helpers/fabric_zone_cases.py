@@ -56,8 +56,12 @@ def with_zones(three: Design, ports: int, domains: int, *, fewest: bool) -> Iter
                 yield dataclasses.replace(three, **zone, core_up=up, core_bundle=bundle)
 
 
-def every_design(i: Instance, r: FabricRequest, s: Switch) -> Iterator[Design]:
+def every_design(
+    i: Instance, r: FabricRequest, s: Switch, spine: Switch | None = None, core: Switch | None = None
+) -> Iterator[Design]:
     """Yield every design of a switch over the instance's families, with its lanes, splits and spares.
+
+    Spines and cores may be of other models; what needs no core is yielded with every model of one.
 
     Where lengths count, pods and zones of one count are of the fewest rails and domains, as the formulation declares.
     """
@@ -68,6 +72,8 @@ def every_design(i: Instance, r: FabricRequest, s: Switch) -> Iterator[Design]:
         wan_gateway = math.ceil(r.wan_gbps / (apart * lanes) / s.port_gbps)
         side = {
             "ports": s.ports,
+            "spine_ports": (spine or s).ports,
+            "core_ports": (core or s).ports,
             "rails": rails,
             "racks": r.racks,
             "rail_gpus": width,
@@ -84,7 +90,7 @@ def every_design(i: Instance, r: FabricRequest, s: Switch) -> Iterator[Design]:
                 yield Design(**side, leaf_down=ends, leaf_spare=all_spare, wan_ports=wan_gateway)
             for up in range(1, s.ports - math.ceil((down + spare) / split) + 1):
                 leaf = Design(**side, leaf_down=down, leaf_up=up, leaf_spare=spare, wan_ports=wan_gateway)
-                yield from with_tiers(leaf, s.ports, leaf.domains, fewest=n.floor is not None)
+                yield from with_tiers(leaf, (spine or s).ports, leaf.domains, fewest=n.floor is not None)
 
 
 def enough_between(i: Instance, d: Design) -> bool:

@@ -61,13 +61,21 @@ def crossings(ranks: list[list[int]], d: int, *, wrap: bool) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The counts of a fabric: switches and the links between them."""
+    """What a fabric has: its switches' price and watts, and the links between them."""
 
-    switches: int
+    usd: float
+    watts: float
     links: int
 
+    @staticmethod
+    def of(boxes: list[tuple[int, Switch]], links: int) -> "Tree":
+        """Add up numbers of switches of some models."""
+        return Tree(sum(n * s.price_usd for n, s in boxes), sum(n * s.power_watts for n, s in boxes), links)
 
-def trees(s: Switch, domains: int, d: int, rails: int, tiers: int) -> list[tuple[int, Tree]]:
+
+def trees(
+    s: Switch, spine: Switch, core: Switch, domains: int, d: int, rails: int, tiers: int
+) -> list[tuple[int, Tree]]:
     """List the trees over leaf domains of d racks that all share a pod, with the uplinks of a leaf.
 
     A domain has a leaf for each rail. A pod joins x rails of all domains; a leaf reaches u/b spines by b links each. A
@@ -76,12 +84,13 @@ def trees(s: Switch, domains: int, d: int, rails: int, tiers: int) -> list[tuple
     found = []
     for u, x in itertools.product(range(1, s.ports - d + 1), range(1, rails + 1)):
         pods = -(-rails // x)
-        if (pods > 1 and tiers < 3) or tiers < 2 or pods > s.ports:
+        if (pods > 1 and tiers < 3) or tiers < 2 or pods > core.ports:
             continue
         for b in (b for b in range(1, u + 1) if u % b == 0):
-            if b * x * domains + (pods > 1) <= s.ports:
+            if b * x * domains + (pods > 1) <= spine.ports:
                 leaves, spines, cores = rails * domains, pods * (u // b), u // b if pods > 1 else 0
-                found.append((u, Tree(leaves + spines + cores, leaves * u + (spines if pods > 1 else 0))))
+                boxes = [(leaves, s), (spines, spine), (cores, core)]
+                found.append((u, Tree.of(boxes, leaves * u + (spines if pods > 1 else 0))))
     return found
 
 
@@ -105,10 +114,10 @@ class Prices:
             c.switch_transceivers * o.power_watts,
         )
 
-    def fabric(self, s: Switch, ends: int, t: Tree, send: float, allreduce: float, lanes: int) -> Fabric:
+    def fabric(self, ends: int, t: Tree, send: float, allreduce: float, lanes: int) -> Fabric:
         """Price a fabric: a network for each lane of the NICs."""
-        usd = ends * self.end_usd + t.switches * s.price_usd + t.links * self.link_usd
-        watts = ends * self.end_watts + t.switches * s.power_watts + t.links * self.link_watts
+        usd = ends * self.end_usd + t.usd + t.links * self.link_usd
+        watts = ends * self.end_watts + t.watts + t.links * self.link_watts
         return Fabric(lanes * usd, lanes * watts / 1e6, send, allreduce)
 
 
@@ -133,13 +142,17 @@ def fabrics(
         if split > n.max_lanes or lanes not in (0, split):
             continue
         if racks * rails <= s.ports:
-            found.add(prices.fabric(s, racks * rails, Tree(1, 0), phi, phi, split))
+            found.add(prices.fabric(racks * rails, Tree.of([(1, s)], 0), phi, phi, split))
+        alike = [
+            x for x in n.switches if (x.port_gbps, x.planes, x.link_factor) == (s.port_gbps, s.planes, s.link_factor)
+        ]
         for d in range(block.stage_racks, min(racks, s.ports) + 1, block.stage_racks):
             counted = {crossings(order, d, wrap=wrap) for order in orders}
-            for u, t in trees(s, -(-racks // d), d, rails, n.max_tiers):
-                for flows, allreduces in counted:
-                    slow = phi * max(1.0, flows / u), phi * max(1.0, allreduces / u)
-                    found.add(prices.fabric(s, racks * rails, t, *slow, split))
+            for spine, core in itertools.product(alike, repeat=2):
+                for u, t in trees(s, spine, core, -(-racks // d), d, rails, n.max_tiers):
+                    for flows, allreduces in counted:
+                        slow = phi * max(1.0, flows / u), phi * max(1.0, allreduces / u)
+                        found.add(prices.fabric(racks * rails, t, *slow, split))
     return unbeaten(found)
 
 

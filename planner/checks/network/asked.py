@@ -1,5 +1,6 @@
 """Rules that the instance asks of a fabric in the words of the trade: oversubscription, and losses that it survives."""
 
+import math
 from collections.abc import Iterator
 
 from planner.checks.rule import Rule, at_most, broken
@@ -17,15 +18,30 @@ def _fabrics(c: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Design]]:
 
 
 def oversubscription(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that no more ports of GPUs share a link out of a full leaf, pod or zone than the instance allows."""
-    most = c.instance.network.max_oversubscription if c.instance.network is not None else None
-    for s, f, d in _fabrics(c) if most is not None else ():
-        for block, ends, links in _edges(f, d):
+    """Check that no more ports of GPUs share a link out of a full leaf, pod or zone than the instance allows.
+
+    Of a list, that no more ports down of a leaf, and of a spine where there are several pods, share a port up.
+    """
+    network = c.instance.network
+    if network is None or network.max_oversubscription is None:
+        return
+    most = math.inf if isinstance(network.max_oversubscription, tuple) else network.max_oversubscription
+    for s, f, d in _fabrics(c):
+        yield from tiers_over(f"oversubscription[{s}]", network.tier_ratios, d)
+        for block, ends, links in _edges(f, d) if most < math.inf else ():
             if links:
                 each, allowed = f"ports of GPUs to a link out of a {block}", "to one allowed"
-                yield from at_most(f"oversubscription[{s}]", ends / links, float(most or 0.0), each, allowed)
+                yield from at_most(f"oversubscription[{s}]", ends / links, most, each, allowed)
             else:
                 yield broken(f"oversubscription[{s}]", f"{ends:,} ports of GPUs, and no link out of a {block}")
+
+
+def tiers_over(rule: str, most: tuple[float, float], d: Design) -> Iterator[Violation]:
+    """Check the ports down to a port up of a leaf, and of a spine where there are several pods."""
+    down_up = (d.leaf_down, d.leaf_up * d.split, not d.single), (d.spine_down, d.spine_up, d.pods > 1)
+    for tier, ratio, (down, up, several) in zip(("leaf", "spine"), most, down_up, strict=True):
+        if several and ratio < math.inf:
+            yield from at_most(rule, down / max(up, 1e-9), ratio, f"ports down to a port up of a {tier}", "allowed")
 
 
 def _edges(f: SiteFabric, d: Design) -> Iterator[tuple[str, int, float]]:

@@ -74,18 +74,18 @@ def laid(c: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Design]]:
     fabrics = c.plan.fabric.sites if c.plan.fabric else {}
     for s, d in sorted(c.wired.items()):
         f = fabrics[s]
-        switches = max(f.wan_gateway.switches if f.wan_gateway else 0, *(t.switches for t in f.tiers))
-        ports = switches * d.ports * d.split
-        if max(d.endpoint_links, d.switch_links, d.wan_gateway_links, ports) <= MAX_TICKED:
+        ports = [t.switches * d.tier_ports[t.name] for t in f.tiers]
+        ports += [f.wan_gateway.switches * d.ports] if f.wan_gateway else []
+        if max(d.endpoint_links, d.switch_links, d.wan_gateway_links, max(ports) * d.split) <= MAX_TICKED:
             yield s, f, d
 
 
 def cables(c: PlanPhysics) -> Iterator[Violation]:
     """Check that the cables use no port twice, reach every GPU once, and are as many as the plan counts."""
     for s, f, d in laid(c):
-        rule, ports = f"cables[{s}]", d.ports * d.split
-        shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {t.name: (t.switches, ports) for t in f.tiers}
-        shapes |= {WAN_GATEWAY: (f.wan_gateway.switches, ports)} if f.wan_gateway else {}
+        rule, shapes = f"cables[{s}]", {"gpu": (d.racks * d.gpus_per_rack, d.lanes)}
+        shapes |= {t.name: (t.switches, d.tier_ports[t.name] * d.split) for t in f.tiers}
+        shapes |= {WAN_GATEWAY: (f.wan_gateway.switches, d.ports * d.split)} if f.wan_gateway else {}
         total = count(in_parts(lay(d), d.split), shapes)
         yield from (broken(rule, text) for text in (*total.twice, *total.absent))
         gateway_stages = [stage for stage in total.cables if stage[0] == WAN_GATEWAY]

@@ -1,7 +1,7 @@
 """Rules of the fabric: what can be wired, what it counts to, and which traffic it must hide."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from planner.checks.network.wan_gateway import free_by_exchange
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
@@ -9,7 +9,7 @@ from planner.instance.network import Network, Switch
 from planner.physics.network.links import media_of
 from planner.physics.network.locality import Locality, exchange_leaving
 from planner.physics.network.plan_design import design_fault
-from planner.physics.network.price import bill
+from planner.physics.network.price import Bill, bill
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.network.wan_gateway import FreeUplinks
@@ -60,16 +60,31 @@ def switch(c: PlanPhysics) -> Iterator[Violation]:
         if f.family not in network.families:
             yield broken(rule, f"family {f.family} is none of {', '.join(network.families)}")
         yield from at_most(rule, f.lanes, network.max_lanes, "lanes", "lanes allowed")
-        if f.switch not in c.switches:
+        unknown = {f.switch, *f.models} - set(c.switches)
+        if unknown:
             known = f"the instance's {len(c.switches)}: {', '.join(sorted(c.switches))}"
-            yield broken(rule, f"{f.switch!r} is none of {known}")
+            yield from (broken(rule, f"{name!r} is none of {known}") for name in sorted(unknown))
             continue
+        yield from _mixed(rule, f, c.switches)
         offered = c.switches[f.switch]
         yield from must_equal(rule, "planes", f.planes, offered.planes * f.lanes)
         yield from must_equal(rule, "ports_per_switch", f.ports_per_switch, offered.ports)
         yield from at_most(rule, f.split, offered.breakout, "parts of a port", "parts that it can be split into")
         need, rate = nic_gbps * max(1, f.split), offered.port_gbps * f.lanes
         yield from at_most(rule, need, rate, "Gbps of the NICs at a port", "Gbps of the ports")
+
+
+def _mixed(rule: str, f: SiteFabric, switches: Mapping[str, Switch]) -> Iterator[Violation]:
+    """Check that the model of every tier has the leaf's ports: their rate, their planes, the price of their links."""
+    leaf = switches[f.switch]
+    for t in f.tiers:
+        model = switches[t.switch or f.switch]
+        if t.name == "leaf":
+            yield from must_be(rule, "switch of the leaf tier", model.name, f.switch)
+        for name in ("port_gbps", "planes", "link_factor"):
+            yield from must_equal(
+                rule, f"{name} of a {t.name} under those of a leaf", getattr(model, name), getattr(leaf, name)
+            )
 
 
 def wirable(c: PlanPhysics) -> Iterator[Violation]:
@@ -147,15 +162,15 @@ def share_out(rule: str, least: float, d: Design) -> Iterator[Violation]:
             yield from at_most(rule, least * ends, up, share, uplinks)
 
 
-def priced(network: Network, switch: Switch, d: Design) -> float:
-    """Recompute the price of a design."""
-    return bill(network, switch, d).usd
+def priced(c: PlanPhysics, network: Network, f: SiteFabric, d: Design) -> Bill:
+    """Recompute the price and power of a fabric from its design and the model of each tier."""
+    return bill(network, c.switches[f.switch], d, c.above(f))
 
 
 def price_and_power(c: PlanPhysics) -> Iterator[Violation]:
     """Check that cost and power are what switches and cables add up to."""
     for s, f, network, d in _wired(c):
-        rule, price = f"price_and_power[{s}]", bill(network, c.switches[f.switch], d)
+        rule, price = f"price_and_power[{s}]", priced(c, network, f, d)
         if price.usd == math.inf:
             reach = max(m.reach_m for m in media_of(network))
             media = f"the longest reach of {len(network.media)} media"
@@ -257,6 +272,7 @@ def pins(c: PlanPhysics) -> Iterator[Violation]:
             stated[f"fabric.{name}_bundle"] = tier.bundle if tier else 0
         stated |= {"fabric.rails_per_pod": f.rails_per_pod, "fabric.leaf_domains_per_pod": f.leaf_domains_per_pod}
         stated |= {"fabric.switch": f.switch, "fabric.family": f.family}
+        stated |= dict(zip(("fabric.spine_switch", "fabric.core_switch"), f.models[1:], strict=False))
         for path, value in pinned.items():
             site, _, name = path.removeprefix("fabric.").rpartition(".")
             if site in ("", s):

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.checks.network.asked import cut_by
+from planner.checks.network.asked import cut_by, tiers_over
 from planner.checks.network.fabric import share_out
 from planner.checks.rule import at_most, broken, exceeds, must_equal
 from planner.instance.network import Network
 from planner.physics.network.dragonfly import Dragonfly, dragonfly
 from planner.physics.network.families import FAMILIES
-from planner.physics.network.links import spare_ports
+from planner.physics.network.links import same_ports, spare_ports
 from planner.physics.network.price import bill
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import pipeline_send_slowdown
@@ -58,14 +58,24 @@ def _faults(c: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
             yield f"bundles of {row[bundle]} links, of {row.get(up, 0)} upwards ({bundle}, {up})"
     if row["group_links"] and not row["family"].startswith("dragonfly"):
         yield f"{row['group_links']} group_links of a {row['family']}, which has no groups"
-    if row["switch"] not in c.switches:
-        yield f"switch {row['switch']!r} is none of {', '.join(sorted(c.switches))}"
-    elif row["split"] > c.switches[row["switch"]].breakout:
-        yield f"ports in {row['split']} parts, {c.switches[row['switch']].breakout} allowed"
     if row["family"] not in network.families:
         yield f"family {row['family']} is none of {', '.join(network.families)}"
     if row["lanes"] > network.max_lanes:
         yield f"{row['lanes']} lanes, {network.max_lanes} allowed"
+    models = _models(row)
+    unknown = [name for name in dict.fromkeys(models) if name not in c.switches]
+    yield from (f"switch {name!r} is none of {', '.join(sorted(c.switches))}" for name in unknown)
+    if unknown:
+        return
+    if not all(same_ports(c.switches[name], c.switches[models[0]]) for name in models):
+        yield f"switches {' and '.join(models)}, whose ports differ in rate, planes or price of links"
+    if row["split"] > c.switches[row["switch"]].breakout:
+        yield f"ports in {row['split']} parts, {c.switches[row['switch']].breakout} allowed"
+
+
+def _models(row: Row) -> list[str]:
+    """Return the models of a row's leaves, spines and cores, by name."""
+    return [row["switch"], *(row.get(f"{tier}_switch", row["switch"]) for tier in ("spine", "core"))]
 
 
 def _design(c: PlanPhysics, network: Network, site: str, row: Row) -> Design:
@@ -74,6 +84,8 @@ def _design(c: PlanPhysics, network: Network, site: str, row: Row) -> Design:
     rack, wiring = family.rack_ports(c.wired_gpus_per_rack(site)), family.wiring
     own: dict[str, Any] = {name: row.get(name, 0) for name in COUNTS} | rack._asdict()
     own |= {"ports": switch.ports, "racks": c.cabled_racks(site)}
+    models = zip(("spine_ports", "core_ports"), _models(row)[1:], strict=True)
+    own |= {ports: c.switches[name].ports for ports, name in models if name != switch.name}
     own["leaf_spare"] = spare_ports(own["leaf_down"], spares.share, spares.failure_chance, spares.shortage_chance)
     own["wan_ports"] = wan_ports(_gateway(c, site)[0], rack.apart * own["lanes"], switch.port_gbps)
     if not issubclass(wiring.design, Dragonfly):
@@ -92,15 +104,16 @@ def _gateway(c: PlanPhysics, site: str) -> tuple[float, float]:
 
 def _row(rule: str, c: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row) -> Iterator[Violation]:
     """Check that a row can be wired, hides what it slows, and states what its choices come to."""
-    d, switch = _design(c, network, site, row), c.switches[row["switch"]]
+    d, (switch, *above) = _design(c, network, site, row), [c.switches[name] for name in _models(row)]
     reasons = list(unwirable(d, cross_rail=True))
     yield from (broken(rule, reason) for reason in reasons)
     if reasons:
         return
     yield from at_most(rule, d.tiers, network.max_tiers, "tiers", "tiers allowed")
-    yield from share_out(rule, max(network.min_core_share, 1 / (network.max_oversubscription or float("inf"))), d)
+    yield from share_out(rule, network.asked_core_share, d)
+    yield from tiers_over(rule, network.tier_ratios, d)
     yield from _survival(rule, network, d)
-    price, slow = bill(network, switch, d), _slowdown(c, layout, site, row, d)
+    price, slow = bill(network, switch, d, above), _slowdown(c, layout, site, row, d)
     groups, size = layout.rack_stages, max(1, layout.racks_per_stage_by_site[site])
     figures = {
         "cost_usd": price.usd,

@@ -16,17 +16,19 @@ def part_sizes(items: int, max_parts: int) -> Ints:
 
 
 @cache
-def core_bundles(ports: int, pods: int, wan_gateway: int) -> Ints:
+def core_bundles(ports: int, pods: int, wan_gateway: int, core_ports: int = 0) -> Ints:
     """Return the largest bundle for every number u of uplinks of `pods` switches: a divisor of u that fits those above.
 
-    The c = u / bundle switches above have c·ports >= pods·u + `wan_gateway`; 1 where no bundle fits.
+    The c = u / bundle switches above, of as many ports unless `core_ports` says otherwise, have
+    c·ports >= pods·u + `wan_gateway`; 1 where no bundle fits.
     """
+    core_ports = core_ports or ports
     if not wan_gateway:
-        return largest_divisor(ports, ports // pods)
+        return largest_divisor(ports, core_ports // pods)
     best = np.ones(ports + 1, dtype=np.int64)
-    for b in range(2, ports // pods + 1):
+    for b in range(2, core_ports // pods + 1):
         up = np.arange(b, ports + 1, b, dtype=np.int64)
-        best[up[up // b * ports >= pods * up + wan_gateway]] = b
+        best[up[up // b * core_ports >= pods * up + wan_gateway]] = b
     return best
 
 

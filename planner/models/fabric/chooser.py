@@ -9,13 +9,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.instance.network import FabricFamily, Network
+from planner.instance.network import FabricFamily, Network, Switch
 from planner.models.fabric import dragonflies, four_tiers, pods, trees
 from planner.models.fabric.design_table import AT, Floats, Front, Options, no_options, undominated
 from planner.models.fabric.link_prices import LinkPrices, Price
@@ -25,7 +26,8 @@ from planner.models.fabric.traffic import Loads, Traffic
 from planner.models.requests import resolved_switches
 from planner.physics.network.dragonfly import Dragonfly, dragonfly
 from planner.physics.network.families import FAMILIES, ROUTER_GROUPS
-from planner.physics.network.price import bill, by_reach
+from planner.physics.network.links import same_ports
+from planner.physics.network.price import bill, by_reach, switch_usd
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.network.wan_gateway import free_uplinks, wan_ports
@@ -34,7 +36,8 @@ from planner.solvers.deadline import Deadline
 Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and allreduces
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
 MOST_LOADS = 24  # orders of racks whose counts are kept
-SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes")
+SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes", "spine_switch", "core_switch")
+TIER_SWITCHES = "switch", "spine_switch", "core_switch"  # pins that name a model
 Kind = Callable[[Site, int, trees.Tops | None, list[int], Floats], list[Options]]
 FEW_SIZES = 16  # one of so many sizes of leaf domains is built first, and rules out most others
 MOST_TOPS = 4096  # tables of spines and cores kept
@@ -55,6 +58,7 @@ class Template:
     mw: float
     send: float
     allreduce: float
+    above: tuple[str, ...] = ()  # switches of the tiers above the leaves; the leaf's where none is named
 
 
 @dataclass(kw_only=True)
@@ -94,8 +98,9 @@ class Templates:
             if site is not None and path.startswith(f"fabric.{site}."):
                 found[path.removeprefix(f"fabric.{site}.")] = value
         names = [x.name for x in resolved_switches(self.network.switches)]
-        if found.get("switch", names[0]) not in names:
-            raise InputError(f"pins: switch {found['switch']!r} is none of network.switches ({', '.join(names)})")
+        for pin in TIER_SWITCHES:
+            if found.get(pin, names[0]) not in names:
+                raise InputError(f"pins: {pin} {found[pin]!r} is none of network.switches ({', '.join(names)})")
         if "placement.stripes" in self.instance.pins:
             found["stripes"] = self.instance.pins["placement.stripes"]
         if self.without_stripes is not None:
@@ -115,7 +120,7 @@ class Templates:
                 f"({ports}); give a switch with faster ports, or raise network.max_lanes"
             )
         pins = self.pins(site)
-        if not any(_allowed(mode, pins) for mode in modes):
+        if not any(_allowed(mode, pins) and self._pairs(mode, pins) for mode in modes):
             named = ", ".join(f"{name} = {pins[name]!r}" for name in SWITCH_PINS if name in pins)
             known = "; ".join(
                 f"{x.switch.name} with {x.switch.ports} ports in {x.planes} planes as {x.family}" for x in modes
@@ -125,6 +130,27 @@ class Templates:
     def modes(self, rails: int) -> list[Mode]:
         """List the switches in their families for racks of so many GPUs at work."""
         return list(switch_modes(self.network, rails, self.instance.hardware.gpu_nic_bytes_per_second))
+
+    def _pairs(self, mode: Mode, pins: Pins) -> tuple[tuple[int, int], ...]:
+        """Return the models that spines and cores over leaves may be of, by their places from 1; 0: the leaf's.
+
+        Those with the leaf's ports that pins allow, without what has no more ports for no less money and power.
+        """
+        every = enumerate(resolved_switches(self.network.switches), 1)
+        alike = {0: mode.switch} | {i: x for i, x in every if x != mode.switch and same_ports(x, mode.switch)}
+
+        def cost(x: Switch) -> tuple[float, float]:
+            return switch_usd(self.network, x), x.power_watts * self.power_counts
+
+        def models(pin: str) -> list[int]:
+            kept: dict[int, tuple[float, float]] = {}
+            for i, x in sorted(alike.items(), key=lambda item: (-item[1].ports, *cost(item[1]), item[0])):
+                usd, watts = cost(x)
+                if pins.get(pin, x.name) == x.name and not any(a <= usd and b <= watts for a, b in kept.values()):
+                    kept[i] = usd, watts
+            return sorted(kept)
+
+        return tuple(product(models("spine_switch"), models("core_switch")))
 
     def options(
         self,
@@ -173,7 +199,7 @@ class Templates:
         """Build trees with all domains in a pod first, then the other shapes and families that may beat them."""
         loads, sites = self._loads(traffic, blocks), []
         for i, mode in enumerate(self.modes(traffic.rails)):
-            if _allowed(mode, pins) and traffic.lanes in (0, mode.lanes):
+            if _allowed(mode, pins) and self._pairs(mode, pins) and traffic.lanes in (0, mode.lanes):
                 sites.append(self._site(i, mode, traffic, blocks, limits, pins, loads))
         found, later = self._trees(sites)
         for s in sites:
@@ -266,6 +292,7 @@ class Templates:
             whole=self.whole,
             max_usd=limits[0],
             max_slowdowns=limits[1],
+            pairs=self._pairs(mode, pins),
             prices=LinkPrices(network=self.network, mode=mode, racks=racks, known=known),
             tick=self.deadline.check,
         )
@@ -276,7 +303,7 @@ class Templates:
         Without lengths and shares of leaf domains they depend on the number of domains alone.
         """
         domains, n = s.domains(domain), self.network
-        apart = (s.racks, domain) if by_reach(n) or n.asked_core_share else ()
+        apart = (s.racks, domain) if by_reach(n) or n.asked_core_share or n.max_oversubscription else ()
         key = (
             s.mode.switch.name, s.mode.family, s.mode.rails, s.mode.split, domains, apart, s.wan_ports,
             s.exchange_ports, tuple(sorted(s.pins.items())),
@@ -303,7 +330,14 @@ class Templates:
             valiant = self.network.group_routing == "valiant"
             return dragonfly(wiring.design, **own, group_links=k["group_links"], valiant=valiant)
         own |= {name: k[name] for name in ("leaf_up", "spine_up", "spine_bundle", "core_up", "core_bundle")}
+        own |= {f"{tier}_ports": switch.ports for tier, switch in self._models(key).items()}
         return Design(**own, rails_per_zone=k["zone_rails"], domains_per_zone=k["zone_width"])
+
+    def _models(self, key: Mapping[str, int]) -> dict[str, Switch]:
+        """Return the models of a template's spines and cores, where they are not the leaf's."""
+        switches = resolved_switches(self.network.switches)
+        places = {tier: key[f"{tier}_model"] for tier in ("spine", "core")}
+        return {tier: switches[place - 1] for tier, place in places.items() if place}
 
     def template(self, traffic: Traffic, blocks: int, x: Options, i: int) -> Template:
         """Return one of the options in full, its price and power by the bill.
@@ -313,9 +347,13 @@ class Templates:
         key = {name: int(x.key[i, at]) for name, at in AT.items()}
         mode = self.modes(traffic.rails)[key["mode"]]
         design = self.design(mode, traffic, blocks, key)
-        found = bill(self.network, mode.switch, design)
+        models = self._models(key)
+        above = [models.get(tier, mode.switch) for tier in ("spine", "core")]
+        found = bill(self.network, mode.switch, design, above)
         send, allreduce = self._slowdowns(traffic, blocks, key["stripes"], mode, design)
-        return Template(mode.switch.name, mode.family, design, key["stripes"], found.usd, found.mw, send, allreduce)
+        names = tuple(x.name for x in above)
+        own = mode.switch.name, mode.family, design, key["stripes"]
+        return Template(*own, found.usd, found.mw, send, allreduce, names)
 
     def _slowdowns(self, traffic: Traffic, blocks: int, n: int, mode: Mode, d: Design) -> tuple[float, float]:
         """Return the slowdowns of a design under some stripes, by the physics of the loads counted on their order."""
@@ -344,12 +382,19 @@ def _allowed(mode: Mode, pins: Pins) -> bool:
 
 
 def _pods(s: Site, domain: int, tops: trees.Tops | None, stripes: list[int], leaf_loads: Floats) -> list[Options]:
-    return [] if tops is None else pods.with_some_domains(s, domain, tops, stripes, leaf_loads)
+    if tops is None:
+        return []
+    return [y for x in s.with_models() for y in pods.with_some_domains(x, domain, tops, stripes, leaf_loads)]
 
 
 def _groups(s: Site, domain: int, tops: trees.Tops | None, _: list[int], __: Floats) -> list[Options]:
-    return dragonflies.with_groups(s, domain) if tops is None else []
+    return dragonflies.with_groups(s, domain) if tops is None and _one_model(s) else []
 
 
 def _zones(s: Site, domain: int, tops: trees.Tops | None, _: list[int], leaf_loads: Floats) -> list[Options]:
-    return [] if tops is None else four_tiers.with_zones(s, domain, leaf_loads)
+    return [] if tops is None or not _one_model(s) else four_tiers.with_zones(s, domain, leaf_loads)
+
+
+def _one_model(s: Site) -> bool:
+    """Return whether pins allow spines and cores of the leaf's model, the only one of four tiers and dragonflies."""
+    return all(s.pins.get(pin, s.mode.switch.name) == s.mode.switch.name for pin in TIER_SWITCHES[1:])

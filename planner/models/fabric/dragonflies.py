@@ -40,9 +40,9 @@ def with_groups(s: Site, domain: int) -> list[Options]:
     """Return the dragonflies of a leaf domain that may beat the templates found so far."""
     plus_family = FAMILIES[s.mode.family].wiring is SPINE_GROUPS
     tiers = 1 + plus_family
-    shut = {"core_down_ports", "core_up_ports", "spine_bundle"} & set(s.pins)
+    shut = {"core_down_ports", "core_up_ports", "spine_bundle", "core_switch"} & set(s.pins)
     if not plus_family:
-        shut |= {"leaf_up_ports", "spine_down_ports", "spine_up_ports"} & set(s.pins)
+        shut |= {"leaf_up_ports", "spine_down_ports", "spine_up_ports", "spine_switch"} & set(s.pins)
     if shut or s.pins.get("tiers", tiers) != tiers or s.network.max_tiers < tiers:
         return []
     parts: list[Options] = []

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.instance.network import Network
+from planner.instance.network import Network, Switch
 from planner.models.fabric.modes import Mode
 from planner.physics.network.lengths import (
     beside_metres,
@@ -59,8 +59,12 @@ class LinkPrices:
 
     @cached_property
     def switch(self) -> Price:
-        """A switch."""
-        return switch_usd(self.network, self.mode.switch), self.mode.switch.power_watts / 1e6
+        """A leaf, and a switch of any tier that has its model."""
+        return self.box(self.mode.switch)
+
+    def box(self, switch: Switch) -> Price:
+        """Price a switch of any model."""
+        return switch_usd(self.network, switch), switch.power_watts / 1e6
 
     @cached_property
     def flat_link(self) -> Price:

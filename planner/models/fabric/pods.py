@@ -11,10 +11,10 @@ from planner.models.fabric.link_prices import Price
 from planner.models.fabric.site_mode import Site, over
 from planner.models.fabric.traffic import ALLREDUCES, FLOWS, SHARES
 from planner.models.fabric.trees import (
-    NONE,
     Tops,
     Wirings,
     core_groups,
+    group_prices,
     rail_sizes,
     undominated_rows,
     width_sizes,
@@ -65,7 +65,8 @@ def _shapes(s: Site, domain: int) -> Ints:
     rails, width = (
         x.ravel() for x in np.meshgrid(rail_sizes(s), width_sizes(s, domains, all_sizes=True), indexing="ij")
     )
-    fits = (width < domains) & (-(-s.mode.rails // rails) * -(-domains // width) <= s.ports) & (rails * width < s.ports)
+    pods = -(-s.mode.rails // rails) * -(-domains // width)
+    fits = (width < domains) & (pods <= s.core_ports) & (rails * width < s.spine_ports)
     return np.asarray(np.stack([rails, width], axis=1)[fits], dtype=np.int64)
 
 
@@ -106,9 +107,7 @@ def _pods(s: Site, x: Shape) -> int:
 def _group_prices(s: Site, x: Shape, spines: int) -> tuple[Ints, list[Floats]]:
     """Return by a spine's uplinks the bundle, and price and power of one of so many spine positions."""
     bundle, cores = core_groups(s, _pods(s, x), spines)
-    link, v = _links(s, x)[1], np.arange(s.ports + 1)
-    n, p = s.mode.networks, s.prices.switch
-    return bundle, [np.where(cores < NONE, n * (_pods(s, x) + cores) * p[i] + v * link[i], np.inf) for i in (0, 1)]
+    return bundle, group_prices(s, _pods(s, x), cores, _links(s, x)[1], np.arange(s.spine_ports + 1))
 
 
 def _kinds(s: Site, w: Wirings) -> list[tuple[int, Wirings]]:
@@ -137,27 +136,31 @@ def _promising(
     with the most uplinks that may be worth their price.
     `given`: uplinks of a leaf, the loads of leaves, and those of first pods, by stripes.
     """
-    m, p, fixed, (up, leaf_loads, first) = s.mode, s.prices, s.fixed(domain), given
+    m, (spine_box, core_box), fixed, (up, leaf_loads, first) = s.mode, s.box_prices, s.fixed(domain), given
     rails, width = shapes.T
-    spines = up // _largest_bundles(s.ports)[(s.ports - 1) // (rails * width)][:, up]
+    most_bundle = np.minimum((s.spine_ports - 1) // (rails * width), s.ports)
+    spines = up // _largest_bundles(s.ports)[most_bundle][:, up]
     pods = -(-m.rails // rails) * -(-s.domains(domain) // width)
     leaf, spine = _links_of(s, domain, shapes, pods)
-    usd, mw = (
-        up * leaf[:, i, None] + spines * (m.networks * (pods + 1) * p.switch[i] + spine[:, i])[:, None] for i in (0, 1)
-    )
+    boxes = [m.networks * (pods * spine_box[i] + core_box[i]) for i in (0, 1)]
+    usd, mw = (up * leaf[:, i, None] + spines * (boxes[i] + spine[:, i])[:, None] for i in (0, 1))
     floor = np.ceil(domain * m.rail_gpus * rails * width * s.network.asked_core_share / m.split * (1 - 1e-9))
     links = np.maximum(np.where(pods > 1, floor, 0)[:, None], spines)
-    needed = np.maximum(spines, -(-((rails * width)[:, None] * up + links) // s.ports))
-    switches = m.networks * (pods[:, None] * needed + np.maximum(needed, -(-pods[:, None] * links // s.ports)))
-    least = [up * leaf[:, i, None] + switches * p.switch[i] + links * spine[:, i, None] for i in (0, 1)]
+    needed = np.maximum(spines, -(-((rails * width)[:, None] * up + links) // s.spine_ports))
+    cores = np.maximum(needed, -(-pods[:, None] * links // s.core_ports))
+    least = [
+        up * leaf[:, i, None]
+        + m.networks * (pods[:, None] * needed * spine_box[i] + cores * core_box[i])
+        + links * spine[:, i, None]
+        for i in (0, 1)
+    ]
     row, at = np.nonzero(np.isfinite(usd) & _below(s, tops, np.broadcast_to(up, usd.shape), *least))
     best = leaf_loads[undominated_rows(leaf_loads)][:, None]
     bounds = [fixed[i] + least[i][row, at] for i in (0, 1)]
     calm = s.worthwhile(*s.leaf_slowdowns(domain, up[at], best), *bounds)
     row, at = row[calm.any(axis=0)], at[calm.any(axis=0)]
     flows, allreduces = (first[:, width[row], column] for column in (FLOWS, ALLREDUCES))
-    position = m.networks * (pods[row] + 1) * p.switch[0]
-    price = usd[row, at], spine[row, 0], position
+    price = usd[row, at], spine[row, 0], boxes[0][row]
     most = _most_links(s, (rails * width)[row], up[at], spines[row, at], tops, price)
     usd, mw = fixed[0] + usd[row, at], fixed[1] + mw[row, at]
     send, allreduce = s.leaf_slowdowns(domain, up[at], leaf_loads[:, None])
@@ -175,14 +178,16 @@ def _most_links(
     `price`: the least that the shape costs with so many spines, of one uplink more, and of one spine position more.
     """
     usd, link, position = price
-    most = (up * (s.ports - leaves)).astype(np.float64)
+    most = (up * (s.spine_ports - leaves)).astype(np.float64)
     if s.power_counts:
         return most
     least = np.full(s.ports + 1, np.inf)
     np.minimum.at(least, tops.up, tops.usd)
     left, link = np.minimum(least[up], s.max_usd) - usd, np.maximum(link, 1e-6)
     # So many uplinks take (uplinks + ports down) / ports spine positions.
-    by_ports = (left + spines * (position + link) - leaves * up * position / s.ports) / (position / s.ports + link)
+    by_ports = (left + spines * (position + link) - leaves * up * position / s.spine_ports) / (
+        position / s.spine_ports + link
+    )
     found: Floats = np.maximum(1.0, np.minimum(most, np.minimum(spines + left / link, by_ports) * (1 + 1e-9)))
     return found
 
@@ -213,7 +218,7 @@ def _of_shape(s: Site, x: Shape, up: Ints, stripes: Ints, loads: Floats) -> list
         return []
     for kind, ways in _kinds(s, w):
         bundle, group = _group_prices(s, x, kind)
-        step = max(1, MOST_WAYS // (s.ports + 1) // max(1, len(stripes)))
+        step = max(1, MOST_WAYS // (s.spine_ports + 1) // max(1, len(stripes)))
         for at in range(0, len(ways.up), step):
             row, v = _useful(s, ways.part(np.arange(at, min(at + step, len(ways.up)))), group)
             some = ways.part(at + row)
@@ -224,7 +229,7 @@ def _of_shape(s: Site, x: Shape, up: Ints, stripes: Ints, loads: Floats) -> list
 
 def _useful(s: Site, w: Wirings, group: list[Floats]) -> tuple[Ints, Ints]:
     """Return ways with each number of a spine's uplinks for which no larger one is as cheap."""
-    v = np.arange(s.ports + 1)
+    v = np.arange(s.spine_ports + 1)
     inside = (v >= w.low[:, None]) & (v <= w.high[:, None]) & np.isfinite(group[0])
     if not s.power_counts:
         cost = np.where(inside, group[0], np.inf)
@@ -245,6 +250,7 @@ def _under(
     return s.table(
         send[n, i], allreduce[n, i], usd[i], mw[i], domain=x.domain, leaf_up=w.up[i], leaf_bundle=w.bundle[i],
         rails=x.rails, width=x.width, spine_up=v[i], spine_bundle=bundle[i], stripes=stripes[n],
+        spine_model=s.spine, core_model=s.core,
     )  # fmt: skip
 
 

@@ -2,17 +2,18 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from planner.instance.network import Network
+from planner.instance.network import Network, Switch
 from planner.models.fabric.design_table import KEY, Flags, Floats, Front, Ints, Options, no_options
 from planner.models.fabric.link_prices import FREE, LinkPrices, Price, plus
 from planner.models.fabric.modes import TOLERANCE, Mode
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
+from planner.models.requests import resolved_switches
 from planner.physics.network.wan_gateway import leaf_ports, wan_ports
 
 Pins = Mapping[str, Any]
@@ -40,6 +41,9 @@ class Site:
     max_slowdowns: tuple[float, float]
     prices: LinkPrices
     tick: Callable[[], None]  # raises where the time is over
+    pairs: tuple[tuple[int, int], ...] = ((0, 0),)  # that spines and cores may be of
+    spine: int = 0  # model of spines: its place in network.switches, from 1; 0 where it is the leaf's
+    core: int = 0  # the same of cores
     front: Front = field(default_factory=lambda: Front(no_options(), power_counts=False))
 
     @cached_property
@@ -49,8 +53,34 @@ class Site:
 
     @property
     def ports(self) -> int:
-        """Ports of a switch."""
+        """Ports of a leaf."""
         return self.mode.switch.ports
+
+    def with_models(self) -> Iterator["Site"]:
+        """Yield the site with each pair of models that spines and cores may be of."""
+        for spine, core in self.pairs:
+            yield self if (spine, core) == (self.spine, self.core) else replace(self, spine=spine, core=core)
+
+    @cached_property
+    def boxes(self) -> tuple[Switch, Switch]:
+        """The models of spines and cores."""
+        leaf, every = self.mode.switch, resolved_switches(self.network.switches)
+        return every[self.spine - 1] if self.spine else leaf, every[self.core - 1] if self.core else leaf
+
+    @property
+    def spine_ports(self) -> int:
+        """Ports of a spine."""
+        return self.boxes[0].ports
+
+    @property
+    def core_ports(self) -> int:
+        """Ports of a core."""
+        return self.boxes[1].ports
+
+    @cached_property
+    def box_prices(self) -> tuple[Price, Price]:
+        """Price and power of a spine, and of a core."""
+        return self.prices.box(self.boxes[0]), self.prices.box(self.boxes[1])
 
     @cached_property
     def wan_ports(self) -> int:
@@ -81,7 +111,8 @@ class Site:
     def leaf_share(self, domain: int) -> int:
         """Return the uplinks that core share and survived losses ask for at a leaf with the GPUs of so many racks."""
         n, gpus = self.network, domain * self.mode.rail_gpus
-        share = math.ceil(gpus * n.asked_core_share / self.mode.split * (1 - TOLERANCE))
+        least = max(n.asked_core_share, 1 / n.tier_ratios[0])
+        share = math.ceil(gpus * least / self.mode.split * (1 - TOLERANCE))
         return share if n.survives is None else max(share, n.asked_leaf_uplinks)
 
     def domain_sizes(self) -> list[int]:
@@ -158,11 +189,12 @@ class Site:
             up = up[up == self.pins["leaf_up_ports"]]
         ends = m.rails * self.domains(domain) * up
         out = crossings * self.racks * m.rails * m.rail_gpus * self.network.asked_core_share / m.split
-        count = m.networks * np.maximum(-(-ends // self.ports) + switches, (ends + 2 * out) / self.ports)
+        # Upper tiers are of any models allowed: each figure is bounded by the model with the least of it.
+        every = {x.boxes[k].name: x.boxes[k] for x in self.with_models() for k in (0, 1)}.values()
+        counts = [np.maximum(-(-ends // x.ports) + switches, (ends + 2 * out) / x.ports) for x in every]
+        boxes = [np.min([n * p.box(x)[i] for n, x in zip(counts, every, strict=True)], axis=0) for i in (0, 1)]
         link, above = (FREE, FREE) if p.places else (p.leaf_uplink(domain, 1), p.flat_link)
-        usd, mw = (
-            BELOW * (fixed[i] + up * link[i] + count * p.switch[i] + m.networks * out * above[i]) for i in (0, 1)
-        )
+        usd, mw = (BELOW * (fixed[i] + up * link[i] + m.networks * (boxes[i] + out * above[i])) for i in (0, 1))
         kept = np.flatnonzero(self.worthwhile(1.0, 1.0, usd, mw))
         if not len(kept):
             return kept

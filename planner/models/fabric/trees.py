@@ -1,5 +1,6 @@
 """Trees of one to three tiers: bundles of leaves, pods, spines and cores; templates whose pods hold every domain."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -22,23 +23,23 @@ def bundles(ports: int, most: int | None = None) -> tuple[Ints, Ints]:
 
 
 @lru_cache(maxsize=4096)
-def cores_over(ports: int, pods: int, wan_ports: int, core_down: int) -> tuple[Ints, Ints]:
+def cores_over(ports: int, core_ports: int, pods: int, wan_ports: int, core_down: int) -> tuple[Ints, Ints]:
     """Return by uplinks of a spine its bundle to a core and the cores of one spine position; `NONE` where none do.
 
-    The largest bundle that divides the uplinks and fits a core, which leaves the WAN gateway its ports; or the bundle
-    of pinned ports down.
+    `ports` are those of a spine. The largest bundle that divides the uplinks and fits a core, which leaves the WAN
+    gateway its ports; or the bundle of pinned ports down.
     """
     up = np.arange(ports + 1, dtype=np.int64)
     if core_down:
-        own = core_down // pods if core_down % pods == 0 and core_down <= ports else 0
+        own = core_down // pods if core_down % pods == 0 and core_down <= core_ports else 0
         bundle = np.full(ports + 1, own, dtype=np.int64)
-    elif pods > ports:
+    elif pods > core_ports:
         bundle = np.zeros(ports + 1, dtype=np.int64)
     else:
-        bundle = core_bundles(ports, pods, wan_ports)
+        bundle = core_bundles(ports, pods, wan_ports, core_ports)
     cores = up // np.maximum(bundle, 1)
-    fits = (bundle > 0) & (up > 0) & (cores * bundle == up) & (cores * ports >= pods * up + wan_ports)
-    fits &= pods * bundle <= ports
+    fits = (bundle > 0) & (up > 0) & (cores * bundle == up) & (cores * core_ports >= pods * up + wan_ports)
+    fits &= pods * bundle <= core_ports
     return bundle, np.where(fits, cores, NONE)
 
 
@@ -112,7 +113,7 @@ def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: 
     And spines of a pod at least those that survive the loss of one, where the network asks for that.
     `room`: ports that a spine keeps for uplinks at the least.
     """
-    up, bundle = bundles(s.ports, (s.ports - room) // (rails * width))
+    up, bundle = bundles(s.ports, (s.spine_ports - room) // (rails * width))
     down = bundle * rails * width
     keep = (up >= s.leaf_share(domain)) & (up <= max_up)
     keep &= up // bundle >= s.network.asked_spines
@@ -123,8 +124,9 @@ def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: 
     pods = -(-s.mode.rails // rails) * -(-s.domains(domain) // width)
     ends = domain * s.mode.rail_gpus * rails * width
     floor = ends * s.network.asked_core_share / s.mode.split * (1 - TOLERANCE) if pods > 1 else 0.0
-    low = np.maximum(1, np.ceil(np.ceil(floor) / (up // bundle))).astype(np.int64)
-    high = s.ports - down
+    by_tier = np.ceil(down / s.network.tier_ratios[1] * (1 - TOLERANCE)) if pods > 1 else 0.0
+    low = np.maximum(1, np.maximum(by_tier, np.ceil(np.ceil(floor) / (up // bundle)))).astype(np.int64)
+    high = s.spine_ports - down
     if "spine_up_ports" in s.pins:
         low, high = np.maximum(low, s.pins["spine_up_ports"]), np.minimum(high, s.pins["spine_up_ports"])
     found = Wirings(up, bundle, low, high)
@@ -133,14 +135,15 @@ def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: 
 
 def core_groups(s: Site, pods: int, spines: int) -> tuple[Ints, Ints]:
     """Return bundles and cores of one of so many spine positions, by the uplinks of a spine."""
-    bundle, cores = cores_over(s.ports, pods, -(-s.wan_ports // spines), s.pins.get("core_down_ports", 0))
+    ports, wan, down = s.core_ports, -(-s.wan_ports // spines), s.pins.get("core_down_ports", 0)
+    bundle, cores = cores_over(s.spine_ports, ports, pods, wan, down)
     if "spine_bundle" in s.pins:
         own = s.pins["spine_bundle"]
-        up = np.arange(s.ports + 1)
-        fits = (up % own == 0) & (up > 0) & (pods * own <= s.ports)
-        fits &= (up // own) * s.ports >= pods * up + -(-s.wan_ports // spines)
+        up = np.arange(s.spine_ports + 1)
+        fits = (up % own == 0) & (up > 0) & (pods * own <= ports)
+        fits &= (up // own) * ports >= pods * up + wan
         fits &= s.pins.get("core_down_ports", pods * own) == pods * own
-        return np.full(s.ports + 1, own, dtype=np.int64), np.where(fits, up // own, NONE)
+        return np.full_like(up, own), np.where(fits, up // own, NONE)
     return bundle, cores
 
 
@@ -155,7 +158,7 @@ def single(s: Site) -> Options:
         for name, value in (("tiers", 1), ("leaf_domain_racks", racks), ("leaf_down_ports", ends))
     )
     above = {"leaf_up_ports", "spine_down_ports", "spine_up_ports", "core_down_ports", "core_up_ports"}
-    above |= {"leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod"}
+    above |= {"leaf_bundle", "spine_bundle", "rails_per_pod", "leaf_domains_per_pod", "spine_switch", "core_switch"}
     p = s.prices
     usd, mw = (p.endpoints(racks)[i] + m.networks * p.switch[i] + s.tree_wan[i] for i in (0, 1))
     alike &= racks in pins.get("leaf_sizes", (racks,))
@@ -177,6 +180,8 @@ class Tops:
     rails: Ints
     spine_up: Ints
     spine_bundle: Ints
+    spine_model: Ints
+    core_model: Ints
     usd: Floats
     mw: Floats
 
@@ -186,16 +191,11 @@ class Tops:
 
 
 def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
-    """Return for every number of uplinks the cheapest spines and cores whose pods hold all domains.
+    """Return for every number of uplinks the cheapest spines and cores whose pods hold all domains, of any models.
 
     And the most frugal ones where power counts, with all undominated ones between where the whole table is asked for.
     """
-    parts, rails = [_two_tiers(s, domain, domains, max_up)], s.mode.rails
-    if s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins:
-        one_pod = bool(s.wan_ports or {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle"} & set(s.pins))
-        sizes = rail_sizes(s) if domains in width_sizes(s, domains) else []
-        sizes = [x for x in sizes if (x < rails or one_pod) and x * domains < s.ports]
-        parts += _three_tiers(s, domain, sizes, domains, max_up) if sizes else []
+    parts = [part for x in s.with_models() for part in _tops_of_models(x, domain, domains, max_up)]
     tops = Tops(*(np.concatenate([getattr(t, name) for t in parts]) for name in Tops.__slots__))
     tops = tops.part(np.flatnonzero(np.isfinite(tops.usd)))
     if s.whole and s.power_counts:
@@ -210,18 +210,30 @@ def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     return tops.part(np.unique(np.concatenate([_firsts(tops.up, order) for order in orders])))
 
 
+def _tops_of_models(s: Site, domain: int, domains: int, max_up: int) -> list[Tops]:
+    """Return the spines and cores of one pair of models; two tiers, which have no cores, with the first core alone."""
+    parts, rails = [_two_tiers(s, domain, domains, max_up)] if s.core == s.pairs[0][1] else [], s.mode.rails
+    if s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins:
+        above = {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle", "core_switch"}
+        one_pod = bool(s.wan_ports or above & set(s.pins))
+        sizes = rail_sizes(s) if domains in width_sizes(s, domains) else []
+        sizes = [x for x in sizes if (x < rails or one_pod) and x * domains < s.spine_ports]
+        parts += _three_tiers(s, domain, sizes, domains, max_up) if sizes else []
+    return parts
+
+
 def _two_tiers(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     m, p = s.mode, s.prices
     w = wirings(s, domain, m.rails, domains, max_up, room=0)
     shut = s.network.max_tiers < 2 or s.pins.get("tiers", 2) != 2 or s.pins.get("rails_per_pod", m.rails) != m.rails
     shut |= s.pins.get("leaf_domains_per_pod", domains) != domains
-    shut |= bool({"spine_up_ports", "spine_bundle", "core_down_ports", "core_up_ports"} & set(s.pins))
-    fits = (w.bundle * m.rails * domains + -(-s.wan_ports // w.spines) <= s.ports) & (not shut)
+    shut |= bool({"spine_up_ports", "spine_bundle", "core_down_ports", "core_up_ports", "core_switch"} & set(s.pins))
+    fits = (w.bundle * m.rails * domains + -(-s.wan_ports // w.spines) <= s.spine_ports) & (not shut)
     w = w.part(np.flatnonzero(fits))
     none = np.zeros_like(w.up)
     links, spines = p.leaf_uplink(domain, domains), m.networks * w.spines
-    usd, mw = (w.up * links[i] + spines * p.switch[i] for i in (0, 1))
-    return Tops(w.up, w.bundle, np.full_like(w.up, m.rails), none, none, usd, mw)
+    usd, mw = (w.up * links[i] + spines * s.box_prices[0][i] for i in (0, 1))
+    return Tops(w.up, w.bundle, np.full_like(w.up, m.rails), none, none, none + s.spine, none, usd, mw)
 
 
 def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: int) -> list[Tops]:
@@ -243,17 +255,23 @@ def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: i
     kinds = [core_groups(s, *kind) for kind in zip(pods.tolist(), spines.tolist(), strict=True)]
     bundle, cores = (np.stack([kind[i] for kind in kinds]) for i in (0, 1))
     links = np.array([p.spine_uplink(domain * domains, x) for x in rails[first].tolist()])
-    row, v, parts = row.ravel(), np.arange(s.ports + 1), []
-    switches = m.networks * (pods[:, None] + cores)
-    group = [np.where(cores < NONE, switches * p.switch[i] + v * links[:, i, None], np.inf) for i in (0, 1)]
+    row, v, parts = row.ravel(), np.arange(s.spine_ports + 1), []
+    group = group_prices(s, pods[:, None], cores, (links[:, :1], links[:, 1:]), v)
     chosen = [(w, rails, row, least_between(least, row, w.low, w.high)) for least in group[: 1 + s.power_counts]]
     if s.whole and s.power_counts:
         at, best = _fewest_cores(w, row, cores)
         chosen = [(w.part(at), rails[at], row[at], best)]
     for w, rails, row, best in chosen:
         usd, mw = (np.asarray(w.up * leaf[i] + w.spines * group[i][row, best], dtype=np.float64) for i in (0, 1))
-        parts.append(Tops(w.up, w.bundle, rails, best, bundle[row, best], usd, mw))
+        spine, core = (np.full_like(w.up, value) for value in (s.spine, s.core))
+        parts.append(Tops(w.up, w.bundle, rails, best, bundle[row, best], spine, core, usd, mw))
     return parts
+
+
+def group_prices(s: Site, pods: Ints | int, cores: Ints, up_link: Sequence[Floats | float], up: Ints) -> list[Floats]:
+    """Return price and power of a spine position by the uplinks of a spine: its spines, cores, and links up."""
+    n, (spine, core) = s.mode.networks, s.box_prices
+    return [np.where(cores < NONE, n * (pods * spine[i] + cores * core[i]) + up * up_link[i], np.inf) for i in (0, 1)]
 
 
 def _fewest_cores(w: Wirings, row: Ints, cores: Ints) -> tuple[Ints, Ints]:
@@ -298,6 +316,7 @@ def with_all_domains(s: Site, domain: int, tops: Tops, stripes: list[int], loads
     n, i = np.nonzero(worth & s.leaf_fits(tops.up, loads[:, None]))
     names = {"leaf_up": tops.up[i], "leaf_bundle": tops.bundle[i], "rails": tops.rails[i]}
     names |= {"spine_up": tops.spine_up[i], "spine_bundle": tops.spine_bundle[i]}
+    names |= {"spine_model": tops.spine_model[i], "core_model": tops.core_model[i]}
     return s.table(
         send[n, i], allreduce[n, i], usd[i], mw[i], **names,
         domain=domain, width=s.domains(domain), stripes=np.array(stripes)[n],

@@ -313,8 +313,9 @@ class DragonflyPlus(Dragonfly):
         bad = self._leaf_faults(up)
         if self.pods == 1:
             bad.append("groups: 1; several expected")
-        if self.spine_down + self.global_ports > self.ports:
-            bad.append(f"spine ports: {self.spine_down} down + {self.global_ports} global > {self.ports} ports")
+        ports = self.tier_ports["spine"]
+        if self.spine_down + self.global_ports > ports:
+            bad.append(f"spine ports: {self.spine_down} down + {self.global_ports} global > {ports} ports")
         return bad + self._group_faults(self.spine_up != self.global_ports) or self._wan_gateway_faults()
 
     def taken_at(self, switches: int) -> int:

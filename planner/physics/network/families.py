@@ -14,7 +14,7 @@ from planner.physics.network import dragonfly_cabling, tree_cabling
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.lengths import CableRun
 from planner.physics.network.links import Ints
-from planner.physics.network.topology import Design
+from planner.physics.network.topology import TIERS, Design
 from planner.physics.network.tree_cabling import Stage
 
 
@@ -52,7 +52,7 @@ class Wiring:
 TREE = Wiring(
     design=Design,
     grouped=False,
-    tiers=("leaf", "spine", "core", "super-spine"),
+    tiers=TIERS,
     stages=tree_cabling.tree_stages,
     wan_ends=tree_cabling.tree_wan_ends,
     runs=tree_cabling.tree_runs,

@@ -20,6 +20,11 @@ def lanes_of(switch: Switch, nic_bytes_per_second: float) -> int:
     return max(1, math.ceil(nic_bytes_per_second * 8 / (switch.port_gbps * 1e9) / (1 + LANE_TOLERANCE)))
 
 
+def same_ports(a: Switch, b: Switch) -> bool:
+    """Return whether cables join two models: ports of one rate over as many planes, whose links have one price."""
+    return (a.port_gbps, a.planes, a.link_factor) == (b.port_gbps, b.planes, b.link_factor)
+
+
 def spare_ports(used: int, share: float, failure_chance: float, shortage_chance: float) -> int:
     """Return how many of a leaf's ports to keep free for `used` ones: a share of them, and enough for failures.
 

@@ -1,8 +1,9 @@
 """The design that a plan's fabric stands for, and which of its choices make its counts meaningless."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from planner.instance.network import Network
+from planner.instance.network import Network, Switch
 from planner.physics.network.dragonfly import Dragonfly, dragonfly
 from planner.physics.network.families import FAMILIES
 from planner.physics.network.links import spare_ports
@@ -13,8 +14,8 @@ MAX_LANES = 16  # of a NIC: an instance allows no more
 MAX_WAN_PORTS = 10**9  # of a WAN gateway: more are a slip, and would overflow the arrays of its cables
 
 
-def design_of(f: SiteFabric, racks: int, *, ports: int, gpus: int, network: Network) -> Design:
-    """Return the design of a fabric without a fault, of switches of so many ports and racks of so many GPUs."""
+def design_of(f: SiteFabric, racks: int, *, switches: Mapping[str, Switch], gpus: int, network: Network) -> Design:
+    """Return the design of a fabric without a fault, of switches by name and racks of so many GPUs."""
     leaf, spine, spares, family = (
         f.tiers[0],
         f.tiers[1] if len(f.tiers) > 1 else None,
@@ -22,7 +23,9 @@ def design_of(f: SiteFabric, racks: int, *, ports: int, gpus: int, network: Netw
         FAMILIES[f.family],
     )
     rack, wiring = family.rack_ports(gpus), family.wiring
-    own: dict[str, Any] = {"ports": ports, "racks": racks, "leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle}
+    models = zip(("spine_ports", "core_ports", "super_spine_ports"), f.models[1:], strict=False)
+    own: dict[str, Any] = {name: switches[model].ports for name, model in models if model != f.switch}
+    own |= {"ports": switches[f.switch].ports, "racks": racks, "leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle}
     own |= rack._asdict() | {"lanes": f.lanes, "split": f.split}
     own |= {"rails_per_pod": f.rails_per_pod, "domains_per_pod": f.leaf_domains_per_pod}
     own["leaf_spare"] = spare_ports(leaf.down_ports, spares.share, spares.failure_chance, spares.shortage_chance)

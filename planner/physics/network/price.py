@@ -1,6 +1,6 @@
 """What a fabric costs and draws: switches, and every cable by its length where the instance gives a floor and media."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,7 @@ from planner.instance.network import Network, Switch
 from planner.physics.network.families import wiring_of
 from planner.physics.network.lengths import CableRun
 from planner.physics.network.links import MediaTable, Places, media_of
-from planner.physics.network.topology import Design
+from planner.physics.network.topology import TIERS, Design
 from planner.physics.site.cost import endpoint_link_usd, fabric_mw, fabric_usd, switch_link_usd
 
 
@@ -26,16 +26,24 @@ def by_reach(network: Network) -> bool:
     return network.floor is not None and bool(network.media)
 
 
-def bill(network: Network, switch: Switch, d: Design) -> Bill:
-    """Return the price of a design and its power; infinite where no medium reaches."""
-    switches = {"switches": d.switches, "switch_links": 0, "endpoint_links": 0}
+def models_of(switch: Switch, above: Sequence[Switch]) -> dict[str, Switch]:
+    """Return the model of each tier: the leaf's, those of the tiers above it, and the leaf's where none is given."""
+    return dict(zip(TIERS, (switch, *above, *[switch] * (len(TIERS) - 1 - len(above))), strict=True))
+
+
+def bill(network: Network, switch: Switch, d: Design, above: Sequence[Switch] = ()) -> Bill:
+    """Return the price of a design and its power; infinite where no medium reaches.
+
+    `switch` is the leaf's model, `above` are those of the tiers above it, which have the same ports.
+    """
+    boxes = [(d.tier_switches[tier], model) for tier, model in models_of(switch, above).items()]
     if by_reach(network):
         ends, *links = _bills(network, d, wiring_of(d).runs)
     else:
         ends, *links = _flat(network, 0, d.endpoint_links), _flat(network, d.switch_links, 0)
     each = [(endpoint_factor(switch, d.split), ends), *((switch.link_factor, x) for x in links)]
-    usd = fabric_usd(network, switch, **switches) + sum(factor * x.usd for factor, x in each)
-    mw = fabric_mw(network, switch, **switches) + sum(factor * x.mw for factor, x in each)
+    usd = sum(n * s.price_usd for n, s in boxes) + sum(factor * x.usd for factor, x in each)
+    mw = sum(n * s.power_watts for n, s in boxes) / 1e6 + sum(factor * x.mw for factor, x in each)
     gateway = wan_gateway_bill(network, switch, d)
     return Bill(usd + mw * 1e6 * network.power_usd_per_watt + gateway.usd, mw + gateway.mw)
 

@@ -11,14 +11,17 @@ of them.
 
 Ports and bundles are those of one switch. A leaf's port may be split into `split` slower ones, each for a GPU:
 `leaf_down` and `leaf_spare` count these; a link between switches takes a whole port and carries what `split` GPUs send.
-Counts are of switches and cables of all networks, but for domains and pods, which every network has alike: a switch
-holds one chip of every plane and a cable carries every plane. A WAN gateway takes `wan_ports` of the wide area in every
-network and sends as many links on to free ports of the top tier, to one switch after another. Its switches stand beside
-the tiers, and only counts named after it count them.
+A tier may have switches of more or fewer ports than a leaf, at the same rate and in as many planes: a cable joins equal
+ports. Counts are of switches and cables of all networks, but for domains and pods, which every network has alike: a
+switch holds one chip of every plane and a cable carries every plane. A WAN gateway, of the leaf's model, takes
+`wan_ports` of the wide area in every network and sends as many links on to free ports of the top tier, to one switch
+after another. Its switches stand beside the tiers, and only counts named after it count them.
 """
 
 import math
 from dataclasses import dataclass
+
+TIERS = ("leaf", "spine", "core", "super-spine")  # of switches, from the GPUs up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,9 @@ class Design:
     core_up: int = 0
     core_bundle: int = 0
     group_links: int = 0  # between two groups of a dragonfly
+    spine_ports: int = 0  # of a spine, and below of a core and a super-spine: 0 where it is the leaf's model
+    core_ports: int = 0
+    super_spine_ports: int = 0
 
     @property
     def networks(self) -> int:
@@ -157,7 +163,13 @@ class Design:
     @property
     def tier_switches(self) -> dict[str, int]:
         """Switches of each tier that there can be, leaves first."""
-        return {"leaf": self.leaves, "spine": self.spines, "core": self.cores, "super-spine": self.super_spines}
+        return dict(zip(TIERS, (self.leaves, self.spines, self.cores, self.super_spines), strict=True))
+
+    @property
+    def tier_ports(self) -> dict[str, int]:
+        """Ports of a switch of each tier that there can be, leaves first."""
+        above = self.spine_ports, self.core_ports, self.super_spine_ports
+        return dict(zip(TIERS, (self.ports, *(ports or self.ports for ports in above)), strict=True))
 
     @property
     def switches(self) -> int:
@@ -318,9 +330,9 @@ class Design:
         """Return where a WAN gateway finds no ports."""
         if self.wan_ports and self.ports < 2:
             return [f"WAN gateway ports: 1 to the wide area + 1 up > {self.ports} ports"]
-        taken, links = self.top_taken, self.top_wan_links
-        text = f"{self.top[0]} ports: {taken} taken + {links} of the WAN gateway > {self.ports} ports"
-        return [text] * (self.wan_ports > 0 and taken + links > self.ports)
+        taken, links, ports = self.top_taken, self.top_wan_links, self.tier_ports[self.top[0]]
+        text = f"{self.top[0]} ports: {taken} taken + {links} of the WAN gateway > {ports} ports"
+        return [text] * (self.wan_ports > 0 and taken + links > ports)
 
     def _tree_faults(self) -> list[str]:
         """Return which ports or bundles of the tiers do not add up."""
@@ -333,15 +345,16 @@ class Design:
             bad.append(f"leaf bundle: {self.leaf_up} uplinks are not whole bundles of {self.leaf_bundle}")
         if bad:
             return bad
-        if self.spine_down + self.spine_up > self.ports:
-            bad.append(f"spine ports: {self.spine_down} down + {self.spine_up} up > {self.ports} ports")
+        ports = self.tier_ports
+        if self.spine_down + self.spine_up > ports["spine"]:
+            bad.append(f"spine ports: {self.spine_down} down + {self.spine_up} up > {ports['spine']} ports")
         if self.tiers > 2:
             if self.spine_bundle < 1 or self.spine_up % self.spine_bundle:
                 bad.append(f"spine bundle: {self.spine_up} uplinks are not whole bundles of {self.spine_bundle}")
             elif self.tiers == 4:
                 bad += self._zone_faults()
-            elif self.core_down > self.ports:
-                bad.append(f"core ports: {self.pods} pods x {self.spine_bundle} links > {self.ports} ports")
+            elif self.core_down > ports["core"]:
+                bad.append(f"core ports: {self.pods} pods x {self.spine_bundle} links > {ports['core']} ports")
         return bad
 
     def _zone_faults(self) -> list[str]:
@@ -350,12 +363,13 @@ class Design:
         if any(zone < 1 or zone % pod for zone, pod in sizes) or self.rails_per_zone - self.rails >= self.rails_per_pod:
             zone, pod = (f"{rails} rails and {domains} domains" for rails, domains in zip(*sizes, strict=True))
             return [f"zone: {zone} are not whole pods of {pod}, rails within {self.rails}"]
-        text = f"core ports: {self.core_pods} pods x {self.spine_bundle} links + {self.core_up} up > {self.ports} ports"
-        bad = [text] * (self.core_down + self.core_up > self.ports)
+        core, top = self.tier_ports["core"], self.tier_ports["super-spine"]
+        text = f"core ports: {self.core_pods} pods x {self.spine_bundle} links + {self.core_up} up > {core} ports"
+        bad = [text] * (self.core_down + self.core_up > core)
         if self.core_bundle < 1 or self.core_up % self.core_bundle:
             bad.append(f"core bundle: {self.core_up} uplinks are not whole bundles of {self.core_bundle}")
-        elif self.super_spine_down > self.ports:
-            bad.append(f"super-spine ports: {self.zones} zones x {self.core_bundle} links > {self.ports} ports")
+        elif self.super_spine_down > top:
+            bad.append(f"super-spine ports: {self.zones} zones x {self.core_bundle} links > {top} ports")
         return bad
 
     @property

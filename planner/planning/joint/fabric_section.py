@@ -1,11 +1,11 @@
 """What the plan states of the fabric of a site."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.instance.network import FabricFamily, Network, Switch
 from planner.physics.network.locality import Locality
-from planner.physics.network.price import bill, wan_gateway_bill
+from planner.physics.network.price import bill, models_of, wan_gateway_bill
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.network.wan_gateway import FreeUplinks, free_uplinks
@@ -34,15 +34,16 @@ def site_fabric(
     nic_seconds: float,
     wired_gpus_per_rack: int,
     rates: GatewayRates = NO_GATEWAY,
+    above: Sequence[Switch] = (),
 ) -> SiteFabric:
     """Return the plan's section for a site, with the slowdowns that the order of its racks causes.
 
-    `nic_seconds` are those of one pipeline send at the NIC's ideal rate.
+    `nic_seconds` are those of one pipeline send at the NIC's ideal rate, `above` the models of tiers above the leaves.
     """
     free = free_uplinks(d, rates.exchange_gbps, switch.port_gbps, x.stage_in_leaf, x.stage_in_pod, x.stage_in_zone)
     shares = x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone
     groups = x.allreduces_leaving_leaf, x.allreduces_leaving_pod, x.allreduces_leaving_zone
-    send, price = pipeline_send_slowdown(transport_slowdown, d, *shares, free=free), bill(network, switch, d)
+    send, price = pipeline_send_slowdown(transport_slowdown, d, *shares, free=free), bill(network, switch, d, above)
     return SiteFabric(
         switch=switch.name,
         family=family,
@@ -52,7 +53,7 @@ def site_fabric(
         group_links=d.group_links,
         planes=switch.planes * d.lanes,
         ports_per_switch=switch.ports,
-        tiers=tuple(_tiers(d)),
+        tiers=tuple(_tiers(d, models_of(switch, above))),
         switches=d.switches,
         chips=d.switches * switch.planes,
         switch_links=d.switch_links,
@@ -98,7 +99,7 @@ def _wan_gateway(
     )
 
 
-def _tiers(d: Design) -> Iterator[Tier]:
+def _tiers(d: Design, models: Mapping[str, Switch]) -> Iterator[Tier]:
     """Yield the tiers from the leaf up; the bundle of a tier is that of its links upwards."""
     figures = [
         (d.leaf_down, d.up_ports, d.leaf_oversubscription, d.leaf_bundle),
@@ -111,6 +112,7 @@ def _tiers(d: Design) -> Iterator[Tier]:
         yield Tier.model_validate(
             {
                 "name": name,
+                "switch": models[name].name,
                 "switches": switches,
                 "down_ports": down,
                 "up_ports": up,

@@ -242,6 +242,7 @@ class Assembly:
                 nic_seconds=self.metrics.pipeline_send_nic_seconds,
                 wired_gpus_per_rack=self.rails,
                 rates=self._gateway_rates(s),
+                above=[switches[name] for name in t.above],
             )
             for s, t in sorted(templates.items())
         }

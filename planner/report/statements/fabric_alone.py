@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from planner.instance.network import Switch
 from planner.physics.network.links import media_of
-from planner.physics.network.price import by_reach, switch_usd
+from planner.physics.network.price import by_reach
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.fabric import FabricAlternative
 from planner.plan.plan import Plan
@@ -34,7 +34,8 @@ def chosen_fabric(plan: Plan) -> Iterator[Statement]:
     if plan.fabric is None or plan.instance.network is None:
         return
     f, network, chosen = plan.fabric.sites[CLUSTER], plan.instance.network, plan.fabric.alternatives[0]
-    text = f"{chosen.name}: {', '.join(map(tier_words, f.tiers))} of {f.switch}"
+    one = f" of {f.switch}" if f.boxes == f.switch else ""
+    text = f"{chosen.name}: {', '.join(tier_words(t, f) for t in f.tiers)}{one}"
     yield Statement("choice", "fabric", text, True, path=f"fabric.sites.{CLUSTER}.tiers")
     links = f"{f.endpoint_links:,} links to GPUs, {f.switch_links:,} between switches"
     planes = f"; {counted(f.planes, 'plane')}" if f.planes > 1 else ""
@@ -64,7 +65,7 @@ def fabric_price(plan: Plan) -> Iterator[Statement]:
     f = plan.fabric.sites[CLUSTER]
     offered = [s for s in network.switches if isinstance(s, Switch)]
     of = {s.name: s for s in offered}
-    boxes = sum(t.switches for t in f.tiers) * switch_usd(network, of[f.switch])
+    boxes = sum(t.switches * of[name].price_usd for t, name in zip(f.tiers, f.models, strict=True))
     text = f"{money(f.cost_usd)} = switches {money(boxes)}, links {money(f.cost_usd - boxes)}"
     yield Statement("figure", "money", text, True, path="cost.total_usd")
     from_these = ", ".join(f"{s.name} ({money(s.price_usd)}, {s.power_watts:g} W)" for s in offered)

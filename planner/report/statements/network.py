@@ -19,7 +19,7 @@ def fabric(plan: Plan) -> Iterator[Statement]:
     by_site = sorted(plan.fabric.sites.items())
     for n, (site, f) in enumerate(by_site):
         family = "" if f.family == "rail" else f" ({f.family})"
-        text = f"{site}{family}: {', '.join(map(tier_words, f.tiers))}; {money(f.cost_usd)}"
+        text = f"{site}{family}: {', '.join(tier_words(t, f) for t in f.tiers)}; {money(f.cost_usd)}"
         yield Statement("choice", "fabric", text, n < NAMED_SITES, path=f"fabric.sites.{site}.tiers")
     if rest := by_site[NAMED_SITES:]:
         usd = money(sum(f.cost_usd for _, f in rest))
@@ -33,7 +33,7 @@ def fabric(plan: Plan) -> Iterator[Statement]:
 def _site_fabric(site: str, f: SiteFabric) -> Iterator[Statement]:
     """State at length what a site's fabric takes, how traffic fares in it, and its gateway."""
     path = f"fabric.sites.{site}"
-    takes = f"{counted(f.planes, 'plane')} of {f.switch}; {f.switches:,} switches, {f.switch_links:,} links"
+    takes = f"{counted(f.planes, 'plane')} of {f.boxes}; {f.switches:,} switches, {f.switch_links:,} links"
     wired = f"; {f.wired_gpus_per_rack} GPUs of a rack cabled" if f.wired_gpus_per_rack else ""
     racks = f"{counted(f.leaf_domain_racks, 'rack')} under a leaf{wired}"
     yield Statement("figure", "fabric", f"{site}: {takes}; {racks}", path=f"{path}.switches")
@@ -58,9 +58,10 @@ def _sends(fabrics: Sequence[SiteFabric]) -> str:
     return f"{send}; {', '.join([f'{short_percent(f.share_leaving_leaf)} cross leaves', *more])}"
 
 
-def tier_words(t: Tier) -> str:
-    """Write a tier: its switches, of leaves their ports, and the ratio of ports down to ports up."""
+def tier_words(t: Tier, f: SiteFabric) -> str:
+    """Write a tier: its switches, their model where tiers differ, of leaves the ports, and ports down to ports up."""
     name = f"{t.switches:,} {t.name if t.switches == 1 else TIER_NAMES[t.name]}"
+    name += f" of {t.switch}" if f.boxes != f.switch else ""
     ports = f"{t.down_ports} down, {t.up_ports} up, " if t.name == "leaf" else ""
     return f"{name} ({ports}{t.oversubscription:.3g}:1)" if t.up_ports else name
 

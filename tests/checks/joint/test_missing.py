@@ -83,7 +83,7 @@ def test_an_honest_proof_of_a_richer_toy_passes(seed: int) -> None:
 
 
 REFUSED: list[tuple[int, dict[str, Any]]] = [
-    (17, {"forced": True}),
+    (9, {"forced": True}),
     (36, {"sites": 2, "forced": True}),
     (59, {"sites": 2, "forced": True}),
 ]

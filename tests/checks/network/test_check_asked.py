@@ -29,6 +29,15 @@ def test_oversubscription(most: float, broken: set[str]) -> None:
     assert rules(small(network__max_oversubscription=most)) == broken
 
 
+@pytest.mark.parametrize(
+    ("most", "broken"),
+    [([2, 2], set()), ([1.99, 9], {"oversubscription"}), ([2, 1.99], {"oversubscription"}), ([2], set())],
+)
+def test_oversubscription_by_tier(most: list[float], broken: set[str]) -> None:
+    """Leaves of four ports down and two up, spines of four down and two up: 2:1 each, and no less."""
+    assert rules(small(network__max_oversubscription=most)) == broken
+
+
 SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in ((4, 3), (4, 4), (5, 5), (6, 9))]
 
 
@@ -93,6 +102,15 @@ def test_losses_of_dragonflies_are_refused() -> None:
         Network.model_validate(network)
     with pytest.raises(InputError, match=r"network: survives is of trees"):
         load_instance(asked(**{"families": ["dragonfly+"], "survives": "one_leaf_uplink"}))
+
+
+def test_ratios_by_tier_are_of_trees() -> None:
+    """A dragonfly has no tiers of its own, a list names leaf and spine, and none is below 1:1."""
+    with pytest.raises(ValueError, match=r"a list of max_oversubscription is of trees, and families has dragonfly"):
+        Network.model_validate(asked()["network"] | {"families": ["dragonfly"], "max_oversubscription": [1, 7]})
+    for wrong in ([], [1, 2, 3], [0.5]):
+        with pytest.raises(ValueError, match="max_oversubscription"):
+            Network.model_validate(asked()["network"] | {"max_oversubscription": wrong})
 
 
 def test_they_are_reasons_why_there_is_no_plan() -> None:

@@ -61,6 +61,41 @@ def test_a_fault_at_one_site_hides_none_at_another() -> None:
     assert {"price_and_power[e1]", "price_and_power[w1]"} <= named(far)
 
 
+BOX = INSTANCE["network"]["switches"][0]
+
+
+@pytest.mark.parametrize(
+    ("model", "rules_of_e1"),
+    [
+        ({"price_usd": BOX["price_usd"] + 1000}, {"price_and_power"}),
+        ({"power_watts": BOX["power_watts"] + 10}, {"price_and_power"}),
+        ({"ports": BOX["ports"] + 1}, set()),
+        ({"ports": 6}, set()),
+        ({"ports": 5}, {"wirable"}),
+        ({"port_gbps": BOX["port_gbps"] * 2}, {"switch"}),
+        ({"planes": BOX["planes"] * 2}, {"switch"}),
+        ({"link_factor": 2.0}, {"switch"}),
+        ({"name": "elsewhere"}, {"switch"}),
+    ],
+)
+def test_spines_of_another_model(model: dict[str, Any], rules_of_e1: set[str]) -> None:
+    """Spines may be of any model with a leaf's rate, planes and links, as many ports as they use, and its own price."""
+    other = {**BOX, "name": "other", **model}
+    mixed = edited_at(small(network__switches=[BOX, other]), "fabric.sites.e1.tiers.1.switch", "other")
+    found = {r.removesuffix("[e1]") for r in named(mixed) if r.endswith("[e1]")}
+    assert rules_of_e1 <= found & {"switch", "wirable", "price_and_power", "tiers", "counts", "cables"} <= rules_of_e1
+    f, spines = mixed.fabric.sites["e1"], mixed.fabric.sites["e1"].tiers[1].switches
+    usd, watts = (spines * (other[name] - BOX[name]) for name in ("price_usd", "power_watts"))
+    billed = edited_at(mixed, "fabric.sites.e1.cost_usd", f.cost_usd + usd)
+    assert "price_and_power[e1]" not in named(edited_at(billed, "fabric.sites.e1.power_mw", f.power_mw + watts / 1e6))
+
+
+def test_a_leaf_is_of_the_fabric_s_model() -> None:
+    """The model of the leaves stands twice in a plan, both times the same."""
+    two = small(network__switches=[BOX, {**BOX, "name": "other"}])
+    assert "switch[e1]" in named(edited_at(two, "fabric.sites.e1.tiers.0.switch", "other"))
+
+
 def test_every_site_has_a_fabric() -> None:
     """A site without a fabric and a fabric without a site are both found."""
     held = PLAN.model_dump(mode="json")["fabric"]["sites"]
@@ -131,6 +166,8 @@ def test_racks_and_gpus_at_work_are_cabled(path: str, change: int, rule: str) ->
             set(),
         ),
         ({"fabric.leaf_up_ports": 2, "fabric.spine_down_ports": 4, "fabric.spine_up_ports": 2}, set()),
+        ({"fabric.switch": BOX["name"], "fabric.spine_switch": BOX["name"], "fabric.core_switch": BOX["name"]}, set()),
+        ({"fabric.core_switch": "other"}, {"pins[fabric.core_switch]"}),
         ({"fabric.tiers": 2}, {"pins[fabric.tiers]"}),
         ({"fabric.leaf_domain_racks": 5}, {"pins[fabric.leaf_domain_racks]"}),
         ({"fabric.spine_up_ports": 1}, {"pins[fabric.spine_up_ports]"}),

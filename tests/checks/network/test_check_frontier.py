@@ -71,6 +71,23 @@ def test_choices_that_there_are_not() -> None:
         assert broken([{**row, name: value}], "rail") == {f"frontier[{SITE}, 0]"}
 
 
+def test_rows_of_two_models() -> None:
+    """Spines of another model are priced as theirs; one that is not there, or of another rate, is refused."""
+    row, plan, rule = rows_of("rail")[0], plan_of(("rail",)), {f"frontier[{SITE}, 0]"}
+    box = plan.instance.network.switches[0]
+    large = box.model_copy(update={"name": "large", "ports": 2 * box.ports, "price_usd": box.price_usd + 1000})
+    fast = box.model_copy(update={"name": "fast", "port_gbps": 2 * box.port_gbps})
+    three = plan.instance.network.model_copy(update={"switches": (box, large, fast)})
+    plan = plan.model_copy(update={"instance": plan.instance.model_copy(update={"network": three})})
+    physics = PlanPhysics(plan=plan)
+    dearer = row["cost_usd"] + 1000 * _design(physics, three, SITE, row).spines
+    for name, usd, expected in (
+        ("large", dearer, set()), ("large", row["cost_usd"], rule), ("fast", dearer, rule), ("none", dearer, rule),
+    ):  # fmt: skip
+        changed = {**row, "spine_switch": name, "cost_usd": usd}
+        assert {v.rule for v in rules(physics, SITE, [changed], MERITS)} == expected, name
+
+
 def test_rows_that_others_beat() -> None:
     """A row twice is matched by itself; rows out of order, and of another leaf size than asked, are refused."""
     rows = rows_of("rack")

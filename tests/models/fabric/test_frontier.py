@@ -70,12 +70,15 @@ def points_of(found: list[Alternative], axes: tuple[str, ...]) -> list[Point]:
     return [{x: a.merits[FABRIC_AXES[x]] for x in axes} for a in found]
 
 
+APART = 1.0, 1.25  # price of links: no cable joins the two models, whose mixtures the brute force leaves out
+
+
 def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     """Draw a small site of switches that are cheap, or that draw little."""
     rng = random.Random(seed)
     switches = []
     for k, ports in enumerate(rng.choices(range(4, 9 - (seed % 4 == 3)), k=2)):
-        own = {"name": f"{ports}-{k}", "power_watts": rng.choice([200.0, 1000.0, 5000.0])}
+        own = {"name": f"{ports}-{k}", "power_watts": rng.choice([200.0, 1000.0, 5000.0]), "link_factor": APART[k]}
         switches.append(switch(ports, rng.choice([500, 2000, 9000])).model_copy(update=own))
     rules = {"families": ["dragonfly"]} if seed % 4 == 3 else {}
     i = instance(rng.randint(1, 3), *switches, optics_usd=rng.choice([0, 100, 1000]), **rules)
@@ -91,7 +94,7 @@ def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
     rng = random.Random(3000 + seed)
     switches = [
         switch(4, rng.choice([500, 2000])),
-        switch(3, 900).model_copy(update={"power_watts": rng.choice([200.0, 1000.0])}),
+        switch(3, 900).model_copy(update={"power_watts": rng.choice([200.0, 1000.0]), "link_factor": APART[1]}),
     ]
     i = instance(
         rng.randint(1, 2),

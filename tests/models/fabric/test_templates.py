@@ -128,13 +128,20 @@ def alltoall(traffic: Traffic, blocks: int, n: int, d: Design) -> float:
     return pipeline_send_slowdown(PHI, d, *shares)
 
 
-def of_materials(i: Instance, s: Switch, d: Design, price: Bill) -> float:
+def of_materials(i: Instance, s: Switch, above: list[Switch], d: Design, price: Bill) -> float:
     """Sum the lines of the bill of materials, cable by cable, and compare them with its total."""
     fabric = SiteFabric.model_construct(cost_usd=price.usd, power_mw=price.mw)
-    x = BuiltFabric("site", fabric, d, i.network, s, i.network.floor or Floor())
+    x = BuiltFabric("site", fabric, d, i.network, s, i.network.floor or Floor(), tuple(above))
     *rows, total = csv.DictReader("".join(bill_of_materials(x)).splitlines())
     assert round(sum(float(r["usd"]) for r in rows), 2) == float(total["usd"])
-    known = {s.name, i.network.optics.name, "cable", "power over the years", *(m.name for m in i.network.media)}
+    known = {
+        s.name,
+        *(x.name for x in above),
+        i.network.optics.name,
+        "cable",
+        "power over the years",
+        *(m.name for m in i.network.media),
+    }
     assert {r["part"] for r in rows} <= known
     return float(total["usd"])
 
@@ -151,8 +158,10 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
         found = t.template(traffic, blocks, x, k)
         d = found.design
         assert unwirable(d, cross_rail=False) == []
-        price = bill(i.network, by_name[found.switch], d)
-        assert of_materials(i, by_name[found.switch], d, price) == pytest.approx(price.usd, abs=0.006)
+        leaf, above = by_name[found.switch], [by_name[name] for name in found.above]
+        assert (d.ports, d.tier_ports["spine"]) == (leaf.ports, above[0].ports)
+        price = bill(i.network, leaf, d, above)
+        assert of_materials(i, leaf, above, d, price) == pytest.approx(price.usd, abs=0.006)
         assert (x.usd[k], x.mw[k]) == pytest.approx((price.usd, price.mw), rel=1e-9)
         assert (found.usd, found.mw) == (price.usd, price.mw)
         assert d.racks == traffic.racks(blocks)
@@ -204,6 +213,8 @@ LISTED: dict[str, dict[str, Any]] = {
     "gateway": {"wan_gateway": True},
     "oversubscription": {"max_oversubscription": 1.5, "families": list(TREES)},
     "a spine lost": {"survives": "one_spine", "families": list(TREES)},
+    "by tier": {"max_oversubscription": [1.5, 3], "families": list(TREES)},
+    "leaves alone": {"max_oversubscription": [2]},
     "a link lost": {"survives": "one_leaf_uplink", "max_oversubscription": 3},
 }
 
@@ -214,34 +225,62 @@ def test_no_tree_of_three_tiers_is_missing(how: str, seed: int) -> None:
     r = random.Random(f"{how}{seed}")
     ports = r.choice([6, 7, 8] if how == "core share" else [4, 5, 6, 7])
     i = instance(r.choice([2, 3]), switch(ports, 5e4), optics_usd=r.choice([50, 9000]), **LISTED[how])
-    gbps = r.choice([800.0, 2400.0]) if how == "gateway" else 0.0
+    none_is_missing(i, r, gateway=how == "gateway")
+
+
+MIXED: tuple[dict[str, Any], ...] = (
+    {}, {"min_core_share": 1.0}, {"wan_gateway": True}, {"families": ["rack"]}, LENGTHS,
+    {"max_oversubscription": [1, 3]},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_tree_of_several_models_is_missing(seed: int) -> None:
+    """The same where every tier may have switches of either of two models."""
+    r = random.Random(seed)
+    ports, rules = r.choice([3, 4, 5]), MIXED[seed % len(MIXED)]
+    boxes = switch(ports, 5e4), switch(ports + r.choice([-1, 1, 2]), r.choice([3e4, 7e4, 9e4]))
+    i = instance(2, *boxes, optics_usd=r.choice([50, 9000]), **rules)
+    none_is_missing(i, r, gateway="wan_gateway" in rules)
+
+
+def none_is_missing(i: Instance, r: random.Random, *, gateway: bool) -> None:
+    """Compare the templates for some traffic with every design by plain loops, of every model at every tier."""
+    gbps = r.choice([800.0, 2400.0]) if gateway else 0.0
     traffic = Traffic(
         stages=r.randint(2, 4), unit_racks=1, wrap=r.random() < 0.5, rails=i.hardware.rack.gpus,
         wan_gbps=gbps, exchange_gbps=gbps / 2,
     )  # fmt: skip
     blocks = r.randint(2, 4)
-    x = templates(i, power_counts=False).options(traffic, blocks)
+    t = templates(i, power_counts=False)
+    x = t.options(traffic, blocks)
+    assert all(core_share_kept(i, t.template(traffic, blocks, x, k).design) for k in range(len(x)))
     request = FabricRequest(
         racks=traffic.racks(blocks), group_racks=blocks, groups=traffic.stages, pipeline_send_seconds=0.0,
         pipeline_send_window_seconds=1.0, allreduce_seconds=0.0, allreduce_window_seconds=1.0, wan_gbps=gbps,
     )  # fmt: skip
-    seen = 0
-    for s in i.network.switches:
-        for d in every_design(i, request, s):
+    models = {s.name: set[str]() for s in i.network.switches}
+    for s, *above in itertools.product(i.network.switches, repeat=3):
+        for d in every_design(i, request, s, *above):
             if d.tiers > 3 or unwirable(d, cross_rail=True) or not core_share_kept(i, d):
                 continue
-            seen += 1
-            usd = bill(i.network, s, d).usd
+            models[s.name].add(above[0].name)
+            usd = bill(i.network, s, d, above).usd
             for n in range(1, traffic.stages + 1):
                 own = slowdowns(i, traffic, blocks, n, d)
                 if math.isfinite(sum(own)) and exchange_fits(traffic, blocks, n, d, s.port_gbps):
                     assert beaten(x, *own, usd) or not meets(i.network, d), (d, n, own, usd)
-    assert seen
+    assert any(models.values()) or not len(x)
 
 
 def core_share_kept(i: Instance, d: Design) -> bool:
     """Say whether a leaf's and a full pod's uplinks keep the least share, and the most oversubscription."""
-    share = max(i.network.min_core_share, 1 / (i.network.max_oversubscription or math.inf))
+    most = i.network.max_oversubscription or math.inf
+    if isinstance(most, tuple):
+        leaf, spine = (*most, math.inf)[:2]
+        kept = d.single or d.leaf_down <= leaf * d.leaf_up * d.split * (1 + 1e-9)
+        return kept and (d.pods < 2 or d.spine_down <= spine * d.spine_up * (1 + 1e-9))
+    share = max(i.network.min_core_share, 1 / most)
     if not d.single and d.leaf_up * d.split < share * d.leaf_down * (1 - 1e-9):
         return False
     ends = d.leaf_down * d.rails_per_pod * d.domains_per_pod

@@ -18,12 +18,12 @@ from planner.physics.network.topology import Design
 
 TRAFFIC = Traffic(stages=4, unit_racks=1, wrap=True, rails=3)
 BLOCKS = 4
-SWITCHES = switch(6, 5e4), switch(8, 1e5, planes=2)
+SWITCHES = switch(6, 5e4), switch(8, 1e5, planes=2), switch(7, 7e4)
 
 
-def fabrics(pins: dict[str, Any] | None = None, **rules: Any) -> Instance:
-    """Return a small network with pins."""
-    return instance(3, *SWITCHES, pins=pins, **{"families": ["rail", "rack"], "max_tiers": 4, **rules})
+def fabrics(pins: dict[str, Any] | None = None, models: int = 3, **rules: Any) -> Instance:
+    """Return a small network with pins, of the first of the switches."""
+    return instance(3, *SWITCHES[:models], pins=pins, **{"families": ["rail", "rack"], "max_tiers": 4, **rules})
 
 
 def built(i: Instance, site: str | None = None) -> list[Template]:
@@ -44,6 +44,7 @@ def stated(t: Template) -> dict[str, Any]:
         "core_down_ports": d.core_down if d.tiers > 2 else 0, "core_up_ports": d.core_up if d.tiers > 3 else 0,
         "leaf_bundle": d.leaf_bundle, "spine_bundle": d.spine_bundle, "rails_per_pod": d.rails_per_pod,
         "leaf_domains_per_pod": d.domains_per_pod, "switch": t.switch, "family": t.family,
+        "spine_switch": t.above[0] if d.tiers > 1 else "", "core_switch": t.above[1] if d.tiers > 2 else "",
     }  # fmt: skip
 
 
@@ -168,7 +169,7 @@ def test_racks_that_a_pinned_leaf_joins(family: str, wired: int) -> None:
     bounded = set()
     for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"):
         for value in range(1, 10):
-            i = fabrics({f"fabric.cluster.{name}": value}, families=[family])
+            i = fabrics({f"fabric.cluster.{name}": value}, models=2, families=[family])
             assert i.network is not None
             most = max_joined_racks(i.network, i.pins, wired)
             bounded |= {most} - {np.inf}

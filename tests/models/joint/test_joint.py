@@ -139,7 +139,8 @@ def test_the_plan_is_timed_as_built(seed: int, how: dict[str, Any]) -> None:
     switches = {x.name: x for x in i.network.switches if not isinstance(x, str)}
     for t in found.templates.values():
         assert not t.design.faults()
-        assert t.usd == pytest.approx(bill(i.network, switches[t.switch], t.design).usd)
+        above = [switches[name] for name in t.above]
+        assert t.usd == pytest.approx(bill(i.network, switches[t.switch], t.design, above).usd)
 
 
 PINS = (

@@ -14,6 +14,7 @@ from planner.physics.network.cabling import lay, lengths, switch_counts
 from planner.physics.network.links import Places, spare_ports
 from planner.physics.network.topology import Design, unwirable
 
+PORTS = ("ports", "spine_ports", "core_ports", "super_spine_ports")  # of the tiers from the leaf up
 GOOD = Design(
     ports=8,
     rails=2,
@@ -31,29 +32,37 @@ GOOD = Design(
 def counted(d: Design, stream=None) -> Count:
     """Tick off the cables of a design, or of another stream for its switches."""
     shapes = {"gpu": (d.racks * d.gpus_per_rack, d.lanes)} | {
-        tier: (n, d.ports * d.split) for tier, n in switch_counts(d).items()
+        tier: (n, d.tier_ports.get(tier, d.ports) * d.split) for tier, n in switch_counts(d).items()
     }
     return count(in_parts(lay(d, block=17) if stream is None else stream, d.split), shapes)
 
 
 @st.composite
 def wirable(draw: st.DrawFn) -> Design:
-    """Draw a design that can be wired, of up to four tiers, some with a WAN gateway.
+    """Draw a design that can be wired, of up to four tiers, some with a WAN gateway, some of a model for each tier.
 
-    With ports sized to what it needs.
+    With ports sized to what it needs: the most of any tier, or those of each.
     """
-    d, wan_gateway = draw(trees()), draw(st.integers(0, 5))
-    joined = dataclasses.replace(d, wan_ports=wan_gateway)
-    return (
-        dataclasses.replace(joined, ports=max(d.ports, 2, joined.top_taken + joined.top_wan_links))
-        if wan_gateway
-        else d
-    )
+    d = dataclasses.replace(draw(trees()), wan_ports=draw(st.integers(0, 5)))
+    needed = dict(zip(PORTS, ports_in_use(d), strict=False))
+    one_model = dict.fromkeys(needed, 0) | {"ports": max(needed.values())}
+    return dataclasses.replace(d, **(needed if draw(st.booleans()) else one_model))
+
+
+def ports_in_use(d: Design) -> list[int]:
+    """Return the ports that a switch of each tier needs, the WAN gateway's among those of the leaf and the top."""
+    leaf = d.endpoint_links // d.networks if d.single else d.leaf_down
+    needed = [math.ceil((leaf + d.leaf_spare) / d.split) + d.leaf_up, d.spine_down + d.spine_up]
+    needed = [*needed, d.core_down + d.core_up, d.super_spine_down][: d.tiers]
+    if d.wan_ports:
+        needed[-1] = d.top_taken + d.top_wan_links
+        needed[0] = max(needed[0], 2)
+    return needed
 
 
 @st.composite
 def trees(draw: st.DrawFn) -> Design:
-    """Draw a design without a WAN gateway."""
+    """Draw a design without a WAN gateway, its ports not yet sized."""
     tiers = draw(st.integers(1, 4))
     rails, racks = draw(st.integers(1, 4)), draw(st.integers(1, 30 if tiers < 4 else 15))
     width, spare = draw(st.integers(1, 3)), draw(st.integers(0, 2))
@@ -66,7 +75,7 @@ def trees(draw: st.DrawFn) -> Design:
     }
     if tiers == 1:
         ends = rails * width * racks
-        return Design(ports=math.ceil((ends + spare) / side["split"]), rails=rails, racks=racks, leaf_down=ends, **side)
+        return Design(ports=1, rails=rails, racks=racks, leaf_down=ends, **side)
     domain, bundle, groups = draw(st.integers(1, 9)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
     domains = math.ceil(racks / domain)
     x, y = (rails, domains) if tiers == 2 else (draw(st.integers(1, rails)), draw(st.integers(1, domains)))
@@ -81,14 +90,7 @@ def trees(draw: st.DrawFn) -> Design:
     d = Design(
         ports=1, rails=rails, racks=racks, **leaf, spine_up=spine_bundle * cores, spine_bundle=spine_bundle, **side
     )
-    d = zoned(draw, d) if tiers == 4 else d
-    least = max(
-        math.ceil((d.leaf_down + spare) / d.split) + d.leaf_up,
-        d.spine_down + d.spine_up,
-        d.core_down + d.core_up,
-        d.zones * d.core_bundle,
-    )
-    return dataclasses.replace(d, ports=least)
+    return zoned(draw, d) if tiers == 4 else d
 
 
 def zoned(draw: st.DrawFn, d: Design) -> Design:
@@ -144,8 +146,11 @@ def test_all_gpus_of_a_network_meet(d: Design) -> None:
 @settings(deadline=None)
 @given(wirable())
 def test_one_port_fewer_is_refused(d: Design) -> None:
-    """The designs drawn use every port of some switch: with one port fewer none can be wired."""
-    assert unwirable(dataclasses.replace(d, ports=d.ports - 1), cross_rail=True)
+    """The designs drawn use every port of some switch, or of one of each tier: with one fewer none can be wired."""
+    for name in PORTS[: d.tiers] if d.spine_ports else PORTS[:1]:
+        fewer = dataclasses.replace(d, **{name: getattr(d, name) - 1})
+        if name == "ports" or getattr(fewer, name):  # no ports of a higher tier are those of the leaf
+            assert unwirable(fewer, cross_rail=True)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cabling import wirable
 from test_dragonfly import dragonflies
-from test_price import box, network
+from test_price import boxes_of, network
 
 from planner.instance.network import FabricFamily, Spares
 from planner.physics.network.cabling import switch_counts
@@ -34,12 +34,12 @@ def family_of(d: Design) -> FabricFamily | None:
 
 def stated(d: Design, family: FabricFamily) -> tuple[SiteFabric, Design]:
     """Return the plan's section for a design, of one stage that is every rack of the site."""
-    n, s = network(), box(d.ports)
+    n, (s, *above) = network(), boxes_of(d)
     domains = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod or 1}
     x = locality([range(d.racks)], **domains, domains_per_zone=d.domains_per_zone, wrap=False)
     rates = GatewayRates(wan_gbps=800.0 * d.wan_gateway_links)
     same = {"transport_slowdown": 1.0, "nic_seconds": 1.0, "wired_gpus_per_rack": d.gpus_per_rack}
-    return site_fabric(n, s, family, d, x, **same, rates=rates), d
+    return site_fabric(n, s, family, d, x, **same, rates=rates, above=above), d
 
 
 @settings(deadline=None)
@@ -53,7 +53,9 @@ def test_a_stated_fabric_is_its_design(d: Design) -> None:
     f, _ = stated(d, family)
     routing = "valiant" if isinstance(d, Dragonfly) and d.valiant else "shortest"
     n = network().model_copy(update={"spares": Spares(share=0.2), "group_routing": routing})
-    assert design_of(f, d.racks, ports=d.ports, gpus=d.gpus_per_rack, network=n) == d
+    assert f.models == tuple(s.name for s in boxes_of(d))
+    switches = {s.name: s for s in boxes_of(d)}
+    assert design_of(f, d.racks, switches=switches, gpus=d.gpus_per_rack, network=n) == d
     assert design_fault(f, d.racks) is None
     tiers = [(t.name, t.switches) for t in f.tiers]
     assert tiers == [(tier, n) for tier, n in switch_counts(d).items() if tier != "wan-gateway"]

@@ -23,7 +23,7 @@ from planner.physics.network.price import (
     switch_usd,
     wan_gateway_bill,
 )
-from planner.physics.network.topology import Design, unwirable
+from planner.physics.network.topology import TIERS, Design, unwirable
 
 # Primes and odd powers, so that no count times a wrong price makes the right sum.
 BOX = {"name": "box", "ports": 8, "port_gbps": 800, "price_usd": 7001, "power_watts": 1013}
@@ -54,14 +54,28 @@ def network(*media: dict[str, object], watt_usd: float = 5.0, switches: tuple[Sw
     )
 
 
-def one_by_one(n: Network, s: Switch, d: Design, tiers: set[str] | None = None) -> tuple[float, float]:
+def boxes_of(d: Design) -> list[Switch]:
+    """Return the model of each tier of a design, leaves first: one of its own, by a prime price, where it has ports."""
+    own = zip(TIERS[1:], (d.spine_ports, d.core_ports, d.super_spine_ports), (5003, 3001, 2003), strict=True)
+    above = [
+        box(ports, name=tier, price_usd=usd, power_watts=usd // 7) if ports else box(d.ports)
+        for tier, ports, usd in own
+    ]
+    return [box(d.ports), *above][: d.tiers]
+
+
+def one_by_one(n: Network, d: Design, tiers: set[str] | None = None) -> tuple[float, float]:
     """Return dollars and watts of every switch, and of every cable laid and measured; `tiers`: of such low ends only.
 
     A cable takes the cheapest medium that reaches, its watts over the years counted; or what its kind takes by no
     length. The factor of a rate is on both dollars and watts, a GPU's link on a split port has that of the split too.
     """
-    boxes = sum(k for tier, k in switch_counts(d).items() if tiers is None or tier in tiers)
-    usd, watts = boxes * s.price_usd, boxes * s.power_watts
+    s, *_ = models = boxes_of(d)
+    usd, watts = 0.0, 0.0
+    for tier, k in switch_counts(d).items():
+        model = s if tier == WAN_GATEWAY else models[TIERS.index(tier)]
+        if tiers is None or tier in tiers:
+            usd, watts = usd + k * model.price_usd, watts + k * model.power_watts
     measure = lengths(d, n.floor) if n.floor is not None else None
     for c in (c for c in lay(d, block=10**6) if tiers is None or c.low_tier in tiers):
         factor = s.link_factor * (s.breakout_link_factor if c.low_tier == "gpu" and d.split > 1 else 1)
@@ -89,10 +103,10 @@ MEDIA = st.sampled_from([(), (COPPER, ACTIVE, LONG), (COPPER, LONG), (COPPER, AC
 @settings(deadline=None)
 @given(st.one_of(wirable(), dragonflies()), MEDIA, st.sampled_from([0.0, 5.0]))
 def test_the_bill_is_that_of_every_switch_and_cable(d: Design, media: tuple, watt_usd: float) -> None:
-    """Dollars and watts are the sums over boxes and cables; so are those of the WAN gateway's share of both."""
-    n, s = network(*media, watt_usd=watt_usd), box(d.ports)
-    for found, tiers in ((bill(n, s, d), None), (wan_gateway_bill(n, s, d), {WAN_GATEWAY})):
-        usd, watts = one_by_one(n, s, d, tiers)
+    """Dollars and watts are those of every box by its tier and of every cable; so is the WAN gateway's share."""
+    n, (s, *above) = network(*media, watt_usd=watt_usd), boxes_of(d)
+    for found, tiers in ((bill(n, s, d, above), None), (wan_gateway_bill(n, s, d), {WAN_GATEWAY})):
+        usd, watts = one_by_one(n, d, tiers)
         assert found.usd == pytest.approx(usd, rel=1e-9)
         assert math.isinf(usd) or found.mw * 1e6 == pytest.approx(watts, rel=1e-9)
 

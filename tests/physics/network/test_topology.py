@@ -15,10 +15,7 @@ from planner.physics.network.closed_forms import (
     relaxed_tiers,
     tree_reach,
 )
-from planner.physics.network.topology import (
-    Design,
-    unwirable,
-)
+from planner.physics.network.topology import TIERS, Design, unwirable
 
 
 def two_tiers(nodes: int, rails: int, bundle: int) -> Design:
@@ -294,6 +291,12 @@ def test_good_design_is_wirable_at_every_edge() -> None:
         (ZONE | {"core_bundle": 3}, "core bundle: 4 uplinks are not whole bundles of 3"),
         (ZONE | {"core_bundle": 0}, "core bundle: 4 uplinks are not whole bundles of 0"),
         (ZONE | {"racks": 40}, "super-spine ports: 5 zones x 2 links > 8 ports"),
+        ({"spine_ports": 7, "core_ports": 9}, "spine ports: 4 down + 4 up > 7 ports"),
+        ({"ports": 7, "spine_ports": 8, "core_ports": 8}, "leaf ports: 4 down + 4 up > 7 ports"),
+        ({"core_ports": 7}, "core ports: 4 pods x 2 links > 7 ports"),
+        (ZONE | {"core_ports": 7}, "core ports: 2 pods x 2 links + 4 up > 7 ports"),
+        (ZONE | {"racks": 32, "super_spine_ports": 7}, "super-spine ports: 4 zones x 2 links > 7 ports"),
+        ({"core_ports": 10, "wan_ports": 9}, "core ports: 8 taken + 3 of the WAN gateway > 10 ports"),
         (
             ZONE | {"domains_per_zone": 3},
             "zone: 2 rails and 3 domains are not whole pods of 1 rails and 2 domains, rails within 2",
@@ -308,6 +311,16 @@ def test_good_design_is_wirable_at_every_edge() -> None:
 def test_a_port_counted_twice_is_refused(values: dict[str, int], rule: str) -> None:
     """One change beyond an edge is named with both sides in numbers."""
     assert any(text.startswith(rule) for text in unwirable(changed(**values), cross_rail=True))
+
+
+def test_leaves_of_64_ports_under_spines_of_128() -> None:
+    """At 1:1 spines of twice the ports make two tiers of 4,096 GPUs, which switches of 64 ports alone do not reach."""
+    leaf = {"leaf_down": 32, "leaf_up": 32, "leaf_bundle": 1, "rails_per_pod": 8, "domains_per_pod": 16}
+    d = Design(ports=64, spine_ports=128, rails=8, racks=512, **leaf)
+    assert not unwirable(d, cross_rail=True)
+    assert (d.leaves, d.spines, d.switch_links, d.spine_down) == (128, 32, 4096, 128)
+    one_model = dataclasses.replace(d, spine_ports=0)
+    assert unwirable(one_model, cross_rail=True) == ["spine ports: 128 down + 0 up > 64 ports"]
 
 
 def test_four_tiers_are_wirable_at_every_edge() -> None:
@@ -349,9 +362,6 @@ def test_rails_may_stay_apart_where_nothing_crosses_them() -> None:
 
 
 # --- cables laid one by one -----------------------------------------------------------------------------------------
-
-
-TIERS = ("leaf", "spine", "core", "super-spine")
 
 
 def cables(d: Design) -> nx.MultiGraph:

@@ -1,0 +1,133 @@
+"""Fabrics whose tiers have different models: the cheapest at 1:1 by plain loops, by closed figures, and in a plan."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from fabric_cases import PHI, instance, switch
+from planner.models.joint.templates import Template, Templates, Traffic
+
+from planner.instance.instance import Instance
+from planner.instance.network import Switch
+
+GPU_LINK_USD, SWITCH_LINK_USD = 680.0, 1830.0
+LEAF, SPINE = switch(64, 36e3), switch(128, 150e3)
+
+
+def one_to_one(gpus: int, *boxes: Switch, **rules: Any) -> Instance:
+    """Return an instance of racks of so many GPUs and links at two prices, every tier 1:1."""
+    cables = {"endpoint_usd": GPU_LINK_USD, "switch_usd": SWITCH_LINK_USD}
+    return instance(gpus, *boxes, cables=cables, optics_usd=0, **{"min_core_share": 1.0, **rules})
+
+
+def cheapest(i: Instance, racks: int) -> Template:
+    """Return the cheapest template of a site."""
+    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    traffic, blocks = Traffic(stages=4, unit_racks=1, wrap=False, rails=i.hardware.rack.gpus), racks // 4
+    return t.template(traffic, blocks, t.options(traffic, blocks), 0)
+
+
+@cache
+def divisors(n: int) -> list[int]:
+    """Return what divides a number."""
+    return [b for b in range(1, n + 1) if n % b == 0]
+
+
+def by_loops(i: Instance, racks: int) -> float:
+    """Return the least price of leaves, spines and cores of any models at 1:1, each count by the rules of wiring."""
+    boxes, rails = i.network.switches, i.hardware.rack.gpus
+    best = min((s.price_usd for s in boxes if racks * rails <= s.ports), default=math.inf)
+    for leaf in boxes:
+        for down in range(1, min(racks, leaf.ports // 2) + 1):
+            domains = math.ceil(racks / down)
+            for up in range(down, leaf.ports - down + 1):
+                fixed = domains * rails * (leaf.price_usd + up * SWITCH_LINK_USD)
+                best = min(best, fixed + min(tops(i, down, domains, up), default=math.inf))
+    return best + racks * rails * GPU_LINK_USD
+
+
+def tops(i: Instance, down: int, domains: int, up: int) -> Iterator[float]:
+    """Yield the price of all ways to join leaves by one tier above them, and by two."""
+    boxes, rails = i.network.switches, i.hardware.rack.gpus
+    for spine, bundle in itertools.product(boxes, divisors(up)):
+        spines = up // bundle
+        if rails * domains * bundle <= spine.ports:
+            yield spines * spine.price_usd
+        if i.network.max_tiers < 3:
+            continue
+        for x, y in itertools.product(range(1, rails + 1), range(1, min(domains, spine.ports // bundle) + 1)):
+            pods, taken = math.ceil(rails / x) * math.ceil(domains / y), x * y * bundle
+            for links in range(math.ceil(down * x * y / spines), spine.ports - taken + 1):
+                for core, parallel in itertools.product(boxes, divisors(links)):
+                    if pods > 1 and pods * parallel <= core.ports:
+                        position = pods * (spine.price_usd + links * SWITCH_LINK_USD)
+                        yield spines * (position + links // parallel * core.price_usd)
+
+
+SMALL = (switch(4, 900), switch(8, 4e3)), (switch(8, 36e3), switch(16, 150e3)), (switch(6, 9e4), switch(10, 8e4))
+
+
+@pytest.mark.parametrize("boxes", SMALL, ids=lambda boxes: "and".join(str(s.ports) for s in boxes))
+@pytest.mark.parametrize(("rails", "racks"), [(1, 64), (4, 16), (2, 20), (3, 24)])
+def test_the_cheapest_of_three_tiers(boxes: tuple[Switch, ...], rails: int, racks: int) -> None:
+    """Up to 80 GPUs on two models: no way to join them at 1:1 is cheaper than the table's."""
+    i = one_to_one(rails, *boxes)
+    least = by_loops(i, racks)
+    if math.isinf(least):
+        return
+    assert cheapest(i, racks).usd == pytest.approx(least)
+
+
+@pytest.mark.parametrize("gpus", [64, 128, 256, 1024, 2048, 3072, 4096])
+def test_the_cheapest_of_two_tiers(gpus: int) -> None:
+    """Leaves and spines of 64 and 128 ports, in any mix, for up to 4,096 GPUs."""
+    i = one_to_one(8, LEAF, SPINE, max_tiers=2)
+    assert cheapest(i, gpus // 8).usd == pytest.approx(by_loops(i, gpus // 8))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "mixed_musd", "one_model_musd"),
+    [
+        pytest.param(4096, 19.689, 24.681, marks=pytest.mark.slow),
+        pytest.param(3072, 15.919, 19.711, marks=pytest.mark.slow),
+    ],
+)
+def test_small_leaves_under_large_spines(gpus: int, mixed_musd: float, one_model_musd: float) -> None:
+    """By hand: 4,096 GPUs take 128 leaves at $36K, 32 spines at $150K, and a link of either kind for each GPU."""
+    found = cheapest(one_to_one(8, LEAF, SPINE), gpus // 8)
+    assert (found.switch, found.above[0], found.design.tiers) == (LEAF.name, SPINE.name, 2)
+    assert found.usd / 1e6 == pytest.approx(mixed_musd, abs=5e-4)
+    alone = min(cheapest(one_to_one(8, box), gpus // 8).usd for box in (LEAF, SPINE))
+    assert alone / 1e6 == pytest.approx(one_model_musd, abs=5e-4)
+    if gpus == 4096:
+        assert found.usd == 128 * 36e3 + 32 * 150e3 + 4096 * (GPU_LINK_USD + SWITCH_LINK_USD)
+
+
+@pytest.mark.parametrize(
+    "unlike", [{"port_gbps": 1600}, {"planes": 2}, {"link_factor": 0.5}], ids=["rate", "planes", "links"]
+)
+def test_other_ports_are_not_mixed(unlike: dict[str, float]) -> None:
+    """A model of another rate, number of planes or price of links joins no leaf, however cheap it is."""
+    i = one_to_one(4, switch(8, 1e5), switch(12, 1.0, **unlike), max_tiers=3)
+    t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+    traffic = Traffic(stages=4, unit_racks=1, wrap=True, rails=4)
+    x = t.options(traffic, 2)
+    found = [t.template(traffic, 2, x, k) for k in range(len(x))]
+    assert found
+    assert all(set(f.above) == {f.switch} for f in found)
+
+
+def test_a_model_that_another_outdoes_is_no_choice() -> None:
+    """Spines of no more ports for as much money are left out, but where a pin asks for them."""
+    boxes = switch(8, 1e5), switch(6, 2e5), switch(12, 2e5)
+    for pins, names in (({}, {"8x1", "12x1"}), ({"fabric.spine_switch": "6x1"}, {"6x1"})):
+        i = one_to_one(2, *boxes, pins=pins, min_core_share=0.0)
+        t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
+        traffic = Traffic(stages=6, unit_racks=1, wrap=True, rails=2)
+        x = t.options(traffic, 4)
+        found = [t.template(traffic, 4, x, k) for k in range(len(x))]
+        assert {f.above[0] for f in found if f.design.tiers > 1} <= names
+        assert any(f.above[0] == "6x1" for f in found) == bool(pins)
