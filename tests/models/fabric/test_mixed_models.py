@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from fabric_cases import PHI, instance, switch
-from planner.models.joint.templates import Template, Templates, Traffic
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
+from planner.models.fabric.chooser import Template, Templates
+from planner.models.fabric.traffic import Traffic
 
 GPU_LINK_USD, SWITCH_LINK_USD = 680.0, 1830.0
 LEAF, SPINE = switch(64, 36e3), switch(128, 150e3)
