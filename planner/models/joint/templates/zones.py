@@ -68,7 +68,7 @@ def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
     if s.network.max_tiers < 4 or s.pins.get("tiers", 4) != 4:
         return []
     leaf_loads = leaf_loads[undominated_rows(leaf_loads)]
-    ups = s.promising(domain, leaf_loads, switches=_min_zones(s) + 1)
+    ups = s.worthwhile_uplinks(domain, leaf_loads, switches=_min_zones(s) + 1)
     if not len(ups):
         return []
     rows = sorted(_rows(s, domain, int(ups.min()), leaf_loads), key=lambda r: r.usd)
