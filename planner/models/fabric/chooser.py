@@ -39,7 +39,7 @@ MOST_LOADS = 24  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes", "spine_switch", "core_switch")
 TIER_SWITCHES = "switch", "spine_switch", "core_switch"  # pins that name a model
 Kind = Callable[[Site, int, trees.Tops | None, list[int], Floats], list[Options]]
-FEW_SIZES = 16  # one of so many sizes of leaf domains is built first, and rules out most others
+SIZE_STEP = 16  # every 16th size of a leaf domain is built first: these rule out most of the others
 MOST_TOPS = 4096  # tables of spines and cores kept
 
 
@@ -217,7 +217,7 @@ class Templates:
         singles = [trees.single(s) for s in plain]
         later: dict[tuple[int, int], tuple[Site, int, trees.Tops | None]] = {}  # by mode and size, the largest first
         parts: dict[tuple[int, int], Options] = {}
-        for step in (FEW_SIZES, 1):
+        for step in (SIZE_STEP, 1):
             found = undominated(
                 [self.rivals, *singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts
             )
@@ -226,7 +226,7 @@ class Templates:
             some = [
                 (s, d)
                 for s in plain
-                for d in s.may_pay(s.domain_sizes()[step // 2 :: step])
+                for d in s.worthwhile_domains(s.domain_sizes()[step // 2 :: step])
                 if (s.index, -d) not in parts
             ]
             every = self._leaf_loads(sites, {domain for _, domain in some})
@@ -234,7 +234,7 @@ class Templates:
                 self.deadline.check()
                 stripes, load = every[domain]
                 kept = trees.undominated_rows(load)
-                up = s.promising(domain, load[kept])
+                up = s.worthwhile_uplinks(domain, load[kept])
                 if len(up):
                     tops = self._tops(s, domain)
                     later[s.index, -domain] = s, domain, tops

@@ -69,7 +69,8 @@ def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
     if s.network.max_tiers < 4 or s.pins.get("tiers", 4) != 4:
         return []
     leaf_loads = leaf_loads[undominated_rows(leaf_loads)]
-    ups = s.promising(domain, leaf_loads, switches=_min_zones(s) + 1, crossings=2 * (_min_zones(s) > 1))
+    zones = _min_zones(s)
+    ups = s.worthwhile_uplinks(domain, leaf_loads, switches=zones + 1, crossings=2 * (zones > 1))
     if not len(ups):
         return []
     rows = sorted(_rows(s, domain, int(ups.min()), leaf_loads), key=lambda r: r.usd)

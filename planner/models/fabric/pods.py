@@ -41,7 +41,7 @@ def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf
     """
     if s.network.max_tiers < 3 or s.pins.get("tiers", 3) != 3 or "core_up_ports" in s.pins:
         return []
-    up = s.promising(domain, leaf_loads[undominated_rows(leaf_loads)])
+    up = s.worthwhile_uplinks(domain, leaf_loads[undominated_rows(leaf_loads)])
     shapes = _shapes(s, domain) if len(up) else np.empty((0, 2), dtype=np.int64)
     if not len(shapes):
         return []

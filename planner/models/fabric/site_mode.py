@@ -166,7 +166,7 @@ class Site:
         """Price of a WAN gateway joined to the top tier of a tree, beside it."""
         return plus(self.prices.wan_gateway(self.wan_ports), self.prices.beside(self.wan_ports))
 
-    def may_pay(self, domains: list[int]) -> list[int]:
+    def worthwhile_domains(self, domains: list[int]) -> list[int]:
         """Return the sizes of leaf domains with which a tree may be worth it if it slows nothing.
 
         It takes at least one uplink of each leaf, which costs something where links have one price.
@@ -176,7 +176,7 @@ class Site:
         usd, mw = BELOW * np.array(least).reshape(-1, 2).T
         return [d for d, may in zip(domains, self.worthwhile(1.0, 1.0, usd, mw).tolist(), strict=True) if may]
 
-    def promising(self, domain: int, leaf_loads: Floats, *, switches: int = 0, crossings: int = 0) -> Ints:
+    def worthwhile_uplinks(self, domain: int, leaf_loads: Floats, *, switches: int = 0, crossings: int = 0) -> Ints:
         """Return the uplinks of a leaf at which some tree with leaf domains of a size may beat the templates so far.
 
         It takes the fewest spines that have ports for all uplinks and so many switches more, and is as slow as its

@@ -384,8 +384,8 @@ def test_bounds_rule_out_no_template(name: str, monkeypatch: pytest.MonkeyPatch)
     i, traffic, blocks = CASES[name]
     x, gpus = templates(i).options(traffic, blocks), traffic.racks(blocks) * traffic.rails * (1 - 1e-12)
     assert x.usd.min() >= min_fabric_usd(i.network) * gpus and x.mw.min() >= min_fabric_mw(i.network) * gpus
-    monkeypatch.setattr(Site, "may_pay", lambda _, domains: domains)
-    monkeypatch.setattr(Site, "promising", lambda s, domain, *_, **__: np.arange(1, s.uplinks(domain) + 1))
+    monkeypatch.setattr(Site, "worthwhile_domains", lambda _, domains: domains)
+    monkeypatch.setattr(Site, "worthwhile_uplinks", lambda s, domain, *_, **__: np.arange(1, s.uplinks(domain) + 1))
     assert np.array_equal(templates(i).options(traffic, blocks).key, x.key)
 
 

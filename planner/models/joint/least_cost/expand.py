@@ -193,7 +193,8 @@ def _expand_shapes(tree: CostTree, usd: float, seconds: float, what: tuple[Colum
     problem = ShapeProblem(world=world, column=column, shape=shape)
     most = replace(shape, min_replicas=max(shape.min_replicas, (column.d - 1) // len(shape.blocks) + 1))
     fibre = problem.best_fibre
-    least = replace(problem, shape=most).bound(phi, phi, cutoff, fibre, stretch=problem.free_stretch)
+    nearest = None if fibre is None else replace(fibre, rtt_ms=min(problem.rtts_ms, default=0.0))
+    least = replace(problem, shape=most).bound(phi, phi, cutoff, nearest, stretch=problem.free_stretch)
     if least >= cutoff:
         return
     racks = [problem.traffic.racks(g) for g in shape.blocks]
