@@ -76,7 +76,7 @@ def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[
     Infinite where nothing is sent.
     """
     own, r = transport_slowdown_of(network), request
-    send = _largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds, own, r.pipeline_send_limit)
+    send = _largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds, own)
     traffic = WorstTraffic(
         stages=1,
         unit_racks=1,
@@ -87,17 +87,16 @@ def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[
         exchange_gbps=r.exchange_gbps,
         group_racks=r.group_racks,
         groups=r.groups,
-        max_allreduce=_largest(r.allreduce_seconds, r.allreduce_window_seconds, own, r.allreduce_limit) / own,
+        max_allreduce=_largest(r.allreduce_seconds, r.allreduce_window_seconds, own) / own,
     )
     return traffic, send
 
 
-def _largest(ideal_seconds: float, window_seconds: float, transport_slowdown: float, limit: float | None) -> float:
+def _largest(ideal_seconds: float, window_seconds: float, transport_slowdown: float) -> float:
     """Return the largest slowdown of an exchange whose time with it stays within the window: any where none is sent.
 
     The transport's own is allowed where it alone fills the window.
     """
     if ideal_seconds <= 0:
         return float("inf")
-    hidden = max(window_seconds / ideal_seconds, transport_slowdown)
-    return min(hidden, float("inf") if limit is None else limit) * (1 + TOLERANCE)
+    return max(window_seconds / ideal_seconds, transport_slowdown) * (1 + TOLERANCE)
