@@ -28,17 +28,14 @@ def summary(plan: "Plan", *, verbose: bool = False) -> str:
 
 def html(plan: "Plan") -> str:
     """Write the first screen of a plan as a small table of HTML for a notebook, a row a section."""
-    from planner.report.statements.of_plan import statements
+    from planner.report.summary import by_section, statements
 
-    by_section: dict[str, list[str]] = {"verdict": [f"{plan.instance.name}: {plan.status}"]}
-    for x in statements(plan):
-        if x.first:
-            by_section.setdefault(x.section, []).append(x.text)
-    head, *verdict = map(escape, by_section.pop("verdict"))
+    texts = by_section(x for x in statements(plan) if x.first)
+    head, *verdict = map(escape, [f"{plan.instance.name}: {plan.status}", *texts.pop("verdict", [])])
     cells = "".join(
         f'<tr><th style="text-align:left;vertical-align:top">{escape(name.capitalize())}</th>'
         f'<td style="text-align:left">{"<br>".join(map(escape, lines))}</td></tr>'
-        for name, lines in by_section.items()
+        for name, lines in texts.items()
     )
     return f"<div><p><b>{head}</b><br>{'<br>'.join(verdict)}</p><table>{cells}</table></div>"
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from planner.checks.joint.missing import missing_columns
 from planner.checks.joint.rules import max_racks_stated
+from planner.checks.network.fabric import transport_factor
 from planner.checks.rule import Rule, broken, must_be, show
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.instance import Instance
@@ -98,7 +99,9 @@ def ended(c: PlanPhysics) -> Iterator[Violation]:
         yield from must_be("ended", f"objective.{name}", getattr(o, name), text if joint else "")
     if p.proof is not None and (p.status == "unknown" or p.proof != _refused(p.proof)):
         yield broken("ended", f"{p.status}, yet a proof of more than the racks and columns that were refused")
-    for name in ("transport", "model_choice"):
+    if p.proof is not None:
+        yield from transport_factor(c)  # the times of the proof have it
+    for name in ("model_choice", *(["transport"] if p.proof is None else [])):
         if getattr(p, name) is not None:
             yield broken("ended", f"{p.status}, yet there is 1 {name}")
 

@@ -247,7 +247,7 @@ def _reason(instance: Instance, rules: list[str]) -> str:
         "hardware.racks": f"there are {h.racks or 0:,} racks of {gpus} GPUs",
     }
     parts = [sentences.get(rule) or _pin_sentence(instance, rule) for rule in rules]
-    return "no plan meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
+    return "nothing meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
 
 
 def _network_sentences(instance: Instance) -> dict[str, str]:

@@ -11,6 +11,7 @@ from planner.instance.workload import Model
 from planner.units import aligned
 
 Entry = dict[str, Any]
+COLUMNS = 96  # of a source, so that its line fits a terminal
 
 
 def _model(entry: Entry) -> list[str]:
@@ -39,10 +40,6 @@ def _accelerator(entry: Entry) -> list[str]:
     ]
 
 
-def _rack(entry: Entry) -> list[str]:
-    return [f"{entry['gpus']:,}", f"{entry['it_kw']:,g}", f"${entry['price_usd']:,.0f}"]
-
-
 def _by_keys(*keys: str) -> Callable[[Entry], list[str]]:
     """Return the figures of an entry under some of its keys."""
 
@@ -57,7 +54,9 @@ def _by_keys(*keys: str) -> Callable[[Entry], list[str]]:
 KINDS: dict[str, tuple[tuple[str, ...], Callable[[Entry], list[str]]]] = {
     "models": (("weights", "for a token", "layers", "hidden", "experts x used"), _model),
     "accelerators": (("HBM", "TFLOP/s", "scale-up", "NIC", "types"), _accelerator),
-    "racks": (("GPUs", "IT kW", "price"), _rack),
+    "racks": (("GPUs", "IT kW", "price"), lambda e: [
+        f"{e['gpus']:,}", f"{e['it_kw']:,g}", f"${e['price_usd']:,.0f}"
+    ]),
     "switches": (("ports", "Gb/s", "price_usd", "watts"), _by_keys("ports", "port_gbps", "price_usd", "power_watts")),
     "media": (("reach m", "price_usd", "watts"), _by_keys("reach_m", "price_usd", "power_watts")),
     "precisions": (("products", "weights", "gradients", "moments"), _by_keys(
@@ -75,13 +74,7 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[Entry], list[str]]]] = {
 
 
 def entries(kind: str) -> dict[str, Entry]:
-    """Return the entries of a kind by name; of instances, the shipped ones.
-
-    Raises
-    ------
-    InputError
-        There is no such kind.
-    """
+    """Return the entries of a kind by name, of instances the shipped ones; refuse a kind that there is not."""
     if kind not in KINDS:
         raise InputError(f"catalogue: {kind!r} is no part of it; {hint(kind, list(KINDS))}")
     if kind == "instances":
@@ -94,18 +87,14 @@ def entries(kind: str) -> dict[str, Entry]:
 def catalogue_text(kind: str | None) -> str:
     """Return a table of the entries of a kind, or the names of all kinds."""
     if kind is None:
-        rows = [[name, f"{len(entries(name))} entries"] for name in KINDS]
-        return aligned(rows, left=1)
+        return aligned([[name, f"{len(entries(name))} entries"] for name in KINDS], left=1)
     known, (headings, figures) = entries(kind), KINDS[kind]
-    if not headings:
-        return "\n".join(
-            f"{name:24}{_first_words(entry.get('source') or entry.get('note', ''))}".rstrip()
-            for name, entry in known.items()
-        )
-    return aligned([[kind, *headings], *([name, *figures(entry)] for name, entry in known.items())], left=1)
-
-
-def _first_words(source: Any, columns: int = 96) -> str:
-    """Return a source's one text, cut to the columns of a terminal."""
-    text = source if isinstance(source, str) else ""
-    return text if len(text) <= columns else f"{text[:columns].rsplit(' ', 1)[0]} …"
+    if headings:
+        return aligned([[kind, *headings], *([name, *figures(entry)] for name, entry in known.items())], left=1)
+    lines = []
+    for name, entry in known.items():
+        source = entry.get("source") or entry.get("note", "")
+        text = source if isinstance(source, str) else ""
+        text = text if len(text) <= COLUMNS else f"{text[:COLUMNS].rsplit(' ', 1)[0]} …"
+        lines.append(f"{name:24}{text}".rstrip())
+    return "\n".join(lines)

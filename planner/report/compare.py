@@ -18,8 +18,7 @@ from planner.plan.files import read_plan
 from planner.plan.flatten import Figure, digest
 from planner.plan.plan import Plan
 from planner.report.differences import Side, asked_of
-from planner.report.fit import PIPE, fitted
-from planner.report.statements.of_plan import statements
+from planner.report.summary import PIPE, fitted, statements
 from planner.sweeps.rows import RowObjective
 from planner.sweeps.store import LINES, read_rows
 from planner.sweeps.tasks import point_text
@@ -97,14 +96,13 @@ def figures_of(plan: Plan) -> dict[str, Figure]:
 def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:
     """Return the values of each figure that any column has, by section; `diff`: only those that differ."""
     names = list(dict.fromkeys(name for c in columns for name in c.figures))
-    names.sort(key=_section)
+    names.sort(key=_section)  # stable, so that a section keeps its order
     rows = {name: [c.figures.get(name) for c in columns] for name in names}
     rows = {name: values for name, values in rows.items() if any(v is not None for v in values)}
     return {name: values for name, values in rows.items() if not (diff and all(_same(v, values[0]) for v in values))}
 
 
 def _section(name: str) -> int:
-    """Return where a figure stands; stable, so that a section keeps its order."""
     first = name.partition(".")[0]
     return SECTIONS.index(first) if first in SECTIONS else 0
 
@@ -122,37 +120,24 @@ def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
 
     As many columns as the width has room for, their cells broken where they must be.
     """
-    cells = {name: list(_cells(values)) for name, values in rows.items()}
     shown = max(2, min(len(names), (width - min(width // 3, max(map(len, rows)))) // (LEAST_COLUMN + 2)))
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     drawn.add_column("", overflow="fold", ratio=None)
     for name in names[:shown]:
         drawn.add_column(name, justify="right", overflow="fold", min_width=LEAST_COLUMN)
-    for name, values in cells.items():
-        drawn.add_row(name, *values[:shown])
+    for name, (first, *others) in rows.items():
+        drawn.add_row(name, _cell(first), *(_cell(v, first) for v in others[: shown - 1]))
     text = io.StringIO()
     Console(file=text, width=width, color_system=None, markup=False, highlight=False).print(drawn)
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
-    return "\n".join([*lines, *(fitted(x, width) for x in _left_out(len(names) - shown))])
+    if len(names) > shown:
+        more = counted(len(names) - shown, "further column")
+        lines.append(fitted(f"{more} left out: name those to see as FILE#INDEX, or take --json for all", width))
+    return "\n".join(lines)
 
 
-def _left_out(count: int) -> list[str]:
-    """Say how many columns are not shown, and how they are."""
-    more = f"{counted(count, 'further column')} left out: name those to see as FILE#INDEX, or take --json for all"
-    return [more] if count > 0 else []
-
-
-def _cells(values: Sequence[Figure]) -> Iterator[str]:
-    first = values[0]
-    yield _cell(first)
-    for v in values[1:]:
-        ratio = f" ({v / first:.3g}x)" if _is_number(v) and _is_number(first) and first and v != first else ""
-        yield _cell(v) + ratio
-
-
-def _cell(v: Figure) -> str:
-    if v is None:
-        return "-"
-    if isinstance(v, bool):
-        return json.dumps(v)
-    return f"{v:,.6g}" if isinstance(v, float) else f"{v:,}" if isinstance(v, int) else v
+def _cell(v: Figure, first: Figure = None) -> str:
+    if v is None or isinstance(v, bool):
+        return "-" if v is None else json.dumps(v)
+    times = f" ({v / first:.3g}x)" if _is_number(v) and _is_number(first) and first and v != first else ""
+    return (f"{v:,.6g}" if isinstance(v, float) else f"{v:,}" if isinstance(v, int) else v) + times

@@ -36,6 +36,11 @@ class Side:
         value = self.figures.get(key)
         return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
+    def parts(self, front: str) -> dict[str, float]:
+        """Return the figures that are numbers and whose names begin so, by the rest of their names."""
+        figures = {k.removeprefix(front): self.number(k) for k in self.figures if k.startswith(front)}
+        return {k: x for k, x in figures.items() if x is not None}
+
 
 def asked_of(plan: Plan) -> dict[str, Any]:
     """Return the values of a plan's instance by path."""
@@ -122,7 +127,8 @@ def brings(a: Side, b: Side) -> str:
         own = unit or UNITS.get(str(b.figures.get("objective.name")), "")
         if old is not None and new is not None and own and not any(own in p for p in parts):
             share = f" ({percent((new - old) / old)})" if old and abs(new - old) > NOTHING * abs(old) else ""
-            parts.append(f"{_moved(old, new)} {own}{share}")
+            moved = f"{new - old:+,.4g}" if abs(new - old) > NOTHING * max(abs(old), abs(new)) else "0"
+            parts.append(f"{moved} {own}{share}")
     usd = [s.number("cost.total_usd") for s in (a, b)]
     if usd[0] is not None and usd[1] is not None:
         parts.append(f"{_dollars(usd[1] - usd[0])} of capital")
@@ -165,23 +171,16 @@ def _in_days(s: Side) -> bool:
     return days or s.number("objective.value") is None
 
 
-def _moved(old: float, new: float) -> str:
-    if abs(new - old) <= NOTHING * max(abs(old), abs(new)):
-        return "0"
-    return f"{new - old:+,.4g}"
-
-
 def _dollars(usd: float) -> str:
     return f"{'+' if usd > 0 else ''}{money(usd)}"
 
 
 def terms(a: Side, b: Side) -> Iterator[str]:
     """Write the parts of days and of capital that moved most."""
-    for name, parts, show in (
-        ("days", _days, lambda x: f"{x:+,.4g}"),
-        ("capital", _capital, _dollars),
+    for name, (old, new), show in (
+        ("days", (_days(a), _days(b)), lambda x: f"{x:+,.4g}"),
+        ("capital", (a.parts(CAPITAL), b.parts(CAPITAL)), _dollars),
     ):
-        old, new = parts(a), parts(b)
         moved = {k: new.get(k, 0.0) - old.get(k, 0.0) for k in dict.fromkeys((*old, *new))}
         most = max(map(abs, moved.values()), default=0.0)
         total = max(sum(map(abs, x.values())) for x in (old, new))
@@ -192,16 +191,7 @@ def terms(a: Side, b: Side) -> Iterator[str]:
 
 
 def _days(s: Side) -> dict[str, float]:
-    """Return the days of a run by what they go to."""
     seconds, days = s.number(STEP_SECONDS), s.number(STEP_DAYS)
-    found = {k.removeprefix(LOST): x for k in s.figures if k.startswith(LOST) and (x := s.number(k)) is not None}
-    if seconds and days:
-        for k in s.figures:
-            if k.startswith(STEP) and (x := s.number(k)) is not None:
-                found[k.removeprefix(STEP)] = x * days / seconds
-    return found
-
-
-def _capital(s: Side) -> dict[str, float]:
-    """Return the capital by part."""
-    return {k.removeprefix(CAPITAL): x for k in s.figures if k.startswith(CAPITAL) and (x := s.number(k)) is not None}
+    if not seconds or not days:
+        return s.parts(LOST)
+    return s.parts(LOST) | {k: x * days / seconds for k, x in s.parts(STEP).items()}

@@ -80,3 +80,11 @@ def test_several_numbers_are_refused_at_once() -> None:
         "--gap",
         "--threads",
     ]
+
+
+def test_no_option_of_text_is_held_to_a_range_of_numbers() -> None:
+    """`--shard 2/8` and the like are read as text: a range under the name of such an option would refuse them all."""
+    for command in commands():
+        for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+            ranged = name in RANGES or f"{command.__name__}.{name}" in RANGES
+            assert not (ranged and "str" in str(parameter.annotation).partition(",")[0]), (command.__name__, name)

@@ -32,3 +32,15 @@ def test_every_optional_key_is_drawn() -> None:
     for seed in range(0, ALONE, 5):
         data, keys = drawn_keys.instance(seed)
         assert len(keys) == 1 and data["name"]
+
+
+@pytest.mark.slow
+def test_a_proof_without_a_plan_states_the_simulated_slowdown() -> None:
+    """The checker times the columns of a refusal by the slowdown that the planner simulated for its own."""
+    data, keys = drawn_keys.instance(434)
+    assert "network.transport.simulate" in keys
+    plan = planner.solve(data, time_limit=60)
+    assert plan.status == "infeasible"
+    assert plan.transport is not None
+    assert planner.check(plan) == []
+    assert {v.rule for v in planner.check(plan.model_copy(update={"transport": None}))} >= {"transport_factor"}

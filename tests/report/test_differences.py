@@ -15,9 +15,8 @@ from planner.errors import InputError
 from planner.plan.plan import Plan
 from planner.report.compare import rows_of, side_of, table
 from planner.report.differences import Side, best, brings, changes, headline, terms, verdicts
-from planner.report.fit import fitted
 from planner.report.statements.cautions import without_source
-from planner.report.summary import summary
+from planner.report.summary import fitted, summary
 from planner.sweeps.store import parse_rows
 
 

@@ -17,9 +17,8 @@ from planner.plan.plan import Plan
 from planner.report.compare import figures_of, rows_of
 from planner.report.differences import Side
 from planner.report.statements.network import groups
-from planner.report.statements.of_plan import statements
 from planner.report.statements.statement import SECTIONS, Statement, days, short_percent
-from planner.report.summary import summary
+from planner.report.summary import statements, summary
 
 PLAN = small()
 OPERATION = {"maintenance_share_per_year": 0.05, "staff_usd_per_year": 1e6, "fabric_life_years": 9.0}

@@ -13,11 +13,9 @@ from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.flatten import digest
 from planner.plan.plan import Plan
 from planner.report.compare import figures_of, rows_of
-from planner.report.day_bars import day_bars
-from planner.report.days_by_part import CALENDAR, OTHER, STEP_PARTS, STEPS, days_by_part, shown_days
 from planner.report.differences import Side
-from planner.report.statements.of_plan import statements
-from planner.report.summary import summary
+from planner.report.statements.calendar import CALENDAR, OTHER, STEP_PARTS, STEPS, day_bars, days_by_part, shown_days
+from planner.report.summary import statements, summary
 from planner.units import duration, storage
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = "docs/tours.md"
 # What each reader is told at the end: a word of the output of each tour, in order.
 ANSWERS = {
-    "The capacity planner": (r"^mine: optimal$", r"\d+\.\d days to train", r"2 of 2 points"),
+    "The capacity planner": (r"^mine: optimal$", r"Trains in \d+\.\d days", r"2 of 2 points"),
     "The network architect": (r"^cluster-1k: optimal$", r"FABRIC ", r"leaf racks", r"^part,where,count", r"SLOWDOWN"),
     "The ML-systems engineer": (r"^one-rack: fits$", r"^one-rack: optimal$", r"layout.tensor_parallel", r"torchrun"),
     "The cluster operator": (r"2 leaves of 8", r"moves free leaf1; optimal", r"^n\[01-05\]$", r"True \[\]"),

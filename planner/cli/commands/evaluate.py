@@ -34,9 +34,8 @@ def evaluate(
     from planner.instance.pins import long_names
     from planner.planning.evaluate import evaluated, summary
     from planner.planning.load import load_instance
-    from planner.report.fit import fitted, terminal_width
     from planner.report.statements.money import run_statements
-    from planner.report.summary import lines_of
+    from planner.report.summary import fitted, lines_of, terminal_width
 
     require_writable(output)
     asked = what_if(instance, change, searched=False)

@@ -26,7 +26,7 @@ def explain(
     """Explain why there is no plan and what would allow one; or what limits a plan and what each choice costs."""
     import planner
     from planner.planning.explain import summary
-    from planner.report.fit import fitted, terminal_width
+    from planner.report.summary import fitted, terminal_width
 
     pins, asked = read_pins(pin or []), what_if(instance, change)
     with progress_line(quiet, log) as watch:

@@ -32,8 +32,7 @@ def show(
     verbose: Verbose = False,
 ) -> None:
     """Print a plan's summary, all that it says, or one section of it."""
-    from planner.report.fit import terminal_width
-    from planner.report.summary import summary
+    from planner.report.summary import summary, terminal_width
 
     given = read_plan(plan)
     with requiring_sound(given, plan):
@@ -51,7 +50,7 @@ def compare(
     """Compare plans and sweep rows with the first: verdicts, what differs, by which terms, and all figures."""
     from planner.report.compare import columns_of_file, rows_of, table
     from planner.report.differences import MOST_JUDGED, best, verdicts
-    from planner.report.fit import PIPE, fitted, terminal_width
+    from planner.report.summary import PIPE, fitted, terminal_width
 
     several = len({_path(given) for given in files}) > 1
     columns = [c for given in files for c in columns_of_file(_path(given), _index(given), several=several)]

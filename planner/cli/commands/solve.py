@@ -68,8 +68,7 @@ def solve(
     if as_json:
         print(text)
     else:
-        from planner.report.fit import terminal_width
-        from planner.report.summary import summary
+        from planner.report.summary import summary, terminal_width
 
         print(summary(plan, terminal_width(), verbose=verbose))
     raise typer.Exit(exit_code(plan, gap))

@@ -43,7 +43,9 @@ def sweep(
     dask: Annotated[
         str | None, typer.Option(help="Solve on a Dask cluster: the scheduler's address, or local.")
     ] = None,
-    shard: Annotated[str | None, typer.Option(help="Solve the I-th of N parts alone: I/N, I from 1.")] = None,
+    part_of: Annotated[
+        str | None, typer.Option("--shard", help="Solve the I-th of N parts alone: I/N, I from 1.")
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Go on with the file: points with a row are left out but for failed ones."),
@@ -65,7 +67,7 @@ def sweep(
     points = points_of(read_vary(vary or []), None if pairs is None else read_pairs(pairs))
     require_apart(change or [], points)
     require_writable(output)
-    part = None if shard is None else shard_of(shard)
+    part = None if part_of is None else shard_of(part_of)
     options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=plans, constants=constants)
     made = None if plans is None else _made(plans)
     try:

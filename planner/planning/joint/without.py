@@ -6,6 +6,7 @@ from planner.models.requests import Options
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.planning.joint.proof import objective_of, refused_of
+from planner.simulation.reference_tree import factor
 from planner.solvers.deadline import ENDED
 from planner.version import __version__
 
@@ -32,6 +33,7 @@ def without_plan(instance: Instance, solution: JointSolution, options: Options) 
         instance_sha256=instance_sha256(instance),
         status="infeasible" if solution.status is JointStatus.INFEASIBLE else "unknown",
         objective=objective_of(instance, solution, None, None),
+        transport=factor(instance.network) if proven else None,  # the times of the proof have it
         proof=refused_of(solution) if proven else None,
         conflict=Conflict(decision="layout", rules=(), reason=reason),
         stopped=solution.stopped,

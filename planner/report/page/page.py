@@ -1,33 +1,30 @@
-"""The page of one plan or several: it needs nothing beside itself, and asks for nothing."""
+"""The page of one plan or several: it needs nothing beside itself, and asks for nothing.
+
+A reader sees first the verdict in one sentence, three figures with their ranges, limits and risks.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from importlib.resources import files
 from typing import Any
 
 from planner.optional_packages import needed
 from planner.plan.plan import Plan
-from planner.report.page.blocks import money, network, steps, stops, where
-from planner.report.page.first_screen import (
-    BUILT,
-    headlines,
-    in_one_sentence,
-    on_page,
-    side_by_side,
-    with_range,
-)
-from planner.report.page.parts import Figure
+from planner.report.page import blocks
+from planner.report.page.parts import Figure, Headline, Row, Table, figure
 from planner.report.page.tables import tables
 from planner.report.plots.page import POLICY, style
-from planner.report.statements.of_plan import statements
-from planner.report.statements.statement import Statement
+from planner.report.statements.statement import Statement, days, short_percent
+from planner.report.summary import by_section, statements
+from planner.units import money
 
-# In the order of the page: sites, step, days and money, fabric, stops, scenarios, model.
+# In the order of the page.
 BLOCKS = (
-    *(where.where, steps.steps, money.days_and_money, network.fabric),
-    *(stops.stops, where.scenarios, money.model),
+    *(blocks.where, blocks.steps, blocks.days_and_money, blocks.fabric, blocks.stops, blocks.scenarios),
+    blocks.model,
 )
+BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on purchases and choices
 
 
 def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
@@ -45,7 +42,8 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     )
     environment.tests.update(figure=lambda c: isinstance(c, Figure))
     template = environment.from_string((files("planner.report.page") / "page.html.jinja").read_text(encoding="utf-8"))
-    names = [_unique(n, [x for x, _ in plans]) for n in range(len(plans))]
+    given = [name for name, _ in plans]
+    names = [name if given.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]
     return template.render(
         title=", ".join(names),
@@ -57,17 +55,9 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     )
 
 
-def _unique(place: int, names: Sequence[str]) -> str:
-    """Return a plan's name, with its place where another plan has the same."""
-    return names[place] if names.count(names[place]) == 1 else f"{names[place]} ({place + 1})"
-
-
 def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
     """Return what the template shows of one plan."""
-    of_kind = {k: [on_page(x) for x in reported if x.kind == k and x.first] for k in ("limit", "warning")}
-    by_section: dict[str, list[str]] = {}
-    for x in reported:
-        by_section.setdefault(x.section, []).append(with_range(x))
+    first = [x for x in reported if x.first]
     return {
         "name": name,
         "anchor": "plan-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"),
@@ -75,15 +65,87 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
         "good": plan.status in ("optimal", "feasible") and not plan.violations,
         "unverified": "; ".join(x.text for x in reported if x.kind == "fault"),
         "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
-        "verdict": in_one_sentence(reported),
-        "instead": [x.text for x in reported if x.first and x.runner_up and x.topic == "verdict"],
+        "verdict": in_one_sentence(first),
+        "instead": [x.text for x in first if x.runner_up and x.topic == "verdict"],
         "headlines": list(headlines(plan)),
         "lists": [
-            ("What is built", [x.text for x in reported if x.first and x.kind == "choice" and x.topic in BUILT]),
-            ("Limits", of_kind["limit"]),
-            ("Risks", of_kind["warning"]),
+            ("What is built", [x.text for x in first if x.kind == "choice" and x.topic in BUILT]),
+            ("Limits", [_on_page(x) for x in first if x.kind == "limit"]),
+            ("Risks", [_on_page(x) for x in first if x.kind == "warning"]),
         ],
-        "blocks": [block for blocks in BLOCKS for block in blocks(plan)],
-        "reported": by_section,
+        "blocks": [block for part in BLOCKS for block in part(plan)],
+        "reported": by_section(reported, _with_range),
         "tables": list(tables(plan)),
     }
+
+
+def _is_compared(x: Statement) -> bool:
+    return x.first and (x.kind in ("limit", "warning") or (x.kind == "choice" and x.topic in BUILT))
+
+
+def _on_page(x: Statement) -> str:
+    """Return a statement of the first screen, which sends the reader of a page not to the terminal but further down."""
+    return x.text.replace("(--verbose)", "(below, in full)")
+
+
+def _with_range(x: Statement) -> str:
+    """Return a statement with its range, where its words do not have it."""
+    if x.interval is None or "likely" in x.text:
+        return x.text
+    low, high = x.interval
+    return f"{x.text} (in all likely {low:.3g} to {high:.3g})"
+
+
+def in_one_sentence(first: Sequence[Statement]) -> str:
+    """Join purchase, sites, price, days and proof of the first screen."""
+    parts = [x for x in first if x.topic == "verdict" and x.kind in ("verdict", "choice") and not x.runner_up]
+    texts = [x.text for x in sorted(parts, key=lambda x: x.kind == "verdict")]
+    sentences = [s.rstrip(".") for text in texts for s in text.split(". ")]
+    return "; ".join([sentences[0], *(s[0].lower() + s[1:] for s in sentences[1:])]) + "." if sentences else ""
+
+
+def headlines(plan: Plan) -> Iterator[Headline]:
+    """Yield days with their range, capital against its budget, and how well the GPUs are used, with its range."""
+    section, at = (plan.layout.metrics, "layout.metrics") if plan.layout else (plan.pools, "pools")
+    if section is None:
+        return
+    value, (low, high) = section.days_to_train, section.days_to_train_interval
+    top = max(high, value)
+    shown = figure(f"{at}.days_to_train", value, f"{days(value)} days")
+    likely = f"likely {days(low)} to {days(high)} (4 of 5 like runs)"
+    yield Headline("Trains in", shown, likely, low / top, high / top, value / top)
+    if plan.cost is not None:
+        yield _capital(plan, plan.cost.total_usd)
+    slow, fast = (value / x for x in (high, low))  # the range of a rate is that of the days, turned over
+    if plan.layout is not None:
+        mfu = plan.layout.metrics.mfu
+        shown = figure("layout.metrics.mfu", mfu, short_percent(mfu))
+        text = f"model FLOP utilisation; likely {short_percent(mfu * slow)} to {short_percent(mfu * fast)}"
+        yield Headline("Uses of the GPUs' peak", shown, text, mfu * slow, min(1.0, mfu * fast), mfu)
+    elif plan.pools is not None:
+        seconds = plan.pools.step_seconds
+        text = f"likely {seconds / fast:.3g} to {seconds / slow:.3g} s"
+        shown = figure("pools.step_seconds", seconds, f"{seconds:.3g} s")
+        yield Headline("A step takes", shown, text, low / top, high / top, value / top)
+
+
+def _capital(plan: Plan, usd: float) -> Headline:
+    budget = plan.instance.limits.budget_usd
+    shown = figure("cost.total_usd", usd, money(usd))
+    if not budget:
+        return Headline("Costs", shown, "no budget is set", 0.0, 0.0, 0.0)
+    left = f"{money(budget - usd)} left" if usd <= budget else f"{money(usd - budget)} over"
+    return Headline("Costs", shown, f"of a budget of {money(budget)}, {left}", 0.0, min(1.0, usd / budget), 1.0)
+
+
+def side_by_side(names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]) -> Table:
+    """Return the table of plans, a column each: the figures of the first screen, purchases, limits and risks."""
+    rows: list[Row] = [("status", *(p.status for p in plans))]
+    figures = [{h.label: f"{h.figure.text}; {h.range}" for h in headlines(p)} for p in plans]
+    for label in dict.fromkeys(label for own in figures for label in own):
+        rows.append((label, *(own.get(label, "-") for own in figures)))
+    texts = [by_section(filter(_is_compared, own), _on_page) for own in reported]
+    for section in dict.fromkeys(name for own in texts for name in own):
+        # Sentences are joined by spaces, and phrases by semicolons.
+        rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))
+    return Table("Plans side by side", ("", *names), rows, tuple(names))

@@ -34,23 +34,23 @@ def tables(plan: Plan) -> Iterator[tuple[str, list[Table]]]:
 
 def _tables(path: str, value: Any, name: str) -> Iterator[Table]:
     """Yield the table of an object's own figures, then those of the objects in it."""
-    entries = _entries(value)
-    if _alike(value):
+    pairs = [(str(k), v) for k, v in (enumerate(value) if isinstance(value, list) else value.items())]
+    entries = {k: v for k, v in pairs if k not in NOT_SHOWN}
+    kinds = {tuple(sorted(v)) if isinstance(v, dict) else None for _, v in pairs}
+    if kinds and None not in kinds and (isinstance(value, list) or len(kinds) == 1):  # all are objects of one kind
         yield from _grid(path, entries, name)
     elif rows := [(_name(path, k), _cell(path, k, v)) for k, v in entries.items() if _is_figure(v)]:
         is_text = any(isinstance(v, (str, list)) and len(str(v)) > TEXT for v in entries.values())
         yield Table(name, ("", "value"), rows[:LISTED], ("value",) if is_text else ())
-    for k, v in [(k, v) for k, v in entries.items() if v and isinstance(v, (dict, list)) and not _is_figure(v)][
-        :LISTED
-    ]:
-        yield from _tables(_join(path, k), v, f"{name}: {_called(k, v)}")
+    objects = [(k, v) for k, v in entries.items() if v and isinstance(v, (dict, list)) and not _is_figure(v)]
+    for k, v in objects[:LISTED]:
+        yield from _tables(f"{path}.{k}".removeprefix("."), v, f"{name}: {_called(k, v)}")
 
 
 def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[Table]:
     """Yield one table of entries with the same keys: few stand side by side, many below one another."""
-    keys = list(
-        dict.fromkeys(k for x in entries.values() for k, v in x.items() if _is_figure(v) and k not in NOT_SHOWN)
-    )
+    figures = (k for x in entries.values() for k, v in x.items() if _is_figure(v) and k not in NOT_SHOWN)
+    keys = list(dict.fromkeys(figures))
     names = [_called(k, x) for k, x in entries.items()]
     cells = [[_cell(f"{path}.{at}", k, x.get(k)) for k in keys] for at, x in entries.items()]
     heads = tuple(_name(f"{path}.0", k) for k in keys)
@@ -63,18 +63,6 @@ def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[Table]:
         yield Table(name + more, ("", *heads), rows)
 
 
-def _entries(value: Any) -> dict[str, Any]:
-    pairs = enumerate(value) if isinstance(value, list) else value.items()
-    return {str(k): v for k, v in pairs if k not in NOT_SHOWN}
-
-
-def _alike(value: Any) -> bool:
-    """Return whether all entries are objects, and of one kind."""
-    found = list(value) if isinstance(value, list) else list(value.values())
-    kinds = {tuple(sorted(x)) if isinstance(x, dict) else None for x in found}
-    return bool(found) and None not in kinds and (isinstance(value, list) or len(kinds) == 1)
-
-
 def _is_figure(value: Any) -> bool:
     """Return whether a value is written in one cell: it holds no objects."""
     if isinstance(value, list):
@@ -82,17 +70,10 @@ def _is_figure(value: Any) -> bool:
     return value not in (None, "") and not isinstance(value, dict)
 
 
-def _join(path: str, key: str) -> str:
-    return f"{path}.{key}" if path else key
-
-
 def _called(key: str, value: Any) -> str:
     """Return the name of an entry: its own where it has one."""
-    own = (
-        next((value[k] for k in ("id", "name", "line", "node", "rule") if value.get(k)), None)
-        if isinstance(value, dict)
-        else None
-    )
+    known = value if isinstance(value, dict) else {}
+    own = next((known[k] for k in ("id", "name", "line", "node", "rule") if known.get(k)), None)
     return str(own) if own else f"{int(key) + 1}" if key.isdigit() else plain(key)
 
 
@@ -103,7 +84,7 @@ def _name(path: str, key: str) -> str:
 
 def _cell(at: str, key: str, value: Any) -> Cell:
     """Return a value with its unit; a list in runs of what is equal."""
-    path = _join(at, key)
+    path = f"{at}.{key}".removeprefix(".")
     if value in (None, "", []):
         return "-"
     if isinstance(value, list):

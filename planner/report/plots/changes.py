@@ -1,16 +1,22 @@
-"""The decisions of a sweep, and where along an axis they change."""
+"""The decisions of a sweep, where along an axis they change, and the strip below a plot with a lane of bands each."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.report.plots.labels import quantity
 from planner.report.plots.rows import Row, number
 from planner.units import counted
 
-SITE, RACKS = "sites.sites.", ".racks"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 FABRIC, TIERS = "fabric.sites.", ".tiers."
+ORDINALS = ("a first", "a second", "a third", "a fourth", "a fifth", "a sixth")
+TINTS = ("#CFE3F2", "#F6DDC4")  # of bands, neighbours in turn
+LETTER = 0.052  # inches of a letter of the strip
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,26 +28,9 @@ class Band:
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """One decision along the axis."""
-
-    name: str
-    bands: tuple[Band, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A step of the axis at which a decision changes."""
-
-    at: float
-    lane: str
-    text: str
-
-
 def sites_of(row: Row) -> tuple[str, ...]:
     """Return the open sites of a row."""
-    return tuple(sorted(name for name, racks in _named(row, SITE, RACKS) if racks))
+    return tuple(sorted(name for name, racks in _named(row, "sites.sites.", ".racks") if racks))
 
 
 def _named(row: Row, front: str, end: str) -> Iterator[tuple[str, Any]]:
@@ -49,10 +38,6 @@ def _named(row: Row, front: str, end: str) -> Iterator[tuple[str, Any]]:
     for path, value in row.items():
         if path.startswith(front) and path.endswith(end):
             yield path[len(front) : -len(end)], value
-
-
-def _sites(row: Row) -> str | None:
-    return " + ".join(sites_of(row)) or None
 
 
 def _strategy(row: Row) -> str | None:
@@ -78,15 +63,13 @@ def _fabric(row: Row) -> str | None:
         if path.startswith(FABRIC) and TIERS in path:
             site, _, rest = path.removeprefix(FABRIC).partition(TIERS)
             tiers.setdefault(site, set()).add(rest.partition(".")[0])
-    forms = sorted({(-len(tiers.get(s, ())), str(planes.get(s, ""))) for s in {*tiers, *planes}})
-    return " / ".join(_form(-minus_tiers, planes_of) for minus_tiers, planes_of in forms) or None
-
-
-def _form(tiers: int, planes: str) -> str:
-    parts = [counted(tiers, "tier")] if tiers else []
-    if planes not in ("", "0"):
-        parts.append(f"{planes} plane{'' if planes == '1' else 's'}")
-    return ", ".join(parts)
+    forms = {(-len(tiers.get(s, ())), str(planes.get(s, ""))) for s in {*tiers, *planes}}
+    texts = []
+    for minus_tiers, count in sorted(forms):
+        parts = [counted(-minus_tiers, "tier")] if minus_tiers else []
+        parts += [f"{count} plane{'' if count == '1' else 's'}"] if count not in ("", "0") else []
+        texts.append(", ".join(parts))
+    return " / ".join(texts) or None
 
 
 def _lines(row: Row) -> str | None:
@@ -101,7 +84,7 @@ def _model(row: Row) -> str | None:
 
 
 LANES: dict[str, Callable[[Row], str | None]] = {
-    "sites": _sites,
+    "sites": lambda row: " + ".join(sites_of(row)) or None,
     "new lines": _lines,
     "model": _model,
     "layout": _strategy,
@@ -123,29 +106,26 @@ def best_by_x(rows: Sequence[Row], x: str, y: str, *, largest: bool = False) -> 
     return [best[at][1] for at in sorted(best)]
 
 
-def lanes_of(rows: Sequence[Row], x: str) -> list[Lane]:
+def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[Band]]:
     """Return the decisions that change along x, each as bands of one value; rows are in the order of x."""
-    lanes = []
+    lanes = {}
     for name, decision in LANES.items():
         bands: list[Band] = []
         for row in rows:
             at, value = number(row, x) or 0.0, decision(row)
-            if value is None:
-                continue
             if bands and bands[-1].value == value:
                 bands[-1] = Band(bands[-1].first, at, value)
-            else:
+            elif value is not None:
                 bands.append(Band(at, at, value))
         if len(bands) > 1:
-            lanes.append(Lane(name, tuple(bands)))
+            lanes[name] = bands
     return lanes
 
 
-def changes_of(rows: Sequence[Row], x: str) -> list[Change]:
+def changes_of(rows: Sequence[Row], x: str) -> list[str]:
     """Describe each change in words, in the order of x: `at $64B a third site opens: palo-verde`."""
-    changes: list[Change] = []
+    changes = []
     for before, after in pairwise(rows):
-        at = number(after, x) or 0.0
         for name, decision in LANES.items():
             old, new = decision(before), decision(after)
             if old is None or new is None or old == new:
@@ -153,18 +133,51 @@ def changes_of(rows: Sequence[Row], x: str) -> list[Change]:
             what = f"{name} {old} becomes {new}"
             if name == "sites":
                 what = _sites_change(sites_of(before), sites_of(after))
-            changes.append(Change(at, name, f"at {quantity(x, after.get(x))} {what}"))
+            changes.append(f"at {quantity(x, after.get(x))} {what}")
     return changes
 
 
-ORDINALS = ("a first", "a second", "a third", "a fourth", "a fifth", "a sixth")
-
-
 def _sites_change(old: Sequence[str], new: Sequence[str]) -> str:
-    """Describe which sites open and close."""
     opened, closed = [s for s in new if s not in old], [s for s in old if s not in new]
     if len(opened) == 1 and not closed:
         rank = ORDINALS[len(new) - 1] if len(new) <= len(ORDINALS) else f"one more (of {len(new)})"
         return f"{rank} site opens: {opened[0]}"
     parts = [(s, verb if len(s) > 1 else f"{verb}s") for s, verb in ((opened, "open"), (closed, "close")) if s]
     return " and ".join(f"{', '.join(s)} {verb}" for s, verb in parts)
+
+
+def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
+    """Return the borders between neighbouring points, half-way, and as far outside the ends."""
+    at = [math.log(x) for x in xs] if logarithmic else list(xs)
+    if len(at) == 1:
+        return [xs[0], xs[0]]
+    middle = [(a + b) / 2 for a, b in pairwise(at)]
+    ends = [at[0] - (middle[0] - at[0]), *middle, at[-1] + (at[-1] - middle[-1])]
+    return [math.exp(x) for x in ends] if logarithmic else ends
+
+
+def draw_strip(axes: "Axes", rows: Sequence[Row], x: str, *, inches: float) -> None:
+    """Draw the lanes; rows are in the order of x, one an x; `inches` is the width of the axes, whose scale is set."""
+    lanes = lanes_of(rows, x)
+    axes.set_yticks(range(len(lanes)), list(lanes), fontsize=7.5)
+    axes.set_ylim(len(lanes) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    if not lanes:
+        style = {"transform": axes.transAxes, "fontsize": 7.5, "color": "#606060"}
+        axes.text(0.5, 0.5, "the same decisions all along", ha="center", va="center", **style)
+        return
+    xs = [number(r, x) or 0.0 for r in rows]
+    logarithmic = axes.get_xscale() == "log"
+    edges = edges_of(xs, logarithmic=logarithmic)
+    scale = math.log if logarithmic else float
+    low, high = axes.get_xlim()
+    per_inch = (max(scale(high), scale(edges[-1])) - min(scale(low), scale(edges[0]))) / inches
+    for n, bands in enumerate(lanes.values()):
+        for k, band in enumerate(bands):
+            left, right = edges[xs.index(band.first)], edges[xs.index(band.last) + 1]
+            style = {"facecolor": TINTS[k % 2], "edgecolor": "white", "linewidth": 0.8}
+            axes.broken_barh([(left, right - left)], (n - 0.4, 0.8), **style)
+            if len(band.value) * LETTER * per_inch <= scale(right) - scale(left):
+                middle = math.sqrt(left * right) if logarithmic else (left + right) / 2
+                axes.text(middle, n, band.value, ha="center", va="center", fontsize=6.5)

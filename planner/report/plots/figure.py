@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
 from planner.optional_packages import needed
-from planner.report.plots.changes import best_by_x, changes_of, lanes_of
+from planner.report.plots.changes import best_by_x, changes_of, draw_strip, lanes_of
 from planner.report.plots.labels import label, plain, quantity
-from planner.report.plots.pareto import Sense, frontier
-from planner.report.plots.rows import Row, number, planned, why_none
-from planner.report.plots.strip import draw_strip
+from planner.report.plots.rows import Row, Sense, frontier, number, planned, why_none
 from planner.units import short
 
 if TYPE_CHECKING:
@@ -89,9 +87,8 @@ def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         picture = io.BytesIO()
-        metadata: dict[str, str | None] = {"Software": "planner"}
-        if form == "svg":
-            metadata = {"Date": None, "Creator": "planner", "Title": title(request)}
+        svg = {"Date": None, "Creator": "planner", "Title": title(request)}
+        metadata = svg if form == "svg" else {"Software": "planner"}
         _figure(rows, request).savefig(picture, format=form, dpi=150, metadata=metadata)
     return picture.getvalue()
 
@@ -127,9 +124,12 @@ def _figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
     parts = facets_of(rows, request.facet)
     strips = [best_rows(part, request) for _, part in parts]
     lanes = max(1, *(len(lanes_of(best, request.x)) for best in strips))
-    changes = [c.text for c in changes_of(strips[0], request.x)] if len(parts) == 1 else []
+    changes = changes_of(strips[0], request.x) if len(parts) == 1 else []
     foot = LINE * min(len(changes), MAX_CHANGES + 1)
-    shades = _shades(rows, request.color)
+    # A colour for each value of a path; None where there are none or the values form a scale.
+    values = sorted({r.get(request.color) for r in rows if planned(r)}, key=by_value) if request.color else []
+    scaled = request.color is None or len(values) > len(COLOURS)
+    shades = None if scaled else dict(zip(values, COLOURS, strict=False))
     across, down = min(3, len(parts)), -(-len(parts) // 3)
     right = 0.15 if request.color is None or shades else 1.05
     cell = Cell(7.2 if across == 1 else 4.6, strip=0.25 + 0.2 * lanes, right=right)
@@ -148,7 +148,10 @@ def _figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
         panels.append(main)
         draw_strip(below, best, request.x, inches=cell.inner)
     _make_room(panels, cell.inner)
-    _list_changes(figure, changes, foot / height)
+    lines = changes[:MAX_CHANGES]
+    lines += [f"and {len(changes) - MAX_CHANGES} more changes"] if len(changes) > MAX_CHANGES else []
+    for n, text in enumerate(lines):  # below the picture, the first at the top
+        figure.text(0.02, foot / height * (1 - (n + 0.4) / len(lines)), text, fontsize=7.5, va="center")
     return figure
 
 
@@ -176,15 +179,6 @@ def _make_room(panels: "Sequence[Axes]", inches: float) -> None:
         to_axes = panels[0].transData + panels[0].transAxes.inverted()
         x, _ = to_axes.transform((panels[0].get_xlim()[0], panels[0].get_ylim()[0]))
         panels[0].set_ylim(top=to_axes.inverted().transform((x, 1 / (1 - needed_height)))[1])
-
-
-def _list_changes(figure: "Figure", changes: Sequence[str], top: float) -> None:
-    """Write the changes below the picture, the first at the top."""
-    lines = list(changes[:MAX_CHANGES])
-    if len(changes) > MAX_CHANGES:
-        lines.append(f"and {len(changes) - MAX_CHANGES} more changes")
-    for n, text in enumerate(lines):
-        figure.text(0.02, top * (1 - (n + 0.4) / len(lines)), text, fontsize=7.5, va="center")
 
 
 def _name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
@@ -224,23 +218,14 @@ def tick(path: str, value: float) -> str:
     return quantity(path, value) if "usd" in path else short(value)
 
 
-def _shades(rows: Sequence[Row], color: str | None) -> dict[Any, str] | None:
-    """Return a colour for each value of a path; None where there are none or the values form a scale."""
-    if color is None:
-        return None
-    values = sorted({r.get(color) for r in rows if planned(r)}, key=by_value)
-    return dict(zip(values, COLOURS, strict=False)) if len(values) <= len(COLOURS) else None
-
-
 def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict[Any, str] | None) -> None:
     """Draw one plot: points, frontier, rows without a plan, and the legend."""
     plans = [(number(r, request.x), number(r, request.y), r) for r in rows if planned(r)]
     points = [(x, y, r) for x, y, r in plans if x is not None and y is not None]
     heading, color = None, request.color
     if color is None:
-        _group(
-            axes, [(x, y) for x, y, _ in points], request, COLOURS[0], "on the frontier" if request.senses else "plans"
-        )
+        name = "on the frontier" if request.senses else "plans"
+        _group(axes, [(x, y) for x, y, _ in points], request, COLOURS[0], name)
     elif shades is None:
         _scale(axes, points, request, color)
     else:
@@ -283,10 +268,8 @@ def _scale(axes: "Axes", points: Sequence[tuple[float, float, Row]], request: Pl
         axes.plot(xs, ys, color="black", linewidth=1.0, label="frontier", zorder=2)
     shades = [shade for _, shade in coloured]
     dots = axes.scatter(*zip(*places, strict=True), c=shades, s=18, cmap="viridis", zorder=3)
-    figure = axes.get_figure()
-    if figure is not None:
-        bar = axes.inset_axes((1.02, 0, 0.03, 1))
-        figure.colorbar(dots, cax=bar, label=label(color), format=lambda v, _: tick(color, v))
+    bar = axes.inset_axes((1.02, 0, 0.03, 1))
+    axes.figure.colorbar(dots, cax=bar, label=label(color), format=lambda v, _: tick(color, v))
 
 
 def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incomplete: int) -> None:

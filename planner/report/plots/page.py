@@ -57,7 +57,7 @@ def _changes(rows: Sequence[Row], request: PlotRequest) -> list[str]:
     lines = []
     for name, part in facets_of(rows, request.facet):
         changes = changes_of(best_rows(part, request), request.x)
-        items = [f"<li>{escape(c.text)}</li>" for c in changes] or ["<li>nothing</li>"]
+        items = [f"<li>{escape(text)}</li>" for text in changes] or ["<li>nothing</li>"]
         lines += [f"<h3>What changes{escape(f' ({name})' if name else '')}</h3>\n<ul>", *items, "</ul>"]
     return lines
 

@@ -1,7 +1,7 @@
 """Pictures of one plan on matplotlib axes of the caller's: its step, memory, bill and sites."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.errors import InputError
 from planner.optional_packages import needed
@@ -10,21 +10,19 @@ from planner.report.plots.figure import COLOURS
 from planner.report.plots.labels import plain
 from planner.report.plots.projection import albers, flat, in_us
 from planner.report.statements.statement import name_of_part
-from planner.units import money
+from planner.units import counted, money
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Section = TypeVar("Section")
 SMALL = 0.002  # share of a total below which a part is drawn with the others
 LARGEST = 400.0  # square points of the largest site
 
 
 def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the parts of a training step, in seconds, the longest first."""
-    if plan.layout is None:
-        raise _without("layout", plan)
-    m = plan.layout.metrics
-    axes = _axes(ax)
+    m, axes = _section(plan, "layout", plan.layout).metrics, _axes(ax)
     _bars(axes, {name_of_part(k): v for k, v in m.breakdown_seconds.items()}, "s")
     axes.set_xlabel("seconds of a step")
     axes.set_title(f"{plan.instance.name}: step of {m.step_seconds:.4g} s, MFU {m.mfu:.1%}")
@@ -33,10 +31,7 @@ def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
 
 def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw what the worst GPU holds, in GB, with the limit as a line."""
-    if plan.layout is None:
-        raise _without("layout", plan)
-    m = plan.layout.metrics
-    axes, left = _axes(ax), 0.0
+    m, axes, left = _section(plan, "layout", plan.layout).metrics, _axes(ax), 0.0
     parts = [(name, size / 1e9) for name, size in m.memory_breakdown_bytes.items() if size > 0]
     for i, (name, size) in enumerate(sorted(parts, key=lambda x: -x[1])):
         axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{plain(name)} {size:.1f}")
@@ -51,24 +46,21 @@ def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
 
 def plot_cost(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the capital by part, in dollars, the dearest first."""
-    if plan.cost is None:
-        raise _without("cost", plan)
-    axes = _axes(ax)
-    _bars(axes, plan.cost.capex_usd, "usd")
+    parts, axes = _section(plan, "cost", plan.cost).capex_usd, _axes(ax)
+    _bars(axes, parts, "usd")
     axes.set_xlabel("USD")
-    axes.set_title(f"{plan.instance.name}: {money(sum(plan.cost.capex_usd.values()))} of capital")
+    axes.set_title(f"{plan.instance.name}: {money(sum(parts.values()))} of capital")
     return axes
 
 
 def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the sites on a map, each as large as its power, with the links between them."""
-    if plan.sites is None:
-        raise _without("sites", plan)
-    sites, axes = plan.sites.sites, _axes(ax)
+    section, axes = _section(plan, "sites", plan.sites), _axes(ax)
+    sites = section.sites
     places = [(s.latitude, s.longitude) for s in sites]
     points = [albers(*p) for p in places] if all(in_us(*p) for p in places) else flat(places)
     at = dict(zip((s.id for s in sites), points, strict=True))
-    for link in plan.sites.links:
+    for link in section.links:
         (x0, y0), (x1, y1) = at[link.a], at[link.b]
         axes.plot([x0, x1], [y0, y1], color=COLOURS[5], zorder=1)
     largest = max(s.facility_mw for s in sites)
@@ -79,12 +71,14 @@ def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_axis_off()
     axes.margins(0.2)
-    axes.set_title(f"{plan.instance.name}: {len(sites)} {'site' if len(sites) == 1 else 'sites'}")
+    axes.set_title(f"{plan.instance.name}: {counted(len(sites), 'site')}")
     return axes
 
 
-def _without(section: str, plan: Plan) -> InputError:
-    return InputError(f"{section}: is not in the plan ({plan.status}); draw a plan that has it")
+def _section(plan: Plan, name: str, section: Section | None) -> Section:
+    if section is None:
+        raise InputError(f"{name}: is not in the plan ({plan.status}); draw a plan that has it")
+    return section
 
 
 def _axes(ax: "Axes | None") -> "Axes":

@@ -1,4 +1,4 @@
-"""Rows of a sweep as they are drawn: one flat level of figures by dotted path, from any file of rows."""
+"""Rows of a sweep as they are drawn: figures by dotted path from any file of rows, and the frontier of points."""
 
 import csv
 import difflib
@@ -6,13 +6,16 @@ import io
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from planner.errors import InputError
 from planner.files import parse_json, read_text, unescaped
 from planner.sweeps.parquet import read_parquet
 
 Row = dict[str, Any]
+Sense = Literal["min", "max"]
+ENDS: tuple[Sense, Sense] = ("min", "max")
+SENSES: dict[str, tuple[Sense, Sense]] = {f"{x}-{y}": (x, y) for y in ENDS for x in ENDS}
 PLANNED = ("optimal", "feasible")  # of a row's status: there is a plan
 WRAPPERS = ("point.", "plan.")  # parts of a row whose figures go by their own names
 
@@ -101,13 +104,7 @@ def planned(row: Row) -> bool:
 
 
 def check_path(rows: Sequence[Row], option: str, path: str) -> None:
-    """Refuse a path that no row has; point to the nearest that some row has.
-
-    Raises
-    ------
-    InputError
-        Names the option, the path and the nearest one.
-    """
+    """Refuse a path that no row has, naming its option and the nearest that some row has."""
     known = sorted({k for r in rows for k in r})
     if path in known:
         return
@@ -132,3 +129,28 @@ def why_none(row: Row) -> str:
         rules = "; ".join(str(v) for k, v in sorted(row.items()) if k.startswith("rules."))
     why = rules or str(row.get("reason") or row.get("stopped") or "")
     return f"{status}: {why}" if why else status
+
+
+def senses_of(text: str) -> tuple[Sense, Sense] | None:
+    """Read `min-min` and its like, the sense of x first; None for `none`; refuse anything else."""
+    if text == "none":
+        return None
+    if text not in SENSES:
+        raise InputError(f"--frontier {text}: must be one of {', '.join(SENSES)}, none")
+    return SENSES[text]
+
+
+def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense]) -> list[int]:
+    """Return the places of the points that no other point dominates, by ascending x.
+
+    A point dominates another where it is no worse in both and better in one; of equal points the first is returned.
+    """
+    sx, sy = (1.0 if s == "min" else -1.0 for s in senses)
+    order = sorted(range(len(points)), key=lambda i: (sx * points[i][0], sy * points[i][1], i))
+    kept: list[int] = []
+    best = float("inf")
+    for i in order:
+        if sy * points[i][1] < best:
+            best = sy * points[i][1]
+            kept.append(i)
+    return sorted(kept, key=lambda i: points[i][0])

@@ -1,23 +1,92 @@
-"""Statements on days: of steps alone and on a calendar, what stops cost, and how the job goes on."""
+"""The days of a run: by what they go to, as lines with bars, and statements on what stops cost and how the job goes on.
+
+The parts of a step and what stops cost sum to the days on a calendar.
+"""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from planner.instance.reliability import Reliability
 from planner.physics.reliability.standing import counted as counted_stops
+from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.plan.reliability import ReliabilityPlan
-from planner.report.days_by_part import shown_days
-from planner.report.statements.statement import Statement, days, short_percent
-from planner.report.statements.verdict import LIKELY
-from planner.units import counted, duration, storage, words
+from planner.report.statements.statement import LIKELY, Statement, days, short_percent
+from planner.units import counted, duration, percent, storage, words
 
+# Parts of a step by the row that they stand in, in the order of the rows.
+STEP_PARTS = {
+    "compute": ("gemm", "attention", "elementwise", "quantise", "recompute", "head", "optimizer"),
+    "tensor exchange": ("tensor_parallel",),
+    "context exchange": ("context_parallel",),
+    "expert exchange": ("expert_parallel",),
+    "data exchange": ("data_parallel",),
+    "exchange between sites": ("between_sites",),
+    "sharding exchange": ("sharding",),
+    "pipeline sends": ("pipeline_send",),
+    "pipeline bubble": ("pipeline_bubble", "chunk_wait"),
+    "host": ("launch", "cpu_overhead"),
+}
+OTHER = "other parts of a step"
+STEPS, CALENDAR, AWAY = "days of steps", "days on a calendar", "not at work"
 CAUSES = 4  # of stops that are named
 GOES_ON = {
     "restart": "the whole job restarts from its last checkpoint",
     "warm-spares": "the whole job restarts on spares that stand by",
     "elastic": "the job goes on without the lost replica",
 }
+NOT_STATED = "The plan does not say what stops cost, though its instance counts them."
 NOTHING_FAILS = "Failures not modelled. Set reliability: llama3-2024 to include them."
+
+
+@dataclass(frozen=True, slots=True)
+class DaysPart:
+    """A row: days of a part, or a sum so far."""
+
+    name: str
+    days: float
+    is_sum: bool = False
+
+
+def days_by_part(plan: Plan) -> list[DaysPart]:
+    """Return the parts of a run in days, none that is 0: those of steps with their sum, what is lost, and the total.
+
+    Where failures do not count, nothing is lost but what workload.availability says.
+    """
+    if plan.layout is None:
+        return []
+    m = plan.layout.metrics
+    days_per_second = m.step_days_to_train / m.step_seconds
+    known = {key for keys in STEP_PARTS.values() for key in keys}
+    rows = {name: sum(m.breakdown_seconds.get(key, 0.0) for key in keys) for name, keys in STEP_PARTS.items()}
+    rows[OTHER] = sum(v for key, v in m.breakdown_seconds.items() if key not in known)
+    parts = [DaysPart(name, seconds * days_per_second) for name, seconds in rows.items() if seconds]
+    parts.append(DaysPart(STEPS, m.step_days_to_train, True))
+    lost = {AWAY: m.days_to_train - m.step_days_to_train} if m.useful_share < 1 else {}
+    lost = plan.reliability.lost_days if plan.reliability is not None else lost
+    parts += [DaysPart(name, days) for name, days in lost.items() if days]
+    return [*parts, DaysPart(CALENDAR, m.days_to_train, True)] if lost else parts
+
+
+def shown_days(total: float, days: float) -> str:
+    """Write days with so many digits that small parts of a total are seen."""
+    return f"{days:,.{1 if total >= 1000 else 2 if total >= 10 else 3}f}"
+
+
+def day_bars(plan: Plan, most: int) -> Iterator[str]:
+    """Write the days of each part, with a bar of at most `most` columns that begins where the one before it ends."""
+    rows = days_by_part(plan)
+    total = max((r.days for r in rows), default=0.0)
+    rows = [r for r in rows if float(shown_days(total, r.days).replace(",", ""))]
+    width = max((len(r.name) for r in rows), default=0)
+    figures = max((len(shown_days(total, r.days)) for r in rows), default=0)
+    end = 0.0
+    for r in rows:
+        start, end = (0.0, r.days) if r.is_sum else (end, end + r.days)
+        low, high = (round(most * x / total) for x in sorted((start, end)))
+        low = min(low, most - 1)
+        bar = " " * low + ("=" if r.is_sum else "#") * max(high - low, 1)
+        yield f"{r.name:<{width}}  {shown_days(total, r.days):>{figures}} d  {percent(r.days / total):>7}  {bar}"
 
 
 def calendar(plan: Plan) -> Iterator[Statement]:
@@ -29,23 +98,15 @@ def calendar(plan: Plan) -> Iterator[Statement]:
     path = "layout.metrics.days_to_train" if plan.layout else "pools.days_to_train"
     text = f"{days(section.days_to_train)} days, likely {days(low)} to {days(high)}: {LIKELY} lie in it"
     yield Statement("figure", "days", text, interval=(low, high), source=LIKELY, path=path)
-    if plan.reliability is None or plan.layout is None:
-        yield from _without_stops(plan, section.days_to_train)
-    else:
-        yield from _with_stops(plan, plan.reliability)
-
-
-def _without_stops(plan: Plan, on_calendar: float) -> Iterator[Statement]:
     share, r = plan.instance.workload.availability, plan.instance.reliability
-    if share < 1:
+    if plan.reliability is not None and plan.layout is not None:
+        yield from _with_stops(plan, plan.reliability, plan.layout)
+    elif share < 1:
         own = " and not reliability" if r is not None else ""
-        both = _both(on_calendar * share, on_calendar)
+        both = _both(section.days_to_train * share, section.days_to_train)
         yield Statement("figure", "days", f"{both}, as workload.availability{own} says.", True)
-    elif counted_stops(plan.instance) is not None:
-        text = "The plan does not say what stops cost, though its instance counts them."
-        yield Statement("warning", "days", text, True)
     else:
-        yield Statement("warning", "days", NOTHING_FAILS, True)
+        yield Statement("warning", "days", NOT_STATED if counted_stops(plan.instance) else NOTHING_FAILS, True)
 
 
 def _both(steps: float, on_calendar: float) -> str:
@@ -53,41 +114,33 @@ def _both(steps: float, on_calendar: float) -> str:
     return f"{whole}: {short_percent(steps / on_calendar)} of the time trains"
 
 
-def _with_stops(plan: Plan, x: ReliabilityPlan) -> Iterator[Statement]:
-    m = plan.layout.metrics if plan.layout else None
-    if m is None or plan.layout is None:
-        return
-    text = f"{_both(m.step_days_to_train, m.days_to_train)}."
+def _with_stops(plan: Plan, x: ReliabilityPlan, layout: LayoutPlan) -> Iterator[Statement]:
+    text = f"{_both(layout.metrics.step_days_to_train, layout.metrics.days_to_train)}."
     yield Statement("figure", "days", text, True, path="layout.metrics.useful_share")
     every = f"A stop every {duration(x.stop_seconds)} of work; {GOES_ON[x.recovery]} ({words(x.recovery)})"
     r = plan.instance.reliability
     rates = f" (rates of {r.name})" if isinstance(r, Reliability) and r.name else ""
     yield Statement("figure", "days", f"{every}.", True, path="reliability.stop_seconds")
-    costs = f"A stop costs {duration(x.restart_seconds)} and the lost work. By cause{rates}: {_causes(x)}."
+    total = sum(x.stops_per_day_by_part.values())
+    by_share = sorted(x.stops_per_day_by_part.items(), key=lambda item: (-item[1], item[0]))
+    causes = [f"{name} {short_percent(n / total)}" for name, n in by_share[:CAUSES]]
+    if rest := [n for _, n in by_share[CAUSES:]]:
+        causes.append(f"{counted(len(rest), 'other')} {short_percent(sum(rest) / total)}")
+    costs = f"A stop costs {duration(x.restart_seconds)} and the lost work. By cause{rates}: {', '.join(causes)}."
     yield Statement("figure", "days", costs, path="reliability.stops_per_day_by_part")
-    yield Statement("choice", "days", _checkpoints(plan, x), path="reliability.checkpoint_interval_seconds")
-    yield Statement("choice", "days", _spares(x, plan.layout.data_parallel), path="reliability.spare_racks_by_site")
+    yield Statement("choice", "days", _checkpoints(x, layout), path="reliability.checkpoint_interval_seconds")
+    yield Statement("choice", "days", _spares(x, layout.data_parallel), path="reliability.spare_racks_by_site")
     if x.extrapolated and isinstance(r, Reliability):
         grow = "in proportion to GPUs" if not r.scale_exponent else f"as GPUs to the power of {1 + r.scale_exponent:g}"
-        text = f"Failure rates of {r.measured_gpus:,.0f} GPUs for {plan.layout.gpus_used:,}: growth {grow} is assumed."
+        text = f"Failure rates of {r.measured_gpus:,.0f} GPUs for {layout.gpus_used:,}: growth {grow} is assumed."
         yield Statement("warning", "days", text, True)
 
 
-def _causes(x: ReliabilityPlan) -> str:
-    total = sum(x.stops_per_day_by_part.values())
-    causes = sorted(x.stops_per_day_by_part.items(), key=lambda item: (-item[1], item[0]))
-    named = [f"{name} {short_percent(n / total)}" for name, n in causes[:CAUSES]]
-    if rest := causes[CAUSES:]:
-        named.append(f"{counted(len(rest), 'other')} {short_percent(sum(n for _, n in rest) / total)}")
-    return ", ".join(named)
-
-
-def _checkpoints(plan: Plan, x: ReliabilityPlan) -> str:
+def _checkpoints(x: ReliabilityPlan, layout: LayoutPlan) -> str:
     """Say what a checkpoint holds, where it goes, how often, and how long that takes."""
     target = "storage" if x.checkpoint_target == "storage" else "memory of neighbours"
-    copies = ""
-    if x.recovery == "elastic" and plan.layout is not None and plan.layout.zero_stage > 0:
-        copies = "; each step ends with a copy of the sharded state to memory of neighbours"
+    sharded = x.recovery == "elastic" and layout.zero_stage > 0
+    copies = "; each step ends with a copy of the sharded state to memory of neighbours" if sharded else ""
     if x.checkpoint_interval_seconds is None:
         return f"No checkpoint is written behind the first ({storage(x.checkpoint_bytes)}){copies}."
     often = f"every {duration(x.checkpoint_interval_seconds)}, written in {duration(x.checkpoint_write_seconds)}"

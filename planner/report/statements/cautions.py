@@ -82,23 +82,23 @@ def cautions(plan: Plan) -> Iterator[Statement]:
     """State money and GPUs that idle, what no measured run has shown, and inputs without a source."""
     if plan.conflict is not None:
         return
-    yield from _idle_money(plan)
+    budget = plan.instance.limits.budget_usd
+    if plan.cost is not None and budget is not None and not plan.instance.objective.in_dollars:
+        left = budget - plan.cost.total_usd
+        if left >= IDLE * budget:
+            text = f"{money(left)} of the budget of {money(budget)} ({short_percent(left / budget)}) is not spent."
+            yield Statement("warning", "money", text, True)
     if plan.layout is not None:
         yield from _idle_gpus(plan, plan.layout)
-        yield from _extrapolated(plan, plan.layout)
+        reasons = list(extrapolations(plan, plan.layout).values())
+        if len(reasons) > 1:
+            text = f"Step time is extrapolated: {reasons[0]}, and {len(reasons) - 1} more (--verbose)."
+            yield Statement("warning", "layout", text, True, short=True)
+        for reason in reasons:
+            yield Statement("warning", "layout", f"Step time is extrapolated: {reason}.", len(reasons) == 1)
     if unsourced := list(without_source(plan.instance, "")):
         more = f" and {len(unsourced) - NAMED_SOURCES} more" if len(unsourced) > NAMED_SOURCES else ""
         text = f"No source is given for the figures of {', '.join(unsourced[:NAMED_SOURCES])}{more}."
-        yield Statement("warning", "money", text, True)
-
-
-def _idle_money(plan: Plan) -> Iterator[Statement]:
-    budget = plan.instance.limits.budget_usd
-    if plan.cost is None or budget is None or plan.instance.objective.in_dollars:
-        return
-    left = budget - plan.cost.total_usd
-    if left >= IDLE * budget:
-        text = f"{money(left)} of the budget of {money(budget)} ({short_percent(left / budget)}) is not spent."
         yield Statement("warning", "money", text, True)
 
 
@@ -113,30 +113,16 @@ def _idle_gpus(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
         return
     usd = plan.cost.capex_usd.get("racks") if plan.cost else None
     worth = f": {money(usd * (idle - spare) / bought)} of racks" if usd else ""
-    work, why = _gpus_at_work(x), f"TP {x.tensor_parallel} x CP {x.context_parallel} uses"
+    unit = x.tensor_parallel * x.context_parallel
+    work = math.ceil(unit / x.racks_per_replica) * x.replicas_per_rack * x.stages_per_rack  # GPUs of a rack
     spares = f", {spare:,} more are spares" if spare else ""
     share = short_percent((idle - spare) / bought)
     text = f"{idle - spare:,} of {bought:,} GPUs ({share}) are idle{spares}{worth}."
     if not spare and work and each > work and (each - work) * racks >= 0.9 * idle:
         # What idles in every rack is the layout's; the few that are left over stand in racks that no block fills.
-        text = f"{each - work} of {each} GPUs in each rack are idle ({why} {work}){worth}."
+        why = f"TP {x.tensor_parallel} x CP {x.context_parallel} uses {work}"
+        text = f"{each - work} of {each} GPUs in each rack are idle ({why}){worth}."
     yield Statement("warning", "layout", text, True, path="layout.gpus_idle")
-
-
-def _gpus_at_work(x: LayoutPlan) -> int:
-    """Return the GPUs of a rack that a layout uses."""
-    unit = x.tensor_parallel * x.context_parallel
-    return math.ceil(unit / x.racks_per_replica) * x.replicas_per_rack * x.stages_per_rack
-
-
-def _extrapolated(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
-    """State what of the layout no measured run has shown: the prediction is extrapolated there."""
-    reasons = list(extrapolations(plan, x).values())
-    if len(reasons) > 1:
-        text = f"Step time is extrapolated: {reasons[0]}, and {len(reasons) - 1} more (--verbose)."
-        yield Statement("warning", "layout", text, True, short=True)
-    for reason in reasons:
-        yield Statement("warning", "layout", f"Step time is extrapolated: {reason}.", len(reasons) == 1)
 
 
 def without_source(value: object, where: str) -> Iterator[str]:

@@ -9,8 +9,9 @@ from planner.report.statements.statement import Statement
 from planner.units import amount, counted, money, words
 
 TIMES = {1: "once", 2: "twice"}
+REPLACED = {"racks": "rack_replacement", "fabric": "fabric_replacement"}  # keys of the money
 TOKENS = 1e6  # the unit of cost and energy by token
-KEYS = {
+NAMES = {
     "energy_usd_per_mwh": "energy",
     "fabric_life_years": "replacement of the fabric",
     "life_years": "replacement of racks",
@@ -40,7 +41,8 @@ def run(plan: Plan) -> Iterator[Statement]:
 def run_statements(instance: Instance, x: RunPlan) -> Iterator[Statement]:
     """State the whole run: its total cost by part, energy and carbon, replacements, and parts left out."""
     each = f"${x.usd_per_million_tokens:,.4g} a million tokens"
-    whole = f"{money(x.total_cost_of_ownership_usd)} over {_length(x.years)}"
+    length = f"{x.years:,.1f} years" if x.years >= 1 else f"{x.years * 365:,.3g} days"
+    whole = f"{money(x.total_cost_of_ownership_usd)} over {length}"
     yield Statement("figure", "money", f"To own and run: {whole}, {each}", True, path="run.total_cost_of_ownership_usd")
     parts = ", ".join(f"{words(k)} {money(v)}" for k, v in x.usd.items() if v)
     yield Statement("figure", "money", f"That is {parts}", path="run.usd")
@@ -48,41 +50,17 @@ def run_statements(instance: Instance, x: RunPlan) -> Iterator[Statement]:
     joules = x.energy_joules_per_token
     by_token = f"{amount(joules)} J a token ({amount(joules * TOKENS / 3.6e9)} MWh a million)"
     yield Statement("figure", "money", f"{amount(x.energy_mwh)} MWh, {by_token}{tonnes}", path="run.energy_mwh")
-    if replaced := ", ".join(_outlasted(instance, x)):
-        yield Statement(
-            "warning", "money", f"Outlasts its hardware; replaced: {replaced}.", True, path="run.replacements"
-        )
-    if x.not_counted:
-        yield Statement("warning", "money", _excluded(x.not_counted), True, path="run.not_counted")
-
-
-def _excluded(keys: tuple[str, ...]) -> str:
-    """Write what the total leaves out, and where each is set."""
-    names = dict.fromkeys(KEYS.get(k.rpartition(".")[2], k) for k in keys)
-    where = dict.fromkeys(k.rpartition(".")[0] for k in keys if "." in k)
-    return f"Excluded: {', '.join(names)}" + (f" (set under {', '.join(where)})." if where else ".")
-
-
-def _length(years: float) -> str:
-    """Write a time in years, or in days where it is short."""
-    return f"{years:,.1f} years" if years >= 1 else f"{years * 365:,.3g} days"
-
-
-def _lives(instance: Instance) -> Iterator[tuple[str, str, float | None, str]]:
-    """Yield each replaced part: its key, its name, its life in years and its key of the money."""
-    h, o = instance.hardware, instance.operation
-    for p in h.pools:
-        yield p.name, f"racks of {p.name}", None if isinstance(p.rack, str) else p.rack.life_years, ""
-    if not h.pools and not isinstance(h.rack, str):
-        yield "racks", "racks", h.rack.life_years, "rack_replacement"
-    yield "fabric", "fabric", o.fabric_life_years if o else None, "fabric_replacement"
-
-
-def _outlasted(instance: Instance, x: RunPlan) -> Iterator[str]:
-    """Say of what the run outlasts how often it is replaced."""
-    for name, what, life, part in _lives(instance):
-        times = x.replacements.get(name, 0)
-        if times and life is not None:
-            often = TIMES.get(times) or counted(times, "time")
+    replaced = []
+    for name, times in x.replacements.items():
+        if times:
+            what, part = (f"racks of {name}", "") if instance.hardware.pools else (name, REPLACED.get(name, ""))
             usd = f" ({money(x.usd[part])})" if part in x.usd else ""
-            yield f"{what} {often}{usd}"
+            replaced.append(f"{what} {TIMES.get(times) or counted(times, 'time')}{usd}")
+    if replaced:
+        text = f"Outlasts its hardware; replaced: {', '.join(replaced)}."
+        yield Statement("warning", "money", text, True, path="run.replacements")
+    if x.not_counted:
+        names = dict.fromkeys(NAMES.get(k.rpartition(".")[2], k) for k in x.not_counted)
+        where = dict.fromkeys(k.rpartition(".")[0] for k in x.not_counted if "." in k)
+        text = f"Excluded: {', '.join(names)}" + (f" (set under {', '.join(where)})." if where else ".")
+        yield Statement("warning", "money", text, True, path="run.not_counted")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from planner.plan.fabric import SiteFabric, Tier
 from planner.plan.plan import Plan
-from planner.report.statements.statement import Statement, ratio, short_percent
+from planner.report.statements.statement import Statement, short_percent
 from planner.units import counted, money
 
 TIER_NAMES = {"leaf": "leaves", "spine": "spines", "core": "cores", "super-spine": "super-spines"}
@@ -41,59 +41,44 @@ def _site_fabric(site: str, f: SiteFabric) -> Iterator[Statement]:
     yield Statement("figure", "fabric", f"{site}: {_sends([f]).lower()}; {rings}", path=f"{path}.p2p_seconds")
     if (g := f.wan_gateway) is not None:
         ports = f"{counted(g.wan_ports, 'port')} to the wide area, {g.uplinks:,} up"
-        gateway = f"{site}: WAN gateway of {g.wan_gbps:,.0f} Gbps"
-        text = f"{gateway}: {counted(g.switches, 'switch')}, {ports}, {money(g.cost_usd)}"
-        yield Statement("choice", "fabric", text, path=f"{path}.wan_gateway")
+        text = f"{site}: WAN gateway of {g.wan_gbps:,.0f} Gbps: {counted(g.switches, 'switch')}, {ports}"
+        yield Statement("choice", "fabric", f"{text}, {money(g.cost_usd)}", path=f"{path}.wan_gateway")
 
 
 def _sends(fabrics: Sequence[SiteFabric]) -> str:
-    """Write the longest pipeline send of some sites and the largest share of traffic that leaves leaf and pod."""
+    """Write the longest pipeline send of some sites, and the largest shares that leave leaf, pod and zone."""
     slowest = max(fabrics, key=lambda f: f.p2p_seconds)
-    most = max(fabrics, key=lambda f: (f.share_leaving_leaf, f.share_leaving_pod))
     send = f"Pipeline sends {slowest.p2p_seconds * 1e3:.3g} ms, {_over(slowest.pipeline_send_slowdown)}"
-    return f"{send}; {_crossing(most)}"
+    f = max(fabrics, key=lambda f: (f.share_leaving_leaf, f.share_leaving_pod))
+    if not f.share_leaving_leaf:
+        return f"{send}; none cross leaves"
+    others = [("groups" if f.group_links else "pods", f.share_leaving_pod)]
+    others += [("zones", f.share_leaving_zone)] if f.zones else []
+    more = [f"{short_percent(share) if share else 'none'} {name}" for name, share in others]
+    return f"{send}; {', '.join([f'{short_percent(f.share_leaving_leaf)} cross leaves', *more])}"
 
 
 def _tier(t: Tier) -> str:
     """Write a tier: its switches, of leaves their ports, and the ratio of ports down to ports up."""
     name = f"{t.switches:,} {t.name if t.switches == 1 else TIER_NAMES[t.name]}"
-    if not t.up_ports:
-        return name
     ports = f"{t.down_ports} down, {t.up_ports} up, " if t.name == "leaf" else ""
-    return f"{name} ({ports}{ratio(t.oversubscription)})"
+    return f"{name} ({ports}{t.oversubscription:.3g}:1)" if t.up_ports else name
 
 
 def _over(slowdown: float) -> str:
-    """Write a slowdown over the line rate."""
     if slowdown < 1 + AT_LINE_RATE:
         return "at line rate"
-    return (
-        f"{100 * (slowdown - 1):.0f} % slower than line rate"
-        if slowdown < 2
-        else f"{slowdown:.2f} times its time at line rate"
-    )
-
-
-def _crossing(f: SiteFabric) -> str:
-    """Write which shares of pipeline sends leave leaf, pod and zone."""
-    if not f.share_leaving_leaf:
-        return "none cross leaves"
-    parts = [("leaves", f.share_leaving_leaf), ("groups" if f.group_links else "pods", f.share_leaving_pod)]
-    parts += [("zones", f.share_leaving_zone)] if f.zones else []
-    (first, share), *others = parts
-    more = [f"{short_percent(v) if v else 'none'} {name}" for name, v in others]
-    return ", ".join([f"{short_percent(share)} cross {first}", *more])
+    slower = f"{100 * (slowdown - 1):.0f} % slower than line rate"
+    return slower if slowdown < 2 else f"{slowdown:.2f} times its time at line rate"
 
 
 def transport(plan: Plan) -> Iterator[Statement]:
     """State the slowdown of the transport that was simulated, and the constant that it replaces."""
-    x = plan.transport
-    if x is None:
-        return
-    tree = f"{x.pattern} of {x.hosts:,} hosts, {x.tiers} tiers of {x.switch}"
-    runs = f"percentile {x.percentile:g} of {x.seeds} seeds, {tree}"
-    text = f"{x.transport}: {x.slowdown:.3f} times the fluid ideal ({runs}), in place of {x.configured_slowdown:g}"
-    yield Statement("figure", "transport", text, source="simulated", path="transport.slowdown")
+    if (x := plan.transport) is not None:
+        tree = f"{x.pattern} of {x.hosts:,} hosts, {x.tiers} tiers of {x.switch}"
+        runs = f"percentile {x.percentile:g} of {x.seeds} seeds, {tree}"
+        text = f"{x.transport}: {x.slowdown:.3f} times the fluid ideal ({runs}), in place of {x.configured_slowdown:g}"
+        yield Statement("figure", "transport", text, source="simulated", path="transport.slowdown")
 
 
 def placement(plan: Plan) -> Iterator[Statement]:
@@ -114,15 +99,11 @@ def placement(plan: Plan) -> Iterator[Statement]:
 
 def groups(total: int, local: int, unavoidable: int, extra: int) -> str:
     """Write how many of all all-reduce groups stay under one leaf, and into how many fragments the others fall."""
-    split = total - local
+    split, every = total - local, "The one all-reduce group" if total == 1 else f"All {total:,} all-reduce groups"
+    verb = "s" if total == 1 else ""
     if not split:
-        stay = "The one all-reduce group stays" if total == 1 else f"All {total:,} all-reduce groups stay"
-        return f"{stay} under one leaf"
-    least = f"{unavoidable:,} unavoidable" if unavoidable else "none unavoidable"
-    fragments = f"{split + extra:,} fragments"
+        return f"{every} stay{verb} under one leaf"
+    fragments = f"({f'{unavoidable:,}' if unavoidable else 'none'} unavoidable): {split + extra:,} fragments"
     if not local:
-        every = "The one all-reduce group spans" if total == 1 else f"All {total:,} all-reduce groups span"
-        return f"{every} several leaves ({least}): {fragments}"
-    return (
-        f"{local:,} of {total:,} all-reduce groups stay under one leaf; {split:,} span several ({least}): {fragments}"
-    )
+        return f"{every} span{verb} several leaves {fragments}"
+    return f"{local:,} of {total:,} all-reduce groups stay under one leaf; {split:,} span several {fragments}"

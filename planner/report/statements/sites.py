@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from planner.instance.grid import Grid
 from planner.plan.plan import Plan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanDemand, WanPlan
@@ -51,7 +50,8 @@ def sites(plan: Plan) -> Iterator[Statement]:
         racks, mw = sum(x.racks for x in rest), sum(x.facility_mw for x in rest)
         text = f"{len(rest)} more sites ({', '.join(x.id for x in rest)}): {racks:,} racks, {mw:,.0f} MW"
         yield Statement("choice", "sites", text, True)
-    if unused := _unused(plan):
+    open_sites = {x.id for x in s.sites}
+    if grid and (unused := [n.id for n in grid.nodes if n.site and n.id not in open_sites]):
         few = len(unused) <= NAMED_LINKS
         text = f"Not used: {', '.join(unused)}" if few else f"Not used: {len(unused)} other candidates"
         yield Statement("choice", "sites", text, few)
@@ -63,13 +63,10 @@ def sites(plan: Plan) -> Iterator[Statement]:
         yield Statement("figure", "sites", lit, path=f"sites.links.{n}.wavelengths")
     yield from _works(s)
     if grid is not None and grid.rules.grid_model == "dc":
-        yield Statement("proof", "sites", _power_flow(grid))
-
-
-def _unused(plan: Plan) -> list[str]:
-    """Return the candidates of the grid that are not open."""
-    grid, open_sites = plan.instance.grid, {s.id for s in plan.sites.sites} if plan.sites else set[str]()
-    return [n.id for n in grid.nodes if n.site and n.id not in open_sites] if grid else []
+        load = sum(n.load_mw for n in grid.nodes)
+        other = f"with {load:,.0f} MW of other load" if load else "of the sites alone: no node states a load_mw"
+        survives = SURVIVES.get(grid.rules.n1, "any one circuit or unit out")
+        yield Statement("proof", "sites", f"sites: power flow by reactances, {other}; {survives}")
 
 
 def _works(s: SitesPlan) -> Iterator[Statement]:
@@ -89,21 +86,17 @@ def _works(s: SitesPlan) -> Iterator[Statement]:
         yield Statement("figure", "sites", text, path=f"sites.scenarios.{name}")
 
 
-def _power_flow(grid: Grid) -> str:
-    """Write the network for which the flows are proven: its other load, and the outages it survives."""
-    load = sum(n.load_mw for n in grid.nodes)
-    other = f"with {load:,.0f} MW of other load" if load else "of the sites alone: no node states a load_mw"
-    return f"sites: power flow by reactances, {other}; {SURVIVES.get(grid.rules.n1, 'any one circuit or unit out')}"
-
-
 def wan(plan: Plan) -> Iterator[Statement]:
     """State the routes between sites, the lit fibre, the cuts that it survives, and other traffic."""
     x = plan.wan
     if x is None:
         return
-    for d in x.demands:
-        if d.priority == 0:
-            yield Statement("choice", "wan", _route(d), True)
+    for d in [d for d in x.demands if d.priority == 0]:
+        r, backup = d.routes[0], ""
+        if r.backup_rtt_ms is not None:
+            backup = f"; while cut {r.backup_rtt_ms:.1f} ms and {(r.backup_gbps or 0) / 1e3:,.1f} Tbps"
+        path = f"{counted(len(r.edges), 'span')}, {r.route_km:,.0f} km, {r.rtt_ms:.1f} ms, {r.gbps / 1e3:,.1f} Tbps"
+        yield Statement("choice", "wan", f"{d.a} to {d.b}: {path}{backup}", True)
     waves, pairs = sum(e.wavelengths for e in x.edges), sum(e.fibre_pairs for e in x.edges)
     form = f"; exchange by {x.exchange}" if x.exchange else ""
     lit = f"{counted(waves, 'wavelength')} in {counted(pairs, 'fibre pair')} on {counted(len(x.edges), 'span')}"
@@ -114,19 +107,9 @@ def wan(plan: Plan) -> Iterator[Statement]:
 
 
 def _survives(x: WanPlan) -> str:
-    survives = "any one span cut" if x.protection == "one_cut" else "no cut"
-    if shared := x.shared_nodes:
-        at = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(shared.items()))
-        survives += f", but not the loss of a node that a route and its backup share: {at}"
-    return survives
-
-
-def _route(d: WanDemand) -> str:
-    r, backup = d.routes[0], ""
-    if r.backup_rtt_ms is not None:
-        backup = f"; while cut {r.backup_rtt_ms:.1f} ms and {(r.backup_gbps or 0) / 1e3:,.1f} Tbps"
-    path = f"{counted(len(r.edges), 'span')}, {r.route_km:,.0f} km, {r.rtt_ms:.1f} ms, {r.gbps / 1e3:,.1f} Tbps"
-    return f"{d.a} to {d.b}: {path}{backup}"
+    at = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(x.shared_nodes.items()))
+    but = f", but not the loss of a node that a route and its backup share: {at}" if at else ""
+    return f"{'any one span cut' if x.protection == 'one_cut' else 'no cut'}{but}"
 
 
 def _carried(demands: list[WanDemand]) -> Statement:

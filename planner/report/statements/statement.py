@@ -2,21 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from planner.plan.certificate import Certificate
-from planner.units import percent, words
+from planner.units import gap, percent, words
 
 Kind = Literal["fault", "verdict", "figure", "choice", "limit", "warning", "proof"]
 Topic = Literal[
-    "verdict", "model", "sites", "wan", "layout", "pools", "fabric", "transport", "placement", "days", "money", "run"
+    "verdict", "model", "sites", "wan", "layout", "pools", "fabric", "transport", "placement", "days", "money"
 ]
-TOPICS: tuple[Topic, ...] = Topic.__args__  # type: ignore[attr-defined]
 # Limits, warnings and proofs of all topics have a section each.
 BY_KIND: dict[Kind, str] = {"limit": "limits", "warning": "warnings", "proof": "proof"}
-SECTIONS = (*TOPICS, *BY_KIND.values())
+SECTIONS = (*get_args(Topic), *BY_KIND.values())
+CHECKED = {"recomputed": "the checker derives all of it again", "on trust": "on trust to the solver"}
+LIKELY = "4 of 5 like measured runs"
 SMALL = 5e-4  # share of a total below which a part is left out
-
 PART_NAMES = {
     "gemm": "matrix products",
     "head": "embedding and loss",
@@ -87,21 +87,10 @@ def days(value: float) -> str:
     return f"{value:,.0f}" if value >= 999.95 else f"{value:.1f}" if value >= 9.95 else f"{value:.3g}"
 
 
-def ratio(value: float) -> str:
-    """Write an oversubscription: 13:1."""
-    return f"{value:.3g}:1"
-
-
 def proof_of(topic: Topic, c: Certificate) -> Statement:
     """State a decision's status, gap, seconds and solver, and who checked it."""
-    gap = "no bound" if c.gap is None else "gap 0 %" if c.gap <= 1e-9 else f"gap {100 * c.gap:.2g} %"
+    proven = "no bound" if c.gap is None else f"gap {gap(c.gap)}"
     checked = f"; {CHECKED.get(c.checked, c.checked)}" if c.checked else ""
     binds = f"; binding: {', '.join(c.binding)}" if c.binding else ""
-    text = f"{topic}: {c.status}, {gap}, {c.seconds:,.1f} s by {c.solver}{checked}{binds}"
+    text = f"{topic}: {c.status}, {proven}, {c.seconds:,.1f} s by {c.solver}{checked}{binds}"
     return Statement("proof", topic, text)
-
-
-CHECKED = {
-    "recomputed": "the checker derives all of it again",
-    "on trust": "on trust to the solver",
-}

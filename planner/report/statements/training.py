@@ -1,12 +1,12 @@
 """Statements on the layout: how a step is cut over GPUs, what its time and memory are made of."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from planner.physics import step_errors
 from planner.physics.training import step
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import read_strategy
-from planner.plan.layout import LayoutMetrics, LayoutPlan
+from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.report.statements.statement import Statement, shares_of, short_percent
 from planner.units import counted, memory, short
@@ -23,32 +23,26 @@ def layout(plan: Plan) -> Iterator[Statement]:
 def _layout(plan: Plan, x: LayoutPlan, *, first: bool) -> Iterator[Statement]:
     m = x.metrics
     yield Statement("choice", "layout", f"{degrees(plan, x)}, {_schedule(x)}", first, path="layout")
-    sequences = "1 sequence" if x.microbatch_sequences == 1 else f"{x.microbatch_sequences} sequences"
-    batch = (
-        f"{counted(x.microbatches_per_step, 'micro-batch')} of {sequences}, {short(m.tokens_per_step)} tokens a step"
-    )
-    text = f"{batch}; ZeRO-{x.zero_stage}; {recomputes(x)}"
+    batch = f"{counted(x.microbatches_per_step, 'micro-batch')} of {counted(x.microbatch_sequences, 'sequence')}"
+    text = f"{batch}, {short(m.tokens_per_step)} tokens a step; ZeRO-{x.zero_stage}; {recomputes(x)}"
     yield Statement("choice", "layout", text, first, path="layout.microbatches_per_step")
     sequence = "; sequence parallel" if x.sequence_parallel else ""
     stages = "a stage" if x.pipeline_parallel > 1 else "in one stage"
     at_work = f"{x.gpus_used:,} GPUs train, {x.gpus_idle:,} do not"
-    text = f"{_range(x.layers_per_stage)} layers {stages}{sequence}; {at_work}"
+    low, high = min(x.layers_per_stage), max(x.layers_per_stage)
+    text = f"{low if low == high else f'{low} to {high}'} layers {stages}{sequence}; {at_work}"
     yield Statement("choice", "layout", text, path="layout.layers_per_stage")
-    notes = extrapolated_parts(plan, x)
+    # What a software stack sets that no measured run of this kind had.
+    unmeasured = ("cpu_overhead", "launch") if "software" in extrapolations(plan, x) else ()
+    notes = dict.fromkeys(unmeasured, " (extrapolated)")
+    low_days, high_days = m.days_to_train_interval
+    interval = m.step_seconds * low_days / m.days_to_train, m.step_seconds * high_days / m.days_to_train
     for most in (NAMED_PARTS, None):
-        shares = shares_of(m.breakdown_seconds, m.step_seconds, notes, most)
-        text = f"Step {m.step_seconds:.3g} s: {shares}"
-        on_first = first and most is not None
-        path = "layout.metrics.step_seconds"
-        yield Statement("figure", "layout", text, on_first, _step_interval(m), path=path, short=most is not None)
+        few, path = most is not None, "layout.metrics.step_seconds"
+        text = f"Step {m.step_seconds:.3g} s: {shares_of(m.breakdown_seconds, m.step_seconds, notes, most)}"
+        yield Statement("figure", "layout", text, first and few, interval, path=path, short=few)
     in_use = f"{memory(m.memory_bytes_per_gpu)} of {memory(m.memory_limit_bytes)} on the fullest GPU"
     yield Statement("figure", "layout", f"MFU {short_percent(m.mfu)}; {in_use}", first, path="layout.metrics.mfu")
-
-
-def _step_interval(m: LayoutMetrics) -> tuple[float, float]:
-    """Return the range of a step: that of the days, in proportion."""
-    low, high = m.days_to_train_interval
-    return m.step_seconds * low / m.days_to_train, m.step_seconds * high / m.days_to_train
 
 
 def degrees(plan: Plan, x: LayoutPlan) -> str:
@@ -80,11 +74,6 @@ def recomputes(x: LayoutPlan) -> str:
     return f"recomputes all {layers} layers" if count == layers else f"recomputes {count} of {layers} layers"
 
 
-def _range(layers: tuple[int, ...]) -> str:
-    low, high = min(layers), max(layers)
-    return f"{low}" if low == high else f"{low} to {high}"
-
-
 def machine_of(plan: Plan) -> Machine | None:
     """Return the machine of a plan; None where its instance names parts that it does not hold."""
     h, w = plan.instance.hardware, plan.instance.workload
@@ -95,16 +84,7 @@ def machine_of(plan: Plan) -> Machine | None:
 def extrapolations(plan: Plan, x: LayoutPlan) -> dict[str, str]:
     """Return what no measured run has shown of a layout, each with a sentence."""
     m = machine_of(plan)
-    if m is None:
-        return {}
-    strategy = read_strategy(x.model_dump())
-    return {**step_errors.unmeasured(m), **step_errors.outside(m, strategy)}
-
-
-def extrapolated_parts(plan: Plan, x: LayoutPlan) -> Mapping[str, str]:
-    """Return a note for each part of the step that a software stack sets which no measured run of this kind had."""
-    unmeasured = "software" in extrapolations(plan, x)
-    return dict.fromkeys(("cpu_overhead", "launch"), " (extrapolated)") if unmeasured else {}
+    return {} if m is None else step_errors.unmeasured(m) | step_errors.outside(m, read_strategy(x.model_dump()))
 
 
 def pools(plan: Plan) -> Iterator[Statement]:
@@ -123,7 +103,7 @@ def pools(plan: Plan) -> Iterator[Statement]:
             yield Statement("choice", "pools", f"{share}; does not train", True)
             continue
         waits = x.step_seconds - exchange - own.metrics.step_seconds
-        step_of = f"step {own.metrics.step_seconds:.3g} s, waits {waits:.3g} s"
+        step_of = f"step {own.metrics.step_seconds:.3g} s at MFU {short_percent(own.metrics.mfu)}, waits {waits:.3g} s"
         text = f"{share}; {step_of}; {degrees(plan, own)}, {_schedule(own)}"
         yield Statement("choice", "pools", f"{text}; {recomputes(own)}", True, path=f"pools.layouts.{name}")
         for statement in _layout(plan, own, first=False):

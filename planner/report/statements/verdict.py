@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from planner.plan.certificate import disagreement
+from planner.plan.certificate import Conflict, disagreement
 from planner.plan.plan import Plan
-from planner.report.statements.statement import Statement, days, short_percent
-from planner.units import counted, money, percent
+from planner.report.statements.statement import LIKELY, Statement, days, short_percent
+from planner.units import counted, money, percent, words
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 WORTH = 1e-3  # relative: less time is not worth a figure
@@ -14,7 +14,6 @@ ENDED = {
     "limit": "the time limit ended the search",
     "interrupted": "interrupted",
 }
-LIKELY = "4 of 5 like measured runs"
 
 
 def faults(plan: Plan) -> Iterator[Statement]:
@@ -26,24 +25,20 @@ def faults(plan: Plan) -> Iterator[Statement]:
 def verdict(plan: Plan) -> Iterator[Statement]:
     """State what the plan comes to with its proof, or why there is none, and the plan that is slower and cheaper."""
     if plan.conflict is not None:
-        yield from _no_plan(plan)
+        yield from _no_plan(plan, plan.conflict)
     elif plan.objective.value is not None:
-        comes_to, interval = _comes_to(plan)
+        comes_to, interval = _comes_to(plan, plan.objective.value)
         source = "" if interval is None else LIKELY
         path = "layout.metrics.days_to_train" if plan.layout else "objective.value"
         text = f"{comes_to} {_sureness(plan)}"
         yield Statement("verdict", "verdict", text, True, interval, source, path=path)
-        yield from _cheaper(plan)
+        yield from _cheaper(plan, plan.objective.value)
 
 
-def _no_plan(plan: Plan) -> Iterator[Statement]:
-    why = plan.conflict
-    if why is None:
-        return
+def _no_plan(plan: Plan, why: Conflict) -> Iterator[Statement]:
     if not why.rules and plan.status == "unknown":
         remedy = " Give more time." if plan.stopped == "limit" and plan.time_limit_seconds is not None else ""
-        text = f"No plan yet: {why.reason}.{remedy}"
-        yield Statement("verdict", "verdict", text, True)
+        yield Statement("verdict", "verdict", f"No plan yet: {why.reason}.{remedy}", True)
         return
     yield Statement("verdict", "verdict", f"No plan: {why.reason}.", True)
     if why.rules:
@@ -56,14 +51,13 @@ def _no_plan(plan: Plan) -> Iterator[Statement]:
         yield Statement("proof", "verdict", text, True, path="objective.outside")
 
 
-def _comes_to(plan: Plan) -> tuple[str, tuple[float, float] | None]:
+def _comes_to(plan: Plan, value: float) -> tuple[str, tuple[float, float] | None]:
     """Return the sentence of what the plan comes to, and the interval of its days."""
-    o, value = plan.objective, plan.objective.value or 0.0
     section = plan.layout.metrics if plan.layout else plan.pools
     interval = None if section is None else section.days_to_train_interval
     likely = "" if interval is None else f" (likely {days(interval[0])} to {days(interval[1])})"
     trains = "" if section is None else f"{days(section.days_to_train)} days{likely}"
-    match o.name:
+    match plan.objective.name:
         case "cost_usd":
             return f"Costs {money(value)} to buy; trains in {trains}.", interval
         case "total_cost_of_ownership_usd":
@@ -71,14 +65,6 @@ def _comes_to(plan: Plan) -> tuple[str, tuple[float, float] | None]:
         case "loss":
             return f"Reaches a loss of {value:.4f} nats a token in {trains}.", interval
     return f"Trains in {trains or f'{days(value)} days'}.", interval
-
-
-def _shown(plan: Plan, value: float) -> str:
-    """Write a value of the objective with its unit."""
-    name = plan.objective.name
-    if name == "loss":
-        return f"{value:.4f} nats a token"
-    return money(value) if name.endswith("_usd") else f"{days(value)} days"
 
 
 def _sureness(plan: Plan) -> str:
@@ -95,16 +81,17 @@ def _sureness(plan: Plan) -> str:
             return f"Proven optimal; no fabric is {percent(WORTH)} faster."
         return f"Proven optimal; no fabric, at any price, could bring it below {days(free)} ({percent(away)} less)."
     ended = f"; {ENDED[plan.stopped]}" if plan.stopped in ENDED else ""
-    return f"Not proven optimal: no plan is better than {_shown(plan, o.bound)} (gap {percent(o.gap)}{ended})."
+    bound = money(o.bound) if o.name.endswith("_usd") else f"{days(o.bound)} days"
+    bound = f"{o.bound:.4f} nats a token" if o.name == "loss" else bound
+    return f"Not proven optimal: no plan is better than {bound} (gap {percent(o.gap)}{ended})."
 
 
-def _cheaper(plan: Plan) -> Iterator[Statement]:
-    x, o = plan.objective.cheaper, plan.objective
-    if x is None or plan.cost is None or not o.value:
+def _cheaper(plan: Plan, value: float) -> Iterator[Statement]:
+    x = plan.objective.cheaper
+    if x is None or plan.cost is None or not value:
         return
-    slower = (x.days_to_train - o.value) / o.value
     saved = plan.cost.total_usd - x.capital_usd
-    slow = f"{days(x.days_to_train)} days ({100 * slower:+.2g} %)"
+    slow = f"{days(x.days_to_train)} days ({100 * (x.days_to_train - value) / value:+.2g} %)"
     text = f"Cheaper: {money(x.capital_usd)} ({money(saved)} less, {counted(x.racks, 'rack')}) trains in {slow}."
     runner_up = f"{money(x.capital_usd)}, {days(x.days_to_train)} days"
     worth = saved >= 0.01 * plan.cost.total_usd  # less is no choice that a reader weighs
@@ -119,14 +106,14 @@ def model_choice(plan: Plan) -> Iterator[Statement]:
     model = plan.instance.workload.model
     shape = "" if isinstance(model, str) else f": {model.layers} layers of {model.hidden:,}, {model.heads} heads"
     size = f"{x.parameters / 1e12:,.2f}T parameters on {x.tokens / 1e12:,.1f}T tokens{shape}"
-    runner_up = "" if not x.assumed else (
-        f"; assumed were {x.assumed.parameters / 1e12:,.1f}T on {x.assumed.tokens / 1e12:,.0f}T"
-    )  # fmt: skip
-    text = f"{size}; {x.flop:.4g} FLOP by the deadline, proven below {x.flop_bound:.4g}{runner_up}"
-    yield Statement("choice", "model", text, True, runner_up=runner_up[2:], path="model_choice.flop")
+    text, runner_up = f"{size}; {x.flop:.4g} FLOP by the deadline, proven below {x.flop_bound:.4g}", ""
+    if x.assumed is not None:
+        runner_up = f"assumed were {x.assumed.parameters / 1e12:,.1f}T on {x.assumed.tokens / 1e12:,.0f}T"
+        text += f"; {runner_up}"
+    yield Statement("choice", "model", text, True, runner_up=runner_up, path="model_choice.flop")
     y = x.ideal
     parts = sorted(((v, k) for k, v in x.compute_shares.items() if abs(v) >= 5e-4), reverse=True)
-    goes = ", ".join(f"{short_percent(v)} {k.replace('_', ' ')}" for v, k in parts)
+    goes = ", ".join(f"{short_percent(v)} {words(k)}" for v, k in parts)
     full = f"At full use {y.parameters / 1e12:,.1f}T on {y.tokens / 1e12:,.0f}T, loss {y.loss:.4f}; its compute goes to"
     yield Statement("figure", "model", f"{full}: {goes}", path="model_choice.compute_shares")
     batch = f"Batch of {x.batch_tokens / 1e6:,.1f}M tokens"

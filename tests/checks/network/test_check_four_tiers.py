@@ -20,7 +20,7 @@ from planner.exports.from_plan import built_fabric
 from planner.formats.from_plan import plan_topology
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
-from planner.report.page.blocks.network import fabric
+from planner.report.page.blocks import fabric
 from planner.report.summary import summary
 from planner.simulation.from_plan import part_of_plan
 

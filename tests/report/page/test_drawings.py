@@ -11,13 +11,10 @@ from page_cases import infeasible, page_of, rich
 from worked_plan import edited, instance_with, small, worked
 
 from planner.plan.layout import LayoutPlan
-from planner.report.page.blocks.money import days_and_money
-from planner.report.page.blocks.steps import steps
-from planner.report.page.blocks.where import where
-from planner.report.page.drawings.bars import stacked
+from planner.report.page.blocks import days_and_money, steps, where
+from planner.report.page.drawings.bars import HIGH, StageMemory, stacked, stages
 from planner.report.page.drawings.schedule import pieces, schedule
 from planner.report.page.drawings.site_map import at_work, plan_map
-from planner.report.page.drawings.stages import HIGH, StageMemory, stages
 from planner.report.page.drawings.svg import WIDTH
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')

@@ -20,7 +20,7 @@ from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
 from planner.report.page.page import report_page
 from planner.report.page.tables import NOT_SHOWN, PARTS
-from planner.report.statements.of_plan import statements
+from planner.report.summary import statements
 from planner.units import amount, gap, memory, money
 
 PLANS = {

@@ -8,10 +8,10 @@ from failing_plan import failing
 from page_cases import infeasible
 from worked_plan import edited, small
 
-from planner.report.page.blocks.stops import stops
+from planner.report.page.blocks import stops
+from planner.report.page.drawings.bars import Bar, waterfall
 from planner.report.page.drawings.curve import LEFT, TOP, Axis, Line, curve, even_marks
 from planner.report.page.drawings.svg import WIDTH
-from planner.report.page.drawings.waterfall import Bar, waterfall
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]
 RECT = re.compile(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="13" class="(\w+)"')

@@ -6,16 +6,15 @@ import pytest
 from sweep_rows import X, Y, row, written
 
 from planner.errors import InputError
-from planner.report.plots.changes import Band, best_by_x, changes_of, lanes_of
+from planner.report.plots.changes import Band, best_by_x, changes_of, edges_of, lanes_of
 from planner.report.plots.labels import label, quantity, short
 from planner.report.plots.rows import check_path, flattened, read_rows, why_none
-from planner.report.plots.strip import edges_of
 
 
 def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:
     """Each opening site, new strategy and grown fabric is listed once, at the first point that has it."""
     rows = best_by_x(read_rows(written(tmp_path)), X, Y)
-    texts = [c.text for c in changes_of(rows, X)]
+    texts = changes_of(rows, X)
     assert texts == [
         "at $70B a second site opens: salem",
         "at $90B layout TP 8 PP 64 becomes TP 16 PP 64",
@@ -27,16 +26,16 @@ def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:
 def test_lanes_hold_what_changes_alone(tmp_path: Path) -> None:
     """A lane is a decision with more than one value; its bands meet the points that hold them."""
     rows = best_by_x(read_rows(written(tmp_path)), X, Y)
-    lanes = {lane.name: lane.bands for lane in lanes_of(rows, X)}
+    lanes = lanes_of(rows, X)
     assert set(lanes) == {"sites", "layout", "fabric"}
-    assert lanes["fabric"] == (Band(40e9, 80e9, "2 tiers, 4 planes"), Band(90e9, 200e9, "3 tiers, 4 planes"))
+    assert lanes["fabric"] == [Band(40e9, 80e9, "2 tiers, 4 planes"), Band(90e9, 200e9, "3 tiers, 4 planes")]
 
 
 def test_sites_that_swap() -> None:
     """A site that closes while another opens is described both ways."""
     before, after = flattened(row(40)), flattened(row(50))
     after["sites.sites.salem.racks"], after["sites.sites.palo-verde.racks"] = 9, 0
-    assert [c.text for c in changes_of([before, after], X)] == ["at $50B salem opens and palo-verde closes"]
+    assert changes_of([before, after], X) == ["at $50B salem opens and palo-verde closes"]
 
 
 def test_best_by_x_takes_the_asked_end() -> None:

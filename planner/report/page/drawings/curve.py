@@ -61,8 +61,9 @@ def curve(alt: str, lines: Sequence[Line], chosen: tuple[float, float], x_axis: 
     for y in y_marks:
         drawn += [line(LEFT, up(y), WIDTH - RIGHT, up(y), "grid"), text(LEFT - 5, up(y) + 4, y_axis.show(y), "", "end")]
     for x in _apart(x_marks, across, x_axis.show):
-        drawn += [line(across(x), bottom, across(x), bottom + 4, "line")]
-        drawn.append(text(across(x), bottom + 16, x_axis.show(x), "", _anchor(across(x))))
+        anchor = "end" if across(x) > WIDTH - RIGHT - 20 else "middle"
+        drawn.append(line(across(x), bottom, across(x), bottom + 4, "line"))
+        drawn.append(text(across(x), bottom + 16, x_axis.show(x), "", anchor))
     drawn.append(text(WIDTH - RIGHT, bottom + 31, x_axis.name, "quiet", "end"))
     drawn += [path([(across(x), up(y)) for x, y in n.points], f"k{n.shade}") for n in lines]
     tip = title(f"chosen: {x_axis.show(chosen[0])}, {y_axis.show(chosen[1])}")
@@ -78,7 +79,3 @@ def _apart(marks: Sequence[float], across: Callable[[float], float], show: Calla
         if not found or across(x) - across(found[-1]) > (width_of(show(x)) + width_of(show(found[-1]))) / 2 + 6:
             found.append(x)
     return found
-
-
-def _anchor(x: float) -> str:
-    return "end" if x > WIDTH - RIGHT - 20 else "middle"

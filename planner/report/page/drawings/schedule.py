@@ -13,7 +13,6 @@ EXCHANGES = ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline
 BUBBLES = ("pipeline_bubble", "chunk_wait")
 GRADIENTS, ENDS = ("data_parallel", "between_sites"), ("optimizer", "cpu_overhead")
 SHADES = {"compute": "c0", "exposed exchange": "c5", "bubble": "c4", "gradients": "c3", "optimiser, host": "c6"}
-Piece = tuple[str, float]
 
 
 def schedule(name: str, x: LayoutPlan) -> str:
@@ -21,45 +20,35 @@ def schedule(name: str, x: LayoutPlan) -> str:
     m, stages = x.metrics, x.pipeline_parallel
     chosen = sorted({round(n * (stages - 1) / (ROWS - 1)) for n in range(ROWS)}) if stages > 1 else [0]
     scale = (WIDTH - LEFT) / m.step_seconds
-    drawn = []
+    passes = sum(v for k, v in m.breakdown_seconds.items() if k not in (*GRADIENTS, *ENDS, *BUBBLES))
+    # The share of the passes that is exchange which nothing hides.
+    exposed = sum(m.breakdown_seconds.get(k, 0.0) for k in EXCHANGES) / passes if passes else 0.0
+    used, drawn = set(), []
     for row, stage in enumerate(chosen):
         y, at = 2 + row * STEP, LEFT
         drawn.append(text(0, y + 15, f"stage {stage}"))
         for kind, seconds in pieces(x, stage):
-            drawn += _bar(at, y, seconds * scale, kind, _exposed(x), f"stage {stage}, {kind}: {seconds:.3g} s")
-            at += seconds * scale
+            width, tip = seconds * scale, f"stage {stage}, {kind}: {seconds:.3g} s"
+            if width > 0:
+                used.add(kind)
+                drawn.append(rect(at, y, width, BAR, SHADES[kind], tip))
+            # The exchange that work does not hide is as large a part of its bar as of its time.
+            if width > 0 and kind == "compute" and exposed:
+                used.add("exposed exchange")
+                shade = SHADES["exposed exchange"]
+                drawn.append(rect(at, y + BAR * (1 - exposed), width, BAR * exposed, shade, tip))
+            at += width
     y = 2 + len(chosen) * STEP
     for mark in [v for v in even_marks(0.0, m.step_seconds) if v <= m.step_seconds]:
         at = LEFT + mark * scale
-        drawn += [line(at, y - 3, at, y + 2, "line"), text(at, y + 13, f"{mark:g} s", "small", _anchor(at))]
-    used = {kind for stage in chosen for kind, seconds in pieces(x, stage) if seconds > 0}
-    used |= {"exposed exchange"} if _exposed(x) else set()
+        anchor = "end" if at > WIDTH - 16 else "middle"
+        drawn += [line(at, y - 3, at, y + 2, "line"), text(at, y + 13, f"{mark:g} s", "small", anchor)]
     names, end = legend({k: v for k, v in SHADES.items() if k in used}, y + 20)
     alt = f"{name}Schedule of one step of {m.step_seconds:.3g} s, stages {', '.join(map(str, chosen))} of {stages}"
     return drawing(end, alt, "".join(drawn) + names)
 
 
-def _anchor(at: float) -> str:
-    return "end" if at > WIDTH - 16 else "middle"
-
-
-def _bar(at: float, y: float, width: float, kind: str, exposed: float, tip: str) -> Iterator[str]:
-    """Draw a piece; the exchange that work does not hide is as large a part of its bar as of its time."""
-    if width <= 0:
-        return
-    yield rect(at, y, width, BAR, SHADES[kind], tip)
-    if kind == "compute" and exposed:
-        yield rect(at, y + BAR * (1 - exposed), width, BAR * exposed, SHADES["exposed exchange"], tip)
-
-
-def _exposed(x: LayoutPlan) -> float:
-    """Return the share of the passes that is exchange which nothing hides."""
-    parts = x.metrics.breakdown_seconds
-    passes = sum(v for k, v in parts.items() if k not in (*GRADIENTS, *ENDS, *BUBBLES))
-    return sum(parts.get(k, 0.0) for k in EXCHANGES) / passes if passes else 0.0
-
-
-def pieces(x: LayoutPlan, stage: int) -> Iterator[Piece]:
+def pieces(x: LayoutPlan, stage: int) -> Iterator[tuple[str, float]]:
     """Yield what a stage does in a step, one thing after the other; the seconds sum to the step.
 
     1F1B as in Narayanan et al. (2021): a stage begins when those before it have passed on their first micro-batch,

@@ -58,13 +58,6 @@ def chart(places: Mapping[str, Point]) -> Chart:
     return Chart(by_name, tuple(drawn), tall * scale + 2 * MARGIN, on_outline)
 
 
-def outline_caption(in_us: bool) -> str:
-    """Return the part of a map's caption that says what it is drawn on."""
-    if in_us:
-        return "Albers equal-area; outline: Natural Earth."
-    return "Places only: they lie beyond the outline that this page has."
-
-
 def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     """Draw a plan's sites (area by power), what joins them, and the places and lines that there are.
 

@@ -1,6 +1,6 @@
 """Lines within a width: broken between words, never between a number and its percent sign."""
 
-from planner.report.fit import HANG, INDENT, fitted
+from planner.report.summary import HANG, INDENT, fitted
 
 LINE = "LAYOUT     used 40.2 %, attention 16.1 %, pipeline bubble 9.1 %, context parallel 6.5 %, recompute 12.7 %"
 

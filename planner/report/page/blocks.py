@@ -1,0 +1,265 @@
+"""The blocks of a plan's section: where racks stand, how a step runs, days and money, fabric, stops, model."""
+
+from collections.abc import Iterator, Mapping
+
+from planner.instance.grid import Grid, PowerNode
+from planner.physics.plan_physics import layout_faults
+from planner.physics.reliability.plan_curves import exposure_of, interval_curves, spare_points
+from planner.physics.site import power
+from planner.physics.site.grid import usable_interconnect_mw
+from planner.physics.training.blocks import prediction
+from planner.physics.training.parallel_strategy import read_strategy
+from planner.plan.layout import LayoutPlan
+from planner.plan.plan import Plan
+from planner.report.page.drawings.bars import Bar, Limit, StageMemory, stacked, stages, waterfall
+from planner.report.page.drawings.curve import Axis, Line, curve, even_marks
+from planner.report.page.drawings.schedule import BUBBLES, schedule
+from planner.report.page.drawings.site_map import plan_map
+from planner.report.page.drawings.tiers import tiers
+from planner.report.page.parts import Block, Picture, Table, colours
+from planner.report.plots.labels import plain
+from planner.report.statements.calendar import OTHER, STEP_PARTS, days_by_part, shown_days
+from planner.report.statements.statement import short_percent
+from planner.report.statements.training import machine_of, recomputes
+from planner.units import amount, counted, duration, memory, money, percent
+
+MOST = "what each place could hold at most with all lines built"
+NAMED, LISTED = 8, 6  # rows of the table of places, and names of a row
+SCENARIOS = (
+    "Power that runs in each scenario; the dashed line is what the sites have. "
+    "Energy includes curtailed load at its price."
+)
+# Why no further place is opened, by what ends the plan.
+ENDS = {
+    "budget": "not needed: the budget is spent at the open sites",
+    "layout": "not needed: more racks would not train faster",
+    "owned_racks": "not needed: the racks given stand at the open sites",
+    "grid": "left out by the best split that was found",
+}
+SCHEDULE = "One step to scale; light blue in a bar is exchange that compute does not hide, as large as its share."
+COMPUTE, EXCHANGE, IDLE, LOST, SUM = "c0", "c5", "c4", "c1", "rest"
+SHADES = {"compute": COMPUTE, OTHER: COMPUTE, "pipeline bubble": IDLE, "host": IDLE}
+DAYS = "Where the days go: blue computes, light blue exchanges, yellow waits, grey are sums"
+IDEAL = (
+    "Where the compute of the ideal goes: every GPU at its peak until the deadline; "
+    "the first part is what trains the model."
+)
+BOUND = "6·N·D of the model; the dashed line is the compute proven to be too much for the deadline."
+FABRICS = 4  # sites whose fabrics are drawn; those of the others are in the tables
+# Marks of an axis of time, in seconds: 0.1 s to 1,000 days.
+TIMES = (0.1, 1, 10, 60, 600, 3600, 36_000, 172_800, 864_000, 8_640_000, 86_400_000)
+INTERVAL = (
+    "Time that trains by the time between checkpoints, for each way to go on behind a stop that is allowed; the dot is "
+    "the plan."
+)
+SPARES = (
+    "Time that trains by spare racks of all sites, each site's in proportion, by the way to go on that is best with "
+    "so many; the dot is the plan. All else is as planned; money, power and room of spares are not in it."
+)
+
+
+def where(plan: Plan) -> Iterator[Block]:
+    """Show open sites and other places on a map, what each place could hold, and why it is not open."""
+    grid = plan.instance.grid
+    if grid is None or not grid.nodes:
+        return
+    svg, in_us = plan_map(plan, grid)
+    lines = ", spans of fibre, dashed where lit for cuts alone" if plan.wan else ", power lines" if grid.lines else ""
+    links = ", links between sites (dashed)" if plan.sites and plan.sites.links and not plan.wan else ""
+    drawn_on = "Albers equal-area; outline: Natural Earth"
+    drawn_on = drawn_on if in_us else "Places only: they lie beyond the outline that this page has"
+    caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {drawn_on}."
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for _, name, *cells in sorted(_candidates(plan, grid), key=lambda row: -row[0]):
+        alike.setdefault((cells[0], cells[1], cells[2]), []).append(name)
+    head = ("places", "MW at most", "limit", "why it is not open")
+    width = 4 if plan.sites else 3
+    rows = []
+    for rest, names in alike.items():
+        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        rows.append((", ".join(names[:LISTED]) + more, *rest)[:width])
+    what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
+    what += f"; {len(rows) - NAMED} more rows are left out" if len(rows) > NAMED else ""
+    table = [Table(what, head[:width], rows[:NAMED], head[2:width])] if rows else []
+    yield Block("Where", (Picture(svg, caption),), table)
+
+
+def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
+    """Yield the places without a site: the most MW it could hold, its name, these as text, the limit, and why."""
+    drawn: dict[str, float] = {}
+    for s in plan.sites.sites if plan.sites else ():
+        drawn[s.balancing_authority] = drawn.get(s.balancing_authority, 0.0) + s.facility_mw
+    taken = {s.id for s in plan.sites.sites} if plan.sites else set()
+    for n in grid.nodes:
+        if n.site and n.id not in taken:
+            limits = dict(_limits(plan, grid, n, drawn))
+            name = min(limits, key=lambda k: limits[k], default="")
+            most = limits.get(name, float("inf"))
+            yield most, n.id, amount(most) if limits else "not limited", name or "-", _why(plan, grid, n, most)
+
+
+def _limits(plan: Plan, grid: Grid, n: PowerNode, drawn: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """Yield the MW that each hard rule lets a place hold with the plan's sites open and all its lines built."""
+    rule, soft, h = grid.rules.interconnect, grid.rules.soft, plan.instance.hardware
+    for area in grid.balancing_authorities if grid.rules.headroom and "headroom" not in soft else ():
+        if area.id == n.balancing_authority:
+            yield f"headroom of {area.id}", max(0.0, area.headroom_mw - drawn.get(area.id, 0.0))
+    if rule.enabled and rule.share and rule.reading != "import_share" and "interconnect" not in soft:
+        built = {x.id: x.max_circuits for x in grid.new_lines}
+        usable = usable_interconnect_mw(grid, n, built, n.upgrade.max_steps if n.upgrade else 0)
+        if usable is not None:
+            yield "interconnect", usable / rule.share
+    if n.area_m2 is not None and h.cooling_kw_per_m2 is not None and "area" not in soft:
+        yield "land for cooling", n.area_m2 * h.cooling_kw_per_m2 / 1e3
+
+
+def _why(plan: Plan, grid: Grid, n: PowerNode, most: float) -> str:
+    """Say why a place has no site, as far as plan and question tell."""
+    rules, h, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
+    if within is not None and n.ready_months > within:
+        return f"ready in {n.ready_months:g} months, asked for within {within:g}"
+    least = None if isinstance(h.rack, str) else power.facility_mw(h, rules.min_site_modules * h.racks_per_module)
+    if least is not None and most < least * (1 - 1e-9):
+        return f"too little: a site takes {amount(least)} MW or more"
+    if rules.max_sites is not None and plan.sites and len(plan.sites.sites) >= rules.max_sites:
+        return f"{counted(rules.max_sites, 'site')} at most"
+    return ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
+
+
+def steps(plan: Plan) -> Iterator[Block]:
+    """Show the schedule of the layout, or of each pool's, and the memory of its stages against HBM."""
+    if plan.layout is not None:
+        yield Block("How a step runs", [_schedule("", plan.layout), *_memory(plan, plan.layout)])
+    elif plan.pools is not None:
+        yield Block("How a step runs", [_schedule(f"{name}: ", x) for name, x in plan.pools.layouts.items()])
+
+
+def _schedule(name: str, x: LayoutPlan) -> Picture:
+    bubble = sum(x.metrics.breakdown_seconds.get(k, 0.0) for k in BUBBLES) / x.metrics.step_seconds
+    of = f"{counted(x.pipeline_parallel, 'stage')}, {counted(x.microbatches_per_step, 'micro-batch')} a replica"
+    return Picture(schedule(name, x), f"{name}{of}: {short_percent(bubble)} of the step is bubble. {SCHEDULE}")
+
+
+def _memory(plan: Plan, x: LayoutPlan) -> Iterator[Picture]:
+    machine, limit = machine_of(plan), x.metrics.memory_limit_bytes
+    if machine is None or list(layout_faults(x)):
+        return
+    parts = {k: v.tolist() for k, v in prediction.stage_bytes(machine, read_strategy(x.model_dump())).items()}
+    recomputed = x.recomputed_layers_per_stage or (x.layers_per_stage if x.recompute == "full" else ())
+    held = []
+    for n, layers in enumerate(x.layers_per_stage):
+        own = {k: v[n] for k, v in parts.items() if v[n] > 0}
+        held.append(StageMemory(layers=layers, repeated=recomputed[n] if recomputed else 0, parts=own))
+    caption = f"Memory of a GPU of each stage; dashed: {memory(limit)}, HBM less its reserves."
+    yield Picture(stages(held, limit), f"{caption} The plan {recomputes(x)}.")
+
+
+def days_and_money(plan: Plan) -> Iterator[Block]:
+    """Show the parts that the days add up from, capital by part and power by site, each against its limit."""
+    if pictures := [*_days(plan), *_cost(plan), *_power(plan)]:
+        yield Block("Days, money and power", pictures)
+
+
+def _days(plan: Plan) -> Iterator[Picture]:
+    rows, bars = days_by_part(plan), []
+    for r in rows:
+        shade = SUM if r.is_sum else SHADES.get(r.name, EXCHANGE if r.name in STEP_PARTS else LOST)
+        bars.append(Bar(r.name, r.days, shade, r.is_sum))
+    if rows:
+        svg = waterfall("Days of steps and days on a calendar", bars, lambda v: shown_days(rows[-1].days, v))
+        lost = ", orange is lost to stops and to what guards against them" if plan.reliability else ""
+        yield Picture(svg, f"{DAYS}{lost}.")
+
+
+def _cost(plan: Plan) -> Iterator[Picture]:
+    c, budget = plan.cost, plan.instance.limits.budget_usd
+    if c is None:
+        return
+    parts = {plain(k): v for k, v in sorted(c.capex_usd.items(), key=lambda item: -item[1]) if v}
+    shades = colours(list(parts))
+    if c.operation_years:
+        running = f"{c.operation_years:g} years of operation"
+        parts[running], shades[running] = c.total_usd - sum(parts.values()), "rest"
+    limit = Limit(budget, "budget") if budget else None
+    bars = [("capital" if not c.operation_years else "capital and operation", parts, limit)]
+    dashed = "; the dashed line is the budget" if limit else ""
+    yield Picture(stacked("Cost by part", bars, shades, money), f"Money by part{dashed}.")
+
+
+def _power(plan: Plan) -> Iterator[Picture]:
+    s, most = plan.sites, plan.instance.limits.facility_power_mw
+    if s is None or not s.sites:
+        return
+    limit = Limit(most, "limit") if most else None
+    parts = {x.id: {"IT": x.it_mw, "overhead": x.facility_mw - x.it_mw} for x in s.sites}
+    totals = {k: sum(p[k] for p in parts.values()) for k in ("IT", "overhead")}
+    rows = [*((name, p, None) for name, p in parts.items()), ("all sites", totals, limit)]
+    rows = rows if len(s.sites) > 1 or limit else rows[:1]
+    svg = stacked("Facility power by site", rows, colours(("IT", "overhead")), lambda v: f"{amount(v)} MW")
+    dashed = "; the dashed line is the limit" if limit else ""
+    yield Picture(svg, f"Facility power by site{dashed}.")
+
+
+def fabric(plan: Plan) -> Iterator[Block]:
+    """Show each site's tiers of switches."""
+    if plan.fabric is not None:
+        by_site = sorted(plan.fabric.sites.items())[:FABRICS]
+        caption = "from the top tier down; between tiers the over-subscription."
+        yield Block("Fabric", [Picture(tiers(site, f), f"{site}, {caption}") for site, f in by_site])
+
+
+def stops(plan: Plan) -> Iterator[Block]:
+    """Show what other checkpoint intervals and spares would give, where failures count."""
+    x, u = plan.reliability, exposure_of(plan) if plan.reliability and plan.layout else None
+    if x is None or u is None:
+        return
+    pictures, seconds = [], x.checkpoint_interval_seconds
+    y_axis = Axis("time that trains", lambda v: f"{100 * v:.4g} %")
+    if seconds is not None and (curves := interval_curves(u)):
+        lines = []
+        for n, c in enumerate(curves):
+            way = "elastic" if c.recovery == "elastic" else f"{c.recovery.replace('-', ' ')}, {c.target}"
+            lines.append(Line(way, list(zip(c.seconds, c.share, strict=True)), n))
+        # Marks without decimals that are zero.
+        x_axis = Axis("between checkpoints", lambda v: duration(v).replace(".0 ", " "), TIMES, log=True)
+        alt = f"Time that trains by checkpoint interval: the plan has {percent(x.useful_share)} at {duration(seconds)}"
+        pictures.append(Picture(curve(alt, lines, (seconds, x.useful_share), x_axis, y_axis), INTERVAL))
+    if len(points := spare_points(u)) > 1:
+        racks = sum(x.spare_racks_by_site.values())
+        marks = [v for v in even_marks(0, points[-1].racks) if v == round(v)]
+        line = Line("", [(float(p.racks), p.share) for p in points], 0)
+        alt = f"Time that trains by spare racks: the plan has {percent(x.useful_share)} with {counted(racks, 'rack')}"
+        x_axis = Axis("spare racks", "{:,.0f}".format, marks)
+        pictures.append(Picture(curve(alt, [line], (float(racks), x.useful_share), x_axis, y_axis), SPARES))
+    if pictures:
+        yield Block("Stops, checkpoints and spares", pictures)
+
+
+def scenarios(plan: Plan) -> Iterator[Block]:
+    """Show what each site runs in each year that may come."""
+    s = plan.sites
+    if s is None or not s.scenarios:
+        return
+    capacity, ids = Limit(sum(x.facility_mw for x in s.sites), "capacity"), [x.id for x in s.sites]
+    by_name = sorted(s.scenarios.items())
+    bars = [(name, {x: r.running_mw.get(x, 0.0) for x in ids}, capacity) for name, r in by_name]
+    svg = stacked("Power that runs in each scenario, by site", bars, colours(ids), lambda v: f"{amount(v)} MW")
+    yield Block("Years that may come", (Picture(svg, SCENARIOS),))
+
+
+def model(plan: Plan) -> Iterator[Block]:
+    """Show where the compute of the ideal goes, and what the best model for the deadline has of it."""
+    x = plan.model_choice
+    if x is None:
+        return
+    parts = dict(sorted(x.compute_shares.items(), key=lambda item: (item[0] != "used", -item[1], item[0])))
+    named = {plain(k): v for k, v in parts.items()}
+    alt = "Where the compute of the ideal goes"
+    goes = stacked(alt, [("6·N·D at full use", named, None)], colours(list(named)), short_percent)
+    bars = [
+        ("had by the deadline", {"had": x.flop}, Limit(x.flop_bound, "proven too much")),
+        ("at full use", {"at full use": x.ideal.flop}, None),
+    ]
+    shades = {"had": "c0", "at full use": "c5"}
+    compute = stacked("Compute that is had, its bound and the ideal's", bars, shades, "{:.4g}".format)
+    yield Block("The best model for the deadline", (Picture(goes, IDEAL), Picture(compute, BOUND)))
