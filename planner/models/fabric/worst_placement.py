@@ -38,21 +38,21 @@ class WorstTraffic(Traffic):
         return self.exchange_racks, self.group_racks, self.groups, self.max_allreduce
 
     def loads(self, blocks: int, *, shares: bool = True) -> Loads:
-        """Return what leaves runs of racks of so many at the worst placement."""
+        """Return what leaves runs of racks, of `blocks` racks in all, at the worst placement."""
         return WorstLoads(self, blocks, shares)
 
 
 class WorstLoads(Loads):
-    """What leaves runs of racks at the worst placement; all-reduces ask for uplinks as what nothing may slow does.
+    """What leaves runs of racks at the worst placement.
 
-    For they only have a limit: uplinks that keep it, at the transport's own slowdown of what an exchange of the same
-    rate would be.
+    All-reduces have a limit and are no axis of a frontier, so they count among the exchanges: as many links as keep
+    the limit, which nothing slows further.
     """
 
     traffic: WorstTraffic
 
     def at(self, n_stripes: int, sizes: Ints) -> Floats:  # noqa: ARG002 (the order of racks is of no account)
-        """Return the loads of runs of so many racks, one row a size; nothing leaves what holds all racks."""
+        """Return the loads of runs of racks, one row a size; nothing leaves what holds all racks."""
         t = self.traffic
         racks = np.minimum(sizes, t.racks(self.blocks))
         inside = racks < t.racks(self.blocks)
@@ -71,7 +71,7 @@ class WorstLoads(Loads):
 
 
 def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
-    """Return the traffic of a request in racks of so many GPUs, and the largest slowdown of pipeline sends it allows.
+    """Return the traffic of a request in racks of `gpus` GPUs, and the largest slowdown of pipeline sends it allows.
 
     Infinite where nothing is sent.
     """
