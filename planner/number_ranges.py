@@ -72,11 +72,20 @@ RANGES: Mapping[str, NumberRange] = {
     "hosts": _counted(2, 1 << 20),
     "bytes_per_host": NumberRange(1e-3, 1e18),
     "group": _counted(),
+    # Of a fabric alone.
+    "design.hosts": _counted(1, 1 << 20),
+    "gpus_per_host": _counted(1, 1_024),
+    "nic_gbps": NumberRange(0, 1e5, above=True),
+    "planes": _counted(1, 1_024),
+    "max_tiers": _counted(1, 4),
+    "transceiver_usd": NumberRange(0, 1e6),
+    "transceiver_watts": NumberRange(0, 1e4),
     # Of jobs and clusters.
     "nodes": _counted(),
     "gpus_per_node": _counted(),
     "leaves": _counted(),
     "max_split": _counted(0),
+    "show": _counted(0),
     # Of a first instance and of imported grids.
     "sites": _counted(),
     "init.sites": _counted(0, 1_000),

@@ -1,13 +1,14 @@
 """The library: its calls, each of which loads what it needs."""
 
 from planner.api.clusters import place, simulate
-from planner.api.plans import calibrate, changed, check, evaluate, explain, limits, solve, sweep
+from planner.api.plans import calibrate, changed, check, design_fabric, evaluate, explain, limits, solve, sweep
 from planner.api.views import show_versions, to_frame
 
 __all__ = [
     "calibrate",
     "changed",
     "check",
+    "design_fabric",
     "evaluate",
     "explain",
     "limits",

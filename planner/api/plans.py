@@ -9,7 +9,7 @@ from planner.number_ranges import bounded
 
 if TYPE_CHECKING:
     from planner.calibration.measured import MeasuredConstants
-    from planner.instance.instance import Instance
+    from planner.instance.instance import FabricInstance, Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
     from planner.planning.evaluate import Evaluation
@@ -115,6 +115,31 @@ def evaluate(
     request = refuse_pools(load_instance(instance, pins=pins, searched=False, constants=constants))
     warn(request)
     return evaluated(request)
+
+
+@bounded
+def design_fabric(
+    question: "FabricInstance | Mapping[str, Any] | str | Path", *, time_limit: float | None = None
+) -> "Plan":
+    """Return the cheapest fabric that joins all hosts of a cluster with its proof, other kinds of fabric beside it.
+
+    Parameters
+    ----------
+    question
+        A path to a file with `network` and `hardware` and no `workload`, its content as a dict, or a FabricInstance.
+    time_limit
+        Seconds for the search; what is found by then comes back with the kinds that were not searched.
+
+    Raises
+    ------
+    PlannerError
+        The input cannot be used; the message says where and what to do.
+    """
+    from planner.models.requests import Options
+    from planner.planning.fabric_design import design_fabric as designed
+    from planner.planning.fabric_question import question_of
+
+    return designed(question_of(question, {}), Options(time_limit=time_limit))
 
 
 @bounded

@@ -34,10 +34,10 @@ from planner.version import __version__
 
 # Shown below the options of `planner --help`.
 EXIT_CODES = (
-    "Exit status: 0 done (proven, or within --gap); 1 a rule is broken (check), or an internal error; 2 bad usage or "
-    "bad input; 3 proven infeasible; 4 not proven, as a limit was reached or the search leaves a gap, and the best "
-    "plan so far is written; 5 the checker disagrees with the plan, which is written with what it says; 130 "
-    "interrupted, with the best plan so far."
+    "Exit status: 0 done (proven, or within --gap); 1 a rule is broken (check), cables differ (fabric check), or an "
+    "internal error; 2 bad usage or bad input; 3 proven infeasible; 4 not proven, as a limit was reached or the "
+    "search leaves a gap, and the best plan so far is written; 5 the checker disagrees with the plan, which is "
+    "written with what it says; 130 interrupted, with the best plan so far."
 )
 app = typer.Typer(
     help="Plan the datacenters that train the largest AI models: sites, layout, fabric, placement, each with a proof.",

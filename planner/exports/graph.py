@@ -1,5 +1,8 @@
 """The fabric as a graph: switches and the racks of each leaf domain, or whole pods where there are too many."""
 
+import json
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -39,6 +42,32 @@ def graph(x: BuiltFabric, *, by_pod: bool) -> Any:
             if c.low_tier == "gpu":
                 _count_gpus(g, _label(x, "gpu", a, by_pod=by_pod), n)
     return g
+
+
+def graphml(g: Any) -> Iterator[str]:
+    """Write such a graph as GraphML."""
+    import networkx as nx
+
+    return (f"{line}\n" for line in nx.generate_graphml(g))
+
+
+def dot(g: Any) -> Iterator[str]:
+    """Write such a graph for Graphviz: tiers in rows, racks lowest, lines wider the more cables they stand for."""
+    yield f"graph {json.dumps(g.graph['site'])} {{\n  rankdir=BT; ranksep=2; node [shape=box];\n"
+    for tier in dict.fromkeys(own for _, own in g.nodes(data="tier")):
+        named = " ".join(f"{json.dumps(n)};" for n, own in g.nodes(data="tier") if own == tier)
+        yield f"  {{ rank=same; {named} }}\n"
+    for node, own in g.nodes(data=True):
+        holds = f"{own['gpus']:,} GPUs" if "gpus" in own else f"x {own['switches']:,}" if own["switches"] > 1 else ""
+        if holds:
+            label = json.dumps(f"{node}\n{holds}")
+            yield f"  {json.dumps(node)} [label={label}];\n"
+    upward = ("racks", "leaf", "spine", *TOPS).index
+    for a, b, own in g.edges(data=True):
+        low, high = sorted((a, b), key=lambda n: upward(g.nodes[n]["tier"]))
+        width = 1 + math.log2(own["cables"]) / 2
+        yield f'  {json.dumps(low)} -- {json.dumps(high)} [label="{own["cables"]}", penwidth={width:.2f}];\n'
+    yield "}\n"
 
 
 def _join(g: Any, a: str, b: str, cables: int, longest_m: float) -> None:

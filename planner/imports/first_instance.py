@@ -5,7 +5,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -27,12 +27,24 @@ PLACES: tuple[tuple[str, str, str, float, float, float], ...] = (
     ("goodyear", "APS", "western", 33.44, -112.36, 42),
     ("ashburn", "DOM", "eastern", 39.04, -77.49, 45),
 )
-# By the NIC's Gb/s: switches, the transceiver, its price and power (as in the instances that ship; 200G: unsourced).
-BIG = ("51.2T-64x800G", "51.2T-128x800G-2plane")
-FABRICS: dict[float, tuple[tuple[str, ...], str, float, float]] = {
-    200.0: (("51.2T-256x200G",), "200G", 400, 6),
-    400.0: (BIG, "800G-DR8", 1250, 16),
-    800.0: (BIG, "800G-DR8", 1250, 16),
+
+
+class FabricParts(NamedTuple):
+    """Switches whose ports have a NIC's rate, and the transceiver of that rate with its price and power."""
+
+    switches: tuple[str, ...]
+    optics: str
+    usd: float
+    watts: float
+    source: str
+
+
+DR4 = "400G DR4 transceivers sell at $0.6K to $0.8K; 9 W [m]"
+DR8 = "800G DR8 transceivers sell at $1.1K to $1.4K, 16 W"
+FABRIC_PARTS: dict[float, FabricParts] = {  # by the NIC's Gb/s
+    200.0: FabricParts(("51.2T-256x200G",), "200G", 400, 6, "a guess between 100G and 400G transceivers"),
+    400.0: FabricParts(("25.6T-64x400G", "51.2T-128x400G", "102.4T-256x400G"), "400G-DR4", 700, 9, DR4),
+    800.0: FabricParts(("51.2T-64x800G", "102.4T-128x800G", "51.2T-128x800G-2plane"), "800G-DR8", 1250, 16, DR8),
 }
 
 
@@ -181,12 +193,15 @@ wan: {{}}  # fibre between the sites, at the usual prices
 
 
 def _network(nic_gbps: float) -> str:
-    if nic_gbps not in FABRICS:
+    parts = FABRIC_PARTS.get(nic_gbps)
+    if parts is None:
         return ""  # tori and the like: a layout without a fabric of switches
-    switches, optics, price, watts = FABRICS[nic_gbps]
+    # Links of the others are priced as parts of a faster transceiver.
+    switches = [x for x in parts.switches if catalogue("switches")[x].get("link_factor", 1) == 1] or parts.switches
     return f"""\
 network:
-  switches: [{", ".join(switches)}]  # `planner catalogue switches`
+  switches: [{", ".join(switches)}]  # with ports of the NIC's rate; `planner catalogue switches`
   max_tiers: 3
-  optics: {{name: {optics}, price_usd: {price:g}, power_watts: {watts:g}}}
+  survives: one_spine  # the loss of a switch above the leaves cuts no two of them
+  optics: {{name: {parts.optics}, price_usd: {parts.usd:g}, power_watts: {parts.watts:g}}}
 """

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -14,6 +14,12 @@ from planner.instance.network import Network
 from planner.instance.reliability import Reliability
 from planner.instance.wan import Wan
 from planner.instance.workload import Workload
+
+if TYPE_CHECKING:
+    NoWorkload = Workload  # what reads a workload is never given a fabric alone
+else:
+    NoWorkload = None
+NOTHING: Any = None
 
 
 class Objective(Frozen):
@@ -95,6 +101,15 @@ class Instance(Sourced):
         None, description="What running it costs; absent: the energy of the grid alone."
     )
     pins: dict[str, Any] = Field(default_factory=dict, description="Decisions fixed by hand, by dotted path.")
+
+
+class FabricInstance(Instance):
+    """A question about the fabric of one cluster alone: hosts, switches and rules, and no model to train.
+
+    A rack of `hardware` is a host here, or whatever unit is cabled as one.
+    """
+
+    workload: NoWorkload = Field(default=NOTHING, description="None: nothing is trained.")
 
 
 def instance_sha256(instance: Instance | Mapping[str, Any]) -> str:

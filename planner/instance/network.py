@@ -159,6 +159,11 @@ class Network(Sourced):
         """Least rate out of a full leaf, pod and zone that either key asks for, over that of its GPUs' ports."""
         return max(self.min_core_share, 1 / self.max_oversubscription if self.max_oversubscription else 0.0)
 
+    def ratio_of(self, tier: int) -> float | None:
+        """Return the most ports of GPUs to a link out of a full leaf (0), pod (1) or zone (2); None: any."""
+        del tier
+        return 1 / self.asked_core_share if self.asked_core_share else None
+
     @property
     def asked_leaf_uplinks(self) -> int:
         """Fewest links from a leaf to spines that the loss to survive asks for."""

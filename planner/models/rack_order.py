@@ -16,7 +16,7 @@ from planner.plan.placement import Assignment
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-MOST_ENTRIES = 1 << 21  # of an array of places, counted at a time
+Held = tuple[Ints, Ints, Ints]  # of a stripe by a run: the stripe's width, and two places behind its start
 
 
 def stripe_sizes(stages: int, stripes: int) -> tuple[int, ...]:
@@ -44,19 +44,6 @@ def rank_order(stages: int, blocks: int, stripes: int, unit_racks: int) -> list[
     """List the racks of each rack stage in the order of ranks: block by block, the racks of a unit side by side."""
     at = units(stages, blocks, stripes)[:, :, None] * unit_racks + np.arange(unit_racks)[None, None, :]
     return [[int(r) for r in row] for row in at.reshape(stages, -1)]
-
-
-@lru_cache(maxsize=4096)
-def crossings(stages: int, blocks: int, stripes: int, domains: tuple[int, ...], *, wrap: bool) -> tuple[Ints, Ints]:
-    """Count for each size of a leaf domain, in units, the most flows that leave or enter one.
-
-    And the most allreduces that leave one. A flow goes from a block's unit of a stage to its unit of the next, with
-    `wrap` from the last stage to the first too; an all-reduce is a stage's. Flows are of units: each stands for as
-    many racks as a unit has.
-    """
-    at, size = units(stages, blocks, stripes), np.asarray(domains, dtype=np.int64)[:, None, None]
-    places = at[None, :, :] // size
-    return _flows(places, wrap=wrap), _rings(places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +77,147 @@ def leaving(
     `shares`: count the largest share of a stage.
     """
     size = np.asarray(sizes, dtype=np.int64)
-    whole = (size % unit_racks == 0) & (unit_racks % exchange_racks == 0)
+    whole = size % unit_racks == 0
     found = Leaving(
         np.zeros(len(size), np.int64), np.zeros(len(size), np.int64), np.zeros(len(size)), np.zeros(len(size))
     )
-    at = units(stages, blocks, stripes)
-    for part in _parts(np.flatnonzero(whole), at.size):
-        _count(found, part, at, size[part] // unit_racks, unit_racks, wrap=wrap, shares=shares)
-    racks = (at[:, :, None] * unit_racks + np.arange(unit_racks)).reshape(stages, -1)
-    for part in _parts(np.flatnonzero(~whole), racks.size):
-        _count(found, part, racks, size[part], 1, wrap=wrap, shares=shares)
-        if exchange_racks > 1:
-            found.exchanges[part] = _exchanges(racks[None, :, :] // size[part, None, None], exchange_racks)
+    for part, own in ((np.flatnonzero(whole), unit_racks), (np.flatnonzero(~whole), 1)):
+        if len(part):
+            runs = _Runs.of(stages, blocks, stripes, unit_racks // own, size[part] // own)
+            found.flows[part] = runs.flows(wrap=wrap) * own
+            found.allreduces[part] = runs.allreduces()
+            if shares:
+                found.stage_shares[part] = runs.most_of_a_stage() * own / (blocks * unit_racks)
+    if exchange_racks > 1 and not (whole.all() and unit_racks % exchange_racks == 0):
+        racks = np.array(rank_order(stages, blocks, stripes, unit_racks))
+        parted = np.flatnonzero(~(whole & (unit_racks % exchange_racks == 0)))
+        found.exchanges[parted] = [_exchanges(racks // n, exchange_racks) for n in size[parted].tolist()]
     return found
+
+
+@lru_cache(maxsize=16)
+def _tiles(every: int, sizes: tuple[int, ...]) -> tuple[Ints, Ints, Ints]:
+    """Tile places by runs of each size; return the edges of all, the lower edge of each run, and each size's first."""
+    size, order = np.array(sizes), np.arange(len(sizes))
+    count = -(-every // size)
+    first = np.cumsum(count) - count
+    low = np.arange(int(count.sum())) + np.repeat(order, count)  # each size has an edge more than runs
+    start = np.repeat(first + order, count + 1)
+    return np.minimum((np.arange(len(start)) - start) * np.repeat(size, count + 1), every), low, first
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Runs of equal size that tile the order of racks, of several sizes one after another.
+
+    Places are counted in racks, or in units that no run parts. A stripe is w stages wide, and each of its parts of a
+    block takes w units of c places. `edges` are the ends of all runs, those of a size ascending, and of each edge the
+    stripe, its width, and how far behind its start the edge is. A run lies between the edges `low` and `low + 1`; those
+    of a size begin at `first`.
+    """
+
+    stages: int
+    blocks: int
+    stripes: int
+    c: int
+    edges: Ints
+    stripe: Ints
+    width: Ints
+    behind: Ints
+    low: Ints
+    first: Ints
+
+    @classmethod
+    def of(cls, stages: int, blocks: int, stripes: int, c: int, sizes: Ints) -> "_Runs":
+        """Lay out the runs of some sizes, in places of which a unit has c."""
+        span = blocks * c  # places of a stage
+        edges, low, first = _tiles(stages * span, tuple(sizes.tolist()))
+        small, larger = divmod(stages, stripes)
+        ahead = larger * (small + 1) * span
+        k = np.where(edges < ahead, edges // ((small + 1) * span), larger + (edges - ahead) // (small * span))
+        behind = edges - (k * small + np.minimum(k, larger)) * span
+        return cls(stages, blocks, stripes, c, edges, k, small + (k < larger), behind, low, first)
+
+    def flows(self, *, wrap: bool) -> Ints:
+        """Count the most flows that leave or enter a run of each size.
+
+        Flows go along a stripe to the next unit of a block's part, from its last unit to the first in the next stripe,
+        and with `wrap` from the last stripe to the first. Sources and targets of each kind ascend together, so those
+        with both ends in a run lie one after another: as many as start before its end, less those that end before it.
+        """
+        if self.stages == 1:
+            return np.zeros(len(self.first), dtype=np.int64)
+        width = self.width * self.c
+        parts = self.behind // width
+        rest, before = self.behind - parts * width, (self.stripe * self.blocks + parts) * self.c
+        lasts = before + np.maximum(0, rest - width + self.c)  # places before an edge in last units of parts
+        starts = before + np.minimum(rest, self.c)  # and in first units
+        one, others = self.blocks * self.c, (self.stripes - 1) * self.blocks * self.c
+        out, into = self._crossing(self.edges - lasts, self.edges - starts)
+        if self.stripes > 1:
+            more = self._crossing(np.minimum(lasts, others), np.maximum(starts - one, 0))
+            out, into = out + more[0], into + more[1]
+        if wrap:  # these go back: a target comes before its source
+            more = self._crossing(np.minimum(starts, one), np.maximum(lasts - others, 0))
+            out, into = out + more[1], into + more[0]
+        return self._most(np.maximum(out, into))
+
+    def _crossing(self, source: Ints, target: Ints) -> tuple[Ints, Ints]:
+        """Return the flows out of runs and into them, given how many start and end before each edge."""
+        low, high = self.low, self.low + 1
+        within = np.maximum(0, target[high] - source[low])
+        return source[high] - source[low] - within, target[high] - target[low] - within
+
+    def stripes_met(self) -> tuple[Ints, tuple[Held, Held]]:
+        """Return how many whole stripes lie amid each run, and what it holds of the stripes at its two ends.
+
+        As the width, and two places behind the stripe's start; nothing of the last one where that is the first.
+        """
+        k, width, behind, low, high = self.stripe, self.width, self.behind, self.low, self.low + 1
+        several = k[high] > k[low]
+        first = width[low], behind[low], np.where(several, width[low] * self.blocks * self.c, behind[high])
+        return k[high] - k[low] - 1, (first, (width[high], np.zeros_like(low), np.where(several, behind[high], 0)))
+
+    def allreduces(self) -> Ints:
+        """Count the most stages that are in a run of each size and elsewhere too.
+
+        A stripe that a run holds whole has none. Of any other it meets one stage a unit, w at the most, and holds those
+        whole whose units of the first block and of the last are both in it.
+        """
+
+        def cut(width: Ints, start: Ints, end: Ints) -> Ints:
+            met = np.minimum(-(-end // self.c) - start // self.c, width)
+            whole = np.minimum(width, end // self.c - (self.blocks - 1) * width) - -(-start // self.c)
+            found: Ints = met - np.maximum(0, whole)
+            return found
+
+        _, (first, last) = self.stripes_met()
+        return self._most(cut(*first) + cut(*last))
+
+    def most_of_a_stage(self) -> Ints:
+        """Count the most places of one stage in a run of each size.
+
+        Stages have as many in all whole parts of blocks; of the rest at both ends either the first unit, the next one,
+        or the last has the most.
+        """
+
+        def most(width: Ints, start: Ints, end: Ints) -> Ints:
+            def before(place: Ints, stage: Ints) -> Ints:
+                parts, rest = np.divmod(place, width * self.c)
+                found: Ints = parts * self.c + np.clip(rest - stage * self.c, 0, self.c)
+                return found
+
+            units = (u % width for u in (start // self.c, start // self.c + 1, (end - 1) // self.c))
+            return np.asarray(np.maximum.reduce([before(end, u) - before(start, u) for u in units]))
+
+        amid, (first, last) = self.stripes_met()
+        whole = np.where(amid > 0, self.blocks * self.c, 0)
+        return self._most(np.maximum.reduce([whole, most(*first), most(*last)]))
+
+    def _most(self, of_runs: Ints) -> Ints:
+        """Return the most of the runs of each size."""
+        found: Ints = np.maximum.reduceat(of_runs, self.first)
+        return found
 
 
 def first_run(stages: int, blocks: int, stripes: Ints, sizes: Ints, *, wrap: bool) -> tuple[Ints, Ints]:
@@ -125,74 +240,15 @@ def first_run(stages: int, blocks: int, stripes: Ints, sizes: Ints, *, wrap: boo
     return np.maximum(leaves, enters), around if blocks > 1 else np.zeros_like(around)
 
 
-def _parts(which: Ints, entries: int) -> list[Ints]:
-    """Cut sizes into parts that are counted at a time."""
-    step = max(1, MOST_ENTRIES // max(1, entries * 2))
-    return [which[i : i + step] for i in range(0, len(which), step)]
-
-
-def _count(found: Leaving, part: Ints, at: Ints, size: Ints, unit: int, *, wrap: bool, shares: bool) -> None:
-    """Count flows, allreduces and shares of some sizes, in units of so many racks, on the places of units."""
-    places = at[None, :, :] // size[:, None, None]
-    found.flows[part] = _flows(places, wrap=wrap) * unit
-    found.allreduces[part] = _rings(places)
-    if shares:
-        found.stage_shares[part] = _together(places) / at.shape[1]
-
-
-def _together(places: Ints) -> Ints:
-    """Count the most units of one stage in one run."""
-    kinds, stages, ranks = places.shape
-    span = int(places.max()) + 1
-    keys = np.arange(kinds * stages)[:, None] * span + places.reshape(-1, ranks)
-    found = np.bincount(keys.ravel(), minlength=kinds * stages * span).reshape(kinds, -1)
-    return np.asarray(found.max(axis=1), dtype=np.int64)
-
-
-def _exchanges(places: Ints, group: int) -> Floats:
+def _exchanges(places: Ints, group: int) -> float:
     """Count the most all-to-all flows that leave one run: i of n in it send i·(n - i)/(n - 1) out of it."""
-    kinds, stages, ranks = places.shape
+    stages, ranks = places.shape
     span, groups = int(places.max()) + 1, -(-ranks // group)
     label = np.arange(stages)[:, None] * groups + np.arange(ranks)[None, :] // group
-    n = np.minimum(group, ranks - np.arange(groups) * group)
-    found = np.zeros(kinds)
-    for k in range(kinds):
-        pairs, inside = np.unique(label * span + places[k], return_counts=True)
-        of = n[pairs // span % groups]
-        out = inside * (of - inside) / np.maximum(1, of - 1)
-        found[k] = np.bincount(pairs % span, weights=out).max()
-    return found
-
-
-def _flows(places: Ints, *, wrap: bool) -> Ints:
-    stages = places.shape[1]
-    if stages == 1:
-        return np.zeros(len(places), dtype=np.int64)
-    after = np.roll(places, -1, axis=1)
-    last = stages if wrap else stages - 1
-    source, target = places[:, :last].reshape(len(places), -1), after[:, :last].reshape(len(places), -1)
-    crossing = source != target
-    return np.maximum(_most(source, crossing), _most(target, crossing))
-
-
-def _rings(places: Ints) -> Ints:
-    """Count the stages that are in the busiest domain and elsewhere too."""
-    first, last = places.min(axis=2), places.max(axis=2)
-    cut = first != last
-    kinds, stages, _ = places.shape
-    span = int(places.max()) + 1
-    there = np.zeros(kinds * stages * span, dtype=bool)
-    group = np.arange(kinds * stages).reshape(kinds, stages)
-    there[(group[:, :, None] * span + places).ravel()] = True
-    counted = there.reshape(kinds, stages, span) & cut[:, :, None]
-    return np.asarray(counted.sum(axis=1).max(axis=1), dtype=np.int64)
-
-
-def _most(places: Ints, which: NDArray[np.bool_]) -> Ints:
-    """Return for each row how often the most frequent of the places occurs among those that count."""
-    rows, span = len(places), int(places.max()) + 1
-    keys = np.arange(rows)[:, None] * span + places
-    return np.asarray(np.bincount(keys[which], minlength=rows * span).reshape(rows, span).max(axis=1), dtype=np.int64)
+    pairs, inside = np.unique(label * span + places, return_counts=True)
+    of = np.minimum(group, ranks - pairs // span % groups * group)
+    out = inside * (of - inside) / np.maximum(1, of - 1)
+    return float(np.bincount(pairs % span, weights=out).max())
 
 
 def assignment(order: list[list[int]], d: Design) -> tuple[Assignment, ...]:

@@ -90,8 +90,26 @@ class TransportFactor(Frozen):
     configured_slowdown: float = Field(description="The constant of the instance, which was not used.")
 
 
+class FabricAlternative(Frozen):
+    """Another kind of fabric for the same hosts: its cheapest design, or why there is none."""
+
+    name: str = Field(description="Family and tiers.")
+    lost: str = Field(description="Why it was not chosen; empty for the fabric that was.")
+    fabric: SiteFabric | None = Field(None, description="Its cheapest design; null where none keeps the rules.")
+    bisection_tbps: float | None = Field(
+        None, description="Rate in each direction between two halves of the hosts, at the narrowest tier."
+    )
+    ecmp_tail: float | None = Field(
+        None, description="Slowest flow of a random permutation over a NIC's line rate, a path a flow; null: not known."
+    )
+    spray_tail: float | None = Field(None, description="The same where packets take all paths.")
+
+
 class FabricPlan(Frozen):
     """The fabric of every site."""
 
     sites: dict[str, SiteFabric] = Field(description="By site.")
     certificate: Certificate = Field(description="What is proven of it.")
+    alternatives: tuple[FabricAlternative, ...] = Field(
+        (), description="Kinds of fabric side by side, cheapest first, where a fabric alone was asked for."
+    )

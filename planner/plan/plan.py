@@ -1,12 +1,19 @@
 """What comes back: the decisions, their metrics and their certificates."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import (
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 
 from planner.instance.base import Frozen, SchemaVersion
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import FabricInstance, Instance, instance_sha256
 from planner.instance.model_family import ModelChoice
 from planner.plan.certificate import Conflict, ObjectiveValue, Status, Violation
 from planner.plan.fabric import FabricPlan, TransportFactor
@@ -29,12 +36,20 @@ class Cost(Frozen):
     total_usd: float = Field(description="Capital and the counted years of operation, in dollars.")
 
 
+def _of_its_kind(data: Any, validate: ValidatorFunctionWrapHandler) -> Instance:
+    """Read an instance without a workload as the question about a fabric that it is."""
+    alone = isinstance(data, Mapping) and data.get("workload") is None and data.get("network") is not None
+    return FabricInstance.model_validate(data) if alone else validate(data)
+
+
 class Plan(Frozen):
     """A self-contained answer: the instance as solved, the decisions and the proofs."""
 
     schema_version: SchemaVersion = Field(3, description="Of this format; 3. A file of version 2 is read as one of 3.")
     planner_version: str = Field(description="That made the plan.")
-    instance: Instance = Field(description="As it was solved, names of the catalogue resolved.")
+    instance: Annotated[SerializeAsAny[Instance], WrapValidator(_of_its_kind)] = Field(
+        description="As it was solved, names of the catalogue resolved; no workload where a fabric alone was asked."
+    )
     instance_sha256: str = Field(description="Of the instance's JSON with sorted keys and no spaces.")
     status: Status = Field(
         description="optimal, infeasible: by proof; feasible: a plan without one; unknown: none yet."

@@ -61,7 +61,7 @@ def load_instance(
     faults = Faults()
     if isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
         data["pins"] = {**long_names(data.get("pins") or {}, where), **long_names(pins or {}, where)}
-    data = _with_names_resolved(data, where, faults)
+    data = with_names_resolved(data, where, faults)
     if constants is not None:
         data = _with_constants(data, read_constants(constants), where)
 
@@ -89,7 +89,7 @@ def _with_constants(data: dict[str, Any], constants: MeasuredConstants, where: s
     return data
 
 
-def _with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
+def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dict[str, Any]:
     """Put catalogue entries in place of their names, and any entry in place of a name that is none."""
     data = json.loads(json.dumps(data))
     if isinstance(data.get("workload"), dict):

@@ -11,9 +11,18 @@ from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 
 from planner.errors import InputError
+from planner.instance.instance import FabricInstance
 from planner.plan.plan import Plan
 from planner.report.statements.calendar import calendar, day_bars
 from planner.report.statements.cautions import cautions, implausible_inputs, limits
+from planner.report.statements.fabric_alone import (
+    chosen_fabric,
+    fabric_cautions,
+    fabric_price,
+    fabric_proof,
+    fabric_verdict,
+    other_kinds,
+)
 from planner.report.statements.money import capital, run
 from planner.report.statements.network import fabric, placement, transport
 from planner.report.statements.sites import purchase, sites, wan
@@ -25,6 +34,7 @@ STATED = (
     *(faults, verdict, purchase, model_choice, sites, wan, layout, pools, fabric, transport, placement),
     *(calendar, capital, run, limits, implausible_inputs, cautions),
 )
+FABRIC_ALONE = faults, fabric_verdict, chosen_fabric, fabric_price, other_kinds, fabric_proof, fabric_cautions
 CERTIFIED: tuple[Topic, ...] = ("sites", "wan", "layout", "pools", "fabric", "placement")
 INDENT = 11  # columns of a section's name
 HANG = 2  # columns that the rest of a line is set in by
@@ -37,7 +47,10 @@ BESIDE_BAR = 60  # columns of a line with a bar that are not the bar's
 
 def statements(plan: Plan) -> tuple[Statement, ...]:
     """Return all that a plan says, section after section; of a question without an answer why there is none."""
-    if plan.conflict is not None:
+    if isinstance(plan.instance, FabricInstance):
+        parts = FABRIC_ALONE if plan.conflict is None else (faults, verdict)
+        said = [x for part in parts for x in part(plan)]
+    elif plan.conflict is not None:
         said = [x for part in (faults, verdict, implausible_inputs) for x in part(plan)]
     else:
         said = [x for part in STATED for x in part(plan)]

@@ -99,21 +99,20 @@ def _plan(given: Mapping[str, Any]) -> Plan:
 def _of_plan(plan: Plan, o: Options) -> SimulationRequest:
     """Return the request for a planned site: pipeline sends and all-reduces as placed, of the bytes of the layout."""
     name, part = from_plan.part_of_plan(plan, o.site, o.hosts)
-    layout = plan.layout
-    if layout is None or plan.fabric is None:
-        raise InputError("simulate: the plan has no layout; solve the instance again")
-    rate = plan.instance.hardware.gpu_nic_bytes_per_second
-    m, slots, fabric = layout.metrics, part.tree.slots, plan.fabric.sites[name]
-    bytes_sent = o.size or (m.pipeline_send_nic_seconds * rate or FLOW_BYTES)
+    layout, slots = plan.layout, part.tree.slots
+    if plan.fabric is None:
+        raise InputError("simulate: the plan has no fabric; solve the instance again")
+    rate, fabric = plan.instance.hardware.gpu_nic_bytes_per_second, plan.fabric.sites[name]
+    bytes_sent = o.size or (layout.metrics.pipeline_send_nic_seconds * rate if layout else 0.0) or FLOW_BYTES
     assumed, steps = None, 1
-    if o.pattern == "p2p" and o.group is None:
+    if layout is not None and o.pattern == "p2p" and o.group is None:
         wrap = layout.virtual_stages > 1
         sends = [traffic.p2p(stages, bytes_sent, wrap=wrap) for stages in from_plan.stages(plan, name, part)]
         flows, assumed = _same(joined(sends), o.pattern), fabric.pipeline_send_slowdown
-    elif o.pattern == "allreduce" and o.group is None:
+    elif layout is not None and o.pattern == "allreduce" and o.group is None:
         groups = [g for stages in from_plan.stages(plan, name, part) for g in stages]
         steps = traffic.allreduce_steps(groups)
-        buffer = o.size or m.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
+        buffer = o.size or layout.metrics.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
         flows = _same(traffic.allreduce(groups, buffer or FLOW_BYTES), o.pattern)
         assumed = fabric.allreduce_slowdown
     else:

@@ -14,6 +14,9 @@ from import_cases import TEXTS
 from sweep_rows import row
 from worked_plan import small
 
+from planner.exports.cable_list import cable_list
+from planner.exports.from_plan import built_fabric
+
 ROOT = Path(__file__).parents[2]
 PLAN = small().model_dump_json(indent=1)
 CONF = (
@@ -121,8 +124,8 @@ def _plans() -> list[Subject]:
         ["compare", "@", "plan.json"],
         ["report", "@", "-o", "page.html"],
         *(
-            ["fabric", "export", "@", "--site", "e1", "--format", f, "-o", "out"]
-            for f in ("csv", "bom", "graphml", "svg")
+            ["fabric", "export", "@", "--site", "e1", "--format", f, "-o", f"out.{f}"]
+            for f in ("csv", "bom", "graphml", "dot", "svg", "netbox", "failure-domains")
         ),
         ["fabric", "export", "@", "--site", "e1", "--format", "slurm-yaml", "-o", "out"],
     )
@@ -160,7 +163,9 @@ def _tables() -> list[Subject]:
     rows = [Subject("rows", "rows.jsonl", JOURNAL, ("plot", "@", *axes))]
     table = "index,key,hardware.racks,status,objective.value,reason\n0,a,1,optimal,2.5,\n1,b,2,infeasible,,no budget\n"
     rows.append(Subject("rows", "table.csv", table, ("compare", "@")))
-    return [*cases, flows, fabric, fabric, *rows]
+    listed = "".join(cable_list(built_fabric(small(), "e1")))
+    cables = Subject("cables", "built.csv", listed, ("fabric", "check", "plan.json", "@", "--site", "e1"))
+    return [*cases, flows, fabric, fabric, *rows, cables]
 
 
 SUBJECTS: Sequence[Subject] = (*_instances(), *_plans(), *_plans(), *_clusters(), *_tables())

@@ -107,6 +107,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "topology": ((), ("--format", "--topology-name", "--label", "-o")),
     "plot": ((), ("-x", "-y", "-o", "--group")),
     "fabric export": ((), ("--site", "--detail", "--format", "-o")),
+    "fabric check": (("--show",), ("--site",)),
     "compare": ((), ("--diff", "--json")),
     "report": ((), ("-o",)),
     "solve": (

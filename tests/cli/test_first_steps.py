@@ -15,7 +15,7 @@ import planner
 from planner.cli.main import app
 from planner.errors import InputError
 from planner.formats.data import read_yaml_data
-from planner.imports.first_instance import FABRICS, Wish, first_instance, rack_of
+from planner.imports.first_instance import FABRIC_PARTS, Wish, first_instance, rack_of
 from planner.imports.instance_file import shipped_names
 from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
@@ -90,7 +90,7 @@ def test_racks_of_accelerators() -> None:
     assert rack_of("B200") == "DGX-B200"
     assert rack_of("GB200") == "GB200-NVL72"
     assert rack_of("A100-40GB") == "DGX-A100"
-    assert all(set(switches) <= set(catalogue("switches")) for switches, *_ in FABRICS.values())
+    assert all(set(switches) <= set(catalogue("switches")) for switches, *_ in FABRIC_PARTS.values())
 
 
 @pytest.mark.slow

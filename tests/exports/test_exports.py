@@ -4,9 +4,7 @@ import csv
 import io
 import json
 import re
-import xml.etree.ElementTree as ET
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -18,7 +16,7 @@ from worked_plan import edited, instance_with, small, worked
 from planner.cli.main import app
 from planner.cluster.hostlist import parse
 from planner.errors import InputError
-from planner.exports import cable_list, graph, picture, slurm
+from planner.exports import cable_list, graph, slurm
 from planner.exports.from_plan import BuiltFabric, built_fabric
 from planner.files import write_streamed
 from planner.instance.network import Floor, Medium
@@ -98,49 +96,6 @@ def test_slurm_tree_has_pods_and_a_core() -> None:
     assert "SwitchName=core Switches=pod[0-1]" in text
 
 
-def test_picture_is_xml_with_the_counts() -> None:
-    """The picture parses and names switches and cables of every tier."""
-    root = ET.fromstring("".join(picture.picture(E1)))
-    text = " ".join(t.text or "" for t in root.iter("{http://www.w3.org/2000/svg}text"))
-    for t in E1.fabric.tiers:
-        assert f"{t.switches:,} {t.name}" in text
-    assert f"{E1.fabric.endpoint_links} cables" in text and f"{E1.design.racks} racks" in text
-
-
-def bundles_of_list(x: BuiltFabric) -> Counter[tuple[str, str]]:
-    """Count the cables between each two switches, or rack and switch, of the cable list."""
-    rows = csv.DictReader(io.StringIO("".join(cable_list.cable_list(x))))
-    return Counter((r["from"].partition("-gpu")[0], r["to"]) for r in rows)
-
-
-def drawn(x: BuiltFabric) -> Counter[tuple[str, str]]:
-    """Read the bundles of cables off the picture."""
-    text = "".join(picture.picture(x))
-    ET.fromstring(text)
-    return Counter({(a, b): int(n) for a, b, n in re.findall(r"<title>(\S+) to (\S+): (\d+) cables</title>", text)})
-
-
-def test_picture_draws_the_cables_of_the_list() -> None:
-    """Every box is a switch or a rack, every line a bundle of the cable list, and none is left out."""
-    boxes = re.findall(r"<rect [^>]*><title>(\S+)</title>", "".join(picture.picture(E1)))
-    assert sorted(boxes) == sorted(n for tier, own in E1.names.items() for n in own)
-    assert drawn(E1) == bundles_of_list(E1)
-
-
-def test_a_picture_cut_short_says_by_how_much() -> None:
-    """Of a tier of many switches the first are drawn, with the cables that join them, and the counts of both."""
-    d = replace(E1.design, racks=60)
-    tiers = [t.model_copy(update={"switches": d.tier_switches[t.name]}) for t in E1.fabric.tiers]
-    x = replace(E1, design=d, fabric=E1.fabric.model_copy(update={"tiers": tuple(tiers)}))
-    first = {n for own in x.names.values() for n in own[: picture.MAX_DRAWN]}
-    kept = {ends: n for ends, n in bundles_of_list(x).items() if first.issuperset(ends)}
-    assert drawn(x) == kept
-    text = "".join(picture.picture(x))
-    assert f"60 racks, the first {picture.MAX_DRAWN} drawn" in text
-    cables = sum(n for (a, _), n in kept.items() if a.startswith("r"))
-    assert f"{d.endpoint_links} cables, {cables} drawn" in text
-
-
 def test_a_fabric_that_cannot_be_wired_is_refused() -> None:
     """A plan edited beyond its ports is refused with the way to the reason."""
     bad = edited(PLAN, fabric__sites__e1__tiers=[])
@@ -163,7 +118,7 @@ def test_a_broken_write_leaves_no_file(tmp_path: Path) -> None:
 def test_command_writes_files(tmp_path: Path) -> None:
     """Every format is written where it was asked for, and nothing beside it."""
     (tmp_path / "plan.json").write_text(PLAN.model_dump_json())
-    for form in ("csv", "bom", "graphml", "slurm-conf", "slurm-yaml", "svg"):
+    for form in ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox"):
         done = CliRunner().invoke(
             app,
             [
@@ -182,7 +137,9 @@ def test_command_writes_files(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "bom",
         "csv",
+        "dot",
         "graphml",
+        "netbox",
         "plan.json",
         "slurm-conf",
         "slurm-yaml",

@@ -5,11 +5,12 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.console import DONE, INFEASIBLE, LIMIT, read_pins, require_choice, requiring_sound
+from planner.cli.commands.design_fabric import design
+from planner.cli.console import BROKEN, DONE, INFEASIBLE, LIMIT, read_pins, require_choice, requiring_sound
 from planner.cli.options import Constants, PlanFile
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically, write_streamed
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from planner.exports.from_plan import BuiltFabric
 
 app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
-FORMATS = ("csv", "bom", "graphml", "slurm-conf", "slurm-yaml", "svg")
+FORMATS = ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox", "failure-domains")
 DETAILS = ("auto", "switch", "pod")
 AXES_HELP = (
     "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
@@ -33,22 +34,35 @@ def fabric() -> None:
     """Work with the fabric of a site."""
 
 
+app.command()(design)
+
+
 @app.command()
 def export(
     plan: PlanFile,
     form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Write the file here.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", help="Write the file here: of netbox a folder or .zip, of failure-domains .csv or .json."
+        ),
+    ],
     site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
     detail: Annotated[
-        str, typer.Option(help="Of graphml: switch (a node a switch), pod (a node a tier of a pod), or auto by size.")
+        str,
+        typer.Option(
+            help="Of graphml and dot: switch (a node a switch), pod (a node a tier of a pod), or auto by size."
+        ),
     ] = "auto",
 ) -> None:
-    """Write the fabric of a site: cable list (csv), bill of materials (bom), graph, Slurm topology or picture."""
+    """Write a fabric: cable list (csv), bill of materials (bom), graph, Slurm topology, picture, NetBox import."""
     require_choice("--format", form, FORMATS)
     require_choice("--detail", detail, DETAILS)
-    require_writable(output)
-    from planner.exports import bill_of_materials, cable_list, picture, slurm
+    require_writable(None if form == "netbox" and output.suffix != ".zip" else output)
+    from planner.exports import bill_of_materials, cable_list, graph, slurm
+    from planner.exports.failure_domains import failure_domains_csv, failure_domains_json
     from planner.exports.from_plan import built_fabric
+    from planner.report.page.drawings.fabric_tiers import fabric_svg
 
     given = read_plan(plan)
     with requiring_sound(given, plan):
@@ -58,17 +72,22 @@ def export(
         "bom": bill_of_materials.bill_of_materials,
         "slurm-conf": slurm.topology_conf,
         "slurm-yaml": slurm.topology_yaml,
-        "svg": picture.picture,
-        "graphml": partial(_graphml, detail=detail),
+        "svg": fabric_svg,
+        "graphml": partial(_graph, detail=detail, write=graph.graphml),
+        "dot": partial(_graph, detail=detail, write=graph.dot),
+        "failure-domains": partial(failure_domains_json if output.suffix == ".json" else failure_domains_csv, given),
     }
     with requiring_sound(given, plan):
-        write_streamed(output, partial(writers[form], wired))
+        if form == "netbox":
+            from planner.exports.netbox import write_netbox
+
+            write_netbox(output, wired)
+        else:
+            write_streamed(output, partial(writers[form], wired))
 
 
-def _graphml(wired: "BuiltFabric", detail: str) -> Iterator[str]:
+def _graph(wired: "BuiltFabric", detail: str, write: "Callable[[Any], Iterator[str]]") -> Iterator[str]:
     """Write the graph of a fabric, of its switches or of the tiers of its pods."""
-    import networkx as nx
-
     from planner.exports.graph import MAX_EDGES, edges, graph
 
     count = edges(wired)
@@ -76,7 +95,31 @@ def _graphml(wired: "BuiltFabric", detail: str) -> Iterator[str]:
     if by_pod and detail == "auto":
         choice = "written by pod; `--detail switch` writes every switch"
         print(f"{count:,} edges between switches > {MAX_EDGES:,}: {choice}", file=sys.stderr)
-    return (f"{line}\n" for line in nx.generate_graphml(graph(wired, by_pod=by_pod)))
+    return write(graph(wired, by_pod=by_pod))
+
+
+@app.command()
+def check(
+    plan: PlanFile,
+    cables: Annotated[
+        Path,
+        typer.Argument(metavar="CABLES", help="Cables as built: a list of `fabric export`, or NetBox's cables (CSV)."),
+    ],
+    site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
+    show: Annotated[int, typer.Option(help="Lines of differences to print; all are counted.")] = 20,
+) -> None:
+    """Print which built cables are missing, extra or swapped against the design; exit status 1 where any differ."""
+    from planner.exports.from_plan import built_fabric
+    from planner.imports.built_cables import differences
+
+    given = read_plan(plan)
+    with requiring_sound(given, plan):
+        wired = built_fabric(given, site)
+    compared = differences(cables, wired)
+    print("\n".join([compared.verdict, *compared.lines[:show]]))
+    if len(compared.lines) > show:
+        print(f"and {len(compared.lines) - show:,} more")
+    raise typer.Exit(BROKEN if compared.lines else DONE)
 
 
 @app.command()

@@ -36,6 +36,7 @@ PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a
 MOST_LOADS = 24  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes")
 Kind = Callable[[Site, int, trees.Tops | None, list[int], Floats], list[Options]]
+FEW_SIZES = 16  # one of so many sizes of leaf domains is built first, and rules out most others
 MOST_TOPS = 4096  # tables of spines and cores kept
 
 
@@ -68,7 +69,7 @@ class Templates:
     leaf_sizes: frozenset[int] | None = None  # racks that a leaf domain may have; None: any
     rivals: Options = field(default_factory=no_options)  # templates that others must beat in something
     whole: bool = False  # all undominated templates: also between the cheapest and the most frugal, and of four tiers
-    options_of: dict[Any, tuple[Limits, Options]] = field(default_factory=dict)  # within the widest limits asked for
+    options_of: dict[Any, list[tuple[Limits, Options]]] = field(default_factory=dict)  # by limits that none covers
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
     loads_of: dict[Any, Loads] = field(default_factory=dict)
     lengths: dict[int, dict[tuple[str, int, int, int], Price]] = field(default_factory=dict)  # by racks
@@ -138,16 +139,17 @@ class Templates:
         """Return the templates of a site with so many blocks of a column.
 
         Those above the price, rounded up, are left out, those that slow sends or allreduces more, and those that draw
-        more than the limit on power leaves. `shallow`: so are four tiers where fewer do.
+        more than the limit on power leaves. `shallow`: four tiers may be left out too where fewer do. A table within
+        some limits serves all that are no wider.
         """
         max_usd = math.ceil(max_usd / PRICE_STEP) * PRICE_STEP if math.isfinite(max_usd) else math.inf
-        pins, traffic = self.pins(site), self._asked(traffic)
-        key = traffic, blocks, tuple(sorted(pins.items())), shallow
-        limits, found = self.options_of.get(key, ((-math.inf, (0.0, 0.0)), None))
-        if found is None or limits[0] < max_usd or any(a < b for a, b in zip(limits[1], max_slowdowns, strict=True)):
-            limits = max_usd, max_slowdowns
+        pins, traffic, limits = self.pins(site), self._asked(traffic), (max_usd, max_slowdowns)
+        key = traffic, blocks, tuple(sorted(pins.items()))
+        known = (*self.options_of.get((*key, shallow), ()), *self.options_of.get((*key, False), ()))
+        found = next((x for own, x in known if _covers(own, limits)), None)
+        if found is None:
             found = self._built(traffic, blocks, limits, pins, shallow=shallow)
-            self.options_of[key] = limits, found
+            self.options_of.setdefault((*key, shallow), []).append((limits, found))
         send, allreduce = max_slowdowns
         fits = (found.usd <= max_usd) & (found.send <= send) & (found.allreduce <= allreduce)
         fits &= found.mw <= self.max_mw
@@ -173,27 +175,47 @@ class Templates:
         for i, mode in enumerate(self.modes(traffic.rails)):
             if _allowed(mode, pins) and traffic.lanes in (0, mode.lanes):
                 sites.append(self._site(i, mode, traffic, blocks, limits, pins, loads))
-        parts: list[Options] = []
-        later: list[tuple[Site, int, trees.Tops | None]] = []
+        found, later = self._trees(sites)
         for s in sites:
-            grouped = s.mode.grouped
-            parts += [] if grouped else [trees.single(s)]
-            for domain in s.domain_sizes():
-                self.deadline.check()
-                if grouped:
-                    later.append((s, domain, None))
-                elif s.least_usd(domain) <= s.max_usd:
-                    later.append((s, domain, self._tops(s, domain)))
-        every = self._leaf_loads(sites, later)
-        for s, domain, tops in later:
-            self.deadline.check()
-            if tops is not None and len(tops.up):
-                stripes, load = every[domain]
-                kept = trees.undominated_rows(load)
-                parts.append(trees.with_all_domains(s, domain, tops, [stripes[k] for k in kept.tolist()], load[kept]))
-        found = undominated([self.rivals, *parts], power_counts=self.power_counts)
+            later += [(s, domain, None) for domain in s.domain_sizes()] if s.mode.grouped else []
+        every = self._leaf_loads(sites, {domain for _, domain, _ in later})
         found = self._others(found, later, every, (_pods, _groups))
         return found if shallow and len(found) else self._others(found, later, every, (_zones,))
+
+    def _trees(self, sites: list[Site]) -> tuple[Options, list[tuple[Site, int, trees.Tops | None]]]:
+        """Build the trees whose pods hold all domains, a few sizes of leaf domains first, which rule out most others.
+
+        Return them, and the sizes of leaf domains with which any tree may be worth it.
+        """
+        plain = [s for s in sites if not s.mode.grouped]
+        singles = [trees.single(s) for s in plain]
+        later: dict[tuple[int, int], tuple[Site, int, trees.Tops | None]] = {}  # by mode and size, the largest first
+        parts: dict[tuple[int, int], Options] = {}
+        for step in (FEW_SIZES, 1):
+            found = undominated(
+                [self.rivals, *singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts
+            )
+            for s in plain:
+                s.front = Front(found, power_counts=self.power_counts)
+            some = [
+                (s, d)
+                for s in plain
+                for d in s.may_pay(s.domain_sizes()[step // 2 :: step])
+                if (s.index, -d) not in parts
+            ]
+            every = self._leaf_loads(sites, {domain for _, domain in some})
+            for s, domain in some:
+                self.deadline.check()
+                stripes, load = every[domain]
+                kept = trees.undominated_rows(load)
+                up = s.promising(domain, load[kept])
+                if len(up):
+                    tops = self._tops(s, domain)
+                    later[s.index, -domain] = s, domain, tops
+                    tops, n = tops.part(np.flatnonzero(np.isin(tops.up, up))), [stripes[k] for k in kept.tolist()]
+                    parts[s.index, -domain] = trees.with_all_domains(s, domain, tops, n, load[kept])
+        found = undominated([self.rivals, *singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts)
+        return found, [later[k] for k in sorted(later)]
 
     def _others(
         self,
@@ -214,20 +236,17 @@ class Templates:
                     front = Front(found, power_counts=self.power_counts)
         return found
 
-    def _leaf_loads(
-        self, sites: list[Site], later: list[tuple[Site, int, trees.Tops | None]]
-    ) -> dict[int, tuple[list[int], Floats]]:
+    def _leaf_loads(self, sites: list[Site], sizes: set[int]) -> dict[int, tuple[list[int], Floats]]:
         """Count what leaves leaf domains of each size under every number of stripes."""
-        sizes = sorted({domain for _, domain, _ in later})
         if not sizes:
             return {}
-        loads, stripes = sites[0].loads, list(sites[0].stripes)
+        loads, stripes, ordered = sites[0].loads, list(sites[0].stripes), sorted(sizes)
         counted = []
         for n in stripes:
             self.deadline.check()
-            counted.append(loads.at(n, np.array(sizes)))
-        each = np.array(counted).reshape(len(stripes), len(sizes), 4)
-        return {size: (stripes, each[:, i]) for i, size in enumerate(sizes)}
+            counted.append(loads.at(n, np.array(ordered)))
+        each = np.array(counted).reshape(len(stripes), len(ordered), 4)
+        return {size: (stripes, each[:, i]) for i, size in enumerate(ordered)}
 
     def _site(
         self, index: int, mode: Mode, traffic: Traffic, blocks: int, limits: Limits, pins: Pins, loads: Loads
@@ -312,6 +331,11 @@ class Templates:
         return send, allreduce_slowdown(phi, d, groups[0], groups[1], groups[2], free=free)
 
 
+def _covers(wide: Limits, narrow: Limits) -> bool:
+    """Return whether limits are no narrower than others."""
+    return wide[0] >= narrow[0] and all(a >= b for a, b in zip(wide[1], narrow[1], strict=True))
+
+
 def _allowed(mode: Mode, pins: Pins) -> bool:
     """Return whether pins allow a switch in a family."""
     own = {"planes": mode.planes, "ports_per_switch": mode.switch.ports, "switch": mode.switch.name}
@@ -328,4 +352,4 @@ def _groups(s: Site, domain: int, tops: trees.Tops | None, _: list[int], __: Flo
 
 
 def _zones(s: Site, domain: int, tops: trees.Tops | None, _: list[int], leaf_loads: Floats) -> list[Options]:
-    return [] if tops is None else four_tiers.with_zones(s, domain, leaf_loads[trees.undominated_rows(leaf_loads)])
+    return [] if tops is None else four_tiers.with_zones(s, domain, leaf_loads)

@@ -1,6 +1,7 @@
 """Tables of fabric templates: joined, limited in price, and without those that others beat."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,7 +131,7 @@ class Front:
                 lines[i][better] = lines[i - 1][better]
         return grid
 
-    def beats(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats) -> Flags:
+    def beats(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
         """Return which slowdowns some template keeps for no more than such a price, and power where it counts."""
         send, allreduce, usd, mw = np.broadcast_arrays(send, allreduce, usd, mw)
         i = np.searchsorted(self.sends, send, side="right") - 1

@@ -52,7 +52,7 @@ def with_groups(s: Site, domain: int) -> list[Options]:
             several, ways = groups.number > 1, _spine_ways
         else:
             several, ways = groups.number > 1 or max(groups.sizes) > 1, _router_ways
-        if several:
+        if several and _may_pay(s, x, groups):
             parts += _of_shape(s, x, groups, ways(s, x, groups))
     return parts
 
@@ -91,6 +91,18 @@ def _floor_links(s: Site, x: Shape, groups: Groups) -> int:
     ends = x.domain * s.mode.rail_gpus * x.rails * x.width
     floor = int(np.ceil(ends * s.network.asked_core_share / s.mode.split * (1 - TOLERANCE)))
     return max(1, -(-floor // (groups.number - 1)))
+
+
+def _may_pay(s: Site, x: Shape, groups: Groups) -> bool:
+    """Return whether groups with the fewest links and spines that the rules ask may beat what is known."""
+    one, links = np.ones(1, dtype=np.int64), _floor_links(s, x, groups)
+    least = Ways(one * max(1, s.leaf_share(x.domain)), one, one * links)
+    if FAMILIES[s.mode.family].wiring is SPINE_GROUPS:
+        spines = -(-(x.rails * x.width * least.up + (groups.number - 1) * links) // s.ports)
+        least = least._replace(bundle=np.maximum(1, least.up // np.maximum(1, spines)))
+    usd, mw = _prices(s, x, groups, least)
+    calm = np.ones(1)
+    return bool(np.isfinite(usd).all() and s.worthwhile(calm, calm, usd, mw).any())
 
 
 def _router_ways(s: Site, x: Shape, groups: Groups) -> Ways:

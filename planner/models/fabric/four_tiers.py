@@ -69,7 +69,8 @@ def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
     """Return the templates of four tiers of a leaf domain that may beat those found so far."""
     if s.network.max_tiers < 4 or s.pins.get("tiers", 4) != 4:
         return []
-    ups = _promising(s, domain, leaf_loads)
+    leaf_loads = leaf_loads[undominated_rows(leaf_loads)]
+    ups = s.promising(domain, leaf_loads, switches=_min_zones(s) + 1, crossings=2 * (_min_zones(s) > 1))
     if not len(ups):
         return []
     rows = sorted(_rows(s, domain, int(ups.min()), leaf_loads), key=lambda r: r.usd)
@@ -135,24 +136,7 @@ def _stripes(s: Site, domain: int) -> list[int]:
 
 def _min_zones(s: Site) -> int:
     """Return the fewest zones: one is of use only where a pin, or a WAN gateway, asks for its super-spines."""
-    return 1 if {"tiers", "core_up_ports"} & set(s.pins) or s.wan_ports else 2
-
-
-def _promising(s: Site, domain: int, leaf_loads: Floats) -> Ints:
-    """Return the uplinks of a leaf at which four tiers with no slow pods and zones might be worth it."""
-    up = np.arange(1, s.uplinks(domain) + 1)
-    if "leaf_up_ports" in s.pins:
-        up = up[up == s.pins["leaf_up_ports"]]
-    m, p, fixed = s.mode, s.prices, s.fixed(domain)
-    spines = -(-m.rails * s.domains(domain) * up // (s.ports - 1))
-    switches = m.networks * (spines + _min_zones(s) + 1)
-    links = np.zeros(2) if p.places else np.array(p.leaf_uplink(domain, 1))
-    usd, mw = (fixed[i] + up * links[i] + switches * p.switch[i] for i in (0, 1))
-    worth = np.zeros(len(up), dtype=bool)
-    for load in leaf_loads:
-        send, allreduce = s.leaf_slowdowns(domain, up, load)
-        worth |= s.worthwhile(send, allreduce, usd, mw)
-    return up[worth]
+    return s.pins.get("min_zones") or (1 if {"tiers", "core_up_ports"} & set(s.pins) or s.wan_ports else 2)
 
 
 def _zones(s: Site, x: Shape) -> Iterator[Zone]:

@@ -1,7 +1,6 @@
 """Trees of three tiers whose pods hold some of the leaf domains: what leaves a pod is counted as what leaves a leaf."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -37,39 +36,37 @@ class Shape:
 def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf_loads: Floats) -> list[Options]:
     """Return the templates of a leaf domain with pods of some domains, where they may beat those found so far.
 
-    Pods of equal count are cheapest with the fewest domains: only where these may be worth it on leaves as slow as
-    theirs, with pods that slow nothing, the others are looked at, and what leaves them is counted. Where prices follow
-    lengths any number of domains may be cheapest. `leaf_loads`: of every number of stripes.
+    What leaves pods is counted where that of the first pod does not rule them out. `leaf_loads`: of every number of
+    stripes.
     """
     if s.network.max_tiers < 3 or s.pins.get("tiers", 3) != 3 or "core_up_ports" in s.pins:
         return []
-    domains = s.domains(domain)
-    shapes = [
-        (rails, width)
-        for rails in rail_sizes(s)
-        for width in width_sizes(s, domains, all_sizes=s.prices.places is not None)
-        if width < domains and -(-s.mode.rails // rails) * -(-domains // width) <= s.ports and rails * width < s.ports
-    ]
-    if not shapes:
+    up = s.promising(domain, leaf_loads[undominated_rows(leaf_loads)])
+    shapes = _shapes(s, domain) if len(up) else np.empty((0, 2), dtype=np.int64)
+    if not len(shapes):
         return []
-    by_pods: dict[tuple[int, int], set[int]] = {}
-    worth_of: dict[tuple[int, int], Flags] = {}
-    row, up, worth = _promising(s, domain, np.array(shapes), tops, (np.array(stripes), leaf_loads))
-    for i, (at, u) in enumerate(zip(row.tolist(), up.tolist(), strict=True)):
-        key = shapes[at][0], -(-domains // shapes[at][1])
-        by_pods.setdefault(key, set()).add(u)
-        worth_of[key] = worth_of.get(key, False) | worth[:, i]
-    every = list(_all_widths(s, domains, by_pods))
-    first = s.loads.first_runs(np.array(stripes), domain, domains) if every else np.empty(0)
+    first = s.loads.first_runs(np.array(stripes), domain, s.domains(domain))
+    row, up, worth = _promising(s, domain, shapes, tops, (up, leaf_loads, first))
     wanted: list[tuple[Shape, Ints, Ints]] = []
-    for rails, width in every:
-        key, x = (rails, -(-domains // width)), Shape(domain, rails, width)
-        ups, kept = np.array(sorted(by_pods[key])), np.flatnonzero(worth_of[key])
-        loads = np.stack([leaf_loads[kept], first[kept, width]], axis=1)[:, None]
-        may = joined(_of_shape(s, x, ups, kept, loads))
+    for k in np.unique(row).tolist():
+        s.tick()
+        x = Shape(domain, *shapes[k].tolist())
+        kept = np.flatnonzero(worth[:, row == k].any(axis=1))
+        loads = np.stack([leaf_loads[kept], first[kept, x.width]], axis=1)[:, None]
+        may = joined(_of_shape(s, x, up[row == k], kept, loads))
         if len(may):
             wanted.append((x, np.unique(may.key[:, AT["leaf_up"]]), np.unique(may.key[:, AT["stripes"]])))
     return _counted(s, wanted, np.array(stripes))
+
+
+def _shapes(s: Site, domain: int) -> Ints:
+    """List rails and domains of the pods that hold some domains and that a spine has ports for."""
+    domains = s.domains(domain)
+    rails, width = (
+        x.ravel() for x in np.meshgrid(rail_sizes(s), width_sizes(s, domains, all_sizes=True), indexing="ij")
+    )
+    fits = (width < domains) & (-(-s.mode.rails // rails) * -(-domains // width) <= s.ports) & (rails * width < s.ports)
+    return np.asarray(np.stack([rails, width], axis=1)[fits], dtype=np.int64)
 
 
 def _counted(s: Site, wanted: list[tuple[Shape, Ints, Ints]], stripes: Ints) -> list[Options]:
@@ -86,13 +83,6 @@ def _counted(s: Site, wanted: list[tuple[Shape, Ints, Ints]], stripes: Ints) -> 
         loads = np.array([s.loads.at(int(n), both) for n in stripes[kept]])[:, None]
         parts += _of_shape(s, x, ups, stripes[kept], loads)
     return parts
-
-
-def _all_widths(s: Site, domains: int, by_pods: dict[tuple[int, int], set[int]]) -> Iterator[tuple[int, int]]:
-    """Yield rails and domains of every pod whose count of pods is promising."""
-    widths = width_sizes(s, domains, all_sizes=True) if by_pods else []
-    for rails in sorted({r for r, _ in by_pods}):
-        yield from ((rails, y) for y in widths if y < domains and (rails, -(-domains // y)) in by_pods)
 
 
 def _links(s: Site, x: Shape) -> tuple[Price, Price]:
@@ -138,55 +128,43 @@ def _largest_bundles(ports: int) -> Ints:
 
 
 def _promising(
-    s: Site, domain: int, shapes: Ints, tops: Tops, ordered: tuple[Ints, Floats]
+    s: Site, domain: int, shapes: Ints, tops: Tops, given: tuple[Ints, Floats, Floats]
 ) -> tuple[Ints, Ints, Flags]:
     """Return shapes with uplinks of a leaf at which they may beat pods of all domains and all templates found so far.
 
-    And under which stripes, given with the loads of leaves. They cost at least the fewest spines that ports allow, with
-    one uplink each and one core to a spine position, and are at least as slow as the first pod with the most uplinks
-    that may be worth their price.
+    And under which stripes. They cost at least the fewest spines that ports allow, with one uplink each and one core to
+    a spine position, or the uplinks and cores that the core share asks for, and are at least as slow as the first pod
+    with the most uplinks that may be worth their price.
+    `given`: uplinks of a leaf, the loads of leaves, and those of first pods, by stripes.
     """
-    m, p, fixed = s.mode, s.prices, s.fixed(domain)
+    m, p, fixed, (up, leaf_loads, first) = s.mode, s.prices, s.fixed(domain), given
     rails, width = shapes.T
-    up, domains = np.arange(1, s.uplinks(domain) + 1), s.domains(domain)
     spines = up // _largest_bundles(s.ports)[(s.ports - 1) // (rails * width)][:, up]
-    pods = -(-m.rails // rails) * -(-domains // width)
+    pods = -(-m.rails // rails) * -(-s.domains(domain) // width)
     leaf, spine = _links_of(s, domain, shapes, pods)
     usd, mw = (
         up * leaf[:, i, None] + spines * (m.networks * (pods + 1) * p.switch[i] + spine[:, i])[:, None] for i in (0, 1)
     )
-    row, at = np.nonzero(np.isfinite(usd) & _below(s, tops, np.broadcast_to(up, usd.shape), usd, mw))
-    leaf_loads = ordered[1][undominated_rows(ordered[1])][:, None]
-    usd_mw = fixed[0] + usd[row, at], fixed[1] + mw[row, at]
-    calm = s.worthwhile(*s.leaf_slowdowns(domain, up[at], leaf_loads), *usd_mw).any(axis=0)
-    row, at = row[calm], at[calm]
-    flows, allreduces = (x[:, -(-domains // width[row])] for x in _first_loads(s, domain, ordered[0]))
+    floor = np.ceil(domain * m.rail_gpus * rails * width * s.network.asked_core_share / m.split * (1 - 1e-9))
+    links = np.maximum(np.where(pods > 1, floor, 0)[:, None], spines)
+    needed = np.maximum(spines, -(-((rails * width)[:, None] * up + links) // s.ports))
+    switches = m.networks * (pods[:, None] * needed + np.maximum(needed, -(-pods[:, None] * links // s.ports)))
+    least = [up * leaf[:, i, None] + switches * p.switch[i] + links * spine[:, i, None] for i in (0, 1)]
+    row, at = np.nonzero(np.isfinite(usd) & _below(s, tops, np.broadcast_to(up, usd.shape), *least))
+    best = leaf_loads[undominated_rows(leaf_loads)][:, None]
+    bounds = [fixed[i] + least[i][row, at] for i in (0, 1)]
+    calm = s.worthwhile(*s.leaf_slowdowns(domain, up[at], best), *bounds)
+    row, at = row[calm.any(axis=0)], at[calm.any(axis=0)]
+    flows, allreduces = (first[:, width[row], column] for column in (FLOWS, ALLREDUCES))
     position = m.networks * (pods[row] + 1) * p.switch[0]
     price = usd[row, at], spine[row, 0], position
     most = _most_links(s, (rails * width)[row], up[at], spines[row, at], tops, price)
     usd, mw = fixed[0] + usd[row, at], fixed[1] + mw[row, at]
-    send, allreduce = s.leaf_slowdowns(domain, up[at], ordered[1][:, None])
+    send, allreduce = s.leaf_slowdowns(domain, up[at], leaf_loads[:, None])
     each = m.rail_gpus * rails[row] / (most * m.split)
     worth = s.worthwhile(np.maximum(send, flows * each), np.maximum(allreduce, allreduces * each), usd, mw)
     kept = worth.any(axis=0)
     return row[kept], up[at[kept]], worth[:, kept]
-
-
-def _first_loads(s: Site, domain: int, stripes: Ints) -> tuple[Floats, Floats]:
-    """Bound the flows and allreduces that leave a pod, by stripes and by pods along the domains.
-
-    By those of the first pod, at the best number of domains that makes as many pods.
-    """
-    domains = s.domains(domain)
-    found = np.zeros((2, len(stripes), domains + 1))
-    if domains < 2:
-        return found[0], found[1]
-    loads, width = s.loads.first_runs(stripes, domain, domains), np.arange(domains - 1, 0, -1)
-    counts = -(-domains // width)
-    first = np.flatnonzero(np.append(True, counts[1:] != counts[:-1]))
-    for i, column in enumerate((FLOWS, ALLREDUCES)):
-        found[i][:, counts[first]] = np.minimum.reduceat(loads[:, width, column], first, axis=1)
-    return found[0], found[1]
 
 
 def _most_links(

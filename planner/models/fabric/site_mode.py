@@ -10,12 +10,13 @@ import numpy as np
 
 from planner.instance.network import Network
 from planner.models.fabric.design_table import KEY, Flags, Floats, Front, Ints, Options, no_options
-from planner.models.fabric.link_prices import LinkPrices, Price, plus
+from planner.models.fabric.link_prices import FREE, LinkPrices, Price, plus
 from planner.models.fabric.modes import TOLERANCE, Mode
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
 from planner.physics.network.wan_gateway import leaf_ports, wan_ports
 
 Pins = Mapping[str, Any]
+BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
 
 
 @dataclass(kw_only=True)
@@ -134,9 +135,41 @@ class Site:
         """Price of a WAN gateway joined to the top tier of a tree, beside it."""
         return plus(self.prices.wan_gateway(self.wan_ports), self.prices.beside(self.wan_ports))
 
-    def least_usd(self, domain: int) -> float:
-        """Bound the price of trees with leaf domains of so many racks: one uplink and one spine to each leaf's rail."""
-        return self.fixed(domain)[0] + self.prices.leaf_uplink(domain, 1)[0] * (not self.prices.places)
+    def may_pay(self, domains: list[int]) -> list[int]:
+        """Return the sizes of leaf domains with which a tree may be worth it if it slows nothing.
+
+        It takes at least one uplink of each leaf, which costs something where links have one price.
+        """
+        p = self.prices
+        least = [plus(self.fixed(d), FREE if p.places else p.leaf_uplink(d, 1)) for d in domains]
+        usd, mw = BELOW * np.array(least).reshape(-1, 2).T
+        return [d for d, may in zip(domains, self.worthwhile(1.0, 1.0, usd, mw).tolist(), strict=True) if may]
+
+    def promising(self, domain: int, leaf_loads: Floats, *, switches: int = 0, crossings: int = 0) -> Ints:
+        """Return the uplinks of a leaf at which some tree with leaf domains of a size may beat the templates so far.
+
+        It takes the fewest spines that have ports for all uplinks and so many switches more, and is as slow as its
+        leaves under the best stripes of those with such loads. `crossings`: tiers above the leaves whose blocks are not
+        alone, so that each has as many links out as the core share asks for.
+        """
+        m, p, fixed = self.mode, self.prices, self.fixed(domain)
+        up = np.arange(1, self.uplinks(domain) + 1)
+        if "leaf_up_ports" in self.pins:
+            up = up[up == self.pins["leaf_up_ports"]]
+        ends = m.rails * self.domains(domain) * up
+        out = crossings * self.racks * m.rails * m.rail_gpus * self.network.asked_core_share / m.split
+        count = m.networks * np.maximum(-(-ends // self.ports) + switches, (ends + 2 * out) / self.ports)
+        link, above = (FREE, FREE) if p.places else (p.leaf_uplink(domain, 1), p.flat_link)
+        usd, mw = (
+            BELOW * (fixed[i] + up * link[i] + count * p.switch[i] + m.networks * out * above[i]) for i in (0, 1)
+        )
+        kept = np.flatnonzero(self.worthwhile(1.0, 1.0, usd, mw))
+        if not len(kept):
+            return kept
+        up, usd, mw = up[kept], usd[kept], mw[kept]
+        send, allreduce = self.leaf_slowdowns(domain, up, leaf_loads[:, None])
+        found: Ints = up[self.worthwhile(send, allreduce, usd, mw).any(axis=0)]
+        return found
 
     def table(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats, **columns: Ints | int) -> Options:
         """Return templates of this mode with the columns of their keys that are not zero."""
@@ -149,11 +182,12 @@ class Site:
         fits = (x.send <= self.max_slowdowns[0]) & (x.allreduce <= self.max_slowdowns[1])
         return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
 
-    def worthwhile(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats) -> Flags:
+    def worthwhile(self, send: Any, allreduce: Any, usd: Any, mw: Any) -> Flags:
         """Return which of templates with at least such slowdowns, price and power may beat those found so far."""
         phi = self.transport_slowdown
-        kept: Flags = np.isfinite(usd) & (usd <= self.max_usd) & ~self.front.beats(phi * send, phi * allreduce, usd, mw)
-        return kept & (phi * send <= self.max_slowdowns[0]) & (phi * allreduce <= self.max_slowdowns[1])
+        within = np.isfinite(usd) & (phi * send <= self.max_slowdowns[0]) & (phi * allreduce <= self.max_slowdowns[1])
+        found: Flags = (usd <= self.max_usd) & within & ~self.front.beats(phi * send, phi * allreduce, usd, mw)
+        return found
 
 
 def over(load: Floats, free: Floats) -> Floats:

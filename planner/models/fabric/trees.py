@@ -8,17 +8,17 @@ import numpy as np
 from planner.models.fabric.bundles import core_bundles, part_sizes
 from planner.models.fabric.design_table import Floats, Ints, Options
 from planner.models.fabric.modes import TOLERANCE
-from planner.models.fabric.site_mode import Site
+from planner.models.fabric.site_mode import BELOW, Site
 
 NONE = 1 << 40  # cores where there is no way to wire them: above any count
 
 
-@lru_cache(maxsize=64)
-def bundles(ports: int) -> tuple[Ints, Ints]:
-    """Return every number of uplinks below so many ports with each of its divisors."""
-    pairs = [(u, b) for b in range(1, ports) for u in range(b, ports, b)]
-    table = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2)
-    return table[:, 0], table[:, 1]
+@lru_cache(maxsize=256)
+def bundles(ports: int, most: int | None = None) -> tuple[Ints, Ints]:
+    """Return every number of uplinks below so many ports with each of its divisors, up to a largest bundle."""
+    up, each = np.arange(1, ports), np.arange(1, ports if most is None else min(ports, most + 1))
+    row, column = np.nonzero(up[:, None] % each == 0)
+    return up[row], each[column]
 
 
 @lru_cache(maxsize=4096)
@@ -44,6 +44,12 @@ def cores_over(ports: int, pods: int, wan_ports: int, core_down: int) -> tuple[I
 
 def least_between(cost: Floats, row: Ints, low: Ints, high: Ints) -> Ints:
     """Return the place of the least cost of a row from `low` to `high`, for many ranges at once; low <= high."""
+    start = int(low[0])
+    if (low == start).all():  # the running minimum serves all ends
+        least = np.minimum.accumulate(cost[:, start:], axis=1)
+        lower = np.pad(least[:, 1:] < least[:, :-1], ((0, 0), (1, 0)))
+        first: Ints = np.maximum.accumulate(np.where(lower, np.arange(least.shape[1]), 0), axis=1)[row, high - start]
+        return start + first
     places = np.broadcast_to(np.arange(cost.shape[1]), cost.shape)
     table = [places]
     while 2 ** len(table) <= cost.shape[1]:
@@ -106,9 +112,9 @@ def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: 
     And spines of a pod at least those that survive the loss of one, where the network asks for that.
     `room`: ports that a spine keeps for uplinks at the least.
     """
-    up, bundle = bundles(s.ports)
+    up, bundle = bundles(s.ports, (s.ports - room) // (rails * width))
     down = bundle * rails * width
-    keep = (up >= s.leaf_share(domain)) & (up <= max_up) & (down + room <= s.ports)
+    keep = (up >= s.leaf_share(domain)) & (up <= max_up)
     keep &= up // bundle >= s.network.asked_spines
     for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):
         if name in s.pins:
@@ -184,17 +190,21 @@ def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
 
     And the most frugal ones where power counts, with all undominated ones between where the whole table is asked for.
     """
-    parts = [_two_tiers(s, domain, domains, max_up)]
-    rails = s.mode.rails
+    parts, rails = [_two_tiers(s, domain, domains, max_up)], s.mode.rails
     if s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins:
         one_pod = bool(s.wan_ports or {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle"} & set(s.pins))
-        for x in rail_sizes(s):
-            if (x < rails or one_pod) and domains in width_sizes(s, domains):
-                parts += _three_tiers(s, domain, x, domains, max_up)
+        sizes = rail_sizes(s) if domains in width_sizes(s, domains) else []
+        sizes = [x for x in sizes if (x < rails or one_pod) and x * domains < s.ports]
+        parts += _three_tiers(s, domain, sizes, domains, max_up) if sizes else []
     tops = Tops(*(np.concatenate([getattr(t, name) for t in parts]) for name in Tops.__slots__))
     tops = tops.part(np.flatnonzero(np.isfinite(tops.usd)))
     if s.whole and s.power_counts:
         return tops.part(_undominated(tops))
+    least = np.full((2, s.ports + 1), np.inf)
+    np.minimum.at(least[0], tops.up, tops.usd)
+    np.minimum.at(least[1], tops.up, tops.mw)
+    cheapest, frugal = tops.usd <= least[0][tops.up], tops.mw <= least[1][tops.up]
+    tops = tops.part(np.flatnonzero(cheapest | frugal if s.power_counts else cheapest))
     orders = [np.lexsort((tops.mw, tops.usd, tops.up))]
     orders += [np.lexsort((tops.usd, tops.mw, tops.up))] if s.power_counts else []
     return tops.part(np.unique(np.concatenate([_firsts(tops.up, order) for order in orders])))
@@ -214,29 +224,35 @@ def _two_tiers(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     return Tops(w.up, w.bundle, np.full_like(w.up, m.rails), none, none, usd, mw)
 
 
-def _three_tiers(s: Site, domain: int, rails: int, domains: int, max_up: int) -> list[Tops]:
-    """Return the ways of pods of so many rails and all domains: each with the cheapest uplinks of its spines."""
-    m, p = s.mode, s.prices
-    w = wirings(s, domain, rails, domains, max_up)
+def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: int) -> list[Tops]:
+    """Return the ways of pods of all domains and some rails: each with the cheapest uplinks of its spines."""
+    m, p, leaf = s.mode, s.prices, s.prices.leaf_uplink(domain, domains)
+    each = [wirings(s, domain, x, domains, max_up) for x in sizes]
+    rails = np.repeat(sizes, [len(w.up) for w in each])
+    w = Wirings(*(np.concatenate([getattr(x, name) for x in each]) for name in Wirings.__slots__))
     gone = np.ceil(s.exchange_ports * (1 - TOLERANCE) * rails / w.spines).astype(np.int64)
     w = Wirings(w.up, w.bundle, np.maximum(w.low, gone), w.high)
-    w = w.part(np.flatnonzero(w.low <= w.high))
-    pods, leaf, up_link = -(-m.rails // rails), p.leaf_uplink(domain, domains), p.spine_uplink(domain * domains, rails)
+    fits = np.flatnonzero(w.low <= w.high)
+    w, rails = w.part(fits), rails[fits]
     if not len(w.up):
         return []
     # Spine positions differ in what the WAN gateway takes of a core, so that many numbers of spines are alike.
-    _, first, row = np.unique(-(-s.wan_ports // w.spines), return_index=True, return_inverse=True)
-    kinds = [core_groups(s, pods, spines) for spines in w.spines[first].tolist()]
+    taken = -(-s.wan_ports // w.spines)
+    _, first, row = np.unique(rails * (s.wan_ports + 1) + taken, return_index=True, return_inverse=True)
+    pods, spines = -(-m.rails // rails[first]), w.spines[first]
+    kinds = [core_groups(s, *kind) for kind in zip(pods.tolist(), spines.tolist(), strict=True)]
     bundle, cores = (np.stack([kind[i] for kind in kinds]) for i in (0, 1))
+    links = np.array([p.spine_uplink(domain * domains, x) for x in rails[first].tolist()])
     row, v, parts = row.ravel(), np.arange(s.ports + 1), []
-    group = [np.where(cores < NONE, m.networks * (pods + cores) * p.switch[i] + v * up_link[i], np.inf) for i in (0, 1)]
-    chosen = [(w, row, least_between(least, row, w.low, w.high)) for least in group[: 1 + s.power_counts]]
+    switches = m.networks * (pods[:, None] + cores)
+    group = [np.where(cores < NONE, switches * p.switch[i] + v * links[:, i, None], np.inf) for i in (0, 1)]
+    chosen = [(w, rails, row, least_between(least, row, w.low, w.high)) for least in group[: 1 + s.power_counts]]
     if s.whole and s.power_counts:
         at, best = _fewest_cores(w, row, cores)
-        chosen = [(w.part(at), row[at], best)]
-    for w, row, best in chosen:
+        chosen = [(w.part(at), rails[at], row[at], best)]
+    for w, rails, row, best in chosen:
         usd, mw = (np.asarray(w.up * leaf[i] + w.spines * group[i][row, best], dtype=np.float64) for i in (0, 1))
-        parts.append(Tops(w.up, w.bundle, np.full_like(w.up, rails), best, bundle[row, best], usd, mw))
+        parts.append(Tops(w.up, w.bundle, rails, best, bundle[row, best], usd, mw))
     return parts
 
 
@@ -272,27 +288,27 @@ def _firsts(up: Ints, order: Ints) -> Ints:
 
 
 def with_all_domains(s: Site, domain: int, tops: Tops, stripes: list[int], loads: Floats) -> Options:
-    """Return the templates of a leaf domain whose pods hold all of them, under each number of stripes and its loads."""
-    fixed = s.fixed(domain)
-    many = len(stripes)
-    up = np.tile(tops.up, many)
-    load = np.repeat(loads, len(tops.up), axis=0)
-    send, allreduce = s.leaf_slowdowns(domain, up, load)
-    usd, mw = (np.tile(fixed[i] + x, many) for i, x in enumerate((tops.usd, tops.mw)))
-    names = {"leaf_up": up, "leaf_bundle": np.tile(tops.bundle, many), "rails": np.tile(tops.rails, many)}
-    names |= {"spine_up": np.tile(tops.spine_up, many), "spine_bundle": np.tile(tops.spine_bundle, many)}
+    """Return the templates of a leaf domain whose pods hold all of them that may beat those found so far.
+
+    Under each number of stripes and its loads.
+    """
+    usd, mw = (s.fixed(domain)[i] + x for i, x in enumerate((tops.usd, tops.mw)))
+    send, allreduce = s.leaf_slowdowns(domain, tops.up, loads[:, None])
+    worth = s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw)
+    n, i = np.nonzero(worth & s.leaf_fits(tops.up, loads[:, None]))
+    names = {"leaf_up": tops.up[i], "leaf_bundle": tops.bundle[i], "rails": tops.rails[i]}
+    names |= {"spine_up": tops.spine_up[i], "spine_bundle": tops.spine_bundle[i]}
     return s.table(
-        np.where(s.leaf_fits(up, load), send, np.inf), allreduce, usd, mw, **names,
-        domain=domain, width=s.domains(domain), stripes=np.repeat(stripes, len(tops.up)),
+        send[n, i], allreduce[n, i], usd[i], mw[i], **names,
+        domain=domain, width=s.domains(domain), stripes=np.array(stripes)[n],
     )  # fmt: skip
 
 
 def undominated_rows(loads: Floats) -> Ints:
     """Return the rows that no other is as good as in every column, of equal ones the first."""
-    found = np.unique(loads, axis=0, return_index=True)[1] if len(loads) else np.empty(0, dtype=np.int64)
-    each = loads[found]
-    as_good = np.ones((len(each), len(each)), dtype=bool)
-    for column in each.T:
+    as_good = np.ones((len(loads), len(loads)), dtype=bool)  # row i as good as row j
+    for column in loads.T:
         as_good &= column[:, None] <= column[None, :]
-    kept: Ints = np.sort(found[as_good.sum(axis=0) == 1])
+    earlier = np.arange(len(loads))[:, None] < np.arange(len(loads))[None, :]
+    kept: Ints = np.flatnonzero(~(as_good & (earlier | ~as_good.T)).any(axis=0))
     return kept

@@ -114,6 +114,16 @@ class Dragonfly(Design):
         return min((a - 1) * self.leaf_bundle + self.pod_uplinks // a for a in self.group_sizes)
 
     @property
+    def core_share(self) -> float:
+        """Share of the rate of its endpoints that can leave a full leaf, and cross between halves of the groups."""
+        leaf = self.least_up_ports * self.split / self.leaf_down
+        half = self.pods // 2
+        if not half:
+            return min(1.0, leaf)
+        across = half * (self.pods - half) * self.group_links * self.split * self.networks
+        return min(1.0, leaf, across / (self.endpoint_links / 2))
+
+    @property
     def leaf_exit(self) -> float:
         """Links assured to what leaves a router inside its group; those out of it where it is alone there."""
         sizes = [a for a in self.group_sizes if a > 1]

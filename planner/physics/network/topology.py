@@ -232,6 +232,20 @@ class Design:
         return 1.0 if self.tiers < 4 else self.core_down / self.core_up
 
     @property
+    def core_share(self) -> float:
+        """Share of the rate of its endpoints that can leave a full leaf, pod and zone that are not alone; at most 1."""
+        shares = [1.0]
+        if not self.single:
+            shares.append(self.least_up_ports * self.split / self.leaf_down)
+        for blocks, leaves, links in (
+            (self.pods, self.rails_per_pod * self.domains_per_pod, self.pod_uplinks),
+            (self.zones, self.rails_per_zone * self.domains_per_zone, self.zone_uplinks),
+        ):
+            if blocks > 1:
+                shares.append(links * self.split / (self.leaf_down * leaves))
+        return min(shares)
+
+    @property
     def joined(self) -> bool:
         """Whether something joins the pods, or there is but one switch."""
         return self.tiers != 2

@@ -1,7 +1,10 @@
 """The blocks of a plan's section: where racks stand, how a step runs, days and money, fabric, stops, model."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 
+from planner.errors import InputError
+from planner.exports.from_plan import built_fabric
 from planner.instance.grid import Grid, PowerNode
 from planner.physics.plan_physics import layout_faults
 from planner.physics.reliability.plan_curves import exposure_of, interval_curves, spare_points
@@ -13,9 +16,9 @@ from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.report.page.drawings.bars import Bar, Limit, StageMemory, stacked, stages, waterfall
 from planner.report.page.drawings.curve import Axis, Line, curve, even_marks
+from planner.report.page.drawings.fabric_tiers import fabric_tiers
 from planner.report.page.drawings.schedule import BUBBLES, schedule
 from planner.report.page.drawings.site_map import plan_map
-from planner.report.page.drawings.tiers import tiers
 from planner.report.page.parts import Block, Picture, Table, colours
 from planner.report.plots.labels import plain
 from planner.report.statements.calendar import OTHER, STEP_PARTS, days_by_part, shown_days
@@ -201,11 +204,14 @@ def _power(plan: Plan) -> Iterator[Picture]:
 
 
 def fabric(plan: Plan) -> Iterator[Block]:
-    """Show each site's tiers of switches."""
-    if plan.fabric is not None:
-        by_site = sorted(plan.fabric.sites.items())[:FABRICS]
-        caption = "from the top tier down; between tiers the over-subscription."
-        yield Block("Fabric", [Picture(tiers(site, f), f"{site}, {caption}") for site, f in by_site])
+    """Show each site's tiers of switches; of one that cannot be wired there is no picture."""
+    pictures = []
+    for site in sorted(plan.fabric.sites if plan.fabric else ())[:FABRICS]:
+        with suppress(InputError, ValueError):
+            caption = f"{site}, from the top tier down to the racks of one leaf domain."
+            pictures.append(Picture(fabric_tiers(built_fabric(plan, site)), caption))
+    if pictures:
+        yield Block("Fabric", pictures)
 
 
 def stops(plan: Plan) -> Iterator[Block]:

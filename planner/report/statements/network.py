@@ -19,7 +19,7 @@ def fabric(plan: Plan) -> Iterator[Statement]:
     by_site = sorted(plan.fabric.sites.items())
     for n, (site, f) in enumerate(by_site):
         family = "" if f.family == "rail" else f" ({f.family})"
-        text = f"{site}{family}: {', '.join(map(_tier, f.tiers))}; {money(f.cost_usd)}"
+        text = f"{site}{family}: {', '.join(map(tier_words, f.tiers))}; {money(f.cost_usd)}"
         yield Statement("choice", "fabric", text, n < NAMED_SITES, path=f"fabric.sites.{site}.tiers")
     if rest := by_site[NAMED_SITES:]:
         usd = money(sum(f.cost_usd for _, f in rest))
@@ -58,7 +58,7 @@ def _sends(fabrics: Sequence[SiteFabric]) -> str:
     return f"{send}; {', '.join([f'{short_percent(f.share_leaving_leaf)} cross leaves', *more])}"
 
 
-def _tier(t: Tier) -> str:
+def tier_words(t: Tier) -> str:
     """Write a tier: its switches, of leaves their ports, and the ratio of ports down to ports up."""
     name = f"{t.switches:,} {t.name if t.switches == 1 else TIER_NAMES[t.name]}"
     ports = f"{t.down_ports} down, {t.up_ports} up, " if t.name == "leaf" else ""

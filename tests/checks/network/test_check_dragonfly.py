@@ -17,10 +17,11 @@ from worked_plan import edited_at, named
 
 from planner.api import check
 from planner.errors import InputError
-from planner.exports import cable_list, graph, picture, slurm
+from planner.exports import cable_list, graph, slurm
 from planner.exports.from_plan import built_fabric
 from planner.plan.plan import Plan
 from planner.planning.pareto import frontier
+from planner.report.page.drawings.fabric_tiers import fabric_tiers
 from planner.simulation.from_plan import part_of_plan
 
 INSTANCES = Path(__file__).parents[3] / "instances"
@@ -128,5 +129,5 @@ def test_exports_agree(kind: str, request: pytest.FixtureRequest) -> None:
     g = nx.parse_graphml("\n".join(nx.generate_graphml(graph.graph(x, by_pod=False))))
     assert sum(data["cables"] for *_, data in g.edges(data=True)) == len(rows)
     assert g.number_of_edges() <= graph.edges(x)
-    assert f"{x.fabric.pods} groups" in "".join(picture.picture(x))
+    assert f"one group of {x.fabric.pods}" in fabric_tiers(x)
     assert "SwitchName" in "".join(slurm.topology_conf(x))

@@ -14,13 +14,14 @@ import pytest
 from worked_plan import edited_at, instance_with, named, rules, worked
 
 from planner.api import check
-from planner.exports import graph, picture, slurm
+from planner.exports import graph, slurm
 from planner.exports.cable_list import cable_list
 from planner.exports.from_plan import built_fabric
 from planner.formats.from_plan import plan_topology
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.report.page.blocks import fabric
+from planner.report.page.drawings.fabric_tiers import fabric_tiers
 from planner.report.summary import summary
 from planner.simulation.from_plan import part_of_plan
 
@@ -190,8 +191,8 @@ def test_a_part_full_zone_closes_the_tree() -> None:
 
 def test_picture_page_and_summary_name_the_tier() -> None:
     """Picture, page and summary tell the super-spines and the zones."""
-    text = "".join(picture.picture(E1))
-    assert "8 super-spine" in text and text.count(" cables</text>") == 5
+    text = fabric_tiers(E1)
+    assert "8 super-spines" in text and text.count(" cables</text>") == 5
     (drawn, *_) = next(fabric(PLAN)).pictures
     assert "8 super-spine" in drawn.svg
     assert "8 super-spines; $" in summary(PLAN) and "75 % zones" in summary(PLAN)

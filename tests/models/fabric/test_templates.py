@@ -20,10 +20,11 @@ from planner.instance.network import Floor, Switch
 from planner.models import rack_order
 from planner.models.fabric.chooser import Templates
 from planner.models.fabric.design_table import Options
+from planner.models.fabric.site_mode import Site
 from planner.models.fabric.traffic import Traffic
 from planner.models.requests import FabricRequest
 from planner.physics.network.locality import Locality, exchange_leaving, locality
-from planner.physics.network.price import Bill, bill
+from planner.physics.network.price import Bill, bill, min_fabric_mw, min_fabric_usd
 from planner.physics.network.topology import Design, unwirable
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.network.wan_gateway import free_uplinks
@@ -336,6 +337,39 @@ def test_limits_leave_out_what_they_exclude_only() -> None:
     for known in (t, templates(i)):  # from the table of all, and built within the limits
         some = known.options(traffic, blocks, max_slowdowns=(send, allreduce))
         assert np.array_equal(some.key, kept.key)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bounds_rule_out_no_template(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaf domains and uplinks that bounds rule out would add nothing; none costs or draws less than any GPU must."""
+    i, traffic, blocks = CASES[name]
+    x, gpus = templates(i).options(traffic, blocks), traffic.racks(blocks) * traffic.rails * (1 - 1e-12)
+    assert x.usd.min() >= min_fabric_usd(i.network) * gpus and x.mw.min() >= min_fabric_mw(i.network) * gpus
+    monkeypatch.setattr(Site, "may_pay", lambda _, domains: domains)
+    monkeypatch.setattr(Site, "promising", lambda s, domain, *_, **__: np.arange(1, s.uplinks(domain) + 1))
+    assert np.array_equal(templates(i).options(traffic, blocks).key, x.key)
+
+
+def test_tables_serve_narrower_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table up to a price and slowdowns serves no wider ones; wider limits, or other blocks, are built anew."""
+    i, traffic, blocks = CASES["rail"]
+    t, built = templates(i), list[tuple[Any, ...]]()
+    own = t._built
+    monkeypatch.setattr(t, "_built", lambda *a, **more: built.append(a[1:3]) or own(*a, **more))
+
+    def count(usd: float, slowdowns: tuple[float, float], *, more: int = 0, shallow: bool = False) -> int:
+        t.options(traffic, blocks + more, usd, max_slowdowns=slowdowns, shallow=shallow)
+        return len(built)
+
+    assert count(1e9, (3.0, 4.0)) == 1
+    for narrower in ((1e9, (3.0, 4.0)), (1e9 - 1, (3.0, 4.0)), (1e9, (2.0, 4.0)), (1e9, (3.0, 1.0)), (0.0, (1.0, 1.0))):
+        assert count(*narrower) == 1
+    wider = ((2e9, (3.0, 4.0)), (1e9, (3.1, 4.0)), (1e9, (3.0, 4.1)))
+    assert [count(*limits) for limits in wider] == [2, 3, 4]
+    assert count(1e9, (3.0, 4.0), more=1) == 5
+    assert count(1e9, (3.0, 4.0), shallow=True) == 5  # which leaves out what the deep one has
+    assert count(1e9, (9.0, 9.0), shallow=True) == 6
+    assert count(1e9, (9.0, 9.0)) == 7
 
 
 def test_without_a_gateway_its_traffic_is_of_no_account() -> None:

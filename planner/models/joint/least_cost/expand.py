@@ -192,12 +192,13 @@ def _expand_shapes(tree: CostTree, usd: float, seconds: float, what: tuple[Colum
     world, phi, cutoff = tree.world, tree.world.problem.transport_slowdown, tree.cutoff(usd)
     problem = ShapeProblem(world=world, column=column, shape=shape)
     most = replace(shape, min_replicas=max(shape.min_replicas, (column.d - 1) // len(shape.blocks) + 1))
-    least = replace(problem, shape=most).bound(phi, phi, cutoff, stretch=problem.free_stretch)
+    fibre = problem.best_fibre
+    least = replace(problem, shape=most).bound(phi, phi, cutoff, fibre, stretch=problem.free_stretch)
     if least >= cutoff:
         return
     racks = [problem.traffic.racks(g) for g in shape.blocks]
     floor = max(usd, tree.floor.usd_over(racks, problem.traffic.rails))
-    own = problem.bound(phi, phi, cutoff)
+    own = problem.bound(phi, phi, cutoff, fibre)
     world.count("shapes")
     tree.push(floor, max(seconds, own), "shape", ShapeNode(problem))
     tree.push(usd, max(seconds, least), "shapes", (column, rest))

@@ -212,12 +212,14 @@ class CheapestSearch(Search):
         return self.all_prices.setdefault(parts, Prices(sites=sites, parts=parts))
 
     def _bare_parts(self) -> tuple[Part, ...]:
-        """Return parts whose fabrics cost nothing; the same for every column with as many racks by site."""
-        q = self.shape_problem
-        if q.world.sites is not None and q.world.sites.counts_power:
-            return tuple(self._bare(g) for g in q.shape.blocks)
+        """Return parts whose fabrics cost nothing and draw the least of any that may be built.
+
+        They are the same for every column with as many racks by site and as many GPUs of each cabled.
+        """
+        q, sites = self.shape_problem, self.shape_problem.world.sites
+        mw = 0.0 if sites is None else sites.min_fabric_mw(q.traffic.rails)
         racks = [q.traffic.racks(g) for g in q.shape.blocks]
-        return tuple(Part(n, n, ((0.0, 0.0),)) for n in racks)
+        return tuple(Part(n, n, ((0.0, n * mw),)) for n in racks)
 
     def _ask(self, waves: int, rtt: float) -> None:
         """Ask what the sites cost without fabrics, unless it is known."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.instance.pins import ONE_SITE
 from planner.models.fabric.design_table import Options
 from planner.models.fabric.traffic import Traffic
 from planner.models.joint.bounds import Conditions, Rows, even_seconds
@@ -252,9 +253,11 @@ class ShapeProblem:
         templates = self.world.templates
         if templates is None:
             return {}
-        table, most, slowest = self.world.cache.table, self._most_fabric_usd, self.max_slowdowns(cutoff)
+        site, slowest = ONE_SITE if self.world.sites is None else None, self.max_slowdowns(cutoff)
         return {
-            g: table(templates, self.traffic, g, (most(g), slowest), shallow=shallow)
+            g: templates.options(
+                self.traffic, g, self._most_fabric_usd(g), site, max_slowdowns=slowest, shallow=shallow
+            )
             for g in sorted(set(self.shape.blocks))
         }
 

@@ -4,10 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.instance.instance import Instance, Objective
-from planner.instance.pins import ONE_SITE
-from planner.models.fabric.chooser import Limits, Templates
-from planner.models.fabric.design_table import Options
-from planner.models.fabric.traffic import Traffic
+from planner.models.fabric.chooser import Templates
 from planner.models.joint.places.site_bounds import SiteBounds
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats, Problem, Strategy, strategies
@@ -28,7 +25,6 @@ class JointCache:
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # than so many seconds a sequence, on a free network
-    tables: dict[tuple[Traffic, int, bool], list[tuple[Limits, Options]]] = field(default_factory=dict)
     templates: Templates | None = None
     sites: Sites | None = None
     site_bounds: SiteBounds | None = None
@@ -64,23 +60,6 @@ class JointCache:
                 found.append(s)
             self.listed = found
         return self.listed
-
-    def table(
-        self, templates: Templates, traffic: Traffic, blocks: int, limits: Limits, *, shallow: bool = False
-    ) -> Options:
-        """Return the templates of so many blocks up to a price and slowdowns; those up to higher ones do as well.
-
-        `shallow`: four tiers are left out where fewer do.
-        """
-        known = self.tables.setdefault((traffic, blocks, shallow), [])
-        deep = self.tables.get((traffic, blocks, False), [])
-        for (usd, slowdowns), found in (*known, *deep):
-            if usd >= limits[0] and all(a >= b for a, b in zip(slowdowns, limits[1], strict=True)):
-                return found
-        site = ONE_SITE if self.sites is None else None
-        made = templates.options(traffic, blocks, limits[0], site, max_slowdowns=limits[1], shallow=shallow)
-        known.append((limits, made))
-        return made
 
     def warm_starts(self, budget: float) -> list[tuple[float, Any]]:
         """Return the plans of the budgets nearest to one, below and above it."""

@@ -1,0 +1,130 @@
+"""Cables as they were built, from a cable list or from NetBox, against those of a design."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from planner.errors import InputError
+from planner.exports.cable_list import labelled
+from planner.exports.from_plan import BuiltFabric
+from planner.exports.netbox import end_of
+from planner.files import read_text, unescaped
+from planner.units import counted
+
+# Columns of both ends in the order device, port: of our list, of NetBox's import and of its export.
+OWN = ("from", "from_port", "to", "to_port")
+NETBOX = (
+    ("side_a_device", "side_a_name", "side_b_device", "side_b_name"),
+    ("device a", "termination a", "device b", "termination b"),
+)
+PORT = re.compile(r"\d+(/\d+)?", re.ASCII)
+
+Ends = dict[str, str]  # device:port at the one end of a cable to that at the other, both ways round
+
+
+@dataclass(frozen=True, slots=True)
+class CableDifferences:
+    """What differs, in one sentence, and a line for each difference."""
+
+    verdict: str
+    lines: list[str]
+
+
+def differences(path: Path, x: BuiltFabric) -> CableDifferences:
+    """Compare the cables of a file with a design: missing, extra, and two swapped, each at the port of the other.
+
+    The file is a cable list of `planner fabric export`, or cables as NetBox imports or exports them. Cables without an
+    end at a port of the fabric are of other equipment.
+
+    Raises
+    ------
+    InputError
+        Names the file, and the line: no such table, a row of another length, a port with two cables, or no cable of
+        this fabric.
+    """
+    planned: Ends = {}
+    for c in chain.from_iterable(block for _, block in labelled(x)):
+        low, high = f"{c.low}:{c.low_port}", f"{c.high}:{c.high_port}"
+        planned[low], planned[high] = high, low
+    built, lines = _read(path, x)
+    missing = {a: b for a, b in _once(planned) if built.get(a) != b}
+    extra = {a: b for a, b in _once(built) if planned.get(a) != b}
+    # Of cables a - b and c - d that are planned, built are a - d and c - b.
+    swapped = {a: b for a, b in missing.items() if a in built and b in built and planned.get(built[a]) == built[b]}
+    at_swap = {*swapped, *swapped.values()}
+    gone = [f"missing  {a} -- {b}" for a, b in missing.items() if a not in swapped]
+    more = [f"extra    {a} -- {b} (line {lines.get(a) or lines[b]})" for a, b in extra.items() if not {a, b} <= at_swap]
+    told: set[str] = set()
+    pairs = []
+    for a, b in swapped.items():
+        if a not in told:
+            told |= {built[a], built[b]}
+            at = f"lines {lines[a]} and {lines[b]}"
+            pairs.append(f"swapped  {a} -- {built[a]} and {built[b]} -- {b} ({at}); planned {a} -- {b}")
+    if not missing and not extra:
+        return CableDifferences(f"{x.site}: all {len(planned) // 2:,} cables are as designed", [])
+    kinds = f"{len(gone):,} missing, {len(more):,} extra, {len(swapped):,} swapped"
+    n = len(gone) + len(more) + len(swapped)
+    return CableDifferences(f"{x.site}: {counted(n, 'cable')} differ{'s' * (n == 1)}: {kinds}", [*gone, *more, *pairs])
+
+
+def _once(ends: Ends) -> Iterator[tuple[str, str]]:
+    """Yield each cable from that end which came first."""
+    seen: set[str] = set()
+    for a, b in ends.items():
+        if a not in seen:
+            seen.add(b)
+            yield a, b
+
+
+def _read(path: Path, x: BuiltFabric) -> tuple[Ends, dict[str, int]]:
+    """Read the cables with an end at a port of the fabric, and the line of each such end."""
+    boxes = {x.gpu_name(i) for i in range(x.design.racks * x.design.gpus_per_rack)}.union(*x.names.values())
+    text = read_text(path, "give a cable list in CSV")
+    head = text.partition("\n")[0]
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;|\t", key=head.count), strict=True)
+    built, lines, rows = dict[str, str](), dict[str, int](), 0
+    try:
+        header = [cell.strip().lower() for cell in next(reader, [])]
+        columns, netbox = _columns(path, header)
+        for row in filter(any, reader):
+            rows += 1
+            where = f"{path}: line {reader.line_num}"
+            if len(row) != len(header):
+                problem = f"has {len(row)} cells where the header has {len(header)}"
+                raise InputError(f"{where}: {problem}; add or remove commas")
+            cells = [unescaped(row[i].strip()) for i in columns]
+            if netbox:  # a port's label is in brackets behind its name
+                low, high = (
+                    end_of(cells[i].removeprefix(f"{x.site}-"), cells[i + 1].partition(" (")[0]) for i in (0, 2)
+                )
+            else:
+                low, high = (cells[0], cells[1]), (cells[2], cells[3])
+            a, b = ":".join(low), ":".join(high)
+            own = [end for end, (box, port) in ((a, low), (b, high)) if box in boxes and PORT.fullmatch(port)]
+            for end in own:
+                if lines.setdefault(end, reader.line_num) != reader.line_num or a == b:
+                    problem = f"port {end} has a cable already, of line {lines[end]}"
+                    raise InputError(f"{where}: {problem}; correct one of the two")
+            if own:
+                built[a], built[b] = b, a
+    except csv.Error as error:
+        raise InputError(f"{path}: line {reader.line_num}: {error}; correct the quotes there") from None
+    if not built:
+        problem = f"none of its {counted(rows, 'cable')} is at a port of the fabric of {x.site}"
+        remedy = "give cables of this site, or another --site"
+        raise InputError(f"{path}: {problem}, such as {x.gpu_name(0)}:0; {remedy}")
+    return built, lines
+
+
+def _columns(path: Path, header: list[str]) -> tuple[list[int], bool]:
+    """Return where the ends of a cable are in a row, and whether they are named as NetBox does."""
+    for names in (OWN, *NETBOX):
+        if set(names) <= set(header):
+            return [header.index(n) for n in names], names is not OWN
+    wanted = f"{', '.join(OWN)} of a cable list, or NetBox's {', '.join(NETBOX[0])} or {', '.join(NETBOX[1])}"
+    raise InputError(f"{path}: line 1: has no columns {wanted} (has {', '.join(header[:12])}); add them")

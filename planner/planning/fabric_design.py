@@ -1,0 +1,395 @@
+"""The cheapest fabric of a cluster with its proof, beside the cheapest of each other kind, and why those lost.
+
+Every design of a kind is in the tables that the joint optimum reads, here without the traffic of a layout: what they
+must carry is what the rules on oversubscription and losses say. The tables are complete, so the cheapest row is proven.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from planner.instance.hardware import Rack
+from planner.instance.instance import FabricInstance, instance_sha256
+from planner.instance.network import FabricFamily, Network
+from planner.models.fabric.chooser import Template, Templates
+from planner.models.fabric.design_table import KEY
+from planner.models.fabric.design_table import Options as DesignTable
+from planner.models.fabric.traffic import Floats, Ints, Traffic
+from planner.models.requests import Options, resolved_switches
+from planner.physics.network.families import FAMILIES, TREE
+from planner.physics.network.locality import Locality
+from planner.physics.plan_physics import CLUSTER
+from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
+from planner.plan.fabric import FabricAlternative, FabricPlan, SiteFabric
+from planner.plan.plan import Cost, Plan
+from planner.planning.joint.fabric_section import site_fabric
+from planner.simulation.from_plan import MAX_PLANES, tree_of_design
+from planner.simulation.max_min_fair import static_tail_seconds
+from planner.simulation.reference_tree import transport_slowdown_of
+from planner.simulation.run import TransportName, routed
+from planner.simulation.traffic import permutation
+from planner.solvers.deadline import Deadline, OutOfTimeError
+from planner.units import money
+from planner.version import __version__
+
+KINDS: dict[FabricFamily, range] = {  # tiers that a family can have
+    "rail": range(1, 5),
+    "rack": range(2, 5),
+    "rail-only": range(1, 5),
+    "dragonfly+": range(2, 3),
+    "dragonfly": range(1, 2),
+}
+WORDS: dict[FabricFamily, str] = {
+    "rail": "rail-optimised",
+    "rack": "leaf by host",
+    "rail-only": "rail-only",
+    "dragonfly+": "dragonfly+",
+    "dragonfly": "dragonfly",
+}
+SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
+SEEDS = 4
+SIDE_BY_SIDE = 3  # tiers of kinds that are priced though another is cheaper
+FAR = 1.5  # times the cheapest so far, above which a kind is not priced
+DEAR = -1  # in the key of the row that stands for that price
+FLOW_BYTES = 24e6
+TRANSPORTS: tuple[TransportName, ...] = ("ecmp", "spray")
+MINIMIZES = "price of the fabric, in dollars"
+SPACE = (
+    "every tree of up to four tiers with equal bundles, dragonfly and dragonfly+ of the families, switches and tiers "
+    "allowed, every host cabled; one switch model"
+)
+
+
+class NothingToCarry:
+    """Loads of a fabric without a layout: nothing leaves a leaf, a pod or a zone that a rule does not provide for."""
+
+    def at(self, _: int, sizes: Ints) -> Floats:
+        """Return no load of runs of some sizes."""
+        return np.zeros((len(sizes), 4))
+
+    def first_runs(self, n_stripes: Ints, _: int, domains: int) -> Floats:
+        """Return no load of the first pods."""
+        return np.zeros((len(n_stripes), domains, 4))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoTraffic(Traffic):
+    """The traffic of a cluster that has no layout: a run of hosts, of which any order is as good."""
+
+    def loads(self, blocks: int, *, shares: bool = True) -> Any:
+        """Return what leaves runs of hosts: nothing."""
+        del blocks, shares
+        return NothingToCarry()
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """What the loads depend on."""
+        return ("no traffic",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A family with a number of tiers, and the cheapest design of it, if there is one."""
+
+    family: FabricFamily
+    tiers: int
+    template: Template | None = None
+    searched: bool = True
+    dear: bool = False  # no design, or none below the price up to which one was looked for
+
+    @property
+    def name(self) -> str:
+        """Name it for a reader."""
+        own = len(KINDS[self.family]) == 1
+        return WORDS[self.family] if own else f"{WORDS[self.family]}, {self.tiers} tier{'s' * (self.tiers > 1)}"
+
+
+def design_fabric(instance: FabricInstance, options: Options) -> Plan:
+    """Return the cheapest fabric that keeps the rules as a plan without a layout, other kinds beside it."""
+    network, deadline = instance.network, Deadline(options.time_limit)
+    if network is None or not isinstance(instance.hardware.rack, Rack):
+        raise TypeError("fabric: the question has no network, or a rack by its name alone")
+    kinds = list(_searched(instance, network, deadline))
+    allowed = [k for k in kinds if k.template is not None and _allowed(network, k)]
+    best = min(allowed, key=lambda k: (k.template.usd if k.template else 0.0, k.tiers), default=None)
+    budget, complete = instance.limits.budget_usd, all(k.searched for k in kinds if k.family in network.families)
+    ended = "proved" if complete else deadline.cause
+    if best is None or best.template is None:
+        return _plan(instance, options, ended, conflict=_nothing_fits(instance, network, proven=complete))
+    usd = best.template.usd
+    if budget is not None and usd > budget and complete:
+        reason = f"the cheapest fabric that keeps the rules costs ${usd:,.0f}, ${usd - budget:,.0f} over the budget"
+        why = Conflict(decision="budget", rules=("limits.budget_usd", *_rules(network)), reason=reason)
+        return _plan(instance, options, ended, conflict=why)
+    ranked = sorted(kinds, key=lambda k: (k is not best, k.template is None, k.template.usd if k.template else 0.0))
+    section = FabricPlan(
+        sites={CLUSTER: _section(instance, network, best.template)},
+        certificate=_certificate(usd, deadline, complete=complete),
+        alternatives=tuple(_alternative(instance, network, k, best) for k in ranked),
+    )
+    return _plan(instance, options, ended, section=section, usd=usd)
+
+
+def _kinds(network: Network) -> Iterator[Kind]:
+    """Yield the kinds that the tiers allow: those of the families asked for first."""
+    families = sorted(KINDS, key=lambda f: f not in network.families)
+    for family in families:
+        for tiers in KINDS[family]:
+            if tiers <= network.max_tiers:
+                yield Kind(family=family, tiers=tiers)
+
+
+def _searched(instance: FabricInstance, network: Network, deadline: Deadline) -> Iterator[Kind]:
+    """Yield kinds with their cheapest designs: of a family not asked for only the lowest that there is.
+
+    A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
+    """
+    best, families = math.inf, set[FabricFamily]()
+    for kind in _kinds(network):
+        if kind.family in families and kind.family not in network.families:
+            continue
+        most = best if kind.tiers > SIDE_BY_SIDE else best * FAR
+        found = _cheapest(instance, network, kind, deadline, most_usd=most)
+        if found.template is not None:
+            families.add(kind.family)
+            if _allowed(network, found):
+                best = min(best, found.template.usd)
+        yield found
+
+
+def _cheapest(instance: FabricInstance, network: Network, kind: Kind, deadline: Deadline, *, most_usd: float) -> Kind:
+    """Return a kind with its cheapest design below a price; not searched where the time is over."""
+    survives = None if FAMILIES[kind.family].wiring is not TREE else network.survives
+    own = network.model_copy(update={"families": (kind.family,), "survives": survives})
+    pins = {
+        **instance.pins,
+        "fabric.tiers": kind.tiers,
+        "fabric.min_zones": 2,
+    }  # super-spines over one zone join nothing
+    if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
+        return kind
+    asked = instance.model_copy(update={"network": own, "pins": pins})
+    tables = Templates(
+        instance=asked, transport_slowdown=transport_slowdown_of(network), power_counts=False, deadline=deadline
+    )
+    gpus, hosts = _gpus(instance), instance.hardware.racks or 0
+    traffic = NoTraffic(stages=1, unit_racks=1, wrap=False, rails=gpus)
+    if not tables.modes(gpus):
+        return kind
+    phi = tables.transport_slowdown
+    if math.isfinite(most_usd):
+        send, allreduce, usd, mw = (np.array([x]) for x in (phi, phi, most_usd, math.inf))
+        tables.rivals = DesignTable(send, allreduce, usd, mw, np.full((1, len(KEY)), DEAR))
+    try:
+        found = tables.options(traffic, hosts)
+    except OutOfTimeError:
+        return replace(kind, searched=False)
+    found = found.part(found.key[:, 0] != DEAR)
+    if not len(found):
+        return replace(kind, dear=math.isfinite(most_usd))
+    cheapest = np.lexsort((found.mw, found.usd))[0]
+    return replace(kind, template=tables.template(traffic, hosts, found, int(cheapest)))
+
+
+def _gpus(instance: FabricInstance) -> int:
+    return instance.hardware.rack.gpus if isinstance(instance.hardware.rack, Rack) else 0
+
+
+def _allowed(network: Network, kind: Kind) -> bool:
+    """Return whether a kind may be chosen: of a family asked for, and not one switch where a loss is to be survived."""
+    return kind.family in network.families and not (kind.tiers == 1 and network.survives and not _grouped(kind))
+
+
+def _grouped(kind: Kind) -> bool:
+    return FAMILIES[kind.family].wiring is not TREE
+
+
+def _section(instance: FabricInstance, network: Network, t: Template) -> SiteFabric:
+    """Return the plan's section of a design, its slowdowns where all traffic leaves leaf, pod and zone."""
+    d = t.design
+    pods, zones = d.pods > 1, d.zones > 1
+    worst = Locality(
+        share_leaving_leaf=float(d.domains > 1 or d.leaves > d.networks),
+        share_leaving_pod=float(pods),
+        share_leaving_zone=float(zones),
+        allreduces_leaving_leaf=int(d.domains > 1),
+        allreduces_leaving_pod=int(pods),
+        allreduces_leaving_zone=int(zones),
+        groups_split=0,
+        extra_pieces=0,
+        groups_cross_pod=0,
+        stage_in_leaf=0.0,
+        stage_in_pod=0.0,
+    )
+    switch = next(s for s in resolved_switches(network.switches) if s.name == t.switch)
+    slowdown = transport_slowdown_of(network)
+    return site_fabric(
+        network,
+        switch,
+        t.family,
+        d,
+        worst,
+        transport_slowdown=slowdown,
+        nic_seconds=0.0,
+        wired_gpus_per_rack=_gpus(instance),
+    )
+
+
+def _alternative(instance: FabricInstance, network: Network, kind: Kind, best: Kind) -> FabricAlternative:
+    """Return a kind beside the chosen one, with the tails of a random permutation on its wiring."""
+    t = kind.template
+    lost = _lost(instance, network, kind, best)
+    if t is None:
+        return FabricAlternative(name=kind.name, lost=lost)
+    hosts, nic = instance.hardware.racks or 0, instance.hardware.gpu_nic_bytes_per_second
+    tails = _tails(instance, network, t)
+    return FabricAlternative(
+        name=kind.name,
+        lost=lost,
+        fabric=_section(instance, network, t),
+        bisection_tbps=hosts * _gpus(instance) * nic * 8 / 2 / 1e12 * t.design.core_share,
+        ecmp_tail=tails[0],
+        spray_tail=tails[1],
+    )
+
+
+def _lost(instance: FabricInstance, network: Network, kind: Kind, best: Kind) -> str:
+    """Say why a kind was not chosen; nothing of the one that was."""
+    if kind is best:
+        return ""
+    t, chosen = kind.template, best.template
+    if not kind.searched:
+        return "not searched: the time limit came"
+    if t is None or chosen is None:
+        return _why_none(instance, network, kind)
+    more = t.usd - chosen.usd
+    price = f"{money(more)} more" if more > 0 else f"{money(-more)} less" if more < 0 else "the same price"
+    reasons = []
+    if t.design.core_share < chosen.design.core_share * (1 - 1e-9):
+        reasons.append(f"carries {100 * t.design.core_share / chosen.design.core_share:.0f} % between halves")
+    if kind.tiers == 1 and network.survives and not _grouped(kind):
+        reasons.append("a rail hangs on one switch" if kind.family == "rail-only" else "all hangs on one switch")
+    if kind.family == "rail-only":
+        reasons.append("GPUs of different index are not joined")
+    if _grouped(kind) and network.survives:
+        reasons.append("what a loss cuts is not counted")
+    if kind.family not in network.families:
+        reasons.append(f"--family {kind.family} would allow it")
+    return "; ".join([price, *reasons])
+
+
+def _why_none(instance: FabricInstance, network: Network, kind: Kind) -> str:
+    """Say why a kind has no design: too few ports, or rules that none keeps."""
+    if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
+        return f"pins.fabric.tiers is {instance.pins['fabric.tiers']}"
+    gpus = (instance.hardware.racks or 0) * _gpus(instance)
+    most = max((s.ports for s in resolved_switches(network.switches)), default=0)
+    joined = gpus // _gpus(instance) if kind.family == "rail-only" else gpus
+    reach = most
+    for tier in range(kind.tiers - 1):
+        ratio = network.ratio_of(tier)
+        reach *= most - 1 if ratio is None else int(most * ratio / (1 + ratio))
+    if not _grouped(kind) and joined > reach:
+        tiers = f"{kind.tiers} tier{'s' * (kind.tiers > 1)} of {most} ports"
+        has = "a rail has" if kind.family == "rail-only" else "there are"
+        return f"{tiers} join{'s' * (kind.tiers == 1)} at most {reach:,} GPUs, {has} {joined:,}"
+    if kind.dear:
+        price = "no cheaper" if kind.tiers > SIDE_BY_SIDE else f"more than {100 * (FAR - 1):.0f} % dearer"
+        return f"{price}, if any keeps the rules"
+    return "no wiring with equal bundles keeps the rules" + (" and pins" if instance.pins else "")
+
+
+def _tails(instance: FabricInstance, network: Network, t: Template) -> tuple[float | None, float | None]:
+    """Return the mean tail of a random permutation over the line rate of a NIC under ECMP and under spraying."""
+    d, switch = t.design, next(s for s in resolved_switches(network.switches) if s.name == t.switch)
+    if FAMILIES[t.family].wiring is not TREE or switch.planes > MAX_PLANES or d.racks * d.gpus_per_rack < 2:
+        return None, None
+    block = min(d.rails, d.rails_per_zone or d.rails_per_pod or d.rails) * d.rail_gpus
+    racks = max(1, min(d.racks, SIMULATED_HOSTS // block))
+    rate = switch.port_gbps * 1e9 / 8
+    rates = {"cable_rate": rate, "host_rate": min(rate, instance.hardware.gpu_nic_bytes_per_second)}
+    rails = min(d.rails, max(1, block // d.rail_gpus))
+    tree = tree_of_design(d, **rates, planes=switch.planes, racks=racks, rails=rails).tree
+    found: list[list[float]] = [[], []]
+    for seed in range(SEEDS):
+        flows = permutation(tree.slots, FLOW_BYTES, seed)
+        for tails, transport in zip(found, TRANSPORTS, strict=True):
+            tails.append(static_tail_seconds(routed(tree, flows, transport, seed)) * tree.host_rate / FLOW_BYTES)
+    return float(np.mean(found[0])), float(np.mean(found[1]))
+
+
+def _rules(network: Network) -> tuple[str, ...]:
+    """Name the rules of the network that a fabric must keep."""
+    names = ("max_oversubscription", "min_core_share", "survives")
+    return ("network.families", "network.max_tiers", *(f"network.{x}" for x in names if getattr(network, x)))
+
+
+def _nothing_fits(instance: FabricInstance, network: Network, *, proven: bool) -> Conflict:
+    """Return why there is no fabric; no rules where the time ended first."""
+    if not proven:
+        return Conflict(decision="fabric", rules=(), reason="the time limit came before a fabric was found")
+    kinds = [k for k in _kinds(network) if k.family in network.families]
+    gpus = _gpus(instance)
+    nic = instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
+    reason = "; ".join(f"{k.name}: {_why_none(instance, network, k)}" for k in kinds)
+    asked = instance.model_copy(update={"network": network})
+    planes = instance.pins.get("fabric.planes")
+    if planes and planes not in (known := {s.planes for s in resolved_switches(network.switches)}):
+        reason = f"no switch has {planes} planes ({', '.join(map(str, sorted(known)))} offered); give one with --switch"
+    elif not Templates(instance=asked, transport_slowdown=1.0, power_counts=False).modes(gpus):
+        reason = f"no switch has ports for a NIC of {nic:g} Gb/s within network.max_lanes = {network.max_lanes}"
+    pins = tuple(f"pins.{path}" for path in instance.pins)
+    return Conflict(decision="fabric", rules=(*_rules(network), *pins), reason=reason)
+
+
+def _certificate(usd: float, deadline: Deadline, *, complete: bool) -> Certificate:
+    return Certificate(
+        status="optimal" if complete else "feasible",
+        objective=usd,
+        bound=usd if complete else None,
+        gap=0.0 if complete else None,
+        solver="enumeration",
+        formulation=f"the cheapest of {SPACE}",
+        variables=0,
+        constraints=0,
+        seconds=deadline.elapsed,
+        seed=0,
+        minimizes=MINIMIZES,
+        checked="on trust",
+    )
+
+
+def _plan(
+    instance: FabricInstance,
+    options: Options,
+    ended: Any,
+    *,
+    section: FabricPlan | None = None,
+    usd: float | None = None,
+    conflict: Conflict | None = None,
+) -> Plan:
+    """Write the plan of a fabric alone, or why there is none."""
+    proven = ended == "proved"
+    status: Any = ("optimal" if section else "infeasible") if proven else "feasible" if section else "unknown"
+    bound, gap = (usd, 0.0) if proven and section else (None, None)
+    bill = (
+        None
+        if usd is None
+        else Cost(capex_usd={"fabric": usd}, opex_usd_per_year={}, operation_years=0.0, total_usd=usd)
+    )
+    return Plan(
+        planner_version=__version__,
+        instance=instance,
+        instance_sha256=instance_sha256(instance),
+        status=status,
+        objective=ObjectiveValue(name="fabric_usd", value=usd, bound=bound, gap=gap, space=SPACE if section else ""),
+        fabric=section,
+        cost=bill,
+        conflict=conflict,
+        stopped=ended,
+        seed=options.seed,
+        time_limit_seconds=options.time_limit,
+    )

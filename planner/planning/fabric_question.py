@@ -1,0 +1,217 @@
+"""A question about a fabric alone, from a few options or a file with `network` and `hardware` and no `workload`."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InputError, hint
+from planner.imports.first_instance import FABRIC_PARTS, FabricParts
+from planner.imports.instance_file import read_instance_file
+from planner.instance.base import out_of_range
+from planner.instance.catalogue import catalogue
+from planner.instance.instance import FabricInstance
+from planner.instance.network import Switch
+from planner.instance.pins import check_pins
+from planner.instance.read import Faults, validated
+from planner.physics.network.families import FAMILIES
+from planner.planning.load import with_names_resolved
+
+NUMBER = r"\d+(?:\.\d+)?(?:[eE]\+?\d+)?"
+INLINE = re.compile(rf"(?P<ports>\d{{1,6}})x(?P<gbps>{NUMBER})G?:(?P<usd>{NUMBER}):(?P<watts>{NUMBER})")
+FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
+FLOOR_METRES = 0.1, 100.0  # between racks and rows
+RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::1)?")
+NOT_GIVEN = "not given; a fabric alone does not count it"
+ANY = "any"  # in place of an accelerator's name: its rate is given
+NOT_COUNTED = ("grid", "wan", "reliability", "operation")
+LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricWish:
+    """What the options ask for; what is None has the usual value."""
+
+    hosts: int
+    gpus_per_host: int
+    nic_gbps: float
+    switches: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    oversubscription: str | None = None
+    survives: str | None = None
+    planes: int | None = None
+    max_tiers: int = 4
+    floor: str | None = None
+    transceiver_usd: float | None = None
+    transceiver_watts: float | None = None
+    budget_usd: float | None = None
+    name: str = "fabric"
+
+
+def question_of_options(wish: FabricWish) -> FabricInstance:
+    """Return the question that options ask.
+
+    Raises
+    ------
+    InputError
+        Names the option, its value and the remedy.
+    """
+    switches, parts = _parts(wish)
+    unknown = [x for x in wish.families if x not in FAMILIES]
+    if unknown:
+        raise InputError(f"--family {unknown[0]!r}: {hint(unknown[0], FAMILIES)}; it is one of {', '.join(FAMILIES)}")
+    network: dict[str, Any] = {
+        "switches": switches,
+        "optics": {
+            "name": parts.optics,
+            "price_usd": parts.usd,
+            "power_watts": parts.watts,
+            "source": parts.source,
+        },
+        "families": list(wish.families) or ["rail"],
+        "max_tiers": wish.max_tiers,
+        **_oversubscription(wish.oversubscription),
+        **_floor(wish, parts.optics),
+        **_survives(wish),
+    }
+    rack = {"name": "host", "gpus": wish.gpus_per_host, "it_kw": 1, "price_usd": 0}
+    data = {
+        "name": wish.name,
+        "hardware": {
+            "accelerator": ANY,
+            "rack": {**rack, "source": {"it_kw": NOT_GIVEN, "price_usd": NOT_GIVEN}},
+            "racks": wish.hosts,
+            "nic_bytes_per_second": wish.nic_gbps * 1e9 / 8,
+        },
+        "network": network,
+        "limits": {} if wish.budget_usd is None else {"budget_usd": wish.budget_usd},
+        "pins": {} if wish.planes is None else {"fabric.planes": wish.planes},
+    }
+    return _checked(data, "fabric design", Faults())
+
+
+def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Mapping[str, Any]) -> FabricInstance:
+    """Return the question of a file, of its content as a dict, or of one that was read.
+
+    Raises
+    ------
+    InputError
+        Names the file, the JSON path, the value and what was expected; also what a fabric alone does not count.
+    """
+    if isinstance(given, FabricInstance) and not pins:
+        return given
+    if isinstance(given, FabricInstance):
+        data, where = given.model_dump(mode="json", exclude_none=True), "fabric design"
+    elif isinstance(given, Mapping):
+        data, where = dict(given), "fabric design"
+    else:
+        data, where = read_instance_file(Path(given)), str(given)
+    ignored = sorted(k for k in (*NOT_COUNTED, "workload") if data.get(k) is not None)
+    if ignored:
+        remedy = "`planner solve` decides over all; leave them out to design a fabric alone"
+        raise InputError(f"{where}: has {', '.join(ignored)}, which a fabric alone does not count; {remedy}")
+    if not data.get("network"):
+        raise InputError(f"{where}: network: missing; say what the fabric may be built from")
+    faults = Faults()
+    data["pins"] = {**(data.get("pins") or {}), **pins}
+    if (data.get("hardware") or {}).get("accelerator") != ANY:
+        data = with_names_resolved(data, where, faults)
+    question = _checked(data, where, faults)
+    if question.hardware.racks is None:
+        raise InputError(f"{where}: hardware.racks: missing; say how many racks or hosts the fabric joins")
+    return question
+
+
+def _checked(data: dict[str, Any], where: str, faults: Faults) -> FabricInstance:
+    def problems(instance: FabricInstance) -> Iterator[str]:
+        yield from out_of_range(instance)
+        yield from check_pins(instance)
+
+    return validated(FabricInstance, data, where, problems=problems, faults=faults)
+
+
+def _parts(wish: FabricWish) -> tuple[list[dict[str, Any]], FabricParts]:
+    """Return the switches, and the transceiver at the rate of their ports: those given, or those of the NIC's rate."""
+    if not wish.switches and wish.nic_gbps not in FABRIC_PARTS:
+        known = ", ".join(f"{x:g}" for x in FABRIC_PARTS)
+        raise InputError(f"--nic-gbps {wish.nic_gbps:g}: no usual switches (for {known} there are); give --switch")
+    names = wish.switches or FABRIC_PARTS[wish.nic_gbps].switches
+    repeated = sorted({x for x in names if names.count(x) > 1})
+    if repeated:
+        raise InputError(f"--switch {repeated[0]!r}: given twice; give each switch once")
+    switches = [_switch(x) for x in names]
+    if len({x["name"] for x in switches}) < len(switches):
+        raise InputError("--switch: two switches of the same ports and rate; name one, or give them in a file")
+    rates = sorted({float(x["port_gbps"]) for x in switches})
+    if len(rates) > 1 and wish.transceiver_usd is None:
+        listed = ", ".join(f"{x:g}" for x in rates)
+        raise InputError(f"--switch: ports of {listed} Gb/s have other transceivers; give --transceiver-usd, or a file")
+    usual = FABRIC_PARTS.get(rates[0])
+    if usual is None and wish.transceiver_usd is None:
+        raise InputError(f"--switch: no usual transceiver for ports of {rates[0]:g} Gb/s; give --transceiver-usd")
+    parts = usual or FabricParts((), f"{rates[0]:g}G", 0.0, 0.0, "given")
+    if wish.transceiver_usd is not None:
+        parts = parts._replace(usd=wish.transceiver_usd, watts=wish.transceiver_watts or parts.watts, source="given")
+    return switches, parts
+
+
+def _switch(text: str) -> dict[str, Any]:
+    """Return a switch by its name in the catalogue, its links at the price of its rate, or in full from its figures."""
+    known = catalogue("switches")
+    if text in known:
+        return {**known[text], "link_factor": 1.0}
+    m = INLINE.fullmatch(text)
+    if m is None:
+        near = hint(text, known).rstrip("?")
+        raise InputError(f"--switch {text!r}: no such switch; {near}, or give {FORM}")
+    figures = {"ports": int(m["ports"]), "port_gbps": float(m["gbps"])}
+    if not all(figures.values()):
+        raise InputError(f"--switch {text!r}: ports and rate must be above 0; give {FORM}")
+    figures |= {"price_usd": float(m["usd"]), "power_watts": float(m["watts"])}
+    own = Switch.model_validate({"name": f"{m['ports']}x{float(m['gbps']):g}G", **figures, "source": "given"})
+    return own.model_dump(mode="json", exclude_none=True)
+
+
+def _oversubscription(text: str | None) -> dict[str, Any]:
+    """Read 4:1 or 1:1,7:1, a ratio for each tier from the leaf up; non-blocking unless given, none where `any`."""
+    if text == "any":
+        return {}
+    parts = [RATIO.fullmatch(x.strip()) for x in (text or "1:1").split(",")]
+    values = [float(m["down"]) for m in parts if m is not None]
+    if len(values) < len(parts) or min(values) < 1:
+        raise InputError(f"--oversubscription {text!r}: must be DOWN:1 with DOWN from 1, such as 2:1, or `any`")
+    return {"max_oversubscription": values[0] if len(values) == 1 else values}
+
+
+def _floor(wish: FabricWish, optics: str) -> dict[str, Any]:
+    """Read PITCHxROW in metres: cables then have a length, and media of their rate that reach."""
+    if wish.floor is None:
+        return {}
+    pitch, _, row = wish.floor.partition("x")
+    try:
+        floor = {"rack_pitch_m": float(pitch), "row_pitch_m": float(row)}
+    except ValueError:
+        raise InputError(f"--floor {wish.floor!r}: must be PITCHxROW in metres, such as 0.6x2.4") from None
+    low, high = FLOOR_METRES
+    if not all(low <= x <= high for x in floor.values()):
+        raise InputError(f"--floor {wish.floor!r}: must be from {low:g} to {high:g} metres, such as 0.6x2.4")
+    if wish.transceiver_usd is not None:
+        raise InputError("--floor, --transceiver-usd: with a floor media have the price; give network.media in a file")
+    rate = optics.partition("-")[0]
+    media = [dict(x) for name, x in catalogue("media").items() if name.startswith(f"{rate}-")]
+    if not media:
+        raise InputError(
+            f"--floor: no media of {rate} in the catalogue; give network.media and network.floor in a file"
+        )
+    return {"floor": floor, "media": media}
+
+
+def _survives(wish: FabricWish) -> dict[str, Any]:
+    """Return the loss to survive: one switch above the leaves, unless another, or none, is asked for."""
+    if wish.survives not in (None, "none", *LOSSES):
+        raise InputError(f"--survives {wish.survives!r}: must be {', '.join(LOSSES)} or none")
+    grouped = [x for x in wish.families if x.startswith("dragonfly")]
+    if grouped and wish.survives != "none":
+        raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
+    return {} if wish.survives == "none" else {"survives": wish.survives or LOSSES[0]}

@@ -1,0 +1,118 @@
+"""Files for NetBox hold what its importer asks for, and every cable ends at an interface that they make."""
+
+import csv
+import io
+import re
+import shutil
+import subprocess
+import zipfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+from worked_plan import small
+
+from planner.cli.main import app
+from planner.exports import graph
+from planner.exports.cable_list import cable_list
+from planner.exports.from_plan import BuiltFabric, built_fabric
+from planner.exports.netbox import end_of, interface_of, netbox_files, write_netbox
+
+E1 = built_fabric(small(), "e1")
+# Rows of fields of NetBox's CableImportForm, DeviceImportForm and InterfaceImportForm, those required first.
+CABLE = {"side_a_type", "side_a_name", "side_b_type", "side_b_name"}
+CABLE |= {"side_a_device", "side_b_device", "type", "status", "label", "color", "length", "length_unit"}
+DEVICE = {"name", "role", "manufacturer", "device_type", "status", "site"} | {"location", "rack", "position", "face"}
+
+
+def split_in_two(x: BuiltFabric) -> BuiltFabric:
+    """Return a fabric whose leaves' ports are split for two NICs of two lanes."""
+    return replace(x, design=replace(x.design, split=2, lanes=2))
+
+
+def rows(x: BuiltFabric, name: str) -> list[dict[str, str]]:
+    """Read a table."""
+    return list(csv.DictReader(io.StringIO("".join(netbox_files(x)[name]()))))
+
+
+@pytest.mark.parametrize("x", [E1, split_in_two(E1)])
+def test_every_cable_ends_at_an_interface_of_its_own(x: BuiltFabric) -> None:
+    """Interfaces are those of a device's type and those of the table, each once; no two cables share one."""
+    types = {}
+    for name, pieces in netbox_files(x).items():
+        if name.startswith("device-types/"):
+            t = yaml.safe_load("".join(pieces()))
+            assert {"manufacturer", "model", "slug", "u_height", "is_full_depth"} <= set(t)
+            assert re.fullmatch(r"[-a-z0-9_]+", t["slug"])
+            types[t["model"]] = [i["name"] for i in t.get("interfaces", ())]
+    devices = rows(x, "devices.csv")
+    assert set(devices[0]) == DEVICE
+    assert {d["rack"] for d in devices} - {""} == {r["name"] for r in rows(x, "racks.csv")}
+    made = Counter((d["name"], port) for d in devices for port in types[d["device_type"]])
+    made += Counter((i["device"], i["name"]) for i in rows(x, "interfaces.csv"))
+    assert set(made.values()) == {1}
+    cables = rows(x, "cables.csv")
+    assert set(cables[0]) == CABLE
+    used = Counter((c[f"side_{s}_device"], c[f"side_{s}_name"]) for c in cables for s in "ab")
+    assert set(used.values()) == {1} and set(used) <= set(made)
+    assert len(cables) == x.design.endpoint_links + x.design.switch_links
+    assert len({c["label"] for c in cables}) == len(cables)
+
+
+def test_cable_list_has_lanes_and_labels() -> None:
+    """A cable's lane is that of its NIC's network, and its label says both ends."""
+    x = split_in_two(E1)
+    listed = list(csv.DictReader(io.StringIO("".join(cable_list(x)))))
+    assert all(r["label"] == f"{r['from']}:{r['from_port']}--{r['to']}:{r['to_port']}" for r in listed)
+    lanes: dict[str, set[str]] = {}
+    for r in listed:
+        for end in ("from", "to"):
+            if "gpu" not in r[end]:
+                lanes.setdefault(r[end], set()).add(r["lane"])
+        assert "gpu" not in r["from"] or r["lane"] == r["from_port"]
+    assert all(len(own) == 1 for own in lanes.values())
+    assert Counter(r["lane"] for r in listed) == {lane: len(listed) // 2 for lane in "01"}
+
+
+@pytest.mark.parametrize(("name", "port"), [("r00-gpu3", "1"), ("leaf-0-0", "7"), ("leaf-0-0", "7/1")])
+def test_interfaces_turn_back_into_ends(name: str, port: str) -> None:
+    """An interface stands for one end, which is the same once read back."""
+    assert end_of(*interface_of(name, port)) == (name, port)
+
+
+def test_a_folder_and_a_zip_hold_the_same(tmp_path: Path) -> None:
+    """Files of a folder, and those of a ZIP, are the same, byte by byte, every time."""
+    write_netbox(tmp_path / "netbox", E1)
+    for name in ("a.zip", "b.zip"):
+        write_netbox(tmp_path / name, E1)
+    assert (tmp_path / "a.zip").read_bytes() == (tmp_path / "b.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "a.zip") as archive:
+        assert archive.namelist() == list(netbox_files(E1))
+        for name in archive.namelist():
+            assert archive.read(name) == (tmp_path / "netbox" / name).read_bytes()
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    """Where a file of that name is there already, the refusal names it."""
+    (tmp_path / "netbox").write_text("")
+    (tmp_path / "plan.json").write_text(small().model_dump_json())
+    options = ["--site", "e1", "--format", "netbox", "-o", str(tmp_path / "netbox")]
+    ran = CliRunner().invoke(app, ["fabric", "export", str(tmp_path / "plan.json"), *options])
+    assert "netbox: cannot be written" in str(ran.exception)
+
+
+@pytest.mark.parametrize("by_pod", [False, True])
+def test_graphviz_reads_the_graph(by_pod: bool) -> None:
+    """An edge a line, from the lower tier to the higher one; Graphviz draws it where it is installed."""
+    g = graph.graph(E1, by_pod=by_pod)
+    text = "".join(graph.dot(g))
+    drawn = re.findall(r'^  "(\S+)" -- "(\S+)" \[label="(\d+)"', text, re.MULTILINE)
+    assert {frozenset(e[:2]): int(e[2]) for e in drawn} == {frozenset((a, b)): n for a, b, n in g.edges(data="cables")}
+    upward = ["racks", "leaf", "spine", "core"].index
+    assert all(upward(g.nodes[a]["tier"]) < upward(g.nodes[b]["tier"]) for a, b, _ in drawn)
+    if shutil.which("dot"):
+        ran = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, check=True)
+        assert ran.stdout.count('class="edge"') == g.number_of_edges()

@@ -1,0 +1,99 @@
+"""Fabrics of all families at 1,024, 16,384 and 800,000 GPUs, as they are built, without a plan around them."""
+
+from dataclasses import replace
+
+from worked_plan import small
+
+from planner.exports.from_plan import BuiltFabric, built_fabric
+from planner.instance.network import Switch
+from planner.physics.network.cabling import switch_counts
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, dragonfly
+from planner.physics.network.topology import Design
+from planner.plan.fabric import Tier, WanGateway
+
+WORKED = built_fabric(small(), "e1")
+SIZES = {"1k": (64, 8, 128), "16k": (64, 8, 2048), "800k": (512, 72, 11_111)}  # ports, GPUs of a rack, racks
+
+
+def built(d: Design) -> BuiltFabric:
+    """Return a design as it is built; it must be one that can be wired."""
+    assert not d.faults()
+    down = {"leaf": d.leaf_down, "spine": d.spine_down, "core": d.core_down if d.cores else 0}
+    up = {"leaf": (d.leaf_up, d.leaf_bundle), "spine": (d.spine_up, d.spine_bundle), "core": (d.core_up, d.core_bundle)}
+    over = {"leaf": d.leaf_oversubscription, "spine": d.spine_oversubscription, "core": d.core_oversubscription}
+    tiers = []
+    for name in [t for t in d.tier_switches if t in switch_counts(d)]:
+        ports, bundle = up.get(name, (0, 0))
+        own = {"switches": switch_counts(d)[name], "down_ports": down.get(name, d.zones * d.core_bundle)}
+        tiers.append(Tier(name=name, up_ports=ports, bundle=bundle, oversubscription=over.get(name, 1.0), **own))
+    stated: dict[str, object] = {
+        "tiers": tuple(tiers),
+        "switches": d.switches,
+        "switch_links": d.switch_links,
+        "endpoint_links": d.endpoint_links,
+        "pods": d.pods,
+        "zones": d.zones,
+        "group_links": d.group_links,
+    }
+    box = Switch(name=f"{d.ports}x400G", ports=d.ports, port_gbps=400, price_usd=1, power_watts=1)
+    if d.wan_ports:
+        ends = {"wan_ports": d.wan_gateway_links, "switches": d.wan_gateways, "uplinks": d.wan_gateway_links}
+        stated["wan_gateway"] = WanGateway(wan_gbps=400 * d.wan_gateway_links, cost_usd=0, power_mw=0, **ends)
+    return replace(WORKED, site="here", design=d, switch=box, fabric=WORKED.fabric.model_copy(update=stated))
+
+
+def _at(size: str, **choices: int) -> dict[str, int]:
+    ports, gpus, racks = SIZES[size]
+    return {"ports": ports, "rails": gpus, "racks": racks, "rails_per_pod": gpus} | choices
+
+
+def _only(size: str, **choices: int) -> Design:
+    ports, gpus, racks = SIZES[size]
+    return Design(ports=ports, rails=1, apart=gpus, racks=racks, rails_per_pod=1, **choices)
+
+
+PLUS, ROUTERS = DragonflyPlus, Dragonfly
+DESIGNS: dict[str, Design] = {
+    "rail 1k": Design(**_at("1k", leaf_down=32, leaf_up=8, leaf_bundle=2, domains_per_pod=4)),
+    "rail 16k": Design(
+        **_at("16k", leaf_down=32, leaf_up=32, leaf_bundle=2, domains_per_pod=2, spine_up=32, spine_bundle=1)
+    ),
+    "rail 800k": Design(
+        **_at("800k", leaf_down=208, leaf_up=50, leaf_bundle=1, domains_per_pod=2, spine_up=88, spine_bundle=2)
+    ),
+    "rail 800k in tall pods": Design(
+        **_at("800k", rails_per_pod=4, leaf_down=208, leaf_up=10, leaf_bundle=2, domains_per_pod=54),
+        spine_up=1,
+        spine_bundle=1,
+    ),
+    "rail 800k of four tiers": Design(
+        **_at("800k", ports=128, leaf_down=64, leaf_up=32, leaf_bundle=2, rails_per_pod=8, domains_per_pod=4),
+        spine_up=32,
+        spine_bundle=2,
+        rails_per_zone=72,
+        domains_per_zone=8,
+        core_up=16,
+        core_bundle=2,
+    ),
+    "rail-only 1k": _only("1k", leaf_down=32, leaf_up=8, leaf_bundle=2, domains_per_pod=4),
+    "rail-only 16k": _only("16k", leaf_down=32, leaf_up=32, leaf_bundle=1, domains_per_pod=64),
+    "rail-only 800k": _only("800k", leaf_down=208, leaf_up=208, leaf_bundle=2, domains_per_pod=54),
+    "dragonfly+ 1k": dragonfly(
+        PLUS, **_at("1k", leaf_down=32, leaf_up=16, leaf_bundle=2, domains_per_pod=1, group_links=16)
+    ),
+    "dragonfly+ 16k": dragonfly(
+        PLUS, **_at("16k", leaf_down=32, leaf_up=32, leaf_bundle=2, domains_per_pod=2, group_links=8)
+    ),
+    "dragonfly+ 800k": dragonfly(
+        PLUS, **_at("800k", leaf_down=200, leaf_up=200, leaf_bundle=2, domains_per_pod=1, group_links=300)
+    ),
+    "dragonfly 1k": dragonfly(ROUTERS, **_at("1k", leaf_down=32, leaf_bundle=2, domains_per_pod=1, group_links=16)),
+    "dragonfly 16k": dragonfly(ROUTERS, **_at("16k", leaf_down=20, leaf_bundle=1, domains_per_pod=3, group_links=4)),
+    "dragonfly 800k": dragonfly(
+        ROUTERS, **_at("800k", leaf_down=200, leaf_bundle=2, domains_per_pod=1, group_links=100)
+    ),
+    "one switch": Design(ports=64, rails=8, racks=8, leaf_down=64),
+    "rail under a gateway": Design(
+        **_at("1k", racks=96, leaf_down=32, leaf_up=8, leaf_bundle=2, domains_per_pod=3, lanes=2, wan_ports=8)
+    ),
+}

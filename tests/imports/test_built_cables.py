@@ -1,0 +1,146 @@
+"""Cables as built against a design: what is missing, extra or swapped, counted by other means."""
+
+import csv
+import io
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+from worked_plan import small
+
+from planner.cli.main import app
+from planner.errors import InputError
+from planner.exports.cable_list import cable_list
+from planner.exports.from_plan import BuiltFabric, built_fabric
+from planner.exports.netbox import netbox_files
+from planner.imports.built_cables import differences
+
+E1 = built_fabric(small(), "e1")
+ODD = replace(E1, site='=1+2, "x"')
+SPLIT = replace(E1, design=replace(E1.design, split=2, lanes=2))
+Ends = list[str]  # from, from_port, to, to_port
+
+
+def ends(x: BuiltFabric) -> list[Ends]:
+    """Return the cables of a fabric, their ends alone."""
+    return [row[:4] for row in list(csv.reader(io.StringIO("".join(cable_list(x)))))[1:]]
+
+
+def written(path: Path, rows: list[Ends], header: str = "from,from_port,to,to_port") -> Path:
+    """Write a table."""
+    path.write_text("\n".join([header, *(",".join(row) for row in rows)]) + "\n")
+    return path
+
+
+def pair(row: Ends) -> frozenset[str]:
+    """Return the two ends of a cable."""
+    return frozenset((":".join(row[:2]), ":".join(row[2:])))
+
+
+@pytest.mark.parametrize("x", [E1, SPLIT, ODD])
+def test_our_own_lists_are_as_designed(tmp_path: Path, x: BuiltFabric) -> None:
+    """The cable list and NetBox's import are equal to the design, whichever end comes first."""
+    (tmp_path / "own.csv").write_text("".join(cable_list(x)))
+    (tmp_path / "netbox.csv").write_text("".join(netbox_files(x)["cables.csv"]()))
+    turned = written(tmp_path / "turned.csv", [row[2:] + row[:2] for row in ends(x)])
+    for path in (tmp_path / "own.csv", tmp_path / "netbox.csv", turned):
+        assert differences(path, x).lines == []
+
+
+def test_netbox_export_is_read(tmp_path: Path) -> None:
+    """NetBox's table of cables has headings in words; ports may bear a label, and other equipment is none of it."""
+    made = list(csv.DictReader(io.StringIO("".join(netbox_files(E1)["cables.csv"]()))))
+    columns = ("label", "side_a_name", "side_b_name", "side_a_device", "side_b_device")
+    rows = [[r[c] for c in columns] for r in made]
+    rows[3][1] += " (rail 3)"
+    rows.append(["m1", "mgmt0", "1", "e1-leaf-0-0", "mgmt-switch"])
+    for mark in ",;":
+        text = "\n".join(
+            mark.join(r) for r in [["Label", "Termination A", "Termination B", "Device A", "Device B"], *rows]
+        )
+        (tmp_path / "x.csv").write_text(text)
+        assert differences(tmp_path / "x.csv", E1).lines == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_differences_are_those_of_the_sets(tmp_path: Path, seed: int) -> None:
+    """Cables swapped, moved, taken out and added at random: the same differences as of sets of named pairs."""
+    rng, x = random.Random(seed), (E1, SPLIT)[seed % 2]
+    planned = ends(x)
+    built = [list(row) for row in planned]
+    for _ in range(rng.randrange(4)):
+        a, b = rng.sample(built, 2)
+        a[2:], b[2:] = b[2:], a[2:]
+    for _ in range(rng.randrange(3)):
+        built.remove(rng.choice(built))
+    for n in range(rng.randrange(3)):
+        rng.choice(built)[2:] = ["elsewhere", str(n)]
+    if rng.random() < 0.5:
+        built.append(["leaf-0-0", str(x.design.ports - 1), "leaf-0-1", str(x.design.ports - 1)])
+    rng.shuffle(built)
+    found = differences(written(tmp_path / "x.csv", built), x).lines
+    listed: dict[str, set[frozenset[str]]] = {"missing": set(), "extra": set(), "swapped": set()}
+    for line in found:
+        kind, text = line.split(maxsplit=1)
+        for cable in text.partition(" (")[0].split(" and "):
+            listed[kind].add(frozenset(cable.split(" -- ")))
+    old, new = {pair(r) for r in planned}, {pair(r) for r in built}
+    assert listed["extra"] | listed["swapped"] == new - old
+    assert listed["missing"] <= old - new
+    assert len(listed["missing"]) + len(listed["swapped"]) == len(old - new)
+
+
+def test_two_swapped_cables_are_told_as_one_slip(tmp_path: Path) -> None:
+    """The command says what is swapped, with the lines of the file, and ends with status 1; else with 0."""
+    plan = tmp_path / "plan.json"
+    plan.write_text(small().model_dump_json())
+    rows = ends(E1)
+    good = written(tmp_path / "good.csv", rows)
+    rows[0][2:], rows[1][2:] = rows[1][2:], rows[0][2:]
+    bad = written(tmp_path / "bad.csv", rows)
+    ran = [CliRunner().invoke(app, ["fabric", "check", str(plan), str(p), "--site", "e1"]) for p in (good, bad)]
+    assert [r.exit_code for r in ran] == [0, 1]
+    assert ran[0].output == f"e1: all {len(rows)} cables are as designed\n"
+    swapped = "r0-gpu0:0 -- leaf-0-1:0 and r0-gpu1:0 -- leaf-0-0:0 (lines 2 and 3); planned r0-gpu0:0 -- leaf-0-0:0"
+    assert ran[1].output == f"e1: 2 cables differ: 0 missing, 0 extra, 2 swapped\nswapped  {swapped}\n"
+
+
+def test_a_long_list_is_counted(tmp_path: Path) -> None:
+    """Of many differences the first are printed, and the rest counted."""
+    plan = tmp_path / "plan.json"
+    plan.write_text(small().model_dump_json())
+    one = written(tmp_path / "one.csv", ends(E1)[:1])
+    ran = CliRunner().invoke(app, ["fabric", "check", str(plan), str(one), "--site", "e1", "--show", "2"])
+    assert ran.output.splitlines()[0] == "e1: 55 cables differ: 55 missing, 0 extra, 0 swapped"
+    assert ran.output.splitlines()[-1] == "and 53 more" and len(ran.output.splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n", "line 1: has no columns from, from_port, to, to_port of a cable list"),
+        ("", "line 1: has no columns"),
+        (
+            "from,from_port,to,to_port\nr0-gpu0,0,leaf-0-0\n",
+            "line 2: has 3 cells where the header has 4; add or remove",
+        ),
+        (
+            "from,from_port,to,to_port\nr0-gpu0,0,leaf-0-0,0\nr0-gpu0,0,x,1\n",
+            "line 3: port r0-gpu0:0 has a cable already",
+        ),
+        ("from,from_port,to,to_port\nr0-gpu0,0,r0-gpu0,0\n", "line 2: port r0-gpu0:0 has a cable already, of line 2"),
+        (
+            "from,from_port,to,to_port\na,0,b,0\n",
+            "none of its 1 cable is at a port of the fabric of e1, such as r0-gpu0:0",
+        ),
+        ('from,from_port,to,to_port\n"a"b,0,b,0\n', "line 2: "),
+    ],
+)
+def test_a_bad_table_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    """The refusal names file, line, value and remedy."""
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(InputError, match=r"x\.csv") as refused:
+        differences(tmp_path / "x.csv", E1)
+    assert message in str(refused.value)

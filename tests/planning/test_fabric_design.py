@@ -1,0 +1,190 @@
+"""A fabric asked for alone: published designs come out, rules behave as a buyer expects, files go everywhere."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import planner
+from planner.cli.main import app
+from planner.errors import InputError
+from planner.instance.instance import FabricInstance
+from planner.physics.plan_physics import CLUSTER
+from planner.plan.plan import Plan
+from planner.planning.fabric_question import FabricWish, question_of_options
+
+# Switches of each tier and links between switches of non-blocking fabrics of 64 ports of 400 Gb/s, as published for
+# GPU clusters of 128, 256 and 512 hosts of eight GPUs and of 1,024 hosts by rail.
+PUBLISHED: list[tuple[int, tuple[str, ...], dict[str, int], int]] = [
+    (128, ("rail",), {"leaf": 32, "spine": 16}, 1024),
+    (256, ("rail",), {"leaf": 64, "spine": 32}, 2048),
+    (512, ("rail",), {"leaf": 128, "spine": 128, "core": 64}, 8192),
+    (1024, ("rail-only",), {"leaf": 256, "spine": 128}, 8192),
+]
+
+
+def designed(hosts: int, gpus: int = 8, nic: float = 400, **wish: Any) -> Plan:
+    """Design a fabric from options and require that the checker agrees with it."""
+    given = {"switches": ("64x400:36000:1000",), **wish}
+    plan = planner.design_fabric(
+        question_of_options(FabricWish(hosts=hosts, gpus_per_host=gpus, nic_gbps=nic, **given))
+    )
+    assert planner.check(plan) == []
+    return plan
+
+
+def usd(plan: Plan) -> float:
+    """Return the price of a fabric, infinite where there is none."""
+    return plan.objective.value if plan.objective.value is not None else float("inf")
+
+
+@pytest.mark.parametrize(("hosts", "families", "switches", "links"), PUBLISHED)
+def test_published_designs_come_out(
+    hosts: int, families: tuple[str, ...], switches: dict[str, int], links: int
+) -> None:
+    """At equal requirements the cheapest fabric has the switches and cables of the published one."""
+    plan = designed(hosts, families=families)
+    assert plan.status == "optimal"
+    assert plan.fabric is not None
+    f = plan.fabric.sites[CLUSTER]
+    assert ({t.name: t.switches for t in f.tiers}, f.switch_links) == (switches, links)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_more_choice_is_never_dearer(seed: int) -> None:
+    """Another switch, family or tier, a looser ratio and no loss to survive: none makes the cheapest fabric dearer."""
+    r = random.Random(seed)
+    hosts, gpus, ratio = r.randint(2, 120), r.choice([1, 2, 4, 8]), r.choice([1, 1.5, 2, 4])
+    ports = r.choice([8, 16, 32])
+    own = {"switches": (f"{ports}x400:{r.randint(1, 60)}000:500",), "oversubscription": f"{ratio:g}:1", "max_tiers": 3}
+    base = usd(designed(hosts, gpus, **own))
+    other = (*own["switches"], f"{2 * ports}x400:{r.randint(1, 200)}000:900")
+    looser: list[dict[str, Any]] = [
+        {"switches": other},
+        {"oversubscription": f"{ratio + 1:g}:1"},
+        {"oversubscription": "any"},
+        {"survives": "none"},
+        {"families": ("rail", "rack")},
+        {"max_tiers": 4},
+    ]
+    for more in looser:
+        assert usd(designed(hosts, gpus, **{**own, **more})) <= base * (1 + 1e-9), more
+    assert usd(designed(hosts + 1, gpus, **own)) >= base * (1 - 1e-9) or hosts + 1 <= ports
+
+
+def test_all_hosts_are_cabled_and_none_hangs_on_one_switch() -> None:
+    """Eight hosts that one switch would take are joined by two spines, unless no loss need be survived."""
+    plan = designed(8, 8)
+    assert plan.fabric is not None
+    f = plan.fabric.sites[CLUSTER]
+    assert (f.cabled_racks, f.endpoint_links) == (8, 64)
+    assert f.tiers[1].switches >= 2
+    alone = designed(8, 8, survives="none")
+    assert alone.fabric is not None
+    assert alone.fabric.sites[CLUSTER].switches == 1
+    one = next(x for x in plan.fabric.alternatives if x.name == "rail-optimised, 1 tier")
+    assert "one switch" in one.lost
+
+
+def test_a_budget_below_the_cheapest_is_refused_with_its_figure() -> None:
+    """The reason names the price and the budget, and a budget of the price itself is enough."""
+    price = usd(designed(32))
+    plan = designed(32, budget_usd=price / 2)
+    assert plan.status == "infeasible"
+    assert plan.conflict is not None
+    assert "limits.budget_usd" in plan.conflict.rules
+    assert usd(designed(32, budget_usd=price)) == price
+
+
+@pytest.mark.parametrize("family", ["rail", "rail-only"])
+def test_one_host_has_a_fabric(family: str) -> None:
+    """A single host is joined to leaves, or to one switch a rail, though nothing crosses it."""
+    assert designed(1, families=(family,)).status == "optimal"
+    assert designed(1, 1, survives="none", families=(family,)).status == "optimal"
+
+
+def test_too_few_tiers_are_told_in_numbers() -> None:
+    """What does not fit says how many GPUs the tiers join."""
+    plan = designed(512, max_tiers=2)
+    assert plan.status == "infeasible"
+    assert plan.conflict is not None
+    assert "join at most 2,048 GPUs, there are 4,096" in plan.conflict.reason
+
+
+def test_a_changed_plan_is_found_out() -> None:
+    """The checker counts again: a lower price, a missing host and a bound that is none are named."""
+    plan = designed(32)
+    assert plan.fabric is not None
+    f = plan.fabric.sites[CLUSTER]
+    for change in ({"cost_usd": f.cost_usd / 2}, {"cabled_racks": 31}, {"switches": f.switches - 1}):
+        sites = {CLUSTER: f.model_copy(update=change)}
+        wrong = plan.model_copy(update={"fabric": plan.fabric.model_copy(update={"sites": sites})})
+        assert planner.check(wrong), change
+    bound = plan.objective.model_copy(update={"bound": f.cost_usd / 2})
+    assert planner.check(plan.model_copy(update={"objective": bound}))
+
+
+def test_a_file_asks_as_the_options_do(tmp_path: Path) -> None:
+    """The question inside a plan is a file; exports, show, simulate and report take the plan; a round trip keeps it."""
+    run, out = CliRunner(), tmp_path / "fabric.json"
+    options = ["--hosts", "32", "--gpus-per-host", "8", "--nic-gbps", "400", "--switch", "64x400:36000:1000"]
+    found = run.invoke(app, ["fabric", "design", *options, "-o", str(out)])
+    assert found.exit_code == 0, found.output
+    assert "Joins 32 hosts of 8 GPUs" in found.output
+    plan = Plan.model_validate_json(out.read_text(encoding="utf-8"))
+    assert isinstance(plan.instance, FabricInstance)
+    question = tmp_path / "question.json"
+    question.write_text(json.dumps(plan.instance.model_dump(mode="json", exclude_none=True)), encoding="utf-8")
+    again = run.invoke(app, ["fabric", "design", str(question), "--json"])
+    assert json.loads(again.output)["objective"] == plan.model_dump(mode="json")["objective"]
+    assert run.invoke(app, ["check", str(out)]).output == ""
+    assert "SLOWDOWN" in run.invoke(app, ["simulate", str(out)]).output
+    for form in ("csv", "bom", "graphml", "svg", "slurm-conf"):
+        exported = run.invoke(app, ["fabric", "export", str(out), "--format", form, "-o", str(tmp_path / form)])
+        assert exported.exit_code == 0, exported.output
+    assert run.invoke(app, ["report", str(out), "-o", str(tmp_path / "page.html")]).exit_code == 0
+
+
+def test_alternatives_stand_side_by_side() -> None:
+    """The chosen kind is first; each other has its price and bisection, or says why it has no design."""
+    plan = designed(64)
+    assert plan.fabric is not None
+    first, *others = plan.fabric.alternatives
+    assert (first.lost, first.fabric) == ("", plan.fabric.sites[CLUSTER])
+    assert {"rail-only, 1 tier", "dragonfly+", "dragonfly", "leaf by host, 2 tiers"} <= {x.name for x in others}
+    assert all(x.lost for x in others)
+    assert all(x.bisection_tbps for x in others if x.fabric is not None)
+
+
+@pytest.mark.parametrize(
+    ("wish", "complaint"),
+    [
+        ({"switches": ("64x400",)}, "--switch '64x400'"),
+        ({"oversubscription": "1:2"}, "--oversubscription"),
+        ({"floor": "0.6"}, "--floor"),
+        ({"families": ("ring",)}, "--family 'ring'"),
+        ({"families": ("dragonfly",)}, "--survives none"),
+        ({"switches": ("0x400:100:1",)}, "--switch '0x400:100:1'"),
+        ({"switches": ("64x400:1:1", "64x400:2:1")}, "same ports and rate"),
+        ({"floor": "1e9x1e9"}, "--floor"),
+        ({"floor": "0.6x2.4"}, "no media of 400G"),
+        ({"nic": 123.0, "switches": ()}, "--nic-gbps 123"),
+    ],
+)
+def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
+    """Each complaint names the option."""
+    with pytest.raises(InputError, match=complaint):
+        designed(4, **wish)
+
+
+def test_a_workload_is_not_dropped_in_silence(tmp_path: Path) -> None:
+    """An instance with a model is refused: `solve` decides over all of it."""
+    with pytest.raises(InputError, match="workload"):
+        planner.design_fabric("cluster-1k")
+    found = CliRunner().invoke(app, ["fabric", "design", "--hosts", "4"])
+    assert isinstance(found.exception, InputError)
+    assert "--gpus-per-host, --nic-gbps" in str(found.exception)
+    assert not list(tmp_path.iterdir())
