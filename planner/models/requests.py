@@ -61,10 +61,9 @@ class FabricRequest:
     """What one site's fabric must carry so that the layout's traffic stays hidden.
 
     Ideal times are at the NIC's rate; a slowdown is allowed up to the window, and up to the transport's own slowdown
-    where the ideal alone fills the window. `pipeline_send_limit` and `allreduce_limit` cap the slowdown besides, where
-    the step time already assumes them. Groups of `exchange_racks` racks exchange tokens with their experts all to all:
-    nothing hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each way
-    end at its WAN gateway, to which the racks of one stage at a time send gradients at `exchange_gbps`, and back.
+    where the ideal alone fills the window. Groups of `exchange_racks` racks exchange tokens with their experts all to
+    all: nothing hides that, so the transport's own slowdown is all that it may suffer. Wavelengths of `wan_gbps` each
+    way end at its WAN gateway, to which the racks of one stage at a time send gradients at `exchange_gbps`, and back.
     `rack_gpus` of each rack are cabled, where it is not all of them.
     """
 
@@ -75,8 +74,6 @@ class FabricRequest:
     pipeline_send_window_seconds: float
     allreduce_seconds: float
     allreduce_window_seconds: float
-    pipeline_send_limit: float | None = None
-    allreduce_limit: float | None = None
     exchange_racks: int = 1
     wan_gbps: float = 0.0
     exchange_gbps: float = 0.0

@@ -163,8 +163,4 @@ def hidden(i: Instance, r: FabricRequest, d: Design) -> bool:
         1 + 1e-9
     )
     kept &= r.allreduce_seconds * allreduce <= max(r.allreduce_window_seconds, r.allreduce_seconds * PHI) * (1 + 1e-9)
-    return (
-        kept
-        and send <= (r.pipeline_send_limit or math.inf) * (1 + 1e-9)
-        and allreduce <= (r.allreduce_limit or math.inf) * (1 + 1e-9)
-    )
+    return kept

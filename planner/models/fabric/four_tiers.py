@@ -48,6 +48,7 @@ class Row:
     high: int
     usd: float
     mw: float
+    spine_link_usd: float  # of one uplink more of every spine
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +75,13 @@ def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
     if not len(ups):
         return []
     rows = sorted(_rows(s, domain, int(ups.min()), leaf_loads), key=lambda r: r.usd)
+    if s.whole:
+        return [x for n in _stripes(s, domain) for x in _all_worthwhile(s, rows, n)] if rows else []
     least = np.array([_least_usd(s, row) for row in rows]).reshape(len(rows), s.ports)
     parts = []
     for n in _stripes(s, domain) if rows else ():
         ways = _ways(s, rows, least, n)
         if not ways.worth.any():
-            continue
-        if s.whole:
-            parts += [x for i in np.flatnonzero(ways.worth.any(axis=1)) for x in _all_of(s, rows[i], ways.worth[i], n)]
             continue
         leaf = s.loads.at(n, np.array([domain]))[0]
         targets: set[tuple[float, float]] = set()
@@ -196,7 +196,7 @@ def _rows(s: Site, domain: int, min_up: int, leaf_loads: Floats) -> Iterator[Row
             worth = s.worthwhile(send, allreduce, usd, mw).any(axis=0)
             for k, i in zip(*(at.tolist() for at in np.nonzero(worth)), strict=True):
                 each = int(w.up[i]), int(w.bundle[i]), int(w.low[i]), int(w.high[i])
-                yield Row(x, of[k], *each, float(usd[k, i]), float(mw[k, i]))
+                yield Row(x, of[k], *each, float(usd[k, i]), float(mw[k, i]), float(w.spines[i] * spine[0][k, 0]))
 
 
 def _cheapest(s: Site, w: ZoneWirings, n: int, target: tuple[float, float]) -> list[Options]:
@@ -271,6 +271,18 @@ def _completed(s: Site, r: Row, n: int, target: tuple[float, float]) -> tuple[fl
     if s.pins.get("spine_bundle", choice["spine_bundle"]) != choice["spine_bundle"]:
         return None
     return float(_bill(s, r, choice)[0]), choice
+
+
+def _all_worthwhile(s: Site, rows: list[Row], n: int) -> Iterator[Options]:
+    """Yield the templates of rows that may beat those found so far: bounded by fewest cores, then by best ones."""
+    v, each = np.arange(1, s.ports + 1), np.array([(r.usd, r.spine_link_usd, r.low, r.high) for r in rows])
+    usd, link, low, high = each.T[..., None]
+    worth = _ways(s, rows, np.where((v >= low) & (v <= high), usd + (v - low) * link, np.inf), n).worth.any(axis=1)
+    rows = [rows[i] for i in np.flatnonzero(worth)]
+    if rows:
+        ways = _ways(s, rows, np.array([_least_usd(s, r) for r in rows]), n)
+        for i in np.flatnonzero(ways.worth.any(axis=1)):
+            yield from _all_of(s, rows[i], ways.worth[i], n)
 
 
 def _all_of(s: Site, r: Row, worth: Flags, n: int) -> list[Options]:

@@ -44,7 +44,7 @@ class Mode:
 
 
 def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
-    """Yield every switch in every family, for racks of so many GPUs, a NIC split over as many lanes as carry it."""
+    """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it."""
     for s in resolved_switches(network.switches):
         lanes = lanes_of(s, nic_bytes_per_second)
         if lanes > network.max_lanes:

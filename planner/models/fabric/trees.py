@@ -289,7 +289,7 @@ def _fewest_cores(w: Wirings, row: Ints, cores: Ints) -> tuple[Ints, Ints]:
 
 
 def _undominated(tops: Tops) -> Ints:
-    """Return the entries that no other of as many uplinks is as cheap and as frugal as."""
+    """Return the entries that no other entry of equal uplinks matches in price and power."""
     order, kept = np.lexsort((tops.mw, tops.usd, tops.up)), []
     for some in np.split(order, np.flatnonzero(np.diff(tops.up[order])) + 1):
         least = np.minimum.accumulate(tops.mw[some])

@@ -38,21 +38,21 @@ class WorstTraffic(Traffic):
         return self.exchange_racks, self.group_racks, self.groups, self.max_allreduce
 
     def loads(self, blocks: int, *, shares: bool = True) -> Loads:
-        """Return what leaves runs of racks of so many at the worst placement."""
+        """Return what leaves runs of racks, of `blocks` racks in all, at the worst placement."""
         return WorstLoads(self, blocks, shares)
 
 
 class WorstLoads(Loads):
-    """What leaves runs of racks at the worst placement; all-reduces ask for uplinks as what nothing may slow does.
+    """What leaves runs of racks at the worst placement.
 
-    For they only have a limit: uplinks that keep it, at the transport's own slowdown of what an exchange of the same
-    rate would be.
+    All-reduces have a limit and are no axis of a frontier, so they count among the exchanges: as many links as keep
+    the limit, which nothing slows further.
     """
 
     traffic: WorstTraffic
 
     def at(self, n_stripes: int, sizes: Ints) -> Floats:  # noqa: ARG002 (the order of racks is of no account)
-        """Return the loads of runs of so many racks, one row a size; nothing leaves what holds all racks."""
+        """Return the loads of runs of racks, one row a size; nothing leaves what holds all racks."""
         t = self.traffic
         racks = np.minimum(sizes, t.racks(self.blocks))
         inside = racks < t.racks(self.blocks)
@@ -71,12 +71,12 @@ class WorstLoads(Loads):
 
 
 def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
-    """Return the traffic of a request in racks of so many GPUs, and the largest slowdown of pipeline sends it allows.
+    """Return the traffic of a request in racks of `gpus` GPUs, and the largest slowdown of pipeline sends it allows.
 
     Infinite where nothing is sent.
     """
     own, r = transport_slowdown_of(network), request
-    send = _largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds, own, r.pipeline_send_limit)
+    send = _largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds, own)
     traffic = WorstTraffic(
         stages=1,
         unit_racks=1,
@@ -87,17 +87,16 @@ def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[
         exchange_gbps=r.exchange_gbps,
         group_racks=r.group_racks,
         groups=r.groups,
-        max_allreduce=_largest(r.allreduce_seconds, r.allreduce_window_seconds, own, r.allreduce_limit) / own,
+        max_allreduce=_largest(r.allreduce_seconds, r.allreduce_window_seconds, own) / own,
     )
     return traffic, send
 
 
-def _largest(ideal_seconds: float, window_seconds: float, transport_slowdown: float, limit: float | None) -> float:
+def _largest(ideal_seconds: float, window_seconds: float, transport_slowdown: float) -> float:
     """Return the largest slowdown of an exchange whose time with it stays within the window: any where none is sent.
 
     The transport's own is allowed where it alone fills the window.
     """
     if ideal_seconds <= 0:
         return float("inf")
-    hidden = max(window_seconds / ideal_seconds, transport_slowdown)
-    return min(hidden, float("inf") if limit is None else limit) * (1 + TOLERANCE)
+    return max(window_seconds / ideal_seconds, transport_slowdown) * (1 + TOLERANCE)

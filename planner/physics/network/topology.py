@@ -204,11 +204,6 @@ class Design:
         return self.leaf_up
 
     @property
-    def leaf_ports_used(self) -> int:
-        """Ports of a leaf in use or kept spare, of the leaf with the most."""
-        return math.ceil((self.leaf_down + self.leaf_spare) / self.split) + self.up_ports
-
-    @property
     def pod_uplinks(self) -> int:
         """Links that leave a pod; 0 where nothing joins pods."""
         return self.spines_per_pod * self.spine_up
