@@ -92,7 +92,7 @@ def rules_given(instance: Instance, leaf_sizes: Sequence[int]) -> str:
     rules = ["exchanges end in the time that the layout hides them"]
     if network is not None:
         rules = [
-            f"one switch in one family ({', '.join(network.families)})",
+            f"switches of one port rate in one family ({', '.join(network.families)})",
             f"at most {network.max_tiers} tiers",
             *rules,
         ]

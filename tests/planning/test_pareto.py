@@ -71,7 +71,10 @@ def test_none_is_an_answer(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), "--leaf-sizes", "999"])
     says, rules = done.stderr.splitlines()
     assert done.exit_code == 3 and done.stdout == "" and says == "no fabric carries the plan's traffic"
-    assert rules.startswith("given: one switch in one family (rail); at most ") and "leaf domains of 999 racks" in rules
+    assert (
+        rules.startswith("given: switches of one port rate in one family (rail); at most ")
+        and "leaf domains of 999 racks" in rules
+    )
     bad = CliRunner().invoke(app, ["fabric", "pareto", str(tmp_path / "p.json"), "--leaf-sizes", "4,x"])
     assert isinstance(bad.exception, InputError) and "--leaf-sizes" in str(bad.exception)
 
