@@ -66,6 +66,8 @@ SPACE = (
 class NothingToCarry:
     """Loads of a fabric without a layout: nothing leaves a leaf, a pod or a zone that a rule does not provide for."""
 
+    nothing = True
+
     def at(self, _: int, sizes: Ints) -> Floats:
         """Return no load of runs of some sizes."""
         return np.zeros((len(sizes), 4))

@@ -62,9 +62,8 @@ def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf
 def _shapes(s: Site, domain: int) -> Ints:
     """List rails and domains of the pods that hold some domains and that a spine has ports for."""
     domains = s.domains(domain)
-    rails, width = (
-        x.ravel() for x in np.meshgrid(rail_sizes(s), width_sizes(s, domains, all_sizes=True), indexing="ij")
-    )
+    widths = width_sizes(s, domains, all_sizes=s.prices.places is not None or not s.loads.nothing)
+    rails, width = (x.ravel() for x in np.meshgrid(rail_sizes(s), widths, indexing="ij"))
     pods = -(-s.mode.rails // rails) * -(-domains // width)
     fits = (width < domains) & (pods <= s.core_ports) & (rails * width < s.spine_ports)
     return np.asarray(np.stack([rails, width], axis=1)[fits], dtype=np.int64)

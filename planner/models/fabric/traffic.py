@@ -1,7 +1,7 @@
 """What a column's traffic asks of the fabric of a site, counted on the order of racks in stripes."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,8 @@ class Loads:
 
     Shares are left at zero where they are of no account.
     """
+
+    nothing: ClassVar[bool] = False  # whether nothing leaves any run, so that a larger pod carries no less
 
     traffic: Traffic
     blocks: int
