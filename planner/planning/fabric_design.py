@@ -5,7 +5,7 @@ must carry is what the rules on oversubscription and losses say. The tables are 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,6 +49,7 @@ WORDS: dict[FabricFamily, str] = {
     "dragonfly+": "dragonfly+",
     "dragonfly": "dragonfly",
 }
+MAX_TIERS = 4
 SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
 SEEDS = 4
 SIDE_BY_SIDE = 3  # tiers of kinds that are priced though another is cheaper
@@ -120,11 +121,12 @@ def design_fabric(instance: FabricInstance, options: Options) -> Plan:
     budget, complete = instance.limits.budget_usd, all(k.searched for k in kinds if k.family in network.families)
     ended = "proved" if complete else deadline.cause
     if best is None or best.template is None:
-        return _plan(instance, options, ended, conflict=_nothing_fits(instance, network, proven=complete))
+        return _plan(instance, options, ended, conflict=_nothing_fits(instance, network, deadline, proven=complete))
     usd = best.template.usd
     if budget is not None and usd > budget and complete:
         reason = f"the cheapest fabric that keeps the rules costs ${usd:,.0f}, ${usd - budget:,.0f} over the budget"
-        why = Conflict(decision="budget", rules=("limits.budget_usd", *_rules(network)), reason=reason)
+        rules = "limits.budget_usd", *_in_conflict(instance, network, deadline, budget)
+        why = Conflict(decision="budget", rules=rules, reason=reason)
         return _plan(instance, options, ended, conflict=why)
     ranked = sorted(kinds, key=lambda k: (k is not best, k.template is None, k.template.usd if k.template else 0.0))
     section = FabricPlan(
@@ -324,13 +326,42 @@ def _tails(instance: FabricInstance, network: Network, t: Template) -> tuple[flo
     return float(np.mean(found[0])), float(np.mean(found[1]))
 
 
-def _rules(network: Network) -> tuple[str, ...]:
-    """Name the rules of the network that a fabric must keep."""
+def _rules(instance: FabricInstance, network: Network) -> list[str]:
+    """Name the rules and pins that a fabric must keep."""
     names = ("max_oversubscription", "min_core_share", "survives")
-    return ("network.families", "network.max_tiers", *(f"network.{x}" for x in names if getattr(network, x)))
+    asked = [f"network.{x}" for x in names if getattr(network, x)]
+    return ["network.families", "network.max_tiers", *asked, *(f"pins.{path}" for path in instance.pins)]
 
 
-def _nothing_fits(instance: FabricInstance, network: Network, *, proven: bool) -> Conflict:
+def _without(instance: FabricInstance, rules: Collection[str]) -> tuple[FabricInstance, Network]:
+    """Return the question, and what it may be built from, without some rules and pins."""
+    free: dict[str, Any] = {"families": tuple(KINDS), "max_tiers": MAX_TIERS, "min_core_share": 0.0}
+    names = [x.removeprefix("network.") for x in rules if x.startswith("network.")]
+    pins = {path: value for path, value in instance.pins.items() if f"pins.{path}" not in rules}
+    if instance.network is None:
+        raise TypeError("fabric: the question has no network")
+    network = instance.network.model_copy(update={name: free.get(name) for name in names})
+    return instance.model_copy(update={"network": network, "pins": pins}), network
+
+
+def _in_conflict(instance: FabricInstance, network: Network, deadline: Deadline, most_usd: float) -> tuple[str, ...]:
+    """Return rules and pins of which none can be left out: without it some fabric costs no more than a price.
+
+    All of them where the time ends first.
+    """
+    rules, dropped = _rules(instance, network), list[str]()
+    for name in rules:
+        asked, free = _without(instance, [*dropped, name])
+        kinds = [k for k in _kinds(free) if k.family in free.families]
+        if deadline.passed:
+            return tuple(rules)
+        fits = (_cheapest(asked, free, k, deadline, most_usd=most_usd) for k in kinds)
+        if not any(k.template is not None and k.template.usd <= most_usd and _allowed(free, k) for k in fits):
+            dropped.append(name)
+    return tuple(x for x in rules if x not in dropped)
+
+
+def _nothing_fits(instance: FabricInstance, network: Network, deadline: Deadline, *, proven: bool) -> Conflict:
     """Return why there is no fabric; no rules where the time ended first."""
     if not proven:
         return Conflict(decision="fabric", rules=(), reason="the time limit came before a fabric was found")
@@ -338,14 +369,13 @@ def _nothing_fits(instance: FabricInstance, network: Network, *, proven: bool) -
     gpus = _gpus(instance)
     nic = instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
     reason = "; ".join(f"{k.name}: {_why_none(instance, network, k)}" for k in kinds)
-    asked = instance.model_copy(update={"network": network})
     planes = instance.pins.get("fabric.planes")
-    if planes and planes not in (known := {s.planes for s in resolved_switches(network.switches)}):
-        reason = f"no switch has {planes} planes ({', '.join(map(str, sorted(known)))} offered); give one with --switch"
-    elif not Templates(instance=asked, transport_slowdown=1.0, power_counts=False).modes(gpus):
+    if not Templates(instance=instance, transport_slowdown=1.0, power_counts=False).modes(gpus):
         reason = f"no switch has ports for a NIC of {nic:g} Gb/s within network.max_lanes = {network.max_lanes}"
-    pins = tuple(f"pins.{path}" for path in instance.pins)
-    return Conflict(decision="fabric", rules=(*_rules(network), *pins), reason=reason)
+        return Conflict(decision="fabric", rules=("network.switches",), reason=reason)
+    if planes and planes not in (known := {s.planes for s in resolved_switches(network.switches)}):
+        reason = f"no switch has {planes} planes ({', '.join(map(str, sorted(known)))} offered); give one that has"
+    return Conflict(decision="fabric", rules=_in_conflict(instance, network, deadline, math.inf), reason=reason)
 
 
 def _certificate(usd: float, deadline: Deadline, *, complete: bool) -> Certificate:

@@ -188,3 +188,14 @@ def test_a_workload_is_not_dropped_in_silence(tmp_path: Path) -> None:
     assert isinstance(found.exception, InputError)
     assert "--gpus-per-host, --nic-gbps" in str(found.exception)
     assert not list(tmp_path.iterdir())
+
+
+def test_rules_in_conflict_are_the_fewest() -> None:
+    """Without any one of the rules named there is a fabric; rules that do not matter are not named."""
+    plan = designed(512, max_tiers=2)
+    assert plan.conflict is not None
+    assert plan.conflict.rules == ("network.families", "network.max_tiers")  # a rail alone fits two tiers
+    cheap = designed(64, budget_usd=usd(designed(64)) * 0.9)
+    assert cheap.conflict is not None
+    assert cheap.conflict.rules[0] == "limits.budget_usd"
+    assert "network.max_tiers" not in cheap.conflict.rules
