@@ -190,6 +190,7 @@ def test_a_workload_is_not_dropped_in_silence(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_rules_in_conflict_are_the_fewest() -> None:
     """Without any one of the rules named there is a fabric; rules that do not matter are not named."""
     plan = designed(512, max_tiers=2)
