@@ -57,7 +57,7 @@ def test_published_designs_come_out(
 def test_more_choice_is_never_dearer(seed: int) -> None:
     """Another switch, family or tier, a looser ratio and no loss to survive: none makes the cheapest fabric dearer."""
     r = random.Random(seed)
-    hosts, gpus, ratio = r.randint(2, 120), r.choice([1, 2, 4, 8]), r.choice([1, 1.5, 2, 4])
+    hosts, gpus, ratio = r.randint(2, 40), r.choice([1, 2, 4]), r.choice([1, 1.5, 2, 4])
     ports = r.choice([8, 16, 32])
     own = {"switches": (f"{ports}x400:{r.randint(1, 60)}000:500",), "oversubscription": f"{ratio:g}:1", "max_tiers": 3}
     base = usd(designed(hosts, gpus, **own))
