@@ -34,6 +34,7 @@ ON_TRUST: dict[str, str] = {
     "objective.cheaper.racks": OTHER_PLAN,
     "fabric.sites.*.wired_gpus_per_rack": "0 says the same where all GPUs are cabled",
     "fabric.sites.*.cabled_racks": "0 says the same where all racks are cabled",
+    "fabric.sites.*.tiers[].switch": "left out or empty it is the leaf's, and so says the same where it is",
     "sites.flows[].mw": "another flow that keeps balance and ratings is as good",
     "layout.assumptions.pipeline_send_slowdown": "may be more than the fabric's where it is hidden, never less",
     "layout.assumptions.allreduce_slowdown": "may be more than the fabric's where it is hidden, never less",
