@@ -36,6 +36,11 @@ def made(seed: int, stack: str) -> Instance:
     i = toy(seed, forced=seed in (9, 36))
     software = Software.model_validate(SOFTWARE | {"name": stack} | STACKS[stack])
     pins = {"layout.data_parallel": i.pins["layout.data_parallel"]} if seed == 9 else {}
+    if seed == 9 and i.network is not None:
+        # Pods of some leaf domains, which the loops leave out, pay here under cores of the other model: no cable joins
+        # the two where their links have two prices.
+        apart = tuple(s.model_copy(update={"link_factor": 1 + k / 1e3}) for k, s in enumerate(i.network.switches))
+        i = i.model_copy(update={"network": i.network.model_copy(update={"switches": apart})})
     return i.model_copy(
         update={"pins": pins, "workload": i.workload.model_copy(update={"software": software})},
     )
