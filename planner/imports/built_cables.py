@@ -58,11 +58,11 @@ def differences(path: Path, x: BuiltFabric) -> CableDifferences:
     at_swap = {*swapped, *swapped.values()}
     gone = [f"missing  {a} -- {b}" for a, b in missing.items() if a not in swapped]
     more = [f"extra    {a} -- {b} (line {lines.get(a) or lines[b]})" for a, b in extra.items() if not {a, b} <= at_swap]
-    told: set[str] = set()
+    reported: set[str] = set()
     pairs = []
     for a, b in swapped.items():
-        if a not in told:
-            told |= {built[a], built[b]}
+        if a not in reported:
+            reported |= {built[a], built[b]}
             at = f"lines {lines[a]} and {lines[b]}"
             pairs.append(f"swapped  {a} -- {built[a]} and {built[b]} -- {b} ({at}); planned {a} -- {b}")
     if not missing and not extra:

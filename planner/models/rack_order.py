@@ -16,7 +16,7 @@ from planner.plan.placement import Assignment
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Held = tuple[Ints, Ints, Ints]  # of a stripe by a run: the stripe's width, and two places behind its start
+RunContents = tuple[Ints, Ints, Ints]  # of a stripe by a run: the stripe's width, and two places behind its start
 
 
 def stripe_sizes(stages: int, stripes: int) -> tuple[int, ...]:
@@ -168,7 +168,7 @@ class _Runs:
         within = np.maximum(0, target[high] - source[low])
         return source[high] - source[low] - within, target[high] - target[low] - within
 
-    def stripes_met(self) -> tuple[Ints, tuple[Held, Held]]:
+    def stripes_met(self) -> tuple[Ints, tuple[RunContents, RunContents]]:
         """Return how many whole stripes lie amid each run, and what it holds of the stripes at its two ends.
 
         As the width, and two places behind the stripe's start; nothing of the last one where that is the first.

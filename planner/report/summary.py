@@ -49,13 +49,13 @@ def statements(plan: Plan) -> tuple[Statement, ...]:
     """Return all that a plan says, section after section; of a question without an answer why there is none."""
     if isinstance(plan.instance, FabricInstance):
         parts = FABRIC_ALONE if plan.conflict is None else (faults, verdict)
-        said = [x for part in parts for x in part(plan)]
+        stated = [x for part in parts for x in part(plan)]
     elif plan.conflict is not None:
-        said = [x for part in (faults, verdict, implausible_inputs) for x in part(plan)]
+        stated = [x for part in (faults, verdict, implausible_inputs) for x in part(plan)]
     else:
-        said = [x for part in STATED for x in part(plan)]
-        said += [proof_of(topic, getattr(plan, topic).certificate) for topic in CERTIFIED if getattr(plan, topic)]
-    return tuple(sorted(said, key=lambda x: SECTIONS.index(x.section)))
+        stated = [x for part in STATED for x in part(plan)]
+        stated += [proof_of(topic, getattr(plan, topic).certificate) for topic in CERTIFIED if getattr(plan, topic)]
+    return tuple(sorted(stated, key=lambda x: SECTIONS.index(x.section)))
 
 
 def by_section(

@@ -149,12 +149,12 @@ def _memory(plan: Plan, x: LayoutPlan) -> Iterator[Picture]:
         return
     parts = {k: v.tolist() for k, v in prediction.stage_bytes(machine, read_strategy(x.model_dump())).items()}
     recomputed = x.recomputed_layers_per_stage or (x.layers_per_stage if x.recompute == "full" else ())
-    held = []
+    in_memory = []
     for n, layers in enumerate(x.layers_per_stage):
         own = {k: v[n] for k, v in parts.items() if v[n] > 0}
-        held.append(StageMemory(layers=layers, repeated=recomputed[n] if recomputed else 0, parts=own))
+        in_memory.append(StageMemory(layers=layers, repeated=recomputed[n] if recomputed else 0, parts=own))
     caption = f"Memory of a GPU of each stage; dashed: {memory(limit)}, HBM less its reserves."
-    yield Picture(stages(held, limit), f"{caption} The plan {recomputes(x)}.")
+    yield Picture(stages(in_memory, limit), f"{caption} The plan {recomputes(x)}.")
 
 
 def days_and_money(plan: Plan) -> Iterator[Block]:

@@ -96,19 +96,19 @@ def waterfall(alt: str, bars: Sequence[Bar], show: Callable[[float], str]) -> st
     return drawing(TOP + len(bars) * FALL_STEP, alt, "".join(drawn))
 
 
-def stages(held: Sequence[StageMemory], limit: float) -> str:
+def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
     """Draw the memory of stages from first to last against a limit, equal neighbours as one bar, parts by colour."""
-    largest = {k: max(s.parts.get(k, 0.0) for s in held) for k in {k for s in held for k in s.parts}}
+    largest = {k: max(s.parts.get(k, 0.0) for s in in_memory) for k in {k for s in in_memory for k in s.parts}}
     names = sorted(largest, key=lambda k: (-largest[k], k))
     named = [*names[:PARTS], *([OTHER] if len(names) > PARTS else [])]
     shades = colours(named)
-    fullest = max(sum(s.parts.values()) for s in held)
+    fullest = max(sum(s.parts.values()) for s in in_memory)
     scale = HIGH / max(limit, fullest)
-    runs = [(s, len(list(g))) for s, g in groupby(held)]
+    runs = [(s, len(list(g))) for s, g in groupby(in_memory)]
     gap = LEAST if len(runs) < WIDTH / 5 else 0.0
     drawn, first, foot = [], 0, STAGES_TOP + HIGH
     for s, count in runs:
-        left, wide = first / len(held) * WIDTH, count / len(held) * WIDTH - gap
+        left, wide = first / len(in_memory) * WIDTH, count / len(in_memory) * WIDTH - gap
         which = f"stage {first}" if count == 1 else f"stages {first} to {first + count - 1}"
         recomputed = f", {s.repeated} recomputed" if s.repeated else ""
         y, total = foot, sum(s.parts.values())
@@ -123,7 +123,7 @@ def stages(held: Sequence[StageMemory], limit: float) -> str:
     drawn += [line(0, foot - limit * scale, WIDTH, foot - limit * scale, "limit"), text(0, 10, memory(limit))]
     drawn.append(text(WIDTH, 10, f"fullest {memory(fullest)}", "", "end"))
     drawn.append(text(0, foot + 13, "stage 0"))
-    if len(held) > 1:
-        drawn.append(text(WIDTH, foot + 13, f"stage {len(held) - 1}", "", "end"))
+    if len(in_memory) > 1:
+        drawn.append(text(WIDTH, foot + 13, f"stage {len(in_memory) - 1}", "", "end"))
     key, end = legend({plain(k): shades[k] for k in named}, foot + 20)
-    return drawing(end, f"Memory by stage of {len(held)} stages, at most {memory(fullest)}", "".join(drawn) + key)
+    return drawing(end, f"Memory by stage of {len(in_memory)} stages, at most {memory(fullest)}", "".join(drawn) + key)

@@ -94,7 +94,7 @@ class DrawnTier:
 
     @property
     def words(self) -> list[tuple[str, str]]:
-        """What is said of the tier, with the style of each line."""
+        """What is reported of the tier, with the style of each line."""
         drawn = len(self.cells)
         more = "all drawn" if drawn == self.total else f"{drawn:,} drawn, {self.total - drawn:,} more"
         name = self.name if self.total == 1 else PLURAL[self.name]
@@ -123,9 +123,9 @@ class DrawnLinks:
 
     @property
     def words(self) -> list[tuple[str, str]]:
-        """What is said of them, with the style of each line."""
-        said = f"{self.cables:,} cables", f"a line: {self.each:,} x {amount(self.gbps)} Gb/s"
-        return [line for note in said for line in _styled(note, "small quiet")]
+        """What is reported of them, with the style of each line."""
+        reported = f"{self.cables:,} cables", f"a line: {self.each:,} x {amount(self.gbps)} Gb/s"
+        return [line for note in reported for line in _styled(note, "small quiet")]
 
     def between(self, above: tuple[DrawnTier, float], below: tuple[DrawnTier, float]) -> Lines:
         """Return the ends of the lines between two tiers, each with the height at which its boxes begin."""
@@ -199,10 +199,10 @@ def fabric_tiers(x: BuiltFabric) -> str:
 def _part(x: BuiltFabric) -> str:
     """Say which part of the fabric is drawn."""
     d = x.design
-    said = "Drawn: the racks of one leaf domain"
-    said += f", one {_pod(x)} of {d.pods:,}" if d.pods > 1 else ""
-    said += f", one zone of {d.zones:,}" if d.zones > 1 else ""
-    return said + (f", of one of {d.networks:,} networks side by side" if d.networks > 1 else "")
+    reported = "Drawn: the racks of one leaf domain"
+    reported += f", one {_pod(x)} of {d.pods:,}" if d.pods > 1 else ""
+    reported += f", one zone of {d.zones:,}" if d.zones > 1 else ""
+    return reported + (f", of one of {d.networks:,} networks side by side" if d.networks > 1 else "")
 
 
 def _pod(x: BuiltFabric) -> str:
