@@ -43,8 +43,8 @@ DR4 = "400G DR4 transceivers sell at $0.6K to $0.8K; 9 W [m]"
 DR8 = "800G DR8 transceivers sell at $1.1K to $1.4K, 16 W"
 FABRIC_PARTS: dict[float, FabricParts] = {  # by the NIC's Gb/s
     200.0: FabricParts(("51.2T-256x200G",), "200G", 400, 6, "a guess between 100G and 400G transceivers"),
-    400.0: FabricParts(("25.6T-64x400G", "51.2T-128x400G", "102.4T-256x400G"), "400G-DR4", 700, 9, DR4),
-    800.0: FabricParts(("51.2T-64x800G", "102.4T-128x800G", "51.2T-128x800G-2plane"), "800G-DR8", 1250, 16, DR8),
+    400.0: FabricParts(("25.6T-64x400G", "51.2T-128x400G"), "400G-DR4", 700, 9, DR4),
+    800.0: FabricParts(("51.2T-64x800G", "51.2T-128x800G-2plane"), "800G-DR8", 1250, 16, DR8),
 }
 
 
@@ -196,11 +196,9 @@ def _network(nic_gbps: float) -> str:
     parts = FABRIC_PARTS.get(nic_gbps)
     if parts is None:
         return ""  # tori and the like: a layout without a fabric of switches
-    # Links of the others are priced as parts of a faster transceiver.
-    switches = [x for x in parts.switches if catalogue("switches")[x].get("link_factor", 1) == 1] or parts.switches
     return f"""\
 network:
-  switches: [{", ".join(switches)}]  # with ports of the NIC's rate; `planner catalogue switches`
+  switches: [{", ".join(parts.switches)}]  # with ports of the NIC's rate; `planner catalogue switches`
   max_tiers: 3
   survives: one_spine  # the loss of a switch above the leaves cuts no two of them
   optics: {{name: {parts.optics}, price_usd: {parts.usd:g}, power_watts: {parts.watts:g}}}
