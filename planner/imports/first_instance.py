@@ -43,7 +43,7 @@ DR4 = "400G DR4 transceivers sell at $0.6K to $0.8K; 9 W [m]"
 DR8 = "800G DR8 transceivers sell at $1.1K to $1.4K, 16 W"
 FABRIC_PARTS: dict[float, FabricParts] = {  # by the NIC's Gb/s
     200.0: FabricParts(("51.2T-256x200G",), "200G", 400, 6, "a guess between 100G and 400G transceivers"),
-    400.0: FabricParts(("25.6T-64x400G", "51.2T-128x400G"), "400G-DR4", 700, 9, DR4),
+    400.0: FabricParts(("25.6T-64x400G",), "400G-DR4", 700, 9, DR4),
     800.0: FabricParts(("51.2T-64x800G", "51.2T-128x800G-2plane"), "800G-DR8", 1250, 16, DR8),
 }
 

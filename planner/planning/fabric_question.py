@@ -24,7 +24,10 @@ FORM = "PORTSxGBPS:DOLLARS:WATTS, such as 64x400:36000:1000"
 FLOOR_METRES = 0.1, 100.0  # between racks and rows
 RATIO = re.compile(r"(?P<down>\d+(?:\.\d+)?)(?::1)?")
 NOT_GIVEN = "not given; a fabric alone does not count it"
-LARGEST = {400.0: ("102.4T-256x400G",), 800.0: ("102.4T-128x800G",)}  # offered besides, by the NIC's Gb/s
+LARGER = {
+    400.0: ("51.2T-128x400G", "102.4T-256x400G"),
+    800.0: ("102.4T-128x800G",),
+}  # offered besides, by the NIC's Gb/s
 ANY = "any"  # in place of an accelerator's name: its rate is given
 NOT_COUNTED = ("grid", "wan", "reliability", "operation")
 LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
@@ -137,7 +140,7 @@ def _parts(wish: FabricWish) -> tuple[list[dict[str, Any]], FabricParts]:
     if not wish.switches and wish.nic_gbps not in FABRIC_PARTS:
         known = ", ".join(f"{x:g}" for x in FABRIC_PARTS)
         raise InputError(f"--nic-gbps {wish.nic_gbps:g}: no usual switches (for {known} there are); give --switch")
-    names = wish.switches or (*FABRIC_PARTS[wish.nic_gbps].switches, *LARGEST.get(wish.nic_gbps, ()))
+    names = wish.switches or (*FABRIC_PARTS[wish.nic_gbps].switches, *LARGER.get(wish.nic_gbps, ()))
     repeated = sorted({x for x in names if names.count(x) > 1})
     if repeated:
         raise InputError(f"--switch {repeated[0]!r}: given twice; give each switch once")
