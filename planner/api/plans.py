@@ -121,14 +121,14 @@ def evaluate(
 def design_fabric(
     question: "FabricInstance | Mapping[str, Any] | str | Path", *, time_limit: float | None = None
 ) -> "Plan":
-    """Return the cheapest fabric that joins all hosts of a cluster with its proof, other kinds of fabric beside it.
+    """Return the cheapest fabric that joins all hosts of a cluster with its proof, and the other kinds of fabric.
 
     Parameters
     ----------
     question
         A path to a file with `network` and `hardware` and no `workload`, its content as a dict, or a FabricInstance.
     time_limit
-        Seconds for the search; what is found by then comes back with the kinds that were not searched.
+        Seconds for the search; a kind of fabric that was not searched by then is named.
 
     Raises
     ------

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 else:
     NoWorkload = None
 NOTHING: Any = None
+ANY_ACCELERATOR = "any"  # in a question about a fabric alone that gives the rate of the NIC and names no GPU
 
 
 class Objective(Frozen):

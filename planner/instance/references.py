@@ -7,7 +7,7 @@ from planner.instance.base import MAX_COUNT
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
-from planner.instance.network import Switch
+from planner.instance.network import Network, Switch
 from planner.instance.wan import Wan
 
 WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals
@@ -15,6 +15,17 @@ MOST_PLACES = 2_000  # where sites may stand
 SYNC = "sync"  # the name of the gradient exchange among the demands of the wide area
 ONE_SWITCH = ("switch", "planes", "ports_per_switch")  # pins that choose the switch, and with it the links of a GPU
 ACCESS = " access"  # ends the names of the ways from sites to their fibre nodes
+
+
+def network_problems(network: Network | None) -> Iterator[str]:
+    """Return what a network lacks, and switches of one name."""
+    if network is None:
+        return
+    if network.media and network.floor is None:
+        yield "network.floor: is missing; media are priced by length, which needs the floor; give {} for the usual one"
+    names = [s if isinstance(s, str) else s.name for s in network.switches]
+    for name in sorted({n for n in names if names.count(n) > 1}):
+        yield f"network.switches: {name!r} stands {names.count(name)} times; give every switch a name of its own"
 
 
 def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
@@ -25,12 +36,7 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     yield from _without_type("workload.precision.compute", instance.hardware.accelerator, instance)
     yield from pool_problems(instance)
     yield from _batch_problems(instance, searched=searched)
-    network = instance.network
-    if network is not None and network.media and network.floor is None:
-        yield "network.floor: is missing; media are priced by length, which needs the floor; give {} for the usual one"
-    names = [s if isinstance(s, str) else s.name for s in network.switches] if network is not None else []
-    for name in sorted({n for n in names if names.count(n) > 1}):
-        yield f"network.switches: {name!r} stands {names.count(name)} times; give every switch a name of its own"
+    yield from network_problems(instance.network)
     racks = instance.hardware.racks
     if instance.grid is not None:
         if racks is not None:
@@ -46,7 +52,7 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
                 f"grid.nodes: every two places of a site are compared, so at most {MOST_PLACES:,} may hold one (are "
                 f'{places:,}); set "site": false on the others, as `planner grid import --sites N` does'
             )
-    elif racks is None and not instance.hardware.pools and (searched or network is not None):
+    elif racks is None and not instance.hardware.pools and (searched or instance.network is not None):
         yield "hardware.racks: is missing; give the racks of the one cluster, or a grid to choose them"
     yield from _objective_problems(instance)
     yield from _link_problems(instance)

@@ -1,4 +1,4 @@
-"""The cheapest fabric of a cluster with its proof, beside the cheapest of each other kind, and why those lost.
+"""The cheapest fabric of a cluster with its proof, with the cheapest of each other kind and why those lost.
 
 Every design of a kind is in the tables that the joint optimum reads, here without the traffic of a layout: what they
 must carry is what the rules on oversubscription and losses say. The tables are complete, so the cheapest row is proven.
@@ -7,7 +7,7 @@ must carry is what the rules on oversubscription and losses say. The tables are 
 import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from planner.instance.network import FabricFamily, Network
 from planner.models.fabric.chooser import Template, Templates
 from planner.models.fabric.design_table import KEY
 from planner.models.fabric.design_table import Options as DesignTable
-from planner.models.fabric.traffic import Floats, Ints, Traffic
+from planner.models.fabric.traffic import Floats, Ints, Loads, Traffic
 from planner.models.requests import Options, resolved_switches
 from planner.physics.network.families import FAMILIES, TREE
 from planner.physics.network.locality import Locality
@@ -54,7 +54,7 @@ SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
 SEEDS = 4
 SIDE_BY_SIDE = 3  # tiers of kinds that are priced though another is cheaper
 FAR = 1.5  # times the cheapest so far, above which a kind is not priced
-DEAR = -1  # in the key of the row that stands for that price
+DEAR = -1  # in the key of the row that has that price
 FLOW_BYTES = 24e6
 TRANSPORTS: tuple[TransportName, ...] = ("ecmp", "spray")
 MINIMIZES = "price of the fabric, in dollars"
@@ -64,16 +64,17 @@ SPACE = (
 )
 
 
-class NothingToCarry:
+@dataclass(slots=True)
+class NothingToCarry(Loads):
     """Loads of a fabric without a layout: nothing leaves a leaf, a pod or a zone that a rule does not provide for."""
 
-    nothing = True
+    nothing: ClassVar[bool] = True
 
-    def at(self, _: int, sizes: Ints) -> Floats:
+    def at(self, n_stripes: int, sizes: Ints) -> Floats:  # noqa: ARG002 (any order of hosts is as good)
         """Return no load of runs of some sizes."""
         return np.zeros((len(sizes), 4))
 
-    def first_runs(self, n_stripes: Ints, _: int, domains: int) -> Floats:
+    def first_runs(self, n_stripes: Ints, domain: int, domains: int) -> Floats:  # noqa: ARG002
         """Return no load of the first pods."""
         return np.zeros((len(n_stripes), domains, 4))
 
@@ -82,10 +83,9 @@ class NothingToCarry:
 class NoTraffic(Traffic):
     """The traffic of a cluster that has no layout: a run of hosts, of which any order is as good."""
 
-    def loads(self, blocks: int, *, shares: bool = True) -> Any:
-        """Return what leaves runs of hosts: nothing."""
-        del blocks, shares
-        return NothingToCarry()
+    def loads(self, blocks: int, *, shares: bool = True) -> Loads:
+        """Return the loads of runs of hosts: none."""
+        return NothingToCarry(self, blocks, shares)
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -111,7 +111,7 @@ class Kind:
 
 
 def design_fabric(instance: FabricInstance, options: Options) -> Plan:
-    """Return the cheapest fabric that keeps the rules as a plan without a layout, other kinds beside it."""
+    """Return the cheapest fabric that keeps the rules as a plan without a layout, with the other kinds."""
     network, deadline = instance.network, Deadline(options.time_limit)
     if network is None or not isinstance(instance.hardware.rack, Rack):
         raise TypeError("fabric: the question has no network, or a rack by its name alone")
@@ -168,11 +168,8 @@ def _cheapest(instance: FabricInstance, network: Network, kind: Kind, deadline: 
     """Return a kind with its cheapest design below a price; not searched where the time is over."""
     survives = None if FAMILIES[kind.family].wiring is not TREE else network.survives
     own = network.model_copy(update={"families": (kind.family,), "survives": survives})
-    pins = {
-        **instance.pins,
-        "fabric.tiers": kind.tiers,
-        "fabric.min_zones": 2,
-    }  # super-spines over one zone join nothing
+    # Super-spines over one zone join nothing.
+    pins = {**instance.pins, "fabric.tiers": kind.tiers, "fabric.min_zones": 2}
     if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
         return kind
     asked = instance.model_copy(update={"network": own, "pins": pins})
@@ -244,7 +241,7 @@ def _section(instance: FabricInstance, network: Network, t: Template) -> SiteFab
 
 
 def _alternative(instance: FabricInstance, network: Network, kind: Kind, best: Kind) -> FabricAlternative:
-    """Return a kind beside the chosen one, with the tails of a random permutation on its wiring."""
+    """Return an alternative of the plan: a kind's design, with the tails of a random permutation on its wiring."""
     t = kind.template
     lost = _lost(instance, network, kind, best)
     if t is None:
@@ -355,7 +352,7 @@ def _in_conflict(instance: FabricInstance, network: Network, deadline: Deadline,
         kinds = [k for k in _kinds(free) if k.family in free.families]
         if deadline.passed:
             return tuple(rules)
-        fits = (_cheapest(asked, free, k, deadline, most_usd=most_usd) for k in kinds)
+        fits = (_cheapest(asked, free, k, deadline, most_usd=most_usd * (1 + 1e-9)) for k in kinds)
         if not any(k.template is not None and k.template.usd <= most_usd and _allowed(free, k) for k in fits):
             dropped.append(name)
     return tuple(x for x in rules if x not in dropped)

@@ -11,10 +11,11 @@ from planner.imports.first_instance import FABRIC_PARTS, FabricParts
 from planner.imports.instance_file import read_instance_file
 from planner.instance.base import out_of_range
 from planner.instance.catalogue import catalogue
-from planner.instance.instance import FabricInstance
+from planner.instance.instance import ANY_ACCELERATOR, FabricInstance
 from planner.instance.network import Switch
 from planner.instance.pins import check_pins
 from planner.instance.read import Faults, validated
+from planner.instance.references import network_problems
 from planner.physics.network.families import FAMILIES
 from planner.planning.load import with_names_resolved
 
@@ -28,7 +29,6 @@ LARGER = {
     400.0: ("51.2T-128x400G", "102.4T-256x400G"),
     800.0: ("102.4T-128x800G",),
 }  # offered besides, by the NIC's Gb/s
-ANY = "any"  # in place of an accelerator's name: its rate is given
 NOT_COUNTED = ("grid", "wan", "reliability", "operation")
 LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
 
@@ -83,7 +83,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     data = {
         "name": wish.name,
         "hardware": {
-            "accelerator": ANY,
+            "accelerator": ANY_ACCELERATOR,
             "rack": {**rack, "source": {"it_kw": NOT_GIVEN, "price_usd": NOT_GIVEN}},
             "racks": wish.hosts,
             "nic_bytes_per_second": wish.nic_gbps * 1e9 / 8,
@@ -119,7 +119,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
         raise InputError(f"{where}: network: missing; say what the fabric may be built from")
     faults = Faults()
     data["pins"] = {**(data.get("pins") or {}), **pins}
-    if (data.get("hardware") or {}).get("accelerator") != ANY:
+    if (data.get("hardware") or {}).get("accelerator") != ANY_ACCELERATOR:
         data = with_names_resolved(data, where, faults)
     question = _checked(data, where, faults)
     if question.hardware.racks is None:
@@ -130,6 +130,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
 def _checked(data: dict[str, Any], where: str, faults: Faults) -> FabricInstance:
     def problems(instance: FabricInstance) -> Iterator[str]:
         yield from out_of_range(instance)
+        yield from network_problems(instance.network)
         yield from check_pins(instance)
 
     return validated(FabricInstance, data, where, problems=problems, faults=faults)

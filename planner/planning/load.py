@@ -13,7 +13,7 @@ from planner.errors import InputError, hint
 from planner.imports.instance_file import instance_data, read_config, read_instance_file
 from planner.instance.base import out_of_range
 from planner.instance.catalogue import LIKE, catalogue, completed
-from planner.instance.instance import Instance
+from planner.instance.instance import ANY_ACCELERATOR, Instance
 from planner.instance.model_family import Choose, Family
 from planner.instance.pins import check_pins, long_names
 from planner.instance.read import Faults, validated
@@ -58,6 +58,10 @@ def load_instance(
         read_config(data, where, Path())
     else:
         data = read_instance_file(Path(given))
+    hardware = data.get("hardware")
+    if isinstance(hardware, Mapping) and hardware.get("accelerator") == ANY_ACCELERATOR:
+        remedy = "give the model to train, or ask for the fabric with `planner fabric design`"
+        raise InputError(f"{where}: is a question about a fabric alone, with no workload; {remedy}")
     faults = Faults()
     if isinstance(data.get("pins") or {}, dict):  # pins of another type are refused below
         data["pins"] = {**long_names(data.get("pins") or {}, where), **long_names(pins or {}, where)}

@@ -145,6 +145,9 @@ def test_a_file_asks_as_the_options_do(tmp_path: Path) -> None:
     for form in ("csv", "bom", "graphml", "svg", "slurm-conf"):
         exported = run.invoke(app, ["fabric", "export", str(out), "--format", form, "-o", str(tmp_path / form)])
         assert exported.exit_code == 0, exported.output
+    for command in ("solve", "evaluate", "explain"):
+        refused = run.invoke(app, [command, str(out)])
+        assert isinstance(refused.exception, InputError) and "a fabric alone" in str(refused.exception)
     assert run.invoke(app, ["report", str(out), "-o", str(tmp_path / "page.html")]).exit_code == 0
 
 

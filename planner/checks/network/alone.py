@@ -8,8 +8,6 @@ from planner.instance.instance import instance_sha256
 from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.plan.certificate import Violation
 
-RULES_BY_NAME = ("network.families", "network.max_tiers")
-
 
 def question(c: PlanPhysics) -> Iterator[Violation]:
     """Check that the question is given in full and that its hash is that of the question."""
@@ -17,7 +15,7 @@ def question(c: PlanPhysics) -> Iterator[Violation]:
     parts = [*(network.switches if network else ()), *(network.media if network else ()), c.instance.hardware.rack]
     named = [x for x in parts if isinstance(x, str)]
     if network is None or c.instance.hardware.racks is None or named:
-        yield broken("question", f"{len(named)} parts by their names alone, 0 expected, beside a network and hosts")
+        yield broken("question", f"{len(named)} parts by their names alone, 0 expected, with a network and hosts")
     yield from must_be("question", "instance_sha256", c.plan.instance_sha256, instance_sha256(c.instance))
 
 

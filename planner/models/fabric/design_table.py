@@ -54,21 +54,6 @@ def joined(parts: list[Options]) -> Options:
     return Options(send, allreduce, usd, mw, key)
 
 
-def priced_within(x: Options, max_usd: float) -> Options:
-    """Drop the templates above a price."""
-    fits = x.usd <= max_usd
-    return x if fits.all() else x.part(fits)
-
-
-def undominated_pairs(found: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Drop the orders of racks that another is no worse than in flows and in allreduces."""
-    kept: list[tuple[int, int, int]] = []
-    for flow, allreduce, n in sorted(found):
-        if not kept or allreduce < kept[-1][1]:
-            kept.append((flow, allreduce, n))
-    return kept
-
-
 def undominated(parts: list[Options], *, power_counts: bool) -> Options:
     """Join tables and drop what another entry beats or equals in slowdowns, price and, where it counts, power."""
     x = joined(parts)

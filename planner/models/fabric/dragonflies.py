@@ -94,7 +94,7 @@ def _floor_links(s: Site, x: Shape, groups: Groups) -> int:
 
 
 def _may_pay(s: Site, x: Shape, groups: Groups) -> bool:
-    """Return whether groups with the fewest links and spines that the rules ask may beat what is known."""
+    """Return whether groups with the fewest links and spines that the rules ask may beat the templates so far."""
     one, links = np.ones(1, dtype=np.int64), _floor_links(s, x, groups)
     least = Ways(one * max(1, s.leaf_share(x.domain)), one, one * links)
     if FAMILIES[s.mode.family].wiring is SPINE_GROUPS:

@@ -96,24 +96,8 @@ def test_the_least_price_at_a_slowdown(seed: int) -> None:
             assert usd == min(fits, default=math.inf)
 
 
-@pytest.mark.parametrize("seed", range(28))
-def test_pairs_that_no_other_beats(seed: int) -> None:
-    """Of orders of racks, those stay that none is no worse than; of equals the one of fewest stripes."""
-    r = random.Random(seed)
-    some = [(r.randint(0, 4), r.randint(0, 4), n) for n in range(1, 12)]
-    kept = tables.undominated_pairs(some)
-    expected = {
-        min(x for x in some if x[:2] == (a, b))
-        for a, b, _ in some
-        if not any((c, d) != (a, b) and c <= a and d <= b for c, d, _ in some)
-    }
-    assert set(kept) == expected and kept == sorted(kept)
-
-
-def test_tables_joined_and_cut() -> None:
-    """Tables in a row are one; those within a price stay, the price itself among them."""
+def test_tables_joined() -> None:
+    """Tables in a row are one."""
     some = drawn(7, 9)
     whole = tables.joined([table(some[:4]), tables.no_options(), table(some[4:])])
     assert entries_of(whole) == some and len(tables.joined([])) == 0
-    assert entries_of(tables.priced_within(whole, 5.0)) == [x for x in some if x[2] <= 5]
-    assert entries_of(tables.priced_within(whole, 9.0)) == some
