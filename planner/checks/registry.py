@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from planner.checks import claims, complete, conflicts, cost, proofs
 from planner.checks.joint import rules as joint
-from planner.checks.network import alone, asked, cables, fabric, placement, wan_gateway
+from planner.checks.network import asked, cables, fabric, fabric_alone, placement, wan_gateway
 from planner.checks.reliability import rules as reliability
 from planner.checks.rule import Rule, broken
 from planner.checks.site import power_flow, run, sites, wan
@@ -44,7 +44,7 @@ def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Itera
     """Yield the rules that the plan breaks one by one, as `check` has them."""
     c = PlanPhysics(plan=plan, stop=stop)
     if isinstance(plan.instance, FabricInstance):
-        yield from _run("fabric", alone.RULES, c)
+        yield from _run("fabric", fabric_alone.RULES, c)
         return
     for rules in (complete.INSTANCE_RULES, complete.MACHINE_RULES):  # without these nothing else can be computed
         found = list(_run("instance", rules, c))

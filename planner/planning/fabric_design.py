@@ -26,7 +26,7 @@ from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
 from planner.plan.fabric import FabricAlternative, FabricPlan, SiteFabric
 from planner.plan.plan import Cost, Plan
 from planner.planning.joint.fabric_section import site_fabric
-from planner.simulation.from_plan import MAX_PLANES, tree_of_design
+from planner.simulation.from_plan import MAX_PLANES, part_of_design
 from planner.simulation.max_min_fair import static_tail_seconds
 from planner.simulation.reference_tree import transport_slowdown_of
 from planner.simulation.run import TransportName, routed
@@ -94,7 +94,7 @@ class NoTraffic(Traffic):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class FabricKind:
     """A family with a number of tiers, and the cheapest design of it, if there is one."""
 
     family: FabricFamily
@@ -137,16 +137,16 @@ def design_fabric(instance: FabricInstance, options: Options) -> Plan:
     return _plan(instance, options, ended, section=section, usd=usd)
 
 
-def _kinds(network: Network) -> Iterator[Kind]:
+def _kinds(network: Network) -> Iterator[FabricKind]:
     """Yield the kinds that the tiers allow: those of the families asked for first."""
     families = sorted(KINDS, key=lambda f: f not in network.families)
     for family in families:
         for tiers in KINDS[family]:
             if tiers <= network.max_tiers:
-                yield Kind(family=family, tiers=tiers)
+                yield FabricKind(family=family, tiers=tiers)
 
 
-def _searched(instance: FabricInstance, network: Network, deadline: Deadline) -> Iterator[Kind]:
+def _searched(instance: FabricInstance, network: Network, deadline: Deadline) -> Iterator[FabricKind]:
     """Yield kinds with their cheapest designs: of a family not asked for only the lowest that there is.
 
     A kind that is not the first found need not be priced where it costs `FAR` times as much as another.
@@ -164,7 +164,9 @@ def _searched(instance: FabricInstance, network: Network, deadline: Deadline) ->
         yield found
 
 
-def _cheapest(instance: FabricInstance, network: Network, kind: Kind, deadline: Deadline, *, most_usd: float) -> Kind:
+def _cheapest(
+    instance: FabricInstance, network: Network, kind: FabricKind, deadline: Deadline, *, most_usd: float
+) -> FabricKind:
     """Return a kind with its cheapest design below a price; not searched where the time is over."""
     survives = None if FAMILIES[kind.family].wiring is not TREE else network.survives
     own = network.model_copy(update={"families": (kind.family,), "survives": survives})
@@ -199,12 +201,12 @@ def _gpus(instance: FabricInstance) -> int:
     return instance.hardware.rack.gpus if isinstance(instance.hardware.rack, Rack) else 0
 
 
-def _allowed(network: Network, kind: Kind) -> bool:
+def _allowed(network: Network, kind: FabricKind) -> bool:
     """Return whether a kind may be chosen: of a family asked for, and not one switch where a loss is to be survived."""
     return kind.family in network.families and not (kind.tiers == 1 and network.survives and not _grouped(kind))
 
 
-def _grouped(kind: Kind) -> bool:
+def _grouped(kind: FabricKind) -> bool:
     return FAMILIES[kind.family].wiring is not TREE
 
 
@@ -240,7 +242,7 @@ def _section(instance: FabricInstance, network: Network, t: Template) -> SiteFab
     )
 
 
-def _alternative(instance: FabricInstance, network: Network, kind: Kind, best: Kind) -> FabricAlternative:
+def _alternative(instance: FabricInstance, network: Network, kind: FabricKind, best: FabricKind) -> FabricAlternative:
     """Return an alternative of the plan: a kind's design, with the tails of a random permutation on its wiring."""
     t = kind.template
     lost = _lost(instance, network, kind, best)
@@ -258,7 +260,7 @@ def _alternative(instance: FabricInstance, network: Network, kind: Kind, best: K
     )
 
 
-def _lost(instance: FabricInstance, network: Network, kind: Kind, best: Kind) -> str:
+def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: FabricKind) -> str:
     """Say why a kind was not chosen; nothing of the one that was."""
     if kind is best:
         return ""
@@ -283,7 +285,7 @@ def _lost(instance: FabricInstance, network: Network, kind: Kind, best: Kind) ->
     return "; ".join([price, *reasons])
 
 
-def _why_none(instance: FabricInstance, network: Network, kind: Kind) -> str:
+def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> str:
     """Say why a kind has no design: too few ports, or rules that none keeps."""
     if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
         return f"pins.fabric.tiers is {instance.pins['fabric.tiers']}"
@@ -309,12 +311,7 @@ def _tails(instance: FabricInstance, network: Network, t: Template) -> tuple[flo
     d, switch = t.design, next(s for s in resolved_switches(network.switches) if s.name == t.switch)
     if FAMILIES[t.family].wiring is not TREE or switch.planes > MAX_PLANES or d.racks * d.gpus_per_rack < 2:
         return None, None
-    block = min(d.rails, d.rails_per_zone or d.rails_per_pod or d.rails) * d.rail_gpus
-    racks = max(1, min(d.racks, SIMULATED_HOSTS // block))
-    rate = switch.port_gbps * 1e9 / 8
-    rates = {"cable_rate": rate, "host_rate": min(rate, instance.hardware.gpu_nic_bytes_per_second)}
-    rails = min(d.rails, max(1, block // d.rail_gpus))
-    tree = tree_of_design(d, **rates, planes=switch.planes, racks=racks, rails=rails).tree
+    tree = part_of_design(d, switch, instance.hardware.gpu_nic_bytes_per_second, most=SIMULATED_HOSTS).tree
     found: list[list[float]] = [[], []]
     for seed in range(SEEDS):
         flows = permutation(tree.slots, FLOW_BYTES, seed)

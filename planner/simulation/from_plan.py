@@ -6,6 +6,7 @@ import numpy as np
 
 from planner.cluster import hostlist
 from planner.errors import InputError
+from planner.instance.network import Switch
 from planner.physics.network.families import TREE, wiring_of
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics, layout_faults
@@ -113,13 +114,23 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
         raise InputError(f"simulate: {name} has a {family}; only trees are simulated, so plan with other families")
     if switch.planes > MAX_PLANES:
         raise InputError(f"simulate: {switch.name} has {switch.planes:,} planes; at most {MAX_PLANES:,} are simulated")
+    return name, part_of_design(d, switch, hardware.gpu_nic_bytes_per_second, hosts)
+
+
+def part_of_design(
+    d: Design, switch: Switch, nic_bytes_per_second: float, hosts: int | None = None, *, most: int = MAX_HOSTS
+) -> Part:
+    """Return the part of a tree of about so many hosts: the pods, or zones, of the first GPU indices.
+
+    All racks where they are few enough; where no number is given, one block of indices and at most `most` hosts.
+    """
     block = d.rails_per_zone or d.rails_per_pod or d.rails
-    wanted = hosts or min(block * d.rail_gpus * d.racks, MAX_HOSTS)
+    wanted = hosts or min(block * d.rail_gpus * d.racks, most)
     rails = min(d.rails, -(-max(1, wanted // d.racks) // (block * d.rail_gpus)) * block)
     racks = min(d.racks, -(-wanted // (rails * d.rail_gpus)))
     rate = switch.port_gbps * 1e9 / 8
-    rates = {"cable_rate": rate, "host_rate": min(rate, hardware.gpu_nic_bytes_per_second)}
-    return name, tree_of_design(d, **rates, planes=switch.planes, racks=racks, rails=rails)
+    rates = {"cable_rate": rate, "host_rate": min(rate, nic_bytes_per_second)}
+    return tree_of_design(d, **rates, planes=switch.planes, racks=racks, rails=rails)
 
 
 def stages(plan: Plan, site: str, part: Part) -> list[list[Ints]]:
