@@ -248,16 +248,29 @@ def test_sites_that_are_not_proven_are_no_answer(monkeypatch: pytest.MonkeyPatch
         sites.cheapest(bare(2), None)
 
 
-@pytest.mark.parametrize("proven", [True, False])
-def test_only_a_proven_answer_bounds_more_than_was_asked(proven: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A site holds two racks at least, so that the proven answer for one rack is also the one for two; else a bound."""
-    sites = Sites(instance=case(node("E0"), rules={"min_site_modules": 2}))
-    if not proven:
-        cut_short(sites, monkeypatch)
-    bounds = SiteBounds(sites=sites)
+def test_sites_that_pay_a_point_pay_all_that_they_hold() -> None:
+    """A site holds two racks at least, so that what pays one rack pays two, and less than two racks pays neither."""
+    bounds = SiteBounds(sites=Sites(instance=case(node("E0"), rules={"min_site_modules": 2})))
     one, two = Point(1, 1, 1, 0.0), Point(1, 2, 2, 0.0)
-    assert bounds.ask(one) == pytest.approx(2 * RACK_USD)
-    assert (two in bounds.known) == proven
+    assert not bounds.exceeds(one, 2 * RACK_USD)
+    assert not bounds.exceeds(two, 2 * RACK_USD)
+    assert bounds.sites.solved == 1
+    assert bounds.exceeds(one, 1.9 * RACK_USD)
+    assert bounds.exceeds(two, 1.9 * RACK_USD)
+    assert bounds.sites.solved == 2
+
+
+def test_an_answer_cut_short_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the sites were not answered, no amount is said to be too little."""
+    sites = Sites(instance=case(node("E0")))
+    run = sites.run
+
+    def nothing(m: Any, **options: Any) -> Outcome[highs.Values]:
+        return replace(run(m, **options), stop=Stop.LIMIT, solution=None, infeasible=False)
+
+    monkeypatch.setattr(sites, "run", nothing)
+    with pytest.raises(UnansweredError, match="without an answer"):
+        SiteBounds(sites=sites).exceeds(Point(1, 1, 1, 0.0), RACK_USD)
 
 
 def test_fabrics_whose_power_is_no_load_add_their_price_to_capital_and_bound() -> None:

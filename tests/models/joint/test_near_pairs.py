@@ -5,12 +5,13 @@ import random
 from typing import Any
 
 import numpy as np
+import pyomo.environ as pyo
 import pytest
 from site_grids import case, node
 
 from planner.instance.instance import Instance
 from planner.models.joint import bounds
-from planner.models.joint.places import near_pairs
+from planner.models.joint.places import near_pairs, site_bounds
 from planner.models.joint.places.milp import stated
 from planner.models.joint.places.near_pairs import without_dear_pairs
 from planner.models.joint.places.site_bounds import Point, SiteBounds
@@ -34,24 +35,38 @@ def scattered(seed: int) -> Instance:
 
 
 def answers(i: Instance, most_rtt: float) -> list[float]:
-    """Return the capital of some parts, and the least of some points."""
+    """Return the capital of some parts."""
     sites, found = Sites(instance=i), []
     for racks in PARTS:
         placed = sites.cheapest(tuple(Part(1, n, BARE) for n in racks), Circuit(2, most_rtt))
         found.append(math.inf if placed is None else placed.capital_usd)
-        found.append(SiteBounds(sites=sites).ask(Point(len(racks), sum(racks) + 1, racks[0], most_rtt)))
     return found
+
+
+def least_usd(sites: Sites, at: Point) -> float:
+    """Return the least capital of a point by one MILP with a goal; infinite where no sites hold it."""
+    parts = (Part(1, at.largest, BARE), *[Part(0, 1, BARE)] * (at.sites - 1))
+    m = site_bounds.stated(sites.question(parts, Circuit(1, at.rtt_ms), {}), at.racks, math.inf)
+    m.goal = pyo.Objective(expr=m.total)
+    outcome = sites.run(m)
+    return math.inf if outcome.objective is None else outcome.objective * 1e6
 
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("share", [0.3, 1.0])
 def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whole questions and those without dear pairs have the same least capital."""
+    """Whole questions and those without dear pairs have the same least capital, and pay the same points."""
     i = scattered(seed)
-    rtts = Sites(instance=i).rtts_ms()
+    sites = Sites(instance=i)
+    rtts = sites.rtts_ms()
     rtt = rtts[round(share * (len(rtts) - 1))]
     whole = answers(i, rtt)
-    monkeypatch.setattr(near_pairs, "MANY_PAIRS", 0)
+    points = {at: least_usd(sites, at) for at in (Point(len(x), sum(x) + 1, x[0], rtt) for x in PARTS)}
+    for many in (near_pairs.MANY_PAIRS, 0):
+        monkeypatch.setattr(near_pairs, "MANY_PAIRS", many)
+        for at, usd in points.items():
+            assert SiteBounds(sites=sites).exceeds(at, min(usd, 1e12) * (1 - 1e-6))
+            assert SiteBounds(sites=sites).exceeds(at, min(usd, 1e12) * (1 + 1e-6)) == math.isinf(usd)
     assert answers(i, rtt) == pytest.approx(whole, rel=1e-9)
     assert any(math.isfinite(x) for x in whole)
 
@@ -70,14 +85,18 @@ def test_dear_pairs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_an_answer_is_known_at_its_own_point(seed: int) -> None:
-    """What an answer is said to keep costs as much when it is asked for afresh."""
+def test_an_answer_holds_at_its_own_point(seed: int) -> None:
+    """Sites that pay a point pay the tighter one that they are said to hold; what does not pay a point is below it."""
     sites = Sites(instance=scattered(seed))
-    known = SiteBounds(sites=sites)
-    known.ask(Point(2, 3, 2, sites.rtts_ms()[-1]))
-    assert len(known.known) == 2
-    for point, usd in known.known.items():
-        assert SiteBounds(sites=sites).ask(point) == pytest.approx(usd, rel=1e-8)
+    known, at = SiteBounds(sites=sites), Point(2, 3, 2, sites.rtts_ms()[-1])
+    usd = least_usd(sites, at)
+    assert not known.exceeds(at, usd * 1.2)
+    assert known.exceeds(at, usd * 0.9)
+    for point, price in known.paid.items():
+        assert usd * (1 - 1e-8) <= least_usd(sites, point) <= price * (1 + 1e-8) <= usd * 1.2 * (1 + 1e-8)
+    for point, price in known.known.items():
+        assert price < least_usd(sites, point)
+    assert known.paid and known.known
 
 
 @pytest.mark.parametrize("head", [0.0, 0.3, 1.0, 2.5, 40.0])

@@ -40,6 +40,25 @@ def without_dear_pairs(
     return q
 
 
+def nearer_pairs_first(q: Question, most_usd: float) -> list[Question]:
+    """List questions that decide together whether so much pays the fibre: the last has every pair that it may pay.
+
+    Where there are many pairs the others come before it: without fibre, which no sites may hold, and with ever more of
+    the nearest pairs, which may do.
+    """
+    if q.circuit is None:
+        return [q]
+    whole = _up_to(q, {p: q.pair_usd.get(p, 0.0) for p in q.data.pairs}, most_usd)
+    prices = sorted(x for p, x in whole.pair_usd.items() if q.data.rtt_ms(p) <= q.circuit.max_rtt_ms and x < math.inf)
+    if len(prices) < MANY_PAIRS:
+        return [whole]
+    counts, count = list[int](), len(q.data.candidates)
+    while count < len(prices):
+        counts.append(count)
+        count *= GROWTH
+    return [replace(q, circuit=None), *(_up_to(q, dict(whole.pair_usd), prices[n]) for n in counts), whole]
+
+
 def _up_to(q: Question, usd: dict[tuple[str, str], float], most: float) -> Question:
     """Return the question with the pairs that cost no more than so many USD."""
     return replace(q, pair_usd={p: x if x <= most else math.inf for p, x in usd.items()})

@@ -2,7 +2,7 @@
 
 A point is a number of sites that hold blocks, their racks in all, the racks of the largest, and the longest round
 trip between two. The least capital grows with both counts of racks and falls with the round trip, so an answer at one
-point is a bound at many others, of other shapes, columns and budgets.
+point is one at many others, of other shapes, columns and budgets.
 """
 
 import math
@@ -25,7 +25,7 @@ from planner.models.joint.places.milp import (
     place_parts,
     total_musd,
 )
-from planner.models.joint.places.near_pairs import without_dear_pairs
+from planner.models.joint.places.near_pairs import nearer_pairs_first
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
 from planner.models.sites.model import build
@@ -33,6 +33,8 @@ from planner.solvers import highs
 from planner.solvers.outcome import UnansweredError
 
 EPS = 1e-9
+CENTS = 0.005
+MUCH_USD = 1e29  # above any budget: no limit is meant
 COARSE_BITS = 5  # behind the first, that a coarse number of racks keeps: 1.6 to 3.1 % of it
 
 
@@ -68,10 +70,15 @@ def _down(racks: int) -> int:
 
 @dataclass(kw_only=True)
 class SiteBounds:
-    """The least capital of sites by their racks, as far as it was asked for."""
+    """What sites that hold so many racks cost at least, as far as was asked, and what some that hold them cost.
+
+    The sites are asked whether an amount pays a point, not for the least that does: a MILP with a limit on capital and
+    no goal is answered in a tenth of the time, and the search only compares amounts.
+    """
 
     sites: Sites
-    known: dict[Point, float] = field(default_factory=dict)
+    known: dict[Point, float] = field(default_factory=dict)  # capital that does not pay a point; infinite: none does
+    paid: dict[Point, float] = field(default_factory=dict)  # capital of sites that hold a point
     tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
 
     def bound(self, at: Point) -> float:
@@ -90,73 +97,66 @@ class SiteBounds:
             self.tables[key] = len(self.known), table
         return table
 
-    def ask(self, at: Point) -> float:
-        """Return the capital of the cheapest sites, without fabrics; infinite where there are none."""
-        if at not in self.known:
-            usd, answer = self._least(at)
-            self.known[at] = max(self.bound(at), usd)
-            if answer is not None:
-                # The answer keeps a tighter point too, where the least can be no more than it and no less than here.
-                self.known.setdefault(answer, self.known[at])
-        return self.known[at]
-
     def exceeds(self, at: Point, usd: float) -> bool:
-        """Return whether the least capital exceeds an amount; ask only where what is known does not decide it."""
+        """Return whether the least capital of a point exceeds an amount; ask only where what is known leaves it open.
+
+        A coarse point is asked first: an amount that does not pay it pays many others as little.
+        """
         if self.bound(at) > usd:
             return True
-        if self._fits(at, usd):
-            return False
-        coarse = at.coarse
-        if not self._fits(coarse, usd) and self.ask(coarse) > usd:  # an answer for many points
-            return True
-        return self.ask(at) > usd
+        return any(not self._fits(point, usd) and not self._pays(point, usd) for point in (at.coarse, at))
 
     def _fits(self, at: Point, usd: float) -> bool:
         """Return whether an amount is known to pay a point."""
-        return any(at.covers(p) and least <= usd for p, least in self.known.items())
+        return any(price <= usd and at.covers(p) for p, price in self.paid.items())
 
-    def _least(self, at: Point) -> tuple[float, Point | None]:
-        """Ask the sites: one part as large as the largest, others of a rack at least, and all racks somewhere.
-
-        Return the least capital, and the tightest point that the answer keeps.
-        """
+    def _pays(self, at: Point, usd: float) -> bool:
+        """Ask the sites whether an amount pays a point, and remember what they say."""
         s, circuit = self.sites, Circuit(1, at.rtt_ms) if at.sites > 1 else None
         s.deadline.check()
+        most = usd * (1 + EPS) + CENTS if usd < MUCH_USD else math.inf
         parts = (Part(1, at.largest, ((0.0, 0.0),)), *[Part(0, 1, ((0.0, 0.0),))] * (at.sites - 1))
-        q = without_dear_pairs(s.question(parts, circuit, {}), lambda q: stated(q, at.racks), s.run)
-        if q is None:
-            return math.inf, None
-        m = stated(q, at.racks)
-        outcome = s.run(m)
-        if outcome.infeasible:
-            return math.inf, None
-        if outcome.bound is None:
-            raise UnansweredError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
-        kept = None if outcome.solution is None or not outcome.proved else tightest(m, q, at, outcome.solution)
-        return outcome.bound * 1e6 * (1 - EPS), kept
+        ways = nearer_pairs_first(s.question(parts, circuit, {}), most - s.floor_usd(at.racks, at.sites))
+        for q in ways:
+            m = stated(q, at.racks, most)
+            outcome = s.run(m)
+            if not outcome.infeasible and outcome.solution is None:
+                raise UnansweredError(f"joint sites: the MILP ended without an answer ({outcome.detail})")
+            if outcome.solution is not None and (q is ways[-1] or q.circuit is not None):
+                self._learn(m, q, at, outcome.solution)
+                return True
+            if outcome.infeasible and (q is ways[-1] or q.circuit is None):
+                break
+        self.known[at] = max(self.known.get(at, 0.0), most)
+        return False
+
+    def _learn(self, m: Any, q: Question, at: Point, values: highs.Values) -> None:
+        """Remember what sites cost, at the tightest point that they hold."""
+        holders = [x for x in q.data.candidates if sum(round(values.of(m.part[x, k])) for k in range(len(q.kinds)))]
+        racks = {x: round(values.of(m.modules[x])) * q.data.module_racks for x in q.data.candidates}
+        trips = [q.data.rtt_ms(p) for p in q.data.pairs if set(p) <= set(holders)]
+        point = Point(
+            sites=at.sites,
+            racks=max(at.racks, sum(racks.values())),
+            largest=max(at.largest, max((racks[x] for x in holders), default=0)),
+            rtt_ms=max(trips, default=at.rtt_ms),
+        )
+        for var in m.component_data_objects(pyo.Var):
+            var.set_value(values.of(var), skip_validation=True)
+        price = float(pyo.value(m.total)) * 1e6
+        self.paid[point] = min(price, self.paid.get(point, math.inf))
 
 
-def stated(q: Question, racks: int) -> Any:
-    """State the MILP of the least sites for so many racks in all."""
+def stated(q: Question, racks: int, most_usd: float) -> Any:
+    """State the MILP of sites for so many racks in all: one part as large as the largest, others of a rack at least."""
     m = build(q.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=False))
     for rule in (place_parts, host_parts, choose_fabrics, join_sites, design_fibre):
         rule(m, q)
     hold_all_racks(m, q, racks)
-    m.goal = pyo.Objective(expr=total_musd(m, q))
+    m.total = pyo.Expression(expr=total_musd(m, q))
+    if math.isfinite(most_usd):
+        m.spent = pyo.Constraint(expr=m.total <= most_usd / 1e6)
     return m
-
-
-def tightest(m: Any, q: Question, at: Point, values: highs.Values) -> Point:
-    """Return the tightest point that an answer keeps: its racks, and the longest round trip between its sites."""
-    holders = [x for x in q.data.candidates if sum(round(values.of(m.part[x, k])) for k in range(len(q.kinds)))]
-    racks = {x: round(values.of(m.modules[x])) * q.data.module_racks for x in q.data.candidates}
-    trips = [q.data.rtt_ms(p) for p in q.data.pairs if set(p) <= set(holders)]
-    return Point(
-        sites=at.sites,
-        racks=max(at.racks, sum(racks.values())),
-        largest=max(at.largest, max((racks[x] for x in holders), default=0)),
-        rtt_ms=max(trips, default=at.rtt_ms),
-    )
 
 
 def host_parts(m: Any, q: Question) -> None:
