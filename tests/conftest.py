@@ -92,7 +92,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return result
     limited = hasattr(item.config, "workerinput") and not stored_plans.SLOW and stored_plans.MAKE not in os.environ
     if limited and spent > MAX_CPU_SECONDS:
-        dear = f"{spent:.1f} CPU-seconds of {MAX_CPU_SECONDS:g}: read a stored plan, take a smaller case, or run tiers.py"
+        dear = f"{spent:.1f} CPU-seconds of {MAX_CPU_SECONDS:g}: read a stored plan, take less, or run tiers.py"
         if spent > NOISE * MAX_CPU_SECONDS:
             pytest.fail(dear, pytrace=False)
         item.warn(pytest.PytestWarning(dear))
