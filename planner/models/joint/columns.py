@@ -72,13 +72,13 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
         block_replicas=t.replicas[i],
         inside=t.inside[i],
     )
-    each, once = (x[i] for x in _min_terms(world, s, total))
-    keys = _min_seconds(s, rows, each, once / total) / s.shape.micro_batch
+    each, once = (x[i] for x in min_terms(world, s, total))
+    keys = min_seconds(s, rows, each, once / total) / s.shape.micro_batch
     world.rows[s] = keys, rows
     return keys, rows
 
 
-def _min_seconds(s: Strategy, rows: Rows, each: Floats, once: Floats) -> Floats:
+def min_seconds(s: Strategy, rows: Rows, each: Floats, once: Floats) -> Floats:
     """Bound each/d + once over the replicas that rows may have, on a clock."""
     calendar = s.problem.calendar
     if calendar is None:
@@ -107,7 +107,7 @@ def _pinned_replicas(problem: Problem, most: Ints) -> Ints:
     return most if wanted is None else np.where(most >= wanted, wanted, 0)
 
 
-def _min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
+def min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
     """Return the least terms of all pipelines of a strategy, whatever the budget."""
     if s not in world.cache.terms:
         t = s.pipelines
@@ -174,7 +174,7 @@ def under_zero(
         if s.order == "1f1b"
         else np.minimum(t.once, bounds.terms(s, zero, replace(rows, m=np.maximum(rows.p, total)), free).once)
     )
-    keys = np.maximum(keys, _min_seconds(s, rows, t.each, once / total) / b)
+    keys = np.maximum(keys, min_seconds(s, rows, t.each, once / total) / b)
     few = np.flatnonzero(keys < cutoff)
     if not len(few):
         return None
@@ -183,7 +183,7 @@ def under_zero(
         s, zero, some, t.layer[few], None if known is None else replace(known, at=known.at[few])
     )
     each, once = np.maximum(t.each[few], in_memory + s.machine.software.microbatch_seconds), once[few]
-    keys = np.maximum(keys[few], _min_seconds(s, some, each, once / total) / b)
+    keys = np.maximum(keys[few], min_seconds(s, some, each, once / total) / b)
     fine = np.flatnonzero(keys < cutoff)
     return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
 

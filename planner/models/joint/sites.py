@@ -293,10 +293,11 @@ class Sites:
             raise UnansweredError(f"joint sites: the MILP ended without a proven answer ({outcome.detail})")
         return read_placed(m, q, outcome)
 
-    def run(self, m: Any, *, absolute_gap: float = CENT_MUSD) -> Outcome[highs.Values]:
+    def run(self, m: Any, *, absolute_gap: float = CENT_MUSD, gap: float = 0.0) -> Outcome[highs.Values]:
         """Solve a model of the sites in the time that is left; raise where the time came first."""
+        left = self.deadline.limit
         outcome = highs.run(
-            m, absolute_gap=absolute_gap, seed=self.seed, threads=self.threads, time_limit=self.deadline.limit
+            m, gap=gap, absolute_gap=absolute_gap, seed=self.seed, threads=self.threads, time_limit=left
         )
         self.solved += 1
         self.deadline.check()

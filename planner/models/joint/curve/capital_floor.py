@@ -1,0 +1,120 @@
+"""The least capital of so many racks at so many sites, before fabrics: MILPs at a few counts, and prices between."""
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyomo.environ as pyo
+
+from planner.models.joint.least_cost.floor import Floor, floor_of
+from planner.models.joint.places.milp import Circuit, Part
+from planner.models.joint.places.near_pairs import without_dear_pairs
+from planner.models.joint.places.site_bounds import stated
+from planner.models.joint.space import Floats, Ints
+from planner.models.joint.world import World
+from planner.physics.site import power
+from planner.solvers.outcome import UnansweredError
+
+RATIO = 1.3  # from one number of racks of the table to the next
+GAP = 0.003  # of a MILP of the table; its bound is what counts
+EPS = 1e-9
+
+
+@dataclass(kw_only=True)
+class CapitalFloor:
+    """Floors of capital by racks, GPUs of each that are cabled, and sites; monotone in each.
+
+    Between two counts R of the table a campus costs at least what it does at the lower one, and at least what it costs
+    there without the price of its modules, and the price of all its modules:
+
+        max(min capital, min(capital - price*modules) + price*ceil(racks/module)), over campuses of R racks or more.
+
+    A cluster without a grid pays the racks that it uses.
+    """
+
+    world: World
+    table: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)  # by sites and place in `counts`
+
+    @cached_property
+    def floor(self) -> Floor:
+        """The prices of racks and of their least fabric."""
+        return floor_of(self.world)
+
+    @cached_property
+    def rack_usd(self) -> float:
+        """Price of a rack."""
+        return power.rack_of(self.world.problem.instance.hardware).price_usd
+
+    @cached_property
+    def sites(self) -> range:
+        """Numbers of sites that may hold blocks."""
+        return range(1, 2) if self.world.sites is None else range(self.world.sites.min_open, self.world.max_open + 1)
+
+    @cached_property
+    def counts(self) -> Ints:
+        """Numbers of racks of the table, ascending from 1."""
+        most = max(1, self.world.max_racks(1))
+        found = {math.ceil(RATIO**k) for k in range(math.ceil(math.log(most) / math.log(RATIO)) + 1)} | {1}
+        return np.array(sorted(x for x in found if x <= most), dtype=np.int64)
+
+    def at_sites(self, racks: Any, sites: int) -> Floats:
+        """Bound the capital without fabrics of so many racks at a number of sites."""
+        racks = np.asarray(racks)
+        if self.world.sites is None:
+            return np.asarray(racks * self.rack_usd, dtype=np.float64)
+        at = np.clip(np.searchsorted(self.counts, racks, side="right") - 1, 0, len(self.counts) - 1)
+        usd, rest = np.zeros(at.shape), np.zeros(at.shape)
+        for place in np.unique(at):
+            usd[at == place], rest[at == place] = self._known(sites, int(place))
+        modules = np.ceil(racks / self.floor.module_racks)
+        return np.asarray(np.maximum(usd, rest + self.floor.module_usd * modules), dtype=np.float64)
+
+    def usd(self, racks: Any, rails: Any) -> Floats:
+        """Bound the capital of so many racks with so many GPUs of each cabled, at any number of sites."""
+        least = np.minimum.reduce([self.at_sites(racks, k) for k in self.sites])
+        return np.asarray(least + np.asarray(racks) * np.asarray(rails) * self.floor.rail_usd, dtype=np.float64)
+
+    def most_racks(self, usd: float, rails: Ints) -> Ints:
+        """Return the most racks whose floor is within a capital, by the GPUs of each that are cabled."""
+        kinds, at = np.unique(rails, return_inverse=True)
+        low, high = np.zeros_like(kinds), np.full_like(kinds, max(1, self.world.max_racks(1)))
+        while (low < high).any():
+            middle = (low + high + 1) // 2
+            fits = self.usd(np.maximum(middle, 1), kinds) <= usd
+            low, high = np.where(fits, middle, low), np.where(fits, high, middle - 1)
+        return np.asarray(low[at], dtype=np.int64)
+
+    def _known(self, sites: int, place: int) -> tuple[float, float]:
+        """Return the least capital of a count of the table, and the least without the price of its modules."""
+        if (sites, place) not in self.table:
+            racks = max(int(self.counts[place]), sites)
+            priced = self.floor.module_usd / 1e6
+            self.table[sites, place] = self._least(sites, racks, 0.0), self._least(sites, racks, priced)
+        return self.table[sites, place]
+
+    def _least(self, sites: int, racks: int, module_musd: float) -> float:
+        """Bound the capital less so much for each module; infinite where no sites hold the racks."""
+        known = self.world.sites
+        if known is None:
+            return 0.0
+        rtts = known.rtts_ms()
+        if sites > 1 and not rtts:
+            return math.inf
+        circuit = Circuit(1, rtts[-1]) if sites > 1 else None
+        bare = ((0.0, 0.0),)
+        parts = (Part(1, -(-racks // sites), bare), *[Part(0, 1, bare)] * (sites - 1))
+
+        def priced(q: Any) -> Any:
+            m = stated(q, racks, math.inf)
+            m.goal = pyo.Objective(expr=m.total - module_musd * sum(m.modules.values()))
+            return m
+
+        q = without_dear_pairs(known.question(parts, circuit, {}), priced, known.run)
+        outcome = None if q is None else known.run(priced(q), gap=GAP)
+        if outcome is None or outcome.infeasible:
+            return math.inf
+        if outcome.bound is None:
+            raise UnansweredError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
+        return outcome.bound * 1e6 - abs(outcome.bound) * 1e6 * EPS
