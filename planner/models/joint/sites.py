@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.instance.instance import Instance
 from planner.models.joint.places.fibre_design import LARGE_BYTES, FibreDesigns

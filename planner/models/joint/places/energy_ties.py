@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import TypeVar
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.models.joint.places.milp import fabric_mw, stated, yearly_energy_musd
 from planner.models.joint.places.site_question import Placed, Question

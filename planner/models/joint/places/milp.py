@@ -6,7 +6,7 @@ The grid's rules are those of the site split; the rules here tie them to the par
 import math
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.instance.pins import pinned_blocks
 from planner.models.joint.places.site_question import Question

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.models.joint.places.milp import stated
 from planner.models.joint.places.site_question import Placed, Question
