@@ -13,6 +13,7 @@ import tiers
 QUICK_CASES = 4  # of a test over seeds in the quick tier, always the same ones; the slow tier has the others
 OF_A_TERMINAL = "COLUMNS", "LINES", "FORCE_COLOR"  # they change how wide and how coloured a command prints
 MAX_CPU_SECONDS = 2.0  # of a quick test, with the processes that it starts; tiers.py leaves half of it for noise
+NOISE = 3.0  # times as much on a loaded machine, or where no test before has filled what a worker keeps
 # What tests load as they go: a worker of scripts/test loads it before any test, so that none pays for the others.
 LOADED_FIRST = (
     "highspy", "jinja2", "matplotlib.pyplot", "networkx", "ortools.sat.python.cp_model", "pandas", "pyarrow.parquet",
@@ -80,7 +81,10 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Fail a quick test that takes more processor time than one may: in scripts/test, where nothing else is loaded."""
+    """Name a quick test that takes more processor time than one may, and fail it where noise cannot be the reason.
+
+    So it is in scripts/test, whose workers have loaded what tests share.
+    """
     result = yield
     spent = cpu_seconds() - item.stash[STARTED]
     if tiers.MEASURE in os.environ:
@@ -88,8 +92,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return result
     limited = hasattr(item.config, "workerinput") and not stored_plans.SLOW and stored_plans.MAKE not in os.environ
     if limited and spent > MAX_CPU_SECONDS:
-        pytest.fail(
-            f"{spent:.1f} CPU-seconds of {MAX_CPU_SECONDS:g}: read a stored plan, take a smaller case, or run tiers.py",
-            pytrace=False,
-        )
+        dear = f"{spent:.1f} CPU-seconds of {MAX_CPU_SECONDS:g}: read a stored plan, take less, or run tiers.py"
+        if spent > NOISE * MAX_CPU_SECONDS:
+            pytest.fail(dear, pytrace=False)
+        item.warn(pytest.PytestWarning(dear))
     return result

@@ -82,9 +82,17 @@ class Sites:
         found = sorted({self.data.rtt_ms(p) for p in self.data.pairs if p not in self.data.disconnected})
         return [x for x in found if limit is None or x <= limit]
 
-    def min_route_km(self) -> float:
-        """Length of the shortest route between two sites."""
-        return min((km for p, km in self.data.pairs.items() if p not in self.data.disconnected), default=0.0)
+    def min_routes_km(self, sites: int) -> float:
+        """Bound the length of all routes between so many sites from below: as many of the shortest there are."""
+        known = sorted(km for p, km in self.data.pairs.items() if p not in self.data.disconnected)
+        return math.fsum(known[: sites * (sites - 1) // 2])
+
+    def min_joined_usd(self, sites: int) -> float:
+        """Bound the price of what joins so many sites at least: designed fibre may join more than two in a tree."""
+        pairs = sites * (sites - 1) // 2
+        if self.designed:
+            return float(self.fibre.least_usd()[1]) if sites == 2 else 0.0
+        return pairs * self.fibre_usd(self.min_routes_km(sites) / pairs, 1) if pairs else 0.0
 
     def floor_usd(self, racks: int, sites: int) -> float:
         """Bound the capital of so many racks at so many sites from below, without fabric, fibre, lines and upgrades."""

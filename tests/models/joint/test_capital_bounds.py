@@ -4,10 +4,12 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from planner.models.joint.places.capital_bounds import CapitalBounds
 from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.world import Shape
 
 
 def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> CapitalBounds:
@@ -21,13 +23,15 @@ def bounds(*, gateway: bool | None, designed: bool = False, sites: int = 2) -> C
     network = None if gateway is None else SimpleNamespace(wan_gateway=gateway)
     placed = SimpleNamespace(
         designed=designed,
-        min_route_km=lambda: 100.0,
+        min_routes_km=lambda sites: 100.0 * (sites * (sites - 1) // 2),
+        fibre=SimpleNamespace(least_usd=lambda: np.zeros(5)),
         data=SimpleNamespace(wan=SimpleNamespace(rtt_ms_per_100_route_km=1.0)),
     )
     world: Any = SimpleNamespace(
         problem=SimpleNamespace(wan=wan, instance=SimpleNamespace(pins={}, network=network)), sites=placed
     )
-    shape_problem: Any = SimpleNamespace(world=world, several=sites > 1, shape=SimpleNamespace(blocks=(1,) * sites))
+    column: Any = None
+    shape_problem = ShapeProblem(world=world, column=column, shape=Shape((1,) * sites, 1))
     return CapitalBounds(shape_problem=shape_problem, cutoff=math.inf)
 
 

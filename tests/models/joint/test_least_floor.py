@@ -6,8 +6,9 @@ import pytest
 from planner.models.joint.least_cost.floor import RACKS_ALONE, Floor
 
 # $100 whatever is built, $50 a site and $7 for each two of them, modules of two racks for $30, $1 a rail of a rack.
+JOINED = (0.0, 0.0, 7.0, 21.0)
 FLOOR = Floor(
-    fixed_usd=100.0, site_usd=50.0, module_racks=2, module_usd=30.0, rail_usd=1.0, link_usd=np.array([7.0]), min_sites=2
+    fixed_usd=100.0, site_usd=50.0, module_racks=2, module_usd=30.0, rail_usd=1.0, joined_usd=JOINED, min_sites=2
 )
 
 
@@ -18,6 +19,7 @@ FLOOR = Floor(
 def test_racks_by_site_in_whole_modules(racks: tuple[int, ...], usd: float) -> None:
     """Racks of eight rails: of three sites each buys a module, and each two are joined."""
     assert FLOOR.usd_over(racks, 8) == usd
+    assert FLOOR.usd_at(len(racks), sum(racks), 8) <= usd
 
 
 @pytest.mark.parametrize(

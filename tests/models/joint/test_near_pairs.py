@@ -62,7 +62,7 @@ def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: 
     rtts = sites.rtts_ms()
     rtt = rtts[round(share * (len(rtts) - 1))]
     whole = answers(i, rtt)
-    points = {at: least_usd(sites, at) for at in (Point(len(x), sum(x) + 1, x[0], rtt) for x in PARTS)}
+    points = {at: least_usd(sites, at) for at in (Point(len(x), sum(x) + 1, x[0], rtt) for x in PARTS[:3])}
     for many in (near_pairs.MANY_PAIRS, 0):
         monkeypatch.setattr(near_pairs, "MANY_PAIRS", many)
         for at, usd in points.items():

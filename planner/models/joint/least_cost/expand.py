@@ -178,9 +178,14 @@ def _expand_columns(tree: CostTree, usd: float, seconds: float, what: tuple[Colu
 
 def _expand_column(tree: CostTree, usd: float, seconds: float, column: Column) -> None:
     """Open the shapes of a column over each number of sites."""
+    block = column.strategy.block(column.p)
+    if block is None:
+        return
+    racks = block.blocks(column.d) * block.racks
     for choice in spared(tree.world, column):
         for sites in open_sites(tree.world, choice):
-            tree.push(usd, seconds, "shapes", (choice, shapes(choice, sites)))
+            floor = tree.floor.usd_at(sites, racks, block.rails)
+            tree.push(max(usd, floor), seconds, "shapes", (choice, shapes(choice, sites)))
 
 
 def _expand_shapes(tree: CostTree, usd: float, seconds: float, what: tuple[Column, Iterator[Shape]]) -> None:
@@ -189,7 +194,7 @@ def _expand_shapes(tree: CostTree, usd: float, seconds: float, what: tuple[Colum
     shape = next(rest, None)
     if shape is None:
         return
-    world, phi, cutoff = tree.world, tree.world.problem.transport_slowdown, tree.cutoff(usd)
+    world, phi, cutoff = _capped(tree), tree.world.problem.transport_slowdown, tree.cutoff(usd)
     problem = ShapeProblem(world=world, column=column, shape=shape)
     most = replace(shape, min_replicas=max(shape.min_replicas, (column.d - 1) // len(shape.blocks) + 1))
     fibre = problem.best_fibre

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from planner.models.joint.space import Floats
 from planner.models.joint.world import World
 from planner.physics.network.price import min_fabric_usd
 
@@ -25,12 +24,17 @@ class Floor:
     module_usd: float
     rail_usd: float
     min_sites: int = 1
-    link_usd: Floats = field(default_factory=lambda: np.zeros(1))  # of a pair of sites on the shortest route
+    joined_usd: tuple[float, ...] = (0.0,)  # of the least fibre between so many sites, the last for more of them
 
     def usd(self, racks: Any, rails: Any) -> Any:
         """Bound the capital of so many racks in all with so many GPUs of each cabled."""
         modules = np.ceil(racks / self.module_racks)
         return self._sites_usd(self.min_sites) + modules * self.module_usd + racks * rails * self.rail_usd
+
+    def usd_at(self, sites: int, racks: int, rails: int) -> float:
+        """Bound the capital of so many racks in all at so many sites."""
+        modules = math.ceil(racks / self.module_racks)
+        return self._sites_usd(sites) + modules * self.module_usd + racks * rails * self.rail_usd
 
     def usd_over(self, racks: Sequence[int], rails: int) -> float:
         """Bound the capital of racks by site, each of which has whole modules."""
@@ -38,8 +42,7 @@ class Floor:
         return self._sites_usd(len(racks)) + modules * self.module_usd + sum(racks) * rails * self.rail_usd
 
     def _sites_usd(self, sites: int) -> float:
-        pairs = sites * (sites - 1) // 2
-        return self.fixed_usd + self.site_usd * sites + pairs * float(self.link_usd[0])
+        return self.fixed_usd + self.site_usd * sites + self.joined_usd[min(sites, len(self.joined_usd) - 1)]
 
     def max_blocks(self, usd: float, racks: Any, rails: Any) -> Any:
         """Bound the blocks of so many racks that a capital can pay."""
@@ -70,5 +73,5 @@ def floor_of(world: World) -> Floor:
         module_usd=sites.floor_usd(module, 1) - fixed + years * energy * 1e6,
         rail_usd=each,
         min_sites=sites.min_open,
-        link_usd=np.array([sites.fibre_usd(sites.min_route_km(), 1)]),
+        joined_usd=tuple(sites.min_joined_usd(n) for n in range(max(sites.min_open, sites.max_open) + 1)),
     )

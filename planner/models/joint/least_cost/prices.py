@@ -56,7 +56,8 @@ class Prices:
             return max((a.usd for a in below), default=0.0)
         if any(a.usd == math.inf for a in known):
             return math.inf
-        near = self.sites.min_route_km()
+        count = len(self.parts)
+        near = self.sites.min_routes_km(count) / (count * (count - 1) // 2)
         found = max((a.usd + self._fibre(near, waves) - self._fibre(near, a.waves) for a in below), default=0.0)
         return max([found, *(self._between(a, b, waves) for a in below for b in above)])
 

@@ -48,10 +48,12 @@ class CheapestSearch(Search):
         if not self._rtts or not len(self._wavelengths):
             return
         first, last, order = int(self._wavelengths[0]), self._rtts[-1], itertools.count()
-        self._ask(first, last)
-        yield self._base(first, last) + self._least_fabric_usd
         choices = self._first_choices()
-        for waves in {c.waves for c in (*choices[:1], *choices[-1:])}:
+        if not choices:
+            return
+        # Tables of fabrics take less time than a MILP over sites, and often say enough.
+        yield min(self._base(c.waves, last) + c.level.usd for c in choices)
+        for waves in {first, choices[0].waves, choices[-1].waves}:
             self._ask(waves, last)
         heap = [(self._base(c.waves, self._rtts[0]) + c.level.usd, next(order), c) for c in choices]
         heapq.heapify(heap)
@@ -64,13 +66,6 @@ class CheapestSearch(Search):
                     yield answer
                 else:
                     heapq.heappush(heap, (max(usd, usd_of), next(order), answer))
-
-    @property
-    def _least_fabric_usd(self) -> float:
-        """Price of the least fabrics: for each GPU cabled its link and a port of the cheapest leaf."""
-        q = self.shape_problem
-        racks = sum(q.traffic.racks(g) for g in q.shape.blocks)
-        return racks * q.traffic.rails * self.floor_usd.rail_usd
 
     def _first_choices(self) -> list[Choice]:
         """Pair the slowdowns that may be in time with the fewest wavelengths that even stages need."""
@@ -197,10 +192,12 @@ class CheapestSearch(Search):
     def _base(self, waves: int, rtt: float) -> float:
         """Bound the capital without fabrics at so many wavelengths and no longer round trips."""
         q = self.shape_problem
-        if q.world.sites is None:
-            racks = [q.traffic.racks(g) for g in q.shape.blocks]
-            return replace(self.floor_usd, rail_usd=0.0).usd_over(racks, q.traffic.rails)
-        return self._prices.lower(waves, rtt) if self._prices is not None else 0.0
+        racks = [q.traffic.racks(g) for g in q.shape.blocks]
+        alone = replace(self.floor_usd, rail_usd=0.0).usd_over(racks, q.traffic.rails)
+        if self._prices is None:
+            return alone
+        fibre = float(q.min_fibre_usd[waves] - q.min_fibre_usd[1]) if q.several else 0.0
+        return max(alone + fibre, self._prices.lower(waves, rtt))
 
     @cached_property
     def _prices(self) -> Prices | None:

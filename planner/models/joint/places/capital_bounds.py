@@ -95,7 +95,7 @@ class CapitalBounds:
             return np.array([max([self._first_floor(), known, *self.lower_bounds.values()])])
         key = len(self.lower_bounds), known, self._most_bytes
         if rtt not in self.floor_tables or self.floor_tables[rtt][0] != key:
-            near = self._first_floor() + self._fibre_usd(sites.min_route_km())
+            near = self._first_floor() + q.min_fibre_usd
             if sites.designed and len(q.shape.blocks) == 2:
                 near = self._first_floor() + sites.fibre.least_usd(self._most_bytes, rtt)[: len(near)]
             found = np.maximum(near, self._elsewhere(1, rtt, known))
@@ -114,9 +114,10 @@ class CapitalBounds:
         if sites is None or not self.shape_problem.several:
             return np.array([usd])
         if sites.designed:  # more wavelengths need no less fibre; how much less fewer need is not known
-            return np.where(np.arange(int(self._wavelengths[-1]) + 1) >= n, usd, 0.0)
-        near = self._fibre_usd(sites.min_route_km())
-        far = self._fibre_usd(rtt / sites.data.wan.rtt_ms_per_100_route_km * 100)
+            return np.where(np.arange(len(self.shape_problem.min_fibre_usd)) >= n, usd, 0.0)
+        near, count = self.shape_problem.min_fibre_usd, len(self.shape_problem.shape.blocks)
+        each_km = rtt / sites.data.wan.rtt_ms_per_100_route_km * 100
+        far = self.shape_problem.fibre_usd(count * (count - 1) // 2 * each_km)
         return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
 
     def _refused_at(self, n: int, rtt: float, usd: float) -> Floats:
@@ -125,7 +126,7 @@ class CapitalBounds:
         Designed fibre of more wavelengths may carry less of other traffic, so that one price says nothing of others;
         with WAN gateways it says nothing of fewer, which take fewer ports.
         """
-        world, numbers = self.shape_problem.world, np.arange(int(self._wavelengths[-1]) + 1)
+        world, numbers = self.shape_problem.world, np.arange(len(self.shape_problem.min_fibre_usd))
         network = world.problem.instance.network
         if world.sites is None or not self.shape_problem.several:
             return self._elsewhere(n, rtt, usd)
@@ -134,20 +135,6 @@ class CapitalBounds:
         if network is not None and network.wan_gateway:
             return np.where(numbers >= n, usd, 0.0)
         return self._elsewhere(n, rtt, usd)
-
-    def _fibre_usd(self, km: float) -> Floats:
-        """Price of the fibre between every two sites, given the length of each, by the number of wavelengths."""
-        found = self.shape_problem.world.sites
-        if found is not None and found.designed:
-            most = int(self._wavelengths[-1]) + 1
-            return found.fibre.least_usd()[:most] if len(self.shape_problem.shape.blocks) == 2 else np.zeros(most)
-        wan, sites = self.shape_problem.world.problem.wan, len(self.shape_problem.shape.blocks)
-        n = np.arange(int(self._wavelengths[-1]) + 1)
-        pairs = np.ceil(n / wan.max_wavelengths_per_pair)
-        return np.asarray(
-            sites * (sites - 1) // 2 * (pairs * km * wan.fibre_usd_per_route_km + n * wan.wavelength_usd),
-            dtype=np.float64,
-        )
 
     def _first_floor(self) -> float:
         q, sites = self.shape_problem, self.shape_problem.world.sites

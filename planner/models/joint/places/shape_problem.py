@@ -201,11 +201,47 @@ class ShapeProblem:
 
     @property
     def best_fibre(self) -> Fibre | None:
-        """The widest fibre between sites, as near as any that the money may pay as far as is known."""
+        """The widest fibre that the money may pay, between sites as near as any that it may pay, as far as is known.
+
+        None at one site. It is so for the other shapes over so many sites too whose largest part is no smaller.
+        """
         if not self.several:
             return None
-        wan, near = self.world.problem.wan, self.near_rtts_ms or self.rtts_ms[-1:]
-        return self.fibre(wan.max_wavelengths_per_pair * wan.max_fibre_pairs, near[0] if near else 0.0)
+        near = self.near_rtts_ms or self.rtts_ms[-1:]
+        return self.fibre(self.max_wavelengths, near[0] if near else 0.0)
+
+    @property
+    def max_wavelengths(self) -> int:
+        """Most wavelengths, but at least one, between two sites that the money may pay with sites and least fabrics."""
+        wan, site_bounds = self.world.problem.wan, self.world.site_bounds
+        most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs
+        if site_bounds is None or "wan.wavelengths" in self.world.problem.instance.pins:
+            return most
+        t, sites, sparing = self.traffic, site_bounds.sites, self.column.sparing.target > 0
+        racks = sum(t.work_racks(g) for g in self.shape.blocks)  # less even shapes may need fewer spares
+        floor = sites.floor_usd(racks, len(self.shape.blocks))
+        known = site_bounds.bound(self.point(self.rtts_ms[-1])) if self.rtts_ms and not sparing else 0.0
+        least = np.maximum(floor + self.min_fibre_usd, known + self.min_fibre_usd - self.min_fibre_usd[1])
+        left = self.world.budget * (1 + EPS) - racks * sites.min_fabric_usd(t.rails)
+        return max(1, int(np.searchsorted(least[1:], left, side="right")))
+
+    @cached_property
+    def min_fibre_usd(self) -> Floats:
+        """Bound the price of the fibre between all sites from below, by the number of wavelengths of each pair."""
+        sites, count = self.world.sites, len(self.shape.blocks)
+        if sites is not None and sites.designed:
+            wan = self.world.problem.wan
+            most = wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1
+            return sites.fibre.least_usd()[:most] if count == 2 else np.zeros(most)
+        return self.fibre_usd(0.0 if sites is None else sites.min_routes_km(count))
+
+    def fibre_usd(self, routes_km: float) -> Floats:
+        """Price the fibre between all sites, given the length of all routes, by the number of wavelengths of each."""
+        wan, sites = self.world.problem.wan, len(self.shape.blocks)
+        n = np.arange(wan.max_wavelengths_per_pair * wan.max_fibre_pairs + 1)
+        pairs = np.ceil(n / wan.max_wavelengths_per_pair)
+        lit = n * wan.wavelength_usd * (sites * (sites - 1) // 2)
+        return np.asarray(pairs * routes_km * wan.fibre_usd_per_route_km + lit, dtype=np.float64)
 
     @cached_property
     def payable_rtts_ms(self) -> list[float]:
