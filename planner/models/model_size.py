@@ -6,8 +6,8 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.model_family import Choose, DepthLaw, LossLaw, PointsLaw, PowerOf
 from planner.instance.workload import Model
-from planner.models import transformer_shape
 from planner.physics.training import scaling_laws
+from planner.solvers.signals import uninterrupted
 
 START = 24, 31  # powers of ten of FLOP among which a model to start from is sought
 
@@ -50,6 +50,8 @@ def model_for(choose: Choose, flop: float) -> Candidate:
     if not isinstance(depth, DepthLaw) or isinstance(batch, str):
         raise TypeError("the instance still has the name of a law")
     target, f = scaling_laws.best_parameters(law_of(choose), flop), choose.family
+    with uninterrupted():
+        from planner.models import transformer_shape  # loads CP-SAT
     model = transformer_shape.choose(f, depth, target)
     if model is None:
         raise InputError(

@@ -1,14 +1,17 @@
 """What keeps further racks out of a proven plan: money, power and sites, the racks that are owned, or nothing."""
 
 import math
+from typing import TYPE_CHECKING
 
 from planner.instance.instance import Instance
-from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution
 from planner.models.requests import Options
 from planner.plan.certificate import LimitedBy
 from planner.solvers.deadline import Deadline, OutOfTimeError
 from planner.solvers.outcome import UnansweredError
+
+if TYPE_CHECKING:
+    from planner.models.joint.sites import Sites
 
 
 def limited_by(instance: Instance, solution: JointSolution, options: Options, deadline: Deadline) -> LimitedBy | None:
@@ -38,7 +41,9 @@ def limited_by(instance: Instance, solution: JointSolution, options: Options, de
         return None
 
 
-def _sites(instance: Instance, options: Options, deadline: Deadline) -> Sites:
+def _sites(instance: Instance, options: Options, deadline: Deadline) -> "Sites":
+    from planner.models.joint.sites import Sites
+
     sites = Sites(instance=instance, seed=options.seed, threads=options.threads)
     sites.deadline = deadline
     return sites

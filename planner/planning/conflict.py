@@ -11,11 +11,9 @@ from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.wan import Wan
 from planner.models.joint.columns import in_memory
-from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.requests import Options, SitesRequest
-from planner.models.sites import conflict as sites_conflict
 from planner.physics.network.price import min_fabric_usd
 from planner.physics.site.power import rack_of
 from planner.physics.training import step
@@ -45,6 +43,8 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     """
     deadline = Deadline(options.time_limit)
     if instance.grid is not None:
+        from planner.models.sites import conflict as sites_conflict
+
         request = SitesRequest(
             fabric_usd_per_rack=min_fabric_usd(instance.network), refused=_unjoined(instance, options.seed)
         )
@@ -159,6 +159,8 @@ def _unjoined(instance: Instance, seed: int) -> frozenset[frozenset[str]]:
 
     Pinned racks may open a site that exchanges nothing, so that with them no pair is barred.
     """
+    from planner.models.joint.sites import Sites
+
     sites = Sites(instance=instance, seed=seed)
     pins = sites.data.pins
     if not sites.designed or pins.racks is not None or pins.racks_by_site:

@@ -1,18 +1,21 @@
 """Explain a split over sites, or why there is none: what each node could carry, relaxations, prices, near-ties."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.models.requests import GradientExchange, Options, SitesRequest
-from planner.models.sites import explain as sites_explain
 from planner.physics.site import power
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.solvers.deadline import Deadline
 from planner.units import money
+
+if TYPE_CHECKING:
+    from planner.models.sites.explain import Forced
 
 CENT = 0.01  # dollars: less is rounding
 
@@ -78,6 +81,8 @@ class SitesExplanation(Frozen):
 
 def explained_infeasible(instance: Instance, conflict: Conflict, options: Options) -> SitesExplanation:
     """Explain why there is no split."""
+    from planner.models.sites import explain as sites_explain
+
     request = SitesRequest()
     moved = sites_explain.relaxations(instance, request, conflict.rules, options)
     return SitesExplanation(
@@ -94,6 +99,8 @@ def explained_plan(
     split, layout = plan.sites, plan.layout
     if split is None or layout is None:
         return None
+    from planner.models.sites import explain as sites_explain
+
     m, exchange = layout.metrics, None
     if len(split.sites) > 1 and plan.instance.wan is not None:
         exchange = GradientExchange(stage_bytes=m.gradient_bytes_per_stage, window_seconds=m.wan_window_seconds)
@@ -119,7 +126,7 @@ def explained_plan(
     )
 
 
-def _rejected(x: NodeLoad, asked_mw: float, forced: sites_explain.Forced | None) -> Rejected:
+def _rejected(x: NodeLoad, asked_mw: float, forced: "Forced | None") -> Rejected:
     """Return why a candidate is closed."""
     return Rejected(
         node=x.node,
@@ -139,6 +146,8 @@ def _asked_mw(instance: Instance, request: SitesRequest) -> float | None:
 
 def _nodes(instance: Instance, request: SitesRequest, options: Options) -> tuple[NodeLoad, ...]:
     """Return the largest load that each node could carry alone."""
+    from planner.models.sites import explain as sites_explain
+
     asked = _asked_mw(instance, request)
     return tuple(
         NodeLoad(

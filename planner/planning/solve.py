@@ -30,6 +30,7 @@ from planner.solvers.outcome import UnansweredError
 from planner.solvers.registry import solver_named
 from planner.solvers.running.progress import notes, stands, start
 from planner.solvers.running.turns import turn
+from planner.solvers.signals import uninterrupted
 
 Progress = Callable[[str], None]
 First = Callable[[World], Column | None]
@@ -51,6 +52,9 @@ def solve_instance(
     every other rule is checked in any case. Threads take turns, and the wait counts. `cache` is what earlier solves
     left, and `first` names a column to price before any other: they save time and change no answer.
     """
+    if instance.grid is not None:
+        with uninterrupted():
+            import planner.models.joint.sites  # noqa: F401  # Pyomo and HiGHS, before the clock of the solve starts
     deadline = Deadline(options.time_limit)
     with turn(deadline) as mine:
         if not mine:

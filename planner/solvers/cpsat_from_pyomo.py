@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 from ortools.sat.python import cp_model
 from pyomo.repn import generate_standard_repn
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import highspy
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.solvers.highs_from_pyomo import highs_model
 from planner.solvers.statuses import require_highs

@@ -8,7 +8,7 @@ from typing import Any
 
 import highspy
 import numpy as np
-import pyomo.environ as pyo
+import pyomo.core as pyo  # pyomo.environ also loads the plugins of every solver, in as much time again
 from pyomo.version import version as pyomo_version
 
 from planner.solvers.deadline import Deadline

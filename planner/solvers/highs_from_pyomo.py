@@ -7,7 +7,7 @@ from typing import Any
 import highspy
 import numpy as np
 import numpy.typing as npt
-import pyomo.environ as pyo
+import pyomo.core as pyo
 from pyomo.core.base.enums import SortComponents
 from pyomo.repn.linear import LinearRepnVisitor
 from pyomo.repn.util import VarRecorder

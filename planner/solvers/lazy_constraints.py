@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import highspy
 import numpy as np
 import numpy.typing as npt
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.solvers.deadline import Deadline
 from planner.solvers.highs_from_pyomo import highs_model

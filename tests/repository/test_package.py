@@ -1,16 +1,30 @@
 """The package: light to import, whole in the wheel, and at peace with both solvers in one process."""
 
+import json
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from worked_plan import small
 
 from planner.cli.schemas import SCHEMAS, schema_text
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("ortools", "highspy", "pyomo", "pandas", "networkx", "numpy", "pydantic")
+HEAVY = (
+    "ortools",
+    "highspy",
+    "pyomo",
+    "pyomo.environ",
+    "scipy",
+    "pandas",
+    "networkx",
+    "matplotlib",
+    "numpy",
+    "pydantic",
+)
+LIGHT = {"numpy", "pydantic"}
 
 
 def python(code: str) -> str:
@@ -24,28 +38,50 @@ def test_importing_is_light(module: str) -> None:
     assert python(f"import sys, {module}; print(*[m for m in {HEAVY!r} if m in sys.modules])").strip() == ""
 
 
-def test_checker_loads_no_solver() -> None:
-    """The checker, used, loads no solver and no formulation."""
-    code = """
-import sys, planner, planner.checks.registry
-banned = ('ortools', 'highspy', 'pyomo', 'planner.models', 'planner.solvers')
-print(*[m for m in sys.modules if m.startswith(banned)])
+def loaded_by(*arguments: str) -> set[str]:
+    """Run the command line in a fresh process and return which heavy packages it has loaded at the end."""
+    code = f"""
+import sys
+from planner.cli.main import main
+sys.argv = {["planner", *arguments]!r}
+try:
+    main()
+except SystemExit:
+    print(*[m for m in {HEAVY!r} if m in sys.modules])
 """
-    assert python(code).strip() == ""
+    return set(python(code).splitlines()[-1].split())
+
+
+def test_a_refused_file_loads_no_solver(tmp_path: Path) -> None:
+    """An instance with a key that no instance has is refused before anything solves."""
+    instance = json.loads((ROOT / "instances" / "two-sites-405b.json").read_text(encoding="utf-8"))
+    file = tmp_path / "refused.json"
+    file.write_text(json.dumps(instance | {"surprise": 1}), encoding="utf-8")
+    assert loaded_by("solve", str(file)) <= LIGHT
+
+
+@pytest.mark.parametrize("command", ["check", "show"])
+def test_looking_at_a_plan_loads_no_solver(command: str, tmp_path: Path) -> None:
+    """The checker and the summary read a plan with a grid, and load neither a solver nor what a solver brings."""
+    file = tmp_path / "plan.json"
+    file.write_text(small().model_dump_json(), encoding="utf-8")
+    assert loaded_by(command, str(file)) <= LIGHT
 
 
 @pytest.mark.slow
-def test_solving_loads_no_statistics() -> None:
-    """Pyomo, loaded behind SciPy or asked for it, loads all of it: a second that a solve does not need."""
-    code = """
-import sys
-from planner.planning.load import load_instance
-from planner.planning.solve import options_of, solve_instance
-options = options_of(time_limit=None, gap=None, seed=0, threads=None)
-solve_instance(load_instance("instances/one-rack.json", pins={"layout.tensor_parallel": 8}), options, lambda _: None)
-print("scipy.stats" in sys.modules)
-"""
-    assert python(code).strip() == "False"
+@pytest.mark.parametrize("command", ["solve", "explain"])
+def test_a_cluster_needs_cpsat_alone(command: str) -> None:
+    """Where there is no grid no Pyomo model is built: CP-SAT, which brings pandas, confirms the stages."""
+    pins = ["--pin", "layout.tensor_parallel=8", "--pin", "layout.zero_stage=1"]
+    asked = loaded_by(command, "instances/one-rack.json", *pins, "--quiet")
+    assert "ortools" in asked and asked <= LIGHT | {"ortools", "pandas"}
+
+
+@pytest.mark.slow
+def test_a_grid_whose_racks_fail_needs_little_of_pyomo() -> None:
+    """No plugins of other solvers come with Pyomo, nor SciPy, which behind it loads all of itself, statistics too."""
+    asked = loaded_by("solve", "instances/5gw.json", "--time-limit", "3", "--quiet")
+    assert "pyomo" in asked and not {"pyomo.environ", "scipy", "matplotlib"} & asked
 
 
 @pytest.mark.slow

@@ -85,14 +85,12 @@ class Failures:
         self, gpus: Any, way: Way, step_seconds: Any, *, shared: bool = False, replica_gpus: Any = 0.0
     ) -> Floats:
         """Return the best interval between checkpoints, no shorter than a step; of 0 GPUs no replica is ever away."""
-        from scipy.special import lambertw  # where needed: loaded before Pyomo it makes that load all of SciPy
-
         rate, write = self.rate(gpus), self.write_seconds(gpus, way[1])
         if way[0] == "elastic":
             best = self._elastic_interval(gpus, replica_gpus, 1 + self._copied(gpus, step_seconds, shared=shared))
         else:
             c = write * rate
-            root = 1 + np.real(lambertw(-np.exp(-1 - np.minimum(c, 700.0))))
+            root = _lambert_root(c)
             p = np.sqrt(-2 * np.expm1(-c))  # by which W is expanded at its branch point
             terms = p * (1 - p * (1 / 3 - p * (11 / 72 - p * 43 / 540)))
             best = np.where(c < SERIES, terms, root) / rate
@@ -238,14 +236,26 @@ def _in_training(away: Any, stalled: Any) -> Any:
     return x
 
 
+def _lambert_root(c: Any) -> Any:
+    """Return 1 + W(-exp(-1 - c)), the u between 0 and 1 with u + ln(1 - u) = -c, by Newton's steps down from above it.
+
+    The left side is concave and falls, so that no step passes the root.
+    """
+    c = np.minimum(c, 30.0)  # beyond it u is 1 but for 3e-14
+    u = -np.expm1(-1 - c)
+    for _ in range(MOST_TURNS):
+        down = (u + np.log1p(-u) + c) * (1 - u) / u
+        u = u + down
+        if np.all(-down <= CLOSE * u):
+            break
+    return u
+
+
 @lru_cache(maxsize=4096)
 def _chances(n: int, p: float) -> Floats:
     """Return the chance of each number of n that are fit with chance p, by logarithms of factorials."""
-    from scipy.special import gammaln
-
-    k = np.arange(n + 1)
-    with np.errstate(divide="ignore"):
-        log = gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1) + k * math.log(p) + (n - k) * math.log1p(-p)
+    k, factorials = np.arange(n + 1), np.array([math.lgamma(i + 1) for i in range(max(n, 0) + 1)])
+    log = factorials[-1] - factorials - factorials[::-1] + k * math.log(p) + (n - k) * math.log1p(-p)
     return np.asarray(np.exp(log), dtype=np.float64)
 
 

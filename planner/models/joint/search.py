@@ -15,7 +15,7 @@ from planner.models.joint.places.built import built, exchanged_bytes, where
 from planner.models.joint.places.capital_bounds import CapitalBounds, Level
 from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.sites import Circuit, Part, Placed
+from planner.models.joint.places.site_question import Circuit, Part, Placed
 from planner.models.joint.space import Floats
 from planner.models.joint.world import CENTS, EPS, Plan, Target
 

@@ -8,12 +8,13 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.instance.instance import Instance
 from planner.models.joint.places.fibre_design import LARGE_BYTES, FibreDesigns
-from planner.models.joint.places.milp import LEFT_OUT, Circuit, Joined, Part, Question, stated, total_musd
+from planner.models.joint.places.milp import LEFT_OUT, stated, total_musd
 from planner.models.joint.places.near_pairs import CENT_MUSD, without_dear_pairs
+from planner.models.joint.places.site_question import Circuit, Joined, Part, Placed, Proof, Question
 from planner.models.joint.space import DEFAULT_WAN
 from planner.models.requests import SitesRequest
 from planner.models.sites.bounds import max_modules, max_sites
@@ -28,45 +29,6 @@ from planner.plan.wan import WanPlan
 from planner.solvers import highs
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, UnansweredError
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """What was proven of the cheapest sites: no others cost less than the bound."""
-
-    proved: bool
-    bound_usd: float | None
-    solver: str
-    variables: int
-    constraints: int
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """The cheapest sites for some parts.
-
-    The part and the fabric of each, racks and modules, new circuits, and the capital in USD. `asked` and `circuit` are
-    the question; `designs` what the fibre of sets of sites costs above that of their pairs, as far as the proof needed.
-    """
-
-    asked: tuple[Part, ...]
-    circuit: Circuit | None
-    parts: dict[str, tuple[int, int]]
-    racks: dict[str, int]
-    circuits: dict[str, int]
-    steps: dict[str, int]
-    pairs: tuple[tuple[str, str], ...]
-    rtt_ms: float
-    capital_usd: float
-    proof: Proof
-    wan: WanPlan | None = None
-    designs: dict[Joined, float | None] = field(default_factory=dict)
-
-    @property
-    def joined(self) -> Joined:
-        """The sites that are open, and those that hold parts."""
-        return Joined(frozenset(self.racks), frozenset(self.parts))
 
 
 @dataclass(kw_only=True)
@@ -386,6 +348,3 @@ def round_follow(m: Any, q: Question, parts: dict[str, tuple[int, int]]) -> None
     for x in m.component("extra_mw") or ():
         k, f = parts.get(x, (-1, -1))
         m.extra_mw[x].set_value(0.0 if k < 0 else overhead * q.kinds[k][0].fabrics[f][1])
-
-
-__all__ = ["Circuit", "Part", "Placed", "Sites", "read_placed"]

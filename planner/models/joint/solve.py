@@ -16,7 +16,6 @@ from planner.instance.instance import Instance
 from planner.instance.pins import ONE_SITE
 from planner.models.fabric.chooser import Templates
 from planner.models.joint.columns import strategy_bound
-from planner.models.joint.sites import Sites
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
 from planner.models.joint.space import problem_of
 from planner.models.joint.split import Column
@@ -125,6 +124,8 @@ def world_of(
     if instance.grid is not None:
         _refuse_site_fabrics(instance)
     if instance.grid is not None and cache.sites is None:
+        from planner.models.joint.sites import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
+
         cache.sites = Sites(instance=instance, seed=options.seed, threads=options.threads)
     if cache.sites is not None:
         cache.sites.solved = 0

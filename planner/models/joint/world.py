@@ -10,14 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.instance.pins import pinned_blocks
 from planner.models.fabric.chooser import Template, Templates
 from planner.models.joint.bounds import Conditions
 from planner.models.joint.calendar import sparings
-from planner.models.joint.places.site_bounds import SiteBounds
-from planner.models.joint.sites import Placed, Sites
+from planner.models.joint.places.site_question import Placed
 from planner.models.joint.space import Flags, Floats, Problem, Strategy
 from planner.models.joint.split import Column, Split
 from planner.models.joint.tree.cache import JointCache
@@ -26,6 +25,10 @@ from planner.physics.reliability.standing import Upkeep
 from planner.physics.reliability.stops import lanes_to_choose
 from planner.physics.site import power
 from planner.solvers.deadline import Deadline
+
+if TYPE_CHECKING:
+    from planner.models.joint.places.site_bounds import SiteBounds
+    from planner.models.joint.sites import Sites
 
 EPS = 1e-9  # relative: times that differ by less are the same
 CENTS = 0.005
@@ -95,7 +98,7 @@ class World:
     """What all columns share: the problem, its sites and its templates, and counts for the certificate."""
 
     problem: Problem
-    sites: Sites | None
+    sites: "Sites | None"
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
     rows: dict[Any, Any] = field(default_factory=dict)  # of a strategy, with their bounds
@@ -111,6 +114,8 @@ class World:
         if self.sites is not None and (
             self.cache.site_bounds is None or self.cache.site_bounds.sites is not self.sites
         ):
+            from planner.models.joint.places.site_bounds import SiteBounds
+
             self.cache.site_bounds = SiteBounds(sites=self.sites)
 
     def end_at(self, deadline: Deadline) -> None:
@@ -122,7 +127,7 @@ class World:
             self.templates.deadline = deadline
 
     @property
-    def site_bounds(self) -> SiteBounds | None:
+    def site_bounds(self) -> "SiteBounds | None":
         """Lower bounds on the capital of sites."""
         return self.cache.site_bounds if self.sites is not None else None
 

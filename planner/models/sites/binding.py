@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import networkx as nx
-import pyomo.environ as pyo
+import pyomo.core as pyo
 from networkx.algorithms.flow import shortest_augmenting_path
 
 from planner.models.sites.data import SplitData

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest

@@ -7,7 +7,7 @@ be left out by name, which is how a conflict is found; the power balance is a la
 from collections.abc import Callable, Collection
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.models.sites import bounds, wan_links
 from planner.models.sites.costs import construction_musd, energy_musd

@@ -6,7 +6,7 @@ An excess has one variable for each row that a report names, in the unit of the 
 from collections.abc import Mapping
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.models.sites.data import SplitData
 from planner.models.sites.rules.registry import RULES, rule_of

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.models.sites.data import SplitData
 from planner.models.sites.grid.power_flow import flows_of

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.models.sites.bounds import max_sites, min_sites
 from planner.models.sites.data import Pair, SplitData

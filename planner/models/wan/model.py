@@ -8,7 +8,7 @@ do not fall together (shared backup paths). Rates are in Gbps, money in M$.
 from collections.abc import Iterator
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.models.wan.data import WanData
 from planner.physics.site import fibre

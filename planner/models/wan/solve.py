@@ -8,7 +8,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.instance.instance import Instance
 from planner.models.requests import Options, WanRequest

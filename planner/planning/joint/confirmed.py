@@ -1,7 +1,8 @@
 """The second proofs of a plan: what confirms that no sites, and no fibre between them, are cheaper."""
 
 from planner.models.joint.places.confirm import confirmed as confirmed_split
-from planner.models.joint.sites import Placed, Sites
+from planner.models.joint.places.site_question import Placed
+from planner.models.joint.sites import Sites
 from planner.models.requests import Options
 from planner.models.wan.confirm import confirmed as confirmed_design
 from planner.plan.certificate import Certificate

@@ -2,17 +2,14 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from planner.errors import InternalError
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.wan import Wan
 from planner.models import rack_order
 from planner.models.joint.free_network import strategy_of
-from planner.models.joint.places.energy_ties import of_cheapest_energy
-from planner.models.joint.places.section import over_the_run, sites_section, wan_section
-from planner.models.joint.sites import Sites
 from planner.models.joint.solution import JointSolution
-from planner.models.joint.stages.model import ROUNDING, fastest_split
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
 from planner.physics.network import locality, wan_gateway
@@ -36,16 +33,18 @@ from planner.plan.reliability import ReliabilityPlan
 from planner.plan.run import RunPlan
 from planner.plan.sites import SitesPlan
 from planner.plan.wan import WanPlan
-from planner.planning.joint.confirmed import sites_mark, wan_mark
 from planner.planning.joint.fabric_section import GatewayRates, site_fabric
 from planner.planning.joint.proof import columns_of, objective_of, proof_of
 from planner.planning.joint.without import without_plan
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers import signals
-from planner.solvers.cpsat import Values
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, relative_gap
 from planner.version import __version__
+
+if TYPE_CHECKING:
+    from planner.models.joint.sites import Sites
+    from planner.solvers.cpsat import Values
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 
@@ -165,10 +164,12 @@ class Assembly:
         return standing.section(job, u, m.step_days_to_train)
 
     @cached_property
-    def stages(self) -> Outcome[Values] | None:
+    def stages(self) -> "Outcome[Values] | None":
         """What CP-SAT says of the layers of every stage: no split is faster; None where the plan is not proven."""
         if self.status != "optimal":
             return None
+        with signals.uninterrupted():
+            from planner.models.joint.stages.model import ROUNDING, fastest_split  # loads CP-SAT
         c, x = self.choice.column, self.choice
         limit = None if self.options.time_limit is None else max(0.0, self.options.time_limit - self.seconds)
         found = fastest_split(c, x.conditions, x.split.seconds * c.sequences, time_limit=limit, seed=self.options.seed)
@@ -293,8 +294,10 @@ class Assembly:
         return locality.lower_bound_split(free, self.block.rack_stages, len(self.orders[site][0]))
 
     @cached_property
-    def at_sites(self) -> Sites:
-        """What the sites may be asked."""
+    def at_sites(self) -> "Sites":
+        """What the sites may be asked; only a grid has any, so that a cluster loads no model of them."""
+        from planner.models.joint.sites import Sites
+
         asked = self.instance
         if asked.objective.minimize == "total_cost_of_ownership_usd":
             asked = at_run_prices(asked, self.counted_years)
@@ -312,6 +315,8 @@ class Assembly:
         placed = self.choice.placed
         if placed is None:
             return None, None
+        from planner.models.joint.places.section import sites_section, wan_section
+
         sites = self.at_sites
         fabric_mw = {s: t.mw for s, t in self.choice.templates.items()}
         c = self.choice.column
@@ -327,6 +332,9 @@ class Assembly:
         (section, design), placed = self.sites, self.choice.placed
         if section is None or placed is None:
             return None, None
+        from planner.models.joint.places.section import over_the_run
+        from planner.planning.joint.confirmed import sites_mark, wan_mark
+
         mark = sites_mark(section.certificate, self.at_sites, placed, self.options, self.seconds)
         made = section.certificate.model_copy(update={"checked": mark})
         if self.instance.objective.minimize == "total_cost_of_ownership_usd":
@@ -356,6 +364,8 @@ def _of_cheapest_energy(a: Assembly) -> Assembly:
     limit = a.options.time_limit
     if a.choice.placed is None or (limit is not None and limit <= a.seconds):
         return a
+    from planner.models.joint.places.energy_ties import of_cheapest_energy
+
     a.at_sites.deadline = Deadline(None if limit is None else limit - a.seconds)
     choice = of_cheapest_energy(a.at_sites, a.choice)
     a.at_sites.deadline = Deadline()

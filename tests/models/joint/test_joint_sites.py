@@ -16,8 +16,9 @@ from planner.checks.site import power_flow, scenarios
 from planner.instance.instance import Instance
 from planner.models.joint.places.confirm import confirmed
 from planner.models.joint.places.section import sites_section
-from planner.models.joint.places.site_bounds import Point, SiteBounds
-from planner.models.joint.sites import Circuit, Part, Placed, Sites
+from planner.models.joint.places.site_bounds import SiteBounds
+from planner.models.joint.places.site_question import Circuit, Part, Placed, Point
+from planner.models.joint.sites import Sites
 from planner.models.requests import SitesRequest
 from planner.models.sites.costs import capital_musd
 from planner.models.sites.soft_rules import penalty_musd

@@ -14,8 +14,9 @@ from planner.models.joint import bounds
 from planner.models.joint.places import near_pairs, site_bounds
 from planner.models.joint.places.milp import stated
 from planner.models.joint.places.near_pairs import without_dear_pairs
-from planner.models.joint.places.site_bounds import Point, SiteBounds
-from planner.models.joint.sites import Circuit, Part, Sites
+from planner.models.joint.places.site_bounds import SiteBounds
+from planner.models.joint.places.site_question import Circuit, Part, Point
+from planner.models.joint.sites import Sites
 
 BARE = ((0.0, 0.0),)
 PARTS = [(2, 1), (2, 2), (1, 1, 1), (3, 2, 1), (4, 4)]

@@ -237,7 +237,9 @@ def test_racks_that_are_always_or_never_fit() -> None:
         min_spares(7, 0.0, 0.5)
 
 
-@pytest.mark.parametrize(("needed", "spares", "p"), [(200, 150, 0.6), (400, 3, 0.9), (3000, 900, 0.8)])
+@pytest.mark.parametrize(
+    ("needed", "spares", "p"), [(200, 150, 0.6), (400, 3, 0.9), (3000, 900, 0.8), (3000, 100, 0.4)]
+)
 def test_racks_short_by_sums_of_chances(needed: int, spares: int, p: float) -> None:
     """With many spare racks too, the mean shortfall is that of the binomial law."""
     n = needed + spares

@@ -9,9 +9,13 @@ the sites return for fewer and longer ones.
 
 import math
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from planner.models.joint.sites import Circuit, Part, Placed, Sites
+from planner.models.joint.places.site_question import Circuit, Part, Placed
 from planner.models.joint.world import CENTS
+
+if TYPE_CHECKING:
+    from planner.models.joint.sites import Sites
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class Answer:
 class Prices:
     """The prices of some parts at sites of their own."""
 
-    sites: Sites
+    sites: "Sites"
     parts: tuple[Part, ...]
     answers: list[Answer] = field(default_factory=list)
 

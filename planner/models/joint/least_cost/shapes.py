@@ -18,8 +18,8 @@ from planner.models.joint.least_cost.prices import Prices
 from planner.models.joint.places.built import built, exchanged_bytes
 from planner.models.joint.places.capital_bounds import Level
 from planner.models.joint.places.gateways import has_gateways, with_gateways
+from planner.models.joint.places.site_question import Circuit, Part
 from planner.models.joint.search import SETTLED, Candidate, Search
-from planner.models.joint.sites import Circuit, Part
 from planner.models.joint.world import EPS, Plan
 
 

@@ -19,7 +19,7 @@ from planner.models.joint.columns import Pipes
 from planner.models.joint.least_cost.floor import Floor
 from planner.models.joint.least_cost.prices import Prices
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.sites import Part
+from planner.models.joint.places.site_question import Part
 from planner.models.joint.space import Floats, Ints, Strategy
 from planner.models.joint.tree.tree import LINE_SECONDS, Node
 from planner.models.joint.world import CENTS, EPS, Plan, World

@@ -2,7 +2,7 @@
 
 from planner.models.fabric.chooser import Template
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.sites import Placed
+from planner.models.joint.places.site_question import Placed
 from planner.models.joint.split import Column, Split
 from planner.models.joint.world import CLUSTER, Plan
 from planner.physics.training.stage_memory import stage_gradient_bytes

@@ -7,8 +7,9 @@ that a bound on them holds for the dc question too.
 import math
 from dataclasses import replace
 
-from planner.models.joint.places.milp import Question, stated
-from planner.models.joint.sites import Placed, Sites
+from planner.models.joint.places.milp import stated
+from planner.models.joint.places.site_question import Placed, Question
+from planner.models.joint.sites import Sites
 from planner.models.requests import SitesRequest
 from planner.models.second_proof import Way, second_proof
 from planner.models.sites.data import SplitData, gather

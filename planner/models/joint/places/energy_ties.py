@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import TypeVar
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
-from planner.models.joint.places.milp import Question, fabric_mw, stated, yearly_energy_musd
-from planner.models.joint.sites import Placed, Sites, read_placed
+from planner.models.joint.places.milp import fabric_mw, stated, yearly_energy_musd
+from planner.models.joint.places.site_question import Placed, Question
+from planner.models.joint.sites import Sites, read_placed
 from planner.models.joint.world import CENTS, Plan
 from planner.physics.site import cost
 from planner.solvers.deadline import OutOfTimeError

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
-from planner.models.joint.places.milp import Circuit, Joined
+from planner.models.joint.places.site_question import Circuit, Joined
 from planner.models.requests import GradientExchange, Options, WanRequest
 from planner.models.sites.bounds import max_sites
 from planner.models.sites.data import Pair, SplitData

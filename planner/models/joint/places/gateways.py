@@ -14,7 +14,7 @@ from planner.errors import InputError
 from planner.models.fabric.chooser import Template
 from planner.models.joint.places.capital_bounds import Level
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.sites import Placed
+from planner.models.joint.places.site_question import Placed
 from planner.physics.network import wan_gateway
 
 MUCH_DEARER = 1.1  # than without a gateway

@@ -4,99 +4,17 @@ The grid's rules are those of the site split; the rules here tie them to the par
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.instance.pins import pinned_blocks
+from planner.models.joint.places.site_question import Question
 from planner.models.sites.costs import capital_musd, energy_musd
-from planner.models.sites.data import Pair, SplitData
 from planner.models.sites.model import build
 from planner.models.sites.soft_rules import penalty_musd
 
 LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in the search
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Blocks at one site: their number, racks in use, and the fabrics that it may have.
-
-    As prices in USD and power in MW.
-    """
-
-    blocks: int
-    racks: int
-    fabrics: tuple[tuple[float, float], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Circuit:
-    """What joins every two sites with blocks: wavelengths, and the longest round trip that they may have.
-
-    The exchange runs at the rate of the wavelengths over `wan.headroom_factor`. Where the fibre is designed, it is the
-    rate at which a ring would move `stage_bytes` in the time that the step counts on, and every form must keep it.
-    """
-
-    wavelengths: int
-    max_rtt_ms: float
-    stage_bytes: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Joined:
-    """Sites that are open and those of them that hold parts."""
-
-    open: frozenset[str]
-    holding: frozenset[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """Parts to place, and what the fibre between the sites costs.
-
-    Attributes
-    ----------
-    pair_usd
-        Price of the fibre between two sites that hold parts, or a lower bound on it; infinite where none joins them.
-    designs
-        Price of the fibre of a set of sites above that of its pairs; None: no fibre joins it.
-    counts_power
-        Whether a fabric's power is load beside that of the racks.
-    """
-
-    data: SplitData
-    kinds: tuple[tuple[Part, int], ...]
-    circuit: Circuit | None
-    pair_usd: Mapping[Pair, float]
-    designs: Mapping[Joined, float | None]
-    counts_power: bool
-
-    @property
-    def most_modules(self) -> int:
-        """Modules of all sites: those of the parts, and those that are pinned beside them."""
-        pins, each = self.data.pins, self.data.module_racks
-        if pins.racks is not None:
-            return pins.racks // each
-        return sum(n * self.modules(p) for p, n in self.kinds) + sum(pins.racks_by_site.values()) // each
-
-    def modules(self, part: Part) -> int:
-        """Return the modules that hold a part."""
-        return -(-part.racks // self.data.module_racks)
-
-    def pinned(self, site: str) -> bool:
-        """Return whether a pin may buy racks at a site beyond those of its part."""
-        return self.data.pins.racks is not None or site in self.data.pins.racks_by_site
-
-    @property
-    def most_extra_mw(self) -> float:
-        """Most load that fabrics add."""
-        if not self.counts_power:
-            return 0.0
-        return self.data.hardware.facility_overhead_factor * sum(
-            n * max(mw for _, mw in p.fabrics) for p, n in self.kinds
-        )
 
 
 def stated(q: Question, *, loose: bool = False) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from planner.models.joint.places.milp import Question
+from planner.models.joint.places.site_question import Question
 from planner.solvers.outcome import Outcome
 
 MANY_PAIRS = 500  # below it the question whole is solved as fast as the one without fibre

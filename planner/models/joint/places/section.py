@@ -2,10 +2,11 @@
 
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
-from planner.models.joint.places.milp import Question, stated
-from planner.models.joint.sites import Placed, Sites
+from planner.models.joint.places.milp import stated
+from planner.models.joint.places.site_question import Placed, Question
+from planner.models.joint.sites import Sites
 from planner.models.sites.bounds import max_sites
 from planner.models.sites.data import SplitData
 from planner.models.sites.grid.lazy_rows import security_space

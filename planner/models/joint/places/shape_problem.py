@@ -1,7 +1,7 @@
 """The fastest plan of one column in one shape: what its sites, fabrics and fibre are asked, and how they time it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +12,7 @@ from planner.instance.pins import ONE_SITE
 from planner.models.fabric.design_table import Options
 from planner.models.fabric.traffic import Traffic
 from planner.models.joint.bounds import Conditions, Rows, even_seconds
-from planner.models.joint.places.site_bounds import Point, first
+from planner.models.joint.places.site_question import Point
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column, Split, Stages
 from planner.models.joint.world import EPS, Shape, World
@@ -310,3 +310,14 @@ class ShapeProblem:
         if world.site_bounds is not None:
             floor = max(floor, world.site_bounds.bound(self.point(self.rtts_ms[-1] if self.rtts_ms else 0.0)))
         return world.budget - floor - others
+
+
+def first(count: int, fits: Callable[[int], bool]) -> int | None:
+    """Return the first of some ascending places that fits, all behind it fitting too; None where the last does not."""
+    if count == 0 or not fits(count - 1):
+        return None
+    low, high = -1, count - 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high

@@ -6,18 +6,14 @@ point is one at many others, of other shapes, columns and budgets.
 """
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.models.joint.places.milp import (
     LEFT_OUT,
-    Circuit,
-    Part,
-    Question,
     add_parts,
     choose_fabrics,
     design_fibre,
@@ -26,6 +22,7 @@ from planner.models.joint.places.milp import (
     total_musd,
 )
 from planner.models.joint.places.near_pairs import nearer_pairs_first
+from planner.models.joint.places.site_question import Circuit, Part, Point, Question
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
 from planner.models.sites.model import build
@@ -35,37 +32,6 @@ from planner.solvers.outcome import UnansweredError
 EPS = 1e-9
 CENTS = 0.005
 MUCH_USD = 1e29  # above any budget: no limit is meant
-COARSE_BITS = 5  # behind the first, that a coarse number of racks keeps: 1.6 to 3.1 % of it
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """Sites that hold blocks, racks in all and of the largest site, and the longest round trip between two."""
-
-    sites: int
-    racks: int
-    largest: int
-    rtt_ms: float
-
-    @property
-    def coarse(self) -> "Point":
-        """A point that covers this one and many others: a few hundredths fewer racks."""
-        return replace(self, racks=_down(self.racks), largest=_down(self.largest))
-
-    def covers(self, other: "Point") -> bool:
-        """Return whether what this point costs at least the other does too: no more racks, no shorter round trip."""
-        return (
-            self.sites == other.sites
-            and self.racks <= other.racks
-            and self.largest <= other.largest
-            and self.rtt_ms >= other.rtt_ms
-        )
-
-
-def _down(racks: int) -> int:
-    """Return a number of racks rounded down in its first bits."""
-    step = 1 << max(0, racks.bit_length() - 1 - COARSE_BITS)
-    return racks // step * step
 
 
 @dataclass(kw_only=True)
@@ -171,14 +137,3 @@ def host_parts(m: Any, q: Question) -> None:
 def hold_all_racks(m: Any, q: Question, racks: int) -> None:
     """Buy so many racks in all, in whole modules."""
     m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= -(-racks // q.data.module_racks))
-
-
-def first(count: int, fits: Callable[[int], bool]) -> int | None:
-    """Return the first of some ascending places that fits, all behind it fitting too; None where the last does not."""
-    if count == 0 or not fits(count - 1):
-        return None
-    low, high = -1, count - 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high

@@ -1,15 +1,17 @@
 """What the searches of one instance under several budgets and deadlines share: all that these do not change."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from planner.instance.instance import Instance, Objective
 from planner.models.fabric.chooser import Templates
-from planner.models.joint.places.site_bounds import SiteBounds
-from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats, Problem, Strategy, strategies
 from planner.models.joint.split import Column
 from planner.solvers.deadline import Deadline
+
+if TYPE_CHECKING:
+    from planner.models.joint.places.site_bounds import SiteBounds
+    from planner.models.joint.sites import Sites
 
 
 @dataclass(kw_only=True)
@@ -26,8 +28,8 @@ class JointCache:
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # than so many seconds a sequence, on a free network
     templates: Templates | None = None
-    sites: Sites | None = None
-    site_bounds: SiteBounds | None = None
+    sites: "Sites | None" = None
+    site_bounds: "SiteBounds | None" = None
     plans: dict[float, Any] = field(default_factory=dict)
     cheapest: list[Any] = field(default_factory=list)  # the plans of searches by cost
     inspected: list[Any] = field(default_factory=list)  # proofs that were enumerated again and hold
@@ -46,9 +48,8 @@ class JointCache:
             self.without = without
         if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
             self.sites = replace(self.sites, instance=instance, most={})
-            self.site_bounds = SiteBounds(
-                sites=self.sites, known={} if self.site_bounds is None else self.site_bounds.known
-            )
+            if self.site_bounds is not None:
+                self.site_bounds = replace(self.site_bounds, sites=self.sites)
 
     def strategies(self, problem: Problem, deadline: Deadline) -> list[Strategy]:
         """List the ways to cut a layer once; raise where the time comes first."""

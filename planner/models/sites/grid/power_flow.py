@@ -9,7 +9,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.models.sites.data import SplitData
 from planner.models.sites.grid.dc_network import DcNetwork

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.models.sites.costs import capital_musd, energy_musd, module_capital_musd
 from planner.models.sites.data import Pair, SplitData

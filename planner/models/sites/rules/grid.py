@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.models.sites.data import SplitData
 from planner.models.sites.grid import power_flow

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import pyomo.environ as pyo
+import pyomo.core as pyo
 
 from planner.models.sites import bounds, wan_links
 from planner.models.sites.data import Pair, SplitData

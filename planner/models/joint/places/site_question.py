@@ -1,0 +1,164 @@
+"""What is asked of sites, and what they answer: parts, circuits, the points of their bounds, and the sites chosen.
+
+No solver is needed to state them, so that a cluster, which has one site, loads none for it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from planner.plan.wan import WanPlan
+
+if TYPE_CHECKING:
+    from planner.models.sites.data import Pair, SplitData
+
+COARSE_BITS = 5  # behind the first, that a coarse number of racks keeps: 1.6 to 3.1 % of it
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Blocks at one site: their number, racks in use, and the fabrics that it may have.
+
+    As prices in USD and power in MW.
+    """
+
+    blocks: int
+    racks: int
+    fabrics: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Circuit:
+    """What joins every two sites with blocks: wavelengths, and the longest round trip that they may have.
+
+    The exchange runs at the rate of the wavelengths over `wan.headroom_factor`. Where the fibre is designed, it is the
+    rate at which a ring would move `stage_bytes` in the time that the step counts on, and every form must keep it.
+    """
+
+    wavelengths: int
+    max_rtt_ms: float
+    stage_bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Sites that are open and those of them that hold parts."""
+
+    open: frozenset[str]
+    holding: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """Parts to place, and what the fibre between the sites costs.
+
+    Attributes
+    ----------
+    pair_usd
+        Price of the fibre between two sites that hold parts, or a lower bound on it; infinite where none joins them.
+    designs
+        Price of the fibre of a set of sites above that of its pairs; None: no fibre joins it.
+    counts_power
+        Whether a fabric's power is load beside that of the racks.
+    """
+
+    data: "SplitData"
+    kinds: tuple[tuple[Part, int], ...]
+    circuit: Circuit | None
+    pair_usd: "Mapping[Pair, float]"
+    designs: Mapping[Joined, float | None]
+    counts_power: bool
+
+    @property
+    def most_modules(self) -> int:
+        """Modules of all sites: those of the parts, and those that are pinned beside them."""
+        pins, each = self.data.pins, self.data.module_racks
+        if pins.racks is not None:
+            return pins.racks // each
+        return sum(n * self.modules(p) for p, n in self.kinds) + sum(pins.racks_by_site.values()) // each
+
+    def modules(self, part: Part) -> int:
+        """Return the modules that hold a part."""
+        return -(-part.racks // self.data.module_racks)
+
+    def pinned(self, site: str) -> bool:
+        """Return whether a pin may buy racks at a site beyond those of its part."""
+        return self.data.pins.racks is not None or site in self.data.pins.racks_by_site
+
+    @property
+    def most_extra_mw(self) -> float:
+        """Most load that fabrics add."""
+        if not self.counts_power:
+            return 0.0
+        return self.data.hardware.facility_overhead_factor * sum(
+            n * max(mw for _, mw in p.fabrics) for p, n in self.kinds
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was proven of the cheapest sites: no others cost less than the bound."""
+
+    proved: bool
+    bound_usd: float | None
+    solver: str
+    variables: int
+    constraints: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The cheapest sites for some parts.
+
+    The part and the fabric of each, racks and modules, new circuits, and the capital in USD. `asked` and `circuit` are
+    the question; `designs` what the fibre of sets of sites costs above that of their pairs, as far as the proof needed.
+    """
+
+    asked: tuple[Part, ...]
+    circuit: Circuit | None
+    parts: dict[str, tuple[int, int]]
+    racks: dict[str, int]
+    circuits: dict[str, int]
+    steps: dict[str, int]
+    pairs: tuple[tuple[str, str], ...]
+    rtt_ms: float
+    capital_usd: float
+    proof: Proof
+    wan: WanPlan | None = None
+    designs: dict[Joined, float | None] = field(default_factory=dict)
+
+    @property
+    def joined(self) -> Joined:
+        """The sites that are open, and those that hold parts."""
+        return Joined(frozenset(self.racks), frozenset(self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Sites that hold blocks, racks in all and of the largest site, and the longest round trip between two."""
+
+    sites: int
+    racks: int
+    largest: int
+    rtt_ms: float
+
+    @property
+    def coarse(self) -> "Point":
+        """A point that covers this one and many others: a few hundredths fewer racks."""
+        return replace(self, racks=_down(self.racks), largest=_down(self.largest))
+
+    def covers(self, other: "Point") -> bool:
+        """Return whether what this point costs at least the other does too: no more racks, no shorter round trip."""
+        return (
+            self.sites == other.sites
+            and self.racks <= other.racks
+            and self.largest <= other.largest
+            and self.rtt_ms >= other.rtt_ms
+        )
+
+
+def _down(racks: int) -> int:
+    """Return a number of racks rounded down in its first bits."""
+    step = 1 << max(0, racks.bit_length() - 1 - COARSE_BITS)
+    return racks // step * step
