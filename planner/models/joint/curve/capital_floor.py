@@ -6,20 +6,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyomo.environ as pyo
 
 from planner.models.joint.least_cost.floor import Floor, floor_of
-from planner.models.joint.places.milp import Circuit, Part
-from planner.models.joint.places.near_pairs import without_dear_pairs
-from planner.models.joint.places.site_bounds import stated
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.world import World
 from planner.physics.site import power
-from planner.solvers.outcome import UnansweredError
 
 RATIO = 1.3  # from one number of racks of the table to the next
-GAP = 0.003  # of a MILP of the table; its bound is what counts
-EPS = 1e-9
 
 
 @dataclass(kw_only=True)
@@ -96,25 +89,8 @@ class CapitalFloor:
 
     def _least(self, sites: int, racks: int, module_musd: float) -> float:
         """Bound the capital less so much for each module; infinite where no sites hold the racks."""
-        known = self.world.sites
-        if known is None:
+        if self.world.sites is None:
             return 0.0
-        rtts = known.rtts_ms()
-        if sites > 1 and not rtts:
-            return math.inf
-        circuit = Circuit(1, rtts[-1]) if sites > 1 else None
-        bare = ((0.0, 0.0),)
-        parts = (Part(1, -(-racks // sites), bare), *[Part(0, 1, bare)] * (sites - 1))
+        from planner.models.joint.places.site_bounds import least_campus_usd
 
-        def priced(q: Any) -> Any:
-            m = stated(q, racks, math.inf)
-            m.goal = pyo.Objective(expr=m.total - module_musd * sum(m.modules.values()))
-            return m
-
-        q = without_dear_pairs(known.question(parts, circuit, {}), priced, known.run)
-        outcome = None if q is None else known.run(priced(q), gap=GAP)
-        if outcome is None or outcome.infeasible:
-            return math.inf
-        if outcome.bound is None:
-            raise UnansweredError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
-        return outcome.bound * 1e6 - abs(outcome.bound) * 1e6 * EPS
+        return least_campus_usd(self.world.sites, sites, racks, module_musd)

@@ -1,7 +1,6 @@
 """What columns and shapes of the curve cost: floors by tables of fabrics, and plans in boxes of time and capital."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -133,7 +132,7 @@ class Pricing:
         self.keep(plan)
 
     def try_column(self, column: Column, usd: float) -> bool:
-        """Price the first shape of a column that a capital pays, over the fewest sites; return whether it has a plan."""
+        """Price the first shape of a column that a capital pays, fewest sites first; return whether it has a plan."""
         late = self.front.cutoff(usd, 0.0) * (1 - 2 * EPS)
         if not free_seconds(self.world, column, min(late, LATE)) < late:
             return False
@@ -147,14 +146,6 @@ class Pricing:
                 if plan is not None:
                     return self.keep(plan)
         return False
-
-    def try_columns(self, columns: Sequence[Column], usd: float, most: int) -> None:
-        """Price columns within a capital until so many have a plan."""
-        for column in columns:
-            self.world.deadline.check()
-            most -= self.try_column(column, usd)
-            if most <= 0:
-                return
 
 
 def racks_of(plan: Plan) -> int:

@@ -118,6 +118,11 @@ class CurveSearch:
     proven: float = math.inf  # gap that no plan of the box exceeds
     tried: set[tuple[float, int]] = field(default_factory=set)
 
+    @property
+    def within(self) -> float:
+        """The gap within which plans are left out: a little below epsilon, so that rounding opens no node for ever."""
+        return self.epsilon * (1 - 1e-9)
+
     @cached_property
     def floor(self) -> CapitalFloor:
         """Floors of capital."""
@@ -189,7 +194,7 @@ class CurveSearch:
             elif isinstance(what, ShapesLeft):
                 self._open_shapes(t, c, what)
             else:
-                after = self.pricing.step(t, c, self.epsilon, what)
+                after = self.pricing.step(t, c, self.within, what)
                 if after is not None:
                     self._push_node(*after)
         self._note(self.epsilon)
@@ -216,7 +221,7 @@ class CurveSearch:
             x = replace(x, usd=usd, seconds=seconds)
             kept = np.flatnonzero(self.front.gaps(seconds, usd) > self.epsilon)
             if x.zero is not None and len(kept):
-                seconds[kept] = np.maximum(seconds[kept], self._sharp(x.of, x.zero, x.at[kept], rows.part(kept)).keys)
+                seconds[kept] = np.maximum(seconds[kept], self.sharp(x.of, x.zero, x.at[kept], rows.part(kept)).keys)
             x = x.part(kept)
         gaps = self.front.gaps(x.seconds, x.usd)
         kept = np.flatnonzero(gaps > self.epsilon)
@@ -225,7 +230,7 @@ class CurveSearch:
             entry = float(x.seconds[worst]), float(x.usd[worst]), x.part(kept)
             heapq.heappush(self.heap, (-float(gaps[worst]), next(self.order), *entry))
 
-    def _sharp(self, of: TableRows, zero: int, at: Ints, rows: Rows) -> Pipes:
+    def sharp(self, of: TableRows, zero: int, at: Ints, rows: Rows) -> Pipes:
         """Sharpen the floors of pipelines under a ZeRO stage whose state all their replicas share, in memory."""
         s, phi, total = of.strategy, self.world.problem.transport_slowdown, self._sequences(of.strategy)
         free = Conditions(racks=rows.stage_racks, shards=rows.d, send=phi, allreduce=phi)
@@ -272,9 +277,9 @@ class CurveSearch:
         """Open the columns of ranges whose times are below what their capital leaves open; the others wait."""
         if not len(x.at) or x.zero is None:
             return
-        pipes = self._sharp(x.of, x.zero, x.at, x.of.ranged(x.at, x.high))
+        pipes = self.sharp(x.of, x.zero, x.at, x.of.ranged(x.at, x.high))
         seconds = np.maximum(x.seconds, pipes.keys)  # columns below were opened before
-        cuts = np.array([self.front.cutoff(usd, max(self.epsilon, HOT * now)) for usd in x.usd.tolist()])
+        cuts = np.array([self.front.cutoff(usd, max(self.within, HOT * now)) for usd in x.usd.tolist()])
         order = np.argsort(cuts)
         order = order[seconds[order] < cuts[order]]
         while len(order):
@@ -326,7 +331,7 @@ class CurveSearch:
                     self._price_once(column, usd, gap)
                 self._push_node(t, usd, replace(x, sites=k))
             return
-        exact = max(t, free_seconds(self.world, column, min(self.front.cutoff(c, self.epsilon), NEVER)))
+        exact = max(t, free_seconds(self.world, column, min(self.front.cutoff(c, self.within), NEVER)))
         if math.isfinite(exact) and self.front.gap(exact, c) > self.epsilon:
             self.world.count("column nodes")
             before = len(self.front.plans), self.front.gap(exact, c)
@@ -352,7 +357,7 @@ class CurveSearch:
             q = ShapeProblem(world=world, column=x.column, shape=shape)
             if math.isinf(q.min_stretch):  # never enough racks at all sites; less even shapes may differ
                 continue
-            cut = self.front.cutoff(c, self.epsilon)
+            cut = self.front.cutoff(c, self.within)
             fewest = max(shape.min_replicas, (x.column.d - 1) // len(shape.blocks) + 1)
             even = replace(q, shape=replace(shape, min_replicas=fewest))
             least = even.bound(phi, phi, min(cut, NEVER), q.best_fibre, stretch=q.free_stretch)

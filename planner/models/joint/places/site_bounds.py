@@ -21,7 +21,7 @@ from planner.models.joint.places.milp import (
     place_parts,
     total_musd,
 )
-from planner.models.joint.places.near_pairs import nearer_pairs_first
+from planner.models.joint.places.near_pairs import nearer_pairs_first, without_dear_pairs
 from planner.models.joint.places.site_question import Circuit, Part, Point, Question
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
@@ -31,6 +31,7 @@ from planner.solvers.outcome import UnansweredError
 
 EPS = 1e-9
 CENTS = 0.005
+CAMPUS_GAP = 0.003  # of a MILP whose bound alone counts
 MUCH_USD = 1e29  # above any budget: no limit is meant
 
 
@@ -137,3 +138,28 @@ def host_parts(m: Any, q: Question) -> None:
 def hold_all_racks(m: Any, q: Question, racks: int) -> None:
     """Buy so many racks in all, in whole modules."""
     m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= -(-racks // q.data.module_racks))
+
+
+def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> float:
+    """Bound the capital, less so much in M$ for each module, of at least so many racks at so many sites, in USD.
+
+    Without fabrics; infinite where no sites hold them.
+    """
+    rtts = s.rtts_ms()
+    if sites > 1 and not rtts:
+        return math.inf
+    circuit = Circuit(1, rtts[-1]) if sites > 1 else None
+    parts = (Part(1, -(-racks // sites), ((0.0, 0.0),)), *[Part(0, 1, ((0.0, 0.0),))] * (sites - 1))
+
+    def priced(q: Question) -> Any:
+        m = stated(q, racks, math.inf)
+        m.goal = pyo.Objective(expr=m.total - module_musd * sum(m.modules.values()))
+        return m
+
+    q = without_dear_pairs(s.question(parts, circuit, {}), priced, s.run)
+    outcome = None if q is None else s.run(priced(q), gap=CAMPUS_GAP)
+    if outcome is None or outcome.infeasible:
+        return math.inf
+    if outcome.bound is None:
+        raise UnansweredError(f"joint sites: the MILP ended without a bound ({outcome.detail})")
+    return outcome.bound * 1e6 - abs(outcome.bound) * 1e6 * EPS
