@@ -1,12 +1,34 @@
-"""The curve of money against days of an instance."""
+"""The curve of money against days of an instance: plans that none beats in both, and how far that is proven."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from planner.checks.registry import check
+from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.models.joint.curve.first_plans import first_plans
+from planner.models.joint.curve.pricing import racks_of
+from planner.models.joint.curve.search import CurveSearch
+from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.tree.cache import JointCache
+from planner.models.joint.tree.tree import days
+from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options
-from planner.plan.curve import Curve
+from planner.physics.ticks import ticking
+from planner.plan.curve import Curve, CurvePoint
+from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
+from planner.planning.joint.plan import plan_of
+from planner.solvers.deadline import Deadline, OutOfTimeError
+from planner.solvers.outcome import UnansweredError
+from planner.solvers.running.progress import report, start
+from planner.solvers.running.turns import turn
+
+FIRST = 8  # budgets in geometric steps at which first plans are sought
+LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
+KNEE = 0.05  # share that capital times days may vary by along a curve without a knee
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +48,9 @@ def frontier_of(
     epsilon: float = 0.1,
     points: int | None = None,
 ) -> Frontier:
-    """Return the curve of a loaded instance; raise InputError where it has none.
+    """Return the curve of a loaded instance, from the least money that holds the model to its fastest plan.
+
+    A cluster pays the racks that a plan uses.
 
     Parameters
     ----------
@@ -36,5 +60,192 @@ def frontier_of(
         The search ends where every plan of the box is matched by a point within this share in days and capital.
     points
         Most points that are returned, spread evenly over the curve, with both ends and the knee; None: all.
+
+    Raises
+    ------
+    InputError
+        The instance has no curve: pools of accelerators, a choice among models, or neither racks nor a grid.
     """
-    raise NotImplementedError
+    _refuse(instance)
+    deadline, cache = Deadline(options.time_limit), JointCache()
+    stopped = "proved"
+    with turn(deadline) as mine, ticking(deadline.check):
+        if not mine:
+            return _nothing(instance, deadline.cause)
+        start(progress, "the fastest plan")
+        try:
+            best = solve_joint(instance, replace(options, time_limit=deadline.limit), progress, cache=cache)
+            search = _search(instance, options, deadline, cache, epsilon, progress)
+        except OutOfTimeError:
+            return _nothing(instance, deadline.cause)
+        if best.status is JointStatus.INFEASIBLE:
+            return _nothing(instance, "proved")
+        proven = best.status is JointStatus.OPTIMAL and best.plan is not None
+        try:
+            start(progress, "the curve")
+            search.box()
+            if best.plan is not None:
+                search.pricing.keep(best.plan)
+            # What costs more than the fastest plan is beaten by it.
+            search.front.most_usd = search.front.usd[-1] if proven else _most_usd(search)
+            first_plans(search, FIRST)
+            search.run()
+        except OutOfTimeError:
+            stopped = deadline.cause
+        except UnansweredError:
+            stopped = "limit"
+        except KeyboardInterrupt:
+            if not search.front.plans:
+                raise
+            stopped = "interrupted"
+        return _written(instance, search, options, stopped, points, fastest=proven)
+
+
+def _refuse(instance: Instance) -> None:
+    """Refuse an instance that has no curve."""
+    if instance.hardware.pools:
+        raise InputError("hardware.pools: pools have no curve yet; give one accelerator")
+    if instance.objective.minimize == "loss" or instance.workload.choose is not None:
+        raise InputError("objective.minimize: a choice among models has no curve; give workload.model")
+    if instance.grid is None and instance.hardware.racks is None:
+        raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
+
+
+def _search(
+    instance: Instance,
+    options: Options,
+    deadline: Deadline,
+    cache: JointCache,
+    epsilon: float,
+    progress: Callable[[str], None],
+) -> CurveSearch:
+    """Return the search for the curve, which says how far it is each time that the proven share has fallen a little."""
+    said = math.inf
+
+    def say(search: CurveSearch) -> None:
+        nonlocal said
+        if search.proven < said * LINE_SHARE and math.isfinite(search.proven):
+            said = search.proven
+            text = f"{len(search.front.usd)} plans; every other is within {100 * said:.0f} % of one in days and money"
+            report(progress, text, None, None)
+
+    world = world_of(instance, replace(options, time_limit=deadline.limit), deadline, cache)
+    return CurveSearch(world=world, epsilon=epsilon, progress=say)
+
+
+def _most_usd(search: CurveSearch) -> float:
+    """Return the most capital of the box where the fastest plan is not proven: the budget, or all racks at hand."""
+    world = search.world
+    if world.sites is not None:
+        return world.budget
+    racks = world.problem.instance.hardware.racks or 0
+    return 2 * racks * search.floor.rack_usd + max(search.front.usd, default=0.0)
+
+
+def _nothing(instance: Instance, stopped: str) -> Frontier:
+    """Return a curve without points: there is no plan, or none was found."""
+    proven = 0.0 if stopped == "proved" else None
+    return Frontier(instance, Curve(points=(), epsilon=proven, most_usd=None, slowest_days=0.0, stopped=stopped), ())
+
+
+def _written(
+    instance: Instance, search: CurveSearch, options: Options, stopped: str, points: int | None, *, fastest: bool
+) -> Frontier:
+    """Return the curve with the plan of each point; `fastest`: the last is proven the fastest of all plans."""
+    front, problem = search.front, search.world.problem
+    proven = search.proven if math.isfinite(search.proven) and math.isinf(search.world.given_up) else None
+    found = list(zip(front.usd, front.seconds, front.plans, strict=True))
+    knee = _knee([(usd, seconds) for usd, seconds, _ in found])
+    chosen = _chosen(len(found), points, knee)
+    plans, written = [], []
+    for at in chosen:
+        usd, seconds, choice = found[at]
+        plan = _plan(instance, choice, days(problem, seconds), options)
+        bound = None if proven is None else min(seconds, front.cutoff(usd, proven))
+        bound = seconds if fastest and at == len(found) - 1 else bound
+        if plan.layout is None:
+            raise RuntimeError("the curve: a plan without a layout")
+        by_site = _racks_by_site(plan, choice)
+        plans.append(plan)
+        written.append(
+            CurvePoint(
+                days_to_train=days(problem, seconds),
+                capital_usd=usd,
+                bound_days=None if bound is None else days(problem, bound),
+                layout=_in_short(plan.layout),
+                racks=sum(by_site.values()),
+                racks_by_site=by_site,
+                mfu=plan.layout.metrics.mfu,
+                idle_gpus=plan.layout.gpus_idle,
+                knee=at == knee,
+            )
+        )
+    kept = [found[at][:2] for at in chosen]
+    left_out = max((min(max(t / b, u / a) for u, t in kept) - 1 for a, b, _ in found), default=0.0)
+    curve = Curve(
+        points=tuple(written),
+        epsilon=None if proven is None else (1 + proven) * (1 + left_out) - 1 if left_out > 0 else proven,
+        most_usd=front.most_usd if math.isfinite(front.most_usd) else None,
+        slowest_days=days(problem, front.slowest),
+        stopped=stopped,
+    )
+    return Frontier(instance, curve, tuple(plans))
+
+
+def _plan(instance: Instance, choice: Choice, value: float, options: Options) -> Plan:
+    """Return a point's plan, of which no bound is claimed; of a cluster with the racks that it uses."""
+    if instance.grid is None:
+        hardware = instance.hardware.model_copy(update={"racks": racks_of(choice)})
+        instance = instance.model_copy(update={"hardware": hardware})
+    solution = JointSolution(status=JointStatus.FEASIBLE, days=value, plan=choice, stopped="limit")
+    plan = plan_of(instance, solution, replace(options, time_limit=None), 0.0)
+    broken = check(plan)
+    return plan.model_copy(update={"verified": not broken, "violations": tuple(broken)})
+
+
+def _racks_by_site(plan: Plan, choice: Choice) -> dict[str, int]:
+    """Return the racks bought at each site."""
+    if choice.placed is not None:
+        return dict(sorted(choice.placed.racks.items()))
+    return dict.fromkeys(choice.blocks_by_site, plan.instance.hardware.racks or 0)
+
+
+def _in_short(x: LayoutPlan) -> str:
+    """Return a layout in a few words."""
+    degrees = [("TP", x.tensor_parallel), ("CP", x.context_parallel), ("EP", x.expert_parallel)]
+    parts = [f"{name} {n}" for name, n in degrees if n > 1]
+    parts += [f"PP {x.pipeline_parallel}", f"DP {x.data_parallel}"]
+    return " x ".join(parts) + (f", v {x.virtual_stages}" if x.virtual_stages > 1 else "")
+
+
+def _knee(points: list[tuple[float, float]]) -> int | None:
+    """Return the point farthest below the chord of the curve in logarithms of capital and days.
+
+    None where there are fewer than three, or capital times days is constant up to a small share: then money buys days
+    in proportion, and the curve bends nowhere.
+    """
+    if len(points) < 3:
+        return None
+    product = [usd * seconds for usd, seconds in points]
+    if max(product) <= (1 + KNEE) * min(product):
+        return None
+    (left, late), (right, early) = ([math.log(x) for x in points[at]] for at in (0, -1))
+    if right <= left or late <= early:
+        return None
+    below = [
+        1 - (math.log(usd) - left) / (right - left) - (math.log(seconds) - early) / (late - early)
+        for usd, seconds in points
+    ]
+    best = max(range(len(points)), key=below.__getitem__)
+    return best if 0 < best < len(points) - 1 and below[best] > KNEE else None
+
+
+def _chosen(count: int, most: int | None, knee: int | None) -> list[int]:
+    """Return the places of the points to show: all, or some spread evenly with both ends and the knee."""
+    if most is None or count <= most:
+        return list(range(count))
+    kept = {round(k * (count - 1) / max(1, most - 1)) for k in range(most)}
+    if knee is not None and knee not in kept and most > 2:
+        inner = sorted(kept - {0, count - 1}, key=lambda at: abs(at - knee))
+        kept = kept - set(inner[:1]) | {knee}
+    return sorted(kept)

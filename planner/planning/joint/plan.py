@@ -87,6 +87,7 @@ class Assembly:
     def certificate(self, given: str = "", space: dict[str, int] | None = None) -> Certificate:
         """Return what is proven of a section: that of the whole plan, since nothing is decided alone."""
         name, placed = self.instance.objective.minimize, self.choice.placed
+        mark = joint_mark(name, grid=self.instance.grid is not None, columns=len(columns_of(self.solution)))
         return Certificate(
             status=self.status,
             objective=self.value,
@@ -101,7 +102,7 @@ class Assembly:
             minimizes=UNITS[name],
             given=given,
             space={**(space or {})},
-            checked=joint_mark(name, grid=self.instance.grid is not None, columns=len(columns_of(self.solution))),
+            checked="" if self.bound is None else mark,
         )
 
     @property

@@ -10,7 +10,7 @@ from planner.models.joint.curve.front import Front
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import fastest
 from planner.models.joint.split import Column
-from planner.models.joint.world import EPS, Plan, Shape, World, open_sites, shapes, spared
+from planner.models.joint.world import CENTS, EPS, Plan, Shape, World, open_sites, shapes, spared
 
 NEAR = 0.01  # above its floor, a capital at which a shape is priced first
 LATE = 1e18  # seconds a sequence, in place of infinity
@@ -124,10 +124,13 @@ class Pricing:
         return any(most >= usd and late >= seconds * (1 - 3 * EPS) for most, late in x.refused)
 
     def _fastest(self, x: ShapeNode, late: float, usd: float) -> None:
-        """Seek the fastest plan of a shape in a box, and remember what it refuses."""
+        """Seek the fastest plan of a shape in a box, and remember what it refuses.
+
+        The sites may overrun an amount by a cent, so that they are given a cent less: a refusal holds but for it.
+        """
         self.world.count("questions of the curve")
         q = x.problem
-        plan = fastest(replace(q, world=self.capped(usd, q.racks)), min(late, LATE))
+        plan = fastest(replace(q, world=self.capped(usd - CENTS, q.racks)), min(late, LATE))
         x.refused.append((usd, late if plan is None else plan.seconds))
         self.keep(plan)
 

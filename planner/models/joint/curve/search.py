@@ -36,7 +36,7 @@ from planner.models.joint.split import Column
 from planner.models.joint.tree.tree import days
 from planner.models.joint.world import Shape, World, open_sites, shapes, spared
 
-HOT = 0.7  # of the largest gap of a batch, from which on its ranges are opened
+HOT = 0.5  # of the largest gap of a batch, from which on its ranges are opened
 SLOWEST = 20.0  # times the least floor of the table: slower plans are outside the box
 NARROW = 0.3  # of its blocks, within which a range is not halved under any ZeRO stage
 STALE = 0.98  # of its gap when it was pushed, below which a node waits anew
@@ -343,6 +343,8 @@ class CurveSearch:
 
     def _price_once(self, column: Column, usd: float, gap: float) -> None:
         """Price the column of least floor once for each step of capital, covered or not: it covers those like it."""
+        if not usd <= self.front.most_usd:
+            return
         step = max(0.005, 2.0 ** math.floor(math.log2(min(max(gap, 1e-3), 0.5)))) * COLUMN_STEP
         bucket = step, math.floor(math.log(usd) / step)
         if bucket not in self.tried:

@@ -1,0 +1,119 @@
+"""The curve of money against days: equal to full enumeration within epsilon, and floors that no plan is below."""
+
+import itertools
+import math
+import random
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from joint_brute_force import toy
+from joint_cost_brute_force import CostToy, without
+from tiers import slow
+
+from planner.instance.instance import Instance
+from planner.models.joint.curve.capital_floor import CapitalFloor
+from planner.models.joint.curve.first_plans import first_plans
+from planner.models.joint.curve.front import Front
+from planner.models.joint.curve.search import CurveSearch
+from planner.models.joint.solve import world_of
+from planner.models.joint.world import Plan
+from planner.models.requests import Options
+from planner.solvers.deadline import Deadline
+
+CASES: list[tuple[int, dict[str, Any]]] = [
+    *((seed, {}) for seed in (0, 6)),
+    *((seed, {"forced": True}) for seed in (2, 12, 19)),
+    *((seed, {"sites": 2, "forced": True}) for seed in (3, 7, 14, 18, 25, 36)),
+    *((seed, {"sites": 3, "forced": True}) for seed in (7, 18, 36)),
+    (2, {"sites": 2}),
+]
+NAMES = [f"{seed}{''.join('-' + k for k in how)}" for seed, how in CASES]
+PLAN = cast(Plan, None)
+
+
+def drawn(seed: int, count: int) -> tuple[Front, list[tuple[float, float]]]:
+    """Return a front of random plans, and all of them."""
+    r, front = random.Random(seed), Front(slowest=1e3, most_usd=1e3)
+    every = [(r.choice([1, 2, 3, 5, 8]) * r.uniform(1, 9), r.choice([1, 2, 4]) * r.uniform(1, 9)) for _ in range(count)]
+    for t, c in every:
+        front.add(t, c, PLAN)
+    return front, every
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_front_holds_what_none_beats(seed: int) -> None:
+    """Of random plans those stay that no other beats or equals, in order; gaps are those of trying every plan."""
+    front, every = drawn(seed, 40)
+    kept = {(t, c) for t, c in every if not any(a <= t and b <= c and (a, b) != (t, c) for a, b in every)}
+    assert set(zip(front.seconds, front.usd, strict=True)) == kept
+    assert front.usd == sorted(front.usd) and front.seconds == sorted(front.seconds, reverse=True)
+    r = random.Random(seed + 1000)
+    for _ in range(60):
+        t, c = r.uniform(0.5, 60), r.uniform(0.5, 50)
+        gap = min(max(a / t, b / c) for a, b in kept) - 1
+        assert front.gap(t, c) == pytest.approx(gap, rel=1e-12)
+        share = r.uniform(0, 0.5)
+        assert (front.gap(t, c) > share) == (t < front.cutoff(c, share) or gap == pytest.approx(share))
+    assert front.gap(1e3, 1.0) == front.gap(1.0, 1001.0) == -1
+    assert Front().gap(1.0, 1.0) == math.inf
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_boxes_hold_every_larger_gap(seed: int) -> None:
+    """Above some floors, each pair of a larger gap lies in a box, and no other pair does."""
+    front, _ = drawn(seed, 12)
+    r = random.Random(seed)
+    low, least, share = 2.0, 2.0, 0.1
+    boxes = list(front.boxes(low, least, share))
+    for _ in range(200):
+        t, c = r.uniform(low * 1.0001, 60), r.uniform(least, 50)
+        inside = any(t < late and c <= most for late, most in boxes)
+        assert inside == (front.gap(t, c) > share)
+
+
+def every_plan(i: Instance) -> list[tuple[float, float]]:
+    """Return seconds and capital of the plans that none beats; a cluster may be one of fewer racks."""
+    if i.grid is not None:
+        return [(x.seconds, x.usd) for x in CostToy(i).front]
+    own = range(1, (i.hardware.racks or 0) + 1)
+    clusters = [i.model_copy(update={"hardware": i.hardware.model_copy(update={"racks": n})}) for n in own]
+    return [(x.seconds, x.usd) for cluster in clusters for x in CostToy(cluster).front]
+
+
+@pytest.mark.parametrize("epsilon", [0.2, *slow(0.02, 1e-6)])
+@pytest.mark.parametrize(("seed", "how"), CASES, ids=NAMES)
+def test_covers_full_enumeration(seed: int, how: dict[str, Any], epsilon: float) -> None:
+    """Every plan of the enumeration is within epsilon of one that is held, and none held beats the enumeration."""
+    i = without(toy(seed, **how), deadline_days=None)
+    every = every_plan(i)
+    search = CurveSearch(world=world_of(i, Options(), Deadline()), epsilon=epsilon)
+    proven: list[float] = []
+    search.progress = lambda s: proven.append(s.proven)
+    search.front.slowest = 2 * max((t for t, _ in every), default=1.0)
+    search.front.most_usd = search.world.budget
+    first_plans(search, 4)
+    search.run()
+    found = list(zip(search.front.seconds, search.front.usd, strict=True))
+    assert search.proven == epsilon
+    assert all(b <= a for a, b in itertools.pairwise(proven))
+    worse = (1 + epsilon) * (1 + 1e-9)
+    for seconds, usd in every:
+        assert any(t <= worse * seconds and c <= worse * usd + 0.01 for t, c in found)
+    for t, c in found:
+        assert any(seconds <= t * (1 + 1e-9) and usd <= c + 0.01 for seconds, usd in every)
+    assert bool(found) == bool(every)
+
+
+@pytest.mark.parametrize(("seed", "how"), CASES, ids=NAMES)
+def test_no_plan_is_below_the_floor_of_capital(seed: int, how: dict[str, Any]) -> None:
+    """The floor grows with racks, and no plan of the enumeration costs less than it does for its racks and sites."""
+    i = toy(seed, **how)
+    world = world_of(i, Options(), Deadline())
+    floor, racks = CapitalFloor(world=world), np.arange(1, 12)
+    for sites in floor.sites:
+        usd = floor.at_sites(racks, sites)
+        assert all(a <= b * (1 + 1e-9) for a, b in itertools.pairwise(usd.tolist()))
+    for x in CostToy(i).front:  # a block has one rack at least
+        usd = floor.at_sites(np.array([sum(x.blocks)]), sum(n > 0 for n in x.blocks))
+        assert float(usd[0]) <= x.usd * (1 + 1e-9)
