@@ -1,4 +1,4 @@
-"""The curve of money against days as text: a table with a line a plan, and below it what is proven of all others."""
+"""The curve of money against days as text: a table with a line a plan, and the bounds proven of all others."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ CONSTANT = 0.05  # of racks x days, within which a curve is as good as straight
 
 
 def curve_text(frontier: Frontier, epsilon: float, width: int | None = None) -> str:
-    """Write a curve: its plans by rising capital, what is proven of it, and the knee or why there is none.
+    """Write a curve: its plans by rising capital, its proven epsilon and bounds, and the knee or why there is none.
 
     Parameters
     ----------
@@ -110,13 +110,13 @@ def _knee(points: Sequence[CurvePoint]) -> Iterator[str]:
 
 
 def rounded_up(share: float) -> str:
-    """Write a share in percent with two digits, never less than it is: what is proven is within it."""
+    """Write a share in percent with two digits, rounded up so that the claim stays true."""
     percent = 100 * share
     unit = 10.0 ** (math.floor(math.log10(percent)) - 1) if percent > 0 else 1.0
     return f"{math.ceil(percent / unit - 1e-9) * unit:.6g} %"
 
 
 def rounded_down(days: float) -> str:
-    """Write days in four digits, never more than they are: what is proven is no less."""
+    """Write days in four digits, rounded down so that the claim of a bound stays true."""
     unit = 10.0 ** (math.floor(math.log10(days)) - 3) if days > 0 else 1.0
     return amount(math.floor(days / unit + 1e-9) * unit)

@@ -9,7 +9,7 @@ from planner.planning.frontier import Frontier
 from planner.sweeps.rows import Row, RowObjective, row_of_plan
 from planner.sweeps.store import LINES, TABLES
 
-CURVE = ".json"  # the curve itself, with what is proven of it
+CURVE = ".json"  # the curve itself, with its proven epsilon
 ENDINGS = (CURVE, *LINES, *TABLES)
 
 

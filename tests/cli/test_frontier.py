@@ -1,4 +1,4 @@
-"""`planner frontier` and the library's call: what is asked of the search, printed, written, and the exit status."""
+"""`planner frontier` and the library's call: arguments of the search, text, files and exit statuses."""
 
 import json
 import os

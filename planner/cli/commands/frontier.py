@@ -99,7 +99,7 @@ def _write(front: "Frontier", output: Path | None, plot: Path | None, plans: Pat
 
 
 def _status(front: "Frontier", epsilon: float) -> int:
-    """Return the exit status that a curve stands for."""
+    """Return the exit status of a curve."""
     curve = front.curve
     doubted = [i for i, plan in enumerate(front.plans) if plan.verified is False]
     if doubted:

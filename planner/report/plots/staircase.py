@@ -1,4 +1,4 @@
-"""The picture of money against days: a staircase of plans and, below it, of what is proven that no plan beats."""
+"""The picture of money against days: a staircase of plans and, below it, one of their proven bounds."""
 
 import math
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def plan_corners(curve: Curve) -> list[Point]:
 def bound_corners(points: Sequence[CurvePoint]) -> list[Point]:
     """Return the corners of the fewest days that are proven for some money, up to the last point with a bound.
 
-    What is proven of at most some capital holds of any less, so a point without a bound has that of a dearer one.
+    A bound for at most some capital is valid for any less, so a point without a bound has that of a dearer one.
     """
     proven: list[tuple[float, float]] = []  # money, and days of every plan of at most that money; the dearest first
     for p in reversed(points):

@@ -1,4 +1,4 @@
-"""The staircase of money against days: its corners, what is proven below it, and the picture."""
+"""The staircase of money against days: its corners, the bounds below it, and the picture."""
 
 from itertools import pairwise
 from random import Random
