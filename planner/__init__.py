@@ -10,6 +10,7 @@ from planner.api import (
     design_fabric,
     evaluate,
     explain,
+    frontier,
     limits,
     place,
     show_versions,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from planner.instance.instance import Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
+    from planner.planning.frontier import Frontier
     from planner.planning.sessions.session import Session
     from planner.scheduling.session import Cluster
     from planner.solvers.running.progress import BoundRaised, Event, Finished, IncumbentFound, Note, PhaseStarted
@@ -41,6 +43,7 @@ __all__ = [
     "Cluster",
     "Event",
     "Finished",
+    "Frontier",
     "IncumbentFound",
     "InputError",
     "Instance",
@@ -62,6 +65,7 @@ __all__ = [
     "design_fabric",
     "evaluate",
     "explain",
+    "frontier",
     "limits",
     "place",
     "show_versions",
@@ -78,6 +82,7 @@ _HOMES = {
     "Cluster": "planner.scheduling.session",
     "Event": "planner.solvers.running.progress",
     "Finished": "planner.solvers.running.progress",
+    "Frontier": "planner.planning.frontier",
     "IncumbentFound": "planner.solvers.running.progress",
     "Instance": "planner.instance.instance",
     "Interrupter": "planner.solvers.signals",

@@ -204,6 +204,19 @@ def require_writable(*outputs: Path | None) -> None:
             _require_writable(output)
 
 
+def require_folder(folder: Path) -> None:
+    """Check, before any work is done, that files can be written into a folder.
+
+    Raises
+    ------
+    InputError
+        There is no such folder, or it cannot be written into.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: is no folder; make it, or write the plans elsewhere")
+    _require_writable(folder / "plan.json")
+
+
 def _require_writable(output: Path) -> None:
     target = Path(os.path.realpath(output))
     try:

@@ -1,4 +1,4 @@
-"""The library's calls on plans: solve, check, evaluate, explain, sweep, limits, and calibrate for their constants."""
+"""The library's calls on plans: solve, frontier, check, evaluate, explain, sweep, limits, and calibrate."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from planner.plan.plan import Plan
     from planner.planning.evaluate import Evaluation
     from planner.planning.explain import Explanation
+    from planner.planning.frontier import Frontier
     from planner.planning.utilisation import LimitPoint
     from planner.solvers.running.progress import Event
     from planner.solvers.signals import Interrupter
@@ -194,6 +195,69 @@ def explain(
     reporter = Reporter(on_event=on_progress, unit="usd" if request.objective.in_dollars else "days")
     with ended_by(interrupt), turn(Deadline()):
         return explained(request, options, near=near, within=within, progress=reporter)
+
+
+@bounded
+def frontier(
+    instance: "Instance | Mapping[str, Any] | str | Path",
+    *,
+    epsilon: float = 0.1,
+    points: int | None = None,
+    time_limit: float | None = None,
+    set: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Callable[[str], None] | None = None,
+    on_progress: "Callable[[Event], Any] | None" = None,
+    interrupt: "Interrupter | None" = None,
+    constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
+) -> "Frontier":
+    """Return the curve of money against days: plans that no other beats in both, and how far that is proven.
+
+    Parameters
+    ----------
+    instance
+        As in `solve`. Its budget and its deadline bound the curve; its objective does not matter.
+    epsilon
+        The search ends where every plan within the bounds is matched by a point at most this share worse in capital
+        (dollars) and in days: 0.1 is ten percent.
+    points
+        Most points to return, spread evenly, both ends and the knee among them; None: all.
+    time_limit
+        Seconds after which the curve is returned as far as it is proven.
+    set
+        Values of the instance to change first, by dotted path, as in `changed`.
+    seed, threads, progress, on_progress, interrupt, constants
+        As in `solve`.
+
+    Returns
+    -------
+    Frontier
+        `curve.points`, capital ascending and days descending; `plans`, one for each point in the same order;
+        `curve.epsilon`, the share that is proven, and `curve.stopped`, why the search ended. Where no plan keeps the
+        bounds there are no points.
+
+    Raises
+    ------
+    PlannerError
+        The input cannot be used, or has no such curve: a fabric alone, pools, a model chosen for the least loss.
+    """
+    from planner.instance.references import refuse_without_curve
+    from planner.planning import frontier as search
+    from planner.planning.load import load_instance
+    from planner.planning.plausible import warn
+    from planner.planning.solve import options_of
+    from planner.solvers.running.progress import Reporter
+    from planner.solvers.signals import ended_by, ending_at_once
+
+    options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
+    with ending_at_once():
+        asked = changed(instance, set) if set else instance
+        request = refuse_without_curve(load_instance(asked, constants=constants))
+    warn(request)
+    reporter = Reporter(on_line=progress, on_event=on_progress)
+    with ended_by(interrupt):
+        return search.frontier_of(request, options, reporter, epsilon=epsilon, points=points)
 
 
 @bounded

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError, InternalError
-from planner.files import json_or_text
+from planner.files import exists, json_or_text, require_folder, unwritable
+from planner.optional_packages import needed
 
 if TYPE_CHECKING:
     from planner.instance.instance import Instance
@@ -33,6 +34,37 @@ def require_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
     """Check that an option has one of its values."""
     if value not in choices:
         raise InputError(f"{option}: must be one of {', '.join(choices)} (is {value!r})")
+
+
+def require_picture(path: Path | None) -> None:
+    """Check, before any work is done, that the picture of --plot can be drawn; None is no picture."""
+    if path is None:
+        return
+    if path.suffix not in (".svg", ".png"):
+        raise InputError(f"{path}: must end in .svg or .png")
+    with needed("--plot", "matplotlib", "plot"):
+        import matplotlib as mpl
+    mpl.use("Agg")
+
+
+@contextmanager
+def folder_for(plans: Path | None) -> Iterator[None]:
+    """Make the folder of --plans for what runs inside; bad input there leaves no new folder behind. None: no folder."""
+    made = False
+    if plans is not None and not exists(plans) and plans.parent.is_dir():
+        try:
+            plans.mkdir()
+        except OSError as error:
+            raise unwritable(plans, error) from None
+        made = True
+    try:
+        if plans is not None:
+            require_folder(plans)
+        yield
+    except InputError:
+        if made and plans is not None:
+            plans.rmdir()
+        raise
 
 
 def read_pins(given: list[str]) -> dict[str, Any]:

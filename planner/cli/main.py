@@ -14,6 +14,7 @@ from planner.cli.commands import (
     evaluate,
     explain,
     fabric,
+    frontier,
     grid,
     inspect,
     limits,
@@ -34,9 +35,9 @@ from planner.version import __version__
 
 # Shown below the options of `planner --help`.
 EXIT_CODES = (
-    "Exit status: 0 done (proven, or within --gap); 1 a rule is broken (check), cables differ (fabric check), or an "
-    "internal error; 2 bad usage or bad input; 3 proven infeasible; 4 not proven, as a limit was reached or the "
-    "search leaves a gap, and the best plan so far is written; 5 the checker disagrees with the plan, which is "
+    "Exit status: 0 done (proven, or within --gap or --epsilon); 1 a rule is broken (check), cables differ (fabric "
+    "check), or an internal error; 2 bad usage or bad input; 3 proven infeasible; 4 not proven, as a limit was reached "
+    "or the search leaves a gap, and the best plan so far is written; 5 the checker disagrees with the plan, which is "
     "written with what it says; 130 interrupted, with the best plan so far."
 )
 app = typer.Typer(
@@ -48,7 +49,8 @@ app = typer.Typer(
 )
 # In the order in which `planner --help` lists them.
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(solve.solve, evaluate.evaluate, explain.explain, inspect.check, inspect.show, inspect.schema, place.place),
+    *(solve.solve, frontier.frontier, evaluate.evaluate, explain.explain),
+    *(inspect.check, inspect.show, inspect.schema, place.place),
     *(simulate.simulate, limits.limits, plot.plot, report.report, inspect.compare, sweep.sweep, topology.topology),
     *(changes.defragment, changes.preempt, changes.resize, changes.queue),
     *(calibrate.calibrate, init.init, catalogue.catalogue),

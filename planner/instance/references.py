@@ -154,6 +154,22 @@ def refuse_pools(instance: Instance) -> Instance:
     return instance
 
 
+def refuse_without_curve(instance: Instance) -> Instance:
+    """Return an instance that has a curve of money against days: of one layout and one model.
+
+    Raises
+    ------
+    InputError
+        The instance has pools, or asks for the model of least loss.
+    """
+    if instance.objective.minimize == "loss":
+        raise InputError(
+            "objective.minimize: is loss, whose model changes with the money: it has no curve of money against days; "
+            "set it to days_to_train, with the model to train in workload.model"
+        )
+    return refuse_pools(instance)
+
+
 def _ignored_beside_pools(instance: Instance) -> Iterator[str]:
     """Return what stands beside the pools and would be ignored."""
     h = instance.hardware

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.calibration.measured import Given, read_constants
-from planner.errors import InputError
-from planner.files import require_writable, write_atomically
+from planner.files import require_folder, write_atomically
 from planner.instance.instance import Instance
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of
@@ -47,9 +46,7 @@ def tasks_for(
     for path in sorted({p for point in points for p in point}):
         check_path(base, path)
     if options.plans is not None:
-        if not options.plans.is_dir():
-            raise InputError(f"{options.plans}: is no folder; make it, or write the plans elsewhere")
-        require_writable(options.plans / "plan.json")
+        require_folder(options.plans)
     solver_options = options_of(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
     tasks = tasks_of(base, points, solver_options, with_plan=options.plans is not None, constants=constants)
     return tasks if options.shard is None else [tasks[i] for i in in_shard(len(tasks), options.shard)]

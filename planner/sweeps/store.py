@@ -99,7 +99,7 @@ class Store:
 
     def append(self, row: Row) -> None:
         """Write a row in one piece, and return when it is on the disk."""
-        line = (row.model_dump_json(exclude_none=True) + "\n").encode()
+        line = _line_of(row).encode()
         try:
             written = os.write(self._file, line)
             os.fsync(self._file)
@@ -118,10 +118,8 @@ class Store:
         # An interrupt may have come between a row's way to the disk and to the list.
         self.rows = read_rows(self.path)
         rows = sorted(self.rows, key=lambda r: r.index)
-        if self.output.suffix == ".csv":
-            write_atomically(self.output, csv_text(rows))
-        elif self.output.suffix == ".parquet":
-            write_parquet(self.output, columns_of(rows))
+        if self.output.suffix in TABLES:
+            write_rows(self.output, rows)
 
     def close(self) -> None:
         """Close the file, which releases the lock."""
@@ -187,6 +185,20 @@ def parse_rows(path: Path, data: bytes) -> list[Row]:
             problem = f"is no row of a sweep ({error.errors(include_url=False)[0]['msg']})"
             raise InputError(f"{path}: line {n}: {problem}; remove the line, or choose another file") from None
     return rows
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Write all rows at once, in the form that the ending asks for: lines, CSV or Parquet."""
+    if path.suffix == ".csv":
+        write_atomically(path, csv_text(rows))
+    elif path.suffix == ".parquet":
+        write_parquet(path, columns_of(rows))
+    else:
+        write_atomically(path, "".join(map(_line_of, rows)))
+
+
+def _line_of(row: Row) -> str:
+    return row.model_dump_json(exclude_none=True) + "\n"
 
 
 def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:

@@ -14,6 +14,8 @@ COMMANDS = [
     ["evaluate", "instance.json", "-o", f"{NOWHERE}/prediction.json"],
     ["fabric", "export", "plan.json", "--format", "csv", "-o", f"{NOWHERE}/cables.csv"],
     ["fabric", "pareto", "plan.json", "-o", f"{NOWHERE}/designs.jsonl"],
+    ["frontier", "instance.json", "-o", f"{NOWHERE}/rows.csv"],
+    ["frontier", "instance.json", "--plot", f"{NOWHERE}/curve.svg"],
     ["grid", "import", "case.m", "-o", f"{NOWHERE}/grid.json"],
     ["grid", "import", "case.m", "--geojson", f"{NOWHERE}/grid.geojson"],
     ["limits", "instance.json", "-o", f"{NOWHERE}/points.jsonl"],

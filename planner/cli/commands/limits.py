@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.console import DONE, LIMIT
+from planner.cli.console import DONE, LIMIT, require_picture
 from planner.cli.options import Constants, Log
 from planner.cli.watch import progress_line
 from planner.errors import InputError
 from planner.files import json_or_text, require_writable, write_atomically
-from planner.optional_packages import needed
 from planner.units import words
 
 if TYPE_CHECKING:
@@ -51,8 +50,7 @@ def limits(
     if not start < stop:
         raise InputError(f"--from and --to: must be rising (are {start:g} and {stop:g})")
     require_writable(output, plot)
-    if plot is not None:
-        _check_picture(plot)
+    require_picture(plot)
     data = changed(instance, change or [], constants)
     flop = [start * (stop / start) ** (k / (points - 1)) for k in range(points)]
     series = _points(data, flop, days, tolerance, time_limit, workers, quiet=as_json, log=log)
@@ -179,15 +177,6 @@ def _layout(p: "LimitPoint", x: "LimitLayout") -> str:
     share, part = max(((v, k) for k, v in p.shares.items() if k not in USEFUL), default=(0.0, ""))
     proof = "" if p.status == "optimal" else "; not proven"
     return f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
-
-
-def _check_picture(path: Path) -> None:
-    """Check, before any work is done, that the picture can be drawn."""
-    if path.suffix not in (".svg", ".png"):
-        raise InputError(f"{path}: must end in .svg or .png")
-    with needed("--plot", "matplotlib", "plot"):
-        import matplotlib as mpl
-    mpl.use("Agg")
 
 
 def _picture(points: Sequence["LimitPoint"], days: float, form: str) -> bytes:

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from planner.cli.console import BROKEN, DONE, INTERRUPTED, LIMIT, UNVERIFIED, what_if
+from planner.cli.console import BROKEN, DONE, INTERRUPTED, LIMIT, UNVERIFIED, folder_for, what_if
 from planner.cli.options import Changes, Constants, Gap, InstanceFile, Log, Quiet, Seed
 from planner.cli.watch import progress_line
-from planner.errors import InputError
-from planner.files import exists, require_writable, unwritable
+from planner.files import require_writable
 from planner.units import counted
 
 FAILED = "failed"  # of a row's status; here, as the rows' module is heavy
@@ -69,13 +68,8 @@ def sweep(
     require_writable(output)
     part = None if part_of is None else shard_of(part_of)
     options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=plans, constants=constants)
-    made = None if plans is None else _made(plans)
-    try:
+    with folder_for(plans):
         tasks = tasks_for(what_if(instance, change), points, options)
-    except InputError:
-        if made is not None:
-            made.rmdir()
-        raise
     keys = {t.key for t in tasks}
     with Store(output, resume=resume, base=tasks[0].base if tasks else None) as store:
         progress = Progress(total=len(keys), resumed=len(keys & store.finished), counts=_statuses(store, keys))
@@ -90,17 +84,6 @@ def sweep(
         except KeyboardInterrupt:
             _end(store, progress, keys, INTERRUPTED)
         _end(store, progress, keys, DONE)
-
-
-def _made(plans: Path) -> Path | None:
-    """Make the folder for plans; return it where it was not there, so that bad input leaves nothing behind."""
-    if exists(plans) or not plans.parent.is_dir():
-        return None
-    try:
-        plans.mkdir()
-    except OSError as error:
-        raise unwritable(plans, error) from None
-    return plans
 
 
 def _statuses(store: "Store", keys: set[str]) -> Counter[str]:

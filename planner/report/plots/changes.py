@@ -126,15 +126,21 @@ def changes_of(rows: Sequence[Row], x: str) -> list[str]:
     """Describe each change in words, in the order of x: `at $64B a third site opens: palo-verde`."""
     changes = []
     for before, after in pairwise(rows):
-        for name, decision in LANES.items():
-            old, new = decision(before), decision(after)
-            if old is None or new is None or old == new:
-                continue
-            what = f"{name} {old} becomes {new}"
-            if name == "sites":
-                what = _sites_change(sites_of(before), sites_of(after))
-            changes.append(f"at {quantity(x, after.get(x))} {what}")
+        at = quantity(x, after.get(x))
+        changes += [f"at {at} {what}" for what in changed_decisions(before, after).values()]
     return changes
+
+
+def changed_decisions(before: Row, after: Row) -> dict[str, str]:
+    """Describe by lane what one plan decides otherwise than the one before it: `a third site opens: palo-verde`."""
+    changed = {}
+    for name, decision in LANES.items():
+        old, new = decision(before), decision(after)
+        if old is None or new is None or old == new:
+            continue
+        sites = name == "sites"
+        changed[name] = _sites_change(sites_of(before), sites_of(after)) if sites else f"{name} {old} becomes {new}"
+    return changed
 
 
 def _sites_change(old: Sequence[str], new: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from planner.units import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 Point = tuple[float, float]
@@ -81,15 +82,26 @@ def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
     InputError
         There is nothing to draw, matplotlib is not installed, or the facets are too many.
     """
+    return picture_of(lambda: _figure(rows, request), title(request), form)
+
+
+def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
+    """Draw a figure in the style of all plots and return it as svg or png with its name.
+
+    Raises
+    ------
+    InputError
+        matplotlib is not installed.
+    """
     with needed("plot", "matplotlib", "plot"):
         import matplotlib
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         picture = io.BytesIO()
-        svg = {"Date": None, "Creator": "planner", "Title": title(request)}
+        svg = {"Date": None, "Creator": "planner", "Title": name}
         metadata = svg if form == "svg" else {"Software": "planner"}
-        _figure(rows, request).savefig(picture, format=form, dpi=150, metadata=metadata)
+        figure().savefig(picture, format=form, dpi=150, metadata=metadata)
     return picture.getvalue()
 
 
@@ -183,13 +195,7 @@ def _make_room(panels: "Sequence[Axes]", inches: float) -> None:
 
 def _name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
     """Set scales, ticks in the figures' units, and names."""
-    from matplotlib.ticker import FuncFormatter, LogFormatter
-
-    class LogTicks(LogFormatter):  # type: ignore[misc]
-        """Names the ticks that have space for it, in the figure's unit."""
-
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            return tick(self.path, x) if super().__call__(x, pos) else ""
+    from matplotlib.ticker import FuncFormatter
 
     if "x" in request.log:
         main.set_xscale("log")
@@ -197,10 +203,7 @@ def _name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
         main.set_yscale("log")
     for axis, path, log in ((below.xaxis, request.x, "x" in request.log), (main.yaxis, request.y, "y" in request.log)):
         if log:
-            for set_formatter in (axis.set_major_formatter, axis.set_minor_formatter):
-                named = LogTicks(minor_thresholds=(1.5, 0.6))
-                named.path = path
-                set_formatter(named)
+            name_log_ticks(axis, path)
         else:
             axis.set_major_formatter(FuncFormatter(lambda v, _, p=path: tick(p, v)))
     for axes in (main, below):
@@ -211,6 +214,20 @@ def _name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
     below.set_xlabel(label(request.x))
     main.grid(color="#E4E4E4", linewidth=0.6)
     main.set_axisbelow(True)
+
+
+def name_log_ticks(axis: "Axis", path: str) -> None:
+    """Name those ticks of a logarithmic axis that have space for it, in the unit of its figure."""
+    from matplotlib.ticker import LogFormatter
+
+    class LogTicks(LogFormatter):  # type: ignore[misc]
+        """The name of a tick, or nothing."""
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return tick(path, x) if super().__call__(x, pos) else ""
+
+    for set_formatter in (axis.set_major_formatter, axis.set_minor_formatter):
+        set_formatter(LogTicks(minor_thresholds=(1.5, 0.6)))
 
 
 def tick(path: str, value: float) -> str:

@@ -1,0 +1,240 @@
+"""`planner frontier` and the library's call: arguments of the search, text, files and exit statuses."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import run_here
+from curves import POINTS, answer_with, curve, made
+
+import planner
+from planner.checks.registry import check
+from planner.cli.console import DONE, INFEASIBLE, INTERRUPTED, LIMIT, UNVERIFIED
+from planner.errors import InputError
+from planner.plan.curve import Curve
+from planner.plan.files import read_plan
+from planner.planning.frontier import Frontier
+from planner.solvers.signals import interrupted
+
+TABLE = """\
+worked: 4 plans that no other beats in both capital and days
+      capital  days  at least   MFU  racks  idle GPUs  layout, and what else changes
+       $1.00B    40        38  40 %    100          8  TP 8 x PP 4 x DP 3
+knee   $2.00B    16     15.43  40 %    260          8  TP 8 x PP 4 x DP 8
+       $5.00B  11.5         -  40 %    400          8  TP 8 x PP 2 x DP 25
+       $9.00B  10.9      10.9  40 %    500          8  TP 8 x PP 2 x DP 31; memory ZeRO-1, recompute selective becomes ZeRO-3, recompute selective
+For every plan of at most $10.00B in less than 800 days a row is within 9.9 % in money and days (proven).
+No plan of at most $1.00B trains in less than 38 days.
+No plan of at most $2.00B trains in less than 15.43 days.
+No plan of at most $9.00B trains in less than 10.9 days.
+Knee: $2.00B, 16 days; before it money saves days, behind it few.
+"""  # noqa: E501
+
+
+def test_the_table_and_what_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line a plan, the knee marked, and below it the proven share, the bounds and the knee."""
+    answer_with(monkeypatch, made(curve()))
+    done = run_here("frontier", "one-rack")
+    assert (done.returncode, done.stdout, done.stderr) == (DONE, TABLE, "")
+
+
+def test_json_is_the_curve_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--json prints what the search returned."""
+    answer_with(monkeypatch, made(curve()))
+    assert Curve.model_validate_json(run_here("frontier", "one-rack", "--json").stdout) == curve()
+
+
+def test_options_reach_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The instance is changed as --set says, and every option arrives as it was given."""
+    asked = answer_with(monkeypatch, made(curve()))
+    command = ["--epsilon", "0.2", "--points", "5", "--time-limit", "9", "--seed", "3", "--threads", "2"]
+    run_here("frontier", "one-rack", *command, "--set", "limits.max_batch_tokens=x2")
+    planner.frontier("one-rack", epsilon=0.2, points=5, time_limit=9, seed=3, threads=2)
+    planner.frontier("one-rack", set={"limits.max_batch_tokens": "x2"})
+    for call in asked[:2]:
+        assert (call["epsilon"], call["points"]) == (0.2, 5)
+        assert (call["options"].time_limit, call["options"].seed, call["options"].threads) == (9, 3, 2)
+    tokens = [call["instance"].limits.max_batch_tokens for call in asked]
+    assert tokens == [8e6, 4e6, 8e6]
+    assert (asked[2]["epsilon"], asked[2]["points"], asked[2]["options"].time_limit) == (0.1, None, None)
+
+
+def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Lines of the search come to the library's callback and into the command's log."""
+
+    def search(progress: Any) -> Frontier:
+        progress("34 % at 12 points")
+        return made(curve())
+
+    answer_with(monkeypatch, search)
+    lines: list[str] = []
+    planner.frontier("one-rack", progress=lines.append)
+    assert lines == ["34 % at 12 points"]
+    run_here("frontier", "one-rack", "--log", tmp_path / "log")
+    assert "34 % at 12 points" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "text"),
+    [
+        ({}, DONE, "a row is within 9.9 %"),
+        ({"epsilon": 0.1, "most_usd": None}, DONE, "For every plan in less than 800 days a row is within 10 %"),
+        ({"epsilon": 0.34123, "stopped": "limit"}, LIMIT, "ended by its limit before 10 % was proven.\nFor every plan"),
+        ({"epsilon": 0.34123, "stopped": "limit"}, LIMIT, "within 35 % in money"),
+        ({"epsilon": 0.08, "stopped": "limit"}, DONE, "within 8 %"),
+        ({"epsilon": None, "stopped": "limit"}, LIMIT, "Of other plans nothing is proven."),
+        ({"epsilon": 0.5, "stopped": "interrupted"}, INTERRUPTED, "ended by an interrupt before"),
+    ],
+)
+def test_exit_statuses_with_plans(
+    changes: dict[str, Any], status: int, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0 where the share asked for is proven, 4 where a limit came first, 130 at Ctrl-C; the share is rounded up."""
+    answer_with(monkeypatch, made(curve(**changes)))
+    done = run_here("frontier", "one-rack")
+    assert done.returncode == status
+    assert text in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("stopped", "status", "text"),
+    [
+        ("proved", INFEASIBLE, "worked: infeasible\nNo plan of at most $10.00B in less than 800 days keeps all rules"),
+        ("limit", LIMIT, "no plan so far: the search was ended by its limit"),
+        ("interrupted", INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
+    ],
+)
+def test_exit_statuses_without_plans(
+    stopped: str, status: int, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """3 where it is proven that no plan keeps the bounds; a picture and rows are written all the same, empty."""
+    answer_with(monkeypatch, made(curve((), epsilon=None, stopped=stopped)))
+    done = run_here("frontier", "one-rack", "-o", tmp_path / "rows.jsonl", "--plot", tmp_path / "a.svg")
+    assert done.returncode == status
+    assert text in done.stdout
+    assert (tmp_path / "rows.jsonl").read_text() == ""
+    assert (tmp_path / "a.svg").exists()
+
+
+def test_a_plan_that_the_checker_disagrees_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends with 5 and names the point."""
+    front = made(curve())
+    wrong = front.plans[1].model_copy(update={"verified": False})
+    answer_with(monkeypatch, Frontier(front.instance, front.curve, (front.plans[0], wrong, *front.plans[2:])))
+    done = run_here("frontier", "one-rack")
+    assert done.returncode == UNVERIFIED
+    assert "the checker disagrees with 1 plan, such as that of index 1" in done.stderr
+
+
+def test_ctrl_c_keeps_what_is_proven(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The signal asks the search for its end; the curve that it returns is written."""
+
+    def search(_: Any) -> Frontier:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interrupted()
+        return made(curve(epsilon=0.5, stopped="interrupted"))
+
+    answer_with(monkeypatch, search)
+    done = run_here("frontier", "one-rack", "-o", tmp_path / "curve.json")
+    assert done.returncode == INTERRUPTED
+    assert Curve.model_validate_json((tmp_path / "curve.json").read_text()).epsilon == 0.5
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
+def test_plot_and_compare_read_the_rows(ending: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Rows are those of a sweep: `planner plot` draws them, and `planner compare` sets them side by side."""
+    answer_with(monkeypatch, made(curve()))
+    rows = tmp_path / f"rows.{ending}"
+    assert run_here("frontier", "one-rack", "-o", rows).returncode == DONE
+    axes = ("-x", "frontier.capital_usd", "-y", "objective.value", "--log", "xy")
+    drawn = run_here("plot", rows, *axes, "-o", tmp_path / "a.svg")
+    assert (drawn.returncode, drawn.stderr) == (0, "")
+    if ending == "parquet":  # which compare does not read, of a sweep either
+        return
+    done = run_here("compare", rows, "--json")
+    assert done.returncode == 0
+    figures = json.loads(done.stdout)
+    assert figures["objective.value"] == [days for _, days, _, _ in POINTS]
+    assert figures["objective.bound"] == [bound for _, _, bound, _ in POINTS]
+    assert figures["frontier.knee"] == [False, True, False, False]
+    assert figures["layout.zero_stage"] == [1, 1, 1, 3]
+
+
+def test_the_plan_of_each_point(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """--plans makes the folder and writes a file a point, by its row's index, that the checker takes."""
+    answer_with(monkeypatch, made(curve()))
+    run_here("frontier", "one-rack", "--plans", tmp_path / "plans")
+    files = sorted((tmp_path / "plans").iterdir())
+    assert [f.name for f in files] == ["000.json", "001.json", "002.json", "003.json"]
+    assert check(read_plan(files[0])) == []
+    assert "LAYOUT" in run_here("show", files[0]).stdout
+
+
+def test_no_knee(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a knee it is said whether racks x days is constant, or between which figures it lies."""
+    straight = [(usd, days, None, racks) for usd, days, racks in ((1e9, 40.0, 100), (2e9, 20.0, 205))]
+    answer_with(monkeypatch, made(curve(tuple(straight))))
+    assert "No knee: racks x days is constant within 5 %.\n" in run_here("frontier", "one-rack").stdout
+    answer_with(monkeypatch, made(curve((straight[0], (2e9, 20.0, None, 300)))))
+    assert "No knee; racks x days lies between 4,000 and 6,000.\n" in run_here("frontier", "one-rack").stdout
+
+
+def test_of_many_bounds_those_of_the_ends_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lines below the table stay few; the table has every bound."""
+    many = tuple((k * 1e9, 100.0 / k, 99.0 / k, 10 * k) for k in range(1, 13))
+    front = made(curve())
+    points = tuple(
+        front.curve.points[0].model_copy(update={"capital_usd": usd, "days_to_train": d, "bound_days": b, "racks": n})
+        for usd, d, b, n in many
+    )
+    longer = front.curve.model_copy(update={"points": points})
+    answer_with(monkeypatch, Frontier(front.instance, longer, (front.plans[0],) * len(points)))
+    text = run_here("frontier", "one-rack").stdout
+    assert text.count("No plan of at most") == 2
+    assert text.count("\n") == 18
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (["--epsilon", "0"], "--epsilon: must be a number above 0 up to 1 (is 0.0); 0.1 is ten percent"),
+        (["--epsilon", "-0.1"], "--epsilon: must be a number above 0 up to 1"),
+        (["--points", "0"], "--points: must be a whole number from 2"),
+        (["-o", "rows.txt"], "rows.txt: must end in .json, .jsonl, .ndjson, .csv, .parquet (is '.txt')"),
+        (["--plot", "curve.pdf"], "curve.pdf: must end in .svg or .png"),
+        (["--plans", "no/such/folder"], "no/such/folder: is no folder; make it"),
+        (["--set", "objective.minimize=loss"], "objective.minimize"),
+    ],
+)
+def test_mistakes_are_named(given: list[str], problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bad input ends with 2 before anything is asked of the search."""
+    asked = answer_with(monkeypatch, made(curve()))
+    done = run_here("frontier", "one-rack", *given)
+    assert (done.returncode, done.stdout, asked) == (2, "", [])
+    assert problem in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("instance", "problem"),
+    [
+        ("5gw-best-6-months", "objective.minimize: is loss"),
+        ("two-pools", "hardware.pools: each pool has a layout of its own"),
+        ({"network": {}, "hardware": {"accelerator": "any"}}, "is a question about a fabric alone"),
+    ],
+)
+def test_instances_without_a_curve(instance: Any, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model chosen for the least loss, pools and a fabric alone have no curve, and are refused with what to do."""
+    asked = answer_with(monkeypatch, made(curve()))
+    with pytest.raises(InputError, match=problem):
+        planner.frontier(instance)
+    assert asked == []
+
+
+def test_bad_input_leaves_no_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder made for plans is removed where nothing comes to be written into it."""
+    answer_with(monkeypatch, made(curve()))
+    assert run_here("frontier", "no-such.json", "--plans", tmp_path / "plans").returncode == 2
+    assert list(tmp_path.iterdir()) == []
