@@ -110,7 +110,7 @@ def simulate(
     bytes_per_host: float | None = None,
     group: int | None = None,
 ) -> "Simulation":
-    """Run an exchange as max-min fair flows over every cable and return the completion times.
+    """Run an exchange over every cable, with queues and pauses at switches, and return the completion times.
 
     Parameters
     ----------

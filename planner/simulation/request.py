@@ -15,9 +15,10 @@ from planner.plan.files import plan_of
 from planner.plan.plan import Plan
 from planner.simulation import from_plan, traffic
 from planner.simulation.fat_tree import Fabric, load_fabric, tree_of_fabric
+from planner.simulation.flow_times import TransportName
 from planner.simulation.live_cables import Flows
 from planner.simulation.rng import Ints
-from planner.simulation.run import SimulationRequest, TransportName
+from planner.simulation.run import SimulationRequest
 
 PATTERNS = ("permutation", "p2p", "allreduce", "alltoall")
 TRANSPORTS: dict[str, TransportName] = {"ecmp": "ecmp", "spray": "spray", "adaptive": "adaptive"}

@@ -1,23 +1,17 @@
 """Run a pattern over a transport on a network, seed by seed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 from pydantic import Field
 
 from planner.errors import InputError
 from planner.instance.base import Frozen
-from planner.simulation.adaptive import adaptive
-from planner.simulation.live_cables import Alive, Flows
-from planner.simulation.max_min_fair import completion_seconds, static_tail_seconds
+from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
+from planner.simulation.live_cables import Flows
 from planner.simulation.rng import Floats
-from planner.simulation.routing import Routes, ecmp, spray
-from planner.simulation.traffic import failed_cables
 from planner.simulation.tree import Tree
-
-TransportName = Literal["ecmp", "spray", "adaptive"]
 
 
 class Percentiles(Frozen):
@@ -54,10 +48,6 @@ class Simulation(Frozen):
     steps: int = Field(1, description="Times that the exchange is repeated: the steps of a ring; times are of one.")
     flow_bytes: float = Field(description="Of the largest flow.")
     failed_links: int
-    resolution: float = Field(
-        0.0,
-        description="Share of the time within which completions are one event; of equal flows the tail is exact.",
-    )
     runs: tuple[Run, ...]
     fct_seconds: Percentiles = Field(description="Completion times of the flows of all seeds.")
     fct_over_ideal: Percentiles = Field(description="The same over each seed's ideal.")
@@ -67,10 +57,6 @@ class Simulation(Frozen):
         description="Tail over the time of the largest flow at the rate of an idle host, mean of the seeds."
     )
     assumed_line_rates: float | None = Field(None, description="The same as the plan assumes, transport included.")
-
-
-EXACT_PARTS = 16_384  # parts of flows whose every completion is an event of its own
-COARSE = 0.005  # share of the time within which the completions of more parts are one event
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,22 +74,6 @@ class SimulationRequest:
     assumed: float | None = None
 
 
-def routed(tree: Tree, flows: Flows, transport: TransportName, seed: int, failed: int | Sequence[int] = 0) -> Routes:
-    """Return the routes of flows by a transport around the failed cables."""
-    out = failed_cables(tree, failed, seed)
-    alive = Alive(tree, out) if len(out) or transport == "adaptive" else None
-    if transport == "ecmp":
-        return ecmp(tree, flows, seed, alive)
-    if transport == "spray":
-        return spray(tree, flows, alive)
-    return adaptive(tree, flows, seed, alive or Alive(tree, out))
-
-
-def ideal_seconds(tree: Tree, flows: Flows) -> float:
-    """Return the time that no transport beats: nothing failed, parallel links and planes loaded evenly."""
-    return static_tail_seconds(spray(replace(tree, planes=(sum(tree.planes),)), flows))
-
-
 def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
     """Return the completion times of every seed, and their distribution.
 
@@ -112,17 +82,16 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
     InputError
         If the flows take no time at all in floating point.
     """
-    runs, times, ratios, flows, coarsest = [], [], [], request.flows(seeds[0]), 0.0
+    runs, times, ratios, flows = [], [], [], request.flows(seeds[0])
     for seed in seeds:
         flows = request.flows(seed)
-        routes = routed(request.tree, flows, request.transport, seed, request.failed)
-        ideal, coarsest = ideal_seconds(request.tree, flows), resolution(routes.parts)
+        ideal = ideal_seconds(request.tree, flows)
         if ideal <= 0.0:
             size, rate = float(flows.size.max()), request.tree.host_rate
             raise InputError(
                 f"simulate: flows of {size:g} bytes at {rate:g} bytes/s take no time; correct bytes or rates"
             )
-        completions = flow_seconds(routes, len(flows))
+        completions = flow_seconds(request.tree, flows, request.transport, seed, request.failed)
         line = float(flows.size.max()) / request.tree.host_rate
         tail = float(completions.max())
         runs.append(
@@ -148,7 +117,6 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
         steps=request.steps,
         flow_bytes=float(flows.size.max()),
         failed_links=request.failed if isinstance(request.failed, int) else len(request.failed),
-        resolution=coarsest,
         runs=tuple(runs),
         fct_seconds=percentiles(np.concatenate(times)),
         fct_over_ideal=percentiles(np.concatenate(ratios)),
@@ -157,24 +125,6 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
         mean_line_rates=float(np.mean([r.line_rates for r in runs])),
         assumed_line_rates=request.assumed,
     )
-
-
-def flow_seconds(routes: Routes, flows: int) -> Floats:
-    """Return when each flow's last part ends, flowlets one after the other.
-
-    Flowlets of one turn are timed together: what flows that are ahead or behind load is left out.
-    """
-    total = np.zeros(flows)
-    for turn in routes.turns:
-        ends = np.zeros(flows)
-        np.maximum.at(ends, turn.flow, completion_seconds(turn, resolution=resolution(turn.parts)))
-        total += ends
-    return total
-
-
-def resolution(parts: int) -> float:
-    """Return how finely completions are resolved: exactly, but where there are very many."""
-    return 0.0 if parts <= EXACT_PARTS else COARSE
 
 
 def percentiles(values: Floats) -> Percentiles:

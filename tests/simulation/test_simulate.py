@@ -83,13 +83,17 @@ def at_port_rate(plan: Plan) -> Plan:
 
 
 def test_a_planned_site_exchanges_as_placed(plan: Plan) -> None:
-    """Sprayed, the pipeline exchange of a site takes the time of the plan's formula but for the transport's."""
+    """Sprayed, the pipeline exchange of a site takes the time of the plan's formula but for the transport's.
+
+    Long flows are behind it by what packets dealt out by lot are.
+    """
     plan = at_port_rate(plan)
     for site, held in plan.fabric.sites.items():
         s = planner.simulate(plan, pattern="p2p", transport="spray", site=site)
         formula = held.pipeline_send_slowdown / plan.instance.network.transport.slowdown
         assert s.assumed_line_rates == held.pipeline_send_slowdown
-        assert s.mean_line_rates == pytest.approx(formula, rel=1e-6)
+        long = planner.simulate(plan, pattern="p2p", transport="spray", site=site, bytes_per_host=300e6)
+        assert formula <= long.mean_line_rates <= 1.05 * formula
         assert s.flow_bytes == pytest.approx(
             plan.layout.metrics.pipeline_send_nic_seconds * plan.instance.hardware.accelerator.nic_bytes_per_second
         )
@@ -119,7 +123,11 @@ def test_flows_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "flows.csv"
     path.write_text("src,dst,bytes\n0,2,2\n1,2,1\n")
     s = planner.simulate(K8 | {"host_gbps": 8}, pattern=str(path))
-    assert (s.flows, s.fct_seconds.max, s.runs[0].ideal_seconds) == (2, pytest.approx(3e-9), pytest.approx(3e-9))
+    assert (s.flows, s.fct_seconds.max, s.runs[0].ideal_seconds) == (
+        2,
+        pytest.approx(3e-9, rel=0.01),
+        pytest.approx(3e-9),
+    )
 
 
 @pytest.mark.parametrize(
@@ -225,7 +233,7 @@ def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: 
 
 
 def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
-    """Asked for, the factor is the percentile of the tails over the ideal, under ECMP with pauses.
+    """Asked for, the factor is the percentile of the tails over the ideal that `simulate` gives on the same tree.
 
     Else the constant stands.
     """
@@ -247,10 +255,10 @@ def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
     tiers, half = found.tiers, box.ports // 2
     same = {"hosts": found.hosts, "ports_per_switch": box.ports, "tiers": tiers, "down_ports": [half] * (tiers - 1)}
     runs = planner.simulate(same | {"plane_shares": [1 / box.planes] * box.planes}, seeds=5)
-    fair = max(r.slowdown for r in runs.runs)
-    assert fair < found.slowdown == transport_slowdown_of(hashed) < 1.4 * fair  # pauses let others wait
+    slowest = max(r.slowdown for r in runs.runs)
+    assert found.slowdown == transport_slowdown_of(hashed) == pytest.approx(slowest, rel=1e-9)
     assert (found.configured_slowdown, found.switch) == (1.5, box.name)
-    assert transport_slowdown_of(asked(transport="spray", hosts=128)) == pytest.approx(1.0)
+    assert 1.0 < transport_slowdown_of(asked(transport="spray", hosts=128)) < 1.1
 
 
 def test_the_checker_replays_the_factor() -> None:

@@ -25,7 +25,7 @@ def simulate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
-    """Simulate an exchange as max-min fair flows over every cable; print its time over the ideal."""
+    """Simulate an exchange over every cable, with queues and pauses at switches; print its time over the ideal."""
     import planner
     from planner.simulation.run import summary
 
