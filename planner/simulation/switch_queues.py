@@ -145,6 +145,8 @@ def spread(
 ) -> Spread:
     """Return what pauses do until the `waited` parts have ended; the others send for as long as that takes.
 
+    A flow from a host to itself loads no link and ends at once.
+
     `rate`: bytes per second of a host's link in a plane.
 
     Raises
@@ -154,19 +156,22 @@ def spread(
     """
     p = p or Pauses()
     q = Queues(routes, rate, p, start_parts)
-    end, most, steps = np.full(routes.parts, np.inf), 0, np.zeros(len(q.room))
-    for step in range(1, p.max_steps + 1):
+    end, most, steps = np.where(np.diff(routes.start) > 0, np.inf, 0.0), 0, np.zeros(len(q.room))
+    step, due = 0, np.isinf(end[waited]).any()
+    while due and step < p.max_steps:
         tick()
         q.step()
+        step += 1
         ended = np.isinf(end) & (q.missing <= DONE * routes.size)
         steps += q.due
         most = max(most, int(np.count_nonzero(q.due)))
         if ended.any():
             end[ended] = step * p.step_seconds
-            if not np.isinf(end[waited]).any():
-                paused = np.zeros(len(routes.capacity))
-                paused[q.used] = steps / step
-                return Spread(end=end, paused=paused, most_paused=most)
             q.forget(np.isfinite(end))
-    late = f"{int(np.isinf(end[waited]).sum())} flows have not ended"
-    raise InputError(f"pauses: {late} after {p.max_steps * p.step_seconds:g} s; give more steps")
+            due = np.isinf(end[waited]).any()
+    if due:
+        late = f"{int(np.isinf(end[waited]).sum())} flows have not ended"
+        raise InputError(f"pauses: {late} after {p.max_steps * p.step_seconds:g} s; give more steps")
+    paused = np.zeros(len(routes.capacity))
+    paused[q.used] = steps / max(step, 1)
+    return Spread(end=end, paused=paused, most_paused=most)
