@@ -69,7 +69,7 @@ def flow_seconds(
     ends = spread(routes, rate, parts, pauses, view.start_parts if view else None).end
     end = np.zeros(len(flows))
     np.maximum.at(end, routes.flow, ends)
-    return end + late
+    return end + late * np.sqrt(end / max(float(end.max()), 1e-300))  # deviations of a sum grow as its root
 
 
 def lot_seconds(tree: Tree, flows: Flows, packet_bytes: float) -> float:

@@ -1,7 +1,7 @@
 """Run a pattern over a transport on a network, seed by seed."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pydantic import Field
@@ -9,7 +9,7 @@ from pydantic import Field
 from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
-from planner.simulation.live_cables import Flows
+from planner.simulation.live_cables import Flows, joined
 from planner.simulation.rng import Floats
 from planner.simulation.tree import Tree
 
@@ -36,6 +36,16 @@ class Run(Frozen):
     fct_seconds: Percentiles = Field(description="Completion times of the flows.")
 
 
+class PatternTail(Frozen):
+    """The slowest flow of one of several patterns that run at once, over its largest flow's time at line rate."""
+
+    pattern: str
+    flows: int
+    mean_line_rates: float = Field(description="With the other patterns, mean of the seeds.")
+    alone_line_rates: float = Field(description="The same with nothing else on the network.")
+    assumed_line_rates: float | None = Field(None, description="As the plan assumes, transport included.")
+
+
 class Simulation(Frozen):
     """An exchange on a network, over some seeds."""
 
@@ -57,21 +67,35 @@ class Simulation(Frozen):
         description="Tail over the time of the largest flow at the rate of an idle host, mean of the seeds."
     )
     assumed_line_rates: float | None = Field(None, description="The same as the plan assumes, transport included.")
+    together: tuple[PatternTail, ...] = Field((), description="Of several patterns at once, each.")
+    overlap: str | None = Field(None, description="Whether the plan's schedule lets its sends and rings meet.")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pattern:
+    """Who sends to whom; `flows` draws the flows of a seed, `assumed` is what a plan takes their slowdown to be."""
+
+    name: str
+    flows: Callable[[int], Flows]
+    steps: int = 1
+    assumed: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulationRequest:
-    """A network, a pattern and a transport to simulate; `flows` draws the flows of a seed."""
+    """A network, the patterns that run on it at once, and a transport to simulate."""
 
     name: str
     simulated: str
-    pattern: str
+    patterns: tuple[Pattern, ...]
     tree: Tree
-    flows: Callable[[int], Flows]
     transport: TransportName
     failed: int | Sequence[int] = 0
-    steps: int = 1
-    assumed: float | None = None
+    overlap: str | None = None
+
+    def flows(self, seed: int) -> Flows:
+        """Return the flows of all patterns for a seed, those of the first one first."""
+        return joined([p.flows(seed) for p in self.patterns])
 
 
 def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
@@ -106,15 +130,15 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
         )
         times.append(completions)
         ratios.append(completions / ideal)
-    tails = np.asarray([r.slowdown for r in runs])
+    tails, several = np.asarray([r.slowdown for r in runs]), len(request.patterns) > 1
     return Simulation(
         name=request.name,
         simulated=request.simulated,
-        pattern=request.pattern,
+        pattern="+".join(p.name for p in request.patterns),
         transport=request.transport,
         hosts=request.tree.hosts,
         flows=len(flows),
-        steps=request.steps,
+        steps=1 if several else request.patterns[0].steps,
         flow_bytes=float(flows.size.max()),
         failed_links=request.failed if isinstance(request.failed, int) else len(request.failed),
         runs=tuple(runs),
@@ -123,8 +147,32 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
         slowdown=percentiles(tails),
         mean_slowdown=float(tails.mean()),
         mean_line_rates=float(np.mean([r.line_rates for r in runs])),
-        assumed_line_rates=request.assumed,
+        assumed_line_rates=None if several else request.patterns[0].assumed,
+        together=tuple(_together(request, seeds, times)) if several else (),
+        overlap=request.overlap,
     )
+
+
+def _together(request: SimulationRequest, seeds: Sequence[int], times: list[Floats]) -> Iterator[PatternTail]:
+    """Yield the tails of each pattern, of the times of all, and alone on the same paths."""
+    first = 0
+    for pattern in request.patterns:
+        tails, own = [], slice(first, first + len(pattern.flows(seeds[0])))
+        for seed, ends in zip(seeds, times, strict=True):
+            flows = request.flows(seed)
+            size = np.zeros(len(flows))
+            size[own] = flows.size[own]
+            alone = flow_seconds(request.tree, replace(flows, size=size), request.transport, seed, request.failed)
+            tails.append((ends[own].max() / size.max(), alone[own].max() / size.max()))
+        first = own.stop
+        together, apart = (np.mean(tails, axis=0) * request.tree.host_rate).tolist()
+        yield PatternTail(
+            pattern=pattern.name,
+            flows=own.stop - own.start,
+            mean_line_rates=together,
+            alone_line_rates=apart,
+            assumed_line_rates=pattern.assumed,
+        )
 
 
 def percentiles(values: Floats) -> Percentiles:
@@ -151,5 +199,13 @@ def summary(s: Simulation) -> str:
             f"SLOWDOWN   tail over ideal, {len(s.runs)} seed(s): "
             f"mean {s.mean_slowdown:.3f}, p50 {tail.p50:.3f}, max {tail.max:.3f}",
             f"           tail over the line-rate time of a flow: mean {s.mean_line_rates:.2f}{assumed}",
+            *(_beside(t) for t in s.together),
+            *([f"OVERLAP    {s.overlap}"] if s.overlap else []),
         ]
     )
+
+
+def _beside(t: PatternTail) -> str:
+    """Return the tail of one of several patterns in a line."""
+    assumed = "" if t.assumed_line_rates is None else f"; the plan assumes {t.assumed_line_rates:.2f}"
+    return f"           {t.pattern}: mean {t.mean_line_rates:.2f}, alone {t.alone_line_rates:.2f}{assumed}"

@@ -1,11 +1,12 @@
 """Bytes that wait at switches, link by link and step by step: the one model of when flows end, under every transport.
 
-A fluid in steps of time. Every link serves the bytes that wait before it in proportion to what each flow has there (a
-queue first in, first out, well mixed). Bytes wait at the switch behind the link that brought them; once more than
-`xoff_bytes` of one link's bytes wait there, priority flow control (IEEE 802.1Qbb) pauses that link as a whole,
-whatever its bytes are bound for, until they are back to `xon_bytes`. So the queue of a receiver that many send to
-fills, its leaf pauses the links that feed it, the spines behind those fill, and the tree of paused links grows hop by
-hop towards the senders for as long as more comes in than drains; flows that merely cross it wait.
+A fluid in steps of time. A host serves its flows in turn. Every other link serves the bytes that wait before it in
+proportion to what each flow has there (a queue first in, first out, well mixed). Bytes wait at the switch behind the
+link that brought them; once more than `xoff_bytes` of one link's bytes wait there, priority flow control (IEEE
+802.1Qbb) pauses that link as a whole, whatever its bytes are bound for, until they are back to `xon_bytes`. So the
+queue of a receiver that many send to fills, its leaf pauses the links that feed it, the spines behind those fill, and
+the tree of paused links grows hop by hop towards the senders for as long as more comes in than drains; flows that
+merely cross it wait.
 
 What differs between transports is the path (`planner.simulation.flow_times`).
 
@@ -121,9 +122,10 @@ class Queues:
     def step(self) -> None:
         """Serve every link for one step of time, then pause and start what is due."""
         links, parts = len(self.room), self.routes.parts
-        queue = np.bincount(self.link, self.waiting, links)
+        offered = np.where(self.first, np.minimum(self.waiting, self.host_step), self.waiting)  # a host: flows in turn
+        queue = np.bincount(self.link, offered, links)
         rate = np.where(self.paused, 0.0, self.room / np.maximum(queue, self.least))
-        served = self.waiting * rate[self.link]
+        served = offered * rate[self.link]
         self.waiting += self.share * self._of_groups(served)[self.before] - served
         self.missing -= np.bincount(self.owner[self.last], served[self.last], parts)
         brought = np.bincount(self.link, self.share * self._of_groups(self.waiting)[self.behind], links)

@@ -14,8 +14,9 @@ from planner.api import check
 from planner.errors import InputError
 from planner.plan.plan import Plan
 from planner.simulation import traffic
+from planner.simulation.from_plan import overlap
 from planner.simulation.reference_tree import factor, transport_slowdown_of
-from planner.simulation.run import Simulation
+from planner.simulation.run import Simulation, summary
 
 ROOT = Path(__file__).parents[2]
 K8: dict[str, Any] = {"hosts": 128, "ports_per_switch": 8}
@@ -107,6 +108,30 @@ def test_a_planned_sites_rings(plan: Plan) -> None:
     assert s.steps == 2 * (racks - 1)
     assert s.flows == rails * racks * plan.layout.rack_stages
     assert rails % plan.fabric.sites["e1"].rails_per_pod == 0
+
+
+def test_sends_and_rings_at_once_share_uplinks(plan: Plan) -> None:
+    """Two rings and two sends over one uplink wait for each other as packets do; alone they take their own time.
+
+    The schedule says whether they meet: not where the plan has one stage, and between stages alone where software
+    leaves the exchange exposed.
+    """
+    fabric = {"hosts": 4, "ports_per_switch": 8, "tiers": 2, "down_ports": [2], "oversubscription": [2], "host_gbps": 8}
+    s = planner.simulate(fabric, pattern="p2p+allreduce", transport="spray", group=2, bytes_per_host=24e6)
+    sends, rings = s.together
+    assert (s.pattern, s.flows, s.overlap, s.assumed_line_rates) == ("p2p+allreduce", 6, None, None)
+    assert (sends.alone_line_rates, rings.alone_line_rates) == pytest.approx((2, 1), rel=0.05)
+    # By packets (scripts/verify/packets.py) 2.50 and 2.47: a host's port gives both a half, an uplink its sends a half.
+    assert (sends.mean_line_rates, rings.mean_line_rates) == pytest.approx((2.5, 2.47), rel=0.05)
+    planned = planner.simulate(plan, pattern="p2p+allreduce", site="e1", transport="spray")
+    assert [t.assumed_line_rates for t in planned.together] == [
+        plan.fabric.sites["e1"].pipeline_send_slowdown,
+        plan.fabric.sites["e1"].allreduce_slowdown,
+    ]
+    assert planned.overlap.startswith("yes")
+    assert "OVERLAP    yes" in summary(planned) and "p2p: mean" in summary(planned)
+    exposed = edited_at(plan, "instance.workload.software.data_exposed", 1.0)
+    assert overlap(exposed, "e1").startswith("only between stages")
 
 
 def test_fewer_hosts_are_a_sample_and_said_so(plan: Plan) -> None:

@@ -12,7 +12,8 @@ def simulate(
         typer.Argument(metavar="PLAN|FABRIC", help="Plan file, or fabric file (hosts, ports_per_switch, tiers, ...)."),
     ],
     pattern: Annotated[
-        str, typer.Option(help="permutation, p2p, allreduce, alltoall, or a CSV file src,dst,bytes.")
+        str,
+        typer.Option(help="permutation, p2p, allreduce, alltoall, several (p2p+allreduce), or a CSV src,dst,bytes."),
     ] = "permutation",
     transport: Annotated[str, typer.Option(help="ecmp, spray or adaptive.")] = "ecmp",
     seeds: Annotated[int, typer.Option(help="Runs: other hashes, permutations and failed links.")] = 1,
