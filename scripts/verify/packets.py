@@ -8,7 +8,7 @@ way up, the output of the switch with the fewest bytes waiting, a tie by lot: al
 `spray` every packet goes to any output by lot. A host sends a packet of each of its flows in turn.
 
 The first rows were looked at while the terms of the model were chosen; those of `--held-out`, other sizes, switches,
-seeds and patterns, were run once afterwards.
+seeds and patterns, chose none of them.
 """
 
 import argparse
