@@ -110,7 +110,7 @@ def simulate(
     bytes_per_host: float | None = None,
     group: int | None = None,
 ) -> "Simulation":
-    """Run an exchange as max-min fair flows over every cable and return the completion times.
+    """Run an exchange over every cable, with queues and pauses at switches, and return the completion times.
 
     Parameters
     ----------
@@ -119,7 +119,8 @@ def simulate(
     pattern
         permutation (each host sends to another), p2p (each stage to the next), allreduce (one step of each group's
         ring), alltoall (inside each group), or the path of a CSV file with the header src,dst,bytes. In a plan, p2p
-        and allreduce are those of its placement unless `group` is given.
+        and allreduce are those of its placement unless `group` is given. Several run at once by plus signs, as
+        p2p+allreduce, then with all steps of the rings.
     transport
         ecmp (one hashed path a flow), spray (even over all equal-cost next hops), adaptive (the least loaded path for
         each of 8 flowlets).
@@ -143,11 +144,11 @@ def simulate(
         The input cannot be used; the message says where and what to do.
     """
     from planner.errors import InputError
-    from planner.simulation.request import PATTERNS, Options, simulation_request, transport_named
+    from planner.simulation.request import PATTERNS, Options, names, simulation_request, transport_named
     from planner.simulation.run import simulate as run
 
-    if pattern not in PATTERNS and not Path(pattern).suffix:
-        known = f"{', '.join(PATTERNS)}, or a CSV file with the header src,dst,bytes"
+    if not set(names(pattern)) <= set(PATTERNS) and not Path(pattern).suffix:
+        known = f"{', '.join(PATTERNS)}, several by plus signs, or a CSV file with the header src,dst,bytes"
         raise InputError(f"--pattern {pattern}: must be one of {known}; choose one")
     options = Options(
         pattern=pattern,

@@ -26,10 +26,9 @@ from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
 from planner.plan.fabric import FabricAlternative, FabricPlan, SiteFabric
 from planner.plan.plan import Cost, Plan
 from planner.planning.joint.fabric_section import site_fabric
+from planner.simulation.flow_times import TransportName, flow_seconds
 from planner.simulation.from_plan import MAX_PLANES, part_of_design
-from planner.simulation.max_min_fair import static_tail_seconds
 from planner.simulation.reference_tree import transport_slowdown_of
-from planner.simulation.run import TransportName, routed
 from planner.simulation.traffic import permutation
 from planner.solvers.deadline import Deadline, OutOfTimeError
 from planner.units import money
@@ -316,7 +315,7 @@ def _tails(instance: FabricInstance, network: Network, t: Template) -> tuple[flo
     for seed in range(SEEDS):
         flows = permutation(tree.slots, FLOW_BYTES, seed)
         for tails, transport in zip(found, TRANSPORTS, strict=True):
-            tails.append(static_tail_seconds(routed(tree, flows, transport, seed)) * tree.host_rate / FLOW_BYTES)
+            tails.append(float(flow_seconds(tree, flows, transport, seed).max()) * tree.host_rate / FLOW_BYTES)
     return float(np.mean(found[0])), float(np.mean(found[1]))
 
 

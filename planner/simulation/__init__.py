@@ -1,1 +1,1 @@
-"""Flows on a wired fabric: routes by transport, max-min fair rates, pauses, and the slowdowns that follow."""
+"""Flows on a wired fabric: routes by transport, queues and pauses at switches, and the slowdowns that follow."""

@@ -153,6 +153,24 @@ def stages(plan: Plan, site: str, part: Part) -> list[list[Ints]]:
     return [[part.slots[np.asarray(r, np.int64), rail] for r in ranks] for rail in range(part.slots.shape[1])]
 
 
+def overlap(plan: Plan, site: str) -> str:
+    """Say from the schedule whether pipeline sends and all-reduce rings of a site use its uplinks at the same time.
+
+    A stage's gradients are complete with its last micro-batch. Their exchange runs beside that backward pass, layer by
+    layer (`exposed_tail_seconds`), but for the share that the software leaves exposed. Stages end one after another:
+    the last one is a stage's backward pass ahead of the one before it, which still sends.
+    """
+    layout, software = plan.layout, plan.instance.workload.software
+    if layout is None or layout.rack_stages < 2:
+        return "no: there are no pipeline sends between racks"
+    if layout.racks_per_stage_by_site.get(site, 0) < 2:
+        return "no: there are no rings between racks"
+    exposed = 0.0 if isinstance(software, str) else software.data_exposed
+    if exposed >= 1:
+        return "only between stages: a stage exchanges after its last backward pass, while those before it still send"
+    return "yes: rings run beside the backward passes of the last micro-batch, which the stages before them wait for"
+
+
 def _racks(text: str) -> list[int]:
     """Read the racks of a piece."""
     try:

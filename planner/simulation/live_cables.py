@@ -23,6 +23,14 @@ class Flows:
         return len(self.source)
 
 
+def joined(parts: list[Flows]) -> Flows:
+    """Return the flows of several lists as one, in their order."""
+    if len(parts) == 1:
+        return parts[0]
+    source, target, size = zip(*((p.source, p.target, p.size) for p in parts), strict=True)
+    return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))
+
+
 class Alive:
     """Which cables are alive, and the next hops that they leave."""
 

@@ -6,20 +6,12 @@ from functools import lru_cache
 import numpy as np
 
 from planner.instance.network import Network, Switch, TransportRuns
-from planner.physics.ticks import tick
 from planner.plan.fabric import TransportFactor
-from planner.simulation.max_min_fair import static_tail_seconds
-from planner.simulation.pfc import Pauses, spread
-from planner.simulation.routing import Routes
-from planner.simulation.run import flow_seconds, ideal_seconds, routed
+from planner.simulation.flow_times import FLOW_BYTES, flow_seconds, ideal_seconds
 from planner.simulation.traffic import permutation
 from planner.simulation.tree import Tree
 
 MAX_TIERS = 4
-# Flows and steps of time as those that a packet-level simulator is compared with: scripts/verify/packets.py. Flows four
-# times as long give the same slowdown within 1 %.
-FLOW_BYTES = 24e6
-STEP_BYTES = 50e3
 
 
 def factor(network: Network | None) -> TransportFactor | None:
@@ -62,31 +54,13 @@ def _slowest(runs: TransportRuns, kinds: tuple[tuple[int, int, str], ...], given
 def slowdown(runs: TransportRuns, ports: int, planes: int) -> float:
     """Return the percentile over the seeds of the tail of a random permutation over its ideal.
 
-    With equal flows that share links fairly the tail is the largest load of a link over its rate
-    (`planner.simulation.max_min_fair`), so none need be timed. Flows of one path each collide, and priority flow
-    control makes others wait for them: under ECMP the tail is that of the fluid with pauses.
+    The same model as of `planner simulate`: `planner.simulation.flow_times`.
     """
     tree, tails = reference_tree(runs, ports, planes), []
     for seed in range(runs.seeds):
-        tick()
         flows = permutation(tree.slots, FLOW_BYTES, seed)
-        routes = routed(tree, flows, runs.transport, seed)
-        tails.append(_tail_seconds(tree, routes, runs.transport) / ideal_seconds(tree, flows))
+        tails.append(flow_seconds(tree, flows, runs.transport, seed).max() / ideal_seconds(tree, flows))
     return float(np.percentile(tails, runs.percentile))
-
-
-def _tail_seconds(tree: Tree, routes: Routes, transport: str) -> float:
-    if transport == "ecmp":
-        return paused_tail_seconds(tree, routes)
-    if routes.later:
-        return float(flow_seconds(routes, tree.hosts).max())
-    return static_tail_seconds(routes)
-
-
-def paused_tail_seconds(tree: Tree, routes: Routes) -> float:
-    """Return when the last flow ends where links are paused; a step is one of bytes, so that rates do not matter."""
-    pauses = Pauses(step_seconds=STEP_BYTES / tree.host_rate)
-    return float(spread(tree, routes, np.arange(routes.parts), pauses).end.max())
 
 
 def reference_tree(runs: TransportRuns, ports: int, planes: int) -> Tree:

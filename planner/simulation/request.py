@@ -1,11 +1,10 @@
 """Simulation requests: a plan's site or a fabric, with a pattern of flows on it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from pydantic import ValidationError
 
 from planner.errors import InputError
@@ -15,9 +14,10 @@ from planner.plan.files import plan_of
 from planner.plan.plan import Plan
 from planner.simulation import from_plan, traffic
 from planner.simulation.fat_tree import Fabric, load_fabric, tree_of_fabric
-from planner.simulation.live_cables import Flows
+from planner.simulation.flow_times import TransportName
+from planner.simulation.live_cables import Flows, joined
 from planner.simulation.rng import Ints
-from planner.simulation.run import SimulationRequest, TransportName
+from planner.simulation.run import Pattern, SimulationRequest
 
 PATTERNS = ("permutation", "p2p", "allreduce", "alltoall")
 TRANSPORTS: dict[str, TransportName] = {"ecmp": "ecmp", "spray": "spray", "adaptive": "adaptive"}
@@ -62,19 +62,23 @@ def _of_fabric(fabric: Fabric, o: Options) -> SimulationRequest:
         listed = f"the fabric lists {len(fabric.failed_cables)} failed cables itself"
         raise InputError(f"--failed-links {o.failed}: {listed}; leave one of them out")
     tree = tree_of_fabric(fabric)
-    flows, steps = _flows(o.pattern, tree.slots, traffic.blocks(tree.slots, o.group or GROUP), o.size or FLOW_BYTES)
+    groups = traffic.blocks(tree.slots, o.group or GROUP)
     shape = "/".join(str(d) for d in tree.down[:-1]) or str(tree.down[0])
     tiers = f"{fabric.tiers} tier(s) of {fabric.ports_per_switch}-port switches"
     return SimulationRequest(
         name=fabric.name,
         simulated=f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)",
-        pattern=o.pattern,
+        patterns=_whole_rings([_pattern(name, tree.slots, groups, o.size or FLOW_BYTES) for name in names(o.pattern)]),
         tree=tree,
-        flows=flows,
         transport=o.transport,
         failed=o.failed or fabric.failed_cables or 0,
-        steps=steps,
     )
+
+
+def names(pattern: str) -> list[str]:
+    """Return the patterns that run at once: several by plus signs, or the path of a file as it is."""
+    several = pattern.split("+")
+    return several if set(several) <= set(PATTERNS) else [pattern]
 
 
 def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fabric:
@@ -99,48 +103,63 @@ def _plan(given: Mapping[str, Any]) -> Plan:
 def _of_plan(plan: Plan, o: Options) -> SimulationRequest:
     """Return the request for a planned site: pipeline sends and all-reduces as placed, of the bytes of the layout."""
     name, part = from_plan.part_of_plan(plan, o.site, o.hosts)
-    layout, slots = plan.layout, part.tree.slots
-    if plan.fabric is None:
-        raise InputError("simulate: the plan has no fabric; solve the instance again")
-    rate, fabric = plan.instance.hardware.gpu_nic_bytes_per_second, plan.fabric.sites[name]
-    bytes_sent = o.size or (layout.metrics.pipeline_send_nic_seconds * rate if layout else 0.0) or FLOW_BYTES
-    assumed, steps = None, 1
-    if layout is not None and o.pattern == "p2p" and o.group is None:
-        wrap = layout.virtual_stages > 1
-        sends = [traffic.p2p(stages, bytes_sent, wrap=wrap) for stages in from_plan.stages(plan, name, part)]
-        flows, assumed = _same(joined(sends), o.pattern), fabric.pipeline_send_slowdown
-    elif layout is not None and o.pattern == "allreduce" and o.group is None:
-        groups = [g for stages in from_plan.stages(plan, name, part) for g in stages]
-        steps = traffic.allreduce_steps(groups)
-        buffer = o.size or layout.metrics.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
-        flows = _same(traffic.allreduce(groups, buffer or FLOW_BYTES), o.pattern)
-        assumed = fabric.allreduce_slowdown
-    else:
-        flows, steps = _flows(o.pattern, slots, traffic.blocks(slots, o.group or GROUP), bytes_sent)
+    patterns = _whole_rings([_planned(plan, name, part, pattern, o) for pattern in names(o.pattern)])
+    both = {"p2p", "allreduce"} <= {p.name for p in patterns} and plan.layout is not None
     return SimulationRequest(
         name=f"{plan.instance.name}, {name}",
         simulated=part.described,
-        pattern=o.pattern,
+        patterns=patterns,
         tree=part.tree,
-        flows=flows,
         transport=o.transport,
         failed=o.failed,
-        steps=steps,
-        assumed=assumed,
+        overlap=from_plan.overlap(plan, name) if both else None,
     )
 
 
-def _flows(pattern: str, slots: Ints, groups: list[Ints], size: float) -> tuple[Callable[[int], Flows], int]:
-    """Return how to draw a pattern's flows, and how often the exchange is repeated."""
+def _planned(plan: Plan, site: str, part: from_plan.Part, pattern: str, o: Options) -> Pattern:
+    """Return a pattern on the part of a planned site that is simulated."""
+    layout, slots = plan.layout, part.tree.slots
+    if plan.fabric is None:
+        raise InputError("simulate: the plan has no fabric; solve the instance again")
+    rate, fabric = plan.instance.hardware.gpu_nic_bytes_per_second, plan.fabric.sites[site]
+    bytes_sent = o.size or (layout.metrics.pipeline_send_nic_seconds * rate if layout else 0.0) or FLOW_BYTES
+    if layout is not None and pattern == "p2p" and o.group is None:
+        wrap = layout.virtual_stages > 1
+        sends = [traffic.p2p(stages, bytes_sent, wrap=wrap) for stages in from_plan.stages(plan, site, part)]
+        return Pattern(name=pattern, flows=_same(joined(sends), pattern), assumed=fabric.pipeline_send_slowdown)
+    if layout is not None and pattern == "allreduce" and o.group is None:
+        groups = [g for stages in from_plan.stages(plan, site, part) for g in stages]
+        steps = traffic.allreduce_steps(groups)
+        buffer = o.size or layout.metrics.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
+        flows = _same(traffic.allreduce(groups, buffer or FLOW_BYTES), pattern)
+        return Pattern(name=pattern, flows=flows, steps=steps, assumed=fabric.allreduce_slowdown)
+    return _pattern(pattern, slots, traffic.blocks(slots, o.group or GROUP), bytes_sent)
+
+
+def _pattern(pattern: str, slots: Ints, groups: list[Ints], size: float) -> Pattern:
+    """Return a pattern over hosts and groups of neighbours; the name of none is the path of a file."""
     if pattern == "permutation":
-        return (lambda seed: traffic.permutation(slots, size, seed)), 1
+        return Pattern(name=pattern, flows=lambda seed: traffic.permutation(slots, size, seed))
     if pattern == "p2p":
-        return _same(traffic.p2p(groups, size), pattern), 1
+        return Pattern(name=pattern, flows=_same(traffic.p2p(groups, size), pattern))
     if pattern == "allreduce":
-        return _same(traffic.allreduce(groups, size), pattern), traffic.allreduce_steps(groups)
+        flows = _same(traffic.allreduce(groups, size), pattern)
+        return Pattern(name=pattern, flows=flows, steps=traffic.allreduce_steps(groups))
     if pattern == "alltoall":
-        return _same(traffic.alltoall(groups, size), pattern), 1
-    return _same(traffic.from_file(Path(pattern), slots), pattern), 1
+        return Pattern(name=pattern, flows=_same(traffic.alltoall(groups, size), pattern))
+    return Pattern(name=pattern, flows=_same(traffic.from_file(Path(pattern), slots), pattern))
+
+
+def _whole_rings(patterns: list[Pattern]) -> tuple[Pattern, ...]:
+    """Return patterns that run at once, rings with all their steps: each member sends them to the same neighbour."""
+    if len(patterns) == 1:
+        return tuple(patterns)
+
+    def whole(p: Pattern) -> Pattern:
+        one = p.flows(0)
+        return replace(p, flows=_same(replace(one, size=one.size * p.steps), p.name), steps=1)
+
+    return tuple(whole(p) if p.steps > 1 else p for p in patterns)
 
 
 def _same(flows: Flows, pattern: str) -> Callable[[int], Flows]:
@@ -148,9 +167,3 @@ def _same(flows: Flows, pattern: str) -> Callable[[int], Flows]:
     if len(flows) == 0:
         raise InputError(f"--pattern {pattern}: no host sends to another; give more hosts, or smaller --group")
     return lambda _: flows
-
-
-def joined(parts: list[Flows]) -> Flows:
-    """Return the flows of several GPU indices together."""
-    source, target, size = zip(*((p.source, p.target, p.size) for p in parts), strict=True)
-    return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))

@@ -27,30 +27,26 @@ class Routes:
     ----------
     start
         First entry of each part, and behind the last one their number.
-    link, weight
-        Of each entry.
+    link, hop, weight
+        Of each entry, in the order of travel; entries of one hop share what arrives there.
     flow
         Flow that each part belongs to; a flow is done when its last part is.
     size
         Bytes of each part.
     capacity
         Bytes per second of each directed link.
-    later
-        Routes of what each flow sends after this, one after the other: a path of its own for each flowlet.
+    after
+        Part whose last byte leaves the host before the first of this one; -1 where none does.
     """
 
     start: Ints
     link: Ints
+    hop: Ints
     weight: Floats
     flow: Ints
     size: Floats
     capacity: Floats
-    later: tuple["Routes", ...] = ()
-
-    @property
-    def turns(self) -> tuple["Routes", ...]:
-        """These routes and those of what flows send later."""
-        return self, *self.later
+    after: Ints
 
     @property
     def parts(self) -> int:
@@ -65,6 +61,13 @@ class Routes:
         """Return the sum over parts of weight · amount on every link."""
         return np.bincount(self.link, self.weight * amount[self.owner()], len(self.capacity)).astype(np.float64)
 
+    def fullest_seconds(self) -> float:
+        """Return the largest load over capacity of any link: no sharing of links ends sooner.
+
+        Equal flows that share links max-min fairly end then.
+        """
+        return float((self.load(self.size) / np.maximum(self.capacity, 1e-300)).max()) if self.parts else 0.0
+
 
 @dataclass(slots=True)
 class Entries:
@@ -72,30 +75,37 @@ class Entries:
 
     part: list[Ints]
     link: list[Ints]
+    hop: list[Ints]
     weight: list[Floats]
 
-    def add(self, part: Ints, link: Ints, weight: Floats | float) -> None:
+    def add(self, part: Ints, link: Ints, hop: int, weight: Floats | float = 1.0) -> None:
         """Add one entry a part; a weight of 0 is left out."""
         weights = np.broadcast_to(np.asarray(weight, float), link.shape)
         kept = weights > 0
         self.part.append(part[kept])
         self.link.append(link[kept])
+        self.hop.append(np.full(np.count_nonzero(kept), hop))
         self.weight.append(weights[kept])
 
-    def routes(self, flow: Ints, size: Floats, capacity: Floats) -> Routes:
-        """Sort what was added by part."""
-        part = np.concatenate([*self.part, np.empty(0, np.int64)])
-        rank = np.argsort(part, kind="stable")
-        start = np.concatenate([[0], np.cumsum(np.bincount(part, minlength=len(size)))])
-        link = np.concatenate([*self.link, np.empty(0, np.int64)])[rank]
+    def routes(self, flow: Ints, size: Floats, capacity: Floats, after: Ints | None = None) -> Routes:
+        """Sort what was added by part and hop."""
+        part, link, hop = (np.concatenate([*x, np.empty(0, np.int64)]) for x in (self.part, self.link, self.hop))
+        rank = np.lexsort((hop, part))
         return Routes(
-            start=start,
-            link=link,
+            start=np.concatenate([[0], np.cumsum(np.bincount(part, minlength=len(size)))]),
+            link=link[rank],
+            hop=hop[rank],
             weight=np.concatenate([*self.weight, np.empty(0)])[rank],
             flow=flow,
             size=size,
             capacity=capacity,
+            after=np.full(len(size), -1) if after is None else after,
         )
+
+
+def hop_of(tree: Tree, tier: int, down: int) -> int:
+    """Return where on a path the links at the foot of a tier come: up tier by tier, then down."""
+    return 2 * tree.tiers - 1 - tier if down else tier
 
 
 def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Routes:
@@ -103,7 +113,7 @@ def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Rou
 
     Parallel cables are next hops of their own. Hashes at different switches are independent (no polarisation).
     """
-    entries, planes = Entries([], [], []), len(tree.planes)
+    entries, planes = Entries([], [], [], []), len(tree.planes)
     flow = np.arange(len(flows))
     for plane in range(planes):
         part = plane * len(flows) + flow
@@ -112,8 +122,8 @@ def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Rou
             for f in chunks:
                 key = seed, plane
                 links = alive.hashed(flows, f, tier, key) if alive else _hashed(tree, flows, f, tier, key)
-                for link in links:
-                    entries.add(part[f], link, 1.0)
+                for n, link in enumerate(links):
+                    entries.add(part[f], link, hop_of(tree, n // 2, n % 2))
     return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), tree.capacity())
 
 
@@ -145,25 +155,26 @@ def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
     if alive is not None:
         return _sprayed_around(tree, flows, Classes(alive))
     flow, planes = np.arange(len(flows)), len(tree.planes)
-    entries, merged = Entries([], [], []), tree.condensed()
+    entries, merged = Entries([], [], [], []), tree.condensed()
     for plane in range(planes):
         for tier, who in _by_meeting_tier(tree, flows):
-            for link in _hashed(merged, flows, who, tier, (0, plane)):
-                entries.add(who, link, 1 / planes)
-    return entries.routes(flow, flows.size.astype(float), merged.capacity())
+            for n, link in enumerate(_hashed(merged, flows, who, tier, (0, plane))):
+                entries.add(plane * len(flows) + who, link, hop_of(tree, n // 2, n % 2))
+    return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), merged.capacity())
 
 
 def _sprayed_around(tree: Tree, flows: Flows, classes: Classes) -> Routes:
     """Return the routes of flows sprayed over what failures leave, cables that are alike as one."""
-    flow, planes, entries = np.arange(len(flows)), len(tree.planes), Entries([], [], [])
+    flow, planes, entries = np.arange(len(flows)), len(tree.planes), Entries([], [], [], [])
     turns = _by_meeting_tier(tree, flows)
     _refuse_large(planes * sum(len(who) * classes.entries(tier) for tier, who in turns))
     for plane in range(planes):
         for tier, who in turns:
             for f in np.array_split(who, max(1, len(who) * classes.entries(tier) // CHUNK)):
-                for link, share in classes.shared(flows, f, tier, plane):
-                    entries.add(np.repeat(f, share.shape[1]), link.ravel(), share.ravel() / planes)
-    return entries.routes(flow, flows.size.astype(float), classes.capacity())
+                for n, (link, share) in enumerate(classes.shared(flows, f, tier, plane)):
+                    part = np.repeat(plane * len(flows) + f, share.shape[1])
+                    entries.add(part, link.ravel(), hop_of(tree, n // 2, n % 2), share.ravel())
+    return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), classes.capacity())
 
 
 def _refuse_large(entries: int) -> None:

@@ -1,23 +1,17 @@
 """Run a pattern over a transport on a network, seed by seed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
 from planner.errors import InputError
 from planner.instance.base import Frozen
-from planner.simulation.adaptive import adaptive
-from planner.simulation.live_cables import Alive, Flows
-from planner.simulation.max_min_fair import completion_seconds, static_tail_seconds
+from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
+from planner.simulation.live_cables import Flows, joined
 from planner.simulation.rng import Floats
-from planner.simulation.routing import Routes, ecmp, spray
-from planner.simulation.traffic import failed_cables
 from planner.simulation.tree import Tree
-
-TransportName = Literal["ecmp", "spray", "adaptive"]
 
 
 class Percentiles(Frozen):
@@ -42,6 +36,16 @@ class Run(Frozen):
     fct_seconds: Percentiles = Field(description="Completion times of the flows.")
 
 
+class PatternTail(Frozen):
+    """The slowest flow of one of several patterns that run at once, over its largest flow's time at line rate."""
+
+    pattern: str
+    flows: int
+    mean_line_rates: float = Field(description="With the other patterns, mean of the seeds.")
+    alone_line_rates: float = Field(description="The same with nothing else on the network.")
+    assumed_line_rates: float | None = Field(None, description="As the plan assumes, transport included.")
+
+
 class Simulation(Frozen):
     """An exchange on a network, over some seeds."""
 
@@ -54,10 +58,6 @@ class Simulation(Frozen):
     steps: int = Field(1, description="Times that the exchange is repeated: the steps of a ring; times are of one.")
     flow_bytes: float = Field(description="Of the largest flow.")
     failed_links: int
-    resolution: float = Field(
-        0.0,
-        description="Share of the time within which completions are one event; of equal flows the tail is exact.",
-    )
     runs: tuple[Run, ...]
     fct_seconds: Percentiles = Field(description="Completion times of the flows of all seeds.")
     fct_over_ideal: Percentiles = Field(description="The same over each seed's ideal.")
@@ -67,41 +67,35 @@ class Simulation(Frozen):
         description="Tail over the time of the largest flow at the rate of an idle host, mean of the seeds."
     )
     assumed_line_rates: float | None = Field(None, description="The same as the plan assumes, transport included.")
-
-
-EXACT_PARTS = 16_384  # parts of flows whose every completion is an event of its own
-COARSE = 0.005  # share of the time within which the completions of more parts are one event
+    together: tuple[PatternTail, ...] = Field((), description="Of several patterns at once, each.")
+    overlap: str | None = Field(None, description="Whether the plan's schedule lets its sends and rings meet.")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SimulationRequest:
-    """A network, a pattern and a transport to simulate; `flows` draws the flows of a seed."""
+class Pattern:
+    """Who sends to whom; `flows` draws the flows of a seed, `assumed` is what a plan takes their slowdown to be."""
 
     name: str
-    simulated: str
-    pattern: str
-    tree: Tree
     flows: Callable[[int], Flows]
-    transport: TransportName
-    failed: int | Sequence[int] = 0
     steps: int = 1
     assumed: float | None = None
 
 
-def routed(tree: Tree, flows: Flows, transport: TransportName, seed: int, failed: int | Sequence[int] = 0) -> Routes:
-    """Return the routes of flows by a transport around the failed cables."""
-    out = failed_cables(tree, failed, seed)
-    alive = Alive(tree, out) if len(out) or transport == "adaptive" else None
-    if transport == "ecmp":
-        return ecmp(tree, flows, seed, alive)
-    if transport == "spray":
-        return spray(tree, flows, alive)
-    return adaptive(tree, flows, seed, alive or Alive(tree, out))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SimulationRequest:
+    """A network, the patterns that run on it at once, and a transport to simulate."""
 
+    name: str
+    simulated: str
+    patterns: tuple[Pattern, ...]
+    tree: Tree
+    transport: TransportName
+    failed: int | Sequence[int] = 0
+    overlap: str | None = None
 
-def ideal_seconds(tree: Tree, flows: Flows) -> float:
-    """Return the time that no transport beats: nothing failed, parallel links and planes loaded evenly."""
-    return static_tail_seconds(spray(replace(tree, planes=(sum(tree.planes),)), flows))
+    def flows(self, seed: int) -> Flows:
+        """Return the flows of all patterns for a seed, those of the first one first."""
+        return joined([p.flows(seed) for p in self.patterns])
 
 
 def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
@@ -112,17 +106,16 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
     InputError
         If the flows take no time at all in floating point.
     """
-    runs, times, ratios, flows, coarsest = [], [], [], request.flows(seeds[0]), 0.0
+    runs, times, ratios, flows = [], [], [], request.flows(seeds[0])
     for seed in seeds:
         flows = request.flows(seed)
-        routes = routed(request.tree, flows, request.transport, seed, request.failed)
-        ideal, coarsest = ideal_seconds(request.tree, flows), resolution(routes.parts)
+        ideal = ideal_seconds(request.tree, flows)
         if ideal <= 0.0:
             size, rate = float(flows.size.max()), request.tree.host_rate
             raise InputError(
                 f"simulate: flows of {size:g} bytes at {rate:g} bytes/s take no time; correct bytes or rates"
             )
-        completions = flow_seconds(routes, len(flows))
+        completions = flow_seconds(request.tree, flows, request.transport, seed, request.failed)
         line = float(flows.size.max()) / request.tree.host_rate
         tail = float(completions.max())
         runs.append(
@@ -137,44 +130,49 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
         )
         times.append(completions)
         ratios.append(completions / ideal)
-    tails = np.asarray([r.slowdown for r in runs])
+    tails, several = np.asarray([r.slowdown for r in runs]), len(request.patterns) > 1
     return Simulation(
         name=request.name,
         simulated=request.simulated,
-        pattern=request.pattern,
+        pattern="+".join(p.name for p in request.patterns),
         transport=request.transport,
         hosts=request.tree.hosts,
         flows=len(flows),
-        steps=request.steps,
+        steps=1 if several else request.patterns[0].steps,
         flow_bytes=float(flows.size.max()),
         failed_links=request.failed if isinstance(request.failed, int) else len(request.failed),
-        resolution=coarsest,
         runs=tuple(runs),
         fct_seconds=percentiles(np.concatenate(times)),
         fct_over_ideal=percentiles(np.concatenate(ratios)),
         slowdown=percentiles(tails),
         mean_slowdown=float(tails.mean()),
         mean_line_rates=float(np.mean([r.line_rates for r in runs])),
-        assumed_line_rates=request.assumed,
+        assumed_line_rates=None if several else request.patterns[0].assumed,
+        together=tuple(_together(request, seeds, times)) if several else (),
+        overlap=request.overlap,
     )
 
 
-def flow_seconds(routes: Routes, flows: int) -> Floats:
-    """Return when each flow's last part ends, flowlets one after the other.
-
-    Flowlets of one turn are timed together: what flows that are ahead or behind load is left out.
-    """
-    total = np.zeros(flows)
-    for turn in routes.turns:
-        ends = np.zeros(flows)
-        np.maximum.at(ends, turn.flow, completion_seconds(turn, resolution=resolution(turn.parts)))
-        total += ends
-    return total
-
-
-def resolution(parts: int) -> float:
-    """Return how finely completions are resolved: exactly, but where there are very many."""
-    return 0.0 if parts <= EXACT_PARTS else COARSE
+def _together(request: SimulationRequest, seeds: Sequence[int], times: list[Floats]) -> Iterator[PatternTail]:
+    """Yield the tails of each pattern, of the times of all, and alone on the same paths."""
+    first = 0
+    for pattern in request.patterns:
+        tails, own = [], slice(first, first + len(pattern.flows(seeds[0])))
+        for seed, ends in zip(seeds, times, strict=True):
+            flows = request.flows(seed)
+            size = np.zeros(len(flows))
+            size[own] = flows.size[own]
+            alone = flow_seconds(request.tree, replace(flows, size=size), request.transport, seed, request.failed)
+            tails.append((ends[own].max() / size.max(), alone[own].max() / size.max()))
+        first = own.stop
+        together, apart = (np.mean(tails, axis=0) * request.tree.host_rate).tolist()
+        yield PatternTail(
+            pattern=pattern.name,
+            flows=own.stop - own.start,
+            mean_line_rates=together,
+            alone_line_rates=apart,
+            assumed_line_rates=pattern.assumed,
+        )
 
 
 def percentiles(values: Floats) -> Percentiles:
@@ -201,5 +199,13 @@ def summary(s: Simulation) -> str:
             f"SLOWDOWN   tail over ideal, {len(s.runs)} seed(s): "
             f"mean {s.mean_slowdown:.3f}, p50 {tail.p50:.3f}, max {tail.max:.3f}",
             f"           tail over the line-rate time of a flow: mean {s.mean_line_rates:.2f}{assumed}",
+            *(_beside(t) for t in s.together),
+            *([f"OVERLAP    {s.overlap}"] if s.overlap else []),
         ]
     )
+
+
+def _beside(t: PatternTail) -> str:
+    """Return the tail of one of several patterns in a line."""
+    assumed = "" if t.assumed_line_rates is None else f"; the plan assumes {t.assumed_line_rates:.2f}"
+    return f"           {t.pattern}: mean {t.mean_line_rates:.2f}, alone {t.alone_line_rates:.2f}{assumed}"

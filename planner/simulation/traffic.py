@@ -62,6 +62,24 @@ def alltoall(groups: list[Ints], size: float) -> Flows:
     return Flows(source=_joined(source), target=_joined(target), size=np.concatenate([*each, np.empty(0)]))
 
 
+def incast(tree: Tree, *, nodes: int, senders: int, size: float, sent: float, seed: int) -> tuple[Flows, Ints]:
+    """Return a random permutation of `nodes` hosts of `size` bytes each, and an incast of `senders` others.
+
+    Each of these sends one more host `sent` bytes.
+
+    The second result names the flows of the permutation: those to wait for.
+    """
+    if nodes + senders + 1 > tree.hosts:
+        needed = f"{nodes} hosts of a permutation + {senders} senders + 1 receiver"
+        raise InputError(f"incast: {needed} > {tree.hosts} hosts; lower one of them")
+    drawn = tree.slots[rng.order(tree.hosts, seed, 11)]
+    ring, crowd = drawn[:nodes], drawn[nodes + 1 : nodes + 1 + senders]
+    source = np.concatenate([ring, crowd])
+    target = np.concatenate([np.roll(ring, -1), np.full(senders, drawn[nodes])])
+    sizes = np.concatenate([np.full(nodes, size), np.full(senders, float(sent))])
+    return Flows(source=source, target=target, size=sizes), np.arange(nodes)
+
+
 def blocks(slots: Ints, size: int) -> list[Ints]:
     """Return hosts cut into groups of neighbours; the last may be smaller."""
     return [slots[k : k + size] for k in range(0, len(slots), size)]

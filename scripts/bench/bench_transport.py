@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from planner.simulation.fat_tree import Fabric, tree_of_fabric
-from planner.simulation.max_min_fair import completion_seconds, static_tail_seconds
-from planner.simulation.pfc import spread
-from planner.simulation.run import TransportName, flow_seconds, ideal_seconds, routed
+from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
+from planner.simulation.routing import ecmp
 from planner.simulation.traffic import permutation
 from planner.simulation.tree import Tree
 
@@ -63,10 +62,10 @@ def compare(seeds: int) -> None:
         few = seeds if ports <= 16 else min(seeds, 5)
         line = 24e6 / tree.host_rate
         for seed in range(few):
-            routes = routed(tree, permutation(tree.slots, 24e6, seed), "ecmp", seed)
-            tails.append(static_tail_seconds(routes) / line)
+            flows = permutation(tree.slots, 24e6, seed)
+            tails.append(ecmp(tree, flows, seed).fullest_seconds() / line)
             if ports == 8 and seed < 10:
-                paused.append(spread(tree, routes, np.arange(routes.parts)).end.max() / line)
+                paused.append(flow_seconds(tree, flows, "ecmp", seed).max() / line)
         mean, packets = float(np.mean(tails)), PACKETS.get((ports, ratio))
         span, off = f"{min(tails):.0f}-{max(tails):.0f}", f"{100 * (mean / counted - 1):+.1f} %"
         late = float(np.mean(paused)) if paused else "-"
@@ -90,37 +89,22 @@ def compare(seeds: int) -> None:
 
 
 def clock() -> None:
-    """Time a seed of each transport, and hold the tail of the event-driven run against the static one."""
-    widths = (8, 10, 9, 9, 12, 12, 9)
-    print(row(("hosts", "transport", "routes s", "flows s", "tail/ideal", "static", "peak MB"), widths))
+    """Time a seed of each transport."""
+    widths = (8, 10, 9, 12, 9)
+    print(row(("hosts", "transport", "seconds", "tail/ideal", "peak MB"), widths))
     for ports, transport in TIMED:
         tree = k_ary(ports)
         flows = permutation(tree.slots, 24e6, 0)
         started = time.perf_counter()
-        routes = routed(tree, flows, transport, 0)
-        between = time.perf_counter()
-        tail = flow_seconds(routes, len(flows)).max()
-        ended, ideal = time.perf_counter(), ideal_seconds(tree, flows)
+        tail = flow_seconds(tree, flows, transport, 0).max()
+        took, ideal = time.perf_counter() - started, ideal_seconds(tree, flows)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-        static = "-" if routes.later else static_tail_seconds(routes) / ideal
-        ratios = float(tail / ideal), static
-        print(row((tree.hosts, transport, between - started, ended - between, *ratios, f"{peak:.0f}"), widths))
-
-
-def agreement() -> None:
-    """Count how often the event-driven tail equals the largest number of flows on a link."""
-    same = 0
-    for ports, ratio, seed in ((p, o, s) for p in (8, 16) for o in (1, 4) for s in range(10)):
-        tree = k_ary(ports, ratio)
-        routes = routed(tree, permutation(tree.slots, tree.host_rate, seed), "ecmp", seed)
-        same += abs(completion_seconds(routes).max() / np.bincount(routes.link).max() - 1) < 1e-9
-    print(f"event-driven tail = largest number of flows on a link: {same} of 40 runs")
+        print(row((tree.hosts, transport, took, float(tail / ideal), f"{peak:.0f}"), widths))
 
 
 def main() -> None:
-    """Compare, count agreements, then time."""
+    """Compare, then time."""
     compare(int(sys.argv[1]) if len(sys.argv) > 1 else 40)
-    agreement()
     clock()
 
 

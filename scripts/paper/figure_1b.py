@@ -2,8 +2,8 @@
 
 1,024 hosts at 800 Gbps under three tiers of 16-port switches; each sends 300 MB (3 ms at line rate) to one other at the
 same moment. The paper has just under 3 ms as the optimum, 15 ms for RoCEv2 (ECMP), and within 5 % of the optimum for
-NDP and Homa, which spray. Flows here share fairly and have no packets: pauses, start-up and retransmissions are not in
-it.
+NDP and Homa, which spray. Queues and pauses are those of `planner.simulation.switch_queues`; start-up and
+retransmissions are not in it.
 
 Run it as `.venv/bin/python scripts/paper/figure_1b.py [SEEDS] [PICTURE.png]`.
 """
@@ -16,8 +16,8 @@ import numpy as np
 from plotting import row, write_picture
 
 from planner.simulation.fat_tree import Fabric, tree_of_fabric
+from planner.simulation.flow_times import TransportName, flow_seconds
 from planner.simulation.rng import Floats
-from planner.simulation.run import TransportName, flow_seconds, routed
 from planner.simulation.traffic import permutation
 
 BYTES = 300e6
@@ -31,7 +31,7 @@ def times(transport: TransportName, seeds: int) -> list[Floats]:
     by_seed = []
     for seed in range(seeds):
         flows = permutation(tree.slots, BYTES, seed)
-        by_seed.append(1e3 * flow_seconds(routed(tree, flows, transport, seed), len(flows)))
+        by_seed.append(1e3 * flow_seconds(tree, flows, transport, seed))
     return by_seed
 
 

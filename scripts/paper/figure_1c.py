@@ -2,12 +2,13 @@
 
 2,048 hosts at 800 Gbps under three tiers of 32-port switches; 128 of them send 30 MB each along a permutation, while a
 growing number of others send 30 MB each to one host outside it. Both run over hashed paths; the flows of the incast
-share no host with the permutation. Times are over those of the same flows when they share fairly, with nothing paused.
-The limits of the model stand in `planner.simulation.pfc`.
+share no host with the permutation. Times are shown beside those of the same flows with nothing paused.
+The limits of the model stand in `planner.simulation.switch_queues`.
 
 Run it as `.venv/bin/python scripts/paper/figure_1c.py [SEEDS] [PICTURE.png]`.
 """
 
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,41 +17,42 @@ import numpy as np
 from plotting import row, write_picture
 
 from planner.simulation.fat_tree import Fabric, tree_of_fabric
-from planner.simulation.max_min_fair import completion_seconds
-from planner.simulation.pfc import incast, spread
 from planner.simulation.rng import Floats
 from planner.simulation.routing import ecmp
+from planner.simulation.switch_queues import Pauses, spread
+from planner.simulation.traffic import incast
 
 BYTES, RATE = 30e6, 100e9
 SENDERS = (0, 8, 16, 32, 64)
 
 
-def victims(senders: int, seed: int) -> tuple[Floats, Floats, tuple[int, ...]]:
-    """Return the permutation's times over the line rate's, paused and shared fairly, and the links paused by tier."""
+def victims(senders: int, seed: int) -> tuple[Floats, Floats, int]:
+    """Return the permutation's times over the line rate's, paused and not, and the most links paused at a time."""
     tree = tree_of_fabric(Fabric(hosts=2048, ports_per_switch=32, tiers=3))
     flows, waited = incast(tree, nodes=128, senders=senders, size=BYTES, sent=BYTES, seed=seed)
     routes = ecmp(tree, flows, seed)
-    paused = spread(tree, routes, waited)
-    return paused.end[waited] * RATE / BYTES, completion_seconds(routes)[waited] * RATE / BYTES, paused.paused
+    paused = spread(routes, RATE, waited)
+    free = spread(routes, RATE, waited, Pauses(xoff_bytes=math.inf, xon_bytes=math.inf))
+    return paused.end[waited] * RATE / BYTES, free.end[waited] * RATE / BYTES, paused.most_paused
 
 
 def main() -> None:
     """Print a row a size of the incast and draw the tails."""
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 3
     widths = (8, 10, 12, 12, 12, 12, 16)
-    print(row(("senders", "fair tail", "paused mean", "paused p99", "tail mean", "tail max", "links paused"), widths))
+    print(row(("senders", "free tail", "paused mean", "paused p99", "tail mean", "tail max", "links paused"), widths))
     tails: dict[int, list[float]] = {}
     for n in SENDERS:
         runs = [victims(n, seed) for seed in range(seeds)]
         every = np.concatenate([paused for paused, _, _ in runs])
         tails[n] = [float(paused.max()) for paused, _, _ in runs]
-        fair = float(np.mean([f.max() for _, f, _ in runs]))
-        links = "/".join(str(max(p[t] for _, _, p in runs)) for t in range(3))
+        free = float(np.mean([f.max() for _, f, _ in runs]))
+        links = max(most for _, _, most in runs)
         print(
             row(
                 (
                     n,
-                    fair,
+                    free,
                     float(every.mean()),
                     float(np.percentile(every, 99)),
                     float(np.mean(tails[n])),

@@ -14,8 +14,9 @@ from planner.api import check
 from planner.errors import InputError
 from planner.plan.plan import Plan
 from planner.simulation import traffic
+from planner.simulation.from_plan import overlap
 from planner.simulation.reference_tree import factor, transport_slowdown_of
-from planner.simulation.run import Simulation
+from planner.simulation.run import Simulation, summary
 
 ROOT = Path(__file__).parents[2]
 K8: dict[str, Any] = {"hosts": 128, "ports_per_switch": 8}
@@ -83,13 +84,17 @@ def at_port_rate(plan: Plan) -> Plan:
 
 
 def test_a_planned_site_exchanges_as_placed(plan: Plan) -> None:
-    """Sprayed, the pipeline exchange of a site takes the time of the plan's formula but for the transport's."""
+    """Sprayed, the pipeline exchange of a site takes the time of the plan's formula but for the transport's.
+
+    Long flows are behind it by what packets dealt out by lot are.
+    """
     plan = at_port_rate(plan)
     for site, held in plan.fabric.sites.items():
         s = planner.simulate(plan, pattern="p2p", transport="spray", site=site)
         formula = held.pipeline_send_slowdown / plan.instance.network.transport.slowdown
         assert s.assumed_line_rates == held.pipeline_send_slowdown
-        assert s.mean_line_rates == pytest.approx(formula, rel=1e-6)
+        long = planner.simulate(plan, pattern="p2p", transport="spray", site=site, bytes_per_host=300e6)
+        assert formula <= long.mean_line_rates <= 1.05 * formula
         assert s.flow_bytes == pytest.approx(
             plan.layout.metrics.pipeline_send_nic_seconds * plan.instance.hardware.accelerator.nic_bytes_per_second
         )
@@ -103,6 +108,30 @@ def test_a_planned_sites_rings(plan: Plan) -> None:
     assert s.steps == 2 * (racks - 1)
     assert s.flows == rails * racks * plan.layout.rack_stages
     assert rails % plan.fabric.sites["e1"].rails_per_pod == 0
+
+
+def test_sends_and_rings_at_once_share_uplinks(plan: Plan) -> None:
+    """Two rings and two sends over one uplink wait for each other as packets do; alone they take their own time.
+
+    The schedule says whether they meet: not where the plan has one stage, and between stages alone where software
+    leaves the exchange exposed.
+    """
+    fabric = {"hosts": 4, "ports_per_switch": 8, "tiers": 2, "down_ports": [2], "oversubscription": [2], "host_gbps": 8}
+    s = planner.simulate(fabric, pattern="p2p+allreduce", transport="spray", group=2, bytes_per_host=24e6)
+    sends, rings = s.together
+    assert (s.pattern, s.flows, s.overlap, s.assumed_line_rates) == ("p2p+allreduce", 6, None, None)
+    assert (sends.alone_line_rates, rings.alone_line_rates) == pytest.approx((2, 1), rel=0.05)
+    # By packets (scripts/verify/packets.py) 2.50 and 2.47: a host's port gives both a half, an uplink its sends a half.
+    assert (sends.mean_line_rates, rings.mean_line_rates) == pytest.approx((2.5, 2.47), rel=0.05)
+    planned = planner.simulate(plan, pattern="p2p+allreduce", site="e1", transport="spray")
+    assert [t.assumed_line_rates for t in planned.together] == [
+        plan.fabric.sites["e1"].pipeline_send_slowdown,
+        plan.fabric.sites["e1"].allreduce_slowdown,
+    ]
+    assert planned.overlap.startswith("yes")
+    assert "OVERLAP    yes" in summary(planned) and "p2p: mean" in summary(planned)
+    exposed = edited_at(plan, "instance.workload.software.data_exposed", 1.0)
+    assert overlap(exposed, "e1").startswith("only between stages")
 
 
 def test_fewer_hosts_are_a_sample_and_said_so(plan: Plan) -> None:
@@ -119,7 +148,11 @@ def test_flows_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "flows.csv"
     path.write_text("src,dst,bytes\n0,2,2\n1,2,1\n")
     s = planner.simulate(K8 | {"host_gbps": 8}, pattern=str(path))
-    assert (s.flows, s.fct_seconds.max, s.runs[0].ideal_seconds) == (2, pytest.approx(3e-9), pytest.approx(3e-9))
+    assert (s.flows, s.fct_seconds.max, s.runs[0].ideal_seconds) == (
+        2,
+        pytest.approx(3e-9, rel=0.01),
+        pytest.approx(3e-9),
+    )
 
 
 @pytest.mark.parametrize(
@@ -225,7 +258,7 @@ def test_the_command_prints_text_or_json_and_no_traceback(tmp_path: Path, plan: 
 
 
 def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
-    """Asked for, the factor is the percentile of the tails over the ideal, under ECMP with pauses.
+    """Asked for, the factor is the percentile of the tails over the ideal that `simulate` gives on the same tree.
 
     Else the constant stands.
     """
@@ -247,10 +280,10 @@ def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
     tiers, half = found.tiers, box.ports // 2
     same = {"hosts": found.hosts, "ports_per_switch": box.ports, "tiers": tiers, "down_ports": [half] * (tiers - 1)}
     runs = planner.simulate(same | {"plane_shares": [1 / box.planes] * box.planes}, seeds=5)
-    fair = max(r.slowdown for r in runs.runs)
-    assert fair < found.slowdown == transport_slowdown_of(hashed) < 1.4 * fair  # pauses let others wait
+    slowest = max(r.slowdown for r in runs.runs)
+    assert found.slowdown == transport_slowdown_of(hashed) == pytest.approx(slowest, rel=1e-9)
     assert (found.configured_slowdown, found.switch) == (1.5, box.name)
-    assert transport_slowdown_of(asked(transport="spray", hosts=128)) == pytest.approx(1.0)
+    assert 1.0 < transport_slowdown_of(asked(transport="spray", hosts=128)) < 1.1
 
 
 def test_the_checker_replays_the_factor() -> None:

@@ -11,14 +11,14 @@ from tiers import slow
 
 from planner.errors import InputError
 from planner.physics.network.topology import Design, unwirable
+from planner.simulation.adaptive import LocalView
 from planner.simulation.fat_tree import Fabric, tree_of_fabric
+from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds, lot_seconds
 from planner.simulation.from_plan import tree_of_design
 from planner.simulation.live_cables import Alive, Flows
-from planner.simulation.max_min_fair import completion_seconds, static_tail_seconds
 from planner.simulation.rng import order, words
 from planner.simulation.routing import ecmp, spray
-from planner.simulation.run import TransportName, flow_seconds, ideal_seconds, routed
-from planner.simulation.traffic import permutation
+from planner.simulation.traffic import failed_cables, permutation
 from planner.simulation.tree import Tree
 
 # Mean of 40 seeds of the largest number of flows on one link, random permutation on a k-ary tree of three tiers,
@@ -36,16 +36,21 @@ def k_ary(ports: int, ratio: float = 1.0, **more: object) -> Tree:
     )
 
 
+SIZE = 6e6
+
+
 def tail(tree: Tree, transport: TransportName, seed: int, failed: int = 0) -> float:
-    """Return when the last flow of a random permutation of 1 byte ends."""
-    flows = permutation(tree.slots, 1.0, seed)
-    return float(flow_seconds(routed(tree, flows, transport, seed, failed), len(flows)).max())
+    """Return when the last flow of a random permutation of 6 MB ends, over its time at line rate."""
+    flows = permutation(tree.slots, SIZE, seed)
+    return float(flow_seconds(tree, flows, transport, seed, failed).max()) / SIZE
 
 
 @pytest.mark.parametrize(("ports", "ratio"), [c if c[0] < 16 else slow(c)[0] for c in sorted(COUNTED)])
 def test_hashing_is_as_far_from_ideal_as_counted(ports: int, ratio: int) -> None:
-    """The mean tail of 40 seeds is within 15 % of static counts, and of packet-level figures 1.0 to 1.4 times below."""
-    mean = float(np.mean([tail(k_ary(ports, ratio), "ecmp", seed) for seed in range(40)]))
+    """The mean of the fullest link of 40 seeds is within 15 % of static counts, and 1.0 to 1.4 times below packets."""
+    tree = k_ary(ports, ratio)
+    full = [ecmp(tree, permutation(tree.slots, 1.0, seed), seed).fullest_seconds() for seed in range(40)]
+    mean = float(np.mean(full))
     assert mean == pytest.approx(COUNTED[ports, ratio], rel=0.15)
     if ports == 8:
         assert 1.0 <= PACKETS[ratio] / mean <= 1.4
@@ -53,14 +58,9 @@ def test_hashing_is_as_far_from_ideal_as_counted(ports: int, ratio: int) -> None
 
 @pytest.mark.parametrize("ratio", [1, 2, 4])
 def test_spraying_is_ideal_on_a_symmetric_tree(ratio: int) -> None:
-    """Every flow of a sprayed permutation ends within 1 % of the oversubscription.
-
-    None before the line rate allows.
-    """
+    """The fullest link of a sprayed permutation is within 1 % of the oversubscription."""
     tree = k_ary(16, ratio)
-    end = completion_seconds(spray(tree, permutation(tree.slots, 1.0, 0)))
-    assert end.max() == pytest.approx(ratio, rel=0.01)
-    assert end.min() >= 1 - 1e-9
+    assert spray(tree, permutation(tree.slots, 1.0, 0)).fullest_seconds() == pytest.approx(ratio, rel=0.01)
 
 
 @pytest.mark.parametrize("ratio", [1, 2])
@@ -76,36 +76,48 @@ def test_spraying_is_ideal_on_four_symmetric_tiers(ratio: int) -> None:
     tree = tree_of_design(d, cable_rate=1.0, host_rate=1.0).tree
     # Everyone sends to the zone after its own: all flows cross the super-spines.
     crossing = Flows(source=tree.slots, target=np.roll(tree.slots, -64), size=np.ones(512))
-    sprayed, ideal = static_tail_seconds(routed(tree, crossing, "spray", 0)), ideal_seconds(tree, crossing)
+    sprayed, ideal = spray(tree, crossing).fullest_seconds(), ideal_seconds(tree, crossing)
     assert sprayed == pytest.approx(ideal, rel=0.01) == pytest.approx(ratio, rel=0.01)
-    assert static_tail_seconds(routed(tree, crossing, "ecmp", 0)) > 1.5 * ideal
-    failed = static_tail_seconds(routed(tree, crossing, "spray", 0, 4))
+    assert ecmp(tree, crossing, 0).fullest_seconds() > 1.5 * ideal
+    failed = spray(tree, crossing, Alive(tree, failed_cables(tree, 4, 0))).fullest_seconds()
     assert ideal < failed < 4 * ideal
 
 
 def test_spraying_path_by_path_is_spraying_by_symmetry() -> None:
-    """Shares over every bundle give each flow the rate that the merged links of the tree give it."""
+    """Shares over every bundle fill the fullest link as the merged links of the tree are filled."""
     tree = k_ary(8, 2, plane_shares=(0.25, 0.5))
     flows = permutation(tree.slots, 1.0, 5)
-    apart = completion_seconds(spray(tree, flows, Alive(tree, np.empty(0, np.int64))))
-    assert completion_seconds(spray(tree, flows)) == pytest.approx(apart, rel=1e-9)
+    apart = spray(tree, flows, Alive(tree, np.empty(0, np.int64))).fullest_seconds()
+    assert spray(tree, flows).fullest_seconds() == pytest.approx(apart, rel=1e-9)
 
 
-@settings(deadline=None, max_examples=25)
-@given(st.integers(0, 1000), st.integers(0, 12), st.sampled_from(["ecmp", "spray", "adaptive"]))
+def test_packets_by_lot_fill_cables_as_balls_fill_bins() -> None:
+    """What the fullest cable is behind its equals is what counting packets dealt out by lot finds, within 15 %."""
+    tree = k_ary(8)
+    flows = Flows(source=tree.slots, target=np.roll(tree.slots, 64), size=np.ones(128))
+    lot, most = np.random.default_rng(0), []
+    for _ in range(20):
+        up = lot.multinomial(4000, [0.25] * 4, size=64).max()  # four hosts of a leaf, 1,000 packets each, four uplinks
+        pod = lot.multinomial(16_000, [1 / 16] * 16, size=16).max()  # a pod's 16 links to and 16 from the cores
+        most.append(max(up, pod) / 1000 - 1)
+    assert lot_seconds(tree, flows, 1e-3) == pytest.approx(np.mean(most), rel=0.15)
+
+
+@settings(deadline=None, max_examples=8)
+@given(st.integers(0, 1000), st.integers(0, 6), st.sampled_from(["ecmp", "spray", "adaptive"]))
 def test_no_transport_beats_the_ideal_and_failures_never_help(seed: int, failed: int, transport: TransportName) -> None:
     """The ideal is the fullest cut of the tree as built, which no routing and no failure relieves.
 
     Of single flows nothing of the kind holds: what one loses to a failed link another may win.
     """
-    tree = k_ary(8)
+    tree = k_ary(6)
     ideal = ideal_seconds(tree, permutation(tree.slots, 1.0, seed))
-    assert tail(tree, "spray", seed) == pytest.approx(ideal)
+    assert ideal <= tail(tree, "spray", seed) <= 1.15 * ideal
     try:
         slowest = tail(tree, transport, seed, failed)
     except InputError as refusal:
-        # Six links of one leaf at once cut it off: then there is no tail to compare, and the refusal says so.
-        assert failed >= 4 and "no path leads" in str(refusal)
+        # All links of one leaf at once cut it off: then there is no tail to compare, and the refusal says so.
+        assert failed >= 3 and "no path leads" in str(refusal)
         return
     assert slowest >= ideal * (1 - 1e-9)
 
@@ -122,7 +134,9 @@ def test_a_failed_uplink_slows_spraying_by_what_is_left() -> None:
     """Of a leaf's four uplinks one fails: its four flows take 4/3 of the time."""
     tree = tree_of_fabric(Fabric(hosts=8, ports_per_switch=8, tiers=2, host_gbps=8e-9))
     flows = Flows(source=np.arange(4), target=np.arange(4, 8), size=np.ones(4))
-    assert completion_seconds(spray(tree, flows, Alive(tree, np.asarray([2])))) == pytest.approx([4 / 3] * 4)
+    assert spray(tree, flows, Alive(tree, np.asarray([2]))).fullest_seconds() == pytest.approx(4 / 3)
+    flows = Flows(source=flows.source, target=flows.target, size=np.full(4, SIZE))
+    assert flow_seconds(tree, flows, "spray", 0, [2]) / SIZE == pytest.approx([4 / 3] * 4, rel=0.1)
     for seed in range(10):
         assert len(np.unique(ecmp(tree, flows, seed, Alive(tree, np.asarray([2]))).link)) >= 2 * 4 + 2
 
@@ -133,36 +147,48 @@ def test_a_slow_plane_holds_up_what_does_not_see_it() -> None:
     Hosts that see their own ports load the slow plane least, but not what meets on its way down.
     """
     tree = k_ary(8, plane_shares=(0.3, 0.3, 0.3, 0.1))
-    assert tail(tree, "spray", 0) == pytest.approx(2.5)
+    assert tail(tree, "spray", 0) == pytest.approx(2.5, rel=0.1)
     assert tail(tree, "ecmp", 0) >= 2.5
     assert tail(tree, "adaptive", 0) < tail(tree, "ecmp", 0)
 
 
-# Tail over line-rate time, by packets, mean of 3 seeds: scripts/verify/packets.py.
-BY_PACKETS = {1: 2.59, 2: 4.06, 4: 6.41}
+# Tail over line-rate time, by packets, mean of 3 seeds, 24 MB: scripts/verify/packets.py. Oversubscription first.
+BY_PACKETS: dict[tuple[int, TransportName], float] = {
+    (1, "ecmp"): 5.10,
+    (1, "adaptive"): 2.59,
+    (1, "spray"): 1.13,
+    (2, "ecmp"): 5.99,
+    (2, "adaptive"): 4.06,
+    (2, "spray"): 2.48,
+    (4, "ecmp"): 7.51,
+    (4, "adaptive"): 6.41,
+    (4, "spray"): 4.78,
+}
 
 
-@pytest.mark.parametrize("ratio", sorted(BY_PACKETS))
-def test_adaptive_tails_are_those_by_packets(ratio: int) -> None:
-    """Switches that see their own outputs alone are within 15 % of packets, and between spraying and hashing."""
-    tree = k_ary(8, ratio)
-    found = [tail(tree, "adaptive", seed) for seed in range(3)]
-    assert np.mean(found) == pytest.approx(BY_PACKETS[ratio], rel=0.15)
-    for seed, own in enumerate(found):
-        assert tail(tree, "spray", seed) < own <= tail(tree, "ecmp", seed)
+@pytest.mark.parametrize(("ratio", "transport"), sorted(BY_PACKETS))
+def test_tails_are_those_by_packets(ratio: int, transport: TransportName) -> None:
+    """Plans and `simulate` are within 10 % of packets under every transport."""
+    tree = tree_of_fabric(Fabric(hosts=128, ports_per_switch=8, oversubscription=(ratio,)))
+    flows = [permutation(tree.slots, 24e6, seed) for seed in range(3)]
+    ends = [flow_seconds(tree, f, transport, seed, packet_bytes=16e3).max() for seed, f in enumerate(flows)]
+    assert np.mean(ends) * tree.host_rate / 24e6 == pytest.approx(BY_PACKETS[ratio, transport], rel=0.1)
 
 
 def test_a_switch_sees_its_own_outputs_alone() -> None:
-    """Two flows to one host's leaf from leaves of their own may meet on the way down; from one leaf they part.
-
-    A view of the whole path would part both.
-    """
-    tree, met = tree_of_fabric(Fabric(hosts=8, ports_per_switch=4, tiers=2, host_gbps=8e-9)), []
-    for source in ([0, 1], [0, 2]):
-        flows = Flows(source=np.asarray(source), target=np.asarray([6, 7]), size=np.ones(2))
-        met.append(max(flow_seconds(routed(tree, flows, "adaptive", seed), 2).max() for seed in range(8)))
-    assert met[0] == pytest.approx(1.0)
-    assert met[1] > 1.2
+    """A flowlet goes by the spine before whose uplink the least waits, and does not see what waits behind it."""
+    tree = tree_of_fabric(Fabric(hosts=8, ports_per_switch=4, tiers=2, host_gbps=8e-9))
+    flows = Flows(source=np.asarray([0]), target=np.asarray([7]), size=np.full(1, SIZE))
+    chosen = {}
+    for waits in ("up", "down"):
+        for seed in range(8):
+            view = LocalView(tree, flows, Alive(tree, np.empty(0, np.int64)), seed, 4096.0)
+            queue, links = np.zeros(len(view.capacity)), view.routes.link.copy()
+            leaf = 0 if waits == "up" else 3
+            queue[tree.link(tree.cable(1, leaf, 0), down=waits == "down", plane=0)] = 1e6
+            view.start_parts(np.asarray([0]), view.routes.owner(), links, queue)
+            chosen.setdefault(waits, set()).add(int(links[1] - tree.cable(1, 0, 0)))
+    assert chosen == {"up": {1}, "down": {0, 1}}
 
 
 @pytest.mark.parametrize("transport", ["ecmp", "spray", "adaptive"])
@@ -171,7 +197,7 @@ def test_no_path_left_is_an_error(transport: TransportName) -> None:
     tree = tree_of_fabric(Fabric(hosts=8, ports_per_switch=8, tiers=2))
     flows = permutation(tree.slots, 1.0, 0)
     with pytest.raises(InputError, match=r"no path leads .*leaf 0.*fail fewer links"):
-        routed(tree, flows, transport, 0, [0, 1, 2, 3])
+        flow_seconds(tree, flows, transport, 0, [0, 1, 2, 3])
 
 
 def test_too_many_failures_or_unknown_cables_are_errors() -> None:
@@ -179,9 +205,9 @@ def test_too_many_failures_or_unknown_cables_are_errors() -> None:
     tree = tree_of_fabric(Fabric(hosts=8, ports_per_switch=8, tiers=2))
     flows = permutation(tree.slots, 1.0, 0)
     with pytest.raises(InputError, match="from 0 to 8"):
-        routed(tree, flows, "ecmp", 0, 9)
+        flow_seconds(tree, flows, "ecmp", 0, 9)
     with pytest.raises(InputError, match="8 is not the number of a cable"):
-        routed(tree, flows, "ecmp", 0, [8])
+        flow_seconds(tree, flows, "ecmp", 0, [8])
 
 
 def test_dice_do_not_change() -> None:

@@ -12,7 +12,8 @@ def simulate(
         typer.Argument(metavar="PLAN|FABRIC", help="Plan file, or fabric file (hosts, ports_per_switch, tiers, ...)."),
     ],
     pattern: Annotated[
-        str, typer.Option(help="permutation, p2p, allreduce, alltoall, or a CSV file src,dst,bytes.")
+        str,
+        typer.Option(help="permutation, p2p, allreduce, alltoall, several (p2p+allreduce), or a CSV src,dst,bytes."),
     ] = "permutation",
     transport: Annotated[str, typer.Option(help="ecmp, spray or adaptive.")] = "ecmp",
     seeds: Annotated[int, typer.Option(help="Runs: other hashes, permutations and failed links.")] = 1,
@@ -25,7 +26,7 @@ def simulate(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
 ) -> None:
-    """Simulate an exchange as max-min fair flows over every cable; print its time over the ideal."""
+    """Simulate an exchange over every cable, with queues and pauses at switches; print its time over the ideal."""
     import planner
     from planner.simulation.run import summary
 

@@ -1,0 +1,119 @@
+"""Queues and pauses.
+
+They lose nothing, outrun no link, match packet-level figures, and spread to flows that fair sharing spares.
+"""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.errors import InputError
+from planner.simulation.fat_tree import Fabric, tree_of_fabric
+from planner.simulation.flow_times import flow_seconds
+from planner.simulation.live_cables import Alive, Flows
+from planner.simulation.routing import ecmp, spray
+from planner.simulation.switch_queues import Pauses, Queues, spread
+from planner.simulation.traffic import failed_cables, incast, permutation
+
+RATE = 100e9  # of a host, bytes per second
+UNPAUSED = Pauses(xoff_bytes=1e18, xon_bytes=1e18, step_seconds=0.25e-6)
+SIZE, LINE = 24e6, 240e-6  # bytes, and seconds at 800 Gbps
+# Tail over line-rate time of a packet-level simulator: 128 hosts, 24 MB flows, RoCE with ECMP and PFC, mean of 5 seeds.
+PACKETS = {1: 5.0, 2: 6.7, 4: 8.8}
+
+
+def flows_of(pairs: list[tuple[int, int]]) -> Flows:
+    """Return flows of 24 MB."""
+    return Flows(
+        source=np.asarray([a for a, _ in pairs]),
+        target=np.asarray([b for _, b in pairs]),
+        size=np.full(len(pairs), SIZE),
+    )
+
+
+def test_a_flow_alone_is_not_paused() -> None:
+    """One flow ends at line rate, less a step for each hop, and nothing is paused."""
+    tree = tree_of_fabric(Fabric(hosts=128, ports_per_switch=8))
+    found = spread(ecmp(tree, flows_of([(0, 127)]), 0), RATE, np.asarray([0]))
+    assert LINE <= found.end[0] <= LINE + 7 * Pauses().step_seconds
+    assert (found.most_paused, found.paused.max()) == (0, 0.0)
+
+
+def test_two_into_one_pause_the_senders() -> None:
+    """Two hosts of one leaf that send to a third take twice the line-rate time, their host links paused half of it."""
+    tree = tree_of_fabric(Fabric(hosts=128, ports_per_switch=8))
+    routes = ecmp(tree, flows_of([(0, 2), (1, 2)]), 0)
+    found = spread(routes, RATE, np.arange(2))
+    assert found.end == pytest.approx([2 * LINE] * 2, rel=0.02)
+    assert found.most_paused == 2
+    assert found.paused[found.paused > 0] == pytest.approx([0.5, 0.5], abs=0.05)
+
+
+def test_an_incast_slows_a_flow_that_only_crosses_it() -> None:
+    """Six hosts send to host 4; host 3's flow to host 5 shares an uplink with three of them and waits.
+
+    Shared fairly it has half of the uplink, since the receiver holds the three to half together.
+    """
+    tree = tree_of_fabric(Fabric(hosts=8, ports_per_switch=8, tiers=2, oversubscription=(4,)))
+    routes = ecmp(tree, flows_of([(3, 5), (0, 4), (1, 4), (2, 4), (5, 4), (6, 4), (7, 4)]), 0)
+    fair = 2 * LINE
+    assert spread(routes, RATE, np.asarray([0])).end[0] > 1.5 * fair
+
+
+@pytest.mark.parametrize("ratio", sorted(PACKETS))
+def test_hashed_tails_are_those_of_a_packet_level_simulator(ratio: int) -> None:
+    """With pauses the mean tail under ECMP is within 15 % of packet-level figures of others.
+
+    Never below what the links allow.
+    """
+    tree, found = tree_of_fabric(Fabric(hosts=128, ports_per_switch=8, oversubscription=(ratio,))), []
+    for seed in range(4):
+        flows = permutation(tree.slots, SIZE, seed)
+        found.append(flow_seconds(tree, flows, "ecmp", seed).max())
+        assert found[-1] >= ecmp(tree, flows, seed).fullest_seconds()
+    assert np.mean(found) / LINE == pytest.approx(PACKETS[ratio], rel=0.15)
+
+
+@settings(deadline=None, max_examples=6)
+@given(st.integers(0, 1000), st.sampled_from([1, 2]), st.integers(0, 6))
+def test_without_pauses_the_fullest_link_ends_last(seed: int, ratio: int, failed: int) -> None:
+    """Queues that are never paused keep the fullest link busy but for what comes late, however a flow is split.
+
+    No sharing ends sooner than it; queues in the order of arrival do not share max-min fairly, so some end later.
+    """
+    tree = tree_of_fabric(Fabric(hosts=16, ports_per_switch=8, tiers=2, oversubscription=(ratio,)))
+    flows = permutation(tree.slots, SIZE / 10, seed)
+    alive = Alive(tree, failed_cables(tree, min(failed, 1 if ratio == 2 else 3), seed))
+    for routes in (ecmp(tree, flows, seed), spray(tree, flows), spray(tree, flows, alive)):
+        end = spread(routes, RATE, np.arange(routes.parts), UNPAUSED).end.max()
+        assert routes.fullest_seconds() <= end * (1 + 1e-9) <= routes.fullest_seconds() * 1.2 + 2e-6
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.integers(0, 1000))
+def test_bytes_are_conserved_and_no_link_is_outrun(seed: int) -> None:
+    """After every step what waits and what arrived are all bytes, and no link has served more than its rate."""
+    tree = tree_of_fabric(Fabric(hosts=16, ports_per_switch=8, tiers=2, oversubscription=(2,)))
+    routes = ecmp(tree, permutation(tree.slots, 2e6, seed), seed)
+    q = Queues(routes, RATE, Pauses(xoff_bytes=1e5, xon_bytes=5e4), None)
+    for _ in range(100):
+        before, missing = np.bincount(q.link, q.waiting, len(q.room)), q.missing.copy()
+        paused = q.paused.copy()
+        q.step()
+        waits = np.bincount(q.owner, q.waiting, routes.parts)
+        assert waits == pytest.approx(q.missing, abs=1e-3)
+        last = np.bincount(q.link[q.last], (missing - q.missing)[q.owner[q.last]], len(q.room))
+        assert (last <= np.where(paused, 0.0, np.minimum(q.room, before)) + 1e-3).all()
+
+
+def test_an_incast_needs_hosts_and_time() -> None:
+    """Too many hosts, or too few steps, end in a message with both numbers."""
+    tree = tree_of_fabric(Fabric(hosts=128, ports_per_switch=8))
+    with pytest.raises(InputError, match=r"100 hosts .* 28 senders .* 128 hosts"):
+        incast(tree, nodes=100, senders=28, size=SIZE, sent=SIZE, seed=0)
+    flows, waited = incast(tree, nodes=100, senders=27, size=SIZE, sent=SIZE, seed=0)
+    assert len(set(flows.source.tolist())) == 127
+    assert set(flows.target[100:].tolist()).isdisjoint(flows.source.tolist())
+    with pytest.raises(InputError, match="have not ended after 5e-06 s"):
+        spread(ecmp(tree, flows, 0), RATE, waited, Pauses(max_steps=10))
