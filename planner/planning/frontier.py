@@ -64,9 +64,10 @@ def frontier_of(
     Raises
     ------
     InputError
-        The instance has no curve: pools of accelerators, a choice among models, or neither racks nor a grid.
+        The instance has neither racks nor a grid.
     """
-    _refuse(instance)
+    if instance.grid is None and instance.hardware.racks is None:
+        raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     deadline, cache = Deadline(options.time_limit), JointCache()
     stopped = "proved"
     with turn(deadline) as mine, ticking(deadline.check):
@@ -99,16 +100,6 @@ def frontier_of(
                 raise
             stopped = "interrupted"
         return _written(instance, search, options, stopped, points, fastest=proven)
-
-
-def _refuse(instance: Instance) -> None:
-    """Refuse an instance that has no curve."""
-    if instance.hardware.pools:
-        raise InputError("hardware.pools: pools have no curve yet; give one accelerator")
-    if instance.objective.minimize == "loss" or instance.workload.choose is not None:
-        raise InputError("objective.minimize: a choice among models has no curve; give workload.model")
-    if instance.grid is None and instance.hardware.racks is None:
-        raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
 
 
 def _search(
