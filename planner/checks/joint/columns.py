@@ -22,15 +22,15 @@ from planner.physics.training.blocks.block_step import Pipeline
 from planner.physics.training.blocks.rack_blocks import Block, block_of
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.operations import Machine, Shape
-from planner.physics.training.process_groups import front_layers
+from planner.physics.training.process_groups import Weights, front_layers, weights_of
 from planner.physics.training.schedule import Schedule
+from planner.physics.training.stage_memory import LayerBytes, layer_bytes
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
-MOST_ROUNDS = 8  # in which the fewest replicas in time are raised; each is a bound
 ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
 Repeats = Literal["no", "any"]  # layers of a stage that may be recomputed whole
@@ -110,6 +110,10 @@ class Space:
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:
         """Bound the same of every column of so many replicas or more."""
         return 1.0 if self.failures is None else self.failures.stretch_from(replicas, replica_gpus)
+
+    def fewest_gpus(self, rate: Any) -> Any:
+        """Bound the GPUs of any job from below that takes at most so many seconds on a clock for a GPU's one of steps."""
+        return 1 / rate if self.failures is None else self.failures.fewest_gpus(rate)
 
     def seconds_per_sequence(self, days: float) -> float:
         """Return the seconds a sequence at so many days to train."""
@@ -233,23 +237,22 @@ class Cut:
         x = replace(self.times, zero_stage=zero_stage)
         return block_step.inside_rack(x) if inside else x
 
-    def step_limits(self, x: Pipelines, each: Floats, once: Any, most: Ints, limit: float) -> tuple[Floats, Ints]:
-        """Return what each/d + once may take at most under a limit on a clock, and the fewest replicas d that keep it.
+    @cached_property
+    def send_seconds(self) -> tuple[float, float]:
+        """Seconds of one exchange between stages of different racks, and of one rack."""
+        both = (self.timed(0, inside=k).send(self.space.transport_slowdown, 2) for k in (False, True))
+        far, near = (float(x) for x in both)
+        return far, near
 
-        Fewer replicas fail less often, and too few are not in time: in each round the fewest leave less for steps.
-        """
-        fewest = np.ones_like(most)
-        for _ in range(MOST_ROUNDS):
-            left = np.asarray(
-                limit / self.space.stretch_from(fewest, x.p * self.shape.gpus) + 0.0 * each, dtype=np.float64
-            )
-            room = left - once
-            need = np.where(room > 0, each / np.maximum(room, 1e-300) * (1 - ROUNDING), np.inf)
-            found = np.clip(np.ceil(np.minimum(need, 2.0**62)), 1, most + 1).astype(np.int64)
-            if self.space.failures is None or np.all(found <= fewest):
-                return left, found
-            fewest = np.maximum(fewest, found)
-        return left, fewest
+    @cached_property
+    def weights(self) -> Weights:
+        """Weights of a layer on one GPU."""
+        return weights_of(self.machine, self.shape)
+
+    @cached_property
+    def layer_bytes(self) -> LayerBytes:
+        """Activation bytes of a layer on one GPU."""
+        return layer_bytes(self.machine, self.shape)
 
     def pipelines(self) -> Pipelines:
         """Return every pipeline of the cut: stages up to the layers, chunks of at least one layer.
