@@ -48,6 +48,11 @@ class Space:
         """GPU, rack, framework and model."""
         return step.machine_of(self.instance)
 
+    @cached_property
+    def known_pipelines(self) -> dict[tuple[Any, ...], "Pipelines"]:
+        """Pipelines that were enumerated."""
+        return {}
+
     @property
     def gpus(self) -> int:
         """GPUs of a rack."""
@@ -112,7 +117,7 @@ class Space:
         return 1.0 if self.failures is None else self.failures.stretch_from(replicas, replica_gpus)
 
     def fewest_gpus(self, rate: Any) -> Any:
-        """Bound the GPUs of any job from below that takes at most so many seconds on a clock for a GPU's one of steps."""
+        """Bound the GPUs of a job from below whose seconds on a clock for one of steps are so many a GPU at most."""
         return 1 / rate if self.failures is None else self.failures.fewest_gpus(rate)
 
     def seconds_per_sequence(self, days: float) -> float:
@@ -120,24 +125,18 @@ class Space:
         return days / self.days(1.0)
 
     def cuts(self) -> Iterator["Cut"]:
-        """Yield every way to cut a layer, with each schedule, and with stages packed in racks where two fit."""
+        """Yield every way to cut a layer, with each schedule."""
         schedules = self.pinned("schedule", self.machine.software.schedules)
-        for shape in self._shapes():
-            timed: Cut | None = None
-            for keeps, repeats in self._recomputations():
-                one = replace(shape, recompute=keeps)
-                times = block_step.pipeline_of(
-                    self.machine,
-                    one,
-                    zero_stage=0,
-                    order="1f1b",
-                    inside=False,
-                    transport_slowdown=self.transport_slowdown,
+        for shape, (keeps, repeats) in itertools.product(self._shapes(), self._recomputations()):
+            one = replace(shape, recompute=keeps)
+            phi = self.transport_slowdown
+            times = block_step.pipeline_of(
+                self.machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi
+            )
+            for schedule in schedules:
+                yield Cut(
+                    space=self, shape=one, schedule=schedule, repeats=repeats, times=replace(times, order=schedule)
                 )
-                timed = Cut(space=self, shape=one, schedule="1f1b", packed=False, repeats=repeats, times=times)
-                for schedule, packed in itertools.product(schedules, (False, True)):
-                    if not packed or 2 * one.gpus <= self.gpus:
-                        yield replace(timed, schedule=schedule, packed=packed, times=replace(times, order=schedule))
 
     def _shapes(self) -> Iterator[Shape]:
         model, framework = self.machine.model, set(self.machine.software.parallelism)
@@ -210,12 +209,11 @@ class Pipelines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """A way to cut a layer; `packed`: as many stages share a rack as fit. `times` are those of stages in own racks."""
+    """A way to cut a layer. `times` are those of stages in own racks."""
 
     space: Space
     shape: Shape
     schedule: Schedule
-    packed: bool
     repeats: Repeats
     times: Pipeline
 
@@ -257,16 +255,26 @@ class Cut:
     def pipelines(self) -> Pipelines:
         """Return every pipeline of the cut: stages up to the layers, chunks of at least one layer.
 
-        As far as the framework has pipelines and interleaves them.
+        As far as the framework has pipelines and interleaves them; with as many stages packed in a rack as fit too.
+        Cuts that split a replica alike share them.
         """
+        s, known = self.shape, self.space.known_pipelines
+        key = (s.tensor_parallel, s.context_parallel, s.expert_parallel, self.schedule)
+        if key not in known:
+            known[key] = self._pipelines()
+        return known[key]
+
+    def _pipelines(self) -> Pipelines:
         layers, fit = self.space.layers, self.space.gpus // self.shape.gpus
         framework = self.machine.software.parallelism
-        stages = np.arange(2 if self.packed else 1, (layers if "pipeline" in framework else 1) + 1)
+        stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
         chunks = self.schedule == "1f1b" and "interleaved" in framework
         most = np.where(stages > 1, layers // stages, 1) if chunks else np.ones_like(stages)
         p = np.repeat(stages, most)
         v = np.arange(len(p)) - np.repeat(np.cumsum(most) - most, most) + 1
-        q = np.minimum(p, fit) if self.packed else np.ones_like(p)
+        packed = p > 1 if fit > 1 else np.zeros_like(p, dtype=bool)
+        q = np.append(np.ones_like(p), np.minimum(p[packed], fit))
+        p, v = np.append(p, p[packed]), np.append(v, v[packed])
         kinds, at = np.unique(q, return_inverse=True)
         blocks = [self._block(int(n)) for n in kinds]
         table = np.array([_figures(b) for b in blocks], dtype=np.int64).reshape(-1, 5)[at]

@@ -18,7 +18,7 @@ from planner.instance.instance import Instance
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step, interleaving
 from planner.physics.training.blocks.block_step import Pipeline
-from planner.physics.training.process_groups import front_layers, weights_of
+from planner.physics.training.process_groups import front_layers
 from planner.physics.training.step import ShardedTimes
 
 ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
@@ -26,7 +26,7 @@ MOST_CELLS = 1 << 21  # stages worked out at a time
 MOST_RANGES = 1 << 16  # worked out at a time
 PARTS = 8  # of a range that stays open
 COARSE = (1, 6)  # parts of a pipeline whose last stage, with the fewest chunks in flight, first represents the part
-NO_BYTES = 1e-9  # that a recomputed layer saves, where it saves none
+NOTHING = 1e-9  # seconds or bytes, for none by which something is divided
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,7 @@ class Ranges:
     @property
     def single(self) -> NDArray[np.bool_]:
         """Which ranges have one number of replicas and one of micro-batches."""
-        return np.asarray(
-            (self.min_replicas == self.max_replicas) & (self.min_micro_batches == self.max_micro_batches)
-        )
+        return np.asarray((self.min_replicas == self.max_replicas) & (self.min_micro_batches == self.max_micro_batches))
 
     def within(self, total: int) -> "Ranges":
         """Return the ranges that a step of so many micro-batches has, without ends that exceed it."""
@@ -108,8 +106,9 @@ def fastest_ranges(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Ran
     Whole blocks within the most racks, experts spread over all replicas; under interleaving a whole round at least.
     """
     shape, total, pins, times = cut.shape, total_micro_batches(cut), cut.space.instance.pins, cut.times.times
-    kinds, at = np.unique(x.wired, return_inverse=True)
-    most = np.array([racks(int(w)) for w in kinds], dtype=np.int64)[at]
+    most = np.zeros_like(x.p)
+    for wired in set(x.wired.tolist()):
+        most[x.wired == wired] = racks(wired)
     each = cut.least_layers * (times.forward_seconds + times.backward_seconds) / shape.micro_batch
     gpus = max(shape.expert_parallel, float(cut.space.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING))
     few = np.ceil(gpus / (x.p * shape.gpus)).astype(np.int64)
@@ -196,10 +195,10 @@ class Floor:
 
     @cached_property
     def waits(self) -> Floats:
-        """Rounds in which unequal chunks wait, over micro-batches, at least: at the end of the first round or before."""
+        """Rounds in which unequal chunks wait, over micro-batches, at least: those at the end of the first round."""
         p, low, high = self.x.p, self.ranges.min_micro_batches, self.ranges.max_micro_batches
         m = np.minimum(low // p * p + p - 1, high)
-        return np.maximum(0, m // p - 2) / m
+        return np.asarray(np.maximum(0, m // p - 2) / m, dtype=np.float64)
 
     @cached_property
     def each(self) -> Floats:
@@ -216,46 +215,52 @@ class Floor:
     @cached_property
     def once(self) -> Floats:
         """Least seconds of what comes once a step."""
-        return self._parts[0]
+        fill = self._fill(self.ranges.min_micro_batches)
+        if self.cut.schedule == "zb-h1":  # changes steadily with micro-batches, up to a full pipeline
+            fill = np.minimum(fill, self._fill(self.ranges.max_micro_batches))
+        return np.asarray(fill + self._tails[0], dtype=np.float64)
 
     @property
     def ends(self) -> Floats:
         """Seconds that ZeRO's traffic for the embeddings exposes in each micro-batch."""
-        return self._parts[1]
+        return np.asarray(self._tails[1] + np.zeros(len(self.ranges)), dtype=np.float64)
+
+    def _fill(self, micro_batches: Ints) -> Any:
+        """Seconds of filling and draining the pipeline."""
+        x, chunks = self.x, self.chunk * self.x.v
+        return step.pipeline_bubble_seconds(
+            self.sharded, self.cut.schedule, x.p, x.v, chunks, send_seconds=self.send, micro_batches=micro_batches
+        )
 
     @cached_property
-    def _parts(self) -> tuple[Floats, Floats]:
-        """What comes once a step, and what ZeRO's traffic for the embeddings exposes in each micro-batch."""
-        x, low, high = self.x, self.ranges.min_micro_batches, self.ranges.max_micro_batches
-        parts = [
-            block_step.once_parts(
-                self.pipeline,
-                self.sharded,
-                None,
-                pipeline=x.p,
-                virtual_stages=x.v,
-                micro_batches=m,
-                chunk=self.chunk,
-                max_layers=self.layers,
-                replicas_per_rack=x.replicas_per_rack,
-                racks=self.racks,
-                shards=self.ranges.max_replicas,
-                send=self.send,
-                slowdown=self.cut.space.transport_slowdown,
-            )
-            for m in ((low, high) if self.cut.schedule == "zb-h1" else (low,))
-        ]
-        ends = parts[0]["end_sharding"] / low
-        fill = np.minimum(parts[0]["pipeline_bubble"], parts[-1]["pipeline_bubble"])
-        tails = sum(v for k, v in parts[0].items() if k not in ("end_sharding", "pipeline_bubble"))
+    def _tails(self) -> tuple[Any, Any]:
+        """What follows the passes of a step, and `ends`; under any ZeRO stage the CPU's overhead alone."""
         if self.zero_stage is None:
-            ends, tails = 0.0, self.cut.machine.software.step_seconds
-        return np.asarray(fill + tails, dtype=np.float64), np.asarray(ends + 0.0 * fill, dtype=np.float64)
+            return self.cut.machine.software.step_seconds, 0.0
+        parts = block_step.once_parts(
+            self.pipeline,
+            self.sharded,
+            None,
+            pipeline=self.x.p,
+            virtual_stages=self.x.v,
+            micro_batches=1,
+            chunk=self.chunk,
+            max_layers=self.layers,
+            replicas_per_rack=self.x.replicas_per_rack,
+            racks=self.racks,
+            shards=self.ranges.max_replicas,
+            send=self.send,
+            slowdown=self.cut.space.transport_slowdown,
+        )
+        ends = parts.pop("end_sharding")
+        del parts["pipeline_bubble"]
+        return sum(parts.values()), ends
 
     @cached_property
     def micro_batches(self) -> Ints:
         """Micro-batches of a step in all, at most."""
-        return np.minimum(self.ranges.max_replicas * self.ranges.max_micro_batches, total_micro_batches(self.cut))
+        every = self.ranges.max_replicas * self.ranges.max_micro_batches
+        return np.asarray(np.minimum(every, total_micro_batches(self.cut)), dtype=np.int64)
 
     @cached_property
     def stretch_of_more(self) -> Floats:
@@ -282,7 +287,7 @@ class Floor:
         """Return those ranges that may take less than a limit in seconds a sequence, with ends drawn together."""
         x, b, gpus = self.ranges, self.cut.shape.micro_batch, self.x.p * self.cut.shape.gpus
         left = np.maximum(limit * b - self.once / self.micro_batches * self.stretch, 0.0)
-        spare = np.maximum(limit * b * x.max_replicas / self.stretch - self.each, 0.0)
+        spare = np.maximum(limit * b * x.max_replicas / self.stretch - self.each, NOTHING)
         with np.errstate(divide="ignore"):
             ends = self.cut.space.fewest_gpus(left / (self.each * gpus)) / gpus, self.once / spare
         low, least = (np.ceil(np.minimum(n * (1 - ROUNDING), 2.0**62)).astype(np.int64) for n in ends)
@@ -332,21 +337,31 @@ class Floor:
                 self.sharded.layer_seconds,
             )
         )
-        zero = {"zero_stage": self.zero_stage or 0, "replicas": d}
+        zero = self.zero_stage or 0
         overlap = np.where(v > 1, machine.software.pipeline_overlap, 0.0)
         seconds = seconds - machine.software.microbatch_seconds - 2 * v * (1 - overlap) * send
         room = np.full_like(seconds, cut.space.memory_limit)
         if every:
-            sizes = {"pipeline": p, "virtual_stages": v, "micro_batches": m, "layers": 0, "order": order, **zero}
-            parts = stage_memory.memory_by_part(machine, shape, stage=np.concatenate([0 * p, 0 * p + 1, p - 1], 1), **sizes)
+            parts = stage_memory.memory_by_part(
+                machine,
+                shape,
+                pipeline=p,
+                virtual_stages=v,
+                micro_batches=m,
+                zero_stage=zero,
+                replicas=d,
+                stage=np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1),
+                layers=0,
+                order=order,
+            )
             first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]
             room = np.where(stage == 0, first, np.where(stage == p - 1, last, others))
             seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)
-        state = stage_memory.gpu_state_bytes(machine, shape, cut.weights, layers=1, ends=0, **zero)
+        state = stage_memory.gpu_state_bytes(machine, shape, cut.weights, layers=1, ends=0, zero_stage=zero, replicas=d)
         flying = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v
         kept = cut.layer_bytes.kept
         least = kept if cut.repeats == "no" else min(kept, cut.layer_bytes.checkpoint)
-        price = cut.times.times.recompute_seconds / np.maximum((kept - least) * flying, NO_BYTES)  # of a byte saved
+        price = cut.times.times.recompute_seconds / np.maximum((kept - least) * flying, NOTHING)  # of a byte saved
         repeated = np.where((stage == 0) & (front_layers(machine.model) > 0), 0.0, least)
         most = np.minimum(seconds / layer, room / (state + repeated * flying))
         most = np.minimum(most, (seconds + price * room) / (layer + price * (state + kept * flying)))

@@ -196,9 +196,9 @@ class Failures:
 
     @cached_property
     def _least_per_gpu(self) -> Floats:
-        """Tabulate the least stretch a GPU of jobs up to the next size."""
+        """Tabulate the least stretch a GPU of jobs up to the next size, negative so that it rises."""
         gpus, found = self._sizes
-        return np.asarray(np.minimum.accumulate(found / gpus) * math.exp(-GRID))
+        return np.asarray(-np.minimum.accumulate(found / gpus) * math.exp(-GRID))
 
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Floats:
         """Bound the stretch of every job of so many replicas or more."""
@@ -207,7 +207,7 @@ class Failures:
 
     def fewest_gpus(self, rate: Any) -> Floats:
         """Bound the GPUs of any job from below whose stretch a GPU is at most so much."""
-        at = np.searchsorted(-self._least_per_gpu, -np.asarray(rate, dtype=np.float64))
+        at = np.searchsorted(self._least_per_gpu, -np.asarray(rate, dtype=np.float64))
         return np.asarray(self._sizes[0][np.minimum(at, len(self._least_per_gpu) - 1)] * (1 - ROUNDING))
 
     def repairs(self, out: str) -> float:
