@@ -110,8 +110,8 @@ def fastest_ranges(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Ran
     for wired in set(x.wired.tolist()):
         most[x.wired == wired] = racks(wired)
     each = cut.least_layers * (times.forward_seconds + times.backward_seconds) / shape.micro_batch
-    gpus = max(shape.expert_parallel, float(cut.space.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING))
-    few = np.ceil(gpus / (x.p * shape.gpus)).astype(np.int64)
+    gpus = float(cut.space.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING)
+    few = np.ceil(np.maximum(gpus / x.p, shape.expert_parallel) / shape.gpus).astype(np.int64)
     many, low, high = most // x.block_racks * x.block_replicas, np.where(x.v > 1, x.p, 1), np.full_like(x.p, total)
     replicas, batches = pinned_replicas(cut.space.instance), pins.get("layout.microbatches_per_step")
     if replicas is not None:
@@ -362,7 +362,8 @@ class Floor:
         kept = cut.layer_bytes.kept
         least = kept if cut.repeats == "no" else min(kept, cut.layer_bytes.checkpoint)
         price = cut.times.times.recompute_seconds / np.maximum((kept - least) * flying, NOTHING)  # of a byte saved
-        repeated = np.where((stage == 0) & (front_layers(machine.model) > 0), 0.0, least)
+        # Recomputed front layers may save more than they keep: no first stage, and no part with it, is held to `least`.
+        repeated = np.where((front_layers(machine.model) > 0) & ((stage == 0) | (not every)), 0.0, least)
         most = np.minimum(seconds / layer, room / (state + repeated * flying))
         most = np.minimum(most, (seconds + price * room) / (layer + price * (state + kept * flying)))
         return np.asarray(np.floor(most * (1 + ROUNDING)), dtype=np.float64)
