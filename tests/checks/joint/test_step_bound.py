@@ -31,7 +31,7 @@ def of_kind(seed: int, kind: str) -> Instance:
     model, gpu = i.workload.model, i.hardware.accelerator
     assert isinstance(model, Model) and isinstance(gpu, Accelerator)
     model = model.model_copy(update={"layers": 9 + seed % 4})
-    gpu = gpu.model_copy(update={"hbm_bytes": (0.5e9, 0.7e9, 0.9e9)[seed % 3]})
+    gpu = gpu.model_copy(update={"hbm_bytes": (0.65e9, 0.7e9, 0.9e9)[seed % 3]})
     i = i.model_copy(update={"hardware": i.hardware.model_copy(update={"accelerator": gpu})})
     i = i.model_copy(update={"limits": i.limits.model_copy(update={"max_batch_tokens": 48 * 1024})})
     if "front" in kind and model.experts is not None:
@@ -78,7 +78,7 @@ def test_floors_are_below_exact_times(seed: int, kind: str) -> None:
     r, rng = random.Random(seed), np.random.default_rng(seed)
     space = Space(instance=of_kind(seed, kind), transport_slowdown=PHI)
     cuts, compared = list(space.cuts()), 0
-    for cut, zero in ((r.choice(cuts), r.randint(0, 3)) for _ in range(30)):
+    for cut, zero in ((r.choice(cuts), r.randint(0, 3)) for _ in range(20)):
         ranges = drawn_ranges(r, cut, cut.pipelines(), 16)
         if not len(ranges):
             continue
@@ -94,7 +94,7 @@ def test_floors_are_below_exact_times(seed: int, kind: str) -> None:
             left = columns_in_time(cut, zero, range_, seconds * (1 + 1e-6), lambda: False)
             pairs = [p for x in left for p in zip(x.min_replicas.tolist(), x.min_micro_batches.tolist(), strict=True)]
             assert (int(one.min_replicas[0]), int(one.min_micro_batches[0])) in pairs
-    assert compared > 5, compared
+    assert compared > 5
 
 
 @pytest.mark.parametrize("name", ["cluster-1k", "5gw"])
