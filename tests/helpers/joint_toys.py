@@ -139,6 +139,26 @@ def _grid(r: random.Random, sites: int) -> dict[str, Any]:
     }
 
 
+def deeper(seed: int) -> Instance:
+    """Return a toy with more layers, tight memory, and for some seeds ZB-H1, experts or selective recompute."""
+    r, i = random.Random(seed), toy(seed)
+    model, software = i.workload.model, i.workload.software
+    assert not isinstance(model, str) and not isinstance(software, str)
+    changes: dict[str, Any] = {"layers": r.randint(5, 7)}
+    if seed % 4 == 1:
+        changes["experts"] = {"count": 4, "per_token": 2, "ffn": 512}
+    given = i.model_dump(mode="json", exclude_none=True)
+    given["workload"]["model"] |= changes
+    given["workload"]["software"] |= {"schedules": ["1f1b", "zb-h1"], "pipeline_overlap": r.choice([0.5, 1.0])}
+    if seed % 4 == 2:
+        given["workload"]["software"] |= {"selective_gemm_share": 0.2}
+    given["hardware"]["accelerator"]["hbm_bytes"] = r.choice([0.4e9, 0.6e9, 1.2e9])
+    given["hardware"]["racks"] = 12
+    given["limits"] |= {"budget_usd": 1e9, "max_batch_tokens": 12 * 1024}
+    given["pins"] = {}
+    return Instance.model_validate(given)
+
+
 def with_pins(i: Instance, **pins: Any) -> Instance:
     """Return an instance with more pins."""
     return i.model_copy(update={"pins": {**i.pins, **pins}})

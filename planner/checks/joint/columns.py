@@ -22,15 +22,15 @@ from planner.physics.training.blocks.block_step import Pipeline
 from planner.physics.training.blocks.rack_blocks import Block, block_of
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.operations import Machine, Shape
-from planner.physics.training.process_groups import front_layers
+from planner.physics.training.process_groups import Weights, front_layers, weights_of
 from planner.physics.training.schedule import Schedule
+from planner.physics.training.stage_memory import LayerBytes, layer_bytes
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 MAX_MICRO_BATCH = 16  # sequences
 MAX_CONTEXT_RACKS = 16
-MOST_ROUNDS = 8  # in which the fewest replicas in time are raised; each is a bound
 ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
 MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
 Repeats = Literal["no", "any"]  # layers of a stage that may be recomputed whole
@@ -47,6 +47,11 @@ class Space:
     def machine(self) -> Machine:
         """GPU, rack, framework and model."""
         return step.machine_of(self.instance)
+
+    @cached_property
+    def known_pipelines(self) -> dict[tuple[Any, ...], "Pipelines"]:
+        """Pipelines that were enumerated."""
+        return {}
 
     @property
     def gpus(self) -> int:
@@ -111,29 +116,27 @@ class Space:
         """Bound the same of every column of so many replicas or more."""
         return 1.0 if self.failures is None else self.failures.stretch_from(replicas, replica_gpus)
 
+    def fewest_gpus(self, rate: Any) -> Any:
+        """Bound the GPUs of a job from below whose seconds on a clock for one of steps are so many a GPU at most."""
+        return 1 / rate if self.failures is None else self.failures.fewest_gpus(rate)
+
     def seconds_per_sequence(self, days: float) -> float:
         """Return the seconds a sequence at so many days to train."""
         return days / self.days(1.0)
 
     def cuts(self) -> Iterator["Cut"]:
-        """Yield every way to cut a layer, with each schedule, and with stages packed in racks where two fit."""
+        """Yield every way to cut a layer, with each schedule."""
         schedules = self.pinned("schedule", self.machine.software.schedules)
-        for shape in self._shapes():
-            timed: Cut | None = None
-            for keeps, repeats in self._recomputations():
-                one = replace(shape, recompute=keeps)
-                times = block_step.pipeline_of(
-                    self.machine,
-                    one,
-                    zero_stage=0,
-                    order="1f1b",
-                    inside=False,
-                    transport_slowdown=self.transport_slowdown,
+        for shape, (keeps, repeats) in itertools.product(self._shapes(), self._recomputations()):
+            one = replace(shape, recompute=keeps)
+            phi = self.transport_slowdown
+            times = block_step.pipeline_of(
+                self.machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi
+            )
+            for schedule in schedules:
+                yield Cut(
+                    space=self, shape=one, schedule=schedule, repeats=repeats, times=replace(times, order=schedule)
                 )
-                timed = Cut(space=self, shape=one, schedule="1f1b", packed=False, repeats=repeats, times=times)
-                for schedule, packed in itertools.product(schedules, (False, True)):
-                    if not packed or 2 * one.gpus <= self.gpus:
-                        yield replace(timed, schedule=schedule, packed=packed, times=replace(times, order=schedule))
 
     def _shapes(self) -> Iterator[Shape]:
         model, framework = self.machine.model, set(self.machine.software.parallelism)
@@ -206,12 +209,11 @@ class Pipelines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """A way to cut a layer; `packed`: as many stages share a rack as fit. `times` are those of stages in own racks."""
+    """A way to cut a layer. `times` are those of stages in own racks."""
 
     space: Space
     shape: Shape
     schedule: Schedule
-    packed: bool
     repeats: Repeats
     times: Pipeline
 
@@ -233,37 +235,46 @@ class Cut:
         x = replace(self.times, zero_stage=zero_stage)
         return block_step.inside_rack(x) if inside else x
 
-    def step_limits(self, x: Pipelines, each: Floats, once: Any, most: Ints, limit: float) -> tuple[Floats, Ints]:
-        """Return what each/d + once may take at most under a limit on a clock, and the fewest replicas d that keep it.
+    @cached_property
+    def send_seconds(self) -> tuple[float, float]:
+        """Seconds of one exchange between stages of different racks, and of one rack."""
+        both = (self.timed(0, inside=k).send(self.space.transport_slowdown, 2) for k in (False, True))
+        far, near = (float(x) for x in both)
+        return far, near
 
-        Fewer replicas fail less often, and too few are not in time: in each round the fewest leave less for steps.
-        """
-        fewest = np.ones_like(most)
-        for _ in range(MOST_ROUNDS):
-            left = np.asarray(
-                limit / self.space.stretch_from(fewest, x.p * self.shape.gpus) + 0.0 * each, dtype=np.float64
-            )
-            room = left - once
-            need = np.where(room > 0, each / np.maximum(room, 1e-300) * (1 - ROUNDING), np.inf)
-            found = np.clip(np.ceil(np.minimum(need, 2.0**62)), 1, most + 1).astype(np.int64)
-            if self.space.failures is None or np.all(found <= fewest):
-                return left, found
-            fewest = np.maximum(fewest, found)
-        return left, fewest
+    @cached_property
+    def weights(self) -> Weights:
+        """Weights of a layer on one GPU."""
+        return weights_of(self.machine, self.shape)
+
+    @cached_property
+    def layer_bytes(self) -> LayerBytes:
+        """Activation bytes of a layer on one GPU."""
+        return layer_bytes(self.machine, self.shape)
 
     def pipelines(self) -> Pipelines:
         """Return every pipeline of the cut: stages up to the layers, chunks of at least one layer.
 
-        As far as the framework has pipelines and interleaves them.
+        As far as the framework has pipelines and interleaves them; with as many stages packed in a rack as fit too.
+        Cuts that split a replica alike share them.
         """
+        s, known = self.shape, self.space.known_pipelines
+        key = (s.tensor_parallel, s.context_parallel, s.expert_parallel, self.schedule)
+        if key not in known:
+            known[key] = self._pipelines()
+        return known[key]
+
+    def _pipelines(self) -> Pipelines:
         layers, fit = self.space.layers, self.space.gpus // self.shape.gpus
         framework = self.machine.software.parallelism
-        stages = np.arange(2 if self.packed else 1, (layers if "pipeline" in framework else 1) + 1)
+        stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
         chunks = self.schedule == "1f1b" and "interleaved" in framework
         most = np.where(stages > 1, layers // stages, 1) if chunks else np.ones_like(stages)
         p = np.repeat(stages, most)
         v = np.arange(len(p)) - np.repeat(np.cumsum(most) - most, most) + 1
-        q = np.minimum(p, fit) if self.packed else np.ones_like(p)
+        packed = p > 1 if fit > 1 else np.zeros_like(p, dtype=bool)
+        q = np.append(np.ones_like(p), np.minimum(p[packed], fit))
+        p, v = np.append(p, p[packed]), np.append(v, v[packed])
         kinds, at = np.unique(q, return_inverse=True)
         blocks = [self._block(int(n)) for n in kinds]
         table = np.array([_figures(b) for b in blocks], dtype=np.int64).reshape(-1, 5)[at]

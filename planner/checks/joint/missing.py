@@ -1,6 +1,5 @@
 """Columns that a proof of the joint optimum forgets: faster than its bound on a free network, and not listed."""
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,16 +8,14 @@ import numpy as np
 
 from planner.checks.joint.columns import Cut, Ints, Pipelines, Space
 from planner.checks.joint.racks import MaxRacks
-from planner.checks.joint.split import Split, witness
-from planner.checks.joint.step_bound import Cells, Counts, Rows, first_rows, min_micro_batches, most_replicas
+from planner.checks.joint.split import witness
+from planner.checks.joint.step_bound import Floor, Ranges, columns_in_time, fastest_ranges
 from planner.checks.rule import broken, show
-from planner.instance.instance import Instance, instance_sha256
+from planner.instance.instance import Instance
 from planner.plan.certificate import Violation
 from planner.plan.proof import ExcludedColumn, JointProof
 
 ROUNDING = 1e-9  # relative: days that differ by less are the same
-MARGIN = 1.05  # pipelines whose first bound is under the bound times this are refined in any case
-SAMPLED = 200  # others that are refined too
 MOST_NAMED = 20  # columns; a proof that misses as many is wrong in the same way for the rest
 RULE = "joint_columns"
 
@@ -93,27 +90,25 @@ class Inspection:
         return self.space.seconds_per_sequence(self.days) * (1 - ROUNDING)
 
     def violations(self) -> Iterator[Violation]:
-        """Yield every column that is faster than the proof says, up to so many."""
-        cuts: list[Cut] = []
-        counts: list[int] = []
-        found: list[tuple[float, int, Cut, Rows]] = []
+        """Yield every column that is faster than the proof says, up to so many; cuts of the lowest floors first."""
+        found: list[tuple[float, int, Cut, Ranges]] = []
         for cut in self.space.cuts():
             if self.stop():
                 return
             x = cut.pipelines()
             self._meet(cut, x)
-            rows = first_rows(cut, x, self.racks, self.limit * MARGIN)
-            cuts.append(cut)
-            counts.append(len(x))
-            if len(rows):
-                found.append((float(rows.seconds.min()), len(found), cut, rows))
-        zeros = self.space.zero_stages
-        for _, _, cut, rows in sorted(found, key=lambda f: f[:2]):
-            for zero in zeros:
-                yield from self._refine(cut, rows, zero)
-                if len(self.wrong) >= MOST_NAMED or self.stop():
-                    return
-        yield from self._sampled(cuts, np.array(counts, dtype=np.int64), zeros)
+            floor = Floor(cut=cut, zero_stage=None, ranges=fastest_ranges(cut, x, self.racks, self.limit))
+            ranges = floor.in_time(self.limit) if len(floor.ranges) else floor.ranges
+            if len(ranges):
+                found.append((float(floor.seconds.min()), len(found), cut, ranges))
+        for _, _, cut, ranges in sorted(found, key=lambda f: f[:2]):
+            for zero in self.space.zero_stages:
+                runs = ranges.part(np.flatnonzero(self.space.runs(zero, ranges.pipelines.p)))
+                for some in columns_in_time(cut, zero, runs, self.limit, self.stop):
+                    for x, d, m in some.columns():
+                        yield from self._column(cut, zero, x, d, m)
+                        if len(self.wrong) >= MOST_NAMED or self.stop():
+                            return
 
     def _meet(self, cut: Cut, x: Pipelines) -> None:
         """Note the listed columns of a cut that the space has."""
@@ -122,66 +117,6 @@ class Inspection:
             same = (x.p == key[-3]) & (x.v == key[-2]) & (x.stages_per_rack == key[-1])
             if zero in self.space.zero_stages and bool(np.any(same & self.space.runs(zero, x.p))):
                 self.met.add(key)
-
-    def _sampled(self, cuts: list[Cut], counts: Ints, zeros: list[int]) -> Iterator[Violation]:
-        """Refine columns drawn by the instance's hash as if no first bound were known of them."""
-        ends = np.cumsum(counts)
-        if not len(ends) or not ends[-1] or not zeros:
-            return
-        draw = np.random.default_rng(int(instance_sha256(self.space.instance)[:16], 16))
-        for place in draw.integers(0, ends[-1], SAMPLED).tolist():
-            at = int(np.searchsorted(ends, place, side="right"))
-            if self.stop():
-                return
-            cut, zero = cuts[at], int(draw.choice(zeros))
-            x = cut.pipelines().part([place - (int(ends[at - 1]) if at else 0)])
-            d, none = most_replicas(cut, x, self.racks), np.zeros(1)
-            if d[0] > 0:
-                yield from self._refine(cut, Rows(x, d, min_micro_batches(x), none, none, none), zero)
-
-    def _refine(self, cut: Cut, rows: Rows, zero: int) -> Iterator[Violation]:
-        """Time every count of replicas and micro-batches of some pipelines that may be below the bound."""
-        rows = rows.part(np.flatnonzero(self.space.runs(zero, rows.pipelines.p)))
-        if not len(rows):
-            return
-        counts = Counts(cut=cut, rows=rows, limit=self.limit, stop=self.stop)
-        for cells in counts.cells(zero):
-            for some, m in counts.micro_batches(cells):
-                for which in _pipelines(some):
-                    yield from self._pipeline(cut, zero, some.part(which), m[which])
-                    if len(self.wrong) >= MOST_NAMED or self.stop():
-                        return
-
-    def _pipeline(self, cut: Cut, zero: int, cells: Cells, m: Ints) -> Iterator[Violation]:
-        """Compare all replicas and micro-batches of a pipeline, replicas ascending: those that no bound excludes.
-
-        Replicas are halved while one bound does not exclude them all.
-        """
-        if self.stop() or len(self.wrong) >= MOST_NAMED or self._excluded(cut, zero, cells, m):
-            return
-        counts = np.unique(cells.d)
-        if len(counts) == 1:
-            yield from self._column(cut, zero, cells.x.part([0]), int(counts[0]), np.sort(m))
-            return
-        more = cells.d >= counts[len(counts) // 2]
-        for some in (more, ~more):
-            yield from self._pipeline(cut, zero, cells.part(some), m[some])
-
-    def _excluded(self, cut: Cut, zero: int, cells: Cells, m: Ints) -> bool:
-        """Return whether one bound excludes several replicas of a pipeline with all their micro-batches."""
-        most = int(cells.d.max())
-        gpus = int(cells.x.p[0]) * cut.shape.gpus
-        limit = self.limit * most * cut.shape.micro_batch / float(self.space.stretch_from(int(cells.d.min()), gpus))
-        every = Split(
-            cut=cut,
-            zero_stage=zero,
-            x=cells.x.part([0]),
-            d=most,
-            micro_batches=np.unique(m),
-            limit=limit,
-            fewest=int(cells.d.min()),
-        )
-        return math.isinf(every.least())
 
     def _column(self, cut: Cut, zero: int, x: Pipelines, d: int, m: Ints) -> Iterator[Violation]:
         """Compare one column's least time with what the proof says of it."""
@@ -202,21 +137,6 @@ class Inspection:
             yield broken(RULE, f"{own} < {show(bound)}, the lower_bound_days that the proof states for it")
         else:
             yield broken(RULE, f"{own} < {show(self.days)}, the bound, and the proof does not list it")
-
-
-def _runs(*columns: Ints) -> Iterator[Ints]:
-    """Yield the places of entries that are alike in all columns, those of the last one ascending."""
-    order = np.lexsort(columns[::-1])
-    key = np.stack(columns[:-1])[:, order]
-    starts = np.flatnonzero(np.append(True, np.any(key[:, 1:] != key[:, :-1], axis=0)))
-    for a, b in zip(starts, np.append(starts[1:], len(order)), strict=True):
-        yield order[a:b]
-
-
-def _pipelines(cells: Cells) -> Iterator[Ints]:
-    """Yield the places of each pipeline's cells."""
-    x = cells.x
-    yield from _runs(x.p, x.v, x.stages_per_rack, cells.d)
 
 
 def missing_columns(

@@ -29,8 +29,7 @@ NEVER = 1 << 40  # layers to recompute where not even that makes room
 class Split:
     """The splits of one pipeline with its replicas, for some numbers of micro-batches, ascending.
 
-    All seconds are those of a micro-batch: a step's over its micro-batches. `limit`: seconds of no interest. Where
-    `fewest` is given, they bound those of all replicas from it to `d`: traffic of the fewest, memory of the most.
+    All seconds are those of a micro-batch: a step's over its micro-batches. `limit`: seconds of no interest.
     """
 
     cut: Cut
@@ -39,7 +38,6 @@ class Split:
     d: int
     micro_batches: Ints
     limit: float
-    fewest: int | None = None
 
     @property
     def p(self) -> int:
@@ -59,8 +57,7 @@ class Split:
     @cached_property
     def racks(self) -> int:
         """Racks of the largest all-reduce at least: that of the site with most blocks."""
-        d = self.d if self.fewest is None else self.fewest
-        blocks = -(-d // int(self.x.block_replicas[0]))
+        blocks = -(-self.d // int(self.x.block_replicas[0]))
         return -(-blocks // max_sites(self.cut.space.instance)) * int(self.x.stage_racks[0])
 
     @cached_property

@@ -1,7 +1,7 @@
-"""Lower bounds on the time of a sequence, from physics: stages as even as can be, on a network without contention.
+"""Floors on the time of a sequence, from physics: ranges of replicas and of micro-batches, whole tables at a time.
 
-Nothing is slower than the transport itself, fibre is free, ZeRO shares its state among all replicas, and no layer is
-recomputed unless all are. First by pipeline with its most replicas, then by replicas and micro-batches.
+Stages are as even as can be, nothing is slower than the transport itself, and fibre is free. Traffic is that of the
+fewest replicas of a range, state that ZeRO shares that of the most; with failures the clock is that of the best job.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,53 +17,81 @@ from planner.checks.joint.racks import MaxRacks, max_sites
 from planner.instance.instance import Instance
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.process_groups import front_layers, weights_of
+from planner.physics.training.blocks.block_step import Pipeline
+from planner.physics.training.process_groups import front_layers
 from planner.physics.training.step import ShardedTimes
 
-ROUNDING = 1e-9  # of a mean number of layers that is whole but for rounding
-MOST_CELLS = 1 << 21  # worked out at a time
+ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
+MOST_CELLS = 1 << 21  # stages worked out at a time
+MOST_RANGES = 1 << 16  # worked out at a time
+PARTS = 8  # of a range that stays open
+COARSE = (1, 6)  # parts of a pipeline whose last stage, with the fewest chunks in flight, first represents the part
+NOTHING = 1e-9  # seconds or bytes, for none by which something is divided
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Pipelines of a cut with the most replicas and the fewest micro-batches that each may have, and least seconds.
-
-    Of a micro-batch, of what comes once, and of a sequence in all, under any ZeRO stage.
-    """
+class Ranges:
+    """Pipelines of a cut with ranges of replicas and of micro-batches, both ends included; one entry each."""
 
     pipelines: Pipelines
-    replicas: Ints
-    micro_batches: Ints
-    each: Floats
-    once: Floats
-    seconds: Floats
+    min_replicas: Ints
+    max_replicas: Ints
+    min_micro_batches: Ints
+    max_micro_batches: Ints
 
-    def part(self, which: Any) -> "Rows":
-        """Return some of the rows."""
-        rest = (getattr(self, name)[which] for name in self.__slots__[1:])
-        return Rows(self.pipelines.part(which), *rest)
+    def part(self, which: Any) -> "Ranges":
+        """Return some of the ranges."""
+        return Ranges(self.pipelines.part(which), *(getattr(self, name)[which] for name in self.__slots__[1:]))
 
     def __len__(self) -> int:
-        return len(self.replicas)
+        return len(self.min_replicas)
+
+    @property
+    def single(self) -> NDArray[np.bool_]:
+        """Which ranges have one number of replicas and one of micro-batches."""
+        return np.asarray((self.min_replicas == self.max_replicas) & (self.min_micro_batches == self.max_micro_batches))
+
+    def within(self, total: int) -> "Ranges":
+        """Return the ranges that a step of so many micro-batches has, without ends that exceed it."""
+        found = replace(
+            self,
+            max_replicas=np.minimum(self.max_replicas, total // self.min_micro_batches),
+            max_micro_batches=np.minimum(self.max_micro_batches, total // self.min_replicas),
+        )
+        fine = (found.min_replicas <= found.max_replicas) & (found.min_micro_batches <= found.max_micro_batches)
+        return found.part(np.flatnonzero(fine))
+
+    def columns(self) -> Iterator[tuple[Pipelines, int, Ints]]:
+        """Yield each pipeline with a number of replicas, and the micro-batches of its single ranges, ascending."""
+        x = self.pipelines
+        keys = np.stack([x.p, x.v, x.stages_per_rack, self.min_replicas, self.min_micro_batches])
+        order = np.lexsort(keys[::-1])
+        starts = np.flatnonzero(np.append(True, np.any(np.diff(keys[:4, order], axis=1) != 0, axis=0)))
+        for some in np.split(order, starts[1:]):
+            yield x.part(some[:1]), int(self.min_replicas[some[0]]), self.min_micro_batches[some]
+
+    def split(self) -> "Ranges":
+        """Part each range by its replicas, or by its micro-batches where there is one number of replicas."""
+        one = self.min_replicas == self.max_replicas
+        low = np.where(one, self.min_micro_batches, self.min_replicas)
+        size = np.where(one, self.max_micro_batches, self.max_replicas) - low + 1
+        parts = np.minimum(size, PARTS)
+        row = np.repeat(np.arange(len(self)), parts)
+        k = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
+        first, last = low[row] + size[row] * k // parts[row], low[row] + size[row] * (k + 1) // parts[row] - 1
+        x, one = self.part(row), one[row]
+        return Ranges(
+            x.pipelines,
+            np.where(one, x.min_replicas, first),
+            np.where(one, x.max_replicas, last),
+            np.where(one, first, x.min_micro_batches),
+            np.where(one, last, x.max_micro_batches),
+        )
 
 
 def total_micro_batches(cut: Cut) -> int:
     """Return the micro-batches that a step holds over all replicas."""
     return cut.space.sequences // cut.shape.micro_batch
-
-
-def most_replicas(cut: Cut, x: Pipelines, racks: MaxRacks) -> Ints:
-    """Bound the replicas of each pipeline: whole blocks within the most racks, a micro-batch for each of its rounds.
-
-    Where they are pinned it has so many, or none at all.
-    """
-    kinds, at = np.unique(x.wired, return_inverse=True)
-    most = np.array([racks(int(w)) for w in kinds], dtype=np.int64)[at]
-    found = np.minimum(most // x.block_racks * x.block_replicas, total_micro_batches(cut) // min_micro_batches(x))
-    wanted = pinned_replicas(cut.space.instance)
-    if wanted is not None:
-        found = np.where(found >= wanted, wanted, 0)
-    return np.where(found * cut.shape.gpus >= cut.shape.expert_parallel, found, 0)
 
 
 def pinned_replicas(instance: Instance) -> int | None:
@@ -72,323 +100,298 @@ def pinned_replicas(instance: Instance) -> int | None:
     return instance.pins.get("layout.data_parallel") if by_site is None else sum(by_site.values())
 
 
-def min_micro_batches(x: Pipelines) -> Ints:
-    """Return the fewest micro-batches: one, or a whole round under interleaving."""
-    return np.where(x.v > 1, x.p, 1)
+def fastest_ranges(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Ranges:
+    """Return every pipeline with all replicas and micro-batches, but those too few for a limit in seconds a sequence.
+
+    Whole blocks within the most racks, experts spread over all replicas; under interleaving a whole round at least.
+    """
+    shape, total, pins, times = cut.shape, total_micro_batches(cut), cut.space.instance.pins, cut.times.times
+    most = np.zeros_like(x.p)
+    for wired in set(x.wired.tolist()):
+        most[x.wired == wired] = racks(wired)
+    each = cut.least_layers * (times.forward_seconds + times.backward_seconds) / shape.micro_batch
+    gpus = float(cut.space.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING)
+    few = np.ceil(np.maximum(gpus / x.p, shape.expert_parallel) / shape.gpus).astype(np.int64)
+    many, low, high = most // x.block_racks * x.block_replicas, np.where(x.v > 1, x.p, 1), np.full_like(x.p, total)
+    replicas, batches = pinned_replicas(cut.space.instance), pins.get("layout.microbatches_per_step")
+    if replicas is not None:
+        few, many = np.maximum(few, replicas), np.minimum(many, replicas)
+    if batches is not None:
+        low, high = np.maximum(low, batches), np.minimum(high, batches)
+    return Ranges(x, few, many, low, high).within(total)
 
 
-def first_rows(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Rows:
-    """Bound every pipeline of a cut, and return those whose least seconds a sequence are below a limit."""
-    b = cut.shape.micro_batch
-    d = most_replicas(cut, x, racks) if len(x) else x.p
-    each = cut.least_layers * _layer_seconds(cut) / np.maximum(x.p * b, 1)
-    few = np.flatnonzero((d > 0) & (each / np.maximum(d, 1) < cut.step_limits(x, each, 0.0, d, limit)[0]))
-    return rows_of(cut, x.part(few), d[few], limit)
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """Floors on the time of ranges under one ZeRO stage, or under each of them where it is None.
 
-
-def rows_of(cut: Cut, x: Pipelines, d: Ints, limit: float) -> Rows:
-    """Bound pipelines with at most so many replicas, and return those below a limit in seconds a sequence."""
-    if not len(x):
-        none = np.empty(0)
-        return Rows(x, d, d, none, none, none)
-    sharded = block_step.sharded_times(cut.timed(0, inside=False), replicas_per_rack=1, racks=1, slowdown=1.0)
-    stages = EvenStages(cut, 0, x, sharded)
-    once = stages.least_fill + cut.machine.software.step_seconds
-    each = np.minimum(stages.each, stages.each_of_whole_chunks)
-    seconds = (each / d + once / total_micro_batches(cut)) / cut.shape.micro_batch
-    return limited(cut, Rows(x, d, min_micro_batches(x), each, once, seconds), limit)
-
-
-def _layer_seconds(cut: Cut) -> float:
-    times = cut.times.times
-    return times.forward_seconds + times.backward_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class EvenStages:
-    """The most even stages of pipelines under one ZeRO stage: what a micro-batch takes at least, and the bubble."""
+    All seconds but `seconds` are those of a micro-batch, or of what comes once a step.
+    """
 
     cut: Cut
-    zero_stage: int
-    x: Pipelines
-    sharded: ShardedTimes
+    zero_stage: int | None
+    ranges: Ranges
 
     @property
+    def x(self) -> Pipelines:
+        """The pipelines."""
+        return self.ranges.pipelines
+
+    def part(self, which: Any) -> "Floor":
+        """Return the floors of some ranges."""
+        return replace(self, ranges=self.ranges.part(which))
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """Times of the pipeline."""
+        return replace(self.cut.times, zero_stage=self.zero_stage or 0)
+
+    @cached_property
+    def racks(self) -> Ints:
+        """Racks of the largest all-reduce at least: that of the site with most blocks."""
+        blocks = -(-self.ranges.min_replicas // self.x.block_replicas)
+        return -(-blocks // max_sites(self.cut.space.instance)) * self.x.stage_racks
+
+    @cached_property
+    def sharded(self) -> ShardedTimes:
+        """Seconds of a layer beside ZeRO's traffic."""
+        return block_step.sharded_times(
+            self.pipeline,
+            replicas_per_rack=self.x.replicas_per_rack,
+            racks=self.racks,
+            slowdown=self.cut.space.transport_slowdown,
+        )
+
+    @cached_property
+    def send(self) -> Floats:
+        """Seconds of one exchange between stages."""
+        inside = -(-self.x.p // self.x.stages_per_rack) == 1
+        far, near = (np.asarray(self.cut.send_seconds[k] * (self.x.p > 1)) for k in (False, True))
+        return np.asarray(np.where(inside, near, far), dtype=np.float64)
+
+    @cached_property
     def layers(self) -> Floats:
         """Layers of the largest stage at least."""
         return np.ceil(self.cut.least_layers / self.x.p - ROUNDING)
 
-    @property
-    def send(self) -> Floats:
-        """Seconds of one exchange between stages."""
-        phi, inside = self.cut.space.transport_slowdown, -(-self.x.p // self.x.stages_per_rack) == 1
-        near, far = (self.cut.timed(self.zero_stage, inside=k).send(phi, self.x.p) for k in (True, False))
-        return np.asarray(np.where(inside, near, far), dtype=np.float64)
+    @cached_property
+    def chunk(self) -> Floats:
+        """Seconds of the largest chunk at least."""
+        found = block_step.chunk_seconds(self.pipeline, self.sharded, self.x.v, self.layers, 0)
+        return np.asarray(found, dtype=np.float64)
 
     def _stage(self, layers: Floats) -> Floats:
         """Least seconds of a micro-batch on a stage with so many layers."""
-        x, pipeline = self.x, self.cut.timed(self.zero_stage, inside=False)
-        stage = block_step.stage_seconds(pipeline, self.sharded, x.v, layers, np.zeros_like(layers), self.send)
-        return np.asarray(stage + np.where(x.p == 1, pipeline.head, 0.0), dtype=np.float64)
-
-    @property
-    def largest(self) -> Floats:
-        """Least seconds of a micro-batch on the largest stage, which is the one that waits for its chunks."""
-        return self._stage(self.layers) + self.cut.machine.software.microbatch_seconds
-
-    def _each(self, layers: Floats) -> Floats:
-        """Least seconds of a micro-batch where the largest stage has so many layers, or the last one and its head."""
-        cut, x, pipeline, stage = self.cut, self.x, self.cut.timed(self.zero_stage, inside=False), self._stage(layers)
-        layer = self.sharded.layer_seconds
-        total = cut.least_layers * layer + pipeline.head
-        mean = total / (x.p * layer)
-        others, last = np.ceil(mean - ROUNDING) * layer, total - np.floor(mean + ROUNDING) * (x.p - 1) * layer
-        slowest = np.maximum(np.minimum(others, last), x.v * layer + pipeline.head)
-        return np.asarray(np.maximum(stage, slowest) + cut.machine.software.microbatch_seconds, dtype=np.float64)
-
-    @property
-    def each(self) -> Floats:
-        """Least seconds of a micro-batch on the slowest stage."""
-        return self._each(self.layers)
-
-    @property
-    def each_of_whole_chunks(self) -> Floats:
-        """Least seconds where its chunks are alike, and nothing waits for a larger one."""
-        return self._each(np.ceil(self.layers / self.x.v) * self.x.v)
-
-    @property
-    def wait_of_a_round(self) -> Floats:
-        """Seconds that unequal chunks add to a round of micro-batches but the first two, at least."""
-        x, times = self.x, self.cut.times.times
-        found = interleaving.min_excess_seconds(
-            x.p,
-            x.v,
-            3 * x.p,
-            self.layers,
-            np.zeros_like(self.layers),
-            self.sharded.layer_seconds,
-            times.recompute_seconds,
-        )
-        return np.asarray(found, dtype=np.float64)
-
-    @property
-    def chunk(self) -> Floats:
-        """Seconds of the largest chunk at least."""
-        pipeline = self.cut.timed(self.zero_stage, inside=False)
-        found = block_step.chunk_seconds(pipeline, self.sharded, self.x.v, self.layers, np.zeros_like(self.layers))
-        return np.asarray(found, dtype=np.float64)
-
-    def fill(self, micro_batches: Any) -> Floats:
-        """Seconds of filling and draining the pipeline at least."""
-        x, chunk = self.x, self.chunk
-        order, send, m = self.cut.schedule, self.send, micro_batches
-        found = step.pipeline_bubble_seconds(
-            self.sharded, order, x.p, x.v, chunk * x.v, send_seconds=send, micro_batches=m
-        )
-        return np.asarray(found, dtype=np.float64)
-
-    @property
-    def least_fill(self) -> Floats:
-        """The least over all micro-batches: it changes steadily with them, up to a full pipeline."""
-        return np.minimum(self.fill(1), self.fill(self.x.p))
-
-
-COARSE = 6  # parts of a pipeline whose last stage, with the fewest chunks in flight, first stands for all of a part
-
-
-def holds(cut: Cut, zero_stage: int, x: Pipelines, d: Ints, m: Ints, limit: Any) -> NDArray[np.bool_]:
-    """Return which pipelines may hold all layers, in memory and in time for a limit in seconds a sequence.
-
-    A stage with l layers fills at least l times the state of one, and for each chunk in flight at least l/v times what
-    a layer keeps when it is recomputed; and it takes at least l layers' seconds a micro-batch.
-    """
-    shape, machine, found = cut.shape, cut.machine, np.zeros(len(x), dtype=bool)
-    own, weights = stage_memory.layer_bytes(machine, shape), weights_of(machine, shape)
-    state = stage_memory.gpu_state_bytes(
-        machine, shape, weights, layers=1, ends=0, zero_stage=zero_stage, replicas=d
-    ) + np.zeros(len(x))
-    kept = own.kept if cut.repeats == "no" else min(own.kept, own.checkpoint)
-    front = front_layers(machine.model)  # of the first stage, taken to need no room and no time
-    in_time = np.floor(limit * d * shape.micro_batch / _layer_seconds(cut) * (1 + ROUNDING))
-
-    def layers(some: Any, stage: Ints) -> Floats:
-        p, v = x.p[some, None], x.v[some, None]
-        flying = np.maximum(schedule.chunks_in_flight(cut.schedule, stage, p, v, m[some, None]), 0)
-        most = np.floor(cut.space.memory_limit / (state[some, None] + kept * flying / v) * (1 + ROUNDING))
-        return np.asarray(np.minimum(most, in_time[some, None]), dtype=np.float64)
-
-    roomy = (
-        np.minimum(np.floor(cut.space.memory_limit / state * (1 + ROUNDING)), in_time) * x.p + front >= cut.space.layers
-    )
-    few = np.flatnonzero(roomy)
-    ends = x.p[few, None] * np.arange(COARSE + 1)[None, :] // COARSE
-    coarse = layers(few, ends[:, 1:] - 1) * np.diff(ends, axis=1)
-    few = few[coarse.sum(axis=1) + front >= cut.space.layers]
-    at, size = 0, max(1, MOST_CELLS // max(1, int(x.p[few].max(initial=1))))
-    while at < len(few):
-        some = few[at : at + size]
-        stage = np.arange(int(x.p[some].max()))[None, :]
-        each = np.where(stage < x.p[some, None], layers(some, stage), 0.0)
-        found[some] = each.sum(axis=1) + front >= cut.space.layers
-        at += size
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """Counts of replicas for pipelines under one ZeRO stage, one entry each, with the parts of their least time.
-
-    `fill` is what a full pipeline adds to `once` beside one with a single micro-batch.
-    """
-
-    x: Pipelines
-    d: Ints
-    each: Floats
-    largest: Floats
-    whole: Floats
-    wait: Floats
-    once: Floats
-    fill: Floats
-
-    def part(self, which: Any) -> "Cells":
-        """Return some of the cells."""
-        own = {name: getattr(self, name)[which] for name in self.__slots__ if name != "x"}
-        return Cells(x=self.x.part(which), **own)
-
-    def __len__(self) -> int:
-        return len(self.d)
-
-    def step_seconds(self, m: Any) -> Floats:
-        """Return the least seconds of a step with so many micro-batches."""
-        p, v = self.x.p, self.x.v
-        rounds, waits = schedule.effective_micro_batches(m, p, v), np.maximum(0, m // p - 2)
-        unequal = np.maximum(rounds * self.each, m * self.largest + waits * self.wait)
-        slowest = np.minimum(unequal, rounds * self.whole)
-        part = np.where(p > 1, (np.minimum(m, p) - 1) / np.maximum(p - 1, 1), 0.0)
-        return np.asarray(slowest + self.once + part * self.fill, dtype=np.float64)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counts:
-    """The counts of replicas and micro-batches of a cut's rows that may take less than a limit, by ZeRO stage."""
-
-    cut: Cut
-    rows: Rows
-    limit: float  # seconds a sequence, on a clock
-    stop: Callable[[], bool] = lambda: False
+        found = block_step.stage_seconds(self.pipeline, self.sharded, self.x.v, layers, 0, self.send)
+        head = np.where(self.x.p == 1, self.pipeline.head, 0.0)
+        return np.asarray(found + head + self.cut.machine.software.microbatch_seconds, dtype=np.float64)
 
     @cached_property
-    def _pin(self) -> tuple[int | None, int | None]:
-        i = self.cut.space.instance
-        return pinned_replicas(i), i.pins.get("layout.microbatches_per_step")
+    def rounds(self) -> Floats:
+        """Micro-batches with what short rounds lose, over micro-batches, at least: no range of a whole round loses."""
+        p, low, high = self.x.p, self.ranges.min_micro_batches, self.ranges.max_micro_batches
+        short = schedule.effective_micro_batches(high, p, self.x.v) / high
+        return np.asarray(np.where(high // p > (low - 1) // p, 1.0, short), dtype=np.float64)
 
-    def cells(self, zero_stage: int) -> Iterator[Cells]:
-        """Yield the replicas that may be in time, block after block of rows."""
-        rows, wanted = self._rows(zero_stage), self._pin[0]
-        low, high = self._fewest(rows), rows.replicas
-        if wanted is not None:
-            low, high = np.maximum(low, wanted), np.minimum(high, wanted)
-        counts = np.maximum(high - low + 1, 0)
-        ends, at = np.cumsum(counts), 0
-        while at < len(rows):
-            done = int(ends[at - 1]) if at else 0
-            to = max(at + 1, int(np.searchsorted(ends, done + MOST_CELLS // 16, side="right")))
-            row = np.repeat(np.arange(at, to), counts[at:to])
-            if len(row):
-                d = np.arange(len(row)) + done - (ends - counts)[row] + low[row]
-                x, m = rows.pipelines.part(row), rows.micro_batches[row]
-                fits = np.flatnonzero(holds(self.cut, zero_stage, x, d, m, self._of_steps(x, d)))
-                yield self._in_time(self._cells(zero_stage, x.part(fits), d[fits], d[fits]))
-            at = to
+    @cached_property
+    def waits(self) -> Floats:
+        """Rounds in which unequal chunks wait, over micro-batches, at least: those at the end of the first round."""
+        p, low, high = self.x.p, self.ranges.min_micro_batches, self.ranges.max_micro_batches
+        m = np.minimum(low // p * p + p - 1, high)
+        return np.asarray(np.maximum(0, m // p - 2) / m, dtype=np.float64)
 
-    def _fewest(self, rows: Rows) -> Ints:
-        """Return the fewest replicas with which rows may be in time."""
-        return _row_limits(self.cut, rows, self.limit)[1]
-
-    def _of_steps(self, x: Pipelines, d: Ints) -> Any:
-        """Return the limit on seconds of steps a sequence with so many replicas."""
-        return self.limit / self.cut.space.stretch(d, x.p * self.cut.shape.gpus)
-
-    def _rows(self, zero_stage: int) -> Rows:
-        """Return the rows that may be in time, and in memory, under a ZeRO stage.
-
-        Its traffic is that of the racks which the fewest replicas fill, its state is shared by the most.
-        """
-        rows = self.rows
-        cells = self._cells(zero_stage, rows.pipelines, rows.replicas, np.minimum(self._fewest(rows), rows.replicas))
-        each, once = np.maximum(rows.each, cells.each), np.maximum(rows.once, self._once(cells))
-        seconds = (each / rows.replicas + once / total_micro_batches(self.cut)) / self.cut.shape.micro_batch
-        rows = limited(self.cut, replace(rows, each=each, once=once, seconds=seconds), self.limit)
-        left = _row_limits(self.cut, rows, self.limit)[0] / self.cut.shape.micro_batch
-        fine = holds(self.cut, zero_stage, rows.pipelines, rows.replicas, rows.micro_batches, left)
-        return rows.part(np.flatnonzero(fine))
-
-    def _in_time(self, cells: Cells) -> Cells:
-        least = (cells.each / cells.d + self._once(cells) / total_micro_batches(self.cut)) / self.cut.shape.micro_batch
-        return cells.part(np.flatnonzero(least < self._of_steps(cells.x, cells.d)))
-
-    @staticmethod
-    def _once(cells: Cells) -> Floats:
-        return cells.once + np.minimum(cells.fill, 0.0)
-
-    def _cells(self, zero_stage: int, x: Pipelines, d: Ints, fewest: Ints) -> Cells:
-        """Time pipelines whose replicas share ZeRO's state and fill the racks of the fewest."""
-        cut = self.cut
-        phi, pipeline = cut.space.transport_slowdown, cut.timed(zero_stage, inside=False)
-        blocks = -(-fewest // x.block_replicas)
-        racks = -(-blocks // max_sites(cut.space.instance)) * x.stage_racks
-        sharded = block_step.sharded_times(pipeline, replicas_per_rack=x.replicas_per_rack, racks=racks, slowdown=phi)
-        stages = EvenStages(cut, zero_stage, x, sharded)
-        parts = block_step.once_parts(
-            pipeline,
-            sharded,
-            None,
-            pipeline=x.p,
-            virtual_stages=x.v,
-            micro_batches=1,
-            chunk=stages.chunk,
-            max_layers=stages.layers,
-            replicas_per_rack=x.replicas_per_rack,
-            racks=racks,
-            shards=d,
-            send=stages.send,
-            slowdown=phi,
+    @cached_property
+    def each(self) -> Floats:
+        """Least seconds of a micro-batch: its largest stage has chunks alike, or waits for a larger one each round."""
+        x, layers, times = self.x, self.layers, self.cut.times.times
+        wait = interleaving.min_excess_seconds(
+            x.p, x.v, 3 * x.p, layers, 0, self.sharded.layer_seconds, times.recompute_seconds
         )
-        once = np.asarray(sum(parts.values()) + 0.0 * d, dtype=np.float64)
-        fill = stages.fill(x.p) - stages.fill(1)
-        return Cells(x, d, stages.each, stages.largest, stages.each_of_whole_chunks, stages.wait_of_a_round, once, fill)
+        stage = self._stage(layers)
+        unequal = np.maximum(self.rounds * stage, stage + self.waits * wait)
+        alike = self.rounds * self._stage(np.ceil(layers / x.v) * x.v)
+        return np.asarray(np.minimum(unequal, alike) + self.ends, dtype=np.float64)
 
-    def micro_batches(self, cells: Cells) -> Iterator[tuple[Cells, Ints]]:
-        """Yield cells with the micro-batches that may be in time, one entry for each."""
-        b, total, wanted = self.cut.shape.micro_batch, total_micro_batches(self.cut), self._pin[1]
-        limit = np.asarray(self._of_steps(cells.x, cells.d) + 0.0 * cells.each)
-        spare = limit * cells.d * b - cells.each
-        fewest = np.where(spare > 0, self._once(cells) / np.maximum(spare, 1e-300) * (1 - ROUNDING), np.inf)
-        low = np.maximum(np.ceil(np.minimum(fewest, 2.0**62)), min_micro_batches(cells.x)).astype(np.int64)
-        high = total // cells.d
-        if wanted is not None:
-            low, high = np.maximum(low, wanted), np.minimum(high, wanted)
-        counts = np.maximum(high - low + 1, 0)
-        ends, step = np.cumsum(counts), MOST_CELLS // 8
-        for done in range(0, int(ends[-1]) if len(ends) else 0, step):
-            place = np.arange(done, min(done + step, int(ends[-1])))
-            which = np.searchsorted(ends, place, side="right")
-            m = place - (ends - counts)[which] + low[which]
-            found = cells.part(which)
-            few = np.flatnonzero(found.step_seconds(m) < limit[which] * found.d * m * b)
-            if len(few):
-                yield found.part(few), m[few]
-            if self.stop():
-                return
+    @cached_property
+    def once(self) -> Floats:
+        """Least seconds of what comes once a step."""
+        fill = self._fill(self.ranges.min_micro_batches)
+        if self.cut.schedule == "zb-h1":  # changes steadily with micro-batches, up to a full pipeline
+            fill = np.minimum(fill, self._fill(self.ranges.max_micro_batches))
+        return np.asarray(fill + self._tails[0], dtype=np.float64)
+
+    @property
+    def ends(self) -> Floats:
+        """Seconds that ZeRO's traffic for the embeddings exposes in each micro-batch."""
+        return np.asarray(self._tails[1] + np.zeros(len(self.ranges)), dtype=np.float64)
+
+    def _fill(self, micro_batches: Ints) -> Any:
+        """Seconds of filling and draining the pipeline."""
+        x, chunks = self.x, self.chunk * self.x.v
+        return step.pipeline_bubble_seconds(
+            self.sharded, self.cut.schedule, x.p, x.v, chunks, send_seconds=self.send, micro_batches=micro_batches
+        )
+
+    @cached_property
+    def _tails(self) -> tuple[Any, Any]:
+        """What follows the passes of a step, and `ends`; under any ZeRO stage the CPU's overhead alone."""
+        if self.zero_stage is None:
+            return self.cut.machine.software.step_seconds, 0.0
+        parts = block_step.once_parts(
+            self.pipeline,
+            self.sharded,
+            None,
+            pipeline=self.x.p,
+            virtual_stages=self.x.v,
+            micro_batches=1,
+            chunk=self.chunk,
+            max_layers=self.layers,
+            replicas_per_rack=self.x.replicas_per_rack,
+            racks=self.racks,
+            shards=self.ranges.max_replicas,
+            send=self.send,
+            slowdown=self.cut.space.transport_slowdown,
+        )
+        ends = parts.pop("end_sharding")
+        del parts["pipeline_bubble"]
+        return sum(parts.values()), ends
+
+    @cached_property
+    def micro_batches(self) -> Ints:
+        """Micro-batches of a step in all, at most."""
+        every = self.ranges.max_replicas * self.ranges.max_micro_batches
+        return np.asarray(np.minimum(every, total_micro_batches(self.cut)), dtype=np.int64)
+
+    @cached_property
+    def stretch_of_more(self) -> Floats:
+        """Bound the seconds on a clock for one of steps of every job of so many replicas or more."""
+        found = self.cut.space.stretch_from(self.ranges.min_replicas, self.x.p * self.cut.shape.gpus)
+        return np.asarray(found + 0.0 * self.x.p, dtype=np.float64)
+
+    @cached_property
+    def stretch(self) -> Floats:
+        """Bound the same of the jobs of each range; exact where it has one number of replicas."""
+        found, low = self.stretch_of_more.copy(), self.ranges.min_replicas
+        one = np.flatnonzero(low == self.ranges.max_replicas)
+        if len(one):
+            found[one] = self.cut.space.stretch(low[one], self.x.p[one] * self.cut.shape.gpus)
+        return found
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """Least seconds of a sequence, on a clock."""
+        steps = self.each / self.ranges.max_replicas + self.once / self.micro_batches
+        return steps * self.stretch / self.cut.shape.micro_batch
+
+    def in_time(self, limit: float, which: Any = slice(None)) -> Ranges:
+        """Return those ranges that may take less than a limit in seconds a sequence, with ends drawn together."""
+        x, b, gpus = self.ranges, self.cut.shape.micro_batch, self.x.p * self.cut.shape.gpus
+        left = np.maximum(limit * b - self.once / self.micro_batches * self.stretch, 0.0)
+        spare = np.maximum(limit * b * x.max_replicas / self.stretch - self.each, NOTHING)
+        with np.errstate(divide="ignore"):
+            ends = self.cut.space.fewest_gpus(left / (self.each * gpus)) / gpus, self.once / spare
+        low, least = (np.ceil(np.minimum(n * (1 - ROUNDING), 2.0**62)).astype(np.int64) for n in ends)
+        found = replace(
+            x,
+            min_replicas=np.maximum(x.min_replicas, low),
+            min_micro_batches=np.maximum(x.min_micro_batches, least),
+        ).part(which)
+        return found.part(np.flatnonzero(self.seconds[which] < limit)).within(total_micro_batches(self.cut))
+
+    def holding(self, seconds: Floats, parts: tuple[int | None, ...]) -> Ints:
+        """Return the places of ranges whose stages hold all layers, each in its memory and in so many seconds.
+
+        With coarse parts first. A stage with l layers fills l times the state of one, and for each chunk in flight l/v
+        times what a layer keeps; a recomputed layer keeps less and takes longer.
+        """
+        few = np.arange(len(self.ranges))
+        for n in parts:
+            size = max(1, MOST_CELLS // (n or int(self.x.p[few].max(initial=1))))
+            blocks = [few[at : at + size] for at in range(0, len(few), size)]
+            few = np.concatenate([few[:0], *(some[self._hold(some, seconds[some, None], n)] for some in blocks)])
+        return few
+
+    def _hold(self, some: Ints, seconds: Floats, parts: int | None) -> NDArray[np.bool_]:
+        """Return which ranges hold all layers, each part as its last stage, or every stage where no parts are given."""
+        p = self.x.p[some, None]
+        if parts is None:
+            ends = np.arange(1, int(p.max()) + 1)[None, :]
+            number = np.where(ends <= p, 1, 0)
+        else:
+            bounds = p * np.arange(parts + 1)[None, :] // parts
+            ends, number = bounds[:, 1:], np.diff(bounds, axis=1)
+        layers = (self._most_layers(some, ends - 1, seconds, every=parts is None) * number).sum(axis=1)
+        return np.asarray(layers + front_layers(self.cut.machine.model) >= self.cut.space.layers)
+
+    def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
+        """Return the layers but front ones that stages hold at most; with embeddings and head if it is `every` one."""
+        cut, machine, shape, order = self.cut, self.cut.machine, self.cut.shape, self.cut.schedule
+        p, v, m, d, send, layer = (
+            np.asarray(n + 0 * self.x.p)[some, None]
+            for n in (
+                self.x.p,
+                self.x.v,
+                self.ranges.min_micro_batches,
+                self.ranges.max_replicas,
+                self.send,
+                self.sharded.layer_seconds,
+            )
+        )
+        zero = self.zero_stage or 0
+        overlap = np.where(v > 1, machine.software.pipeline_overlap, 0.0)
+        seconds = seconds - machine.software.microbatch_seconds - 2 * v * (1 - overlap) * send
+        room = np.full_like(seconds, cut.space.memory_limit)
+        if every:
+            parts = stage_memory.memory_by_part(
+                machine,
+                shape,
+                pipeline=p,
+                virtual_stages=v,
+                micro_batches=m,
+                zero_stage=zero,
+                replicas=d,
+                stage=np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1),
+                layers=0,
+                order=order,
+            )
+            first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]
+            room = np.where(stage == 0, first, np.where(stage == p - 1, last, others))
+            seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)
+        state = stage_memory.gpu_state_bytes(machine, shape, cut.weights, layers=1, ends=0, zero_stage=zero, replicas=d)
+        flying = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v
+        kept = cut.layer_bytes.kept
+        least = kept if cut.repeats == "no" else min(kept, cut.layer_bytes.checkpoint)
+        price = cut.times.times.recompute_seconds / np.maximum((kept - least) * flying, NOTHING)  # of a byte saved
+        # Recomputed front layers may save more than they keep: no first stage, and no part with it, is held to `least`.
+        repeated = np.where((front_layers(machine.model) > 0) & ((stage == 0) | (not every)), 0.0, least)
+        most = np.minimum(seconds / layer, room / (state + repeated * flying))
+        most = np.minimum(most, (seconds + price * room) / (layer + price * (state + kept * flying)))
+        return np.asarray(np.floor(most * (1 + ROUNDING)), dtype=np.float64)
 
 
-def _row_limits(cut: Cut, rows: Rows, limit: float) -> tuple[Floats, Ints]:
-    """Return the limit on the steps of a micro-batch of rows, and the fewest replicas with which they keep it."""
-    once, most = rows.once / total_micro_batches(cut), limit * cut.shape.micro_batch
-    return cut.step_limits(rows.pipelines, rows.each, once, rows.replicas, most)
+def columns_in_time(
+    cut: Cut, zero_stage: int, ranges: Ranges, limit: float, stop: Callable[[], bool]
+) -> Iterator[Ranges]:
+    """Yield single replicas and micro-batches whose floor is below a limit in seconds a sequence, some at a time.
 
-
-def limited(cut: Cut, rows: Rows, limit: float) -> Rows:
-    """Return the rows whose least seconds a sequence are below a limit on a clock."""
-    left, fewest = _row_limits(cut, rows, limit)
-    return rows.part(np.flatnonzero((rows.seconds < left / cut.shape.micro_batch) & (fewest <= rows.replicas)))
+    Ranges that are in time and in memory are split until they are single, those of the last split first.
+    """
+    stack = [ranges]
+    while stack and not stop():
+        some = stack.pop()
+        if len(some) > MOST_RANGES:
+            stack += [some.part(slice(MOST_RANGES, None)), some.part(slice(MOST_RANGES))]
+            continue
+        floor = Floor(cut=cut, zero_stage=zero_stage, ranges=some)
+        most = limit * cut.shape.micro_batch * some.max_replicas
+        few = floor.holding(most / floor.stretch_of_more, COARSE)
+        if not len(few):
+            continue
+        floor, some = floor.part(few), some.part(few)
+        room = most[few] / floor.stretch - floor.once / some.max_micro_batches - floor.ends
+        some = floor.in_time(limit, floor.holding(room, (None,)))
+        single = some.single
+        if np.any(single):
+            yield some.part(single)
+        if not np.all(single):
+            stack.append(some.part(~single).split())

@@ -176,21 +176,37 @@ class Failures:
         return float(self.min_stretch(replicas, replica_gpus))
 
     @cached_property
-    def _least_above(self) -> Floats:
-        """Tabulate the least stretch of larger jobs than each of a grid.
+    def _sizes(self) -> tuple[Floats, Floats]:
+        """Tabulate sizes of jobs, and the least stretch of those from each to the next.
 
-        Between two sizes stops are those of the smaller, and checkpoints are written by the larger; elastic ones lose
-        replicas of no GPUs, as those that are away may count for next to nothing beside stalls.
+        Stops are those of the smaller, and checkpoints are written by the larger; elastic jobs lose replicas of no
+        GPUs, as those that are away may count for next to nothing beside stalls.
         """
         gpus = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID)))
         writes = replace(self, state_bytes=self.state_bytes * math.exp(-GRID))
         found = np.minimum.reduce([writes.stretch(gpus, 0.0, 2, way) for way in self.ways(spares=True)])
-        return np.asarray(np.minimum.accumulate(found[::-1])[::-1] * (1 - ROUNDING), dtype=np.float64)
+        return gpus, np.asarray(found * (1 - ROUNDING), dtype=np.float64)
+
+    @cached_property
+    def _least_above(self) -> Floats:
+        """Tabulate the least stretch of larger jobs."""
+        return np.asarray(np.minimum.accumulate(self._sizes[1][::-1])[::-1])
+
+    @cached_property
+    def _least_per_gpu(self) -> Floats:
+        """Tabulate the least stretch a GPU of jobs up to the next size, negative so that it rises."""
+        gpus, found = self._sizes
+        return np.asarray(-np.minimum.accumulate(found / gpus) * math.exp(-GRID))
 
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Floats:
         """Bound the stretch of every job of so many replicas or more."""
         at = np.floor(np.log(np.maximum(np.asarray(replicas) * replica_gpus, 1.0)) / GRID - ROUNDING).astype(np.int64)
         return np.asarray(self._least_above[np.clip(at, 0, len(self._least_above) - 1)], dtype=np.float64)
+
+    def fewest_gpus(self, rate: Any) -> Floats:
+        """Bound the GPUs of any job from below whose stretch a GPU is at most so much."""
+        at = np.searchsorted(self._least_per_gpu, -np.asarray(rate, dtype=np.float64))
+        return np.asarray(self._sizes[0][np.minimum(at, len(self._least_per_gpu) - 1)] * (1 - ROUNDING))
 
     def repairs(self, out: str) -> float:
         """Return the mean number in repair for each one at work, of what is out: GPUs, or racks by their GPUs."""

@@ -24,11 +24,13 @@ def own(i: Instance) -> Table:
     """Return the pipelines of every cut of the checker."""
     found = {}
     for cut in Space(instance=i, transport_slowdown=1.1).cuts():
-        x = cut.pipelines()
-        if len(x):
+        every = cut.pipelines()
+        for packed in (False, True):
+            x = every.part((every.stages_per_rack > 1) == packed)
             columns = (x.p, x.v, x.block_racks, x.block_replicas, x.replicas_per_rack, x.stage_racks, x.wired)
-            kind = (cut.shape, cut.schedule, cut.packed, cut.repeats != "no")
-            found[kind] = np.stack(columns).astype(np.int64).tobytes()
+            if len(x):
+                kind = (cut.shape, cut.schedule, packed, cut.repeats != "no")
+                found[kind] = np.stack(columns).astype(np.int64).tobytes()
     return found
 
 

@@ -2,18 +2,23 @@
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
+from joint_brute_failures import failing
 from joint_brute_force import Column, Toy
 from joint_proof import solved_with_proof
 from joint_toys import PHI, case, toy, with_pins
+from stored_plans import PLANS
 
 import planner
 from planner.checks.joint.missing import missing_columns
 from planner.checks.joint.racks import MaxRacks, max_sites
+from planner.checks.joint.rules import highest_bound
 from planner.checks.registry import check
 from planner.instance.instance import Instance
+from planner.plan.files import read_plan
 from planner.plan.proof import JointProof
 
 TOYS: list[tuple[int, dict[str, Any]]] = [
@@ -30,7 +35,8 @@ def days_of(i: Instance, seconds: float) -> float:
 
 def messages(i: Instance, days: float, proof: JointProof) -> list[str]:
     """Return what is missing."""
-    return [v.message for v in missing_columns(i, days, proof, transport_slowdown=PHI)]
+    phi = 1.0 if i.network is None else i.network.transport.slowdown
+    return [v.message for v in missing_columns(i, days, proof, transport_slowdown=phi)]
 
 
 def least_on_a_free_network(i: Instance) -> float:
@@ -76,36 +82,55 @@ def test_an_honest_proof_of_a_richer_toy_passes(seed: int) -> None:
     """So it is with experts, CP over racks, lines to build, upgrades and rules of the grid that bind."""
     i = case(seed)
     found, proof = solved_with_proof(i)
-    assert i.network is not None
-    phi = i.network.transport.slowdown
     if found.lower_bound is not None:
-        assert [v.message for v in missing_columns(i, found.lower_bound, proof, transport_slowdown=phi)] == []
+        assert messages(i, found.lower_bound, proof) == []
 
 
-REFUSED: list[tuple[int, dict[str, Any]]] = [
-    (9, {"forced": True}),
-    (36, {"sites": 2, "forced": True}),
-    (59, {"sites": 2, "forced": True}),
+def check_forgeries(i: Instance, days: float, proof: JointProof, columns: int) -> None:
+    """Drop columns of a proof and change their bounds, or the bound of all where none is listed; each is noticed."""
+    assert messages(i, days, proof) == []
+    for k, c in enumerate(proof.columns[:columns]):
+        rest = proof.columns[:k] + proof.columns[k + 1 :]
+        forgotten = messages(i, days, proof.model_copy(update={"columns": rest}))
+        degrees = f"TP {c.tensor_parallel}"
+        assert [x for x in forgotten if x.startswith(degrees) and "the proof does not list it" in x]
+        assert c.lower_bound_days < days
+        high = c.model_copy(update={"lower_bound_days": c.lower_bound_days * (1 + 1e-6)})
+        raised = messages(i, days, proof.model_copy(update={"columns": (*rest, high)}))
+        assert [x for x in raised if "the lower_bound_days that the proof states for it" in x]
+        low = c.model_copy(update={"lower_bound_days": c.lower_bound_days * 0.9})
+        assert messages(i, days, proof.model_copy(update={"columns": (*rest, low)})) == []
+    if not proof.columns:
+        assert messages(i, days * (1 + 1e-6), proof)
+
+
+REFUSED = [
+    toy(9, forced=True),
+    toy(36, sites=2, forced=True),
+    toy(59, sites=2, forced=True),
+    *(case(seed) for seed in (3, 8)),  # experts
+    failing(8),
 ]
 
 
-@pytest.mark.parametrize(("seed", "how"), REFUSED)
-def test_a_forgotten_column_is_found(seed: int, how: dict[str, Any]) -> None:
+@pytest.mark.parametrize("i", REFUSED, ids=lambda i: f"{i.name}{', failures' if i.reliability else ''}")
+def test_a_forgotten_column_is_found(i: Instance) -> None:
     """A proof without one of its columns is refused, by the name of that column, and so is a too high bound of it."""
-    i = toy(seed, **how)
     found, proof = solved_with_proof(i)
     assert found.days is not None and proof.columns
-    for k, c in enumerate(proof.columns[:3]):
-        rest = proof.columns[:k] + proof.columns[k + 1 :]
-        forgotten = messages(i, found.days, proof.model_copy(update={"columns": rest}))
-        degrees = f"TP {c.tensor_parallel}"
-        assert [x for x in forgotten if x.startswith(degrees) and "the proof does not list it" in x]
-        assert c.lower_bound_days < found.days
-        high = c.model_copy(update={"lower_bound_days": c.lower_bound_days * (1 + 1e-6)})
-        raised = messages(i, found.days, proof.model_copy(update={"columns": (*rest, high)}))
-        assert [x for x in raised if "the lower_bound_days that the proof states for it" in x]
-        low = c.model_copy(update={"lower_bound_days": c.lower_bound_days * 0.9})
-        assert messages(i, found.days, proof.model_copy(update={"columns": (*rest, low)})) == []
+    check_forgeries(i, found.days, proof, 2)
+
+
+FORGED = ("one-rack-*", "cluster-1k-e*", "two-sites-405b-*", "case-[12]?-*")  # clusters, sites, failures
+
+
+@pytest.mark.parametrize("file", sorted(f for name in FORGED for f in PLANS.glob(f"{name}.json")), ids=lambda f: f.stem)
+def test_forged_proofs_of_plans_are_refused(file: Path) -> None:
+    """So it is with proofs of shipped instances and of toys that fail."""
+    plan = read_plan(file)
+    bound = highest_bound(plan)
+    assert plan.proof is not None and bound is not None
+    check_forgeries(plan.instance, bound, plan.proof, 1)
 
 
 NARROWER: list[tuple[int, str, Any]] = [

@@ -2,18 +2,14 @@
 
 import itertools
 import random
-from typing import Any
 
 import numpy as np
 import pytest
 from joint_brute_force import layer_splits
-from joint_toys import toy
+from joint_toys import deeper
 
 from planner.checks.joint.columns import Cut, Pipelines, Space
-from planner.checks.joint.racks import MaxRacks
 from planner.checks.joint.split import Split, witness
-from planner.checks.joint.step_bound import Counts, first_rows
-from planner.instance.instance import Instance
 from planner.physics.training import schedule, stage_memory
 from planner.physics.training.blocks import block_step, interleaving
 from planner.physics.training.blocks.block_step import ReplicaGroup
@@ -21,26 +17,6 @@ from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 
 PHI = 1.1
-
-
-def deeper(seed: int) -> Instance:
-    """Return a toy with more layers, tight memory, and for some seeds ZB-H1, experts or selective recompute."""
-    r, i = random.Random(seed), toy(seed)
-    model, software = i.workload.model, i.workload.software
-    assert not isinstance(model, str) and not isinstance(software, str)
-    changes: dict[str, Any] = {"layers": r.randint(5, 7)}
-    if seed % 4 == 1:
-        changes["experts"] = {"count": 4, "per_token": 2, "ffn": 512}
-    given = i.model_dump(mode="json", exclude_none=True)
-    given["workload"]["model"] |= changes
-    given["workload"]["software"] |= {"schedules": ["1f1b", "zb-h1"], "pipeline_overlap": r.choice([0.5, 1.0])}
-    if seed % 4 == 2:
-        given["workload"]["software"] |= {"selective_gemm_share": 0.2}
-    given["hardware"]["accelerator"]["hbm_bytes"] = r.choice([0.4e9, 0.6e9, 1.2e9])
-    given["hardware"]["racks"] = 12
-    given["limits"] |= {"budget_usd": 1e9, "max_batch_tokens": 12 * 1024}
-    given["pins"] = {}
-    return Instance.model_validate(given)
 
 
 def every_split(split: Split, m: int) -> list[tuple[float, float]]:
@@ -135,33 +111,6 @@ def test_the_least_split_is_the_best_of_all(seed: int) -> None:
         assert least == pytest.approx(min(own for _, own in every), rel=1e-9)
         assert least <= min(seconds for seconds, _ in every) * (1 + 1e-9)
     assert fitted
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_bounds_are_below_the_least_split(seed: int) -> None:
-    """The first bound of a pipeline and that of its replicas and micro-batches are below its least split."""
-    compared = 0
-    for cut, zero, x, d, m in some_columns(100 + seed, 40):
-        if d * m * cut.shape.micro_batch > cut.space.sequences:
-            continue
-        split = Split(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=np.array([m]), limit=1e9)
-        least = split.least() / d / cut.shape.micro_batch
-        if least == float("inf"):
-            continue
-        rows = first_rows(cut, x, MaxRacks(cut.space.instance), 1e9)
-        if not len(rows) or rows.replicas[0] < d:
-            continue
-        compared += 1
-        assert rows.seconds[0] <= least * (1 + 1e-9)
-        counts = Counts(cut=cut, rows=rows, limit=least * (1 + 1e-6))
-        pairs = [
-            (int(a), int(b))
-            for cells in counts.cells(zero)
-            for some, batches in counts.micro_batches(cells)
-            for a, b in zip(some.d, batches, strict=True)
-        ]
-        assert (d, m) in pairs
-    assert compared
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -4,6 +4,7 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from failing_plan import RATES, failing
 from worked_plan import edited
@@ -108,6 +109,18 @@ def test_the_least_stretch_of_larger_jobs(recovery: str, gpus: int) -> None:
         larger = sorted({math.floor(first * 1.003**k) for k in range(2500)})
         least = float(f.min_stretch(larger, gpus).min())
         assert 0.99 * least <= float(f.stretch_from(first, gpus)) <= least
+
+
+@pytest.mark.parametrize("recovery", ["restart", "warm-spares", "elastic"])
+def test_the_fewest_gpus_of_a_rate(recovery: str) -> None:
+    """No smaller job takes as few seconds for each GPU as any of many jobs does, and one of 1 % more seconds does."""
+    f = Failures(r=Reliability.model_validate(RATES | {"recoveries": [recovery]}), state_bytes=6e6)
+    gpus = np.unique(np.exp(np.linspace(1, 8, 3000)).astype(np.int64))
+    rates = f.min_stretch(gpus, 1) / gpus
+    least = np.minimum.accumulate(rates)
+    fewest = f.fewest_gpus(least)
+    first = gpus[np.searchsorted(-least, -least)]
+    assert np.all(fewest <= first) and np.all(f.min_stretch(fewest + 1, 1) / (fewest + 1) <= least * 1.01)
 
 
 def test_a_spare_rack_more_than_the_target_wants_is_noticed() -> None:
