@@ -22,6 +22,8 @@ from planner.models.joint.places.site_question import Circuit, Part
 from planner.models.joint.search import SETTLED, Candidate, Search
 from planner.models.joint.world import EPS, Plan
 
+QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a MILP over sites, and come before it
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -48,10 +50,12 @@ class CheapestSearch(Search):
         if not self._rtts or not len(self._wavelengths):
             return
         first, last, order = int(self._wavelengths[0]), self._rtts[-1], itertools.count()
+        if self.shape_problem.racks > QUICK_TABLE_RACKS:
+            self._ask(first, last)
+            yield self._base(first, last) + self._least_fabric_usd
         choices = self._first_choices()
         if not choices:
             return
-        # Tables of fabrics take less time than a MILP over sites, and often say enough.
         yield min(self._base(c.waves, last) + c.level.usd for c in choices)
         for waves in {first, choices[0].waves, choices[-1].waves}:
             self._ask(waves, last)
@@ -66,6 +70,11 @@ class CheapestSearch(Search):
                     yield answer
                 else:
                     heapq.heappush(heap, (max(usd, usd_of), next(order), answer))
+
+    @property
+    def _least_fabric_usd(self) -> float:
+        """Price of the least fabrics: for each GPU cabled its link and a port of the cheapest leaf."""
+        return self.shape_problem.racks * self.shape_problem.traffic.rails * self.floor_usd.rail_usd
 
     def _first_choices(self) -> list[Choice]:
         """Pair the slowdowns that may be in time with the fewest wavelengths that even stages need."""
