@@ -111,13 +111,15 @@ def _search(
     progress: Callable[[str], None],
 ) -> CurveSearch:
     """Return the search for the curve, which says how far it is each time that the proven share has fallen a little."""
-    said = math.inf
+    reported = math.inf
 
     def say(search: CurveSearch) -> None:
-        nonlocal said
-        if search.proven < said * LINE_SHARE and math.isfinite(search.proven):
-            said = search.proven
-            text = f"{len(search.front.usd)} plans; every other is within {100 * said:.0f} % of one in days and money"
+        nonlocal reported
+        if search.proven < reported * LINE_SHARE and math.isfinite(search.proven):
+            reported = search.proven
+            text = (
+                f"{len(search.front.usd)} plans; every other is within {100 * reported:.0f} % of one in days and money"
+            )
             report(progress, text, None, None)
 
     world = world_of(instance, replace(options, time_limit=deadline.limit), deadline, cache)

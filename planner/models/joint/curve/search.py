@@ -140,10 +140,10 @@ class CurveSearch:
         for s in self.world.strategies():
             self.world.deadline.check()
             keys, rows = pipelines_of(self.world, s)
-            held = np.flatnonzero(in_memory(self.world, s)) if len(keys) else np.empty(0, dtype=np.int64)
-            if not len(held):
+            fitting = np.flatnonzero(in_memory(self.world, s)) if len(keys) else np.empty(0, dtype=np.int64)
+            if not len(fitting):
                 continue
-            rows, t, total = rows.part(held), s.pipelines, self._sequences(s)
+            rows, t, total = rows.part(fitting), s.pipelines, self._sequences(s)
             names = t.p * (1 << 32) + t.v
             order = np.argsort(names)
             at = order[np.searchsorted(names[order], rows.p * (1 << 32) + rows.v)]
@@ -162,7 +162,7 @@ class CurveSearch:
             at, high = np.arange(len(of.rows)), most.copy()
             while len(at):
                 low = high // 2
-                self._push(Ranges(of, None, at, low, high, np.zeros(len(at)), np.zeros(len(at))), floors=True)
+                self._push(Ranges(of, None, at, low, high, np.zeros(len(at)), np.zeros(len(at))), bounded=True)
                 at, high = at[low > 0], low[low > 0]
 
     def box(self) -> None:
@@ -210,11 +210,11 @@ class CurveSearch:
         if gap > self.epsilon:
             heapq.heappush(self.heap, (-gap, next(self.order), t, c, what))
 
-    def _push(self, x: Ranges, *, floors: bool = False) -> None:
-        """Open ranges; `floors`: with floors of their own, no lower than those that they have."""
+    def _push(self, x: Ranges, *, bounded: bool = False) -> None:
+        """Open ranges; `bounded`: with floors of their own, no lower than those that they have."""
         if not len(x.at):
             return
-        if floors:
+        if bounded:
             rows = x.of.ranged(x.at, x.high)
             usd = np.maximum(x.usd, self.floor.usd((x.low + 1) * x.of.racks[x.at], x.of.rails[x.at]))
             seconds = np.maximum(x.seconds, x.of.seconds(x.at, rows))
@@ -239,8 +239,8 @@ class CurveSearch:
         if s.order != "1f1b":
             filled = replace(rows, m=np.maximum(rows.p, total))
             once = np.minimum(once, bounds.terms(s, zero, filled, free).once)
-        held = bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, t.layer)
-        each = np.maximum(t.each, held + s.machine.software.microbatch_seconds)
+        in_memory_seconds = bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, t.layer)
+        each = np.maximum(t.each, in_memory_seconds + s.machine.software.microbatch_seconds)
         finite = np.where(np.isfinite(each), each, NEVER)
         seconds = min_seconds(s, rows, finite, once / total) / s.shape.micro_batch
         keys = np.maximum(np.where(np.isfinite(each), seconds, np.inf), of.seconds(at, rows))
@@ -262,7 +262,7 @@ class CurveSearch:
             part = x.part(wide)
             middle = (part.low + part.high) // 2
             half = replace(part, low=middle) if upper else replace(part, high=middle)
-            self._push(half, floors=True)
+            self._push(half, bounded=True)
         x = x.part(~wide)
         if x.zero is not None:
             self._open_columns(now, x)
@@ -271,7 +271,7 @@ class CurveSearch:
         for zero in s.problem.zero_stages:
             any_pipeline = zero in s.machine.software.zero_stages_under(2)
             some = np.arange(len(x.at)) if any_pipeline else np.flatnonzero(x.of.rows.p[x.at] == 1)
-            self._push(replace(x.part(some), zero=zero), floors=True)
+            self._push(replace(x.part(some), zero=zero), bounded=True)
 
     def _open_columns(self, now: float, x: Ranges) -> None:
         """Open the columns of ranges whose times are below what their capital leaves open; the others wait."""
