@@ -7,6 +7,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from joint_brute_failures import every_plan as plans_where_parts_fail
+from joint_brute_failures import failing
 from joint_brute_force import toy
 from joint_cost_brute_force import CostToy, without
 from tiers import slow
@@ -81,12 +83,8 @@ def every_plan(i: Instance) -> list[tuple[float, float]]:
     return [(x.seconds, x.usd) for cluster in clusters for x in CostToy(cluster).front]
 
 
-@pytest.mark.parametrize("epsilon", [0.2, *slow(0.02, 1e-6)])
-@pytest.mark.parametrize(("seed", "how"), CASES, ids=NAMES)
-def test_covers_full_enumeration(seed: int, how: dict[str, Any], epsilon: float) -> None:
-    """Every plan of the enumeration is within epsilon of one that is held, and none held beats the enumeration."""
-    i = without(toy(seed, **how), deadline_days=None)
-    every = every_plan(i)
+def require_covered(i: Instance, every: list[tuple[float, float]], epsilon: float) -> None:
+    """Require that every plan is within epsilon of one that is held, and that none held beats them."""
     search = CurveSearch(world=world_of(i, Options(), Deadline()), epsilon=epsilon)
     proven: list[float] = []
     search.progress = lambda s: proven.append(s.proven)
@@ -97,12 +95,29 @@ def test_covers_full_enumeration(seed: int, how: dict[str, Any], epsilon: float)
     found = list(zip(search.front.seconds, search.front.usd, strict=True))
     assert search.proven == epsilon
     assert all(b <= a for a, b in itertools.pairwise(proven))
-    worse = (1 + epsilon) * (1 + 1e-9)
+    worse = (1 + epsilon) * (1 + 1e-8)
     for seconds, usd in every:
         assert any(t <= worse * seconds and c <= worse * usd + 0.01 for t, c in found)
     for t, c in found:
-        assert any(seconds <= t * (1 + 1e-9) and usd <= c + 0.01 for seconds, usd in every)
+        assert any(seconds <= t * (1 + 1e-8) and usd <= c + 0.01 for seconds, usd in every)
     assert bool(found) == bool(every)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, *slow(0.02, 1e-6)])
+@pytest.mark.parametrize(("seed", "how"), CASES, ids=NAMES)
+def test_covers_full_enumeration(seed: int, how: dict[str, Any], epsilon: float) -> None:
+    """Every plan of the enumeration is within epsilon of one that is held, and none held beats the enumeration."""
+    i = without(toy(seed, **how), deadline_days=None)
+    require_covered(i, every_plan(i), epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, *slow(1e-6)])
+@pytest.mark.parametrize("seed", [16, *slow(26, 12, 57, 24)])
+def test_covers_full_enumeration_where_parts_fail(seed: int, epsilon: float) -> None:
+    """On a clock too, with each choice of spares."""
+    i = failing(seed)
+    assert i.grid is not None
+    require_covered(i, [(x.seconds, x.usd) for x in plans_where_parts_fail(i)], epsilon)
 
 
 @pytest.mark.parametrize(("seed", "how"), CASES, ids=NAMES)

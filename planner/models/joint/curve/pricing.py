@@ -40,7 +40,8 @@ class Pricing:
         return self.world.sites is None
 
     def capped(self, usd: float, racks: int) -> World:
-        """Return the world with so much capital for a plan of so many racks."""
+        """Return the world with so much capital for a plan of so many racks, and no more than the box has."""
+        usd = min(usd, self.front.most_usd)
         if self._owned:
             usd += self.world.owned_usd - racks * self.floor.rack_usd
         instance = self.world.problem.instance
@@ -81,7 +82,7 @@ class Pricing:
 
     def _box(self, q: ShapeProblem) -> World:
         """Return the world with all the capital of the box."""
-        return self.capped(self.front.most_usd, q.racks) if math.isfinite(self.front.most_usd) else self.world
+        return self.capped(math.inf, q.racks) if math.isfinite(self.front.most_usd) else self.world
 
     def begin(self, q: ShapeProblem) -> ShapeNode:
         """Return the node of a shape."""
