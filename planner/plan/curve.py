@@ -30,7 +30,7 @@ class Curve(Frozen):
         "null where nothing is."
     )
     most_usd: float | None = Field(description="Most capital of the box; null: no limit.")
-    slowest_days: float = Field(description="Plans as slow or slower are outside the box.")
+    slowest_days: float | None = Field(description="Plans as slow or slower are outside the box; null: not fixed yet.")
     stopped: str = Field(description="Why the search ended: proved (at the epsilon asked for), limit or interrupted.")
 
 

@@ -73,23 +73,27 @@ def frontier_of(
     with turn(deadline) as mine, ticking(deadline.check):
         if not mine:
             return _nothing(instance, deadline.cause)
-        start(progress, "the fastest plan")
         try:
-            best = solve_joint(instance, replace(options, time_limit=deadline.limit), progress, cache=cache)
             search = _search(instance, options, deadline, cache, epsilon, progress)
         except OutOfTimeError:
             return _nothing(instance, deadline.cause)
-        if best.status is JointStatus.INFEASIBLE:
-            return _nothing(instance, "proved")
-        proven = best.status is JointStatus.OPTIMAL and best.plan is not None
+        proven = False
         try:
-            start(progress, "the curve")
+            start(progress, "first plans")
             search.box()
-            if best.plan is not None:
-                search.pricing.keep(best.plan)
-            # What costs more than the fastest plan is beaten by it.
-            search.front.most_usd = search.front.usd[-1] if proven else _most_usd(search)
+            search.front.most_usd = _most_usd(search)
             first_plans(search, FIRST)
+            start(progress, "the fastest plan")
+            left = None if deadline.limit is None else deadline.limit / 2  # its end is one point of many
+            best = solve_joint(instance, replace(options, time_limit=left), progress, cache=cache)
+            search.world.end_at(deadline)
+            if best.status is JointStatus.INFEASIBLE:
+                return _nothing(instance, "proved")
+            search.pricing.keep(best.plan)
+            proven = best.status is JointStatus.OPTIMAL
+            if proven:  # what costs more than the fastest plan is beaten by it
+                search.front.most_usd = search.front.usd[-1]
+            start(progress, "the curve")
             search.run()
         except OutOfTimeError:
             stopped = deadline.cause
@@ -99,6 +103,8 @@ def frontier_of(
             if not search.front.plans:
                 raise
             stopped = "interrupted"
+        if not search.front.plans:
+            return _nothing(instance, stopped)
         return _written(instance, search, options, stopped, points, fastest=proven)
 
 
@@ -127,18 +133,18 @@ def _search(
 
 
 def _most_usd(search: CurveSearch) -> float:
-    """Return the most capital of the box where the fastest plan is not proven: the budget, or all racks at hand."""
+    """Return the most capital of the box while the fastest plan is not known: the budget, or what all racks cost."""
     world = search.world
+    budget = world.problem.instance.limits.budget_usd
     if world.sites is not None:
-        return world.budget
-    racks = world.problem.instance.hardware.racks or 0
-    return 2 * racks * search.floor.rack_usd + max(search.front.usd, default=0.0)
+        return math.inf if budget is None else budget
+    return 2 * (world.problem.instance.hardware.racks or 0) * search.floor.rack_usd
 
 
 def _nothing(instance: Instance, stopped: str) -> Frontier:
     """Return a curve without points: there is no plan, or none was found."""
     proven = 0.0 if stopped == "proved" else None
-    return Frontier(instance, Curve(points=(), epsilon=proven, most_usd=None, slowest_days=0.0, stopped=stopped), ())
+    return Frontier(instance, Curve(points=(), epsilon=proven, most_usd=None, slowest_days=None, stopped=stopped), ())
 
 
 def _written(
@@ -179,7 +185,7 @@ def _written(
         points=tuple(written),
         epsilon=None if proven is None else (1 + proven) * (1 + left_out) - 1 if left_out > 0 else proven,
         most_usd=front.most_usd if math.isfinite(front.most_usd) else None,
-        slowest_days=days(problem, front.slowest),
+        slowest_days=days(problem, front.slowest) if math.isfinite(front.slowest) else None,
         stopped=stopped,
     )
     return Frontier(instance, curve, tuple(plans))

@@ -16,6 +16,7 @@ from planner.units import aligned, amount, counted, money
 HEAD = ("", "capital", "days", "at least", "MFU", "racks", "idle GPUs")
 MOST_SEGMENTS = 8  # of whose bounds the lines below the table speak; the table has all
 CONSTANT = 0.05  # of racks x days, within which a curve is as good as straight
+FEWEST = 3  # points that make a curve, which may bend or not
 
 
 def curve_text(frontier: Frontier, epsilon: float, width: int | None = None) -> str:
@@ -52,7 +53,8 @@ def _ended(curve: Curve) -> str:
 def _box(curve: Curve) -> str:
     """Write the plans that a curve is about."""
     money_limit = "" if curve.most_usd is None else f" of at most {money(curve.most_usd)}"
-    return f"{money_limit} in less than {amount(curve.slowest_days)} days"
+    slowest = "" if curve.slowest_days is None else f" in less than {amount(curve.slowest_days)} days"
+    return f"{money_limit}{slowest}"
 
 
 def _table(points: Sequence[CurvePoint], plans: Sequence[Plan]) -> Iterator[str]:
@@ -100,6 +102,8 @@ def _knee(points: Sequence[CurvePoint]) -> Iterator[str]:
     if knee is not None:
         where = f"{money(knee.capital_usd)}, {amount(knee.days_to_train)} days"
         yield f"Knee: {where}; before it money saves days, behind it few."
+        return
+    if len(points) < FEWEST:
         return
     products = [p.racks * p.days_to_train for p in points]
     low, high = min(products), max(products)
