@@ -16,7 +16,7 @@ from planner.units import aligned, amount, counted, money
 HEAD = ("", "capital", "days", "at least", "MFU", "racks", "idle GPUs")
 MOST_SEGMENTS = 8  # of whose bounds the lines below the table speak; the table has all
 CONSTANT = 0.05  # of racks x days, within which a curve is as good as straight
-FEWEST = 3  # points that make a curve, which may bend or not
+FEWEST = 2  # points of a curve that can be straight
 
 
 def curve_text(frontier: Frontier, epsilon: float, width: int | None = None) -> str:

@@ -62,7 +62,7 @@ def test_small_boxes_need_four_tiers(tmp_path: Path) -> None:
         assert done.exit_code == 0, done.output
         found = json.loads(done.output)
         assert found["hosts"] == 96
-        assert transport != "spray" or found["mean_slowdown"] == pytest.approx(1.0, abs=0.01)
+        assert transport != "spray" or 1 <= found["mean_slowdown"] <= 1.2  # few packets a path are not quite even
 
 
 @pytest.mark.slow

@@ -221,7 +221,9 @@ class ShapeProblem:
         racks = sum(t.work_racks(g) for g in self.shape.blocks)  # less even shapes may need fewer spares
         floor = sites.floor_usd(racks, len(self.shape.blocks))
         known = site_bounds.bound(self.point(self.rtts_ms[-1])) if self.rtts_ms and not sparing else 0.0
-        least = np.maximum(floor + self.min_fibre_usd, known + self.min_fibre_usd - self.min_fibre_usd[1])
+        fibre = self.min_fibre_usd
+        more = fibre - fibre[1] if math.isfinite(fibre[1]) else np.zeros(len(fibre))  # than one wavelength
+        least = np.maximum(floor + fibre, known + more)
         left = self.world.budget * (1 + EPS) - racks * sites.min_fabric_usd(t.rails)
         return max(1, int(np.searchsorted(least[1:], left, side="right")))
 
