@@ -8,7 +8,7 @@ from planner.checks.registry import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.joint.curve.first_plans import first_plans
-from planner.models.joint.curve.pricing import racks_of
+from planner.models.joint.curve.pricing import racks_with_spares
 from planner.models.joint.curve.search import CurveSearch
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
@@ -194,7 +194,7 @@ def _written(
 def _plan(instance: Instance, choice: Choice, value: float, options: Options) -> Plan:
     """Return a point's plan, of which no bound is claimed; of a cluster with the racks that it uses."""
     if instance.grid is None:
-        hardware = instance.hardware.model_copy(update={"racks": racks_of(choice)})
+        hardware = instance.hardware.model_copy(update={"racks": racks_with_spares(choice)})
         instance = instance.model_copy(update={"hardware": hardware})
     solution = JointSolution(status=JointStatus.FEASIBLE, days=value, plan=choice, stopped="limit")
     plan = plan_of(instance, solution, replace(options, time_limit=None), 0.0)

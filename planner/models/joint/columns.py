@@ -157,6 +157,20 @@ def in_memory(world: World, s: Strategy) -> Flags:
     return world.holding[s]
 
 
+def terms_under_zero(s: Strategy, zero: int, rows: Rows) -> tuple[bounds.Terms, Floats]:
+    """Bound the terms of pipelines under a ZeRO stage whose state all their replicas share, on a free network.
+
+    Return them, and the seconds that come once in a step of any number of micro-batches.
+    """
+    phi, total = s.problem.transport_slowdown, s.problem.max_sequences // s.shape.micro_batch
+    free = Conditions(racks=rows.stage_racks, shards=rows.d, send=phi, allreduce=phi)
+    t = bounds.terms(s, zero, rows, free)
+    if s.order == "1f1b":
+        return t, t.once
+    filled = replace(rows, m=np.maximum(rows.p, total))
+    return t, np.minimum(t.once, bounds.terms(s, zero, filled, free).once)
+
+
 def under_zero(
     s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float, known: KnownTimes | None = None
 ) -> "Pipes | None":
@@ -166,14 +180,8 @@ def under_zero(
         rows, keys = rows.part(alone), keys[alone]
     if not len(rows):
         return None
-    phi, b = s.problem.transport_slowdown, s.shape.micro_batch
-    free = Conditions(racks=rows.stage_racks, shards=rows.d, send=phi, allreduce=phi)
-    t, total = bounds.terms(s, zero, rows, free), s.problem.max_sequences // b
-    once = (
-        t.once
-        if s.order == "1f1b"
-        else np.minimum(t.once, bounds.terms(s, zero, replace(rows, m=np.maximum(rows.p, total)), free).once)
-    )
+    b, total = s.shape.micro_batch, s.problem.max_sequences // s.shape.micro_batch
+    t, once = terms_under_zero(s, zero, rows)
     keys = np.maximum(keys, min_seconds(s, rows, t.each, once / total) / b)
     few = np.flatnonzero(keys < cutoff)
     if not len(few):

@@ -7,6 +7,7 @@ from functools import cached_property
 from planner.models.joint.columns import free_seconds
 from planner.models.joint.curve.capital_floor import CapitalFloor
 from planner.models.joint.curve.front import Front
+from planner.models.joint.free_network import racks_of
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import fastest
 from planner.models.joint.split import Column
@@ -53,7 +54,7 @@ class Pricing:
         """Return the capital of a plan; of racks at hand that of those in use."""
         if not self._owned:
             return plan.capital_usd
-        return plan.capital_usd - self.world.owned_usd + racks_of(plan) * self.floor.rack_usd
+        return plan.capital_usd - self.world.owned_usd + racks_with_spares(plan) * self.floor.rack_usd
 
     def keep(self, plan: Plan | None) -> bool:
         """Hand a plan to the front."""
@@ -152,8 +153,6 @@ class Pricing:
         return False
 
 
-def racks_of(plan: Plan) -> int:
-    """Return the racks that a plan's blocks fill, with its spares."""
-    block = plan.column.strategy.block(plan.column.p)
-    work = 0 if block is None else sum(plan.shape.blocks) * block.racks
-    return work + (sum(plan.upkeep.spare_racks.values()) if plan.upkeep else 0)
+def racks_with_spares(plan: Plan) -> int:
+    """Return the racks that a plan's blocks fill, and those that stand by."""
+    return racks_of(plan) + (sum(plan.upkeep.spare_racks.values()) if plan.upkeep else 0)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint import bounds
-from planner.models.joint.bounds import Conditions, Rows
+from planner.models.joint.bounds import Rows
 from planner.models.joint.columns import (
     Pipes,
     column_at,
@@ -26,6 +26,7 @@ from planner.models.joint.columns import (
     min_seconds,
     min_terms,
     pipelines_of,
+    terms_under_zero,
 )
 from planner.models.joint.curve.capital_floor import CapitalFloor
 from planner.models.joint.curve.front import Front
@@ -232,13 +233,8 @@ class CurveSearch:
 
     def sharp(self, of: TableRows, zero: int, at: Ints, rows: Rows) -> Pipes:
         """Sharpen the floors of pipelines under a ZeRO stage whose state all their replicas share, in memory."""
-        s, phi, total = of.strategy, self.world.problem.transport_slowdown, self._sequences(of.strategy)
-        free = Conditions(racks=rows.stage_racks, shards=rows.d, send=phi, allreduce=phi)
-        t = bounds.terms(s, zero, rows, free)
-        once = t.once
-        if s.order != "1f1b":
-            filled = replace(rows, m=np.maximum(rows.p, total))
-            once = np.minimum(once, bounds.terms(s, zero, filled, free).once)
+        s, total = of.strategy, self._sequences(of.strategy)
+        t, once = terms_under_zero(s, zero, rows)
         in_memory_seconds = bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, t.layer)
         each = np.maximum(t.each, in_memory_seconds + s.machine.software.microbatch_seconds)
         finite = np.where(np.isfinite(each), each, NEVER)
