@@ -136,9 +136,8 @@ def _most_usd(search: CurveSearch) -> float:
     """Return the most capital of the box while the fastest plan is not known: the budget, or what all racks cost."""
     world = search.world
     budget = world.problem.instance.limits.budget_usd
-    if world.sites is not None:
-        return math.inf if budget is None else budget
-    return 2 * (world.problem.instance.hardware.racks or 0) * search.floor.rack_usd
+    most = math.inf if budget is None else budget
+    return most if world.sites is not None else min(most, 2 * world.owned_usd)
 
 
 def _nothing(instance: Instance, stopped: str) -> Frontier:
