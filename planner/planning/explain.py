@@ -9,9 +9,9 @@ from pydantic import Field
 from planner.instance.base import Frozen
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
+from planner.models.joint.cache import JointCache
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
-from planner.models.joint.tree.cache import JointCache
 from planner.models.requests import Options
 from planner.plan.certificate import Conflict, Status, Violation, disagreement
 from planner.plan.layout import LayoutPlan

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from planner.checks.registry import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models.joint.curve.first_plans import first_plans
-from planner.models.joint.curve.pricing import racks_with_spares
-from planner.models.joint.curve.search import CurveSearch
+from planner.models.joint.cache import JointCache
+from planner.models.joint.search.curve import WholeCurve, racks_with_spares
+from planner.models.joint.search.days import days
+from planner.models.joint.search.first_plans import first_plans
+from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
-from planner.models.joint.tree.cache import JointCache
-from planner.models.joint.tree.tree import days
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options
 from planner.physics.ticks import ticking
@@ -69,7 +69,7 @@ def frontier_of(
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     deadline, cache = Deadline(options.time_limit), JointCache()
-    stopped = "proved"
+    stopped: Stopped = "proved"
     with turn(deadline) as mine, ticking(deadline.check):
         if not mine:
             return _nothing(instance, deadline.cause)
@@ -89,12 +89,12 @@ def frontier_of(
             search.world.end_at(deadline)
             if best.status is JointStatus.INFEASIBLE:
                 return _nothing(instance, "proved")
-            search.pricing.keep(best.plan)
+            search.keep(best.plan)
             proven = best.status is JointStatus.OPTIMAL
             if proven:  # what costs more than the fastest plan is beaten by it
                 search.front.most_usd = search.front.usd[-1]
             start(progress, "the curve")
-            search.run()
+            stopped = search.run()
         except OutOfTimeError:
             stopped = deadline.cause
         except UnansweredError:
@@ -115,11 +115,11 @@ def _search(
     cache: JointCache,
     epsilon: float,
     progress: Callable[[str], None],
-) -> CurveSearch:
+) -> WholeCurve:
     """Return the search for the curve, which says how far it is each time that the proven share has fallen a little."""
     reported = math.inf
 
-    def say(search: CurveSearch) -> None:
+    def say(search: WholeCurve) -> None:
         nonlocal reported
         if search.proven < reported * LINE_SHARE and math.isfinite(search.proven):
             reported = search.proven
@@ -129,10 +129,10 @@ def _search(
             report(progress, text, None, None)
 
     world = world_of(instance, replace(options, time_limit=deadline.limit), deadline, cache)
-    return CurveSearch(world=world, epsilon=epsilon, progress=say)
+    return WholeCurve(world=world, epsilon=epsilon, progress=say)
 
 
-def _most_usd(search: CurveSearch) -> float:
+def _most_usd(search: WholeCurve) -> float:
     """Return the most capital of the box while the fastest plan is not known: the budget, or what all racks cost."""
     world = search.world
     budget = world.problem.instance.limits.budget_usd
@@ -147,7 +147,7 @@ def _nothing(instance: Instance, stopped: str) -> Frontier:
 
 
 def _written(
-    instance: Instance, search: CurveSearch, options: Options, stopped: str, points: int | None, *, fastest: bool
+    instance: Instance, search: WholeCurve, options: Options, stopped: str, points: int | None, *, fastest: bool
 ) -> Frontier:
     """Return the curve with the plan of each point; `fastest`: the last is proven the fastest of all plans."""
     front, problem = search.front, search.world.problem

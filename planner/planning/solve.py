@@ -8,12 +8,12 @@ from functools import partial
 from planner.checks.registry import check
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance
-from planner.models.joint.least_cost.solve import cheaper_within, solve_joint_cost
-from planner.models.joint.least_cost.whole_run import least_run_cost
+from planner.models.joint.cache import JointCache
+from planner.models.joint.least_cost import cheaper_within, solve_joint_cost
+from planner.models.joint.ownership import least_run_cost
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.split import Column
-from planner.models.joint.tree.cache import JointCache
 from planner.models.joint.world import CENTS, World
 from planner.models.requests import Options
 from planner.physics.ticks import ticking

@@ -118,7 +118,7 @@ _kept: dict[str, Any] = {}  # what this process keeps from point to point: it sa
 
 def solve_point(task: Task) -> Answer:
     """Solve one point; whatever goes wrong is the reason of its row."""
-    from planner.models.joint.tree.cache import JointCache
+    from planner.models.joint.cache import JointCache
     from planner.planning.solve import solve_instance
 
     started = time.perf_counter()

@@ -14,7 +14,7 @@ from planner.checks.registry import check
 from planner.cli.console import INTERRUPTED
 from planner.cli.main import app
 from planner.models.joint.columns import strategy_bound
-from planner.models.joint.tree import tree as nodes
+from planner.models.joint.search.days import FewestDays
 from planner.models.joint.world import Plan as Choice
 from planner.plan.plan import Plan
 from planner.solvers import highs, signals
@@ -36,10 +36,10 @@ def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, m
 
     HiGHS answers nothing in no time here, as on large models: what a plan is written from must be asked for longer.
     """
-    keep, answer = nodes.Tree.keep, highs._solve
+    keep, answer = FewestDays.keep, highs._solve
 
-    def kept(tree: nodes.Tree, found: Choice) -> None:
-        keep(tree, found)
+    def kept(goal: FewestDays, found: Choice) -> None:
+        keep(goal, found)
         if not signals.interrupted():
             os.kill(os.getpid(), number)
 
@@ -48,7 +48,7 @@ def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, m
             return Outcome(stop=Stop.LIMIT, detail="TimeLimit")
         return answer(model, time_limit, how)
 
-    monkeypatch.setattr(nodes.Tree, "keep", kept)
+    monkeypatch.setattr(FewestDays, "keep", kept)
     monkeypatch.setattr(highs, "_solve", slow)
     done, path = solve(tmp_path)
     plan = Plan.model_validate_json(path.read_text())

@@ -110,7 +110,7 @@ def test_a_deadline_below_every_bound_takes_no_search() -> None:
     assert free.days is not None
     late = limited(i, deadline_days=free.days / 1e6)
     found = solve_joint(late, Options(), lambda _: None)
-    assert found.status is JointStatus.INFEASIBLE and "window nodes" not in found.counts
+    assert found.status is JointStatus.INFEASIBLE and "ranges nodes" not in found.counts
     assert found.lower_bound is not None and free.days / 1e6 < found.lower_bound <= free.days
     plan = solved(late)
     assert plan.status == "infeasible" and rules(plan)[0] == "limits.deadline_days"

@@ -10,8 +10,8 @@ from tiers import slow
 import planner
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.models.joint.search.days import days
 from planner.models.joint.solve import world_of
-from planner.models.joint.tree.tree import days
 from planner.models.requests import Options
 from planner.planning.frontier import Frontier, frontier_of
 from planner.solvers.deadline import Deadline

@@ -59,7 +59,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
         return run(*args, **how)
 
     monkeypatch.setattr(Deadline, "left", property(found.left))
-    monkeypatch.setattr("planner.models.joint.tree.cache.strategies", strategies)
+    monkeypatch.setattr("planner.models.joint.cache.strategies", strategies)
     monkeypatch.setattr(highs, "run", lambda *args, **how: (milp if "time_limit" in how else run)(*args, **how))
     yield found
 

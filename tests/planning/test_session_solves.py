@@ -12,8 +12,8 @@ import planner
 from planner.checks.joint import rules
 from planner.checks.joint.missing import missing_columns
 from planner.instance.instance import Instance
+from planner.models.joint.cache import JointCache
 from planner.models.joint.sites import Sites
-from planner.models.joint.tree.cache import JointCache
 from planner.planning.load import load_instance
 from planner.planning.sessions import start as starts
 from planner.planning.sessions.inspection import inspection

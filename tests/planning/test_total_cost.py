@@ -11,8 +11,8 @@ from joint_run_brute_force import run_toy
 from planner.checks.registry import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models.joint.least_cost.solve import LeastCost
-from planner.models.joint.least_cost.whole_run import RunSearch, Span
+from planner.models.joint.least_cost import LeastCost
+from planner.models.joint.ownership import RunSearch, Span
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
 from planner.physics.site.run_prices import alike_usd, at_run_prices

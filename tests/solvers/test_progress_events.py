@@ -9,7 +9,7 @@ import pytest
 from joint_brute_force import toy
 
 import planner
-from planner.models.joint.least_cost import tree as nodes
+from planner.models.joint.search import capital as nodes
 from planner.solvers.running.progress import Reporter, report
 
 KINDS = {"phase_started", "incumbent_found", "bound_raised", "note", "finished"}

@@ -11,9 +11,9 @@ import numpy as np
 
 from planner.models.joint import bounds
 from planner.models.joint.bounds import Conditions, Rows
+from planner.models.joint.micro_batches import BLOCK, Pruning, micro_batches
 from planner.models.joint.space import Flags, Floats, Ints, Pipelines, Problem, Strategy
 from planner.models.joint.split import Column, Stages
-from planner.models.joint.tree.micro_batches import BLOCK, Pruning, micro_batches
 from planner.models.joint.world import World
 
 RAILS_STEP = 12  # GPUs of a rack cabled, between which the most racks are bounded by the fewer
@@ -47,18 +47,49 @@ def strategy_bound(world: World, s: Strategy) -> float:
     return float(calendar.min_seconds(each, 0.0, most, shape.gpus))
 
 
-def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
-    """Return the pipelines of a strategy with lower bounds under any ZeRO stage.
+@dataclass(frozen=True, slots=True)
+class StrategyTable:
+    """The pipelines of a strategy with their least seconds, whatever their ZeRO stage.
 
-    `d` is the most replicas that each may have, `m` the least.
+    `rows`: of each the most replicas and the least micro-batches that it may have; `each`: least seconds of a
+    micro-batch; `once`: those that come once in a step of all sequences; `racks` and `rails`: of a block.
     """
-    if s in world.rows:
-        known: tuple[Floats, Rows] = world.rows[s]
+
+    strategy: Strategy
+    rows: Rows
+    each: Floats
+    once: Floats
+    racks: Ints
+    rails: Ints
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def part(self, which: Any) -> "StrategyTable":
+        """Return some of the pipelines."""
+        some = (x[which] for x in (self.each, self.once, self.racks, self.rails))
+        return StrategyTable(self.strategy, self.rows.part(which), *some)
+
+    def seconds(self, rows: Rows, each: Floats, once: Floats) -> Floats:
+        """Bound the seconds a sequence of pipelines with up to their replicas, on a clock."""
+        s = self.strategy
+        return min_seconds(s, rows, each, once / most_sequences(s)) / s.shape.micro_batch
+
+
+def most_sequences(s: Strategy) -> int:
+    """Return the most micro-batches of a step."""
+    return s.problem.max_sequences // s.shape.micro_batch
+
+
+def table_of(world: World, s: Strategy) -> StrategyTable:
+    """Return the pipelines of a strategy that may have a replica and a micro-batch."""
+    if s in world.tables:
+        known: StrategyTable = world.tables[s]
         return known
     t, problem = s.pipelines, s.problem
     kinds, at = np.unique(t.rails, return_inverse=True)
     racks = np.array([max_racks(world, int(w)) for w in kinds], dtype=np.int64)[at] if len(t.p) else t.p
-    total = problem.max_sequences // s.shape.micro_batch
+    total = most_sequences(s)
     min_count = _min_counts(problem, t)
     d = _pinned_replicas(problem, np.minimum(racks // t.racks * t.replicas, total // np.maximum(min_count, 1)))
     i = np.flatnonzero((d >= 1) & (min_count >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
@@ -73,9 +104,17 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
         inside=t.inside[i],
     )
     each, once = (x[i] for x in min_terms(world, s, total))
-    keys = min_seconds(s, rows, each, once / total) / s.shape.micro_batch
-    world.rows[s] = keys, rows
-    return keys, rows
+    world.tables[s] = StrategyTable(s, rows, each, once, t.racks[i], t.rails[i])
+    return table_of(world, s)
+
+
+def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
+    """Return the pipelines of a strategy with lower bounds under any ZeRO stage.
+
+    `d` is the most replicas that each may have, `m` the least.
+    """
+    t = table_of(world, s)
+    return t.seconds(t.rows, t.each, t.once), t.rows
 
 
 def min_seconds(s: Strategy, rows: Rows, each: Floats, once: Floats) -> Floats:
@@ -126,24 +165,6 @@ def min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
     return world.cache.terms[s]
 
 
-@dataclass(frozen=True, slots=True)
-class KnownTimes:
-    """Least seconds of the slowest stage in memory, of all pipelines of a strategy; not a number where not worked out.
-
-    `at`: which of them are asked for.
-    """
-
-    seconds: Floats
-    at: Ints
-
-
-def known_times(world: World, s: Strategy, zero: int, at: Ints) -> KnownTimes:
-    """Return what is known of some pipelines of a strategy under a ZeRO stage."""
-    if (s, zero) not in world.in_memory:
-        world.in_memory[s, zero] = np.full(len(pipelines_of(world, s)[0]), np.nan)
-    return KnownTimes(world.in_memory[s, zero], at)
-
-
 def in_memory(world: World, s: Strategy) -> Flags:
     """Return which pipelines of a strategy may hold the model under any ZeRO stage.
 
@@ -171,9 +192,13 @@ def terms_under_zero(s: Strategy, zero: int, rows: Rows) -> tuple[bounds.Terms, 
     return t, np.minimum(t.once, bounds.terms(s, zero, filled, free).once)
 
 
-def under_zero(
-    s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float, known: KnownTimes | None = None
-) -> "Pipes | None":
+def each_in_memory(s: Strategy, zero: int, rows: Rows, t: bounds.Terms) -> Floats:
+    """Bound the seconds of a micro-batch of pipelines whose slowest stages fit in memory; infinite where none does."""
+    seconds = bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, t.layer)
+    return np.asarray(np.maximum(t.each, seconds + s.machine.software.microbatch_seconds), dtype=np.float64)
+
+
+def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) -> "Pipes | None":
     """Return the pipelines that may hold the model under a ZeRO stage, with sharper bounds under the cutoff."""
     if zero not in s.machine.software.zero_stages_under(2):
         alone = np.flatnonzero(rows.p == 1)
@@ -187,24 +212,10 @@ def under_zero(
     if not len(few):
         return None
     some = rows.part(few)
-    in_memory = _seconds_in_memory(
-        s, zero, some, t.layer[few], None if known is None else replace(known, at=known.at[few])
-    )
-    each, once = np.maximum(t.each[few], in_memory + s.machine.software.microbatch_seconds), once[few]
+    each, once = each_in_memory(s, zero, some, t.part(few)), once[few]
     keys = np.maximum(keys[few], min_seconds(s, some, each, once / total) / b)
     fine = np.flatnonzero(keys < cutoff)
     return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
-
-
-def _seconds_in_memory(s: Strategy, zero: int, rows: Rows, layer: Floats, known: KnownTimes | None) -> Floats:
-    """Bound the slowest stages in memory, those that are not known yet; `layer`: seconds of a layer of each."""
-    if known is None:
-        return bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer)
-    new = np.flatnonzero(np.isnan(known.seconds[known.at]))
-    if len(new):
-        some = rows.part(new)
-        known.seconds[known.at[new]] = bounds.min_stage_seconds_in_memory(s, zero, some, some.d, layer[new])
-    return known.seconds[known.at]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +236,18 @@ class Pipes:
 
 
 def columns_of(
-    world: World, s: Strategy, zero: int, pipes: Pipes, cutoff: float, *, max_blocks_off: int | None = None
+    world: World,
+    s: Strategy,
+    zero: int,
+    pipes: Pipes,
+    cutoff: float,
+    *,
+    max_blocks_off: int | None = None,
+    more_than: Ints | None = None,
 ) -> tuple[Floats, Rows] | None:
-    """Return every count of replicas and micro-batches of pipelines that may be best.
+    """Return every count of replicas and micro-batches of pipelines that may be best, with bounds under the cutoff.
 
-    With lower bounds under the cutoff.
+    `more_than`: replicas that each must exceed; `max_blocks_off`: most blocks that are left out.
     """
     problem, b, rows = s.problem, s.shape.micro_batch, pipes.rows
     total, wanted = problem.max_sequences // b, problem.pin("data_parallel")
@@ -240,6 +258,8 @@ def columns_of(
         world.deadline.check()
         most, each = int(rows.d[i]), float(pipes.each[i])
         limit, low = _fewest_replicas(s, cutoff * b, each, float(pipes.once[i]) / total, most, int(rows.p[i]))
+        if more_than is not None:
+            low = max(low, int(more_than[i]) + 1)
         if max_blocks_off is not None:
             low = max(low, most - max_blocks_off * int(rows.block_replicas[i]))
         d = (
@@ -283,10 +303,9 @@ def _timed(world: World, s: Strategy, zero: int, table: Rows, cutoff: float) -> 
     if not len(few):
         return []
     table, terms, stretch = table.part(few), terms.part(few), stretch[few]
-    in_memory = (
-        bounds.min_stage_seconds_in_memory(s, zero, table, table.d, terms.layer) + s.machine.software.microbatch_seconds
+    times = (
+        replace(terms, each=each_in_memory(s, zero, table, terms)).seconds(table) / (table.d * table.m * b) * stretch
     )
-    times = replace(terms, each=np.maximum(terms.each, in_memory)).seconds(table) / (table.d * table.m * b) * stretch
     few = np.flatnonzero(times < cutoff)
     return [(times[few], table.part(few))] if len(few) else []
 

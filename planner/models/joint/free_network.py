@@ -3,27 +3,24 @@
 No grid, no fabric and no prices: the network slows sends and allreduces by its transport alone.
 """
 
-import heapq
 import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.instance.instance import Instance
-from planner.models.joint.columns import strategy_bound
-from planner.models.joint.least_cost.expand import run
-from planner.models.joint.least_cost.floor import RACKS_ALONE
-from planner.models.joint.least_cost.tree import CostTree
-from planner.models.joint.solve import search
+from planner.models.joint.search.capital import LeastCapital
+from planner.models.joint.search.days import FewestDays
+from planner.models.joint.search.dive import SAMPLED, likely, sampled
+from planner.models.joint.search.least_prices import RACKS_ALONE
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import Problem, problem_of
-from planner.models.joint.tree.dive import SAMPLED, likely
-from planner.models.joint.tree.expand import EXPAND
-from planner.models.joint.tree.tree import Tree
+from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, Plan, World
 from planner.physics.training import layer_time
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Status
-from planner.solvers.deadline import Deadline, OutOfTimeError
+from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Stop
 
 NO_LIMIT = 10**9  # racks; no column has as many
@@ -62,12 +59,11 @@ def fastest_of(problem: Problem, *, time_limit: float | None = None) -> Fastest:
     """Return the fastest layout of a problem on the racks of its cluster."""
     deadline = Deadline(time_limit)
     world = World(problem=problem, sites=None, templates=None, deadline=deadline)
-    tree = Tree(world=world, progress=lambda _: None, deadline=deadline)
-    stopped = search(tree)
-    seconds = math.inf if tree.incumbent is None else tree.incumbent.seconds
-    proved = stopped == "proved"
+    goal = FewestDays(world=world)
+    proved = Loop(goal=goal).run() == "proved"
+    seconds = math.inf if goal.incumbent is None else goal.incumbent.seconds
     stop = Stop.PROVED if proved else Stop.LIMIT
-    return Fastest(seconds=seconds, bound=seconds if proved else tree.bound, plan=tree.incumbent, stop=stop)
+    return Fastest(seconds=seconds, bound=seconds if proved else goal.bound, plan=goal.incumbent, stop=stop)
 
 
 def problem_on(instance: Instance, racks: int) -> Problem:
@@ -121,49 +117,39 @@ def days_of(instance: Instance, seconds_per_sequence: float) -> float:
 
 
 @dataclass(kw_only=True)
-class FreeTree(Tree):
-    """Open nodes below a ceiling that a column on a free network reaches."""
+class FewestFreeDays(FewestDays):
+    """The goal of the fastest column on a network that slows nothing; no column is priced."""
 
-    ceiling: float = math.inf
+    ceiling: float = math.inf  # of the fastest that is known
 
     @property
-    def cutoff(self) -> float:
+    def most_seconds(self) -> float:
         """Seconds a sequence above which nothing matters."""
         return self.ceiling * (1 + EPS)
 
+    def begin(self, loop: Loop) -> None:
+        """Lower the ceiling by the columns of a sample of strategies."""
+        for bound, s in sampled(loop, SAMPLED):
+            self.tick()
+            if bound >= self.ceiling:
+                return
+            for exact, _ in likely(self.world, s, self.ceiling):
+                self.ceiling = min(self.ceiling, exact)
 
-def least_seconds(world: World, deadline: Deadline) -> float | None:
+    def reached(self, t: float, c: float, what: Any) -> bool:
+        """End at the first column, whose time no other is below."""
+        if isinstance(what, Column):
+            self.free = t
+        return isinstance(what, Column)
+
+
+def least_seconds(world: World) -> float | None:
     """Bound the seconds a sequence of every plan: the fastest column on the most racks that the money may buy.
 
     Infinite where no column fits; None where the limit came first.
     """
-    tree = FreeTree(world=world, progress=lambda _: None, deadline=deadline)
-    try:
-        return _least_column(tree)
-    except OutOfTimeError:
-        return None
-
-
-def _least_column(tree: FreeTree) -> float:
-    """Expand nodes until the first is a column, whose time no other is below; infinite where there is none."""
-    world = tree.world
-    for s in world.strategies():
-        tree.tick()
-        tree.push(strategy_bound(world, s), "strategy", s)
-    nodes = sorted(tree.heap)
-    for bound, _, node in nodes[:: max(1, len(nodes) // SAMPLED)]:
-        tree.tick()
-        if bound >= tree.ceiling:
-            break
-        for exact, _ in likely(world, node.what, tree.ceiling):
-            tree.ceiling = min(tree.ceiling, exact)
-    while tree.heap:
-        tree.tick()
-        key, _, node = heapq.heappop(tree.heap)
-        if node.kind == "column":
-            return key
-        EXPAND[node.kind](tree, key, node.what)
-    return math.inf
+    goal = FewestFreeDays(world=world)
+    return goal.free if Loop(goal=goal).run() == "proved" else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,27 +176,25 @@ def fewest_racks(
     `tolerance`: a relative width of the bracket between them and those proven too few that is narrow enough.
     """
     deadline, limit = Deadline(time_limit), days / days_of(instance, 1.0)
-    tree = CostTree(
+    goal = LeastCapital(
         world=World(problem=problem_on(instance, NO_LIMIT), sites=None, templates=None, deadline=deadline),
         floor=RACKS_ALONE,
         limit=limit,
         budget=float(NO_LIMIT),
-        deadline=deadline,
-        progress=lambda _: None,
         ties=False,
         gap=tolerance,
     )
-    stopped = run(tree) != "proved"
-    plan = tree.incumbent
+    stopped = Loop(goal=goal).run() != "proved"
+    plan = goal.incumbent
     if plan is None:
         status: Status = "unknown" if stopped else "infeasible"
-        return FewestRacks(status=status, racks=None, too_few=_below(tree.bound), days=None, plan=None)
+        return FewestRacks(status=status, racks=None, too_few=_below(goal.bound), days=None, plan=None)
     most = racks_of(plan)
     fastest = None if stopped else fastest_on(instance, most, time_limit=deadline.limit).plan
     if fastest is not None and fastest.seconds <= plan.seconds * (1 + EPS):
         plan = fastest
     racks = racks_of(plan)
-    too_few = min(racks - 1, _below(tree.bound) if stopped else math.floor(most / (1 + tolerance) - 2 * CENTS))
+    too_few = min(racks - 1, _below(goal.bound) if stopped else math.floor(most / (1 + tolerance) - 2 * CENTS))
     return FewestRacks(
         status="feasible" if stopped and too_few < racks - 1 else "optimal",
         racks=racks,

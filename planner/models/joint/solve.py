@@ -1,11 +1,4 @@
-"""The joint optimum by best-first branch and bound.
-
-Columns in the order of their lower bounds, each priced with sites, fabrics and fibre. A node is a strategy, those of
-its columns that lie in a window of bounds, a column (counts of replicas and micro-batches) with its best split on a
-free network, or a shape of it. Its key is a lower bound, in seconds a sequence, on every plan in it; nodes are
-expanded in the order of their keys until none is below the incumbent, or as fast and perhaps cheaper. Nothing is left
-out that a bound does not exclude.
-"""
+"""The plan of fewest days over the declared space: what its search is given, and what it has proven."""
 
 import math
 from collections.abc import Callable
@@ -15,19 +8,17 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.pins import ONE_SITE
 from planner.models.fabric.chooser import Templates
-from planner.models.joint.columns import strategy_bound
+from planner.models.joint.cache import JointCache
+from planner.models.joint.search.days import FewestDays, days
+from planner.models.joint.search.goal import Stopped
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
 from planner.models.joint.space import problem_of
 from planner.models.joint.split import Column
-from planner.models.joint.tree.cache import JointCache
-from planner.models.joint.tree.dive import descend, dive
-from planner.models.joint.tree.expand import EXPAND
-from planner.models.joint.tree.tree import Stopped, Tree, days
 from planner.models.joint.world import EPS, World
 from planner.models.requests import Options
 from planner.physics.site import power
-from planner.solvers.deadline import Deadline, OutOfTimeError
-from planner.solvers.outcome import UnansweredError
+from planner.solvers.deadline import Deadline
 
 
 def solve_joint(
@@ -55,51 +46,12 @@ def solve_joint(
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
-    tree = Tree(world=world, progress=progress, deadline=deadline, gap=options.gap or 0.0)
-    tree.first = first
-    solution = _solution(tree, stopped=search(tree))
+    goal = FewestDays(world=world, progress=progress, gap=options.gap or 0.0, first=first)
+    loop = Loop(goal=goal)
+    solution = _solution(goal, stopped=loop.run(), failure=loop.failure)
     if solution.plan is not None:
         cache.plans[world.budget] = solution.plan
     return solution
-
-
-def search(tree: Tree) -> Stopped:
-    """Expand nodes by their keys until none can matter; return why the search ended."""
-    try:
-        for s in tree.world.strategies():
-            tree.tick()
-            tree.world.count("strategies")
-            tree.push(strategy_bound(tree.world, s), "strategy", s)
-        tree.current = math.inf
-        if _too_late(tree):
-            return "proved"
-        column = None if tree.first is None else tree.first(tree.world)
-        if column is not None:
-            descend(tree, column)
-        dive(tree, tree.world.cache.warm_starts(tree.world.budget))
-        while (found := tree.pop()) is not None:
-            tree.tick()
-            key, node = found
-            if tree.incumbent is None and _too_late(tree):
-                return "proved"
-            tree.world.count(f"{node.kind} nodes")
-            EXPAND[node.kind](tree, key, node.what)
-    except OutOfTimeError:
-        return tree.deadline.cause
-    except UnansweredError as error:
-        tree.failure = str(error)
-        return "limit"
-    except KeyboardInterrupt:
-        if tree.incumbent is None:
-            raise
-        return "interrupted"
-    return "proved"
-
-
-def _too_late(tree: Tree) -> bool:
-    """Return whether the bound is beyond the deadline, which then no plan meets."""
-    deadline = tree.world.problem.instance.limits.deadline_days
-    return deadline is not None and days(tree.world.problem, tree.bound) > deadline * (1 + EPS)
 
 
 def _refuse_site_fabrics(instance: Instance) -> None:
@@ -152,36 +104,36 @@ def _cluster_fabric_mw(instance: Instance) -> float:
     return limit * (1 + EPS) / h.facility_overhead_factor - power.it_mw(h, h.racks or 0)
 
 
-def _solution(tree: Tree, *, stopped: Stopped) -> JointSolution:
+def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolution:
     """Write the outcome: optimal where the bound meets the incumbent, up to rounding or the gap that was asked for."""
-    problem, best = tree.world.problem, tree.incumbent
-    if tree.world.sites is not None:
-        tree.world.counts["sites MILPs"] = tree.world.sites.solved
-    bound = tree.bound
-    if best is not None and stopped == "proved" and tree.gap == 0:
-        bound = min(best.seconds, tree.world.given_up)
+    problem, best = goal.world.problem, goal.incumbent
+    if goal.world.sites is not None:
+        goal.world.counts["sites MILPs"] = goal.world.sites.solved
+    bound = goal.bound
+    if best is not None and stopped == "proved" and goal.gap == 0:
+        bound = min(best.seconds, goal.world.given_up)
     known = bound if math.isfinite(bound) else None
     if best is None:
-        proven = stopped == "proved" and math.isinf(tree.world.given_up)
+        proven = stopped == "proved" and math.isinf(goal.world.given_up)
         status = JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN
     else:
-        proven = tree.distance <= max(EPS, tree.gap)
+        proven = goal.distance <= max(EPS, goal.gap)
         status = JointStatus.OPTIMAL if proven else JointStatus.FEASIBLE
-    free = min(tree.free, bound)
+    free = min(goal.free, bound)
     return JointSolution(
         status=status,
         days=None if best is None else days(problem, best.seconds),
         lower_bound=None if known is None else days(problem, known),
         fabric_free_bound=None if known is None else days(problem, free),
         plan=best,
-        counts=dict(sorted(tree.world.counts.items())),
+        counts=dict(sorted(goal.world.counts.items())),
         space=SPACE,
         outside=OUTSIDE,
         stopped=stopped,
-        failure=tree.failure,
-        excluded=tuple((days(problem, key), c) for key, c in tree.opened if key < bound),
-        max_racks=dict(tree.world.sites.most) if tree.world.sites is not None else {},
+        failure=failure,
+        excluded=tuple((days(problem, key), c) for key, c in goal.columns if key < bound),
+        max_racks=dict(goal.world.sites.most) if goal.world.sites is not None else {},
     )
 
 
-__all__ = ["search", "solve_joint", "world_of"]
+__all__ = ["solve_joint", "world_of"]

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from planner.instance.pins import pinned_blocks
 from planner.models.fabric.chooser import Template, Templates
 from planner.models.joint.bounds import Conditions
+from planner.models.joint.cache import JointCache
 from planner.models.joint.calendar import sparings
 from planner.models.joint.places.site_question import Placed
-from planner.models.joint.space import Flags, Floats, Problem, Strategy
+from planner.models.joint.space import Flags, Problem, Strategy
 from planner.models.joint.split import Column, Split
-from planner.models.joint.tree.cache import JointCache
 from planner.physics.network.families import max_joined_racks
 from planner.physics.reliability.standing import Upkeep
 from planner.physics.reliability.stops import lanes_to_choose
@@ -101,9 +101,8 @@ class World:
     sites: "Sites | None"
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
-    rows: dict[Any, Any] = field(default_factory=dict)  # of a strategy, with their bounds
+    tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
     holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
-    in_memory: dict[tuple[Strategy, int], Floats] = field(default_factory=dict)  # of its slowest stages by ZeRO stage
     cache: JointCache = field(default_factory=JointCache)
     deadline: Deadline = field(default_factory=Deadline)  # of the search
     given_up: float = math.inf  # least seconds a sequence of a candidate that was left without a proof

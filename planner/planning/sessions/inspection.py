@@ -4,7 +4,7 @@ from typing import Any
 
 from planner.checks.joint.racks import max_racks
 from planner.checks.joint.rules import highest_bound
-from planner.models.joint.tree.cache import JointCache
+from planner.models.joint.cache import JointCache
 from planner.physics.site.power import rack_of
 from planner.plan.plan import Plan
 

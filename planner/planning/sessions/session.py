@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from planner.instance.instance import Instance
-from planner.models.joint.tree.cache import JointCache
+from planner.models.joint.cache import JointCache
 from planner.number_ranges import bounded
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance

@@ -14,10 +14,10 @@ from joint_cost_brute_force import CostToy, without
 from tiers import slow
 
 from planner.instance.instance import Instance
-from planner.models.joint.curve.capital_floor import CapitalFloor
-from planner.models.joint.curve.first_plans import first_plans
-from planner.models.joint.curve.front import Front
-from planner.models.joint.curve.search import CurveSearch
+from planner.models.joint.search.capital_floor import CapitalFloor
+from planner.models.joint.search.curve import WholeCurve
+from planner.models.joint.search.first_plans import first_plans
+from planner.models.joint.search.front import Front
 from planner.models.joint.solve import world_of
 from planner.models.joint.world import Plan
 from planner.models.requests import Options
@@ -85,7 +85,7 @@ def every_plan(i: Instance) -> list[tuple[float, float]]:
 
 def require_covered(i: Instance, every: list[tuple[float, float]], epsilon: float) -> None:
     """Require that every plan is within epsilon of one that is held, and that none held beats them."""
-    search = CurveSearch(world=world_of(i, Options(), Deadline()), epsilon=epsilon)
+    search = WholeCurve(world=world_of(i, Options(), Deadline()), epsilon=epsilon)
     proven: list[float] = []
     search.progress = lambda s: proven.append(s.proven)
     search.front.slowest = 2 * max((t for t, _ in every), default=1.0)

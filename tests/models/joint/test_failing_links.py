@@ -6,7 +6,7 @@ from joint_solved import solved
 
 from planner.instance.instance import Instance
 from planner.instance.reliability import Reliability
-from planner.models.joint.least_cost.solve import cheapest_by
+from planner.models.joint.least_cost import cheapest_by
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.requests import Options

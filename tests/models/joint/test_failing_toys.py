@@ -8,7 +8,7 @@ from joint_brute_force import Plan
 from joint_solved import solved
 from tiers import slow
 
-from planner.models.joint.least_cost.solve import cheapest_by
+from planner.models.joint.least_cost import cheapest_by
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.requests import Options

@@ -10,7 +10,7 @@ from joint_cost_brute_force import CostToy, without
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.models.joint.least_cost.solve import (
+from planner.models.joint.least_cost import (
     LeastCost,
     cheaper_within,
     cheapest_by,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from planner.models.joint.least_cost.floor import RACKS_ALONE, Floor
+from planner.models.joint.search.least_prices import RACKS_ALONE, Floor
 
 # $100 whatever is built, $50 a site and $7 for each two of them, modules of two racks for $30, $1 a rail of a rack.
 JOINED = (0.0, 0.0, 7.0, 21.0)

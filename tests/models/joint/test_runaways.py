@@ -13,10 +13,9 @@ import pytest
 import planner
 from planner.checks.registry import check
 from planner.errors import InputError
-from planner.models.joint import columns
+from planner.models.joint import columns, micro_batches
+from planner.models.joint.micro_batches import Pruning, _one_below_rounds
 from planner.models.joint.solve import solve_joint
-from planner.models.joint.tree import micro_batches
-from planner.models.joint.tree.micro_batches import Pruning, _one_below_rounds
 from planner.models.requests import Options
 from planner.solvers.deadline import Deadline, OutOfTimeError
 from planner.solvers.outcome import UnansweredError

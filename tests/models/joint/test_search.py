@@ -15,12 +15,13 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.joint import bounds
 from planner.models.joint.bounds import Conditions
+from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import column_at, columns_of, free_seconds, pipelines_of, under_zero
+from planner.models.joint.search.days import FewestDays
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.joint.space import problem_of, strategies
-from planner.models.joint.tree import tree as nodes
-from planner.models.joint.tree.cache import JointCache
 from planner.models.joint.world import Target, World
 from planner.models.requests import Options
 from planner.physics.training.blocks import interleaving
@@ -113,18 +114,14 @@ def test_an_open_node_of_equal_time_is_asked() -> None:
     found = solved(toy(6)).plan
     assert found is not None
     i = toy(6)
-    tree = nodes.Tree(
-        world=World(problem=problem_of(i), sites=None, templates=None),
-        progress=lambda _: None,
-        deadline=deadline.Deadline(),
-    )
-    tree.keep(found)
-    tree.push(found.seconds, "column", "as fast")
-    tree.push(found.seconds * (1 + 1e-6), "column", "slower")
-    popped = tree.pop()
-    assert popped is not None and popped[1].what == "as fast" and tree.pop() is None
-    tree.keep(replace(found, capital_usd=found.capital_usd - 1))
-    assert tree.incumbent is not None and tree.incumbent.capital_usd == found.capital_usd - 1
+    goal = FewestDays(world=World(problem=problem_of(i), sites=None, templates=None))
+    loop = Loop(goal=goal)
+    goal.keep(found)
+    loop.push(found.seconds, 0.0, "as fast")
+    loop.push(found.seconds * (1 + 1e-6), 0.0, "slower")
+    assert [what for *_, what in loop.heap] == ["as fast"]
+    goal.keep(replace(found, capital_usd=found.capital_usd - 1))
+    assert goal.incumbent is not None and goal.incumbent.capital_usd == found.capital_usd - 1
 
 
 @pytest.mark.parametrize("seed", [0, 3, 8, 14])
@@ -209,7 +206,7 @@ def test_pinned_replicas_beyond_the_batch_end_the_search_at_once() -> None:
     for path, value in (("layout.data_parallel", 10**6), ("layout.microbatches_per_step", 10**6)):
         i = toy(6).model_copy(update={"pins": {path: value}})
         solution = solved(i)
-        assert solution.status is JointStatus.INFEASIBLE and solution.counts.get("window nodes", 0) == 0
+        assert solution.status is JointStatus.INFEASIBLE and solution.counts.get("ranges nodes", 0) == 0
 
 
 @pytest.mark.parametrize(("p", "m", "v"), [(3, 60, 2), (5, 83, 3), (7, 200, 2), (2, 97, 4)])

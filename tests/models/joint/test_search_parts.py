@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.models.joint.places.capital_bounds import Level
-from planner.models.joint.search import Candidate, Search
+from planner.models.joint.places.fastest import Candidate, Search
 
 
 @pytest.mark.parametrize("fewest", range(1, 9))

@@ -9,8 +9,8 @@ from joint_run_brute_force import RunToy, run_toy
 
 from planner.instance.instance import Instance
 from planner.models.joint.free_network import days_of
-from planner.models.joint.least_cost.solve import LeastCost
-from planner.models.joint.least_cost.whole_run import least_run_cost
+from planner.models.joint.least_cost import LeastCost
+from planner.models.joint.ownership import least_run_cost
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options

@@ -13,13 +13,13 @@ from functools import cached_property
 
 import numpy as np
 
-from planner.models.joint.least_cost.floor import Floor
-from planner.models.joint.least_cost.prices import Prices
 from planner.models.joint.places.built import built, exchanged_bytes
 from planner.models.joint.places.capital_bounds import Level
+from planner.models.joint.places.fastest import SETTLED, Candidate, Search
 from planner.models.joint.places.gateways import has_gateways, with_gateways
+from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.site_question import Circuit, Part
-from planner.models.joint.search import SETTLED, Candidate, Search
+from planner.models.joint.search.least_prices import Floor
 from planner.models.joint.world import EPS, Plan
 
 QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a MILP over sites, and come before it

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from planner.instance.instance import Instance
+from planner.models.joint.cache import JointCache
 from planner.models.joint.free_network import days_of
-from planner.models.joint.least_cost.solve import LeastCost, cheapest_by, seconds_of
+from planner.models.joint.least_cost import LeastCost, cheapest_by, seconds_of
+from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.space import problem_of
-from planner.models.joint.tree.cache import JointCache
-from planner.models.joint.tree.tree import Stopped
 from planner.models.joint.world import CENTS, EPS, Plan
 from planner.models.requests import Options
 from planner.physics.site.run_cost import years_of

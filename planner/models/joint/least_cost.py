@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
+from planner.models.joint.cache import JointCache
 from planner.models.joint.free_network import least_seconds
-from planner.models.joint.least_cost.expand import run
-from planner.models.joint.least_cost.floor import floor_of
-from planner.models.joint.least_cost.tree import CostTree
+from planner.models.joint.search.capital import LeastCapital
+from planner.models.joint.search.goal import Stopped
+from planner.models.joint.search.least_prices import floor_of
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.space import Problem
-from planner.models.joint.tree.cache import JointCache
-from planner.models.joint.tree.tree import Stopped
 from planner.models.joint.world import CENTS, EPS, Plan, World
 from planner.models.requests import Options
 from planner.physics.training import layer_time
@@ -90,21 +90,21 @@ def cheapest_by(
         c, usd = plan.column, plan.capital_usd
         choices = f"{_described(plan)}, {c.d} replicas, {c.m} micro-batches"
         line = f"${usd / 1e9:,.3f}B, {days_of(problem, plan.seconds):,.2f} days: {choices}"
-        report(progress, line, usd, tree.bound or None, choices)
+        report(progress, line, usd, goal.bound or None, choices)
 
     if known is not None and known.seconds > deadline_seconds_per_sequence * (1 + EPS):
         known = None
-    tree = CostTree(
+    goal = LeastCapital(
         world=world,
         floor=floor_of(world),
         limit=deadline_seconds_per_sequence,
         budget=world.budget,
-        deadline=deadline,
-        progress=kept,
+        kept=kept,
         bounded=lambda usd: report(progress, f"no plan under ${usd / 1e9:,.3f}B", None, usd),
         incumbent=known,
     )
-    return _result(tree, stopped=run(tree))
+    loop = Loop(goal=goal)
+    return _result(goal, stopped=loop.run(), failure=loop.failure)
 
 
 def _described(plan: Plan) -> str:
@@ -114,14 +114,14 @@ def _described(plan: Plan) -> str:
     return f"TP {s.tensor_parallel} x CP {s.context_parallel} x PP {c.p}, v {c.v}, blocks {blocks}"
 
 
-def _result(tree: CostTree, *, stopped: Stopped) -> LeastCost:
+def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
     """Say what a search has found, and what it has proven."""
-    plan, problem, counts = tree.incumbent, tree.world.problem, dict(sorted(tree.world.counts.items()))
+    plan, problem, counts = goal.incumbent, goal.world.problem, dict(sorted(goal.world.counts.items()))
     if plan is None:
-        proven = stopped == "proved" and math.isinf(tree.world.given_up_usd)
+        proven = stopped == "proved" and math.isinf(goal.world.given_up_usd)
         status = JointStatus.INFEASIBLE if proven else JointStatus.UNKNOWN
-        bound = tree.bound if stopped != "proved" else None
-        least = None if stopped != "proved" else least_seconds(tree.world, tree.deadline)
+        bound = goal.bound if stopped != "proved" else None
+        least = None if stopped != "proved" else least_seconds(goal.world)
         days = None if least is None or not math.isfinite(least) else days_of(problem, least)
         return LeastCost(
             status=status,
@@ -133,7 +133,7 @@ def _result(tree: CostTree, *, stopped: Stopped) -> LeastCost:
             stopped=stopped,
             counts=counts,
         )
-    bound = min(plan.capital_usd, tree.world.given_up_usd, tree.bound if stopped != "proved" else math.inf)
+    bound = min(plan.capital_usd, goal.world.given_up_usd, goal.bound if stopped != "proved" else math.inf)
     return LeastCost(
         status=JointStatus.OPTIMAL if bound >= plan.capital_usd - CENTS else JointStatus.FEASIBLE,
         capital_usd=plan.capital_usd,
@@ -142,7 +142,7 @@ def _result(tree: CostTree, *, stopped: Stopped) -> LeastCost:
         least_days=None,
         plan=plan,
         stopped=stopped,
-        failure=tree.failure,
+        failure=failure,
         counts=counts,
     )
 

@@ -78,6 +78,12 @@ class Front:
         at = bisect.bisect_right(self.usd, usd * (1 + gap)) - 1
         return self.slowest if at < 0 else min(self.slowest, self.seconds[at] / (1 + gap))
 
+    def cutoffs(self, usd: Any, gap: float) -> Floats:
+        """Return the same of several capitals."""
+        at = np.searchsorted(np.array(self.usd), np.asarray(usd) * (1 + gap), side="right")
+        late = np.array([self.slowest, *(min(self.slowest, x / (1 + gap)) for x in self.seconds)])
+        return np.asarray(late[at], dtype=np.float64)
+
     def boxes(self, t: float, c: float, gap: float) -> Iterator[tuple[float, float]]:
         """Yield the (seconds, capital) of boxes above floors in which a plan would have a larger gap, dearest first."""
         most = [x / (1 + gap) for x in self.usd] + [self.most_usd]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.least_cost.floor import Floor, floor_of
+from planner.models.joint.search.least_prices import Floor, floor_of
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.world import World
 from planner.physics.site import power

@@ -1,0 +1,236 @@
+"""The goal of least capital by a deadline; of plans as cheap, to half a cent, the fastest.
+
+The capital of a node is that of the fewest racks that are in time on a network which slows nothing, with the least
+fabric, until its shapes are priced.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from planner.models.joint.places.cheapest import CheapestSearch
+from planner.models.joint.places.fastest import fastest
+from planner.models.joint.places.racks_prices import Prices
+from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.places.site_question import Part
+from planner.models.joint.search.dive import cheap_columns
+from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key
+from planner.models.joint.search.least_prices import Floor
+from planner.models.joint.search.loop import Loop
+from planner.models.joint.search.ranges import Ranges
+from planner.models.joint.space import Flags, Floats, Ints
+from planner.models.joint.split import Column
+from planner.models.joint.world import CENTS, EPS, Plan, World, open_sites, shapes, spared
+
+SLICE = 1.02  # of capital: columns are listed for so much of it at a time
+KNOWN = 1.5  # times the least capital of a batch: up to a cheapest plan no dearer its columns are listed at once
+
+
+@dataclass(slots=True)
+class ShapeByCapital:
+    """A shape under search by capital.
+
+    `steps`: its lower bounds and plans, once it was begun; `usd`: capital of the plan of it that was found last, of
+    which the fastest as cheap was not sought yet.
+    """
+
+    problem: ShapeProblem
+    steps: Iterator[float | Plan] | None = None
+    usd: float = math.inf
+
+
+@dataclass(kw_only=True)
+class LeastCapital(Goal):
+    """The cheapest plan in time; nodes are opened by their capital, as long as this is not above its own.
+
+    Attributes
+    ----------
+    limit
+        The most seconds a sequence.
+    budget
+        The most capital.
+    ties
+        Whether the fastest of the cheapest is sought; without, a plan not cheaper by more than `gap` is of no use.
+    bound
+        On the capital of every plan.
+    kept, bounded
+        Called with each better plan, and now and then with the bound.
+    """
+
+    world: World
+    floor: Floor
+    limit: float
+    budget: float
+    kept: Callable[[Plan], None] = lambda _: None
+    bounded: Callable[[float], None] = lambda _: None
+    ties: bool = True
+    gap: float = 0.0
+    incumbent: Plan | None = None
+    prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)
+    bound: float = 0.0
+    spoke: float = field(default_factory=time.perf_counter)
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether a plan is held."""
+        return self.incumbent is not None
+
+    @property
+    def capital(self) -> float:
+        """Most capital that a plan may have to matter."""
+        if self.incumbent is None:
+            return self.budget + CENTS
+        usd = self.incumbent.capital_usd
+        return usd + CENTS if self.ties else usd / (1 + self.gap) - 2 * CENTS
+
+    def keys(self, t: Floats, c: Floats) -> Floats:
+        """Return the capital; infinite where no plan can be cheaper, or as cheap and faster."""
+        return np.where((c <= self.capital) & (t < self.cutoffs(c)), c, np.inf)
+
+    def key(self, t: float, c: float) -> Key:
+        """Return the capital to the cent, so that rounding does not set the order of equals; these go by time."""
+        return round(c, 2), t
+
+    def opens(self, t: float, c: float) -> bool:
+        """Return whether a plan of at least such capital and time could be the best."""
+        return c <= self.capital and c < math.inf and t < self.cutoff(c)
+
+    def cutoffs(self, c: Floats) -> Floats:
+        """Return the limit; the time of the cheapest plan for plans as dear."""
+        c = np.asarray(c)
+        if self.incumbent is None:
+            return np.full(c.shape, self.limit * (1 + EPS))
+        cheaper = c < self.incumbent.capital_usd - CENTS
+        return np.where(cheaper, self.limit * (1 + EPS), self.incumbent.seconds * (1 - EPS))
+
+    def begin(self, loop: Loop) -> None:
+        """Seek a first plan: price the columns of least floor among those of a sample of strategies."""
+        if self.incumbent is not None:
+            return
+        for usd, column in cheap_columns(self, loop):
+            self.tick()
+            if self.incumbent is not None:
+                return
+            self._try(usd, column)
+
+    def _try(self, usd: float, column: Column) -> None:
+        """Keep the first plan of the most even shape of a column with the likeliest spares."""
+        choices = spared(self.world, column)
+        for sites, choice in itertools.product(open_sites(self.world, column), choices):
+            shape = next(shapes(choice, sites), None)
+            if shape is None:
+                continue
+            for step in self._search(ShapeProblem(world=self.shapes_world, column=choice, shape=shape), usd):
+                if isinstance(step, Plan):
+                    self.keep(step)
+                    return
+                if step > self.capital:
+                    break
+
+    def tick(self) -> None:
+        """Stop at the limit; report the bound every two seconds."""
+        self.world.deadline.check()
+        if self.bound > 0 and time.perf_counter() - self.spoke >= LINE_SECONDS:
+            self.spoke = time.perf_counter()
+            self.bounded(self.bound)
+
+    def reached(self, t: float, c: float, what: Any) -> bool:
+        """Raise the bound to the least capital of the open nodes."""
+        self.bound = max(self.bound, c)
+        return False
+
+    def usd(self, racks: Any, rails: Any) -> Floats:
+        """Bound the capital of so many racks by their prices."""
+        return np.asarray(self.floor.usd(racks, rails), dtype=np.float64)
+
+    def most_blocks(self, x: Ranges) -> Ints:
+        """Return the most blocks of ranges that the capital may pay."""
+        found: Ints = self.floor.max_blocks(self.capital, x.of.racks[x.at], x.of.rails[x.at])
+        return np.minimum(found, x.high)
+
+    def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
+        """List the columns in time of the next slice of capital."""
+        most = self.floor.max_blocks(self._top(key), x.of.racks[x.at], x.of.rails[x.at])
+        return np.minimum(x.high, np.maximum(most, x.low + 1)), self.cutoffs(x.usd)
+
+    def hot(self, x: Ranges, keys: Floats) -> Flags:
+        """Return the ranges of the next slice of capital."""
+        return np.asarray(keys <= self._top(float(keys.min()))) if x.zero is not None else keys < np.inf
+
+    def _top(self, usd: float) -> float:
+        """Return the capital up to which columns are listed at once."""
+        return self.capital if self.capital <= usd * KNOWN else max(usd * SLICE, usd + CENTS)
+
+    def sites_floor(self, column: Column, sites: int, c: float) -> float:
+        """Bound the capital of a column at so many sites by prices."""
+        block = column.strategy.block(column.p)
+        if block is None:
+            return math.inf
+        return max(c, self.floor.usd_at(sites, block.blocks(column.d) * block.racks, block.rails))
+
+    def shape_floor(self, q: ShapeProblem, c: float) -> float:
+        """Bound the capital of a shape by prices of whole modules at each site."""
+        return max(c, self.floor.usd_over([q.traffic.racks(g) for g in q.shape.blocks], q.traffic.rails))
+
+    @property
+    def shapes_world(self) -> World:
+        """The world with the capital of the cheapest plan known as its budget, where plans differ in capital."""
+        world, usd = self.world, self.budget if self.incumbent is None else self.incumbent.capital_usd
+        if not math.isfinite(usd) or (world.sites is None and world.templates is None):
+            return world
+        instance = world.problem.instance
+        limits = instance.limits.model_copy(update={"budget_usd": usd})
+        return replace(world, problem=replace(world.problem, instance=instance.model_copy(update={"limits": limits})))
+
+    def begin_shape(self, q: ShapeProblem) -> ShapeByCapital:
+        """Begin the search of a shape by capital."""
+        return ShapeByCapital(q)
+
+    def price(self, t: float, c: float, shape: ShapeByCapital) -> tuple[float, float] | None:
+        """Take a shape one step on: to a sharper bound, or to a plan; one as dear as the cheapest to its fastest."""
+        best = self.incumbent
+        if best is not None and c >= best.capital_usd - CENTS:
+            found = fastest(replace(shape.problem, world=self.shapes_world), self.cutoff(c))
+            if found is not None:
+                self.keep(self._priced(found))
+            return None
+        if shape.steps is None:
+            shape.steps = self._search(replace(shape.problem, world=self.shapes_world), c)
+        step = next(shape.steps, None)
+        if step is None:
+            usd, shape.usd = shape.usd, math.inf
+            return t, usd
+        if not isinstance(step, Plan):
+            return t, step
+        self.keep(step)
+        shape.usd = step.capital_usd
+        return t, c
+
+    def _search(self, q: ShapeProblem, usd: float) -> Iterator[float | Plan]:
+        """Search a shape by capital."""
+        search = CheapestSearch(shape_problem=q, cutoff=self.cutoff(usd), floor_usd=self.floor, all_prices=self.prices)
+        return search.steps()
+
+    def keep(self, plan: Plan) -> None:
+        """Make a plan the incumbent if it is cheaper, or as cheap and faster."""
+        before = self.incumbent
+        if plan.capital_usd > self.capital or plan.seconds > self.limit * (1 + EPS):
+            return
+        if before is None or plan.capital_usd < before.capital_usd - CENTS or plan.seconds < before.seconds * (1 - EPS):
+            self.incumbent = plan
+            self.world.count("incumbents")
+            self.kept(plan)
+
+    def _priced(self, plan: Plan) -> Plan:
+        """Return a plan with its racks at the prices of the search, where no sites price them."""
+        if self.world.sites is not None:
+            return plan
+        block = plan.column.strategy.block(plan.column.p)
+        racks = [g * block.racks for g in plan.shape.blocks] if block is not None else []
+        fabrics = sum(t.usd for t in plan.templates.values())
+        return replace(plan, capital_usd=replace(self.floor, rail_usd=0.0).usd_over(racks, 0) + fabrics)

@@ -1,0 +1,301 @@
+"""The goal of the curve: plans such that every plan of the box is within epsilon of one of them in time and capital.
+
+The gap of a node is how far no incumbent covers its floors. A node whose gap is no more than epsilon is closed: each of
+its plans has an incumbent that is at most so much worse in both. The node of the largest gap is opened first, so that
+at any moment the largest gap left is what is proven.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from planner.models.joint.columns import StrategyTable, free_seconds, in_memory, table_of
+from planner.models.joint.free_network import racks_of
+from planner.models.joint.places.fastest import fastest
+from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.search.capital_floor import CapitalFloor
+from planner.models.joint.search.days import days
+from planner.models.joint.search.front import Front
+from planner.models.joint.search.goal import Goal, Key, Stopped
+from planner.models.joint.search.loop import Loop
+from planner.models.joint.search.ranges import NEVER, Ranges, all_ranges
+from planner.models.joint.space import Flags, Floats, Ints, Strategy
+from planner.models.joint.split import Column
+from planner.models.joint.world import CENTS, EPS, Plan, Shape, World, open_sites, shapes, spared
+
+HOT = 0.5  # of the largest gap of a batch, from which on its ranges are opened
+SLOWEST = 20.0  # times the least floor of the table: slower plans are outside the box
+NARROW = 0.3  # of its blocks, within which a range is not halved under any ZeRO stage
+COLUMN_STEP = 0.5  # of capital: columns are priced once a step of half the gap
+NEAR = 0.01  # above its floor, a capital at which a shape is priced first
+
+
+@dataclass(slots=True)
+class ShapeInBoxes:
+    """A shape with what is refused of it: within so much capital no plan is under so many seconds a sequence."""
+
+    problem: ShapeProblem
+    by_fabric: bool = False  # its floor of capital has the fabrics of its tables
+    refused: list[tuple[float, float]] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class WholeCurve(Goal):
+    """The incumbents that none beats; nodes are opened by their gaps, largest first, as long as these exceed epsilon.
+
+    Attributes
+    ----------
+    proven
+        Gap that no plan of the box exceeds.
+    progress
+        Called where it has fallen.
+    tried
+        Steps of capital at which a column was priced.
+    fabrics
+        Least price of the fabric of so many blocks, by what they send.
+    """
+
+    world: World
+    epsilon: float
+    progress: Callable[["WholeCurve"], None] = lambda _: None
+    front: Front = field(default_factory=Front)
+    proven: float = math.inf
+    tried: set[tuple[float, int]] = field(default_factory=set)
+    fabrics: dict[object, float] = field(default_factory=dict)
+    loop: Loop | None = None
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether a plan is held."""
+        return bool(self.front.plans)
+
+    @property
+    def within(self) -> float:
+        """The gap within which plans are left out: a little below epsilon, so that rounding opens no node for ever."""
+        return self.epsilon * (1 - 1e-9)
+
+    @cached_property
+    def floor(self) -> CapitalFloor:
+        """Floors of capital."""
+        return CapitalFloor(world=self.world)
+
+    @cached_property
+    def tables(self) -> dict[Strategy, StrategyTable]:
+        """The pipelines of every strategy that may hold the model."""
+        found = {}
+        for s in self.world.strategies():
+            self.world.deadline.check()
+            of = table_of(self.world, s)
+            fitting = np.flatnonzero(in_memory(self.world, s)) if len(of) else np.empty(0, dtype=np.int64)
+            if len(fitting):
+                found[s] = of.part(fitting)
+        return found
+
+    def box(self) -> None:
+        """Fix the box before the search: plans that are many times slower than the least floor are outside."""
+        least = [float(of.seconds(of.rows, of.each, of.once).min()) for of in self.tables.values()]
+        deadline = self.world.problem.instance.limits.deadline_days
+        late = math.inf if deadline is None else deadline / days(self.world.problem, 1.0)
+        self.front.slowest = min(late * (1 + 1e-9), SLOWEST * min(least, default=math.inf))
+
+    def run(self) -> Stopped:
+        """Search until every gap is within epsilon or a limit comes; return which came first."""
+        self.loop = Loop(goal=self)
+        stopped = self.loop.run()
+        if stopped == "proved":
+            self._note(self.epsilon)
+        return stopped
+
+    def keys(self, t: Floats, c: Floats) -> Floats:
+        """Return the gaps, the largest first."""
+        gaps = self.front.gaps(t, c)
+        return np.where(gaps > self.epsilon, -gaps, np.inf)
+
+    def key(self, t: float, c: float) -> Key:
+        """Return the gap."""
+        return -self.front.gap(t, c), 0.0
+
+    def opens(self, t: float, c: float) -> bool:
+        """Return whether no incumbent is within epsilon of some floors."""
+        return self.front.gap(t, c) > self.epsilon
+
+    def cutoffs(self, c: Floats) -> Floats:
+        """Return the seconds from which a plan of such capital is within epsilon of an incumbent."""
+        return self.front.cutoffs(c, self.within)
+
+    def begin(self, loop: Loop) -> None:
+        """Seek no first plans: who asks for the curve does."""
+
+    def tick(self) -> None:
+        """Stop at the limit."""
+        self.world.deadline.check()
+
+    def reached(self, t: float, c: float, what: Any) -> bool:
+        """Lower what is proven to the largest gap left."""
+        if self.loop is not None:
+            self._note(-self.loop.least_key)
+        return False
+
+    def _note(self, gap: float) -> None:
+        self.proven = min(self.proven, max(gap, self.epsilon))
+        self.progress(self)
+
+    def usd(self, racks: Any, rails: Any) -> Floats:
+        """Bound the capital of so many racks by the least of any sites."""
+        return self.floor.usd(racks, rails)
+
+    def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
+        """Yield (most/2, most], (most/4, most/2], ... of the pipelines that may hold the model."""
+        of = self.tables.get(of.strategy, of.part(slice(0)))
+        high = np.maximum(of.rows.blocks(), 1)
+        at = np.arange(len(high))
+        while len(at):
+            low = high // 2
+            yield all_ranges(of, low, high, at)
+            at, high = at[low > 0], low[low > 0]
+
+    def hot(self, x: Ranges, keys: Floats) -> Flags:
+        """Return the ranges of the largest gaps."""
+        return np.asarray(keys <= keys.min() * HOT)
+
+    def wide(self, x: Ranges, key: float) -> Flags:
+        """Return the ranges whose capital spans more than part of the gap."""
+        share = NARROW if x.zero is None else max(-key / 4, self.epsilon / 2)
+        return np.asarray((x.high > x.low + 1) & (x.high > (x.low + 1) * (1 + share)))
+
+    def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
+        """List the columns whose times are below what their capital leaves open at a share of the gap."""
+        return x.high, self.front.cutoffs(x.usd, max(self.within, -HOT * key))
+
+    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
+        """Put the columns of a pipeline with as many blocks together, which cost the same at least."""
+        order = np.lexsort((t, entries))
+        return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
+
+    def column_floor(self, column: Column, c: float) -> float:
+        """Sharpen the floor of columns with as many blocks by sites, and at one site by the least fabric."""
+        return max(c, min((self.sites_floor(column, k, c) for k in open_sites(self.world, column)), default=c))
+
+    def sites_floor(self, column: Column, sites: int, c: float) -> float:
+        """Bound the capital of a column at so many sites; at one its least fabric counts, if spares leave no choice."""
+        block = column.strategy.block(column.p)
+        if block is None:
+            return math.inf
+        blocks = block.blocks(column.d)
+        bare = float(self.floor.at_sites(blocks * block.racks, sites))
+        if sites > 1 or self.world.problem.calendar is not None or self.world.templates is None:
+            return max(c, bare + blocks * block.racks * block.rails * self.floor.floor.rail_usd)
+        q = ShapeProblem(world=self.world, column=column, shape=Shape((blocks,), column.d))
+        return max(c, bare + self.least_fabric(q, blocks))
+
+    def shape_floor(self, q: ShapeProblem, c: float) -> float:
+        """Bound the capital of a shape by its racks, those that stand by among them."""
+        bare = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
+        return max(c, bare + q.racks * q.traffic.rails * self.floor.floor.rail_usd)
+
+    def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
+        """Price a column once for each step of capital, covered or not: it covers those like it."""
+        if not c <= self.front.most_usd:
+            return
+        step = max(0.005, 2.0 ** math.floor(math.log2(min(max(self.front.gap(t, c), 1e-3), 0.5)))) * COLUMN_STEP
+        bucket = step, math.floor(math.log(c) / step)
+        if bucket not in self.tried:
+            self.tried.add(bucket)
+            self.try_column(column, c * (1 + step))
+
+    def least_fabric(self, q: ShapeProblem, blocks: int) -> float:
+        """Return the least price of the fabric of so many blocks, whatever its slowdowns in the box."""
+        key = q.traffic, blocks
+        if key not in self.fabrics:
+            box = self.capped(math.inf, q.racks) if math.isfinite(self.front.most_usd) else self.world
+            one = replace(q, shape=Shape((blocks,), q.shape.min_replicas), world=box)
+            x = one.options(NEVER)[blocks]
+            self.fabrics[key] = float(x.usd.min()) if len(x) else math.inf
+        return self.fabrics[key]
+
+    def capped(self, usd: float, racks: int) -> World:
+        """Return the world with so much capital for a plan of so many racks, and no more than the box has."""
+        usd = min(usd, self.front.most_usd)
+        if self.world.sites is None:
+            usd += self.world.owned_usd - racks * self.floor.rack_usd
+        instance = self.world.problem.instance
+        limits = instance.limits.model_copy(update={"budget_usd": max(usd, 1.0)})
+        capped = instance.model_copy(update={"limits": limits})
+        return replace(self.world, problem=replace(self.world.problem, instance=capped))
+
+    def usd_of(self, plan: Plan) -> float:
+        """Return the capital of a plan; of racks at hand that of those in use."""
+        if self.world.sites is not None:
+            return plan.capital_usd
+        return plan.capital_usd - self.world.owned_usd + racks_with_spares(plan) * self.floor.rack_usd
+
+    def keep(self, plan: Plan | None) -> bool:
+        """Hand a plan to the front."""
+        return plan is not None and self.front.add(plan.seconds, self.usd_of(plan), plan)
+
+    def begin_shape(self, q: ShapeProblem) -> ShapeInBoxes:
+        """Begin a shape of which nothing is refused."""
+        return ShapeInBoxes(q)
+
+    def price(self, t: float, c: float, shape: ShapeInBoxes) -> tuple[float, float] | None:
+        """Take a shape a step on: to a sharper floor of capital, then to plans in every box that is left open.
+
+        First one near the floors, whether it is covered or not: it covers shapes like it.
+        """
+        q = shape.problem
+        if not shape.by_fabric:
+            shape.by_fabric = True
+            bare = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
+            fabrics = 0.0 if self.world.templates is None else sum(self.least_fabric(q, g) for g in q.shape.blocks)
+            return t, max(c, bare + fabrics)
+        near = c * (1 + max(self.within / 2, NEAR))
+        late = self.front.cutoff(near, 0.0) * (1 - 2 * EPS)
+        if t < late:
+            self._fastest(shape, late, near)
+        while True:
+            left = (b for b in self.front.boxes(t, c, self.within) if not self._refused(shape, *b))
+            box = next(left, None)
+            if box is None:
+                return None
+            self._fastest(shape, box[0] * (1 - 2 * EPS), box[1])
+
+    @staticmethod
+    def _refused(x: ShapeInBoxes, seconds: float, usd: float) -> bool:
+        """Return whether no plan of a shape is in a box, up to rounding of its seconds."""
+        return any(most >= usd and late >= seconds * (1 - 3 * EPS) for most, late in x.refused)
+
+    def _fastest(self, x: ShapeInBoxes, late: float, usd: float) -> None:
+        """Seek the fastest plan of a shape in a box, and remember what it refuses.
+
+        The sites may overrun an amount by a cent, so that they are given a cent less: a refusal holds but for it.
+        """
+        self.world.count("questions of the curve")
+        q = x.problem
+        plan = fastest(replace(q, world=self.capped(usd - CENTS, q.racks)), min(late, NEVER))
+        x.refused.append((usd, late if plan is None else plan.seconds))
+        self.keep(plan)
+
+    def try_column(self, column: Column, usd: float) -> bool:
+        """Price the first shape of a column that a capital pays, fewest sites first; return whether it has a plan."""
+        late = self.front.cutoff(usd, 0.0) * (1 - 2 * EPS)
+        if not free_seconds(self.world, column, min(late, NEVER)) < late:
+            return False
+        for choice in sorted(spared(self.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
+            for sites in open_sites(self.world, choice):
+                shape = next(shapes(choice, sites), None)
+                if shape is None:
+                    continue
+                q = ShapeProblem(world=self.world, column=choice, shape=shape)
+                plan = fastest(replace(q, world=self.capped(usd, q.racks)), min(late, NEVER), likely=True)
+                if plan is not None:
+                    return self.keep(plan)
+        return False
+
+
+def racks_with_spares(plan: Plan) -> int:
+    """Return the racks that a plan's blocks fill, and those that stand by."""
+    return racks_of(plan) + (sum(plan.upkeep.spare_racks.values()) if plan.upkeep else 0)

@@ -1,0 +1,236 @@
+"""The goal of fewest days within a budget; of plans as fast, to rounding, the cheapest."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from planner.models.joint.places.fastest import Candidate, Search
+from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.search import dive
+from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key
+from planner.models.joint.search.loop import Loop
+from planner.models.joint.search.ranges import Ranges
+from planner.models.joint.space import Flags, Floats, Ints, Problem
+from planner.models.joint.split import Column
+from planner.models.joint.world import EPS, Plan, Target, World
+from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.solvers.running.progress import report
+
+NEAR = 1.02  # above the least time on a free network: most optima lie below
+STEP = 1.1  # from one bound to the next up to which columns are listed
+SMALL_STEPS, STEPS = 8, 16  # how often; the later ones square the factor each time
+DESCENTS = 6  # columns of least bound that are tried with fewer blocks
+CLOSE = 2e-3  # of an incumbent to its bound, within which fewer blocks are left to the search
+
+
+@dataclass(slots=True)
+class ShapeInTime:
+    """A shape with the candidate that the sites are to be asked for next."""
+
+    search: Search
+    pending: Candidate | None = None
+
+
+@dataclass(kw_only=True)
+class FewestDays(Goal):
+    """The fastest plan known; nodes are opened by their seconds, as long as these are not above its own.
+
+    Attributes
+    ----------
+    free
+        The least bound of a column on a network that slows nothing, of all that were opened.
+    guess
+        The least time of a column on such a network that is known.
+    columns
+        The columns that were opened, with their bounds.
+    first
+        Names a column to price before any other.
+    """
+
+    world: World
+    progress: Callable[[str], None] = lambda _: None
+    gap: float = 0.0
+    first: Callable[[World], Column | None] | None = None
+    incumbent: Plan | None = None
+    free: float = math.inf
+    guess: float = math.inf
+    columns: list[tuple[float, Column]] = field(default_factory=list)
+    descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
+    loop: Loop | None = None
+    spoke: float = field(default_factory=time.perf_counter)
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether a plan is held."""
+        return self.incumbent is not None
+
+    @property
+    def target(self) -> Target:
+        """What a plan must beat."""
+        best, budget = self.incumbent, self.world.budget
+        return Target(budget=budget) if best is None else Target(best.seconds, best.capital_usd, budget)
+
+    @property
+    def most_seconds(self) -> float:
+        """Seconds a sequence above which no plan matters: those of the incumbent, which may be had for less money."""
+        return self.target.cutoff
+
+    @property
+    def bound(self) -> float:
+        """Seconds a sequence that no plan is below."""
+        key = -math.inf if self.loop is None else self.loop.least_key
+        least = max(0.0, min(key, self.world.given_up))
+        return least if self.incumbent is None else min(least, self.incumbent.seconds)
+
+    @property
+    def distance(self) -> float:
+        """The gap: incumbent less bound, relative to the incumbent."""
+        return math.inf if self.incumbent is None else 1 - self.bound / self.incumbent.seconds
+
+    @property
+    def too_late(self) -> bool:
+        """Whether the bound is beyond the deadline, which then no plan meets."""
+        deadline = self.world.problem.instance.limits.deadline_days
+        return deadline is not None and days(self.world.problem, self.bound) > deadline * (1 + EPS)
+
+    def keys(self, t: Floats, c: Floats) -> Floats:
+        """Return the seconds; infinite above those of the incumbent."""
+        return np.where(t <= self.most_seconds, t, np.inf)
+
+    def key(self, t: float, c: float) -> Key:
+        """Return the seconds."""
+        return t, 0.0
+
+    def opens(self, t: float, c: float) -> bool:
+        """Return whether a plan may be as fast as the incumbent."""
+        return t <= self.most_seconds and math.isfinite(t)
+
+    def cutoffs(self, c: Floats) -> Floats:
+        """Return the seconds of the incumbent."""
+        return np.full(np.shape(c), self.most_seconds)
+
+    def begin(self, loop: Loop) -> None:
+        """Seek first plans: that of a plan at hand, those of other budgets, columns of a sample of strategies."""
+        self.loop = loop
+        if self.too_late:
+            return
+        column = None if self.first is None else self.first(self.world)
+        if column is not None:
+            dive.descend(self, column)
+        dive.dive(self, loop, self.world.cache.warm_starts(self.world.budget))
+
+    def tick(self) -> None:
+        """Stop at the limit; say where the search is every two seconds."""
+        self.world.deadline.check()
+        if time.perf_counter() - self.spoke >= LINE_SECONDS:
+            self.speak("")
+
+    def reached(self, t: float, c: float, what: Any) -> bool:
+        """End where the incumbent is within the gap of all nodes, or where no plan is within the deadline."""
+        if self.incumbent is None:
+            return self.too_late
+        return self.gap > 0 and self.distance <= self.gap
+
+    def hot(self, x: Ranges, keys: Floats) -> Flags:
+        """Return the ranges up to the bound up to which columns are listed at once."""
+        return np.asarray(keys < self._horizon(float(keys.min()), x.times))
+
+    def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
+        """List the columns of all blocks up to that bound."""
+        return x.high, np.full(len(x.at), self._horizon(key, x.times))
+
+    def _horizon(self, key: float, times: int) -> float:
+        """Return the bound up to which columns are listed at once.
+
+        A little above what is known to be reached, else a step above its key; larger steps at last, then all.
+        """
+        if math.isfinite(self.guess) and key < NEAR * self.guess:
+            step = min(STEP * key, NEAR * self.guess)
+        elif times < SMALL_STEPS:
+            step = STEP * key
+        else:
+            step = key * STEP ** (2 ** (times - SMALL_STEPS)) if times < STEPS else math.inf
+        return min(self.most_seconds * (1 + EPS), step)
+
+    def timed(self, seconds: float) -> None:
+        """Remember the least time of a column on a free network."""
+        self.guess = min(self.guess, seconds)
+
+    def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
+        """Remember a column and its bound; try the first ones with fewer blocks."""
+        self.free = min(self.free, t)
+        self.columns.append((t, column))
+        kind = id(column.strategy), column.p, column.v
+        if kind not in self.descended and len(self.descended) < DESCENTS and self.distance > CLOSE:
+            self.descended.add(kind)
+            dive.descend(self, column)
+
+    def houses(self, q: ShapeProblem) -> bool:
+        """Return whether the money may pay any sites for a shape, the least fabrics with them."""
+        return q.may_be_housed
+
+    def pays(self, q: ShapeProblem) -> bool:
+        """Return whether the money may pay the racks of a shape at any sites, and the least fabrics."""
+        racks = [q.traffic.racks(g) for g in q.shape.blocks]
+        sites = self.world.sites
+        if sites is None:
+            return sum(racks) <= (self.world.problem.instance.hardware.racks or 0)
+        return sum(sites.floor_usd(n, 1) for n in racks) + q.min_fabrics_usd <= self.world.budget
+
+    def begin_shape(self, q: ShapeProblem) -> ShapeInTime:
+        """Begin the search of a shape by time."""
+        return ShapeInTime(Search(shape_problem=q, cutoff=self.most_seconds))
+
+    def price(self, t: float, c: float, shape: ShapeInTime) -> tuple[float, float] | None:
+        """Find the fastest fabrics and fibre that the money may pay, or ask the sites for those found before."""
+        if shape.pending is None:
+            shape.pending = shape.search.next(self.target)
+            if shape.pending is None:
+                return None
+            if shape.pending.seconds > t * (1 + EPS):
+                return shape.pending.seconds, c
+        candidate, shape.pending = shape.pending, None
+        found = shape.search.try_sites(candidate, self.target)
+        if found is not None:
+            self.keep(found)
+        return candidate.seconds, c
+
+    def keep(self, plan: Plan) -> None:
+        """Make a plan the incumbent if it is faster, or as fast and cheaper."""
+        if self.incumbent is None or self.target.improved_by(plan.seconds, plan.capital_usd):
+            self.incumbent = plan
+            self.world.count("incumbents")
+            self.speak(f", ${plan.capital_usd / 1e9:,.3f}B: ", described(plan))
+
+    def speak(self, more: str, choices: str = "") -> None:
+        """Report value, bound and gap."""
+        self.spoke = time.perf_counter()
+        problem, best, bound = self.world.problem, self.incumbent, self.bound
+        known = days(problem, bound) if math.isfinite(bound) and bound > 0 else None
+        limit = "no bound yet" if known is None else f"bound {known:,.1f}"
+        if best is None:
+            report(self.progress, f"no plan yet, {limit}", None, known)
+            return
+        value = days(problem, best.seconds)
+        line = f"{value:,.1f} days, {limit}, gap {100 * self.distance:.1f} %{more}{choices}"
+        report(self.progress, line, value, known, choices)
+
+
+def days(problem: Problem, seconds: float) -> float:
+    """Return the days to train at so many seconds a sequence."""
+    w = problem.instance.workload
+    return w.tokens / w.sequence_length * seconds / w.availability / SECONDS_PER_DAY
+
+
+def described(plan: Plan) -> str:
+    """Return a plan's choices in a line."""
+    c = plan.column
+    s = c.strategy.shape
+    return (
+        f"TP {s.tensor_parallel} x CP {s.context_parallel} x PP {c.p}, v {c.v}, {c.d} replicas, "
+        f"{c.m} micro-batches, blocks {'+'.join(map(str, plan.shape.blocks))}"
+    )

@@ -1,0 +1,142 @@
+"""What a search is after: which nodes it opens first, which it may leave closed, and what it prices of a shape."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from planner.models.joint.columns import StrategyTable
+from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.search.ranges import Ranges, all_ranges
+from planner.models.joint.space import Flags, Floats, Ints
+from planner.models.joint.split import Column
+from planner.models.joint.world import Plan, World
+
+if TYPE_CHECKING:
+    from planner.models.joint.search.loop import Loop
+
+Key = tuple[float, float]
+Stopped = Literal["proved", "limit", "interrupted"]
+LINE_SECONDS = 2.0  # between lines on the progress
+
+
+class Goal(ABC):
+    """A goal of the search. A node is a set of plans, none faster than t seconds a sequence or cheaper than c dollars.
+
+    Floors are of a sequence on a clock, and of capital as the goal counts it; one that it does not count is 0.
+    """
+
+    world: World
+
+    @property
+    @abstractmethod
+    def has_plan(self) -> bool:
+        """Whether a plan is held."""
+
+    @abstractmethod
+    def keys(self, t: Floats, c: Floats) -> Floats:
+        """Return the order in which nodes of such floors are opened; infinite: they hold no plan of use."""
+
+    @abstractmethod
+    def key(self, t: float, c: float) -> Key:
+        """Return the same of one node, and what decides between equals."""
+
+    @abstractmethod
+    def opens(self, t: float, c: float) -> bool:
+        """Return whether a node of such floors may hold a plan of use."""
+
+    @abstractmethod
+    def cutoffs(self, c: Floats) -> Floats:
+        """Return the seconds from which plans of at least such capital are of no use."""
+
+    def cutoff(self, c: float) -> float:
+        """Return the same of one capital."""
+        return float(self.cutoffs(np.array([c]))[0])
+
+    @abstractmethod
+    def begin(self, loop: "Loop") -> None:
+        """Seek first plans, once all strategies are open."""
+
+    @abstractmethod
+    def tick(self) -> None:
+        """Stop at the limit; say now and then where the search is."""
+
+    def reached(self, t: float, c: float, what: Any) -> bool:
+        """Take note of the node that is opened next; return whether the search ends before it."""
+        return False
+
+    def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
+        """Yield the ranges of blocks from which the pipelines of a strategy are searched."""
+        most = np.maximum(of.rows.blocks(), 1)
+        yield all_ranges(of, np.zeros_like(most), most, np.arange(len(most)))
+
+    def usd(self, racks: Any, rails: Any) -> Floats:
+        """Bound the capital of so many racks with so many GPUs of each cabled."""
+        return np.zeros(np.broadcast(racks, rails).shape)
+
+    def most_blocks(self, x: Ranges) -> Ints:
+        """Return the most blocks of ranges that the capital of a plan of use may pay."""
+        return x.high
+
+    def hot(self, x: Ranges, keys: Floats) -> Flags:
+        """Return which ranges of a batch are opened now."""
+        return keys < np.inf
+
+    def wide(self, x: Ranges, key: float) -> Flags:
+        """Return which ranges are halved before their columns are listed."""
+        return np.zeros(len(x.at), dtype=bool)
+
+    @abstractmethod
+    def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
+        """Return up to how many blocks of each range, and under how many seconds, columns are listed now."""
+
+    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
+        """Put columns in order, by groups in which those behind a column are of no less floors.
+
+        `entries` names the pipeline and the blocks of each.
+        """
+        return [np.lexsort((t, c))]
+
+    def column_floor(self, column: Column, c: float) -> float:
+        """Sharpen the floor of capital of columns with as many blocks."""
+        return c
+
+    def timed(self, seconds: float) -> None:
+        """Take note of the time of a column on a free network."""
+
+    def opened(self, loop: "Loop", t: float, c: float, column: Column) -> None:
+        """Take note of a column that is opened at its time on a free network."""
+
+    def sites_floor(self, column: Column, sites: int, c: float) -> float:
+        """Bound the capital of a column at so many sites."""
+        return c
+
+    def shape_floor(self, q: ShapeProblem, c: float) -> float:
+        """Bound the capital of a shape."""
+        return c
+
+    def houses(self, q: ShapeProblem) -> bool:
+        """Return whether the money may pay sites for a shape; where it does not, it pays none for less even ones."""
+        return True
+
+    def pays(self, q: ShapeProblem) -> bool:
+        """Return whether the money may pay the racks of a shape."""
+        return True
+
+    @property
+    def shapes_world(self) -> World:
+        """The world whose budget shapes may spend."""
+        return self.world
+
+    @abstractmethod
+    def begin_shape(self, q: ShapeProblem) -> Any:
+        """Return what is known of a shape that is opened."""
+
+    @abstractmethod
+    def price(self, t: float, c: float, shape: Any) -> tuple[float, float] | None:
+        """Take a shape a step on, to plans and to floors of what is left of it, which it returns."""
+
+    @abstractmethod
+    def keep(self, plan: Plan) -> Any:
+        """Hold a plan if it is of use."""

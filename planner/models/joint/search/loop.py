@@ -1,0 +1,272 @@
+"""The search: best-first branch and bound over columns, whatever its goal.
+
+A node is a set of plans with floors of seconds a sequence and of capital:
+
+    strategy    a way to cut a layer: its pipelines, with any numbers of blocks of racks
+    ranges      many pipelines of it, of each a range of blocks, under a ZeRO stage or any
+    columns     counts of replicas and micro-batches of such pipelines, in the order of the goal
+    column      one of them, with its best split of layers on a network that slows nothing
+    shapes      the ways to share its blocks out over so many sites, the most even first
+    shape       one of these, which the goal prices with sites, fabrics and fibre
+
+The goal puts nodes in order and says which may hold a plan of use. No floor of a node is below that of the node that
+it comes from, and each plan of a node is in one of those that it is opened to: so when no open node may hold a plan of
+use, none is left. Nothing is left out that a floor does not exclude.
+"""
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from planner.models.joint.columns import column_at, free_seconds, strategy_bound, table_of
+from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.search.goal import Goal, Key, Stopped
+from planner.models.joint.search.ranges import (
+    NEVER,
+    Columns,
+    Ranges,
+    bounded,
+    in_memory,
+    listed,
+    under_stage,
+)
+from planner.models.joint.space import Flags, Strategy
+from planner.models.joint.split import Column
+from planner.models.joint.world import Shape, World, open_sites, shapes, spared
+from planner.solvers.deadline import OutOfTimeError
+from planner.solvers.outcome import UnansweredError
+
+STALE = 0.98  # of a key, above which one that has changed is taken as it is
+
+
+@dataclass(frozen=True, slots=True)
+class ShapesLeft:
+    """Shapes of a column over so many sites that were not opened yet, the most blocks of a site ascending."""
+
+    column: Column
+    sites: int
+    rest: Iterator[Shape]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenShape:
+    """A shape with what the goal knows of it."""
+
+    state: Any
+
+
+@dataclass(kw_only=True)
+class Loop:
+    """The open nodes by their keys."""
+
+    goal: Goal
+    heap: list[tuple[Key, int, float, float, Any]] = field(default_factory=list)
+    order: Iterator[int] = field(default_factory=itertools.count)
+    current: float = -math.inf  # key of the node that is being opened; none is known before the first
+    failure: str = ""  # what a back end said that ended the search
+
+    @property
+    def world(self) -> World:
+        """What all columns share."""
+        return self.goal.world
+
+    def run(self) -> Stopped:
+        """Open nodes by their keys until none may hold a plan of use; return whether that or a limit came first."""
+        try:
+            for s in self.world.strategies():
+                self.goal.tick()
+                self.world.count("strategies")
+                self.push(strategy_bound(self.world, s), 0.0, s)
+            self.current = math.inf
+            self.goal.begin(self)
+            self._open_all()
+        except OutOfTimeError:
+            return self.world.deadline.cause
+        except UnansweredError as error:
+            self.failure = str(error)
+            return "limit"
+        except KeyboardInterrupt:
+            if not self.goal.has_plan:
+                raise
+            return "interrupted"
+        return "proved"
+
+    def _open_all(self) -> None:
+        """Open nodes, that of the least key first; one whose key has changed since it was put in order waits anew."""
+        while self.heap:
+            self.goal.tick()
+            key, _, t, c, what = heapq.heappop(self.heap)
+            if isinstance(what, Ranges):
+                x = _still_open(self.goal, what)
+                t, c = self._floors(x) if len(x.at) else (math.inf, math.inf)
+                what = x
+            if not self.goal.opens(t, c):
+                continue
+            now = self.goal.key(t, c)
+            if now[0] > (key[0] * STALE if key[0] < 0 else key[0]):
+                heapq.heappush(self.heap, (now, next(self.order), t, c, what))
+                continue
+            self.current = now[0]
+            if self.goal.reached(t, c, what):
+                return
+            name, expand = EXPAND[type(what)]
+            self.world.count(f"{name} nodes")
+            expand(self, t, c, what)
+            self.current = math.inf
+
+    @property
+    def least_key(self) -> float:
+        """The least key of all nodes that are open."""
+        return min(self.current, self.heap[0][0][0] if self.heap else math.inf)
+
+    def push(self, t: float, c: float, what: Any) -> None:
+        """Open a node if it may hold a plan of use."""
+        if self.goal.opens(t, c):
+            heapq.heappush(self.heap, (self.goal.key(t, c), next(self.order), t, c, what))
+
+    def push_ranges(self, x: Ranges) -> None:
+        """Open those of some ranges that may hold plans of use."""
+        x = _still_open(self.goal, x)
+        if len(x.at):
+            self.push(*self._floors(x), x)
+
+    def _floors(self, x: Ranges) -> tuple[float, float]:
+        """Return the floors of the range that is opened first."""
+        first = int(np.argmin(self.goal.keys(x.seconds, x.usd)))
+        return float(x.seconds[first]), float(x.usd[first])
+
+    def _open_strategy(self, t: float, c: float, s: Strategy) -> None:
+        """Open ranges of all numbers of blocks of the pipelines of a strategy."""
+        of = table_of(self.world, s)
+        self.world.count("pipelines", len(of))
+        for x in self.goal.first_ranges(of):
+            self.push_ranges(bounded(self.goal, replace(x, seconds=np.maximum(x.seconds, t))))
+
+    def _open_ranges(self, t: float, c: float, x: Ranges) -> None:
+        """Take the ranges of a batch that are to be opened now: halve wide ones, give others a ZeRO stage.
+
+        Of those that have one list the columns, as many as the goal asks for; the rest waits.
+        """
+        goal = self.goal
+        x, later = self._parted(x, goal.hot(x, goal.keys(x.seconds, x.usd)))
+        self.push_ranges(later)
+        key = goal.key(t, c)[0]
+        if x.zero is not None and not x.in_memory.all():
+            self.push_ranges(in_memory(goal, x))
+            return
+        narrow, wide = self._parted(x, ~goal.wide(x, key))
+        if len(wide.at):
+            middle = (wide.low + wide.high) // 2
+            self.push_ranges(bounded(goal, replace(wide, low=middle)))
+            not_yet = np.full(len(middle), wide.zero is None)
+            self.push_ranges(bounded(goal, replace(wide, high=middle, in_memory=not_yet)))
+        if not len(narrow.at):
+            return
+        if narrow.zero is not None:
+            self._open_columns_of(narrow, key)
+            return
+        for zero in x.of.strategy.problem.zero_stages:
+            self.push_ranges(bounded(goal, under_stage(narrow, zero)))
+
+    def _open_columns_of(self, x: Ranges, key: float) -> None:
+        """List columns of ranges under a ZeRO stage, and leave those of more blocks, or slower ones, for later."""
+        goal = self.goal
+        high, cuts = goal.slice(x, key)
+        more = np.flatnonzero(high < x.high)
+        if len(more):
+            self.push_ranges(bounded(goal, replace(x.part(more), low=high[more])))
+        x = replace(x, high=high)
+        found, cuts = listed(self.world, goal, x, cuts)
+        for columns in found:
+            self._push_columns(columns)
+        later = replace(x, seconds=np.maximum(x.seconds, cuts), done=np.maximum(x.done, cuts), times=x.times + 1)
+        self.push_ranges(later)
+
+    def _push_columns(self, x: Columns) -> None:
+        """Open columns from the first on that may hold a plan of use."""
+        for place in range(x.place, len(x.seconds)):
+            t, c = float(x.seconds[place]), float(x.usd[place])
+            if self.goal.opens(t, c):
+                self.push(t, c, replace(x, place=place))
+                return
+
+    def _open_columns(self, t: float, c: float, x: Columns) -> None:
+        """Take the next column: open it with its time on a free network, and the rest behind it."""
+        goal, column = self.goal, column_at(x.strategy, x.zero, x.table, x.place)
+        if x.place == 0:
+            c = goal.column_floor(column, c)
+            x = replace(x, usd=np.maximum(x.usd, c))
+        if goal.opens(t, c):
+            exact = max(t, free_seconds(self.world, column, min(goal.cutoff(c), NEVER)))
+            goal.timed(exact)
+            self.push(exact, c, column)
+        self._push_columns(replace(x, place=x.place + 1))
+
+    def _open_column(self, t: float, c: float, column: Column) -> None:
+        """Open the shapes of a column with each choice of spares, over each number of sites."""
+        self.goal.opened(self, t, c, column)
+        for choice in spared(self.world, column):
+            for sites in open_sites(self.world, choice):
+                floor = self.goal.sites_floor(choice, sites, c)
+                self.push(t, floor, ShapesLeft(choice, sites, shapes(choice, sites)))
+
+    def _open_shapes(self, t: float, c: float, x: ShapesLeft) -> None:
+        """Open the next shape of a column, and those behind it where they may still be of use.
+
+        Less even shapes take no less time; where the money pays no sites for one it pays none for those behind it,
+        unless these need fewer spare racks.
+        """
+        goal, phi, cut = self.goal, self.world.problem.transport_slowdown, self.goal.cutoff(c)
+        for shape in x.rest:
+            goal.tick()
+            q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=shape)
+            if math.isinf(q.min_stretch):  # never enough racks at all sites; less even shapes may differ
+                continue
+            fewest = max(shape.min_replicas, (x.column.d - 1) // len(shape.blocks) + 1)
+            even, fibre = replace(q, shape=replace(shape, min_replicas=fewest)), q.best_fibre
+            least = even.bound(phi, phi, cut, fibre, stretch=q.free_stretch)
+            if not goal.opens(least, c):
+                return
+            if not goal.houses(q):
+                if x.column.sparing.target:
+                    continue
+                return
+            if not goal.pays(q):
+                continue
+            self.world.count("shapes")
+            own = max(t, q.bound(phi, phi, cut, fibre))
+            self.push(own, goal.shape_floor(q, c), OpenShape(goal.begin_shape(q)))
+            self.push(max(t, least), c, x)
+            return
+
+    def _open_shape(self, t: float, c: float, x: OpenShape) -> None:
+        """Price a shape a step on."""
+        floors = self.goal.price(t, c, x.state)
+        if floors is not None:
+            self.push(max(t, floors[0]), max(c, floors[1]), x)
+
+    @staticmethod
+    def _parted(x: Ranges, which: Flags) -> tuple[Ranges, Ranges]:
+        """Return the ranges that are so, and those that are not."""
+        return x.part(np.flatnonzero(which)), x.part(np.flatnonzero(~which))
+
+
+def _still_open(goal: Goal, x: Ranges) -> Ranges:
+    """Return the ranges that may still hold plans of use."""
+    kept = (goal.keys(x.seconds, x.usd) < np.inf) & (x.low < x.high)
+    return x if kept.all() else x.part(np.flatnonzero(kept))
+
+
+EXPAND: dict[type, tuple[str, Callable[[Loop, float, float, Any], None]]] = {
+    Strategy: ("strategy", Loop._open_strategy),
+    Ranges: ("ranges", Loop._open_ranges),
+    Columns: ("columns", Loop._open_columns),
+    Column: ("column", Loop._open_column),
+    ShapesLeft: ("shapes", Loop._open_shapes),
+    OpenShape: ("shape", Loop._open_shape),
+}

@@ -1,0 +1,210 @@
+"""Ranges of blocks of the pipelines of a strategy, with floors: the nodes from which columns are listed."""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from planner.models.joint.bounds import Rows
+from planner.models.joint.columns import (
+    Pipes,
+    StrategyTable,
+    columns_of,
+    each_in_memory,
+    most_sequences,
+    terms_under_zero,
+)
+from planner.models.joint.space import Flags, Floats, Ints, Strategy
+from planner.models.joint.world import World
+
+if TYPE_CHECKING:
+    from planner.models.joint.search.goal import Goal
+
+CUTS = 1.1  # cutoffs of ranges that are within this factor share one
+NEVER = 1e18  # seconds, in place of infinity
+NAMES = 1 << 32  # numbers that a name made of two may have
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranges:
+    """Pipelines of a strategy, under a ZeRO stage or any, with more than `low` and at most `high` blocks of racks.
+
+    Attributes
+    ----------
+    at
+        Their places in the table of the strategy.
+    seconds, usd
+        Floors of seconds a sequence and of capital.
+    each, once
+        Least seconds of a micro-batch, and once a step, with the replicas of `high` blocks.
+    in_memory
+        Whether `each` counts what memory asks of the slowest stage.
+    done
+        Seconds under which their columns were opened before.
+    times
+        How often columns of the batch were opened.
+    """
+
+    of: StrategyTable
+    zero: int | None
+    at: Ints
+    low: Ints
+    high: Ints
+    seconds: Floats
+    usd: Floats
+    each: Floats
+    once: Floats
+    in_memory: Flags
+    done: Floats
+    times: int = 0
+
+    def part(self, which: Any) -> "Ranges":
+        """Return some of the ranges."""
+        names = ("at", "low", "high", "seconds", "usd", "each", "once", "in_memory", "done")
+        return replace(self, **{name: getattr(self, name)[which] for name in names})
+
+    @property
+    def rows(self) -> Rows:
+        """The pipelines with as many replicas as `high` blocks hold."""
+        rows = self.of.rows.part(self.at)
+        return replace(rows, d=np.minimum(self.high * rows.block_replicas, rows.d))
+
+    @property
+    def pipes(self) -> Pipes:
+        """The same with their least seconds."""
+        return Pipes(self.seconds, self.rows, self.each, self.once)
+
+
+def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
+    """Return ranges of blocks of some pipelines under any ZeRO stage, without floors yet."""
+    none = np.zeros(len(at))
+    return Ranges(
+        of=of,
+        zero=None,
+        at=at,
+        low=low,
+        high=high,
+        seconds=none,
+        usd=none,
+        each=of.each[at],
+        once=of.once[at],
+        in_memory=np.ones(len(at), dtype=bool),
+        done=none,
+    )
+
+
+def under_stage(x: Ranges, zero: int) -> Ranges:
+    """Return ranges under a ZeRO stage, without floors of their own yet; a framework may have it for no pipelines."""
+    piped = zero in x.of.strategy.machine.software.zero_stages_under(2)
+    some = x if piped else x.part(np.flatnonzero(x.of.rows.p[x.at] == 1))
+    return replace(some, zero=zero, in_memory=np.zeros(len(some.at), dtype=bool))
+
+
+def bounded(goal: "Goal", x: Ranges) -> Ranges:
+    """Return the ranges that may hold plans of use, with floors of their own, none below those that they have.
+
+    Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
+    under the cutoff of the range's capital, which takes a least number of blocks; and these have a least capital.
+    """
+    s = x.of.strategy
+    x = replace(x, high=np.minimum(x.high, goal.most_blocks(x)))
+    x = x.part(np.flatnonzero(x.low < x.high))
+    if not len(x.at):
+        return x
+    rows = x.rows
+    if x.zero is not None and not x.in_memory.all():
+        t, once = terms_under_zero(s, x.zero, rows)
+        x = replace(x, each=np.where(x.in_memory, x.each, t.each), once=np.where(x.in_memory, x.once, once))
+    return _under_cutoff(goal, x, rows)
+
+
+def in_memory(goal: "Goal", x: Ranges) -> Ranges:
+    """Return ranges under a ZeRO stage with floors that count what memory asks of the slowest stage."""
+    s, new = x.of.strategy, np.flatnonzero(~x.in_memory)
+    if x.zero is None or not len(new):
+        return x
+    rows = x.rows
+    some = rows.part(new)
+    t, _ = terms_under_zero(s, x.zero, some)
+    each = x.each.copy()
+    each[new] = np.maximum(each[new], each_in_memory(s, x.zero, some, t))
+    x = replace(x, each=each, in_memory=np.ones(len(each), dtype=bool))
+    return _under_cutoff(goal, x, rows)
+
+
+def _under_cutoff(goal: "Goal", x: Ranges, rows: Rows) -> Ranges:
+    """Raise the floors of ranges by their terms and by the cutoff of their capital; drop those that hold nothing."""
+    s, fits = x.of.strategy, np.isfinite(x.each)
+    total, b = most_sequences(s), s.shape.micro_batch
+    own = x.of.seconds(rows, np.where(fits, x.each, NEVER), x.once)
+    seconds = np.maximum(x.seconds, np.where(fits, own, np.inf))
+    late = np.maximum(np.minimum(goal.cutoffs(x.usd), NEVER) * b - x.once / total, 1 / NEVER)
+    with np.errstate(over="ignore"):
+        fewest = np.minimum(np.ceil(x.each / late * (1 - 1e-9)), float(NAMES))
+    low = np.maximum(x.low, np.ceil(fewest / rows.block_replicas).astype(np.int64) - 1)
+    usd = np.maximum(x.usd, goal.usd((low + 1) * x.of.racks[x.at], x.of.rails[x.at]))
+    x = replace(x, low=low, seconds=seconds, usd=usd)
+    return x.part(np.flatnonzero((low < x.high) & (goal.keys(seconds, usd) < np.inf)))
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns of a strategy under a ZeRO stage in the order of their goal, with floors, from a place on."""
+
+    strategy: Strategy
+    zero: int
+    table: Rows
+    seconds: Floats
+    usd: Floats
+    place: int = 0
+
+
+def listed(world: World, goal: "Goal", x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
+    """List the columns of ranges under cutoffs that were not listed before; return the cutoffs too, some a bit higher.
+
+    Ranges of like cutoffs are listed together up to the largest.
+    """
+    found: list[Columns] = []
+    order, cuts = np.argsort(cuts), cuts.copy()
+    order = order[x.seconds[order] < cuts[order]]
+    while len(order):
+        some = order[cuts[order] <= cuts[order[0]] * CUTS]
+        order = order[len(some) :]
+        cuts[some] = cuts[some].max()
+        found += _listed(world, goal, x.part(some), float(cuts[some[0]]))
+    return found, cuts
+
+
+def _listed(world: World, goal: "Goal", x: Ranges, cut: float) -> list[Columns]:
+    """List the columns of ranges under one cutoff."""
+    s, zero = x.of.strategy, x.zero
+    if zero is None:
+        raise ValueError("columns have a ZeRO stage")
+    pipes = x.pipes
+    more_than = x.low * pipes.rows.block_replicas
+    found = columns_of(world, s, zero, pipes, min(cut, NEVER), more_than=more_than)
+    if found is None:
+        return []
+    times, table = found
+    of = _range_of(x, table)
+    blocks = table.blocks()
+    seconds = np.maximum(times, x.seconds[of])
+    usd = np.maximum(x.usd[of], goal.usd(blocks * x.of.racks[x.at][of], x.of.rails[x.at][of]))
+    some = np.flatnonzero((times >= x.done[of] * (1 - 1e-12)) & (goal.keys(seconds, usd) < np.inf))
+    if not len(some):
+        return []
+    world.count("columns", len(some))
+    entries = x.at[of[some]] * NAMES + blocks[some]
+    groups = (some[i] for i in goal.groups(entries, seconds[some], usd[some]))
+    return [Columns(s, zero, table.part(i), seconds[i], usd[i]) for i in groups]
+
+
+def _range_of(x: Ranges, table: Rows) -> Ints:
+    """Return the range that each column is from: that of its pipeline which has as many blocks."""
+    rows = x.of.rows
+    _, own = np.unique(
+        np.concatenate([rows.p[x.at] * NAMES + rows.v[x.at], table.p * NAMES + table.v]), return_inverse=True
+    )
+    ranges, columns = own[: len(x.at)] * NAMES + x.high, own[len(x.at) :] * NAMES + table.blocks()
+    order = np.argsort(ranges)
+    return np.asarray(order[np.searchsorted(ranges[order], columns)], dtype=np.int64)
