@@ -192,10 +192,13 @@ def terms_under_zero(s: Strategy, zero: int, rows: Rows) -> tuple[bounds.Terms, 
     return t, np.minimum(t.once, bounds.terms(s, zero, filled, free).once)
 
 
-def each_in_memory(s: Strategy, zero: int, rows: Rows, t: bounds.Terms) -> Floats:
-    """Bound the seconds of a micro-batch of pipelines whose slowest stages fit in memory; infinite where none does."""
-    seconds = bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, t.layer)
-    return np.asarray(np.maximum(t.each, seconds + s.machine.software.microbatch_seconds), dtype=np.float64)
+def each_in_memory(s: Strategy, zero: int, rows: Rows, each: Floats, layer: Floats) -> Floats:
+    """Raise the seconds of a micro-batch to those of slowest stages that fit in memory; infinite where none does.
+
+    `layer`: seconds of a layer of each.
+    """
+    seconds = bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer)
+    return np.asarray(np.maximum(each, seconds + s.machine.software.microbatch_seconds), dtype=np.float64)
 
 
 def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) -> "Pipes | None":
@@ -212,7 +215,7 @@ def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) 
     if not len(few):
         return None
     some = rows.part(few)
-    each, once = each_in_memory(s, zero, some, t.part(few)), once[few]
+    each, once = each_in_memory(s, zero, some, t.each[few], t.layer[few]), once[few]
     keys = np.maximum(keys[few], min_seconds(s, some, each, once / total) / b)
     fine = np.flatnonzero(keys < cutoff)
     return Pipes(keys[fine], some.part(fine), each[fine], once[fine]) if len(fine) else None
@@ -304,7 +307,9 @@ def _timed(world: World, s: Strategy, zero: int, table: Rows, cutoff: float) -> 
         return []
     table, terms, stretch = table.part(few), terms.part(few), stretch[few]
     times = (
-        replace(terms, each=each_in_memory(s, zero, table, terms)).seconds(table) / (table.d * table.m * b) * stretch
+        replace(terms, each=each_in_memory(s, zero, table, terms.each, terms.layer)).seconds(table)
+        / (table.d * table.m * b)
+        * stretch
     )
     few = np.flatnonzero(times < cutoff)
     return [(times[few], table.part(few))] if len(few) else []

@@ -92,13 +92,18 @@ class LeastCapital(Goal):
         """Return the capital; infinite where no plan can be cheaper, or as cheap and faster."""
         return np.where((c <= self.capital) & (t < self.cutoffs(c)), c, np.inf)
 
-    def key(self, t: float, c: float) -> Key:
-        """Return the capital to the cent, so that rounding does not set the order of equals; these go by time."""
-        return round(c, 2), t
+    def key(self, t: float, c: float) -> Key | None:
+        """Return the capital to the cent, so that rounding does not set the order of equals; these go by time.
 
-    def opens(self, t: float, c: float) -> bool:
-        """Return whether a plan of at least such capital and time could be the best."""
-        return c <= self.capital and c < math.inf and t < self.cutoff(c)
+        None where no plan of at least such capital and time can be the best.
+        """
+        return (round(c, 2), t) if c <= self.capital and c < math.inf and t < self.cutoff(c) else None
+
+    def cutoff(self, c: float) -> float:
+        """Return the limit; the time of the cheapest plan for plans as dear."""
+        if self.incumbent is None or c < self.incumbent.capital_usd - CENTS:
+            return self.limit * (1 + EPS)
+        return self.incumbent.seconds * (1 - EPS)
 
     def cutoffs(self, c: Floats) -> Floats:
         """Return the limit; the time of the cheapest plan for plans as dear."""

@@ -115,13 +115,14 @@ class WholeCurve(Goal):
         gaps = self.front.gaps(t, c)
         return np.where(gaps > self.epsilon, -gaps, np.inf)
 
-    def key(self, t: float, c: float) -> Key:
-        """Return the gap."""
-        return -self.front.gap(t, c), 0.0
+    def key(self, t: float, c: float) -> Key | None:
+        """Return the gap; None where an incumbent is within epsilon."""
+        gap = self.front.gap(t, c)
+        return (-gap, 0.0) if gap > self.epsilon else None
 
-    def opens(self, t: float, c: float) -> bool:
-        """Return whether no incumbent is within epsilon of some floors."""
-        return self.front.gap(t, c) > self.epsilon
+    def cutoff(self, c: float) -> float:
+        """Return the seconds from which a plan of such capital is within epsilon of an incumbent."""
+        return self.front.cutoff(c, self.within)
 
     def cutoffs(self, c: Floats) -> Floats:
         """Return the seconds from which a plan of such capital is within epsilon of an incumbent."""
@@ -177,8 +178,10 @@ class WholeCurve(Goal):
         return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
 
     def column_floor(self, column: Column, c: float) -> float:
-        """Sharpen the floor of columns with as many blocks by sites, and at one site by the least fabric."""
-        return max(c, min((self.sites_floor(column, k, c) for k in open_sites(self.world, column)), default=c))
+        """Sharpen the floor of columns with as many blocks, by sites and at one by the least fabric; price the first."""
+        usd = max(c, min((self.sites_floor(column, k, c) for k in open_sites(self.world, column)), default=c))
+        self._price_once(column, usd, min(0.5, -self.loop.current if self.loop is not None else 0.5))
+        return usd
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
         """Bound the capital of a column at so many sites; at one its least fabric counts, if spares leave no choice."""
@@ -198,14 +201,18 @@ class WholeCurve(Goal):
         return max(c, bare + q.racks * q.traffic.rails * self.floor.floor.rail_usd)
 
     def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
+        """Price a column that is open at its time on a free network."""
+        self._price_once(column, c, self.front.gap(t, c))
+
+    def _price_once(self, column: Column, usd: float, gap: float) -> None:
         """Price a column once for each step of capital, covered or not: it covers those like it."""
-        if not c <= self.front.most_usd:
+        if not usd <= self.front.most_usd:
             return
-        step = max(0.005, 2.0 ** math.floor(math.log2(min(max(self.front.gap(t, c), 1e-3), 0.5)))) * COLUMN_STEP
-        bucket = step, math.floor(math.log(c) / step)
+        step = max(0.005, 2.0 ** math.floor(math.log2(min(max(gap, 1e-3), 0.5)))) * COLUMN_STEP
+        bucket = step, math.floor(math.log(usd) / step)
         if bucket not in self.tried:
             self.tried.add(bucket)
-            self.try_column(column, c * (1 + step))
+            self.try_column(column, usd * (1 + step))
 
     def least_fabric(self, q: ShapeProblem, blocks: int) -> float:
         """Return the least price of the fabric of so many blocks, whatever its slowdowns in the box."""

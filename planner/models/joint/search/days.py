@@ -101,13 +101,9 @@ class FewestDays(Goal):
         """Return the seconds; infinite above those of the incumbent."""
         return np.where(t <= self.most_seconds, t, np.inf)
 
-    def key(self, t: float, c: float) -> Key:
-        """Return the seconds."""
-        return t, 0.0
-
-    def opens(self, t: float, c: float) -> bool:
-        """Return whether a plan may be as fast as the incumbent."""
-        return t <= self.most_seconds and math.isfinite(t)
+    def key(self, t: float, c: float) -> Key | None:
+        """Return the seconds; None where no plan can be as fast as the incumbent."""
+        return (t, 0.0) if t <= self.most_seconds and math.isfinite(t) else None
 
     def cutoffs(self, c: Floats) -> Floats:
         """Return the seconds of the incumbent."""

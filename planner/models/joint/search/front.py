@@ -33,6 +33,7 @@ class Front:
     seconds: list[float] = field(default_factory=list)
     plans: list[Plan] = field(default_factory=list)
     _arrays: tuple[Floats, Floats, Floats] | None = None
+    _slopes: list[float] = field(default_factory=list)
 
     def add(self, seconds: float, usd: float, plan: Plan) -> bool:
         """Keep a plan, in place of those that it beats or equals; return whether none held beats or equals it."""
@@ -49,7 +50,28 @@ class Front:
 
     def gap(self, t: float, c: float) -> float:
         """Return the gap of one pair of floors."""
-        return float(self.gaps(np.array([t]), np.array([c]))[0])
+        if not (t < self.slowest and c <= self.most_usd):
+            return -1.0
+        if not self.usd:
+            return math.inf
+        if t <= 0 or c <= 0:
+            return float(self.gaps(t, c))
+        if self._arrays is None:
+            self._arrays = self._held
+        usd, seconds = self.usd, self.seconds
+        right = bisect.bisect_left(self._slopes, c / t)
+        left = max(right - 1, 0)
+        right = min(right, len(usd) - 1)
+        return min(max(seconds[right] / t, usd[right] / c), max(seconds[left] / t, usd[left] / c)) - 1
+
+    @property
+    def _held(self) -> tuple[Floats, Floats, Floats]:
+        """Capital of the incumbents, their seconds, and capital over seconds, which ascends."""
+        if self._arrays is None:
+            usd, seconds = np.array(self.usd), np.array(self.seconds)
+            self._arrays = usd, seconds, usd / seconds
+            self._slopes = self._arrays[2].tolist()
+        return self._arrays
 
     def gaps(self, t: Any, c: Any) -> Floats:
         """Return the gaps of pairs of floors; infinite without an incumbent.
@@ -61,10 +83,7 @@ class Front:
         inside = (t < self.slowest) & (c <= self.most_usd)
         if not self.usd:
             return np.where(inside, math.inf, -1.0)
-        if self._arrays is None:
-            usd, seconds = np.array(self.usd), np.array(self.seconds)
-            self._arrays = usd, seconds, usd / seconds
-        usd, seconds, slope = self._arrays
+        usd, seconds, slope = self._held
         with np.errstate(divide="ignore", invalid="ignore"):
             at = np.searchsorted(slope, c / t)
             right, left = np.minimum(at, len(usd) - 1), np.maximum(at - 1, 0)

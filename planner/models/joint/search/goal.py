@@ -39,12 +39,12 @@ class Goal(ABC):
         """Return the order in which nodes of such floors are opened; infinite: they hold no plan of use."""
 
     @abstractmethod
-    def key(self, t: float, c: float) -> Key:
-        """Return the same of one node, and what decides between equals."""
+    def key(self, t: float, c: float) -> Key | None:
+        """Return the same of one node, and what decides between equals; None: it holds no plan of use."""
 
-    @abstractmethod
     def opens(self, t: float, c: float) -> bool:
         """Return whether a node of such floors may hold a plan of use."""
+        return self.key(t, c) is not None
 
     @abstractmethod
     def cutoffs(self, c: Floats) -> Floats:

@@ -105,9 +105,9 @@ class Loop:
                 x = _still_open(self.goal, what)
                 t, c = self._floors(x) if len(x.at) else (math.inf, math.inf)
                 what = x
-            if not self.goal.opens(t, c):
-                continue
             now = self.goal.key(t, c)
+            if now is None:
+                continue
             if now[0] > (key[0] * STALE if key[0] < 0 else key[0]):
                 heapq.heappush(self.heap, (now, next(self.order), t, c, what))
                 continue
@@ -126,8 +126,9 @@ class Loop:
 
     def push(self, t: float, c: float, what: Any) -> None:
         """Open a node if it may hold a plan of use."""
-        if self.goal.opens(t, c):
-            heapq.heappush(self.heap, (self.goal.key(t, c), next(self.order), t, c, what))
+        key = self.goal.key(t, c)
+        if key is not None:
+            heapq.heappush(self.heap, (key, next(self.order), t, c, what))
 
     def push_ranges(self, x: Ranges) -> None:
         """Open those of some ranges that may hold plans of use."""
@@ -152,13 +153,15 @@ class Loop:
 
         Of those that have one list the columns, as many as the goal asks for; the rest waits.
         """
-        goal = self.goal
-        x, later = self._parted(x, goal.hot(x, goal.keys(x.seconds, x.usd)))
-        self.push_ranges(later)
-        key = goal.key(t, c)[0]
+        goal, key = self.goal, self.current
+        x = self._hot(x)
         if x.zero is not None and not x.in_memory.all():
-            self.push_ranges(in_memory(goal, x))
-            return
+            x = in_memory(goal, x)
+            now = goal.key(*self._floors(x)) if len(x.at) else None
+            if now is None or now[0] > key:
+                self.push_ranges(x)
+                return
+            x = self._hot(x)
         narrow, wide = self._parted(x, ~goal.wide(x, key))
         if len(wide.at):
             middle = (wide.low + wide.high) // 2
@@ -191,20 +194,22 @@ class Loop:
         """Open columns from the first on that may hold a plan of use."""
         for place in range(x.place, len(x.seconds)):
             t, c = float(x.seconds[place]), float(x.usd[place])
-            if self.goal.opens(t, c):
-                self.push(t, c, replace(x, place=place))
+            key = self.goal.key(t, c)
+            if key is not None:
+                heapq.heappush(self.heap, (key, next(self.order), t, c, replace(x, place=place)))
                 return
 
     def _open_columns(self, t: float, c: float, x: Columns) -> None:
         """Take the next column: open it with its time on a free network, and the rest behind it."""
         goal, column = self.goal, column_at(x.strategy, x.zero, x.table, x.place)
-        if x.place == 0:
-            c = goal.column_floor(column, c)
-            x = replace(x, usd=np.maximum(x.usd, c))
-        if goal.opens(t, c):
-            exact = max(t, free_seconds(self.world, column, min(goal.cutoff(c), NEVER)))
-            goal.timed(exact)
-            self.push(exact, c, column)
+        if not x.sharp:
+            x = replace(x, usd=np.maximum(x.usd, goal.column_floor(column, c)), sharp=True)
+            if x.usd[x.place] > c:
+                self._push_columns(x)
+                return
+        exact = max(t, free_seconds(self.world, column, min(goal.cutoff(c), NEVER)))
+        goal.timed(exact)
+        self.push(exact, c, column)
         self._push_columns(replace(x, place=x.place + 1))
 
     def _open_column(self, t: float, c: float, column: Column) -> None:
@@ -249,6 +254,14 @@ class Loop:
         floors = self.goal.price(t, c, x.state)
         if floors is not None:
             self.push(max(t, floors[0]), max(c, floors[1]), x)
+
+    def _hot(self, x: Ranges) -> Ranges:
+        """Return the ranges that are to be opened now; the rest waits."""
+        if not len(x.at):
+            return x
+        x, later = self._parted(x, self.goal.hot(x, self.goal.keys(x.seconds, x.usd)))
+        self.push_ranges(later)
+        return x
 
     @staticmethod
     def _parted(x: Ranges, which: Flags) -> tuple[Ranges, Ranges]:

@@ -37,6 +37,8 @@ class Ranges:
         Floors of seconds a sequence and of capital.
     each, once
         Least seconds of a micro-batch, and once a step, with the replicas of `high` blocks.
+    layer
+        Under a ZeRO stage the seconds of a layer of a micro-batch, nothing recomputed.
     in_memory
         Whether `each` counts what memory asks of the slowest stage.
     done
@@ -54,13 +56,14 @@ class Ranges:
     usd: Floats
     each: Floats
     once: Floats
+    layer: Floats
     in_memory: Flags
     done: Floats
     times: int = 0
 
     def part(self, which: Any) -> "Ranges":
         """Return some of the ranges."""
-        names = ("at", "low", "high", "seconds", "usd", "each", "once", "in_memory", "done")
+        names = ("at", "low", "high", "seconds", "usd", "each", "once", "layer", "in_memory", "done")
         return replace(self, **{name: getattr(self, name)[which] for name in names})
 
     @property
@@ -88,6 +91,7 @@ def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
         usd=none,
         each=of.each[at],
         once=of.once[at],
+        layer=none,
         in_memory=np.ones(len(at), dtype=bool),
         done=none,
     )
@@ -114,7 +118,9 @@ def bounded(goal: "Goal", x: Ranges) -> Ranges:
     rows = x.rows
     if x.zero is not None and not x.in_memory.all():
         t, once = terms_under_zero(s, x.zero, rows)
-        x = replace(x, each=np.where(x.in_memory, x.each, t.each), once=np.where(x.in_memory, x.once, once))
+        known = x.in_memory
+        each, once = np.where(known, x.each, t.each), np.where(known, x.once, once)
+        x = replace(x, each=each, once=once, layer=np.where(known, x.layer, t.layer))
     return _under_cutoff(goal, x, rows)
 
 
@@ -124,10 +130,8 @@ def in_memory(goal: "Goal", x: Ranges) -> Ranges:
     if x.zero is None or not len(new):
         return x
     rows = x.rows
-    some = rows.part(new)
-    t, _ = terms_under_zero(s, x.zero, some)
     each = x.each.copy()
-    each[new] = np.maximum(each[new], each_in_memory(s, x.zero, some, t))
+    each[new] = each_in_memory(s, x.zero, rows.part(new), each[new], x.layer[new])
     x = replace(x, each=each, in_memory=np.ones(len(each), dtype=bool))
     return _under_cutoff(goal, x, rows)
 
@@ -149,7 +153,10 @@ def _under_cutoff(goal: "Goal", x: Ranges, rows: Rows) -> Ranges:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Columns of a strategy under a ZeRO stage in the order of their goal, with floors, from a place on."""
+    """Columns of a strategy under a ZeRO stage in the order of their goal, with floors, from a place on.
+
+    `sharp`: the goal has sharpened their capital.
+    """
 
     strategy: Strategy
     zero: int
@@ -157,6 +164,7 @@ class Columns:
     seconds: Floats
     usd: Floats
     place: int = 0
+    sharp: bool = False
 
 
 def listed(world: World, goal: "Goal", x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
