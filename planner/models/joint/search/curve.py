@@ -178,7 +178,7 @@ class WholeCurve(Goal):
         return np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
 
     def column_floor(self, column: Column, c: float) -> float:
-        """Sharpen the floor of columns with as many blocks, by sites and at one by the least fabric; price the first."""
+        """Sharpen the floor of columns with as many blocks, by sites, at one by the least fabric; price the first."""
         usd = max(c, min((self.sites_floor(column, k, c) for k in open_sites(self.world, column)), default=c))
         self._price_once(column, usd, min(0.5, -self.loop.current if self.loop is not None else 0.5))
         return usd
