@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["solve", "explain"])
 def test_solve_and_explain(folder: Path, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan of two sites with fabric and fibre, and what its choices and limits are worth: one answer at each width."""
+    """A plan of two sites with fabric and fibre, and what its choices and limits are worth: an answer at each width."""
     call, answers = getattr(planner, command), []
 
     def once(*args: Any, **options: Any) -> Any:
