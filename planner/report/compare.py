@@ -128,7 +128,8 @@ def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     for name, (first, *others) in rows.items():
         drawn.add_row(name, _cell(first), *(_cell(v, first) for v in others[: shown - 1]))
     text = io.StringIO()
-    Console(file=text, width=width, color_system=None, markup=False, highlight=False).print(drawn)
+    # The height changes nothing; without it the console reads LINES, which need not be a number.
+    Console(file=text, width=width, height=1, color_system=None, markup=False, highlight=False).print(drawn)
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     if len(names) > shown:
         more = counted(len(names) - shown, "further column")

@@ -126,7 +126,10 @@ class Search:
             return _Status.kTimeLimit
         # HiGHS counts the time of all its runs together.
         self.h.setOptionValue("time_limit", self.h.getRunTime() + self.deadline.left)
-        self.h.run()
+        try:
+            self.h.run()
+        except Exception:  # of compiled code, which may raise anything
+            return _Status.kSolveError
         status = self.h.getModelStatus()
         if status == _Status.kOptimal and broken_by(self.h.getLp(), self.point()):
             return _Status.kSolveError  # rows are cut off around its points: a wrong one would cut off right ones

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+from worked_plan import edited_at, named
 
 import planner
 from planner.checks.registry import check
@@ -54,11 +55,16 @@ def test_two_pools_train_faster_than_either_alone(plan):
 
 
 def test_shipped_pools_are_planned_within_a_limit_of_time():
-    """The shipped instance has a checked plan soon, better than the bound of the faster pool alone."""
+    """The shipped instance has a checked plan soon, better than the bound of the faster pool alone.
+
+    The racks of each pool are replaced at the end of their own life.
+    """
     found = planner.solve(INSTANCE, time_limit=15)
     faster = planner.solve(alone(json.loads(INSTANCE.read_text(encoding="utf-8")), "h100"))
     assert found.objective.value < faster.objective.bound
     assert not check(found)
+    assert set(found.run.replacements) == {"a100", "h100"}
+    assert named(edited_at(found, "run.replacements.a100", 3)) == {"run_replaced[a100]"}
 
 
 def test_same_question_has_the_same_plan(plan):

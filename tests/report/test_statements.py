@@ -197,6 +197,12 @@ def test_the_limit_that_ends_the_plan_is_named(limited_by: str, text: str) -> No
     assert text in said(plan, "limits", first=True)
 
 
+def test_a_plan_of_sites_that_asks_for_a_fabric_alone_is_told() -> None:
+    """A plan file that lost its workload has fabrics of sites and none of a cluster: what can be said is."""
+    told = summary(edited(PLAN, instance__workload=None))
+    assert "worked" in told and "Joins" not in told
+
+
 def test_idle_money_and_idle_gpus_are_warned_of() -> None:
     """Money from a hundredth of the budget on; GPUs by the rack where each has some that its layout leaves."""
     assert "not spent" not in said(with_budget(PLAN, PLAN.cost.total_usd * 1.001), "warnings")

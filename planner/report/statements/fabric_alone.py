@@ -17,7 +17,7 @@ SURVIVED = {"one_spine": "any one switch above the leaves", "one_leaf_uplink": "
 
 def fabric_verdict(plan: Plan) -> Iterator[Statement]:
     """State what the fabric joins and costs, and whether a cheaper one is possible."""
-    if plan.fabric is None or plan.cost is None:
+    if plan.cost is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
         return
     hardware, f = plan.instance.hardware, plan.fabric.sites[CLUSTER]
     gpus, nic = f.wired_gpus_per_rack, hardware.gpu_nic_bytes_per_second * 8 / 1e9
@@ -31,7 +31,7 @@ def fabric_verdict(plan: Plan) -> Iterator[Statement]:
 
 def chosen_fabric(plan: Plan) -> Iterator[Statement]:
     """State the chosen fabric: switches by tier, links, what it carries and what it survives."""
-    if plan.fabric is None or plan.instance.network is None:
+    if plan.instance.network is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
         return
     f, network, chosen = plan.fabric.sites[CLUSTER], plan.instance.network, plan.fabric.alternatives[0]
     one = f" of {f.switch}" if f.boxes == f.switch else ""
@@ -60,7 +60,7 @@ def _carries(x: FabricAlternative) -> str:
 def fabric_price(plan: Plan) -> Iterator[Statement]:
     """State the price by part, and the figures that it rests on."""
     network = plan.instance.network
-    if plan.fabric is None or network is None or plan.cost is None:
+    if network is None or plan.cost is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
         return
     f = plan.fabric.sites[CLUSTER]
     offered = [s for s in network.switches if isinstance(s, Switch)]

@@ -97,15 +97,6 @@ def test_a_cluster_has_its_run() -> None:
     assert "operation.energy_usd_per_mwh" in plan.run.not_counted and plan.run.energy_joules_per_token > 0
 
 
-@pytest.mark.slow
-def test_pools_have_their_run() -> None:
-    """The racks of each pool are replaced at the end of their own life."""
-    plan = stored("instances/two-pools.json")
-    assert plan.run is not None and broken(plan) == set()
-    assert set(plan.run.replacements) == {"a100", "h100"}
-    assert broken(edited_at(plan, "run.replacements.a100", 3)) == {"run_replaced[a100]"}
-
-
 @pytest.mark.parametrize(
     ("over", "found"), [(-1.0, set()), (-0.02, set()), (0.02, {"budget[run]"}), (1e6, {"budget[run]"})]
 )
