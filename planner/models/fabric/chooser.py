@@ -329,7 +329,8 @@ class Templates:
             own |= {} if wiring is ROUTER_GROUPS else {"leaf_up": k["leaf_up"]}
             valiant = self.network.group_routing == "valiant"
             return dragonfly(wiring.design, **own, group_links=k["group_links"], valiant=valiant)
-        own |= {name: k[name] for name in ("leaf_up", "spine_up", "spine_bundle", "core_up", "core_bundle")}
+        counts = "leaf_up", "spine_up", "spine_bundle", "core_up", "core_bundle", "core_boxes"
+        own |= {name: k[name] for name in counts}
         own |= {f"{tier}_ports": switch.ports for tier, switch in self._models(key).items()}
         return Design(**own, rails_per_zone=k["zone_rails"], domains_per_zone=k["zone_width"])
 

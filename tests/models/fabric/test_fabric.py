@@ -37,7 +37,9 @@ def every_design(ports: int, rails: int, racks: int) -> Iterator[Design]:
                 yield two
                 for spine_up in range(1, ports - rail * width * bundle + 1):
                     for spine_bundle in range(1, spine_up + 1):
-                        yield dataclasses.replace(two, spine_up=spine_up, spine_bundle=spine_bundle)
+                        three = dataclasses.replace(two, spine_up=spine_up, spine_bundle=spine_bundle)
+                        shared = three.core_positions if spine_up % spine_bundle == 0 else 0
+                        yield from (dataclasses.replace(three, core_boxes=n) for n in range(shared + 1))
 
 
 def splits(r: FabricRequest, d: Design) -> int:
