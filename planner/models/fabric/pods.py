@@ -37,18 +37,30 @@ class Shape:
 
 
 def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf_loads: Floats) -> list[Options]:
-    """Return the templates of a leaf domain with pods of some domains, where they may beat those found so far.
+    """Return the templates of a leaf domain with pods of some domains, of any models, that may beat those found so far.
 
     What leaves pods is counted where that of the first pod does not rule them out. `leaf_loads`: of every number of
     stripes.
     """
     if s.network.max_tiers < 3 or s.pins.get("tiers", 3) != 3 or "core_up_ports" in s.pins:
         return []
-    up = s.worthwhile_uplinks(domain, leaf_loads[undominated_rows(leaf_loads)])
-    shapes = _shapes(s, domain) if len(up) else np.empty((0, 2), dtype=np.int64)
-    if not len(shapes):
+    if s.domains(domain) < 2:
+        return []
+    up = s.worthwhile_uplinks(domain, leaf_loads[undominated_rows(leaf_loads)], switches=1, crossings=1)
+    if not len(up):
         return []
     first = s.loads.first_runs(np.array(stripes), domain, s.domains(domain))
+    return [y for x in s.with_models() for y in _of_models(x, domain, tops, stripes, (up, leaf_loads, first))]
+
+
+def _of_models(
+    s: Site, domain: int, tops: Tops, stripes: list[int], given: tuple[Ints, Floats, Floats]
+) -> list[Options]:
+    """Return the templates whose spines and cores are of one pair of models."""
+    shapes = _shapes(s, domain)
+    if not len(shapes):
+        return []
+    up, leaf_loads, first = given
     row, up, worth = _promising(s, domain, shapes, tops, (up, leaf_loads, first))
     wanted: list[tuple[Shape, Ints, Ints]] = []
     for k in np.unique(row).tolist():

@@ -6,9 +6,9 @@ Networks that nothing joins stand side by side: `apart` of them take GPUs of dif
 them a part each of every NIC. A pod joins x rails of y domains under s = u1/b1 spines, b1 links from each leaf to each
 of them. Each of the s groups of spines (one of every pod) has c = u2/b2 cores, b2 links from each spine to each core of
 its group. Of three tiers `core_boxes` of a network may take all these core positions in turn, each with the ports of
-several: pods meet in a box by any position that it has. Where cores have uplinks, they join the pods of a zone only, some rails of some domains again; every zone has
-s·c of its own, and each of these s·c positions has e = u3/b3 super-spines, b3 links from the core of each zone to each
-of them.
+several: pods meet in a box by any position that it has. Where cores have uplinks, they join the pods of a zone only,
+some rails of some domains again; every zone has s·c of its own, and each of these s·c positions has e = u3/b3 super-
+spines, b3 links from the core of each zone to each of them.
 
 Ports and bundles are those of one switch. A leaf's port may be split into `split` slower ones, each for a GPU:
 `leaf_down` and `leaf_spare` count these; a link between switches takes a whole port and carries what `split` GPUs send.
