@@ -135,7 +135,11 @@ class Site:
         if wanted is not None:
             sizes = [wanted] if wanted > 0 and (wanted % grain == 0 or wanted >= self.racks) else []
         allowed = self.pins.get("leaf_sizes")
-        return [d for d in reversed(sizes) if (allowed is None or d in allowed) and self.uplinks(d) > 0]
+        return [
+            d
+            for d in reversed(sizes)
+            if (allowed is None or d in allowed) and self.uplinks(d) >= max(1, self.leaf_share(d))
+        ]
 
     def leaf_slowdowns(self, domain: int, up: Floats | Ints, load: Floats) -> tuple[Floats, Floats]:
         """Return the slowdowns over the transport's own that the uplinks of leaves cause; 1 at the least."""
@@ -172,7 +176,7 @@ class Site:
         return plus(self.prices.wan_gateway(self.wan_ports), self.prices.beside(self.wan_ports))
 
     def worthwhile_domains(self, domains: list[int]) -> list[int]:
-        """Return the sizes of leaf domains with which a tree may be worth it if it slows nothing.
+        """Return the sizes of leaf domains with which a tree may be worth it if it slows nothing, by their least price.
 
         It takes the uplinks of each leaf that the core share asks for, at least one, and the ports of spines at their
         ends; links cost something where they have one price.
@@ -185,7 +189,8 @@ class Site:
             ends = m.rails * self.domains(d) * up
             least.append(plus(self.fixed(d), (up * link[0] + ends * port[0], up * link[1] + ends * port[1])))
         usd, mw = BELOW * np.array(least).reshape(-1, 2).T
-        return [d for d, may in zip(domains, self.worthwhile(1.0, 1.0, usd, mw).tolist(), strict=True) if may]
+        may = self.worthwhile(1.0, 1.0, usd, mw)
+        return [domains[i] for i in np.argsort(usd, kind="stable").tolist() if may[i]]
 
     def worthwhile_uplinks(self, domain: int, leaf_loads: Floats, *, switches: int = 0, crossings: int = 0) -> Ints:
         """Return the uplinks of a leaf at which some tree with leaf domains of a size may beat the templates so far.
