@@ -114,7 +114,7 @@ class FabricAlternative(Frozen):
         None, description="Rate in each direction between two halves of the hosts, at the narrowest tier."
     )
     ecmp_tail: float | None = Field(
-        None, description="Slowest flow of a random permutation over a NIC's line rate, a path a flow; null: unknown."
+        None, description="Slowest flow of a random permutation over a NIC's line rate, a path a flow; null: not known."
     )
     spray_tail: float | None = Field(None, description="The same where packets take all paths.")
 
