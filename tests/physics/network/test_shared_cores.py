@@ -20,7 +20,7 @@ def drawn(seed: int) -> Design:
     counts = {"leaf_down": 2, "leaf_up": spines * bundle, "leaf_bundle": bundle, "rails_per_pod": rails_per_pod}
     counts |= {"domains_per_pod": r.randint(1, 2), "spine_bundle": r.randint(1, 2), "racks": r.randint(5, 9)}
     counts |= {"spine_up": each * counts["spine_bundle"], "wan_ports": r.choice([0, 0, 3])}
-    d = Design(ports=64, rails=rails, core_boxes=r.randint(1, spines * each), **counts)
+    d = Design(ports=512, rails=rails, core_boxes=r.randint(1, spines * each), **counts)
     assert not unwirable(d, cross_rail=True)
     return d
 
