@@ -38,8 +38,12 @@ def every_design(ports: int, rails: int, racks: int) -> Iterator[Design]:
                 for spine_up in range(1, ports - rail * width * bundle + 1):
                     for spine_bundle in range(1, spine_up + 1):
                         three = dataclasses.replace(two, spine_up=spine_up, spine_bundle=spine_bundle)
-                        shared = three.core_positions if spine_up % spine_bundle == 0 else 0
-                        yield from (dataclasses.replace(three, core_boxes=n) for n in range(shared + 1))
+                        yield three
+                        taken = math.ceil(rails / rail) * math.ceil(math.ceil(racks / down) / width) * spine_bundle
+                        positions = up // bundle * (spine_up // spine_bundle) * (spine_up % spine_bundle == 0)
+                        for n in range(1, positions if up % bundle == 0 else 0):
+                            if math.ceil(positions / n) * taken <= ports:
+                                yield dataclasses.replace(three, core_boxes=n)
 
 
 def splits(r: FabricRequest, d: Design) -> int:
