@@ -114,7 +114,11 @@ def _lost(d: Design, tier: str) -> FreeUplinks:
         return FreeUplinks(inside, math.ceil(links / switches) / links if links else 0.0, 0.0)
     lost = {
         "spine": (1 / max(1, d.spines_per_pod), 1 / max(1, d.spines_per_pod), 0.0),
-        "core": (0.0, d.spine_bundle / max(1, d.pod_uplinks), 1 / d.core_positions if d.tiers > 3 else 0.0),
+        "core": (
+            0.0,
+            d.positions_per_core * d.spine_bundle / max(1, d.pod_uplinks),
+            1 / d.core_positions if d.tiers > 3 else 0.0,
+        ),
         "super-spine": (0.0, 0.0, d.core_bundle / max(1, d.zone_uplinks)),
     }
     return FreeUplinks(*lost.get(tier, (0.0, 0.0, 0.0)))

@@ -50,6 +50,7 @@ class BuiltFabric:
         d = self.design
         spines = max(1, d.spines_per_pod)
         second = {"leaf": 1 if d.single else d.rails, "spine": spines, "core": d.cores // spines}
+        second |= {"core": d.core_boxes} if d.core_boxes else {}
         second[WAN_GATEWAY] = d.wan_gateways // d.networks
         if d.zones:
             second |= {"core": d.core_positions, "super-spine": d.core_up // d.core_bundle}

@@ -68,6 +68,9 @@ class SiteFabric(Frozen):
     rails_per_zone: int = Field(0, description="GPU indices that share a zone; 0 below four tiers.")
     leaf_domains_per_zone: int = Field(0, description="Leaf domains that share a zone; 0 below four tiers.")
     zones: int = Field(0, description="Of the site; 0 below four tiers.")
+    core_boxes: int = Field(
+        0, description="Cores of a network that its core positions share in turn; 0: each position has its own."
+    )
     share_leaving_leaf: float = Field(description="Largest share of pipeline flows that leave a leaf.")
     share_leaving_pod: float = Field(description="Largest share of pipeline flows that leave a pod.")
     share_leaving_zone: float = Field(0.0, description="Largest share of pipeline flows that leave a zone.")

@@ -59,7 +59,8 @@ TRANSPORTS: tuple[TransportName, ...] = ("ecmp", "spray")
 MINIMIZES = "price of the fabric, in dollars"
 SPACE = (
     "every tree of up to four tiers with equal bundles, dragonfly and dragonfly+ of the families, switches and tiers "
-    "allowed, every host cabled; spines and cores of other models with a leaf's ports in trees of up to three tiers"
+    "allowed, every host cabled; in trees of up to three tiers spines and cores of other models with a leaf's ports, "
+    "and cores that spine positions share"
 )
 
 
@@ -242,13 +243,13 @@ def _section(instance: FabricInstance, network: Network, t: Template) -> SiteFab
 
 
 def _alternative(instance: FabricInstance, network: Network, kind: FabricKind, best: FabricKind) -> FabricAlternative:
-    """Return an alternative of the plan: a kind's design, with the tails of a random permutation on its wiring."""
+    """Return an alternative of the plan: a kind's design; of the chosen one with the tails of a random permutation."""
     t = kind.template
     lost = _lost(instance, network, kind, best)
     if t is None:
         return FabricAlternative(name=kind.name, lost=lost)
     hosts, nic = instance.hardware.racks or 0, instance.hardware.gpu_nic_bytes_per_second
-    tails = _tails(instance, network, t)
+    tails = _tails(instance, network, t) if kind is best else (None, None)
     return FabricAlternative(
         name=kind.name,
         lost=lost,

@@ -42,6 +42,9 @@ def with_tiers(base: Design, ports: int, domains: int, *, fewest: bool) -> Itera
             for bundle in divisors(up):
                 three = dataclasses.replace(d, spine_up=up, spine_bundle=bundle)
                 yield three
+                positions, taken = d.spines_per_pod * up // bundle, three.pods * bundle
+                fitting = (n for n in range(1, positions) if math.ceil(positions / n) * taken <= ports)
+                yield from (dataclasses.replace(three, core_boxes=n) for n in fitting)
                 yield from with_zones(three, ports, domains, fewest=fewest)
 
 

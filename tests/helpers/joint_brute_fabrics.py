@@ -79,7 +79,7 @@ def trees(
     """List the trees over leaf domains of d racks that all share a pod, with the uplinks of a leaf.
 
     A domain has a leaf for each rail. A pod joins x rails of all domains; a leaf reaches u/b spines by b links each. A
-    spine of several pods has one uplink, and each of its pod's positions a core.
+    spine of several pods has one uplink; a core takes as many of a pod's positions as it has ports for all pods.
     """
     found = []
     for u, x in itertools.product(range(1, s.ports - d + 1), range(1, rails + 1)):
@@ -88,7 +88,8 @@ def trees(
             continue
         for b in (b for b in range(1, u + 1) if u % b == 0):
             if b * x * domains + (pods > 1) <= spine.ports:
-                leaves, spines, cores = rails * domains, pods * (u // b), u // b if pods > 1 else 0
+                leaves, spines = rails * domains, pods * (u // b)
+                cores = math.ceil((u // b) / (core.ports // pods)) if pods > 1 else 0
                 boxes = [(leaves, s), (spines, spine), (cores, core)]
                 found.append((u, Tree.of(boxes, leaves * u + (spines if pods > 1 else 0))))
     return found

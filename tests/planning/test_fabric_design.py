@@ -61,6 +61,25 @@ def test_published_designs_come_out(
     assert ({t.name: t.switches for t in f.tiers}, f.switch_links) == (switches, links)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("switch", "families", "tiers", "switches"),
+    [
+        ("256x800:150000:1100", ("rail",), 3, 16_489),  # as published once bundles are equal; 15,625 by ports alone
+        ("256x800:150000:1100", ("rail", "rack"), 3, 15_800),
+        ("64x800:50000:1100", ("rail",), 4, 92_008),  # equal bundles with full leaves; 87,500 by ports alone
+    ],
+)
+def test_fabrics_of_800_000_gpus(switch: str, families: tuple[str, ...], tiers: int, switches: int) -> None:
+    """At 1:1 no more switches than those published that can be wired, within seconds."""
+    plan = designed(100_000, nic=800, switches=(switch,), families=families, max_tiers=tiers)
+    assert plan.status == "optimal"
+    assert plan.fabric is not None
+    f = plan.fabric.sites[CLUSTER]
+    assert (len(f.tiers), f.endpoint_links) == (tiers, 800_000)
+    assert f.switches <= switches
+
+
 @pytest.mark.parametrize("seed", range(24))
 def test_more_choice_is_never_dearer(seed: int) -> None:
     """Another switch, family or tier, a looser ratio and no loss to survive: none makes the cheapest fabric dearer."""

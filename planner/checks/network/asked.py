@@ -66,18 +66,21 @@ def survival(c: PlanPhysics) -> Iterator[Violation]:
         elif up and asked is not None:
             yield from at_most(f"survival[{s}]", 2, up, "links of a leaf upwards needed", "there")
         if spines and asked == "one_spine":
-            yield from at_most(f"survival[{s}]", 2, spines, "spines to a leaf needed", "there")
+            yield from at_most(f"survival[{s}]", 2, spines, "ways up from a leaf that share no switch needed", "there")
 
 
 def cut_by(d: Design) -> tuple[int, int]:
-    """Return the links of a leaf upwards and the spines that it is joined to; (0, 0) where nothing is above a leaf.
+    """Return the links of a leaf upwards and the ways up that share no switch; (0, 0) where nothing is above a leaf.
 
     A tree of equal bundles stays joined as long as each leaf reaches one spine: every spine position of a pod has
     cores of its own, and every core position super-spines, that join all pods and zones. A lost link cuts leaves where
     it is the only one of its leaf, and a lost switch where it is the only spine of its pod: of two positions the other
-    remains.
+    remains. Of cores that positions share two must be there to join several pods; every one of them joins all.
     """
-    return (0, 0) if d.single else (d.leaf_up, d.leaf_up // d.leaf_bundle)
+    if d.single:
+        return 0, 0
+    spines = d.leaf_up // d.leaf_bundle
+    return d.leaf_up, min(spines, d.core_boxes) if d.core_boxes and d.pods > 1 else spines
 
 
 RULES: tuple[Rule, ...] = (oversubscription, survival)

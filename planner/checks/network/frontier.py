@@ -22,7 +22,7 @@ Row = Mapping[str, Any]  # figures and choices of a design
 MERITS = ("cost_usd", "pipeline_send_slowdown", "power_mw", "racks_outside_leaf", "unavoidable_splits")  # least is best
 COUNTS = (
     "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
-    "spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle",
+    "spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "core_boxes",
 )  # fmt: skip
 BUNDLES = ("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", "core_bundle")
 
@@ -90,7 +90,7 @@ def _design(c: PlanPhysics, network: Network, site: str, row: Row) -> Design:
     own["wan_ports"] = wan_ports(_gateway(c, site)[0], rack.apart * own["lanes"], switch.port_gbps)
     if not issubclass(wiring.design, Dragonfly):
         return wiring.design(**own)
-    above = {"spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle"}
+    above = {"spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "core_boxes"}
     own = {name: value for name, value in own.items() if name not in above}
     return dragonfly(wiring.design, **own, valiant=network.group_routing == "valiant")
 
@@ -140,7 +140,7 @@ def _survival(rule: str, network: Network, d: Design) -> Iterator[Violation]:
     if up and network.survives is not None:
         yield from at_most(rule, 2, up, "links of a leaf upwards needed", "there")
     if spines and network.survives == "one_spine":
-        yield from at_most(rule, 2, spines, "spines to a leaf needed", "there")
+        yield from at_most(rule, 2, spines, "ways up from a leaf that share no switch needed", "there")
 
 
 def _slowdown(c: PlanPhysics, layout: LayoutPlan, site: str, row: Row, d: Design) -> float:

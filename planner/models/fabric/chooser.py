@@ -232,6 +232,8 @@ class Templates:
             every = self._leaf_loads(sites, {domain for _, domain in some})
             for s, domain in some:
                 self.deadline.check()
+                if s.loads.nothing and not s.worthwhile_domains([domain]):
+                    continue
                 stripes, load = every[domain]
                 kept = trees.undominated_rows(load)
                 up = s.worthwhile_uplinks(domain, load[kept])
@@ -239,7 +241,11 @@ class Templates:
                     tops = self._tops(s, domain)
                     later[s.index, -domain] = s, domain, tops
                     tops, n = tops.part(np.flatnonzero(np.isin(tops.up, up))), [stripes[k] for k in kept.tolist()]
-                    parts[s.index, -domain] = trees.with_all_domains(s, domain, tops, n, load[kept])
+                    part = parts[s.index, -domain] = trees.with_all_domains(s, domain, tops, n, load[kept])
+                    if s.loads.nothing and len(part):  # one design beats all others: those after it meet it at once
+                        found = undominated([found, part], power_counts=self.power_counts)
+                        for x in plain:
+                            x.front = Front(found, power_counts=self.power_counts)
         found = undominated([self.rivals, *singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts)
         return found, [later[k] for k in sorted(later)]
 
@@ -329,7 +335,8 @@ class Templates:
             own |= {} if wiring is ROUTER_GROUPS else {"leaf_up": k["leaf_up"]}
             valiant = self.network.group_routing == "valiant"
             return dragonfly(wiring.design, **own, group_links=k["group_links"], valiant=valiant)
-        own |= {name: k[name] for name in ("leaf_up", "spine_up", "spine_bundle", "core_up", "core_bundle")}
+        counts = "leaf_up", "spine_up", "spine_bundle", "core_up", "core_bundle", "core_boxes"
+        own |= {name: k[name] for name in counts}
         own |= {f"{tier}_ports": switch.ports for tier, switch in self._models(key).items()}
         return Design(**own, rails_per_zone=k["zone_rails"], domains_per_zone=k["zone_width"])
 
@@ -382,9 +389,7 @@ def _allowed(mode: Mode, pins: Pins) -> bool:
 
 
 def _pods(s: Site, domain: int, tops: trees.Tops | None, stripes: list[int], leaf_loads: Floats) -> list[Options]:
-    if tops is None:
-        return []
-    return [y for x in s.with_models() for y in pods.with_some_domains(x, domain, tops, stripes, leaf_loads)]
+    return [] if tops is None else pods.with_some_domains(s, domain, tops, stripes, leaf_loads)
 
 
 def _groups(s: Site, domain: int, tops: trees.Tops | None, _: list[int], __: Floats) -> list[Options]:

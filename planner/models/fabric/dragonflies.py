@@ -5,15 +5,17 @@ leaf has u uplinks in bundles of b. More links between groups cost more and calm
 are looked at.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from planner.models.fabric.bundles import part_sizes
 from planner.models.fabric.design_table import Flags, Floats, Ints, Options
-from planner.models.fabric.link_prices import plus
+from planner.models.fabric.link_prices import FREE, Price, plus
 from planner.models.fabric.modes import TOLERANCE
 from planner.models.fabric.pods import Shape
-from planner.models.fabric.site_mode import Site, over
+from planner.models.fabric.site_mode import BELOW, Site, over
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
 from planner.models.fabric.trees import bundles, undominated_rows
 from planner.physics.network.dragonfly import part_sizes as parts_of
@@ -45,36 +47,28 @@ def with_groups(s: Site, domain: int) -> list[Options]:
         shut |= {"leaf_up_ports", "spine_down_ports", "spine_up_ports", "spine_switch"} & set(s.pins)
     if shut or s.pins.get("tiers", tiers) != tiers or s.network.max_tiers < tiers:
         return []
-    parts: list[Options] = []
-    for x in _shapes(s, domain):
+    shapes, parts = _shapes(s, domain), list[Options]()
+    for rails, width in shapes[_may_pay(s, domain, shapes)].tolist():
+        x = Shape(domain, rails, width)
         groups = _groups(s, x)
-        if plus_family:
-            several, ways = groups.number > 1, _spine_ways
-        else:
-            several, ways = groups.number > 1 or max(groups.sizes) > 1, _router_ways
-        if several and _may_pay(s, x, groups):
-            parts += _of_shape(s, x, groups, ways(s, x, groups))
+        parts += _of_shape(s, x, groups, (_spine_ways if plus_family else _router_ways)(s, x, groups))
     return parts
 
 
-def _shapes(s: Site, domain: int) -> list[Shape]:
-    """List the shapes of groups: all under valiant, on shortest paths the fewest rails and domains by count."""
-    rails, domains = s.mode.rails, s.domains(domain)
+def _shapes(s: Site, domain: int) -> Ints:
+    """List rails and domains of groups: all under valiant, on shortest paths the fewest of each by count of groups."""
 
-    def sizes(items: int, pin: str) -> list[int]:
-        wanted = s.pins.get(pin)
-        if wanted is not None:
-            return [wanted] if 1 <= wanted <= items else []
-        if s.network.group_routing == "valiant" or "spine_down_ports" in s.pins:
-            return list(range(1, items + 1))
-        return sorted({-(-items // n) for n in range(1, items + 1)})
+    def sizes(items: int, pin: str) -> Ints:
+        every: Ints = np.arange(1, items + 1)
+        if pin in s.pins:
+            every = every[every == s.pins[pin]]
+        elif s.network.group_routing != "valiant" and "spine_down_ports" not in s.pins:
+            every = part_sizes(items, items)
+        return every
 
-    return [
-        Shape(domain, x, y)
-        for x in sizes(rails, "rails_per_pod")
-        for y in sizes(domains, "leaf_domains_per_pod")
-        if x * y <= s.ports
-    ]
+    of_both = sizes(s.mode.rails, "rails_per_pod"), sizes(s.domains(domain), "leaf_domains_per_pod")
+    shapes = np.stack(np.meshgrid(*of_both, indexing="ij"), axis=-1).reshape(-1, 2)
+    return np.asarray(shapes[shapes.prod(axis=1) <= s.ports])
 
 
 def _groups(s: Site, x: Shape) -> Groups:
@@ -93,16 +87,41 @@ def _floor_links(s: Site, x: Shape, groups: Groups) -> int:
     return max(1, -(-floor // (groups.number - 1)))
 
 
-def _may_pay(s: Site, x: Shape, groups: Groups) -> bool:
-    """Return whether groups with the fewest links and spines that the rules ask may beat the templates so far."""
-    one, links = np.ones(1, dtype=np.int64), _floor_links(s, x, groups)
-    least = Ways(one * max(1, s.leaf_share(x.domain)), one, one * links)
-    if FAMILIES[s.mode.family].wiring is SPINE_GROUPS:
-        spines = -(-(x.rails * x.width * least.up + (groups.number - 1) * links) // s.ports)
-        least = least._replace(bundle=np.maximum(1, least.up // np.maximum(1, spines)))
-    usd, mw = _prices(s, x, groups, least)
-    calm = np.ones(1)
-    return bool(np.isfinite(usd).all() and s.worthwhile(calm, calm, usd, mw).any())
+def _may_pay(s: Site, domain: int, shapes: Ints) -> Flags:
+    """Return which shapes, with the fewest links and spines that the rules ask, may beat the templates so far."""
+    m, p, domains, (rails, width) = s.mode, s.prices, s.domains(domain), shapes.T
+    plus_family = FAMILIES[m.family].wiring is SPINE_GROUPS
+    across, along = -(-m.rails // rails), -(-domains // width)
+    groups, flat = across * along, p.places is None
+    ends = domain * m.rail_gpus * rails * width
+    floor = np.ceil(ends * s.network.asked_core_share / m.split * (1 - TOLERANCE)).astype(np.int64)
+    links = np.where(groups > 1, np.maximum(1, -(-floor // np.maximum(1, groups - 1))), 0)
+
+    def priced(price: Callable[[int, int], Price]) -> Floats:
+        """Price something of each shape: of all alike where lengths are of no account."""
+        every = shapes[:1] if flat else shapes
+        return np.array([price(*x) for x in every.tolist()]).reshape(-1, 2).T
+
+    if flat:
+        pairs = m.networks * (groups * (groups - 1) // 2)
+        between = np.array(p.flat_link)[:, None] * pairs
+    else:
+        between = priced(lambda x, y: p.between(domain * y, x))
+    if plus_family:
+        up = max(1, s.leaf_share(domain))
+        needed = -(-(rails * width * up + (groups - 1) * links) // s.ports)
+        switches = m.rails * domains + groups * (up // np.maximum(1, up // np.maximum(1, needed)))
+        local = up * priced(lambda _, y: p.leaf_uplink(domain, y)) + np.array(p.endpoints(domain))[:, None]
+    else:
+        squares = [n // part * part**2 + (n % part) ** 2 for n, part in ((m.rails, rails), (domains, width))]
+        local = np.array(p.beside(1))[:, None] * ((squares[0] * squares[1] - m.rails * domains) // 2)
+        local, switches = local + priced(lambda _, y: p.endpoints(domain * y)), m.rails * domains
+    gateway = plus(p.wan_gateway(s.wan_ports), p.beside(s.wan_ports) if flat else FREE)
+    apart = np.where(groups > 1, links * np.where(groups > 1, between, 0.0), 0.0)
+    usd, mw = (gateway[i] + m.networks * switches * p.switch[i] + local[i] + apart[i] for i in (0, 1))
+    several = (groups > 1) | ((rails * width > 1) & (not plus_family))
+    found: Flags = several & s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw)
+    return found
 
 
 def _router_ways(s: Site, x: Shape, groups: Groups) -> Ways:

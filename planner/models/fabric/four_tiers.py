@@ -20,7 +20,7 @@ from planner.models.fabric.link_prices import Price
 from planner.models.fabric.modes import TOLERANCE
 from planner.models.fabric.pods import Shape
 from planner.models.fabric.pods import slowdowns as pod_slowdowns
-from planner.models.fabric.site_mode import Site, over
+from planner.models.fabric.site_mode import BELOW, Site, over
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
 from planner.models.fabric.trees import rail_sizes, undominated_rows, width_sizes, wirings
 
@@ -75,6 +75,8 @@ def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
     if not len(ups):
         return []
     rows = sorted(_rows(s, domain, int(ups.min()), leaf_loads), key=lambda r: r.usd)
+    if s.loads.nothing and not s.power_counts:
+        return _cheapest_of_all(s, rows)
     if s.whole:
         return [x for n in _stripes(s, domain) for x in _all_worthwhile(s, rows, n)] if rows else []
     least = np.array([_least_usd(s, row) for row in rows]).reshape(len(rows), s.ports)
@@ -93,6 +95,20 @@ def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
             s.tick()
             parts += _cheapest(s, ways, n, target)
     return parts
+
+
+def _cheapest_of_all(s: Site, rows: list[Row]) -> list[Options]:
+    """Return the cheapest template of rows, by their bounds, where nothing is to be carried: all are as calm."""
+    best: tuple[float, Row | None, dict[str, int]] = s.max_usd, None, {}
+    n = next(iter(s.stripes), 1)
+    for row in rows:
+        s.tick()
+        if row.usd * BELOW > best[0]:
+            break
+        found = _completed(s, row, n, (1.0, 1.0))
+        if found is not None and (found[0] < best[0] or best[1] is None):
+            best = found[0], row, found[1]
+    return [_table(s, best[1], best[2], n)] if best[1] is not None else []
 
 
 def _least_usd(s: Site, r: Row) -> Floats:
@@ -185,11 +201,14 @@ def _rows(s: Site, domain: int, min_up: int, leaf_loads: Floats) -> Iterator[Row
                 continue
             pods, zones, _ = np.array([_counts(s, x, z) for z in of]).T[..., None]
             leaf, spine, core = np.array([_links(s, x, z) for z in of]).transpose(1, 2, 0)[..., None]
-            # A core of each zone and a super-spine to a spine position; all cores hold the links of all spines.
-            cores = np.maximum(zones * w.spines, -(-pods * w.spines * w.low // s.ports))
-            switches = m.networks * (pods * w.spines + cores + w.spines)
+            # A core of each zone and a super-spine to a spine position, with ports for the links of all spines and for
+            # those out of zones that the core share asks for.
+            floor = np.array([_floor(s, z.rails, domain * z.width, _counts(s, x, z)[1]) for z in of])[:, None]
+            out = np.maximum(w.spines, floor)
+            cores = np.maximum(zones * w.spines, np.ceil((pods * w.spines * w.low + zones * out) / s.ports))
+            switches = m.networks * (pods * w.spines + cores + np.maximum(w.spines, np.ceil(zones * out / s.ports)))
             usd, mw = (
-                fixed[i] + w.up * leaf[i] + switches * p.switch[i] + w.spines * (w.low * spine[i] + core[i])
+                fixed[i] + w.up * leaf[i] + switches * p.switch[i] + w.spines * w.low * spine[i] + out * core[i]
                 for i in (0, 1)
             )
             send, allreduce = s.leaf_slowdowns(domain, w.up, leaf_loads[:, None, None])

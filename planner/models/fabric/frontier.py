@@ -26,7 +26,7 @@ SEND_CAPS = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0)  # over the tra
 DIGITS = 11  # significant ones in which figures are compared
 DESIGN_CHOICES = (
     "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
-    "spine_up", "spine_bundle",
+    "spine_up", "spine_bundle", "core_boxes",
 )  # fmt: skip
 ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle")
 

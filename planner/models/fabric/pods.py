@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 
@@ -13,9 +14,11 @@ from planner.models.fabric.traffic import ALLREDUCES, FLOWS, SHARES
 from planner.models.fabric.trees import (
     Tops,
     Wirings,
-    core_groups,
-    group_prices,
+    core_boxes,
+    own_cores,
     rail_sizes,
+    spine_bundles,
+    top_prices,
     undominated_rows,
     width_sizes,
     wirings,
@@ -34,18 +37,30 @@ class Shape:
 
 
 def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf_loads: Floats) -> list[Options]:
-    """Return the templates of a leaf domain with pods of some domains, where they may beat those found so far.
+    """Return the templates of a leaf domain with pods of some domains, of any models, that may beat those found so far.
 
     What leaves pods is counted where that of the first pod does not rule them out. `leaf_loads`: of every number of
     stripes.
     """
     if s.network.max_tiers < 3 or s.pins.get("tiers", 3) != 3 or "core_up_ports" in s.pins:
         return []
-    up = s.worthwhile_uplinks(domain, leaf_loads[undominated_rows(leaf_loads)])
-    shapes = _shapes(s, domain) if len(up) else np.empty((0, 2), dtype=np.int64)
-    if not len(shapes):
+    if s.domains(domain) < 2:
+        return []
+    up = s.worthwhile_uplinks(domain, leaf_loads[undominated_rows(leaf_loads)], switches=1, crossings=1)
+    if not len(up):
         return []
     first = s.loads.first_runs(np.array(stripes), domain, s.domains(domain))
+    return [y for x in s.with_models() for y in _of_models(x, domain, tops, stripes, (up, leaf_loads, first))]
+
+
+def _of_models(
+    s: Site, domain: int, tops: Tops, stripes: list[int], given: tuple[Ints, Floats, Floats]
+) -> list[Options]:
+    """Return the templates whose spines and cores are of one pair of models."""
+    shapes = _shapes(s, domain)
+    if not len(shapes):
+        return []
+    up, leaf_loads, first = given
     row, up, worth = _promising(s, domain, shapes, tops, (up, leaf_loads, first))
     wanted: list[tuple[Shape, Ints, Ints]] = []
     for k in np.unique(row).tolist():
@@ -103,18 +118,6 @@ def _pods(s: Site, x: Shape) -> int:
     return -(-s.mode.rails // x.rails) * -(-s.domains(x.domain) // x.width)
 
 
-def _group_prices(s: Site, x: Shape, spines: int) -> tuple[Ints, list[Floats]]:
-    """Return by a spine's uplinks the bundle, and price and power of one of so many spine positions."""
-    bundle, cores = core_groups(s, _pods(s, x), spines)
-    return bundle, group_prices(s, _pods(s, x), cores, _links(s, x)[1], np.arange(s.spine_ports + 1))
-
-
-def _kinds(s: Site, w: Wirings) -> list[tuple[int, Wirings]]:
-    """Split ways by the spines that share the WAN gateway's links; all are of a kind without one."""
-    kinds = w.spines if s.wan_ports else np.ones_like(w.up)
-    return [(k, w.part(np.flatnonzero(kinds == k))) for k in np.unique(kinds).tolist()]
-
-
 @lru_cache(maxsize=16)
 def _largest_bundles(ports: int) -> Ints:
     """Return the largest bundle of every number of uplinks (columns) that is not above the row's number."""
@@ -130,9 +133,9 @@ def _promising(
 ) -> tuple[Ints, Ints, Flags]:
     """Return shapes with uplinks of a leaf at which they may beat pods of all domains and all templates found so far.
 
-    And under which stripes. They cost at least the fewest spines that ports allow, with one uplink each and one core to
-    a spine position, or the uplinks and cores that the core share asks for, and are at least as slow as the first pod
-    with the most uplinks that may be worth their price.
+    And under which stripes. They cost at least the fewest spines that ports allow, with one uplink each and its ports
+    of cores, or the uplinks and cores that the core share asks for, and are at least as slow as the first pod with the
+    most uplinks that may be worth their price.
     `given`: uplinks of a leaf, the loads of leaves, and those of first pods, by stripes.
     """
     m, (spine_box, core_box), fixed, (up, leaf_loads, first) = s.mode, s.box_prices, s.fixed(domain), given
@@ -141,12 +144,13 @@ def _promising(
     spines = up // _largest_bundles(s.ports)[most_bundle][:, up]
     pods = -(-m.rails // rails) * -(-s.domains(domain) // width)
     leaf, spine = _links_of(s, domain, shapes, pods)
-    boxes = [m.networks * (pods * spine_box[i] + core_box[i]) for i in (0, 1)]
-    usd, mw = (up * leaf[:, i, None] + spines * (boxes[i] + spine[:, i])[:, None] for i in (0, 1))
+    boxes = [m.networks * pods * spine_box[i] for i in (0, 1)]
+    one_up = [spine[:, i] + m.networks * pods * core_box[i] / s.core_ports for i in (0, 1)]  # and its ports of cores
+    usd, mw = (up * leaf[:, i, None] + spines * (boxes[i] + one_up[i])[:, None] for i in (0, 1))
     floor = np.ceil(domain * m.rail_gpus * rails * width * s.network.asked_core_share / m.split * (1 - 1e-9))
     links = np.maximum(np.where(pods > 1, floor, 0)[:, None], spines)
     needed = np.maximum(spines, -(-((rails * width)[:, None] * up + links) // s.spine_ports))
-    cores = np.maximum(needed, -(-pods[:, None] * links // s.core_ports))
+    cores = np.maximum(1, -(-pods[:, None] * links // s.core_ports))
     least = [
         up * leaf[:, i, None]
         + m.networks * (pods[:, None] * needed * spine_box[i] + cores * core_box[i])
@@ -159,7 +163,7 @@ def _promising(
     calm = s.worthwhile(*s.leaf_slowdowns(domain, up[at], best), *bounds)
     row, at = row[calm.any(axis=0)], at[calm.any(axis=0)]
     flows, allreduces = (first[:, width[row], column] for column in (FLOWS, ALLREDUCES))
-    price = usd[row, at], spine[row, 0], boxes[0][row]
+    price = usd[row, at], one_up[0][row], boxes[0][row]
     most = _most_links(s, (rails * width)[row], up[at], spines[row, at], tops, price)
     usd, mw = fixed[0] + usd[row, at], fixed[1] + mw[row, at]
     send, allreduce = s.leaf_slowdowns(domain, up[at], leaf_loads[:, None])
@@ -215,23 +219,24 @@ def _of_shape(s: Site, x: Shape, up: Ints, stripes: Ints, loads: Floats) -> list
     (leaf, spine), fixed, parts = _links(s, x), s.fixed(x.domain), []
     if not math.isfinite(leaf[0] + spine[0]):
         return []
-    for kind, ways in _kinds(s, w):
-        bundle, group = _group_prices(s, x, kind)
-        step = max(1, MOST_WAYS // (s.spine_ports + 1) // max(1, len(stripes)))
-        for at in range(0, len(ways.up), step):
-            row, v = _useful(s, ways.part(np.arange(at, min(at + step, len(ways.up)))), group)
-            some = ways.part(at + row)
-            price = [fixed[i] + some.up * leaf[i] + some.spines * group[i][v] for i in (0, 1)]
-            parts.append(_under(s, x, some, v, bundle[v], price, stripes, loads))
+    pods, every = _pods(s, x), np.arange(s.spine_ports + 1)
+    step = max(1, MOST_WAYS // (s.spine_ports + 1) // max(1, len(stripes)))
+    for bundle, at in product(spine_bundles(s), range(0, len(w.up), step)):
+        ways = w.part(np.arange(at, min(at + step, len(w.up))))
+        boxes = core_boxes(s, np.array(pods), ways.spines[:, None], every, bundle)
+        row, v = _useful(s, ways, top_prices(s, pods, ways.spines[:, None], every, boxes, spine[0], 0))
+        some, n = ways.part(row), boxes[row, v]
+        price = [fixed[i] + some.up * leaf[i] + top_prices(s, pods, some.spines, v, n, spine[i], i) for i in (0, 1)]
+        parts.append(_under(s, x, some, v, own_cores(s, some.spines, v, bundle, n), price, stripes, loads))
     return [p for p in parts if len(p)]
 
 
-def _useful(s: Site, w: Wirings, group: list[Floats]) -> tuple[Ints, Ints]:
-    """Return ways with each number of a spine's uplinks for which no larger one is as cheap."""
+def _useful(s: Site, w: Wirings, usd: Floats) -> tuple[Ints, Ints]:
+    """Return ways (rows) with each number of a spine's uplinks (columns) for which no larger one is as cheap."""
     v = np.arange(s.spine_ports + 1)
-    inside = (v >= w.low[:, None]) & (v <= w.high[:, None]) & np.isfinite(group[0])
+    inside = (v >= w.low[:, None]) & (v <= w.high[:, None]) & np.isfinite(usd)
     if not s.power_counts:
-        cost = np.where(inside, group[0], np.inf)
+        cost = np.where(inside, usd, np.inf)
         after = np.minimum.accumulate(cost[:, ::-1], axis=1)[:, ::-1]
         inside[:, :-1] &= cost[:, :-1] < after[:, 1:]
     row, found = np.nonzero(inside)
@@ -239,17 +244,17 @@ def _useful(s: Site, w: Wirings, group: list[Floats]) -> tuple[Ints, Ints]:
 
 
 def _under(
-    s: Site, x: Shape, w: Wirings, v: Ints, bundle: Ints, price: list[Floats], stripes: Ints, loads: Floats
+    s: Site, x: Shape, w: Wirings, v: Ints, cores: tuple[Ints, Ints], price: list[Floats], stripes: Ints, loads: Floats
 ) -> Options:
     """Return the templates of ways with uplinks of spines, under each of some stripes, that may beat those found."""
-    usd, mw = price
+    (usd, mw), (bundle, boxes) = price, cores
     send, allreduce = slowdowns(s, x, w.up, w.bundle, v, loads)
     fits = s.leaf_fits(w.up, loads[..., 0, :]) & s.block_fits(w.spines * v, loads[..., 1, :], np.array(x.rails))
     n, i = np.nonzero(fits & s.worthwhile(send, allreduce, usd, mw))
     return s.table(
         send[n, i], allreduce[n, i], usd[i], mw[i], domain=x.domain, leaf_up=w.up[i], leaf_bundle=w.bundle[i],
-        rails=x.rails, width=x.width, spine_up=v[i], spine_bundle=bundle[i], stripes=stripes[n],
-        spine_model=s.spine, core_model=s.core,
+        rails=x.rails, width=x.width, spine_up=v[i], spine_bundle=bundle[i], core_boxes=boxes[i],
+        stripes=stripes[n], spine_model=s.spine, core_model=s.core,
     )  # fmt: skip
 
 

@@ -67,6 +67,11 @@ class Site:
         leaf, every = self.mode.switch, resolved_switches(self.network.switches)
         return every[self.spine - 1] if self.spine else leaf, every[self.core - 1] if self.core else leaf
 
+    @cached_property
+    def upper_models(self) -> list[Switch]:
+        """Every model that spines or cores may be of."""
+        return list({x.boxes[k].name: x.boxes[k] for x in self.with_models() for k in (0, 1)}.values())
+
     @property
     def spine_ports(self) -> int:
         """Ports of a spine."""
@@ -130,7 +135,11 @@ class Site:
         if wanted is not None:
             sizes = [wanted] if wanted > 0 and (wanted % grain == 0 or wanted >= self.racks) else []
         allowed = self.pins.get("leaf_sizes")
-        return [d for d in reversed(sizes) if (allowed is None or d in allowed) and self.uplinks(d) > 0]
+        return [
+            d
+            for d in reversed(sizes)
+            if (allowed is None or d in allowed) and self.uplinks(d) >= max(1, self.leaf_share(d))
+        ]
 
     def leaf_slowdowns(self, domain: int, up: Floats | Ints, load: Floats) -> tuple[Floats, Floats]:
         """Return the slowdowns over the transport's own that the uplinks of leaves cause; 1 at the least."""
@@ -167,14 +176,21 @@ class Site:
         return plus(self.prices.wan_gateway(self.wan_ports), self.prices.beside(self.wan_ports))
 
     def worthwhile_domains(self, domains: list[int]) -> list[int]:
-        """Return the sizes of leaf domains with which a tree may be worth it if it slows nothing.
+        """Return the sizes of leaf domains with which a tree may be worth it if it slows nothing, by their least price.
 
-        It takes at least one uplink of each leaf, which costs something where links have one price.
+        It takes the uplinks of each leaf that the core share asks for, at least one, and the ports of spines at their
+        ends; links cost something where they have one price.
         """
-        p = self.prices
-        least = [plus(self.fixed(d), FREE if p.places else p.leaf_uplink(d, 1)) for d in domains]
+        p, m, least = self.prices, self.mode, list[Price]()
+        boxes = [(p.box(x), x.ports) for x in self.upper_models]
+        port = [m.networks * min(price[i] / ports for price, ports in boxes) for i in (0, 1)]
+        for d in domains:
+            up, link = max(1, self.leaf_share(d)), FREE if p.places else p.leaf_uplink(d, 1)
+            ends = m.rails * self.domains(d) * up
+            least.append(plus(self.fixed(d), (up * link[0] + ends * port[0], up * link[1] + ends * port[1])))
         usd, mw = BELOW * np.array(least).reshape(-1, 2).T
-        return [d for d, may in zip(domains, self.worthwhile(1.0, 1.0, usd, mw).tolist(), strict=True) if may]
+        may = self.worthwhile(1.0, 1.0, usd, mw)
+        return [domains[i] for i in np.argsort(usd, kind="stable").tolist() if may[i]]
 
     def worthwhile_uplinks(self, domain: int, leaf_loads: Floats, *, switches: int = 0, crossings: int = 0) -> Ints:
         """Return the uplinks of a leaf at which some tree with leaf domains of a size may beat the templates so far.
@@ -184,13 +200,13 @@ class Site:
         alone, so that each has as many links out as the core share asks for.
         """
         m, p, fixed = self.mode, self.prices, self.fixed(domain)
-        up = np.arange(1, self.uplinks(domain) + 1)
+        up = np.arange(max(1, self.leaf_share(domain)), self.uplinks(domain) + 1)
         if "leaf_up_ports" in self.pins:
             up = up[up == self.pins["leaf_up_ports"]]
         ends = m.rails * self.domains(domain) * up
         out = crossings * self.racks * m.rails * m.rail_gpus * self.network.asked_core_share / m.split
         # Upper tiers are of any models allowed: each figure is bounded by the model with the least of it.
-        every = {x.boxes[k].name: x.boxes[k] for x in self.with_models() for k in (0, 1)}.values()
+        every = self.upper_models
         counts = [np.maximum(-(-ends // x.ports) + switches, (ends + 2 * out) / x.ports) for x in every]
         boxes = [np.min([n * p.box(x)[i] for n, x in zip(counts, every, strict=True)], axis=0) for i in (0, 1)]
         link, above = (FREE, FREE) if p.places else (p.leaf_uplink(domain, 1), p.flat_link)

@@ -1,17 +1,16 @@
 """Trees of one to three tiers: bundles of leaves, pods, spines and cores; templates whose pods hold every domain."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from planner.models.fabric.bundles import core_bundles, part_sizes
+from planner.models.fabric.bundles import part_sizes
 from planner.models.fabric.design_table import Floats, Ints, Options
 from planner.models.fabric.modes import TOLERANCE
 from planner.models.fabric.site_mode import BELOW, Site
 
-NONE = 1 << 40  # cores where there is no way to wire them: above any count
+NONE = 1 << 40  # core boxes where there is no way to wire them: above any count
 
 
 @lru_cache(maxsize=256)
@@ -22,49 +21,47 @@ def bundles(ports: int, most: int | None = None) -> tuple[Ints, Ints]:
     return up[row], each[column]
 
 
-@lru_cache(maxsize=4096)
-def cores_over(ports: int, core_ports: int, pods: int, wan_ports: int, core_down: int) -> tuple[Ints, Ints]:
-    """Return by uplinks of a spine its bundle to a core and the cores of one spine position; `NONE` where none do.
+def spine_bundles(s: Site) -> list[int]:
+    """List the bundles of a spine's uplinks: single links, which fill cores best, unless pins ask for others."""
+    down = s.pins.get("core_down_ports", 1)
+    return [s.pins["spine_bundle"]] if "spine_bundle" in s.pins else [b for b in range(1, down + 1) if down % b == 0]
 
-    `ports` are those of a spine. The largest bundle that divides the uplinks and fits a core, which leaves the WAN
-    gateway its ports; or the bundle of pinned ports down.
+
+def core_boxes(s: Site, pods: Ints, spines: Ints, up: Ints, bundle: int) -> Ints:
+    """Return the fewest cores of a network over pods of some spines with some uplinks each; `NONE` where none do.
+
+    Each bundle of a spine takes ports for all pods of a core, its position. Cores take the positions of all spines in
+    turn, keep ports for the WAN gateway, and are two where any one of them may be lost.
     """
-    up = np.arange(ports + 1, dtype=np.int64)
-    if core_down:
-        own = core_down // pods if core_down % pods == 0 and core_down <= core_ports else 0
-        bundle = np.full(ports + 1, own, dtype=np.int64)
-    elif pods > core_ports:
-        bundle = np.zeros(ports + 1, dtype=np.int64)
+    taken, positions, ports = pods * bundle, spines * (up // bundle), s.core_ports
+    fewest = np.where(pods > 1, s.network.asked_spines, 1)
+    if down := s.pins.get("core_down_ports"):
+        each = down // taken
+        boxes = np.maximum(-(-positions // np.maximum(each, 1)), fewest)
+        if s.wan_ports:
+            boxes = np.maximum(boxes, -(-s.wan_ports // max(1, ports - down)))
+        fits = (each * taken == down) & (-(-positions // np.maximum(boxes, 1)) == each)
+        fits &= down + (s.wan_ports > 0) <= ports
     else:
-        bundle = core_bundles(ports, pods, wan_ports, core_ports)
-    cores = up // np.maximum(bundle, 1)
-    fits = (bundle > 0) & (up > 0) & (cores * bundle == up) & (cores * core_ports >= pods * up + wan_ports)
-    fits &= pods * bundle <= core_ports
-    return bundle, np.where(fits, cores, NONE)
+        boxes = np.maximum(-(-positions // np.maximum(ports // taken, 1)), fewest)
+        boxes = np.maximum(boxes, -(-(positions * taken + s.wan_ports) // ports))
+        fits = taken + -(-s.wan_ports // np.maximum(positions, 1)) <= ports
+        while (
+            s.wan_ports and (full := fits & (-(-positions // boxes) * taken + -(-s.wan_ports // boxes) > ports)).any()
+        ):
+            boxes = boxes + full
+    return np.where(fits & (up > 0) & (up % bundle == 0) & (boxes <= positions), boxes, NONE)
 
 
-def least_between(cost: Floats, row: Ints, low: Ints, high: Ints) -> Ints:
-    """Return the place of the least cost of a row from `low` to `high`, for many ranges at once; low <= high."""
-    start = int(low[0])
-    if (low == start).all():  # the running minimum serves all ends
-        least = np.minimum.accumulate(cost[:, start:], axis=1)
-        lower = np.pad(least[:, 1:] < least[:, :-1], ((0, 0), (1, 0)))
-        first: Ints = np.maximum.accumulate(np.where(lower, np.arange(least.shape[1]), 0), axis=1)[row, high - start]
-        return start + first
-    places = np.broadcast_to(np.arange(cost.shape[1]), cost.shape)
-    table = [places]
-    while 2 ** len(table) <= cost.shape[1]:
-        half, last = 2 ** (len(table) - 1), table[-1]
-        a, b = last[:, :-half], last[:, half:]
-        better = np.take_along_axis(cost, b, axis=1) < np.take_along_axis(cost, a, axis=1)
-        table.append(np.where(better, b, a))
-    found = np.empty(len(low), dtype=np.int64)
-    level = np.log2(high - low + 1).astype(np.int64)
-    for k in np.unique(level).tolist():
-        at = level == k
-        a, b = table[k][row[at], low[at]], table[k][row[at], high[at] - 2**k + 1]
-        found[at] = np.where(cost[row[at], b] < cost[row[at], a], b, a)
-    return found
+def own_cores(s: Site, spines: Ints, up: Ints, bundle: int, boxes: Ints) -> tuple[Ints, Ints]:
+    """Return bundles of spines and the cores that positions share: none where each position can have its own."""
+    each = np.maximum(boxes // np.maximum(spines, 1), 1)
+    alone = (
+        (spines * each == boxes)
+        & (up % each == 0)
+        & ((up == bundle * each) | (bundle == 1 and "spine_bundle" not in s.pins))
+    )
+    return np.where(alone, up // each, bundle), np.where(alone, 0, boxes)
 
 
 def rail_sizes(s: Site, pin: str = "spine_down_ports") -> list[int]:
@@ -133,20 +130,6 @@ def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: 
     return found.part(np.flatnonzero(low <= high)) if room else found
 
 
-def core_groups(s: Site, pods: int, spines: int) -> tuple[Ints, Ints]:
-    """Return bundles and cores of one of so many spine positions, by the uplinks of a spine."""
-    ports, wan, down = s.core_ports, -(-s.wan_ports // spines), s.pins.get("core_down_ports", 0)
-    bundle, cores = cores_over(s.spine_ports, ports, pods, wan, down)
-    if "spine_bundle" in s.pins:
-        own = s.pins["spine_bundle"]
-        up = np.arange(s.spine_ports + 1)
-        fits = (up % own == 0) & (up > 0) & (pods * own <= ports)
-        fits &= (up // own) * ports >= pods * up + wan
-        fits &= s.pins.get("core_down_ports", pods * own) == pods * own
-        return np.full_like(up, own), np.where(fits, up // own, NONE)
-    return bundle, cores
-
-
 def single(s: Site) -> Options:
     """Return the template of a single switch in each network, where it takes every GPU."""
     m, racks = s.mode, s.racks
@@ -180,6 +163,7 @@ class Tops:
     rails: Ints
     spine_up: Ints
     spine_bundle: Ints
+    core_boxes: Ints
     spine_model: Ints
     core_model: Ints
     usd: Floats
@@ -233,7 +217,7 @@ def _two_tiers(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     none = np.zeros_like(w.up)
     links, spines = p.leaf_uplink(domain, domains), m.networks * w.spines
     usd, mw = (w.up * links[i] + spines * s.box_prices[0][i] for i in (0, 1))
-    return Tops(w.up, w.bundle, np.full_like(w.up, m.rails), none, none, none + s.spine, none, usd, mw)
+    return Tops(w.up, w.bundle, np.full_like(w.up, m.rails), none, none, none, none + s.spine, none, usd, mw)
 
 
 def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: int) -> list[Tops]:
@@ -248,44 +232,34 @@ def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: i
     w, rails = w.part(fits), rails[fits]
     if not len(w.up):
         return []
-    # Spine positions differ in what the WAN gateway takes of a core, so that many numbers of spines are alike.
-    taken = -(-s.wan_ports // w.spines)
-    _, first, row = np.unique(rails * (s.wan_ports + 1) + taken, return_index=True, return_inverse=True)
-    pods, spines = -(-m.rails // rails[first]), w.spines[first]
-    kinds = [core_groups(s, *kind) for kind in zip(pods.tolist(), spines.tolist(), strict=True)]
-    bundle, cores = (np.stack([kind[i] for kind in kinds]) for i in (0, 1))
-    links = np.array([p.spine_uplink(domain * domains, x) for x in rails[first].tolist()])
-    row, v, parts = row.ravel(), np.arange(s.spine_ports + 1), []
-    group = group_prices(s, pods[:, None], cores, (links[:, :1], links[:, 1:]), v)
-    chosen = [(w, rails, row, least_between(least, row, w.low, w.high)) for least in group[: 1 + s.power_counts]]
-    if s.whole and s.power_counts:
-        at, best = _fewest_cores(w, row, cores)
-        chosen = [(w.part(at), rails[at], row[at], best)]
-    for w, rails, row, best in chosen:
-        usd, mw = (np.asarray(w.up * leaf[i] + w.spines * group[i][row, best], dtype=np.float64) for i in (0, 1))
-        spine, core = (np.full_like(w.up, value) for value in (s.spine, s.core))
-        parts.append(Tops(w.up, w.bundle, rails, best, bundle[row, best], spine, core, usd, mw))
+    pods, parts = -(-m.rails // rails), []
+    links = {x: p.spine_uplink(domain * domains, x) for x in sizes}
+    for b in spine_bundles(s):
+        # Fewer uplinks of spines never take more cores, so the fewest that pins allow are the cheapest.
+        up = -(-w.low // b) * b
+        if "core_down_ports" in s.pins:
+            every = np.arange(s.spine_ports + 1)
+            found = core_boxes(s, pods[:, None], w.spines[:, None], every, b) < NONE
+            found &= (every >= w.low[:, None]) & (every <= w.high[:, None])
+            up = np.where(found.any(axis=1), found.argmax(axis=1), s.spine_ports + 1)
+        boxes = core_boxes(s, pods, w.spines, up, b)
+        at = np.flatnonzero((up <= w.high) & (boxes < NONE))
+        some, x, v, n = w.part(at), rails[at], up[at], boxes[at]
+        link = np.array([links[k] for k in x.tolist()]).reshape(-1, 2).T
+        usd, mw = (some.up * leaf[i] + top_prices(s, pods[at], some.spines, v, n, link[i], i) for i in (0, 1))
+        bundle, shared = own_cores(s, some.spines, v, b, n)
+        spine, core = (np.full_like(v, value) for value in (s.spine, s.core))
+        parts.append(Tops(some.up, some.bundle, x, v, bundle, shared, spine, core, usd, mw))
     return parts
 
 
-def group_prices(s: Site, pods: Ints | int, cores: Ints, up_link: Sequence[Floats | float], up: Ints) -> list[Floats]:
-    """Return price and power of a spine position by the uplinks of a spine: its spines, cores, and links up."""
-    n, (spine, core) = s.mode.networks, s.box_prices
-    return [np.where(cores < NONE, n * (pods * spine[i] + cores * core[i]) + up * up_link[i], np.inf) for i in (0, 1)]
-
-
-def _fewest_cores(w: Wirings, row: Ints, cores: Ints) -> tuple[Ints, Ints]:
-    """Return ways with each number of a spine's uplinks at which fewer take more cores; rows of `cores` are kinds."""
-    each, which = np.unique(np.stack([row, w.low]), axis=1, return_inverse=True)
-    ways, ups = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-    for i, (kind, low) in enumerate(each.T.tolist()):
-        own = cores[kind, low:]
-        fewer = np.append(True, own[1:] < np.minimum.accumulate(own)[:-1]) & (own < NONE)
-        up, at = low + np.flatnonzero(fewer), np.flatnonzero(which.ravel() == i)
-        k, j = np.nonzero(up <= w.high[at, None])
-        ways.append(at[k])
-        ups.append(up[j])
-    return np.concatenate(ways), np.concatenate(ups)
+def top_prices(
+    s: Site, pods: Ints | int, spines: Ints, up: Ints, boxes: Ints, link: Floats | float, which: int
+) -> Floats:
+    """Price the spines, their uplinks and the cores of all networks; `which`: 1 for their power."""
+    spine, core = s.box_prices
+    switches = pods * spines * spine[which] + np.where(boxes < NONE, boxes * core[which], np.inf)
+    return np.asarray(s.mode.networks * switches + spines * up * link, dtype=np.float64)
 
 
 def _undominated(tops: Tops) -> Ints:
@@ -316,6 +290,7 @@ def with_all_domains(s: Site, domain: int, tops: Tops, stripes: list[int], loads
     n, i = np.nonzero(worth & s.leaf_fits(tops.up, loads[:, None]))
     names = {"leaf_up": tops.up[i], "leaf_bundle": tops.bundle[i], "rails": tops.rails[i]}
     names |= {"spine_up": tops.spine_up[i], "spine_bundle": tops.spine_bundle[i]}
+    names |= {"core_boxes": tops.core_boxes[i]}
     names |= {"spine_model": tops.spine_model[i], "core_model": tops.core_model[i]}
     return s.table(
         send[n, i], allreduce[n, i], usd[i], mw[i], **names,

@@ -5,9 +5,10 @@ leaf, so a domain has `rails` leaves: one GPU to a set is rail-optimised, all GP
 Networks that nothing joins stand side by side: `apart` of them take GPUs of different index (rail-only), `lanes` of
 them a part each of every NIC. A pod joins x rails of y domains under s = u1/b1 spines, b1 links from each leaf to each
 of them. Each of the s groups of spines (one of every pod) has c = u2/b2 cores, b2 links from each spine to each core of
-its group. Where cores have uplinks, they join the pods of a zone only, some rails of some domains again; every zone has
-s·c of its own, and each of these s·c positions has e = u3/b3 super-spines, b3 links from the core of each zone to each
-of them.
+its group. Of three tiers `core_boxes` of a network may take all these core positions in turn, each with the ports of
+several: pods meet in a box by any position that it has. Where cores have uplinks, they join the pods of a zone only,
+some rails of some domains again; every zone has s·c of its own, and each of these s·c positions has e = u3/b3 super-
+spines, b3 links from the core of each zone to each of them.
 
 Ports and bundles are those of one switch. A leaf's port may be split into `split` slower ones, each for a GPU:
 `leaf_down` and `leaf_spare` count these; a link between switches takes a whole port and carries what `split` GPUs send.
@@ -48,6 +49,7 @@ class Design:
     domains_per_zone: int = 0
     core_up: int = 0
     core_bundle: int = 0
+    core_boxes: int = 0  # of a network, which its core positions share; 0: a box for each position
     group_links: int = 0  # between two groups of a dragonfly
     spine_ports: int = 0  # of a spine, and below of a core and a super-spine: 0 where it is the leaf's model
     core_ports: int = 0
@@ -120,13 +122,18 @@ class Design:
 
     @property
     def cores(self) -> int:
-        """Core switches: one group for each spine position of a pod, in every zone."""
-        return 0 if self.tiers < 3 else self.networks * max(1, self.zones) * self.core_positions
+        """Core switches: those that core positions share, or one for each position of every zone."""
+        return 0 if self.tiers < 3 else self.networks * (self.core_boxes or max(1, self.zones) * self.core_positions)
 
     @property
     def core_positions(self) -> int:
-        """Cores that a pod reaches."""
+        """Places for a core that a pod reaches: one for each bundle upwards of its spines."""
         return self.spines_per_pod * (self.spine_up // self.spine_bundle)
+
+    @property
+    def positions_per_core(self) -> int:
+        """Core positions of the core that has most of them."""
+        return math.ceil(self.core_positions / self.core_boxes) if self.core_boxes else 1
 
     @property
     def zones_across(self) -> int:
@@ -148,7 +155,7 @@ class Design:
     @property
     def core_down(self) -> int:
         """Ports of a core towards spines."""
-        return self.core_pods * self.spine_bundle
+        return self.positions_per_core * self.core_pods * self.spine_bundle
 
     @property
     def super_spine_down(self) -> int:
@@ -185,7 +192,9 @@ class Design:
     def switch_pairs(self) -> int:
         """Pairs of switches that a bundle joins; links between groups of a dragonfly count one by one."""
         pairs = self.leaves * self.spines_per_pod
-        pairs += self.spines * (self.spine_up // self.spine_bundle) if self.tiers > 2 else 0
+        if self.tiers > 2:
+            cores = self.spine_up // self.spine_bundle
+            pairs += self.spines * min(cores, self.core_boxes or cores)
         return pairs + (self.cores * (self.core_up // self.core_bundle) if self.tiers > 3 else 0)
 
     @property
@@ -348,9 +357,14 @@ class Design:
                 bad.append(f"spine bundle: {self.spine_up} uplinks are not whole bundles of {self.spine_bundle}")
             elif self.tiers == 4:
                 bad += self._zone_faults()
+            elif not 0 <= self.core_boxes <= self.core_positions:
+                bad.append(f"core boxes: {self.core_boxes} for {self.core_positions} positions")
             elif self.core_down > ports["core"]:
-                bad.append(f"core ports: {self.pods} pods x {self.spine_bundle} links > {ports['core']} ports")
-        return bad
+                shared = f"{self.positions_per_core} positions of " * (self.core_boxes > 0)
+                bad.append(f"core ports: {shared}{self.pods} pods x {self.spine_bundle} links > {ports['core']} ports")
+        return bad + [f"core boxes: shared in {self.tiers} tiers; 3 expected"] * (
+            self.core_boxes > 0 and self.tiers != 3
+        )
 
     def _zone_faults(self) -> list[str]:
         """Return what does not add up in zones, and in the super-spines that join them."""

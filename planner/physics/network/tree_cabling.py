@@ -68,13 +68,15 @@ def leaf_uplinks(d: Design, e: Ints) -> Ends:
 def _spine_uplinks(d: Design, e: Ints) -> Ends:
     """Return the ends of spine uplinks: a bundle from spine i of every pod to each core of group i in its zone.
 
-    A core keeps a bundle of ports for each pod of a full zone.
+    A core keeps a bundle of ports for each pod of a full zone. Shared cores take the positions of all groups in turn,
+    each with ports of its own.
     """
     spine, up = e // d.spine_up, e % d.spine_up
     pod, group = spine // d.spines_per_pod, spine % d.spines_per_pod
     zone, seat = _zone_seat(d, pod)
-    core = (zone * d.spines_per_pod + group) * (d.spine_up // d.spine_bundle) + up // d.spine_bundle
-    return spine, d.spine_down + up, core, seat * d.spine_bundle + up % d.spine_bundle
+    position, boxes = group * (d.spine_up // d.spine_bundle) + up // d.spine_bundle, d.core_boxes or d.core_positions
+    port = (position // boxes * d.core_pods + seat) * d.spine_bundle + up % d.spine_bundle
+    return spine, d.spine_down + up, zone * boxes + position % boxes, port
 
 
 def _zone_seat(d: Design, pod: Ints) -> tuple[Ints, Ints]:

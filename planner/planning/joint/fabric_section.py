@@ -71,6 +71,7 @@ def site_fabric(
         rails_per_zone=d.rails_per_zone,
         leaf_domains_per_zone=d.domains_per_zone,
         zones=d.zones,
+        core_boxes=d.core_boxes,
         share_leaving_leaf=x.share_leaving_leaf,
         share_leaving_pod=x.share_leaving_pod,
         share_leaving_zone=x.share_leaving_zone,

@@ -16,7 +16,7 @@ from planner.planning.pareto import frontier
 
 SITE = "e1"
 SAME_FABRIC = {"domains_per_pod"}  # a pod with room for more domains than there are
-OF_TREES = {"spine_up", "spine_bundle"}  # a dragonfly's follow from its other choices
+OF_TREES = {"spine_up", "spine_bundle", "core_boxes"}  # a dragonfly's follow from its other choices
 MERITS = [FABRIC_AXES[k] for k in ("cost", "time", "power")]
 
 

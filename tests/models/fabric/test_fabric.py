@@ -37,7 +37,13 @@ def every_design(ports: int, rails: int, racks: int) -> Iterator[Design]:
                 yield two
                 for spine_up in range(1, ports - rail * width * bundle + 1):
                     for spine_bundle in range(1, spine_up + 1):
-                        yield dataclasses.replace(two, spine_up=spine_up, spine_bundle=spine_bundle)
+                        three = dataclasses.replace(two, spine_up=spine_up, spine_bundle=spine_bundle)
+                        yield three
+                        taken = math.ceil(rails / rail) * math.ceil(math.ceil(racks / down) / width) * spine_bundle
+                        positions = up // bundle * (spine_up // spine_bundle) * (spine_up % spine_bundle == 0)
+                        for n in range(1, positions if up % bundle == 0 else 0):
+                            if math.ceil(positions / n) * taken <= ports:
+                                yield dataclasses.replace(three, core_boxes=n)
 
 
 def splits(r: FabricRequest, d: Design) -> int:

@@ -65,7 +65,17 @@ def tops(i: Instance, down: int, domains: int, up: int) -> Iterator[float]:
                 for core, parallel in itertools.product(boxes, divisors(links)):
                     if pods > 1 and pods * parallel <= core.ports:
                         position = pods * (spine.price_usd + links * SWITCH_LINK_USD)
-                        yield spines * (position + links // parallel * core.price_usd)
+                        yield spines * position + shared(spines * links // parallel, pods * parallel, core)
+
+
+def shared(positions: int, taken: int, core: Switch) -> float:
+    """Return the least price of cores that hold positions, each of so many ports: box after box is filled."""
+    boxes, free = 0, 0
+    for _ in range(positions):
+        if free < taken:
+            boxes, free = boxes + 1, core.ports
+        free -= taken
+    return boxes * core.price_usd
 
 
 SMALL = (switch(4, 900), switch(8, 4e3)), (switch(8, 36e3), switch(16, 150e3)), (switch(6, 9e4), switch(10, 8e4))

@@ -224,8 +224,10 @@ def _tiers(x: BuiltFabric) -> list[DrawnTier]:
     for t in x.fabric.tiers:
         up = f", {t.up_ports:,} up, {t.oversubscription:.3g}:1" if t.up_ports else ", none up"
         boxes = {"leaf": rails * domains, "spine": d.spines_per_pod, "super-spine": d.super_spines // d.networks}
-        drawn = d.core_positions if t.name == "core" else boxes[t.name]
+        drawn = d.core_boxes or d.core_positions if t.name == "core" else boxes[t.name]
         columns = d.spines_per_pod if t.name != "leaf" else rails if rails > 1 else _columns(drawn)
+        if t.name == "core" and d.core_boxes:
+            columns = _columns(drawn)
         notes = (f"{t.down_ports:,} down{up}", *blocks.get(t.name, ()))
         tiers.append(DrawnTier(t.name, drawn, columns, counts[t.name], notes, ring and t.name == "leaf"))
     if grouped and d.pods > 1:
@@ -255,7 +257,10 @@ def _links(x: BuiltFabric) -> list[DrawnLinks]:
     if d.spines:
         links.append(DrawnLinks("pairs", cables["leaf", "spine"], d.leaf_bundle, gbps))
     if d.cores:
-        links.append(DrawnLinks("columns", cables["spine", "core"], d.spine_up, gbps))
+        all_reached = 0 < d.core_boxes <= d.spine_up // d.spine_bundle
+        shape = "pairs" if all_reached else "trunk" if d.core_boxes else "columns"
+        each = d.spine_up // d.core_boxes if all_reached else d.spine_up
+        links.append(DrawnLinks(shape, cables["spine", "core"], each, gbps))
     if d.super_spines:
         column = d.spine_up // d.spine_bundle * d.core_up
         links.append(DrawnLinks("columns", cables["core", "super-spine"], column, gbps))
