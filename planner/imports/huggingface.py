@@ -3,6 +3,7 @@
 Keys and defaults are those of transformers 5 (src/transformers/models/*/configuration_*.py).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from planner.errors import InputError, hint
 from planner.files import read_json
 from planner.instance.read import validated
+from planner.instance.read_items import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Model
 
 # Names of one figure in the configurations of different families, the usual one first.
@@ -33,6 +35,20 @@ LATENT = {
     "head_rope": "qk_rope_head_dim",
     "head_value": "v_head_dim",
 }
+# Keys that say what the figures here do not follow, and those without effect on time, memory and the count of weights.
+NOT_MODELLED = ("num_nextn_predict_layers", "num_mtp_modules", "parallel_attn", "use_parallel_residual")
+SETTINGS = ("quantization_config", "rope_scaling", "rope_parameters", "auto_map", "generation_config")
+WITHOUT = re.compile(
+    r"architectures|auto_map|transformers_version|(torch_)?dtype|.*token(_id|_index)?s?|tokenizer.*|max_position_embeddings|"
+    r"n_positions|n_ctx|(max_)?seq(uence)?_len(gth)?|max_sequence_length|hidden_act.*|activation.*|initializer.*|init_.*|"
+    r".*rope.*|.*rotary.*|.*eps(ilon)?|.*(pdrop|dropout)|use_cache|.*bias|.*router.*|norm_topk_prob|scoring_func|"
+    r"topk_method|.*scaling_factor|.*_scaling|.*aux.*|pretraining_tp|ep_size|.*quantization.*|.*softcapping|.*_scalar|"
+    r".*qk_norm.*|cache_implementation|.*_multiplier|_?attn_.*|output_.*|return_dict|summary_.*|task_specific_params|"
+    r".*2label|label2.*|problem_type|scale_attn.*|reorder.*|alibi|.*layer_?norm.*|.*rms_?norm.*|fp32_residual.*|"
+    r"interleaved_qkv|original_rope|max_window_layers|num_ln_in.*|(new|old)_decoder.*|multi_query.*|experts_per_token|"
+    r"swiglu_limit|(use_)?sliding_window.*|num_key_value_heads|n_head_kv|intermediate_size|n_inner|is_.*|chunk_size.*|"
+    r"model_parallel.*|first_k_dense_replace|moe_(layer_freq|intermediate_size)|head_dim|tie_encoder.*"
+)
 FULL, SLIDING = "full_attention", "sliding_attention"
 INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pictures and text has its Transformer
 
@@ -106,13 +122,15 @@ def read_model(path: Path) -> Model:
 
 def model_of(data: Any, where: str, name: str) -> Model:
     """Return the model of a configuration; `where` names it in errors, `name` the model where it has no name itself."""
+    return read_config(data, where, name)[0]
+
+
+def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
+    """Return the model of a configuration, and what became of each of its keys."""
     if not isinstance(data, Mapping) or not isinstance(data.get("model_type"), str):
         raise InputError(f"{where}: model_type: is missing; give a Hugging Face config.json")
-    config, left_out = data, []
-    for part in INSIDE:
-        if isinstance(data.get(part), Mapping):
-            config = data[part]
-            left_out.append(f"what stands beside {part}")
+    inner = next((part for part in INSIDE if isinstance(data.get(part), Mapping)), None)
+    config = TrackedItems(data if inner is None else data[inner])
     kind = str(config.get("model_type", data["model_type"]))
     family = FAMILIES.get(kind)
     if family is None:
@@ -122,13 +140,20 @@ def model_of(data: Any, where: str, name: str) -> Model:
         )
     given = str(config.get("_name_or_path") or data.get("_name_or_path") or name)
     entry = _Reader(config, where, family, kind).entry() | {"name": given.rstrip("/").rpartition("/")[2] or name}
-    for key in ("num_nextn_predict_layers", "num_mtp_modules"):
-        if config.get(key):
-            left_out.append(f"{key} {config[key]}")
     entry["source"] = f"config.json of {entry['name']} ({kind})"
-    if left_out:
-        entry["note"] = f"Not counted: {', '.join(left_out)}."
-    return validated(Model, entry, where)
+    items = config.read(_effect)
+    if inner is not None:
+        beside = tuple(k for k in data if k != inner and isinstance(data[k], Mapping) and k not in SETTINGS)
+        items = items.model_copy(update={"not_modelled": items.not_modelled + beside})
+    entry["note"] = items.note()
+    return validated(Model, entry, where), items
+
+
+def _effect(key: str, value: Any) -> str | None:
+    """Return what a key does that is not read: nothing, where it is off too, or words."""
+    if key in NOT_MODELLED:
+        return f"is {value}" if value else NO_EFFECT
+    return NO_EFFECT if not value or WITHOUT.fullmatch(key) else None
 
 
 def _first(config: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -140,7 +165,7 @@ def _first(config: Mapping[str, Any], names: Sequence[str]) -> Any:
 class _Reader:
     """One configuration, where it stands, and what its family leaves unsaid."""
 
-    config: Mapping[str, Any]
+    config: TrackedItems
     where: str
     family: ConfigFamily
     kind: str

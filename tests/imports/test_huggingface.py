@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.errors import InputError
-from planner.imports.huggingface import FAMILIES, model_of, read_model
+from planner.imports.huggingface import FAMILIES, model_of, read_config, read_model
 from planner.instance.workload import LatentAttention
 from planner.physics.training.transformer import active_parameters, attention_parameters, total_parameters
 from planner.planning.load import load_instance
@@ -63,9 +63,20 @@ def test_windows() -> None:
 
 
 def test_what_is_not_counted_is_noted() -> None:
-    """Layers for further tokens, and what stands beside the text, are left out and said so."""
-    assert model_of(known("deepseek-v3")["config"], "x", "v3").note == "Not counted: num_nextn_predict_layers 1."
-    assert model_of(known("gemma-3-27b")["config"], "x", "g").note == "Not counted: what stands beside text_config."
+    """Layers for further tokens, parts beside the text, and unknown keys are told; all other keys are known."""
+    notes = {n: model_of(known(n)["config"], "x", n).note for n in NAMES}
+    assert {n: note for n, note in notes.items() if note} == {
+        "deepseek-v3": "not modelled: num_nextn_predict_layers (is 1)",
+        "falcon-40b": "not modelled: parallel_attn (is True)",
+        "falcon-7b": "not modelled: parallel_attn (is True)",
+        "gemma-3-27b": "not modelled: vision_config",
+        "glm-4.5": "not modelled: num_nextn_predict_layers (is 1)",
+    }
+    strange = known("llama-2-7b")["config"] | {"altup_num_inputs": 4, "use_cache": True, "mlp_bias": False}
+    model, items = read_config(strange, "x", "strange")
+    assert model.note == "not modelled: altup_num_inputs (unknown)"
+    assert items.unknown == ("altup_num_inputs",) and {"use_cache", "mlp_bias"} <= set(items.ignored)
+    assert {"hidden_size", "num_hidden_layers"} <= set(items.taken) and not set(items.taken) & set(items.ignored)
 
 
 def test_queries_without_a_rank() -> None:
