@@ -1,0 +1,60 @@
+"""The list of all splits of a column against a walk over every pattern of every stage, and against the search's own."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from joint_brute_force import toy
+
+from planner.models.joint.bounds import Conditions
+from planner.models.joint.columns import column_at, pipelines_of
+from planner.models.joint.space import problem_of, strategies
+from planner.models.joint.split import Column, Stages
+from planner.models.joint.stages.model import Patterns, fastest_split
+from planner.models.joint.world import World
+
+FREE = Conditions(racks=1, shards=1, send=1.0, allreduce=1.0)
+
+
+def walked(column: Column, seconds: float) -> float:
+    """Return the seconds of the fastest split among all patterns of all stages."""
+    x = Patterns(stages=Stages(column=column, conditions=FREE, cutoff=seconds))
+    choices = [[k for k in range(len(x.table)) if x.fits[i, k] and x.seconds[i, k] <= seconds] for i in range(column.p)]
+    best = math.inf
+    for picked in itertools.product(*choices):
+        rows = x.table[list(picked)]
+        if rows[:, 0].sum() != column.strategy.problem.layers:
+            continue
+        if column.strategy.recomputes == "some" and not rows[:, 1].any():
+            continue
+        slowest = max(float(x.seconds[i, k]) for i, k in enumerate(picked))
+        once = x.stages.once(float(x.chunks[list(picked)].max()), int(rows[:, 0].max()))
+        best = min(best, slowest + once)
+    return best
+
+
+@pytest.mark.parametrize("seed", [0, 3, 8, 14])
+@pytest.mark.parametrize("recomputes", ["any", "some"])
+def test_the_list_has_the_fastest_split(seed: int, recomputes: str) -> None:
+    """Its time is the least of a walk over all patterns, and that of the search; a slower split is disproved."""
+    free, seen = problem_of(toy(seed)), 0
+    for share in (1.0, 0.4, 0.2, 0.1, 0.05):
+        problem = replace(free, memory_limit=free.memory_limit * share)
+        world = World(problem=problem, sites=None, templates=None)
+        for s in [x for x in strategies(problem) if x.recomputes == "any"][::3]:
+            own = replace(s, recomputes=recomputes)
+            _, rows = pipelines_of(world, own)
+            for j in range(len(rows)):
+                column = column_at(own, 0, rows, j)
+                split = Stages(column=column, conditions=FREE).fastest()
+                if split is None or not 1 < column.p < 4 or seen > 25:
+                    continue
+                found, loose = (fastest_split(column, FREE, split.seconds * factor) for factor in (1.0, 1.05))
+                assert found.bound == pytest.approx(1, abs=1e-9)
+                assert loose.bound * 1.05 == pytest.approx(
+                    walked(column, split.seconds * 1.05) / split.seconds, rel=1e-9
+                )
+                assert loose.bound * 1.05 == pytest.approx(1, abs=1e-9) and loose.patterns >= found.patterns
+                seen += 1
+    assert seen > 3
