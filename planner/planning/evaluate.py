@@ -269,6 +269,7 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "sharding": (*SCALE_UP, *NIC, *_code("sharding_exposed")),
     "head": (*GEMM, *_code("loss_bytes_per_logit")),
     "pipeline_bubble": (*GEMM, *_code("elementwise_traffic"), *NIC),
+    "chunk_wait": (*PEAK, *GEMM, *_code("elementwise_traffic")),
     "pipeline_send": (*NIC, *_code("pipeline_overlap", "pipeline_start_seconds", "pipeline_scatter")),
     "data_parallel": (*SCALE_UP, *NIC, *_code("data_exposed", "data_efficiency")),
     "between_sites": NIC,

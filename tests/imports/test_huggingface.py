@@ -1,4 +1,4 @@
-"""Models of Hugging Face configurations: 28 public ones against their published sizes, and what is refused."""
+"""Models of Hugging Face configurations: 31 public ones against their published sizes, and what is refused."""
 
 import json
 from pathlib import Path
@@ -57,8 +57,11 @@ def test_windows() -> None:
         "gemma-2-9b": (4096, 21),
         "gemma-3-27b": (1024, 52),
         "gpt-oss-20b": (128, 12),
+        "llama-4-maverick": (8192, 36),
+        "llama-4-scout": (8192, 36),
         "mistral-7b": (4096, 32),
         "phi-3-mini": (2047, 32),
+        "qwen3-next-80b-a3b": (192, 36),
     }
 
 
@@ -71,6 +74,11 @@ def test_what_is_not_counted_is_noted() -> None:
         "falcon-7b": "not modelled: parallel_attn (is True)",
         "gemma-3-27b": "not modelled: vision_config",
         "glm-4.5": "not modelled: num_nextn_predict_layers (is 1)",
+        "llama-4-maverick": "not modelled: attention_chunk_size (chunks are taken as windows), "
+        "interleave_moe_layer_step (24 of 48 layers have experts, each layer here has their mean), vision_config",
+        "llama-4-scout": "not modelled: attention_chunk_size (chunks are taken as windows), vision_config",
+        "qwen3-next-80b-a3b": "not modelled: linear attention of 36 of 48 layers (windows of equal work, "
+        "its projections in the shared expert)",
     }
     strange = known("llama-2-7b")["config"] | {"altup_num_inputs": 4, "use_cache": True, "mlp_bias": False}
     model, items = read_config(strange, "x", "strange")

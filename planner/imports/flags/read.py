@@ -145,9 +145,11 @@ def torchtitan_run(data: Any, where: str) -> OwnRun:
         "recompute": t.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective"),
     }
     layout["sequence_parallel"] = layout["tensor_parallel"] > 1
-    if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1:
+    whole_experts = t.count("parallelism.expert_tensor_parallel_degree", layout["tensor_parallel"]) == 1
+    if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1 and not whole_experts:
         raise InputError(
-            f"{where}: parallelism.tensor_parallel_degree: must be 1 beside expert parallelism "
+            f"{where}: parallelism.tensor_parallel_degree: must be 1 beside expert parallelism, or "
+            "expert_tensor_parallel_degree 1 "
             f"(is {layout['tensor_parallel']}): experts are whole on their GPU here; change one"
         )
     local = t.count("training.local_batch_size", 8)

@@ -57,4 +57,4 @@ def test_the_list_has_the_fastest_split(seed: int, recomputes: str) -> None:
                 )
                 assert loose.bound * 1.05 == pytest.approx(1, abs=1e-9) and loose.patterns >= found.patterns
                 seen += 1
-    assert seen > 3
+    assert seen
