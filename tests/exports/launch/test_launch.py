@@ -25,6 +25,7 @@ from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Software
 from planner.plan.plan import Plan
+from planner.planning.joint.runnable_layout import runnable_layout
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[3] / "instances"
@@ -371,14 +372,47 @@ def test_no_layout_of_a_framework_is_refused(framework: str) -> None:
             assert WRITERS[framework](written) and not nearest_choices(written, framework)
 
 
+@pytest.mark.parametrize("framework", ["megatron", "torchtitan", "deepspeed"])
+def test_the_fastest_near_layout_fits(framework: str) -> None:
+    """It has the memory, is no slower than the nearest, keeps GPUs and batch, and is written without complaint."""
+    rng, instance = random.Random(5), question("llama3-70b")
+    stack = Software.model_validate(catalogue("software")[STACKS[framework]])
+    instance = instance.model_copy(update={"workload": instance.workload.model_copy(update={"software": stack})})
+    for _ in range(2):
+        drawn = drawn_layout(rng, load_model("llama3-70b"), stack) | {
+            "tensor_parallel": 8,
+            "pipeline_parallel": 4,
+            "data_parallel": 2,
+            "zero_stage": min(stack.zero_stages_under(4)),
+            "layers_per_stage": [20] * 4,
+            "recompute": "full",
+            "recomputed_layers_per_stage": [20, 20, rng.randint(8, 19), 9],
+        }
+        e = planner.evaluate(instance, drawn)
+        plan = plan_of_layout(layout_question(instance, 64), e.layout)
+        run = run_of(plan, "plan")
+        near = runnable_layout(plan, run, framework)
+        assert near is not None and WRITERS[framework](near.run)
+        assert (near.run.gpus, near.run.global_batch) == (run.gpus, run.global_batch)
+        nearest = planner.evaluate(instance, drawn | nearest_choices(run, framework))
+        if nearest.memory_bytes_per_gpu <= nearest.memory_limit_bytes:
+            assert near.step_seconds <= nearest.step_seconds * (1 + 1e-9)
+        assert nearest_choices(near.run, framework) == {}
+
+
+def load_model(name: str) -> Model:
+    """Return a model of the catalogue."""
+    return Model.model_validate(catalogue("models")[name])
+
+
 def test_the_nearest_is_told(tmp_path: Path) -> None:
     """The command says what it changes and what the step becomes; --exact refuses."""
     _, plan, _ = run_for("llama3-70b", DENSE | {"recompute": "full", "recomputed_layers_per_stage": [3, 3, 3, 4]})
     (tmp_path / "plan.json").write_text(plan.model_dump_json())
     out = CliRunner().invoke(app, ["export", "launch", str(tmp_path / "plan.json")])
-    assert "--recompute-num-layers 4" in out.stdout
-    assert "layout.recomputed_layers_per_stage: megatron runs (4, 4, 4, 4) in place of (3, 3, 3, 4)" in out.stderr
-    assert "predicted step: " in out.stderr and "+0.00% on the plan's layout" in out.stderr
+    assert "--recompute" not in out.stdout
+    assert "layout.recompute: megatron runs none in place of full" in out.stderr
+    assert "predicted step: " in out.stderr and "% on the plan's layout" in out.stderr
     assert CliRunner().invoke(app, ["export", "launch", str(tmp_path / "plan.json"), "--exact"]).exit_code != 0
 
 
