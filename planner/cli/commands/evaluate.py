@@ -27,6 +27,7 @@ def evaluate(
         Path | None, typer.Option("-o", "--output", help="Write the layout here as a plan: for compare, report, check.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Name the constants behind each part of the step.")] = False,
     constants: Constants = None,
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
@@ -68,6 +69,6 @@ def evaluate(
         plan = plan_of_layout(alone, evaluated(alone).layout)
         write_atomically(output, plan.model_dump_json(indent=1) + "\n")
     money = "\n".join(lines_of(run_statements(request, evaluation.run)))
-    text = fitted(f"{summary(evaluation)}\n{money}", terminal_width())
+    text = fitted(f"{summary(evaluation, why=why)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
     raise typer.Exit(DONE if evaluation.fits else INFEASIBLE)
