@@ -5,6 +5,7 @@ each pattern, seconds of its largest chunk, and what a step takes once at a larg
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from planner.models.joint.bounds import Conditions
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column, Stages
-from planner.physics.training import stage_memory
+from planner.physics.training import schedule, stage_memory
 from planner.physics.training.blocks import block_step, interleaving
 from planner.physics.training.process_groups import front_layers
 
@@ -118,6 +119,26 @@ def fastest_split(column: Column, conditions: Conditions, seconds: float) -> Spl
     fine = x.fits & (x.seconds <= limit)
     if not np.all(fine.any(axis=1)):
         return SplitProof(math.inf, int(fine.sum()))
+    best = min((_fastest(x, allowed, limit) for allowed in _allowed(x, fine)), default=limit)
+    return SplitProof(best / seconds if best < limit else math.inf, int(fine.sum()))
+
+
+def _allowed(x: Patterns, fine: Flags) -> Iterator[Flags]:
+    """Yield the patterns that stages may have together: all, or by the number that a rule has chunks recompute."""
+    problem, v = x.column.strategy.problem, x.column.v
+    rule, layers = problem.instance.workload.recompute_rule, x.table[:, 0]
+    if rule == "free" or problem.pin("recomputed_layers_per_stage") is not None:
+        yield fine
+        return
+    most = -(-int(layers.max()) // v)
+    for each in range(most + 1) if rule == "chunks alike" else (0, most):
+        allowed = fine & (x.table[:, 1] == schedule.recomputed_alike(layers, v, each))[None, :]
+        if np.all(allowed.any(axis=1)):
+            yield allowed
+
+
+def _fastest(x: Patterns, fine: Flags, limit: float) -> float:
+    """Return the seconds of the fastest split of allowed patterns; the limit where none is below it."""
     layers, used = x.table[:, 0], fine.any(axis=0)
     floor, best = float(np.where(fine, x.seconds, np.inf).min(axis=1).max()), limit
     for most in np.unique(layers[used]).tolist():
@@ -129,7 +150,7 @@ def fastest_split(column: Column, conditions: Conditions, seconds: float) -> Spl
             stage = _least_stage(x, within, best - once)
             if stage is not None:
                 best = min(best, stage + once)
-    return SplitProof(best / seconds if best < limit else math.inf, int(fine.sum()))
+    return best
 
 
 def _least_stage(x: Patterns, within: Flags, high: float) -> float | None:
