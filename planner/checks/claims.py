@@ -14,6 +14,7 @@ from planner.plan.declared import (
     FORMULATION,
     GRID_BRANCHING,
     LEAST_YEARLY,
+    LISTED,
     ON_TRUST,
     OUTSIDE,
     POOL_FORMULATION,
@@ -114,7 +115,8 @@ def solvers_named(c: PlanPhysics) -> Iterator[Violation]:
             yield from _sizes(c, name, x)
         head = "; ".join(parts[: branching.count("; ") + 1])
         rest = parts[branching.count("; ") + 1 :]
-        known = name == "layout" and len(rest) == 1 and _is_version(rest[0], "CP-SAT", " for the layers of every stage")
+        earlier = len(rest) == 1 and _is_version(rest[0], "CP-SAT", " for the layers of every stage")
+        known = name == "layout" and (rest == [LISTED] or earlier)
         if head != branching or (rest and not known):
             yield broken(f"solvers_named[{name}]", f"{x.solver!r} stated, {branching!r} expected")
     if plan.sites is not None and plan.sites.certificate.bound is not None:

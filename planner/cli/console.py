@@ -1,5 +1,6 @@
 """What every command shares: exit statuses and pins."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,6 +86,14 @@ def what_if(instance: Path, changes: list[str] | None, *, searched: bool = True)
     from planner.sweeps.what_if import changed, read_changes
 
     return changed(instance, read_changes(changes), searched=searched)
+
+
+def tell_not_modelled(instance: "Instance") -> None:
+    """Print on stderr what files that the instance was read from say that no figure follows."""
+    from planner.instance.read_items import told_of
+
+    for told in told_of(instance):
+        print(told, file=sys.stderr)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Read a topology in whichever format it stands, recognised by what the file says."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 from planner.cluster.topology import Topology
 from planner.errors import InputError
 from planner.files import parse_json, read_text
+from planner.instance.read_items import ReadItems
 
 FORMATS = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, or a plan"
 
@@ -37,6 +39,18 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
     from planner.formats.slurm.topology_conf import read_conf
 
     return read_conf(text, str(path))
+
+
+def topology_items(path: str | Path) -> ReadItems:
+    """Return what of a topology's file no placement follows: speeds of switches that differ, labels of other use."""
+    text = read_text(Path(path))
+    speeds = {found[1] for found in re.finditer(r"LinkSpeed=\"?([^\s\"]+)", text, re.IGNORECASE)}
+    if text.lstrip().startswith("{"):
+        return ReadItems(taken=("names, labels of switches and domains",), ignored=("other keys and labels",))
+    told = (f"LinkSpeed (is {', '.join(sorted(speeds))})",) if len(speeds) > 1 else ()
+    return ReadItems(
+        taken=("names, nodes, switches, blocks",), ignored=("LinkSpeed",) * (len(speeds) == 1), not_modelled=told
+    )
 
 
 def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:

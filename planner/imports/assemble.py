@@ -8,17 +8,19 @@ from planner.errors import InputError
 from planner.imports.authorities import fill
 from planner.imports.draft import Draft, DraftNode, Options
 from planner.instance.grid import Grid, Line, PowerNode
+from planner.instance.read_items import TOLD, ReadItems
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A grid, and what is missing in its files."""
+    """A grid, what is missing in its files, and what became of what is in them."""
 
     grid: Grid
     missing: tuple[str, ...]
+    items: ReadItems
 
 
-def assemble(draft: Draft, options: Options) -> Imported:
+def assemble(draft: Draft, options: Options, items: ReadItems | None = None) -> Imported:
     """Return the grid of a draft; its note names everything that is filled and not in the files."""
     installed_mw = sum((n.installed_mw or 0.0) + max(0.0, -n.load_mw) for n in draft.nodes)
     draft = _only(draft, options.only)
@@ -30,7 +32,9 @@ def assemble(draft: Draft, options: Options) -> Imported:
         missing += (f"generation_mw of {unknown:,} nodes: written as 0; give a plant list beside the files",)
     if not lines:
         missing += ("lines: none; under the transport model each site is fed by its own node alone",)
-    notes = (*draft.notes, *_readings(draft, options, installed_mw), *(f"MISSING {m}" for m in missing))
+    left_out = tuple(n for n in draft.notes if "left out" in n or "without" in n)
+    kept = (f"{TOLD}{n}" if n in left_out else n for n in draft.notes)
+    notes = (*kept, *_readings(draft, options, installed_mw), *(f"MISSING {m}" for m in missing))
     grid = Grid(
         source=options.source or draft.source,
         note="; ".join(notes),
@@ -38,7 +42,8 @@ def assemble(draft: Draft, options: Options) -> Imported:
         nodes=nodes,
         lines=lines,
     )
-    return Imported(grid, missing)
+    read = (items or ReadItems()).model_copy(update={"defaulted": missing, "not_modelled": left_out})
+    return Imported(grid, missing, read)
 
 
 def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:

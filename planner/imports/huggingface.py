@@ -3,14 +3,16 @@
 Keys and defaults are those of transformers 5 (src/transformers/models/*/configuration_*.py).
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError, hint
 from planner.files import read_json
 from planner.instance.read import validated
+from planner.instance.read_items import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Model
 
 # Names of one figure in the configurations of different families, the usual one first.
@@ -33,7 +35,27 @@ LATENT = {
     "head_rope": "qk_rope_head_dim",
     "head_value": "v_head_dim",
 }
+# Keys that say what the figures here do not follow, and those without effect on time, memory and the count of weights.
+NOT_MODELLED = ("num_nextn_predict_layers", "num_mtp_modules", "parallel_attn", "use_parallel_residual")
+SETTINGS = ("quantization_config", "rope_scaling", "rope_parameters", "auto_map", "generation_config")
+WITHOUT = re.compile(
+    r"architectures|auto_map|transformers_version|(torch_)?dtype|.*token(_id|_index)?s?|tokenizer.*|max_position_embeddings|"
+    r"n_positions|n_ctx|(max_)?seq(uence)?_len(gth)?|max_sequence_length|hidden_act.*|activation.*|initializer.*|init_.*|"
+    r".*rope.*|.*rotary.*|.*eps(ilon)?|.*(pdrop|dropout)|use_cache|.*bias|.*router.*|norm_topk_prob|scoring_func|"
+    r"topk_method|.*scaling_factor|.*_scaling|.*aux.*|pretraining_tp|ep_size|.*quantization.*|.*softcapping|.*_scalar|"
+    r".*qk_norm.*|cache_implementation|.*_multiplier|_?attn_.*|output_.*|return_dict|summary_.*|task_specific_params|"
+    r".*2label|label2.*|problem_type|scale_attn.*|reorder.*|alibi|.*layer_?norm.*|.*rms_?norm.*|fp32_residual.*|"
+    r"interleaved_qkv|original_rope|max_window_layers|num_ln_in.*|(new|old)_decoder.*|multi_query.*|experts_per_token|"
+    r"swiglu_limit|(use_)?sliding_window.*|num_key_value_heads|n_head_kv|intermediate_size|n_inner|is_.*|chunk_size.*|"
+    r"model_parallel.*|floor_scale|first_k_dense_replace|moe_(layer_freq|intermediate_size)|head_dim|tie_encoder.*"
+)
 FULL, SLIDING = "full_attention", "sliding_attention"
+ALIKE = {
+    "chunked_attention": "llama4_text",
+    "linear_attention": "qwen3_next",
+}  # kinds of layers read as windowed, of whom
+LINEAR_HEADS = ("num_value_heads", "key_head_dim", "value_head_dim")
+LINEAR_CHUNK = 64  # tokens that a kernel of linear attention takes at once
 INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pictures and text has its Transformer
 
 
@@ -80,6 +102,8 @@ FAMILIES: dict[str, ConfigFamily] = {
     "glm4_moe": ConfigFamily(experts=True, dense_layers=1),
     "ernie4_5_moe": ConfigFamily(tied=True, experts=True, dense_layers=1),
     "minimax_m2": ConfigFamily(experts=True, head_size=128),
+    "llama4_text": ConfigFamily(experts=True, head_size=128, window_every=4, window=8192),
+    "qwen3_next": ConfigFamily(experts=True, head_size=256, window_every=4),
 }
 PHI3_WINDOWED = "phi3"  # windowed in every layer where sliding_window is given
 
@@ -106,13 +130,15 @@ def read_model(path: Path) -> Model:
 
 def model_of(data: Any, where: str, name: str) -> Model:
     """Return the model of a configuration; `where` names it in errors, `name` the model where it has no name itself."""
+    return read_config(data, where, name)[0]
+
+
+def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
+    """Return the model of a configuration, and what became of each of its keys."""
     if not isinstance(data, Mapping) or not isinstance(data.get("model_type"), str):
         raise InputError(f"{where}: model_type: is missing; give a Hugging Face config.json")
-    config, left_out = data, []
-    for part in INSIDE:
-        if isinstance(data.get(part), Mapping):
-            config = data[part]
-            left_out.append(f"what stands beside {part}")
+    inner = next((part for part in INSIDE if isinstance(data.get(part), Mapping)), None)
+    config = TrackedItems(data if inner is None else data[inner])
     kind = str(config.get("model_type", data["model_type"]))
     family = FAMILIES.get(kind)
     if family is None:
@@ -121,14 +147,23 @@ def model_of(data: Any, where: str, name: str) -> Model:
             "or give workload.model inline (`planner schema instance`)"
         )
     given = str(config.get("_name_or_path") or data.get("_name_or_path") or name)
-    entry = _Reader(config, where, family, kind).entry() | {"name": given.rstrip("/").rpartition("/")[2] or name}
-    for key in ("num_nextn_predict_layers", "num_mtp_modules"):
-        if config.get(key):
-            left_out.append(f"{key} {config[key]}")
+    reader = _Reader(config, where, family, kind)
+    entry = reader.entry() | {"name": given.rstrip("/").rpartition("/")[2] or name}
     entry["source"] = f"config.json of {entry['name']} ({kind})"
-    if left_out:
-        entry["note"] = f"Not counted: {', '.join(left_out)}."
-    return validated(Model, entry, where)
+    items = config.read(_effect)
+    items = items.model_copy(update={"not_modelled": (*reader.approximated, *items.not_modelled)})
+    if inner is not None:
+        beside = tuple(k for k in data if k != inner and isinstance(data[k], Mapping) and k not in SETTINGS)
+        items = items.model_copy(update={"not_modelled": items.not_modelled + beside})
+    entry["note"] = items.note()
+    return validated(Model, entry, where), items
+
+
+def _effect(key: str, value: Any) -> str | None:
+    """Return what a key does that is not read: nothing, where it is off too, or words."""
+    if key in NOT_MODELLED:
+        return f"is {value}" if value else NO_EFFECT
+    return NO_EFFECT if not value or WITHOUT.fullmatch(key) else None
 
 
 def _first(config: Mapping[str, Any], names: Sequence[str]) -> Any:
@@ -140,10 +175,11 @@ def _first(config: Mapping[str, Any], names: Sequence[str]) -> Any:
 class _Reader:
     """One configuration, where it stands, and what its family leaves unsaid."""
 
-    config: Mapping[str, Any]
+    config: TrackedItems
     where: str
     family: ConfigFamily
     kind: str
+    approximated: list[str] = field(default_factory=list)  # keys whose layers stand for others, with how
 
     def entry(self) -> dict[str, Any]:
         """Return the model as workload.model has it, without its name."""
@@ -165,6 +201,8 @@ class _Reader:
         self._windows(entry)
         if self.family.experts:
             self._experts(entry)
+        if self.kind == "qwen3_next":
+            self._linear_attention(entry)
         return entry
 
     def count(self, names: Sequence[str], default: int | None = None) -> int:
@@ -215,12 +253,20 @@ class _Reader:
         kinds = self.config.get("layer_types")
         window = self.config.get("sliding_window") or (self.family.window if self.family.window_every else None)
         if kinds is not None:
-            odd = sorted({str(k) for k in kinds} - {FULL, SLIDING}) if isinstance(kinds, list) else [repr(kinds)]
+            known = {FULL, SLIDING, *(k for k, of in ALIKE.items() if of == self.kind)}
+            odd = sorted({str(k) for k in kinds} - known) if isinstance(kinds, list) else [repr(kinds)]
             if odd:
                 self.refuse("layer_types", f"{odd[0]} is not known to the planner, only {FULL} and {SLIDING}")
-            windowed = list(kinds).count(SLIDING)
+            windowed = sum(k != FULL for k in kinds)
         else:
             windowed = self._windowed_layers(layers)
+        if self.kind == "llama4_text":
+            window = self.count(("attention_chunk_size",), window)
+            self.approximated.append("attention_chunk_size (chunks are taken as windows)")
+        if self.kind == "qwen3_next":  # as much work on scores as the states of linear attention and its chunks
+            heads, key, value = (self.count((f"linear_{x}",)) for x in LINEAR_HEADS)
+            work = heads * (key * value + LINEAR_CHUNK * (key + value) // 2)
+            window = round(work / (entry["heads"] * entry.get("head_size", entry["hidden"] // entry["heads"])))
         if windowed and window:
             entry |= {"window": self.count(("sliding_window",), window), "window_layers": windowed}
 
@@ -228,8 +274,11 @@ class _Reader:
         """Count windowed layers where the configuration does not list them."""
         if "use_sliding_window" in self.config:  # Qwen: the layers from max_window_layers on
             return max(0, layers - self.config.get("max_window_layers", 0)) if self.config["use_sliding_window"] else 0
+        if self.kind == "llama4_text" and self.config.get("no_rope_layers"):
+            return sum(map(bool, self.config["no_rope_layers"]))
         every = 1 if self.kind == PHI3_WINDOWED else self.family.window_every
-        every = self.config.get("sliding_window_pattern", every) if every > 1 else every
+        key = "full_attention_interval" if self.kind == "qwen3_next" else "sliding_window_pattern"
+        every = self.config.get(key, every) if every > 1 else every
         return layers if every == 1 else layers - layers // every if every else 0
 
     def _experts(self, entry: dict[str, Any]) -> None:
@@ -250,6 +299,8 @@ class _Reader:
         if sorted(dense_list) != list(range(len(dense_list))):
             self.refuse("mlp_only_layers", f"is {dense_list!r}; the planner knows dense layers only before the others")
         dense = max(dense, len(dense_list))
+        if self.kind == "llama4_text":
+            width, shared = self._alternating(entry, width)
         entry["experts"] = {
             "count": count,
             "per_token": self.count(PER_TOKEN),
@@ -262,3 +313,45 @@ class _Reader:
             entry["experts"] |= {"groups": groups, "groups_per_token": self.count(("topk_group",), groups)}
         if not dense:
             entry.pop("ffn", None)  # no layer has the dense FFN
+
+    def _alternating(self, entry: dict[str, Any], width: int) -> tuple[int, int]:
+        """Return the widths of routed and shared experts of Llama 4: the mean where dense layers alternate."""
+        layers, dense_width = entry["layers"], self.count(("intermediate_size_mlp",))
+        listed = self.config.get("moe_layers")
+        routed = len(listed) if listed else layers // self.count(("interleave_moe_layer_step",), 1)
+        if routed == layers:
+            return width, width
+        if width * routed % layers or (width * routed + dense_width * (layers - routed)) % layers:
+            self.refuse(
+                "interleave_moe_layer_step", "leaves no whole width of the mean layer; write workload.model inline"
+            )
+        self.approximated.append(
+            f"interleave_moe_layer_step ({routed} of {layers} layers have experts, each layer here has their mean)"
+        )
+        return width * routed // layers, (width * routed + dense_width * (layers - routed)) // layers
+
+    def _linear_attention(self, entry: dict[str, Any]) -> None:
+        """Add what Qwen3-Next projects beyond queries, keys and values: linear layers' states, and gates, on average.
+
+        The shared expert has them, which every token meets too.
+        """
+        heads, key, value = (self.count((f"linear_{x}",)) for x in LINEAR_HEADS)
+        keys, values, own = (
+            self.count(("linear_num_key_heads",)) * key,
+            heads * value,
+            entry["heads"] * entry["head_size"],
+        )
+        self.count(("linear_conv_kernel_dim",), 4)
+        layers, linear = entry["layers"], entry.get("window_layers", 0)
+        projected = (
+            2 * keys
+            + 3 * values
+            + 2 * heads
+            - 2 * entry["head_size"] * (entry["heads"] + entry.get("kv_heads", entry["heads"]))
+        )
+        extra = (linear * projected + (layers - linear) * own) / layers
+        entry["experts"]["shared_ffn"] += round(extra / 3)
+        self.approximated.append(
+            f"linear attention of {linear} of {layers} layers "
+            "(windows of equal work, its projections in the shared expert)"
+        )

@@ -8,6 +8,7 @@ from planner.imports.assemble import Imported, assemble
 from planner.imports.draft import Draft, Options
 from planner.imports.readers import eia_860, matpower, plants, reeds, rts_gmlc
 from planner.imports.readers.tables import Table, read_table
+from planner.instance.read_items import ReadItems
 
 FORMATS = ("auto", "matpower", "rts-gmlc", "eia-860", "reeds")
 
@@ -43,11 +44,17 @@ def import_grid(files: Sequence[Path], kind: str, options: Options) -> Imported:
     if cases and (len(files) > 1 or kind not in ("auto", "matpower")):
         others = f"(with {len(files) - 1} other files, --format {kind})"
         raise InputError(f"{cases[0]}: a MATPOWER case stands alone {others}; import it by itself")
-    draft = matpower.read(cases[0], options) if cases else _from_tables(files, kind, options)
-    return assemble(draft, options)
+    if cases:
+        return assemble(matpower.read(cases[0], options), options)
+    draft, tables = _from_tables(files, kind, options)
+    columns = sorted((f"{Path(t.file).name}: {c}", c in t.looked_up) for t in tables.values() for c in t.columns)
+    items = ReadItems(
+        taken=tuple(c for c, used in columns if used), ignored=tuple(c for c, used in columns if not used)
+    )
+    return assemble(draft, options, items)
 
 
-def _from_tables(files: Sequence[Path], kind: str, options: Options) -> Draft:
+def _from_tables(files: Sequence[Path], kind: str, options: Options) -> tuple[Draft, dict[str, Table]]:
     tables: dict[str, Table] = {}
     for f in files:
         table = read_table(f)
@@ -66,7 +73,7 @@ def _from_tables(files: Sequence[Path], kind: str, options: Options) -> Draft:
     for role, table in tables.items():
         if role not in (required, *optional):
             raise InputError(f"{table.file}: is a table of {role}, which {kind} does not use; leave it out")
-    return READERS[kind](tables, options)
+    return READERS[kind](tables, options), tables
 
 
 def _role(table: Table) -> str:

@@ -1,8 +1,8 @@
 """What is trained: the model, its precision, the software stack."""
 
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import Field, GetJsonSchemaHandler, model_validator
+from pydantic import Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
@@ -228,6 +228,17 @@ class Software(Sourced):
         return sorted(self.zero_stages if stages == 1 or under is None else under)
 
 
+RecomputeRule = Literal["free", "chunks alike", "all or none"]
+# By the first words of a framework's name, the longer before the shorter.
+RECOMPUTE_RULES: dict[str, RecomputeRule] = {
+    "megatron-deepspeed": "all or none",  # DeepSpeed's activation_checkpoint_interval
+    "megatron": "chunks alike",  # recompute-num-layers
+    "nemo": "chunks alike",
+    "torchtitan": "all or none",  # activation_checkpoint.mode
+    "llm-foundry": "all or none",
+}
+
+
 class Workload(Sourced):
     """What to train: a model on a number of tokens."""
 
@@ -240,3 +251,22 @@ class Workload(Sourced):
     software: Software | str = Field("megatron-core", description="The framework, inline or by catalogue name.")
     availability: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of wall time that trains.")
     choose: Choose | None = Field(None, description="Choose model and tokens, which may then be left out.")
+    framework_rules: bool | None = Field(
+        None,
+        description="Plan only what the named framework runs: all chunks recompute as many layers, or all or none.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_unset_rules(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out rules that are not asked for, so that the hash of an instance without them stays."""
+        data: dict[str, Any] = serialise(self)
+        if data.get("framework_rules") is None:
+            data.pop("framework_rules", None)
+        return data
+
+    @property
+    def recompute_rule(self) -> RecomputeRule:
+        """How the layers that stages recompute are bound together."""
+        name = self.software.name if isinstance(self.software, Software) else self.software
+        rules = (rule for start, rule in RECOMPUTE_RULES.items() if name.startswith(start))
+        return next(rules, "free") if self.framework_rules else "free"

@@ -17,6 +17,7 @@ FORMULATION = (
     "micro-batches, layers by stage, blocks by site, orders of racks, fabrics and fibre whose time is below the "
     "incumbent, fastest first, until one MILP over sites and grid finds them within the budget"
 )
+LISTED = "a list of all splits for the layers of every stage"  # confirms that no split of a proven layout is faster
 UNITS = {
     "days_to_train": "days to train",
     "cost_usd": "capital of the whole plan, in dollars",

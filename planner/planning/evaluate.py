@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeVar
 
+import numpy as np
 from pydantic import Field, ValidationError
 
 from planner.calibration.own import is_tunable
@@ -61,12 +63,15 @@ class Evaluation(LayoutMetrics):
     step_seconds_interval: tuple[float, float] = Field(description="Within it lie 4 of 5 like measured runs.")
     like_rows: LikeRows = Field(description="The measured runs that the intervals are from.")
     extrapolated: tuple[Extrapolation, ...] = ()
+    filled: dict[str, str] = Field(
+        default_factory=dict, description="Choices left open that take another value than the plainest, and why."
+    )
     run: RunPlan = Field(description="The run on the racks of the layout, without what is not decided.")
 
 
 def evaluated(instance: Instance) -> Evaluation:
     """Predict the layout that the instance's pins give in full."""
-    strategy = pinned_strategy(instance)
+    strategy, filled = _that_fits(instance, pinned_strategy(instance))
     slowdown = transport_slowdown_of(instance.network)
     conditions = Conditions(pipeline_send_slowdown=slowdown, allreduce_slowdown=slowdown, transport_slowdown=slowdown)
     measured = _finite(lambda: _measured(instance, conditions, strategy))
@@ -81,6 +86,7 @@ def evaluated(instance: Instance) -> Evaluation:
             "name": instance.name,
             "fits": not problems,
             "problems": problems,
+            "filled": filled,
             "layout": (layout := _section(instance, strategy, conditions, metrics)),
             "memory_by_stage_bytes": by_stage,
             "rests_on": (rests_on := {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}),
@@ -130,6 +136,23 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
     for fault in _contradictions(instance, strategy, given["data_parallel"]):
         raise InputError(f"evaluate: {fault}")
     return strategy
+
+
+def _that_fits(instance: Instance, strategy: ParallelStrategy) -> tuple[ParallelStrategy, dict[str, str]]:
+    """Return a layout whose ZeRO stage, where it is left open, is the first that memory holds, and what was filled in.
+
+    Under no stage that the framework has: the plainest.
+    """
+    machine, limit = step.machine_of(instance), step.memory_limit_bytes(instance)
+    stages = machine.software.zero_stages_under(strategy.pipeline_parallel)
+    if "layout.zero_stage" in instance.pins:
+        return strategy, {}
+    for zero in stages:
+        other = replace(strategy, zero_stage=zero)
+        if sum(prediction.stage_bytes(machine, other).values(), np.zeros(1)).max() <= limit:
+            least = strategy.zero_stage
+            return other, {} if zero == least else {"zero_stage": f"ZeRO-{zero}, as ZeRO-{least} does not fit"}
+    return strategy, {}
 
 
 def _with_defaults(instance: Instance, pinned: dict[str, Any]) -> dict[str, Any]:
@@ -269,6 +292,7 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "sharding": (*SCALE_UP, *NIC, *_code("sharding_exposed")),
     "head": (*GEMM, *_code("loss_bytes_per_logit")),
     "pipeline_bubble": (*GEMM, *_code("elementwise_traffic"), *NIC),
+    "chunk_wait": (*PEAK, *GEMM, *_code("elementwise_traffic")),
     "pipeline_send": (*NIC, *_code("pipeline_overlap", "pipeline_start_seconds", "pipeline_scatter")),
     "data_parallel": (*SCALE_UP, *NIC, *_code("data_exposed", "data_efficiency")),
     "between_sites": NIC,
@@ -332,25 +356,26 @@ def _constant(machine: Machine, path: str) -> Constant:
     return Constant(path=where + ".".join(keys), value=at, source=text or "not given: the default")
 
 
-def summary(e: Evaluation) -> str:
-    """Return the prediction as one screen of text: time and memory by part, and the constants behind them."""
+def summary(e: Evaluation, *, why: bool = False) -> str:
+    """Return the prediction as one screen of text: time and memory by part; `why`: with the constants behind them."""
     x = e.layout
     degrees = (
         f"TP {x.tensor_parallel} x CP {x.context_parallel} x EP {x.expert_parallel} "
         f"x PP {x.pipeline_parallel} (v {x.virtual_stages}, {x.schedule}) x DP {x.data_parallel:,}"
     )
     lines = [
-        f"{e.name}: {'fits' if e.fits else 'does not run'}",
+        f"{e.name}: your layout {'fits' if e.fits else 'does not run'}",
         f"LAYOUT     {degrees}; {x.microbatches_per_step} micro-batches of {x.microbatch_sequences}; "
         f"ZeRO-{x.zero_stage}, recompute {x.recompute}{', sequence parallel' if x.sequence_parallel else ''}",
         f"           {x.gpus_used:,} GPUs; {e.tokens_per_step / 1e6:,.2f}M tokens a step; "
         f"{e.days_to_train:,.1f} days; MFU {100 * e.mfu:.1f} %",
+        *(f"           left open: {text}" for text in e.filled.values()),
         *(f"           {problem}" for problem in e.problems),
         *_interval_lines(e),
     ]
     for line, part in zip(time_lines(e), sorted_parts(e.breakdown_seconds), strict=True):
         constants = ", ".join(f"{c.path.split('.', 1)[1]} {c.value:.4g}" for c in e.rests_on[part])
-        lines.append(f"{line}   {constants}")
+        lines.append(f"{line}   {constants}" if why else line)
     return "\n".join([*lines, *memory_lines(e), *_stage_lines(e)])
 
 

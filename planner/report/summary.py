@@ -121,6 +121,8 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     else:
         chosen = [x for x in reported if (not x.short if verbose else x.first)]
     head = f"{plan.instance.name}: {plan.status}" + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
+    if plan.layout is not None and plan.layout.certificate.solver == "none":  # nothing was searched
+        head = f"{plan.instance.name}: your layout"
     bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - BESIDE_BAR))))
     faulty = [x.text for x in reported if x.kind == "fault"]  # before all else
     body = lines_of((x for x in chosen if x.kind != "fault"), bars if verbose or section == "days" else ())

@@ -1,4 +1,4 @@
-"""Models of Hugging Face configurations: 28 public ones against their published sizes, and what is refused."""
+"""Models of Hugging Face configurations: 31 public ones against their published sizes, and what is refused."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 
 import planner
 from planner.errors import InputError
-from planner.imports.huggingface import FAMILIES, model_of, read_model
+from planner.imports.huggingface import FAMILIES, model_of, read_config, read_model
 from planner.instance.workload import LatentAttention
 from planner.physics.training.transformer import active_parameters, attention_parameters, total_parameters
 from planner.planning.load import load_instance
@@ -57,15 +57,34 @@ def test_windows() -> None:
         "gemma-2-9b": (4096, 21),
         "gemma-3-27b": (1024, 52),
         "gpt-oss-20b": (128, 12),
+        "llama-4-maverick": (8192, 36),
+        "llama-4-scout": (8192, 36),
         "mistral-7b": (4096, 32),
         "phi-3-mini": (2047, 32),
+        "qwen3-next-80b-a3b": (192, 36),
     }
 
 
 def test_what_is_not_counted_is_noted() -> None:
-    """Layers for further tokens, and what stands beside the text, are left out and said so."""
-    assert model_of(known("deepseek-v3")["config"], "x", "v3").note == "Not counted: num_nextn_predict_layers 1."
-    assert model_of(known("gemma-3-27b")["config"], "x", "g").note == "Not counted: what stands beside text_config."
+    """Layers for further tokens, parts beside the text, and unknown keys are told; all other keys are known."""
+    notes = {n: model_of(known(n)["config"], "x", n).note for n in NAMES}
+    assert {n: note for n, note in notes.items() if note} == {
+        "deepseek-v3": "not modelled: num_nextn_predict_layers (is 1)",
+        "falcon-40b": "not modelled: parallel_attn (is True)",
+        "falcon-7b": "not modelled: parallel_attn (is True)",
+        "gemma-3-27b": "not modelled: vision_config",
+        "glm-4.5": "not modelled: num_nextn_predict_layers (is 1)",
+        "llama-4-maverick": "not modelled: attention_chunk_size (chunks are taken as windows), "
+        "interleave_moe_layer_step (24 of 48 layers have experts, each layer here has their mean), vision_config",
+        "llama-4-scout": "not modelled: attention_chunk_size (chunks are taken as windows), vision_config",
+        "qwen3-next-80b-a3b": "not modelled: linear attention of 36 of 48 layers (windows of equal work, "
+        "its projections in the shared expert)",
+    }
+    strange = known("llama-2-7b")["config"] | {"altup_num_inputs": 4, "use_cache": True, "mlp_bias": False}
+    model, items = read_config(strange, "x", "strange")
+    assert model.note == "not modelled: altup_num_inputs (unknown)"
+    assert items.unknown == ("altup_num_inputs",) and {"use_cache", "mlp_bias"} <= set(items.ignored)
+    assert {"hidden_size", "num_hidden_layers"} <= set(items.taken) and not set(items.taken) & set(items.ignored)
 
 
 def test_queries_without_a_rank() -> None:

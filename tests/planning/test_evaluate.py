@@ -11,6 +11,7 @@ import planner
 from planner.cli import main
 from planner.errors import InputError
 from planner.physics.training.blocks.plain_layout import even_layers, min_stages_per_rack
+from planner.planning.evaluate import summary
 
 FULL = {
     "tensor_parallel": 8,
@@ -225,3 +226,31 @@ def test_even_layers_leave_the_ends_one_less() -> None:
 def test_stages_share_racks_only_where_they_must(racks: int | None, q: int) -> None:
     """Four stages of two GPUs take four racks of 8, two of them two to a rack, or one all four."""
     assert min_stages_per_rack(8, 1, 4, 2, racks) == q
+
+
+def test_a_zero_stage_left_open_is_the_first_that_fits() -> None:
+    """On 80 GB the optimiser state of 8 stages is sharded where it must be, and the text says so; a pin stays."""
+    q = question() | {"workload": question()["workload"] | {"software": "ideal"}}
+    layout = {**FULL, "pipeline_parallel": 4, "data_parallel": 4, "recompute": "full"}
+    pinned = {z: planner.evaluate(q, {**layout, "zero_stage": z}) for z in (0, 1, 2, 3)}
+    first = min(z for z, e in pinned.items() if e.fits)
+    found = planner.evaluate(q, layout)
+    assert first > 0 and found.fits and found.layout.zero_stage == first
+    assert found.filled == {"zero_stage": f"ZeRO-{first}, as ZeRO-0 does not fit"}
+    assert not pinned[0].fits and pinned[0].filled == {} and found.step_seconds == pinned[first].step_seconds
+    assert planner.evaluate(q, {**layout, "pipeline_parallel": 1}).layout.zero_stage in (0, 3)
+
+
+def test_constants_are_named_where_asked() -> None:
+    """The text has no constants; with `why` each part of the step has its own."""
+    found = planner.evaluate(question(), {**FULL, "recompute": "selective"})
+    short, long = summary(found), summary(found, why=True)
+    assert "gpt3: your layout fits" in short and "gemm_efficiency" not in short and "gemm_efficiency" in long
+    assert len(short) < len(long)
+
+
+def test_unequal_chunks_are_explained() -> None:
+    """A layout whose chunks wait for one another names what that part rests on."""
+    uneven = {"layers_per_stage": [13, 12, 12, 12, 12, 12, 12, 11], "virtual_stages": 3}
+    found = planner.evaluate(question(), {**FULL, **uneven, "recompute": "selective", "microbatches_per_step": 61})
+    assert found.breakdown_seconds["chunk_wait"] > 0 and found.rests_on["chunk_wait"]

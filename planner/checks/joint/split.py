@@ -6,7 +6,7 @@ least one where there is only one.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -38,6 +38,7 @@ class Split:
     d: int
     micro_batches: Ints
     limit: float
+    each: int = -1  # layers that each chunk recomputes, by a rule of the framework; -1: any number
 
     @property
     def p(self) -> int:
@@ -129,8 +130,9 @@ class Split:
         layers, repeats = (pins.get(f"layout.{x}") for x in ("layers_per_stage", "recomputed_layers_per_stage"))
         if layers is not None:
             fewest = np.where(self.sizes[None, :] == np.array(layers)[:, None], fewest, NEVER)
-        if repeats is not None:
-            wanted = np.array(repeats)[:, None]
+        if repeats is not None or self.each >= 0:
+            alike = schedule.recomputed_alike(self.sizes, self.v, self.each)[None, :]
+            wanted = alike if repeats is None else np.array(repeats)[:, None]
             fewest = np.where((fewest <= wanted) & (wanted <= self.sizes[None, :]), wanted, NEVER)
         return fewest
 
@@ -147,7 +149,9 @@ class Split:
         saved = np.where(every > 1, (one - full) / np.maximum(every - 1, 1), 0.0)
         more = np.ceil(np.where(saved > 0, (one - 1) / np.where(saved > 0, saved, 1.0), 0.0) - 1e-9)
         fewest = np.clip(1 + np.maximum(more, 0), 1, every)
-        return np.where(none <= 1, 0, np.where(np.minimum(one, full) <= 1, fewest, NEVER)).astype(np.int64)
+        return np.where((none <= 1) & (self.each <= 0), 0, np.where(np.minimum(one, full) <= 1, fewest, NEVER)).astype(
+            np.int64
+        )
 
     @cached_property
     def fits(self) -> NDArray[np.bool_]:
@@ -208,6 +212,12 @@ class Split:
 
     def least(self) -> float:
         """Return the least seconds of a micro-batch; infinite where none are below the limit."""
+        instance = self.cut.space.instance
+        rule, pinned = instance.workload.recompute_rule, "layout.recomputed_layers_per_stage" in instance.pins
+        if rule != "free" and self.each < 0 and not pinned:
+            most = -(-int(self.sizes[-1]) // self.v) if len(self.sizes) else 0
+            numbers = range(most + 1) if rule == "chunks alike" else sorted({0, most})
+            return min(replace(self, each=each).least() for each in numbers)
         layers, best = self.cut.space.layers, self.limit
         if not len(self.sizes) or not bool(self.fits.any(axis=1).all()):
             return math.inf

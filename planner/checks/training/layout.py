@@ -11,6 +11,7 @@ from planner.physics.site import wan
 from planner.physics.training import step
 from planner.physics.training.blocks.rack_blocks import racks_per_replica
 from planner.physics.training.parallel_strategy import strategy_of, unsupported
+from planner.physics.training.schedule import recomputed_alike
 from planner.plan.certificate import Violation
 from planner.plan.layout import LayoutMetrics, LayoutPlan
 
@@ -73,6 +74,7 @@ def framework(c: PlanPhysics) -> Iterator[Violation]:
     for layout in _layouts(c):
         software = step.machine_of(c.instance).software
         yield from (broken("framework", what) for what in unsupported(software, strategy_of(layout)))
+        yield from _recomputed_by_rule(c.instance.workload.recompute_rule, layout)
 
 
 def schedule(c: PlanPhysics) -> Iterator[Violation]:
@@ -285,3 +287,15 @@ RULES: tuple[Rule, ...] = (
     assumed_wan,
     pins,
 )
+
+
+def _recomputed_by_rule(rule: str, layout: LayoutPlan) -> Iterator[Violation]:
+    """Check that the layers that stages recompute are those of one number for every chunk, or all or none."""
+    counts, v = layout.recomputed_layers_per_stage, layout.virtual_stages
+    if rule == "free" or not counts:
+        return
+    most = max(layout.layers_per_stage)
+    for each in (0, most) if rule == "all or none" else range(most + 1):
+        if [int(recomputed_alike(n, v, each)) for n in layout.layers_per_stage] == list(counts):
+            return
+    yield broken("framework", f"recomputed layers {list(counts)} of stages of {list(layout.layers_per_stage)}: {rule}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from planner.cli.console import DONE, INFEASIBLE, read_pins, what_if
+from planner.cli.console import DONE, INFEASIBLE, read_pins, tell_not_modelled, what_if
 from planner.cli.options import Changes, Constants, InstanceFile
 from planner.files import require_writable, write_atomically
 
@@ -27,11 +27,13 @@ def evaluate(
         Path | None, typer.Option("-o", "--output", help="Write the layout here as a plan: for compare, report, check.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Name the constants behind each part of the step.")] = False,
     constants: Constants = None,
 ) -> None:
     """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
     import planner
     from planner.instance.pins import long_names
+    from planner.instance.read_items import with_note
     from planner.planning.evaluate import evaluated, summary
     from planner.planning.load import load_instance
     from planner.report.statements.money import run_statements
@@ -39,17 +41,23 @@ def evaluate(
 
     require_writable(output)
     asked = what_if(instance, change, searched=False)
-    pins: dict[str, Any] = {}
+    pins, note = dict[str, Any](), None
     if from_flags is not None:
         from planner.imports.flags.read import layout_of_run, read_run
 
         run = read_run(from_flags)
         pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
+        note = run.items.note()
         print(f"{from_flags}: {run.framework}: {', '.join(f'{k}={v}' for k, v in pins.items())}", file=sys.stderr)
     request = load_instance(
         asked, pins={**pins, **long_names(read_pins(pin or []), "--pin")}, searched=False, constants=constants
     )
+    if note is not None:
+        work = request.workload
+        work = work.model_copy(update={"note": with_note(work.note, f"{from_flags}: {note}")})
+        request = request.model_copy(update={"workload": work})
     evaluation = planner.evaluate(request)
+    tell_not_modelled(request)
     if output is not None:
         from planner.exports.own_layout import OTHER_DECISIONS, layout_question, plan_of_layout
 
@@ -61,6 +69,6 @@ def evaluate(
         plan = plan_of_layout(alone, evaluated(alone).layout)
         write_atomically(output, plan.model_dump_json(indent=1) + "\n")
     money = "\n".join(lines_of(run_statements(request, evaluation.run)))
-    text = fitted(f"{summary(evaluation)}\n{money}", terminal_width())
+    text = fitted(f"{summary(evaluation, why=why)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
     raise typer.Exit(DONE if evaluation.fits else INFEASIBLE)

@@ -132,5 +132,9 @@ def _report(imported: "Imported", g: "Grid", stream: TextIO) -> None:
     print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
     for m in imported.missing:
         print(f"missing: {m}", file=sys.stderr)
+    for name in imported.items.not_modelled:
+        print(f"not modelled: {name}", file=sys.stderr)
+    if imported.items.ignored:
+        print(f"not read: {', '.join(imported.items.ignored)}", file=sys.stderr)
     for why in shortage(g).sentences():
         print(f"no site can stand: the grid does not feed its own load; {why}", file=sys.stderr)

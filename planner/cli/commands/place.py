@@ -1,6 +1,7 @@
 """`planner place`: one job on a real cluster's topology."""
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,7 +59,8 @@ def place(
         import planner
         import planner.formats.write
         import planner.scheduling.session
-        from planner.formats.read import read_topology
+        from planner.formats.read import read_topology, topology_items
+        from planner.formats.slurm.node_states import read_states
 
     require_choice("--format", form, PLACEMENT_FORMATS)
     require_writable(output)
@@ -74,6 +76,10 @@ def place(
     wanted = mesh_job(name, mesh, nodes, gpus_per_node=gpus_per_node) if job is None else job
     options: dict[str, Any] = {"busy": busy, "state": state, "time_limit": time_limit, "seed": seed, "threads": threads}
     cluster = read_topology(topology, keys=label or (), name=topology_name)
+    told = [(topology, topology_items(topology))] + ([(state, read_states(state).items)] if state is not None else [])
+    for path, items in told:
+        if note := items.note():
+            print(f"{path}: {note}", file=sys.stderr)
     if running is not None and job is not None:
         from planner.scheduling.repair import replace_in_files
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.console import INTERRUPTED, exit_code, read_pins, what_if
+from planner.cli.console import INTERRUPTED, exit_code, read_pins, tell_not_modelled, what_if
 from planner.cli.options import Changes, Constants, Gap, InstanceFile, Log, Quiet, Seed, Verbose
 from planner.cli.watch import progress_line
 from planner.files import require_writable, write_atomically
@@ -62,6 +62,7 @@ def solve(
     except KeyboardInterrupt:
         print("interrupted before there was a plan", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
+    tell_not_modelled(plan.instance)
     text = plan.model_dump_json(indent=1)
     if output is not None:
         write_atomically(output, text + "\n")

@@ -30,8 +30,12 @@ def torchtitan_toml(run: Run) -> str:
         zero_stage=True,
     )
     x, replicas = run.layout, run.data_parallel
-    if run.model.experts is not None and x.tensor_parallel > 1:
-        raise InputError("layout.tensor_parallel: torchtitan divides experts by it too, the plan does not; pin 1")
+    routed = run.model.experts is not None and x.tensor_parallel > 1
+    if routed and x.expert_parallel % (x.context_parallel * x.tensor_parallel):
+        raise InputError(
+            f"layout.expert_parallel: torchtitan keeps experts whole beside TP {x.tensor_parallel} only where TP x CP "
+            f"divides it (is {x.expert_parallel}); pin a multiple of {x.context_parallel * x.tensor_parallel}, or TP 1"
+        )
     if x.zero_stage == 1:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
     if x.tensor_parallel > 1 and not x.sequence_parallel:
@@ -49,6 +53,8 @@ def torchtitan_toml(run: Run) -> str:
         "pipeline_parallel_degree": x.pipeline_parallel,
         "expert_parallel_degree": x.expert_parallel,
     }
+    if routed:
+        parallelism["expert_tensor_parallel_degree"] = 1  # an expert is whole on its GPU
     if pipelined:
         parallelism["pipeline_parallel_schedule"] = "Interleaved1F1B" if x.virtual_stages > 1 else "1F1B"
         parallelism["pipeline_parallel_microbatch_size"] = x.microbatch_sequences

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import Any
 
 from planner.errors import InputError
 from planner.instance.hardware import Rack
@@ -124,6 +125,12 @@ def pipeline_layout(run: Run) -> str:
     return "".join(pieces) + parts[-1]
 
 
+def recomputed_under(run: Run, each: int) -> tuple[int, ...]:
+    """Return the layers that every stage recomputes where each of its chunks recomputes `each`, as frameworks count."""
+    stages = run.layout.pipeline_parallel
+    return tuple(sum(min(each, n) for n in run.chunks[stage::stages]) for stage in range(stages))
+
+
 def equal_recomputed(run: Run, framework: str) -> int | None:
     """Return the recomputed layers of each chunk where only some are; None under none, selective or all.
 
@@ -135,12 +142,46 @@ def equal_recomputed(run: Run, framework: str) -> int | None:
     counts = run.layout.recomputed_layers_per_stage
     if run.layout.recompute != "full" or not counts or counts == run.layout.layers_per_stage:
         return None
-    if len(set(counts)) > 1:
+    same = next((n for n in range(max(run.chunks) + 1) if recomputed_under(run, n) == counts), None)
+    if same is None:
         raise InputError(
-            f"layout.recomputed_layers_per_stage: {framework} has one number for all stages (are {list(counts)}); "
-            f"give --recompute-as most to recompute {max(counts)} of each"
+            f"layout.recomputed_layers_per_stage: {framework} has one number for all chunks (are {list(counts)}); "
+            "leave out --exact to take the nearest"
         )
-    return -(-counts[0] // run.layout.virtual_stages)
+    return same
+
+
+def nearest_choices(run: Run, framework: str) -> dict[str, Any]:
+    """Return the choices by which the nearest layout that a framework runs differs; nothing where it runs the plan's.
+
+    More layers are recomputed, never fewer, and activations are divided further, never less, so that memory holds.
+    """
+    x, counts, changes = run.layout, run.layout.recomputed_layers_per_stage, dict[str, Any]()
+    megatron, v = framework in ("megatron", "nemo"), x.virtual_stages
+    if x.tensor_parallel_inner > 1:
+        changes["tensor_parallel_inner"] = 1
+    if x.schedule != "1f1b":
+        changes["schedule"] = "1f1b"
+    if megatron and v > 1 and x.microbatches_per_step < x.pipeline_parallel:
+        changes["virtual_stages"] = v = 1
+    divides = framework == "torchtitan" or (megatron and run.model.experts is not None)
+    if divides and x.tensor_parallel > 1 and not x.sequence_parallel:
+        changes["sequence_parallel"] = True
+    layers = x.layers_per_stage
+    if framework == "deepspeed" and len(set(layers)) > 1 and sum(layers) % len(layers) == 0:
+        changes["layers_per_stage"] = layers = (sum(layers) // len(layers),) * len(layers)
+    if framework == "deepspeed" and x.recompute == "selective":
+        changes["recompute"] = "full"
+    if changes.get("recompute", x.recompute) == "full" and (counts or "recompute" in changes):
+        other = replace(run, layout=x.model_copy(update={"virtual_stages": v, "layers_per_stage": layers}))
+        fewest = max((-(-n // v) for n in counts), default=0)
+        wanted = recomputed_under(other, fewest) if megatron and counts != x.layers_per_stage else layers
+        while megatron and any(a < b for a, b in zip(wanted, counts, strict=True)):
+            fewest += 1
+            wanted = recomputed_under(other, fewest)
+        if wanted != counts:
+            changes["recomputed_layers_per_stage"] = wanted
+    return changes
 
 
 def module_names(run: Run) -> Iterator[list[str]]:
@@ -150,12 +191,3 @@ def module_names(run: Run) -> Iterator[list[str]]:
         names = [f"layers.{k}" for k in range(first, first + n)]
         first += n
         yield ["tok_embeddings"] * (i == 0) + names + ["norm", "output"] * (i == len(run.chunks) - 1)
-
-
-def with_most_recomputed(run: Run) -> Run:
-    """Return a run whose stages all recompute as many of their layers as the one with most, for one flag's sake."""
-    counts = run.layout.recomputed_layers_per_stage
-    if not counts:
-        return run
-    same = (max(counts),) * len(counts)
-    return replace(run, layout=run.layout.model_copy(update={"recomputed_layers_per_stage": same}))

@@ -7,6 +7,7 @@ down   all others: down, draining and drained, failing, maintenance, unknown, fu
        responding.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from planner.files import parse_json, read_text
 from planner.formats.kubernetes.nodes import down_nodes, node_names
 from planner.formats.source import Hostlists, near, shown, some
 from planner.instance.base import Frozen
+from planner.instance.read_items import ReadItems
 
 SINFO = 'sinfo -h -N -o "%N %t"'
 FREE, BUSY, DOWN = 0, 1, 2  # The worst of the states listed for a node counts.
@@ -30,6 +32,7 @@ _DOWN = """
     inval invalid invalid_reg reboot boot rebooting reboot_issued reboot_requested reboot_canceled block blocked
     pow_dn power_down powering_down power_drain no_respond not_responding external undrain resume * % ! $ @ ^
 """
+DECIDING = ("partition", "partitions", "reservation", "features", "active_features", "gres", "gpus")  # who runs where
 MEANING: Mapping[str, int] = {
     word: state for words, state in ((_FREE, FREE), (_BUSY, BUSY), (_DOWN, DOWN)) for word in words.split()
 }
@@ -41,6 +44,7 @@ class NodeStates(Frozen):
     free: frozenset[str] = Field(frozenset(), description="Idle nodes.")
     busy: frozenset[str] = Field(frozenset(), description="Nodes that other jobs have or wait for.")
     down: frozenset[str] = Field(frozenset(), description="Nodes that no job can take.")
+    items: ReadItems = Field(ReadItems(), description="What became of the fields of the file.")
 
     @property
     def taken(self) -> frozenset[str]:
@@ -66,7 +70,7 @@ def read_states(path: str | Path) -> NodeStates:
     if "items" in data:
         down = down_nodes(data, str(path))
         return NodeStates(free=frozenset(node_names(data, str(path))) - down, down=down)
-    found = _worst_states(_from_json(data, str(path)))
+    found = _worst_states(_from_json(data, str(path))).model_copy(update={"items": _fields_of(data)})
     if not found.free | found.taken:
         raise InputError(f"{path}: names no node; print it by sinfo --json")
     return found
@@ -136,6 +140,16 @@ def _meaning(text: str, source: str, where: str) -> int:
             raise InputError(f"{source}: {where}: unknown state {text!r}; {near(word, sorted(MEANING))}")
         worst = max(worst, MEANING[word])
     return worst
+
+
+def _fields_of(data: Mapping[str, Any]) -> ReadItems:
+    """Say what became of the fields of nodes: those that decide which jobs a node runs are told where nodes differ."""
+    listed = data.get("sinfo") or data.get("nodes") or ()
+    named = {"nodes", "node", "name", "state", "state_flags"}
+    fields = {k: {json.dumps(item.get(k), sort_keys=True) for item in listed} for item in listed for k in item}
+    told = tuple(f"{k} (nodes differ)" for k in DECIDING if len(fields.get(k, ())) > 1)
+    ignored = tuple(k for k in fields if k not in named and f"{k} (nodes differ)" not in told)
+    return ReadItems(taken=tuple(k for k in fields if k in named), ignored=ignored, not_modelled=told)
 
 
 def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]]:

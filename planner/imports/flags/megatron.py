@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.errors import InputError
-from planner.imports.flags.shell import Flags, read_flags
+from planner.imports.flags.effects import megatron_effect
+from planner.imports.flags.shell import read_flags
+from planner.instance.read_items import ReadItems, TrackedItems
 
 MOST_LAYERS = 100_000  # of a pipeline layout once its multiplications are written out
 ZERO = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
@@ -14,8 +16,18 @@ MODEL_FLAGS = {
     "num-layers": "layers",
     "hidden-size": "hidden",
     "num-attention-heads": "heads",
+    "num-query-groups": "kv",
+    "kv-channels": "head",
+    "ffn-hidden-size": "ffn_width",
     "num-experts": "experts.count",
     "moe-router-topk": "experts.per_token",
+    "moe-ffn-hidden-size": "experts.ffn",
+    "moe-shared-expert-intermediate-size": "experts.shared_ffn",
+    "q-lora-rank": "latent_attention.q_rank",
+    "kv-lora-rank": "latent_attention.kv_rank",
+    "qk-head-dim": "latent_attention.head_nope",
+    "qk-pos-emb-head-dim": "latent_attention.head_rope",
+    "v-head-dim": "latent_attention.head_value",
 }
 # A file without any of these is no training run.
 KNOWN_BY = ("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size")
@@ -33,6 +45,8 @@ class OwnRun:
     gpus: int | None = None
     model: dict[str, int] = field(default_factory=dict)
     sequence_length: int | None = None
+    compute: str | None = None  # type of the matrix products
+    items: ReadItems = field(default_factory=ReadItems)
 
 
 def megatron_run(text: str, where: str) -> OwnRun:
@@ -43,7 +57,8 @@ def megatron_run(text: str, where: str) -> OwnRun:
     InputError
         Names the flag, its value and what was expected.
     """
-    flags, variables = read_flags(text, where)
+    given, variables = read_flags(text, where)
+    flags = TrackedItems(given)
     if not any(flag in flags for flag in KNOWN_BY):
         known = ", ".join(f"--{flag}" for flag in KNOWN_BY)
         raise InputError(
@@ -71,13 +86,17 @@ def megatron_run(text: str, where: str) -> OwnRun:
     nodes = next((n for n in (_whole(flags.get(k) or variables.get(k)) for k in NODES) if n), None)
     each = next((n for n in (_whole(flags.get(k) or variables.get(k)) for k in PER_NODE) if n), None)
     world = _whole(variables.get("WORLD_SIZE")) or (nodes * each if nodes and each else None)
+    model = {key: f.count(flag, 0) for flag, key in MODEL_FLAGS.items() if flags.get(flag)}
+    types = {"fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
     return OwnRun(
         framework="megatron",
         layout=layout,
         batch_sequences=f.count("global-batch-size", 0) or None,
         gpus=world,
-        model={key: f.count(flag, 0) for flag, key in MODEL_FLAGS.items() if flags.get(flag)},
+        model=model,
         sequence_length=f.count("seq-length", 0) or None,
+        compute=next((kind for kind, flag in types.items() if flag in flags), None),
+        items=flags.read(megatron_effect, "--{}"),
     )
 
 
@@ -104,13 +123,13 @@ def _whole(text: str | None) -> int | None:
 class _Flags:
     """The flags of a file, read as whole numbers and choices."""
 
-    flags: Flags
+    flags: TrackedItems
     where: str
 
     def count(self, name: str, default: int) -> int:
         """Return the whole number behind a flag."""
         if name not in self.flags:
-            return default
+            return int(self.flags.get(name, default))
         value = _whole(self.flags[name])
         if value is None:
             raise InputError(

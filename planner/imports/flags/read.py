@@ -2,15 +2,18 @@
 
 import re
 import tomllib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats.data import YAML, read_yaml_data
-from planner.imports.flags.megatron import OwnRun, layout_choices, megatron_run, require_whole_experts
+from planner.imports.flags.effects import NO_WORDS, megatron_effect
+from planner.imports.flags.megatron import MODEL_FLAGS, OwnRun, layout_choices, megatron_run, require_whole_experts
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
+from planner.instance.read_items import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Model
 
 REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
@@ -42,16 +45,17 @@ class _Table:
     """A nested mapping, read by dotted path."""
 
     def __init__(self, data: Any, where: str) -> None:
-        self.data, self.where = data, where
+        self.where = where
+        self.items = TrackedItems(dict(_leaves(data, "")))
 
     def get(self, path: str, default: Any = None) -> Any:
         """Return the value at a path, or the default."""
-        node = self.data
-        for key in path.split("."):
-            if not isinstance(node, dict) or node.get(key) is None:
-                return default
-            node = node[key]
-        return node
+        value = self.items.get(path, default)
+        return default if value is None else value
+
+    def read(self, effect_of: Callable[[str, Any], str | None]) -> ReadItems:
+        """Group the keys; a key that is off by its value has no effect, unless it turns an overlap off."""
+        return self.items.read(lambda k, v: NO_EFFECT if not v and "overlap" not in k else effect_of(k, v))
 
     def count(self, path: str, default: int = 1, least: int = 1) -> int:
         """Return a whole number at a path."""
@@ -71,8 +75,51 @@ class _Table:
 
     def require(self, *keys: str) -> None:
         """Refuse a file that has none of the keys by which its framework is known."""
-        if not any(self.get(k) is not None for k in keys):
+        if not any(name == k or name.startswith(f"{k}.") for name in self.items for k in keys):
             raise InputError(f"{self.where}: has none of {', '.join(keys)}; {REMEDY} of a training run")
+
+
+def _leaves(data: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings by dotted path."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    elif path:
+        yield path, data
+
+
+# Tables of torchtitan's configuration without effect on time and memory, and keys that the planner has no figure for.
+TITAN_WITHOUT = re.compile(
+    r"(job|profiling|metrics|optimizer\.(lr|eps|beta.|name|weight_decay)|lr_scheduler|checkpoint|comm|fault_tolerance|"
+    r"validation|debug|experimental\.custom.*|model)(\..*)?|training\.(dataset.*|steps|seed|max_norm|gc_.*|"
+    r"deterministic|mixed_precision_.*)|activation_checkpoint\.selective_ac_option|quantize\..*filter_fqns|"
+    r"parallelism\.(pipeline_parallel_schedule|context_parallel_degree)|compile\.enable"
+)
+DEEPSPEED_WITHOUT = re.compile(
+    r"(optimizer|scheduler|bf16|fp16|tensorboard|wandb|csv_monitor|flops_profiler|comms_logger|checkpoint|data_types|"
+    r"data_efficiency|activation_checkpointing)(\..*)?|steps_per_print|wall_clock_breakdown|gradient_clipping|"
+    r"zero_optimization\.(overlap_comm|contiguous_gradients|reduce_scatter|allgather_partitions)|prescale_gradients|"
+    r"zero_allow_untested_optimizer|dump_state|memory_breakdown|pipeline\.(partition|seed_layers)|seed"
+)
+NEMO_WITHOUT = re.compile(
+    r"(scheduler|checkpoint|logger|tokenizer|dataset|rng|exp_manager|run|name|validation|data|profiling|"
+    r"trainer|inprocess_restart|straggler|dist|ft|nvrx_straggler|rerun_state_machine)(\..*)?|_target_|.*\._target_"
+)
+
+
+def _other_effect(without: re.Pattern[str], known: str) -> Callable[[str, Any], str | None]:
+    """Return what a key does that is not read: nothing, or what its name says where it is in a known table."""
+    return lambda key, _: NO_EFFECT if without.fullmatch(key) else NO_WORDS if re.match(known, key) else None
+
+
+def _nemo_effect(key: str, value: Any) -> str | None:
+    """Return what a key of NeMo's does that is not read, by the name of Megatron's flag."""
+    name = key.rpartition(".")[2].replace("_", "-")
+    return (
+        NO_EFFECT
+        if NEMO_WITHOUT.fullmatch(key) or name == "virtual-pipeline-model-parallel-size"
+        else megatron_effect(name, value)
+    )
 
 
 def torchtitan_run(data: Any, where: str) -> OwnRun:
@@ -98,9 +145,11 @@ def torchtitan_run(data: Any, where: str) -> OwnRun:
         "recompute": t.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective"),
     }
     layout["sequence_parallel"] = layout["tensor_parallel"] > 1
-    if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1:
+    whole_experts = t.count("parallelism.expert_tensor_parallel_degree", layout["tensor_parallel"]) == 1
+    if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1 and not whole_experts:
         raise InputError(
-            f"{where}: parallelism.tensor_parallel_degree: must be 1 beside expert parallelism "
+            f"{where}: parallelism.tensor_parallel_degree: must be 1 beside expert parallelism, or "
+            "expert_tensor_parallel_degree 1 "
             f"(is {layout['tensor_parallel']}): experts are whole on their GPU here; change one"
         )
     local = t.count("training.local_batch_size", 8)
@@ -115,6 +164,10 @@ def torchtitan_run(data: Any, where: str) -> OwnRun:
         layout=layout,
         batch_sequences=whole if whole > 0 else local * shard * replicate,
         sequence_length=t.count("training.seq_len", 2048),
+        compute="fp8" if any("float8" in str(c) for c in t.get("model.converters", ())) else None,
+        items=t.read(
+            _other_effect(TITAN_WITHOUT, r"(training|parallelism|activation_checkpoint|compile|quantize|float8)\.")
+        ),
     )
 
 
@@ -163,8 +216,18 @@ def nemo_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
         layout=layout,
         batch_sequences=t.count("train.global_batch_size", t.count("model.global_batch_size", 0, 0), 0) or None,
         gpus=nodes * each or gpus,
+        model=_nemo_model(t),
         sequence_length=t.count("model.seq_length", t.count("model.encoder_seq_length", 0, 0), 0) or None,
+        compute="fp8" if t.get("model.fp8") or "fp8" in str(t.get("mixed_precision", "")) else None,
+        items=t.read(_nemo_effect),
     )
+
+
+def _nemo_model(t: _Table) -> dict[str, int]:
+    """Return the figures of the model that NeMo's overrides state."""
+    paths = {f"model.{flag.replace('-', '_')}": key for flag, key in MODEL_FLAGS.items()}
+    paths["model.num_moe_experts"] = paths.pop("model.num_experts")
+    return {key: t.count(path) for path, key in paths.items() if t.get(path) is not None}
 
 
 def even(layers: int, stages: int) -> list[int]:
@@ -192,7 +255,14 @@ def deepspeed_run(data: Any, where: str) -> OwnRun:
                 f"{where}: train_batch_size: must be a multiple of {micro} x {steps} sequences (is {batch}); change one"
             )
         layout["data_parallel"] = batch // (micro * steps)
-    return OwnRun(framework="deepspeed", layout=layout, batch_sequences=batch or None)
+    known = r"zero_optimization\.|pipeline\.|tensor_parallel\.|aio|compression|sparse_attention|communication_data_type"
+    return OwnRun(
+        framework="deepspeed",
+        layout=layout,
+        batch_sequences=batch or None,
+        compute="fp16" if t.get("fp16.enabled") is True else None,
+        items=t.read(_other_effect(DEEPSPEED_WITHOUT, known)),
+    )
 
 
 def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]:
@@ -235,11 +305,22 @@ def _differences(run: OwnRun, instance: Instance) -> list[str]:
         problems.append(
             f"sequence length is {run.sequence_length:,}, workload.sequence_length {own:,}; make them the same"
         )
+    compute = instance.workload.precision.compute
+    if run.compute not in (None, compute):
+        problems.append(
+            f"products run in {run.compute}, workload.precision.compute is {compute}; "
+            f"give --set workload.precision={run.compute}"
+        )
     for key, value in run.model.items():
         if not isinstance(model, Model):
             break
-        holder: Any = model.experts if key.startswith("experts.") else model
-        own = getattr(holder, key.rpartition(".")[2], 0)
-        if value != own and not (key == "experts.per_token" and holder is None):
+        part = key.rpartition(".")[0]
+        holder: Any = getattr(model, part) if part else model
+        if holder is None and key != "experts.count":
+            continue  # flags of what the run does not have have no effect
+        if (key == "ffn_width" and model.moe_layers == model.layers) or (key == "head" and model.latent_attention):
+            continue  # no layer has it
+        own = getattr(holder, key.rpartition(".")[2], 0) or 0
+        if value != own:
             problems.append(f"{key} is {value:,}, workload.model.{key} {own:,}; name that model in the instance")
     return problems

@@ -5,11 +5,12 @@ import difflib
 import io
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from planner.errors import InputError
 from planner.files import read_text
+from planner.instance.read_items import TrackedItems
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class Row:
 
     file: str
     line: int
-    cells: dict[str, str]
+    cells: Mapping[str, str]
 
     def text(self, column: str) -> str:
         """Return a cell that must not be empty."""
@@ -52,6 +53,7 @@ class Table:
     file: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    looked_up: set[str] = field(default_factory=set, compare=False)  # columns whose cells were read
 
     def find(self, *names: str) -> str | None:
         """Return the first of several names that a column has."""
@@ -76,19 +78,20 @@ def read_table(path: Path) -> Table:
     """Read a CSV file; its header is the first row with two filled cells, so that a title above it does no harm."""
     file, reader = str(path), csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     header: list[str] = []
-    rows = []
+    rows: list[Row] = []
+    looked_up = set[str]()
     try:
         for cells in reader:
             stripped = [c.strip() for c in cells]
             if not header:
                 header = _header(file, reader.line_num, stripped) if sum(map(bool, stripped)) >= 2 else []
             elif any(stripped):
-                rows.append(_row(file, reader.line_num, header, stripped))
+                rows.append(_row(file, reader.line_num, header, stripped, looked_up))
     except csv.Error as error:
         raise InputError(f"{file}: line {reader.line_num}: {error}; correct the quotes there") from None
     if not header:
         raise InputError(f"{file}: has no header of two columns or more; give a CSV file with a comma between columns")
-    return Table(file, tuple(c for c in header if c), tuple(rows))
+    return Table(file, tuple(c for c in header if c), tuple(rows), looked_up)
 
 
 def _header(file: str, line: int, cells: list[str]) -> list[str]:
@@ -98,8 +101,9 @@ def _header(file: str, line: int, cells: list[str]) -> list[str]:
     return cells
 
 
-def _row(file: str, line: int, header: list[str], cells: list[str]) -> Row:
+def _row(file: str, line: int, header: list[str], cells: list[str], looked_up: set[str]) -> Row:
     if len(cells) != len(header):
         problem = f"has {len(cells)} cells where the header has {len(header)}"
         raise InputError(f"{file}: line {line}: {problem}; add or remove commas")
-    return Row(file, line, {h: c for h, c in zip(header, cells, strict=True) if h})
+    given = {h: c for h, c in zip(header, cells, strict=True) if h}
+    return Row(file, line, TrackedItems(given, looked_up))

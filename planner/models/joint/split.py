@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -76,6 +77,7 @@ class Stages:
     conditions: Conditions
     cutoff: float = math.inf
     forced: int = -1  # a stage that recomputes a layer whatever memory asks for; -1: none
+    each: int = -1  # layers that every chunk recomputes, by a rule of the framework; -1: any number
     exact: bool = True  # unequal chunks by the order of events, else by their lower bound
     tick: interleaving.Tick = interleaving.no_tick  # called now and then in long computations; may raise
 
@@ -139,9 +141,10 @@ class Stages:
         `NO_FIT` where it cannot hold the size. Shape (stages, sizes).
         """
         wanted = self.column.strategy.problem.pin("recomputed_layers_per_stage")
-        if wanted is None:
+        if wanted is None and self.each < 0:
             return self._needed
-        pinned = np.array(wanted)[:, None] + 0 * self._needed
+        alike = schedule.recomputed_alike(self.sizes[None, :], self.column.v, self.each)
+        pinned = (np.array(wanted)[:, None] if self.each < 0 else alike) + 0 * self._needed
         fits = (self._needed <= pinned) & (pinned <= self.sizes[None, :])
         if self.column.strategy.recomputes == "none":
             fits &= pinned == 0
@@ -169,7 +172,7 @@ class Stages:
             return np.where(fits, 0, NO_FIT)
         recompute = self._fewest(recomputing, flying * chunks, sizes, kept, saved)
         some = np.where(recompute <= sizes, np.maximum(recompute, 1), NO_FIT)
-        return np.where(fits & (stages != self.forced)[:, None], 0, some)
+        return np.where(fits & (stages != self.forced)[:, None] & (self.each <= 0), 0, some)
 
     def _working(self, recomputed: int, front: Ints) -> Floats:
         """Bytes in work on a GPU of each stage, at the peak of the head on the last; shape (stages, 1)."""
@@ -347,8 +350,39 @@ class Stages:
             low, high = (low, middle) if self.holds(float(values[middle]), chunk, most) else (middle + 1, high)
         return float(values[low])
 
+    @property
+    def _has_rule(self) -> bool:
+        """Whether a rule of the framework binds the layers that stages recompute, and none of its numbers is set."""
+        problem = self.column.strategy.problem
+        free = problem.instance.workload.recompute_rule == "free" or self.each >= 0
+        return not free and problem.pin("recomputed_layers_per_stage") is None
+
+    def _alike(self) -> Iterator[Self]:
+        """Yield the stages under each number that a rule of the framework has every chunk recompute; none without one.
+
+        Numbers above one under which memory holds all sizes that it can ever hold are of no use.
+        """
+        strategy = self.column.strategy
+        rule = strategy.problem.instance.workload.recompute_rule
+        if not self._has_rule or not len(self.sizes):
+            return
+        if strategy.recomputes != "some":
+            yield replace(self, each=0)
+        most = -(-int(self.sizes[-1]) // self.column.v)
+        for each in range(1 if rule == "chunks alike" else most, most + 1) if strategy.recomputes != "none" else ():
+            stages = replace(self, each=each)
+            yield stages
+            if np.all((stages.recomputed < NO_FIT) == (stages._needed < NO_FIT)):
+                return
+
     def least(self) -> Thresholds | None:
         """Return the limits of the fastest split; None where none is in time for the cutoff."""
+        found = None
+        for stages in self._alike():
+            cutoff = self.cutoff if found is None else found.seconds
+            found = replace(stages, cutoff=cutoff).least() or found
+        if self._has_rule:
+            return found
         return max(self.limits(), key=lambda t: -t.seconds, default=None)
 
     def fastest(self) -> Split | None:
@@ -356,6 +390,12 @@ class Stages:
 
         Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
         """
+        if self._has_rule:
+            best: Split | None = None
+            for stages in self._alike():
+                cutoff = self.cutoff if best is None else best.seconds
+                best = replace(stages, cutoff=cutoff).fastest() or best
+            return best
         limits = self.least()
         found = None if limits is None else self.spread(limits)
         if found is None or self.column.strategy.recomputes != "some" or any(found.recomputed):

@@ -67,3 +67,9 @@ def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stag
     plain = pipeline - stage
     interleaved = 2 * (pipeline - stage - 1) + (virtual_stages - 1) * pipeline + 1
     return np.minimum(np.where(np.asarray(virtual_stages) == 1, plain, interleaved), virtual_stages * micro_batches)
+
+
+def recomputed_alike(layers: Num, virtual_stages: int, each: int) -> Num:
+    """Return the layers that a stage of some layers recomputes where each of its chunks recomputes `each`, or all."""
+    least, more = np.asarray(layers) // virtual_stages, np.asarray(layers) % virtual_stages
+    return more * np.minimum(each, least + 1) + (virtual_stages - more) * np.minimum(each, least)

@@ -10,6 +10,7 @@ from planner.instance.wan import Wan
 from planner.models import rack_order
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.solution import JointSolution
+from planner.models.joint.stages.model import ROUNDING, fastest_split
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
 from planner.physics.network import locality, wan_gateway
@@ -24,7 +25,7 @@ from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Certificate, CheaperPlan, Status
-from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, UNITS, given_to_sites, joint_mark
+from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, LISTED, UNITS, given_to_sites, joint_mark
 from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.placement import PlacementPlan, SitePlacement
@@ -39,12 +40,11 @@ from planner.planning.joint.without import without_plan
 from planner.simulation.reference_tree import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.deadline import Deadline
-from planner.solvers.outcome import Outcome, relative_gap
+from planner.solvers.outcome import relative_gap
 from planner.version import __version__
 
 if TYPE_CHECKING:
     from planner.models.joint.sites import Sites
-    from planner.solvers.cpsat import Values
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 
@@ -164,28 +164,16 @@ class Assembly:
         job = calendar.job(c.d, c.replica_gpus, m.step_seconds, shares_state=c.zero > 0, lanes=c.lanes)
         return standing.section(job, u, m.step_days_to_train)
 
-    @cached_property
-    def stages(self) -> "Outcome[Values] | None":
-        """What CP-SAT says of the layers of every stage: no split is faster; None where the plan is not proven."""
-        if self.status != "optimal":
-            return None
-        with signals.uninterrupted():
-            from planner.models.joint.stages.model import ROUNDING, fastest_split  # loads CP-SAT
-        c, x = self.choice.column, self.choice
-        limit = None if self.options.time_limit is None else max(0.0, self.options.time_limit - self.seconds)
-        found = fastest_split(c, x.conditions, x.split.seconds * c.sequences, time_limit=limit, seed=self.options.seed)
-        if found.bound is not None and found.proved and found.bound < 1 - ROUNDING:
-            raise InternalError(f"layout: CP-SAT has a split of layers in {found.bound:.9f} of the step's time")
-        return found if found.proved else None
-
     def _stages_proven(self) -> Certificate:
-        """Return the joint certificate with what CP-SAT confirmed of the stages."""
-        made, found = self.certificate(space=self.solution.counts), self.stages
-        if found is None:
+        """Return the joint certificate, with the stages of a proven plan confirmed: no split of layers is faster."""
+        made, c, x = self.certificate(space=self.solution.counts), self.choice.column, self.choice
+        if self.status != "optimal":
             return made
-        solver = f"{made.solver}; {found.solver} for the layers of every stage"
-        size = {"variables": found.variables, "constraints": found.constraints}
-        return made.model_copy(update={"solver": solver, **size})
+        found = fastest_split(c, x.conditions, x.split.seconds * c.sequences)
+        if found.bound < 1 - ROUNDING:
+            raise InternalError(f"layout: a split of layers takes {found.bound:.9f} of the step's time")
+        solver = f"{made.solver}; {LISTED}"
+        return made.model_copy(update={"solver": solver, "variables": found.patterns, "constraints": c.p})
 
     @cached_property
     def layout(self) -> LayoutPlan:

@@ -2,8 +2,11 @@
 
 import argparse
 import json
+import math
+import random
 import shlex
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +17,15 @@ import planner
 from planner.cli.main import app
 from planner.errors import InputError
 from planner.exports.launch.others import WRITERS
-from planner.exports.launch.run import Run, run_of, with_most_recomputed
+from planner.exports.launch.run import Run, nearest_choices, run_of
 from planner.exports.own_layout import layout_question, plan_of_layout
 from planner.imports.flags.read import layout_of_run, read_run
+from planner.imports.huggingface import model_of
+from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
+from planner.instance.workload import Model, Software
 from planner.plan.plan import Plan
+from planner.planning.joint.runnable_layout import runnable_layout
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[3] / "instances"
@@ -241,7 +248,7 @@ def test_titan_has_every_module_once() -> None:
             DENSE | {"recompute": "selective"},
             "layout.recompute: DeepSpeed's configuration has none or full",
         ),
-        ("megatron", DENSE | {"recompute": "full", "recomputed_layers_per_stage": [3, 3, 3, 4]}, "--recompute-as most"),
+        ("megatron", DENSE | {"recompute": "full", "recomputed_layers_per_stage": [3, 3, 3, 4]}, "leave out --exact"),
         (
             "megatron",
             DENSE | {"schedule": "zb-h1"},
@@ -279,8 +286,11 @@ def test_experts_are_whole_on_their_gpu(tmp_path: Path) -> None:
     for framework in ("megatron", "nemo"):
         with pytest.raises(InputError, match=r"layout\.sequence_parallel: Megatron Core asks for it"):
             WRITERS[framework](bare)
-    with pytest.raises(InputError, match=r"layout\.tensor_parallel: torchtitan divides experts by it too"):
-        WRITERS["torchtitan"](run)
+    with pytest.raises(InputError, match=r"layout\.expert_parallel: torchtitan keeps experts whole beside TP 2 only"):
+        WRITERS["torchtitan"](run_for("mixtral-8x7b", layout | {"expert_parallel": 1})[0])
+    assert "expert_tensor_parallel_degree = 1\n" in WRITERS["torchtitan"](
+        run_for("mixtral-8x7b", layout | {"zero_stage": 0})[0]
+    )
     assert layout_of_run(read_run(_written(tmp_path, text)), instance, "x")["layout.expert_parallel"] == 8
 
 
@@ -302,10 +312,108 @@ def test_environment(zero: int, connections: int) -> None:
     assert f"CUDA_DEVICE_MAX_CONNECTIONS={connections}\n" in WRITERS["nemo"](run)
 
 
-def test_most_recomputed() -> None:
-    """Where one flag holds for all stages, the one with most recomputed layers sets it."""
-    run, _, _ = run_for("llama3-70b", DENSE | {"recompute": "full", "recomputed_layers_per_stage": [3, 3, 3, 4]})
-    assert "--recompute-num-layers 4" in WRITERS["megatron"](with_most_recomputed(run))
+CONFIGS = sorted((Path(__file__).parents[2] / "imports" / "hf_configs").glob("*.json"))
+STACKS = {
+    "megatron": "megatron-bridge",
+    "nemo": "megatron-bridge",
+    "torchtitan": "torchtitan",
+    "deepspeed": "megatron-deepspeed",
+}
+
+
+def drawn_layout(rng: random.Random, model: Model, stack: Software) -> dict[str, Any]:
+    """Draw a layout of 64 GPUs that a stack has, with stages and recomputed layers as uneven as a search makes them."""
+    heads, experts = math.gcd(model.heads, model.kv), 1
+    if model.experts is not None and stack.has("expert"):
+        experts = model.experts.count
+        heads = math.gcd(heads, experts)  # torchtitan keeps experts whole only where TP divides EP
+    tensor = rng.choice([t for t in (1, 2, 4, 8) if heads % t == 0 and stack.has("tensor")] or [1])
+    stages = rng.choice([p for p in (1, 2, 4) if model.layers >= 2 * p + 8])
+    even = [model.layers // stages + (i < model.layers % stages) for i in range(stages)]
+    zero = [z for z in stack.zero_stages_under(stages) if z != 1 or "torchtitan" not in stack.name]
+    repeats = {"recompute": "full", "recomputed_layers_per_stage": [rng.randint(0, min(5, n)) for n in even]}
+    return {
+        "tensor_parallel": tensor,
+        "pipeline_parallel": stages,
+        "data_parallel": 64 // tensor // stages,
+        "expert_parallel": rng.choice([e for e in (tensor, 2 * tensor, 8) if experts % e == 0] or [1]),
+        "virtual_stages": rng.choice([1, 2]) if stages > 1 and stack.has("interleaved") else 1,
+        "sequence_parallel": tensor > 1 and stack.has("sequence") and rng.random() < 0.5,
+        "zero_stage": rng.choice(zero),
+        "microbatches_per_step": rng.choice([2, 8, 13]),
+        "layers_per_stage": even,
+        **(repeats if any(repeats["recomputed_layers_per_stage"]) and rng.random() < 0.7 else {"recompute": "none"}),
+    }
+
+
+@pytest.mark.parametrize("framework", sorted(STACKS))
+def test_no_layout_of_a_framework_is_refused(framework: str) -> None:
+    """Of 31 public configurations any layout that the stack has is written, as it is or as the nearest that it runs."""
+    rng, stack = random.Random(1), Software.model_validate(catalogue("software")[STACKS[framework]])
+    assert len(CONFIGS) >= 20
+    for config in CONFIGS:
+        model = model_of(json.loads(config.read_text())["config"], str(config), config.stem)
+        if framework == "deepspeed" and model.experts is not None:
+            continue  # it has experts by code alone, not by its configuration
+        base = question("llama3-70b")
+        instance = base.model_copy(update={"workload": base.workload.model_copy(update={"model": model})})
+        for _ in range(2):
+            drawn = drawn_layout(rng, model, stack)
+            if framework == "deepspeed" and model.layers % drawn["pipeline_parallel"]:
+                continue  # it divides layers evenly alone
+            e = planner.evaluate(instance, drawn)
+            run = run_of(plan_of_layout(layout_question(instance, 64), e.layout), "plan")
+            changes = nearest_choices(run, framework)
+            near = planner.evaluate(
+                instance, drawn | {k: list(v) if isinstance(v, tuple) else v for k, v in changes.items()}
+            )
+            assert near.memory_bytes_per_gpu <= e.memory_bytes_per_gpu * (1 + 1e-9)
+            written = replace(run, layout=run.layout.model_copy(update=changes))
+            assert WRITERS[framework](written) and not nearest_choices(written, framework)
+
+
+@pytest.mark.parametrize("framework", ["megatron", "torchtitan", "deepspeed"])
+def test_the_fastest_near_layout_fits(framework: str) -> None:
+    """It has the memory, is no slower than the nearest, keeps GPUs and batch, and is written without complaint."""
+    rng, instance = random.Random(5), question("llama3-70b")
+    stack = Software.model_validate(catalogue("software")[STACKS[framework]])
+    instance = instance.model_copy(update={"workload": instance.workload.model_copy(update={"software": stack})})
+    for _ in range(2):
+        drawn = drawn_layout(rng, load_model("llama3-70b"), stack) | {
+            "tensor_parallel": 8,
+            "pipeline_parallel": 4,
+            "data_parallel": 2,
+            "zero_stage": min(stack.zero_stages_under(4)),
+            "layers_per_stage": [20] * 4,
+            "recompute": "full",
+            "recomputed_layers_per_stage": [20, 20, rng.randint(8, 19), 9],
+        }
+        e = planner.evaluate(instance, drawn)
+        plan = plan_of_layout(layout_question(instance, 64), e.layout)
+        run = run_of(plan, "plan")
+        near = runnable_layout(plan, run, framework)
+        assert near is not None and WRITERS[framework](near.run)
+        assert (near.run.gpus, near.run.global_batch) == (run.gpus, run.global_batch)
+        nearest = planner.evaluate(instance, drawn | nearest_choices(run, framework))
+        if nearest.memory_bytes_per_gpu <= nearest.memory_limit_bytes:
+            assert near.step_seconds <= nearest.step_seconds * (1 + 1e-9)
+        assert nearest_choices(near.run, framework) == {}
+
+
+def load_model(name: str) -> Model:
+    """Return a model of the catalogue."""
+    return Model.model_validate(catalogue("models")[name])
+
+
+def test_the_nearest_is_told(tmp_path: Path) -> None:
+    """The command says what it changes and what the step becomes; --exact refuses."""
+    _, plan, _ = run_for("llama3-70b", DENSE | {"recompute": "full", "recomputed_layers_per_stage": [3, 3, 3, 4]})
+    (tmp_path / "plan.json").write_text(plan.model_dump_json())
+    out = CliRunner().invoke(app, ["export", "launch", str(tmp_path / "plan.json")])
+    assert "--recompute" not in out.stdout
+    assert "layout.recompute: megatron runs none in place of full" in out.stderr
+    assert "predicted step: " in out.stderr and "% on the plan's layout" in out.stderr
+    assert CliRunner().invoke(app, ["export", "launch", str(tmp_path / "plan.json"), "--exact"]).exit_code != 0
 
 
 OWN = """\

@@ -1,5 +1,6 @@
 """`planner export`: a plan as what other tools start from."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -23,21 +24,29 @@ def launch(
     plan: PlanFile,
     framework: Annotated[str, typer.Option("--for", help=f"One of {', '.join(FRAMEWORKS)}.")] = "megatron",
     output: InsteadOfStdout = None,
-    recompute_as: Annotated[
-        str, typer.Option(help="exact, or most: every stage recomputes as many layers as the one with most.")
-    ] = "exact",
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Refuse what the framework does not run; else the nearest that it runs.")
+    ] = False,
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
     require_choice("--for", framework, FRAMEWORKS)
-    require_choice("--recompute-as", recompute_as, ("exact", "most"))
     require_writable(output)
     from planner.exports.launch.others import WRITERS
-    from planner.exports.launch.run import run_of, with_most_recomputed
+    from planner.exports.launch.run import run_of
+    from planner.instance.read_items import told_of
+    from planner.planning.joint.runnable_layout import runnable_layout
 
     given = read_plan(plan)
     with requiring_sound(given, plan):
         run = run_of(given, str(plan))
-        text = WRITERS[framework](with_most_recomputed(run) if recompute_as == "most" else run)
+        near = None if exact else runnable_layout(given, run, framework)
+        text = WRITERS[framework](run if near is None else near.run)
+    for key, (planned, runs) in (near.changes if near is not None else {}).items():
+        print(f"layout.{key}: {framework} runs {runs} in place of {planned}", file=sys.stderr)
+    if near is not None:
+        print(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout", file=sys.stderr)
+    for told in told_of(given.instance):
+        print(told, file=sys.stderr)
     if output is None:
         print(text, end="")
     else:

@@ -1,30 +1,25 @@
-"""Layers and recomputed layers of every stage of a column under its memory, for the fastest step: a CP-SAT model.
+"""Layers and recomputed layers of every stage of a column under its memory, for the fastest step: all are listed.
 
 Sets: stages i, and patterns k = (layers n, recomputed layers r) of a stage. Parameters: bytes on a GPU and seconds of
-each pattern, seconds of its largest chunk, and what a step takes once at a largest chunk and most layers. Times are
-rounded down to whole parts of the step, so that the optimum is a lower bound within `ROUNDING` of it.
+each pattern, seconds of its largest chunk, and what a step takes once at a largest chunk and most layers.
 """
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from planner.models.joint.bounds import Conditions
-from planner.models.joint.space import Floats, Ints
+from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column, Stages
-from planner.physics.training import stage_memory
-from planner.physics.training.blocks import block_step
+from planner.physics.training import schedule, stage_memory
+from planner.physics.training.blocks import block_step, interleaving
 from planner.physics.training.process_groups import front_layers
-from planner.solvers import cpsat
-from planner.solvers.cpsat import Values
-from planner.solvers.outcome import Outcome
 
-UNITS = 10**9  # whole parts of the longest step that times are counted in
-ROUNDING = 1e-6  # relative: more than the rounding of three times amounts to
+ROUNDING = 1e-6  # relative: more than the rounding of sums in another order amounts to
 SLACK = 1e-12  # relative: bytes that differ by less fit
 
 
@@ -79,22 +74,23 @@ class Patterns:
         c, x, host = self.column, self.stages.pipeline, self.stages.pipeline.machine.software.microbatch_seconds
         layers, repeats = self.table[:, 0], self.table[:, 1]
         each = block_step.stage_seconds(x, self.stages.sharded, c.v, layers, repeats, self.stages.send) + host
-        one = c.v == 1 or c.strategy.order != "1f1b"
-        usual, last = (
-            np.array(
-                [
-                    0.0
-                    if one
-                    else block_step.excess_seconds(x, self.stages.sharded, c.p, c.v, c.m, int(n), int(r), last=last)
-                    for n, r in self.table
-                ]
-            )
-            for last in (False, True)
-        )
         stage = np.arange(c.p)[:, None]
         ends = np.where(stage == c.p - 1, x.head, 0.0) + block_step.front_seconds(x, stage)
-        wait = np.where(stage == c.p - 1, last[None, :], usual[None, :])
-        return np.asarray(self.stages.effective * (each[None, :] + ends) + wait)
+        bare = self.stages.effective * (each[None, :] + ends)
+        if c.v == 1 or c.strategy.order != "1f1b":
+            return np.asarray(bare)
+        layer, repeat = float(self.stages.sharded.layer_seconds), x.times.recompute_seconds
+        least = interleaving.min_excess_seconds(
+            c.p, c.v, c.m, layers[None, :], repeats[None, :] + 0 * stage, layer, repeat
+        )
+        in_time = self.fits & (bare + np.where(stage == c.p - 1, 0.0, least) <= self.stages.cutoff)
+        wait = np.full(bare.shape, np.inf)  # of patterns that are too slow by a bound of it already
+        for last, rows in ((False, in_time[:-1]), (True, in_time[-1:])):
+            for k in np.flatnonzero(rows.any(axis=0)).tolist():
+                n, r = int(layers[k]), int(repeats[k])
+                found = block_step.excess_seconds(x, self.stages.sharded, c.p, c.v, c.m, n, r, last=last)
+                wait[(stage[:, 0] == c.p - 1) == last, k] = found
+        return np.asarray(bare + wait)
 
     @cached_property
     def chunks(self) -> Floats:
@@ -103,74 +99,89 @@ class Patterns:
         return np.asarray(block_step.chunk_seconds(x, self.stages.sharded, c.v, self.table[:, 0], self.table[:, 1]))
 
 
-def fastest_split(
-    column: Column, conditions: Conditions, seconds: float, *, time_limit: float | None = None, seed: int = 0
-) -> Outcome[Values]:
-    """Return the fastest split of a column by CP-SAT; `seconds` are those of the step of the split to compare with.
+@dataclass(frozen=True, slots=True)
+class SplitProof:
+    """The fastest split by listing all of them: in parts of the step compared with (inf: none as fast), of how many."""
 
-    Its objective and bound are in parts of these: 1 less `ROUNDING`, or more, confirms that no split is faster.
+    bound: float
+    patterns: int
+
+
+def fastest_split(column: Column, conditions: Conditions, seconds: float) -> SplitProof:
+    """Return the fastest split of a column; `seconds` are those of the step of the split to compare with.
+
+    Under each most layers and largest chunk, the least limit on stages at which sums of their layers reach the model's:
+    a set of sums is the bits of a number, and a stage that may have n layers shifts it by n. A bound of 1 less
+    `ROUNDING`, or more, confirms that no split is faster.
     """
-    stages = Stages(column=column, conditions=conditions, cutoff=seconds * (1 + ROUNDING))
-    x = Patterns(stages=stages)
-    unit = seconds / UNITS
-    model = cp_model.CpModel()
-    kept = (x.fits & (x.seconds <= seconds * (1 + ROUNDING))).nonzero()
-    chosen = {(int(i), int(k)): model.new_bool_var(f"stage {i} pattern {k}") for i, k in zip(*kept, strict=True)}
-    choose_patterns(model, x, chosen)
-    place_layers(model, x, chosen)
-    recompute_some(model, x, chosen)
-    slowest = slowest_stage(model, x, chosen, unit)
-    once = once_a_step(model, x, chosen, unit)
-    model.minimize(slowest + once)
-    found = cpsat.run(model, time_limit=time_limit, seed=seed)
-    value, bound = found.objective, found.bound
-    return replace(
-        found,
-        objective=None if value is None else value / UNITS,
-        bound=None if bound is None else bound / UNITS,
-    )
+    limit = seconds * (1 + ROUNDING)
+    x = Patterns(stages=Stages(column=column, conditions=conditions, cutoff=limit))
+    fine = x.fits & (x.seconds <= limit)
+    if not np.all(fine.any(axis=1)):
+        return SplitProof(math.inf, int(fine.sum()))
+    best = min((_fastest(x, allowed, limit) for allowed in _allowed(x, fine)), default=limit)
+    return SplitProof(best / seconds if best < limit else math.inf, int(fine.sum()))
 
 
-Chosen = dict[tuple[int, int], Any]
+def _allowed(x: Patterns, fine: Flags) -> Iterator[Flags]:
+    """Yield the patterns that stages may have together: all, or by the number that a rule has chunks recompute."""
+    problem, v = x.column.strategy.problem, x.column.v
+    rule, layers = problem.instance.workload.recompute_rule, x.table[:, 0]
+    if rule == "free" or problem.pin("recomputed_layers_per_stage") is not None:
+        yield fine
+        return
+    most = -(-int(layers.max()) // v)
+    for each in range(most + 1) if rule == "chunks alike" else (0, most):
+        allowed = fine & (x.table[:, 1] == schedule.recomputed_alike(layers, v, each))[None, :]
+        if np.all(allowed.any(axis=1)):
+            yield allowed
 
 
-def choose_patterns(model: cp_model.CpModel, x: Patterns, chosen: Chosen) -> None:
-    """Require one pattern of every stage."""
-    for i in range(x.column.p):
-        model.add_exactly_one([v for (j, _), v in chosen.items() if j == i])
+def _fastest(x: Patterns, fine: Flags, limit: float) -> float:
+    """Return the seconds of the fastest split of allowed patterns; the limit where none is below it."""
+    layers, used = x.table[:, 0], fine.any(axis=0)
+    floor, best = float(np.where(fine, x.seconds, np.inf).min(axis=1).max()), limit
+    for most in np.unique(layers[used]).tolist():
+        for chunk in np.unique(x.chunks[used & (layers <= most)]).tolist():
+            once = x.stages.once(chunk, most)
+            if once + floor > best:
+                break  # a larger chunk takes longer
+            within = fine & ((layers <= most) & (x.chunks <= chunk))[None, :]
+            stage = _least_stage(x, within, best - once)
+            if stage is not None:
+                best = min(best, stage + once)
+    return best
 
 
-def place_layers(model: cp_model.CpModel, x: Patterns, chosen: Chosen) -> None:
-    """Require that the stages have all layers of the model."""
-    layers = sum(int(x.table[k, 0]) * v for (_, k), v in chosen.items())
-    model.add(layers == x.column.strategy.problem.layers)
+def _least_stage(x: Patterns, within: Flags, high: float) -> float | None:
+    """Return the least limit on the seconds of stages under which some split has all layers; None where none has."""
+    values = np.unique(x.seconds[within & (x.seconds <= high)])
+    if not len(values) or not _holds(x, within & (x.seconds <= values[-1])):
+        return None
+    low, up = 0, len(values) - 1
+    while low < up:
+        middle = (low + up) // 2
+        low, up = (low, middle) if _holds(x, within & (x.seconds <= values[middle])) else (middle + 1, up)
+    return float(values[low])
 
 
-def recompute_some(model: cp_model.CpModel, x: Patterns, chosen: Chosen) -> None:
-    """Require a recomputed layer where a pin asks for some."""
-    if x.column.strategy.recomputes == "some":
-        model.add_bool_or([v for (_, k), v in chosen.items() if x.table[k, 1]])
+def _holds(x: Patterns, allowed: Flags) -> bool:
+    """Return whether allowed patterns sum to the model's layers, with a recomputed one where a pin asks for it."""
+    total, repeats = x.column.strategy.problem.layers, x.table[:, 1] > 0
+    some = x.column.strategy.recomputes == "some"
+    whole = (2 << total) - 1
+    without, reached = 1, 0  # sums without a recomputed layer, and with one
+    for row in allowed:
+        plain, full = np.unique(x.table[row & ~repeats, 0]).tolist(), np.unique(x.table[row & repeats, 0]).tolist()
+        either = sorted({*plain, *full})
+        reached = _shifted(reached, either) | _shifted(without, full)
+        without, reached = _shifted(without, plain) & whole, reached & whole
+    return bool((reached | (0 if some else without)) >> total & 1)
 
 
-def slowest_stage(model: cp_model.CpModel, x: Patterns, chosen: Chosen, unit: float) -> Any:
-    """Return the time of the slowest stage: no less than that of any."""
-    slowest = model.new_int_var(0, 2 * UNITS, "slowest stage")
-    for (i, k), v in chosen.items():
-        model.add(slowest >= math.floor(float(x.seconds[i, k]) / unit)).only_enforce_if(v)
-    return slowest
-
-
-def once_a_step(model: cp_model.CpModel, x: Patterns, chosen: Chosen, unit: float) -> Any:
-    """Return what a step takes once: by its largest chunk, which fills the pipeline, and by its most layers."""
-    patterns = sorted({k for _, k in chosen})
-    chunks = np.unique(x.chunks[patterns])
-    most = sorted({int(x.table[k, 0]) for k in patterns})
-    largest = model.new_int_var(0, max(len(chunks) - 1, 0), "largest chunk")
-    widest = model.new_int_var(0, max(len(most) - 1, 0), "most layers")
-    for (_, k), v in chosen.items():
-        model.add(largest >= int(np.searchsorted(chunks, x.chunks[k]))).only_enforce_if(v)
-        model.add(widest >= most.index(int(x.table[k, 0]))).only_enforce_if(v)
-    table = [min(math.floor(x.stages.once(float(chunk), n) / unit), 2 * UNITS) for chunk in chunks for n in most]
-    once = model.new_int_var(0, 2 * UNITS, "once a step")
-    model.add_element(largest * len(most) + widest, table, once)
-    return once
+def _shifted(sums: int, layers: list[int]) -> int:
+    """Return the sums with each of several counts of layers added."""
+    found = 0
+    for n in layers:
+        found |= sums << n
+    return found

@@ -1,0 +1,102 @@
+"""The fastest layout near a plan's that a training framework runs, where it does not run the plan's own."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.errors import InputError
+from planner.exports.launch.run import Run, nearest_choices, recomputed_under
+from planner.exports.own_layout import layout_question
+from planner.instance.instance import Instance
+from planner.physics.training.blocks.plain_layout import even_layers
+from planner.physics.training.parallel_strategy import layout_values, strategy_of
+from planner.plan.plan import Plan
+from planner.planning.evaluate import Evaluation, evaluated
+
+MAX_CHUNKS = 8  # virtual stages that are tried
+
+
+@dataclass(frozen=True, slots=True)
+class RunnableLayout:
+    """A run of a layout that a framework has, the choices that differ from the plan's, and what a step takes."""
+
+    run: Run
+    changes: dict[str, tuple[Any, Any]]  # before and after
+    step_seconds: float
+    longer: float  # share of the plan's step
+
+
+def runnable_layout(plan: Plan, run: Run, framework: str) -> RunnableLayout | None:
+    """Return the fastest near layout that fits; None where the framework runs the plan's own.
+
+    Stages and batch stay; virtual stages, even layers, ZeRO, more expert parallelism and what is recomputed are tried.
+
+    Raises
+    ------
+    InputError
+        None of them has the memory.
+    """
+    choices = nearest_choices(run, framework)
+    if not choices:
+        return None
+    own = layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
+    question = layout_question(plan.instance.model_copy(update={"pins": {}}), run.gpus)
+    before, best = _evaluated(question, own), None
+    for layout in _near(question, framework, own | choices):
+        found = _fewest_recomputed(question, run, framework, layout)
+        if found is not None and (best is None or found[1].step_seconds < best[1].step_seconds):
+            best = found
+    if best is None:
+        raise InputError(f"layout: no layout near it that {framework} runs has the memory; plan with other pins")
+    values, after = best
+    changes = {key: (own[key], value) for key, value in values.items() if own[key] != value}
+    near = replace(run, layout=run.layout.model_copy(update={key: value for key, (_, value) in changes.items()}))
+    return RunnableLayout(near, changes, after.step_seconds, after.step_seconds / before.step_seconds - 1)
+
+
+def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
+    pins = {f"layout.{k}": list(v) if isinstance(v, tuple) else v for k, v in values.items() if v != ()}
+    return evaluated(question.model_copy(update={"pins": pins}))
+
+
+def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield layouts with other virtual stages, ZeRO stages and more expert parallelism, and with even layers too."""
+    work = question.workload
+    if isinstance(work.software, str) or isinstance(work.model, str):
+        return
+    stages, split = layout["pipeline_parallel"], layout["layers_per_stage"]
+    even, chunks = tuple(even_layers(sum(split), stages)), [1]
+    if 1 < stages <= layout["microbatches_per_step"] and framework != "deepspeed" and work.software.has("interleaved"):
+        chunks = list(range(1, min(*split, MAX_CHUNKS) + 1))
+    ranks = layout["data_parallel"] * layout["context_parallel"] * layout["tensor_parallel"]
+    experts = [layout["expert_parallel"]]
+    if work.model.experts is not None and work.software.has("expert"):
+        experts += [e for e in (2 * experts[0], 4 * experts[0]) if ranks % e == 0 and work.model.experts.count % e == 0]
+    splits = sorted({even} if framework == "deepspeed" else {even, split})
+    zeros = [z for z in work.software.zero_stages_under(stages) if z >= layout["zero_stage"]]
+    for v, layers, zero, e in itertools.product(chunks, splits, zeros, experts):
+        yield layout | {"virtual_stages": v, "layers_per_stage": layers, "zero_stage": zero, "expert_parallel": e}
+
+
+def _fewest_recomputed(
+    question: Instance, run: Run, framework: str, layout: dict[str, Any]
+) -> tuple[dict[str, Any], Evaluation] | None:
+    """Return the layout with the fewest recomputed layers under which it fits; None where none does."""
+    kept = "none" if layout["recompute"] == "full" else layout["recompute"]
+    shape = {key: layout[key] for key in ("virtual_stages", "layers_per_stage")}
+    at = replace(run, layout=run.layout.model_copy(update=shape))
+    most = max(at.chunks)
+    low, high, found = 0, most if framework in ("megatron", "nemo") else 1, None
+    while low <= high:
+        each = (low + high) // 2
+        counts = recomputed_under(at, each if framework in ("megatron", "nemo") else each * most)
+        repeats = {"recompute": "full", "recomputed_layers_per_stage": counts}
+        values = layout | (repeats if each else {"recompute": kept, "recomputed_layers_per_stage": ()})
+        e = _evaluated(question, values)
+        if e.memory_bytes_per_gpu <= e.memory_limit_bytes and math.isfinite(e.step_seconds):
+            found, high = (values, e), each - 1
+        else:
+            low = each + 1
+    return found

@@ -1,0 +1,157 @@
+"""What readers make of each item of a file: every one is in one group, and what may change the answer is told."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from planner.cli.main import app
+from planner.formats.read import topology_items
+from planner.formats.slurm.node_states import read_states
+from planner.imports.flags.effects import EFFECTS, megatron_effect
+from planner.imports.flags.read import layout_of_run, read_run
+from planner.instance.read_items import NO_EFFECT, ReadItems, TrackedItems
+from planner.planning.load import load_instance
+
+ROOT = Path(__file__).parents[2]
+ARGUMENTS = json.loads((ROOT / "tests" / "exports" / "launch" / "megatron_arguments.json").read_text())["arguments"]
+BASE = """torchrun --nnodes 128 --nproc-per-node 8 pretrain_gpt.py --num-layers 80 --hidden-size 8192
+--num-attention-heads 64 --seq-length 8192 --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4
+--sequence-parallel --bf16 --use-distributed-optimizer --micro-batch-size 1 --global-batch-size 1024 --lr 3e-4
+--tokenizer-type Llama3Tokenizer"""
+
+TOLD_FLAGS = """optimizer-cpu-offload tp-comm-overlap use-precision-aware-optimizer enable-cuda-graph cp-comm-type
+    rampup-batch-size moe-enable-deepep moe-expert-capacity-factor mtp-num-layers overlap-moe-expert-parallel-comm
+    num-distributed-optimizer-instances fp8-param-gather cpu-offloading-num-layers cross-entropy-loss-fusion
+    delay-wgrad-compute no-overlap-p2p-communication"""
+
+
+def read(tmp_path: Path, text: str, name: str = "own.sh") -> ReadItems:
+    """Return the items of a run's file."""
+    (tmp_path / name).write_text(text)
+    return read_run(tmp_path / name).items
+
+
+def test_every_flag_of_megatron_is_known(tmp_path: Path) -> None:
+    """Of a file with every flag there is, none is unknown; each is in one group and no other."""
+    numbers = {n: "2" for n, how in ARGUMENTS.items() if how.get("type") in ("int", "float")}
+    numbers |= {"tensor-model-parallel-size": "1", "num-layers": "8", "pipeline-model-parallel-size": "4"}
+    off = (
+        "pipeline-model-parallel-layout",
+        "recompute-granularity",
+        "recompute-method",
+        "data-parallel-sharding-strategy",
+    )
+    flags = [f"--{n} {numbers.get(n, '')}" for n in ARGUMENTS if n not in off]
+    items = read(tmp_path, " ".join(flags))
+    assert items.unknown == ()
+    names = [*items.taken, *items.ignored, *(n.partition(" (")[0] for n in items.not_modelled)]
+    assert sorted(names) == sorted(f.strip().partition(" ")[0].replace("_", "-") for f in flags)
+
+
+@pytest.mark.parametrize("flag", [*TOLD_FLAGS.split(), "recompute-modules=mlp", "optimizer=sgd"])
+def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
+    """A flag that changes time or memory and that no figure follows is told by its name."""
+    name, _, value = flag.partition("=")
+    note = read(tmp_path, f"{BASE} --{name} {value or ''}").note()
+    assert note is not None and note.startswith(f"not modelled: --{name}")
+    assert "not modelled" not in str(read(tmp_path, BASE).note())
+
+
+def test_values_that_are_taken_anyway() -> None:
+    """A flag at the value that the planner takes is not told; nor are the modules that selective recompute repeats."""
+    assert megatron_effect("optimizer", "adam") == megatron_effect("recompute-modules", "core_attn") == NO_EFFECT
+    assert megatron_effect("no_such_flag", None) is None
+    assert all(words.strip() for words in EFFECTS.values())
+
+
+def test_defaults_and_unknown_items(tmp_path: Path) -> None:
+    """What a file leaves out is listed with its default; an unknown name is told."""
+    items = read(tmp_path, f"{BASE} --my-own-flag 3")
+    assert "--context-parallel-size 1" in items.defaulted and "--recompute-granularity none" in items.defaulted
+    assert items.note() == "not modelled: --my-own-flag (unknown)"
+    tracked = TrackedItems({"a": 1, "b": 2, "c": 3})
+    assert tracked["a"] == 1 and tracked.get("d", 4) == 4
+    assert tracked.read({"b": NO_EFFECT, "c": "slows"}.get) == ReadItems(
+        taken=("a",), defaulted=("d 4",), ignored=("b",), not_modelled=("c (slows)",)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        (
+            "a.yaml",
+            "model: {tensor_model_parallel_size: 2, cpu_offloading: true, tp_comm_overlap: false}\n",
+            "model.cpu_off",
+        ),
+        (
+            "a.yaml",
+            "model: {tensor_model_parallel_size: 2}\noptimizer: {optimizer_cpu_offload: true}\n",
+            "optimizer.opt",
+        ),
+        (
+            "a.toml",
+            "[parallelism]\ndata_parallel_shard_degree=8\nenable_async_tensor_parallel=true\n",
+            "parallelism.enable",
+        ),
+        (
+            "a.json",
+            '{"train_batch_size": 8, "zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu"}}}',
+            ".dev",
+        ),
+    ],
+)
+def test_other_frameworks_tell_too(name: str, text: str, told: str, tmp_path: Path) -> None:
+    """Keys of NeMo, torchtitan and DeepSpeed that no figure follows are told by their path."""
+    assert told in str(read(tmp_path, text, name).note())
+
+
+def test_another_precision_is_refused(tmp_path: Path) -> None:
+    """A run in FP8 contradicts an instance in BF16: it is named with the change that mends it."""
+    (tmp_path / "own.sh").write_text(f"{BASE} --fp8-format hybrid")
+    instance = load_instance(ROOT / "instances" / "cluster-1k.json", searched=False)
+    with pytest.raises(
+        Exception, match=r"products run in fp8, workload\.precision\.compute is bf16; give --set workload"
+    ):
+        layout_of_run(read_run(tmp_path / "own.sh"), instance, "own.sh")
+
+
+def test_it_is_told_on_stderr_and_in_the_plan(tmp_path: Path) -> None:
+    """The command prints it once on stderr; the plan that it writes carries it, and shows it."""
+    (tmp_path / "own.sh").write_text(f"{BASE} --optimizer-cpu-offload")
+    plan, run = str(tmp_path / "own.json"), CliRunner()
+    args = [
+        "evaluate",
+        str(ROOT / "instances" / "cluster-1k.json"),
+        "--from-flags",
+        str(tmp_path / "own.sh"),
+        "-o",
+        plan,
+    ]
+    out = run.invoke(app, args)
+    assert out.stderr.count("not modelled: --optimizer-cpu-offload") == 1
+    assert "not modelled: --optimizer-cpu-offload" in json.loads(Path(plan).read_text())["instance"]["workload"]["note"]
+    assert "not modelled: --optimizer-cpu-offload" in run.invoke(app, ["show", plan]).stdout.replace("\n", " ")
+
+
+def test_nodes_that_differ(tmp_path: Path) -> None:
+    """Fields that decide which jobs a node runs are told where nodes differ in them, and only there."""
+
+    def items(*nodes: dict[str, Any]) -> ReadItems:
+        (tmp_path / "n.json").write_text(json.dumps({"nodes": [{"state": ["IDLE"], **n} for n in nodes]}))
+        return read_states(tmp_path / "n.json").items
+
+    alike = items({"name": "a", "gres": "gpu:8", "cpus": 96}, {"name": "b", "gres": "gpu:8", "cpus": 64})
+    assert alike.note() is None and {"gres", "cpus"} <= set(alike.ignored)
+    assert items({"name": "a", "gres": "gpu:8"}, {"name": "b"}).not_modelled == ("gres (nodes differ)",)
+
+
+def test_speeds_of_links_that_differ(tmp_path: Path) -> None:
+    """Link speeds of switches are told where they differ."""
+    lines = "SwitchName=a Nodes=n[1-2] LinkSpeed={}\nSwitchName=b Nodes=n[3-4] LinkSpeed=100\n"
+    for speed, told in (("100", None), ("400", "not modelled: LinkSpeed (is 100, 400)")):
+        (tmp_path / "t.conf").write_text(lines.format(speed))
+        assert topology_items(tmp_path / "t.conf").note() == told
