@@ -36,21 +36,16 @@ TIGHT = 1 - 1e-9
 def why_no_curve(plan: Plan) -> str | None:
     """Return in words why a plan has no curve around it; None where it has one."""
     instance, goal = plan.instance, plan.instance.objective.minimize
-    if isinstance(instance, FabricInstance):
-        return "a fabric alone trains nothing"
-    if instance.hardware.pools:
-        return "each pool has a layout of its own"
-    if goal == "loss":
-        return "the model of least loss changes with the money"
-    if goal != "days_to_train":
-        return f"the goal is money ({goal}); `planner frontier` draws all of it"
-    if plan.layout is None or plan.cost is None:
-        return "there is no plan to draw it around"
-    if rack_of(instance.hardware).price_usd <= 0:
-        return "racks have no price"
-    if plan.stopped in ("limit", "interrupted"):
-        return "the search for the plan itself was cut short"
-    return None
+    reasons = (
+        (isinstance(instance, FabricInstance), "a fabric alone trains nothing"),
+        (bool(instance.hardware.pools), "each pool has a layout of its own"),
+        (goal == "loss", "the model of least loss changes with the money"),
+        (goal != "days_to_train", f"the goal is money ({goal}); `planner frontier` draws all of it"),
+        (plan.layout is None or plan.cost is None, "there is no plan to draw it around"),
+        (rack_of(instance.hardware).price_usd <= 0, "racks have no price"),
+        (plan.stopped in ("limit", "interrupted"), "the search for the plan itself was cut short"),
+    )
+    return next((why for holds, why in reasons if holds), None)
 
 
 def curve_around(
@@ -180,7 +175,7 @@ class _Questions:
             self.refused = max(self.refused, size)
 
     def _changed(self, size: float) -> tuple[Instance, float]:
-        """Return the instance of a size, and the capital up to which its answer holds: of more racks none costs less."""
+        """Return the instance of a size, and the capital up to which its answer holds, since more racks cost more."""
         if self.instance.grid is not None:
             limits = self.instance.limits.model_copy(update={"budget_usd": size})
             return self.instance.model_copy(update={"limits": limits}), size
