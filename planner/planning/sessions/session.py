@@ -9,7 +9,7 @@ from planner.instance.instance import Instance
 from planner.models.joint.tree.cache import JointCache
 from planner.number_ranges import bounded
 from planner.plan.plan import Plan
-from planner.planning.curve_around import POINTS, curve_around, why_no_curve
+from planner.planning.alternatives.curve_around import POINTS, curve_around, why_no_curve
 from planner.planning.frontier import Frontier
 from planner.planning.load import load_instance
 from planner.planning.plausible import warn
