@@ -30,6 +30,7 @@ def pytest_configure() -> None:
     for name in OF_A_TERMINAL:
         os.environ.pop(name, None)
         os.unsetenv(name)  # readline, which pytest loads, sets them behind os.environ for processes that tests start
+    os.environ["PLANNER_POINT"] = "1"  # of `planner solve`, in all tests but those of its curve
     os.environ["PLANNER_UNVERIFIED"] = "error"  # a plan that the checker disagrees with passes in no test
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

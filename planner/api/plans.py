@@ -324,6 +324,7 @@ def solve(
     on_progress: "Callable[[Event], Any] | None" = None,
     interrupt: "Interrupter | None" = None,
     models: str | Path | None = None,
+    curve: bool = False,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Plan":
     """Take every decision that the instance asks for and return the plan, proofs and bill included.
@@ -352,6 +353,8 @@ def solve(
     models
         An empty or new folder for every model that HiGHS (MPS and LP) and CP-SAT (text) are asked, their logs, and an
         index with status, objective and bound of each.
+    curve
+        Whether to go on, behind the plan, with what less money buys: the plan's `curve`, in the time that is left.
     constants
         Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
 
@@ -375,6 +378,7 @@ def solve(
         pins=pins,
         progress=progress,
         models=models,
+        curve=curve,
         constants=constants,
     )
 

@@ -5,7 +5,7 @@ Limits are compared with figures recomputed from the decisions, never with those
 
 from collections.abc import Callable, Iterator
 
-from planner.checks import claims, complete, conflicts, cost, proofs
+from planner.checks import claims, complete, conflicts, cost, curve, proofs
 from planner.checks.joint import rules as joint
 from planner.checks.network import asked, cables, fabric, fabric_alone, placement, wan_gateway
 from planner.checks.reliability import rules as reliability
@@ -28,6 +28,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "cost": cost.RULES,
     "run": run.RULES,
     "choice": model_choice.RULES,
+    "curve": curve.RULES,
     "proofs": (*proofs.RULES, *claims.RULES, *joint.RULES),
 }
 

@@ -57,6 +57,12 @@ def read_instance_file(given: Path) -> dict[str, Any]:
     return data
 
 
+def holds_plan(given: Path) -> bool:
+    """Return whether a file, which is no pipe, is a plan's and not an instance's own."""
+    path = instance_path(given)
+    return path.is_file() and kind_of(read_data(path)) == "plan"
+
+
 def instance_data(data: Any, where: str) -> dict[str, Any]:
     """Return what data hold of an instance: themselves, or a plan's instance.
 

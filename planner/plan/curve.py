@@ -18,6 +18,10 @@ class CurvePoint(Frozen):
     racks_by_site: dict[str, int] = Field(description="Racks bought at each site.")
     mfu: float = Field(description="Model FLOP utilisation of all GPUs at work.")
     idle_gpus: int = Field(description="GPUs that are bought and do not work.")
+    changes: tuple[str, ...] = Field(
+        (), description="What else is decided otherwise than at the point before: sites, lines, memory, fabric."
+    )
+    asked: bool = Field(False, description="Whether this is the plan that the curve is drawn around.")
     knee: bool = Field(False, description="Whether the curve bends here: before it money saves days, behind it few.")
 
 
@@ -30,6 +34,12 @@ class Curve(Frozen):
         "null where nothing is."
     )
     most_usd: float | None = Field(description="Most capital of the box; null: no limit.")
+    least_usd: float | None = Field(
+        None, description="Plans of less capital are outside the box; null: they are in it."
+    )
+    none_below_usd: float | None = Field(
+        None, description="No plan of at most this capital keeps all rules; null where that is not proven of any."
+    )
     slowest_days: float | None = Field(description="Plans as slow or slower are outside the box; null: not fixed yet.")
     stopped: str = Field(description="Why the search ended: proved (at the epsilon asked for), limit or interrupted.")
 

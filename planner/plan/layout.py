@@ -96,3 +96,11 @@ class PoolsPlan(Frozen):
     days_to_train: float = Field(description="Of all tokens, availability included.")
     days_to_train_interval: tuple[float, float] = Field(description="By the pool whose like runs are the farthest off.")
     certificate: Certificate = Field(description="What is proven of it.")
+
+
+def layout_in_short(x: LayoutPlan) -> str:
+    """Write a layout in a few words: the degrees of parallelism above 1, pipeline and data always, chunks a stage."""
+    degrees = [("TP", x.tensor_parallel), ("CP", x.context_parallel), ("EP", x.expert_parallel)]
+    parts = [f"{name} {n}" for name, n in degrees if n > 1]
+    parts += [f"PP {x.pipeline_parallel}", f"DP {x.data_parallel}"]
+    return " x ".join(parts) + (f", v {x.virtual_stages}" if x.virtual_stages > 1 else "")

@@ -16,6 +16,7 @@ from planner.instance.base import Frozen, SchemaVersion
 from planner.instance.instance import FabricInstance, Instance, instance_sha256
 from planner.instance.model_family import ModelChoice
 from planner.plan.certificate import Conflict, ObjectiveValue, Status, Violation
+from planner.plan.curve import Curve
 from planner.plan.fabric import FabricPlan, TransportFactor
 from planner.plan.layout import LayoutPlan, PoolsPlan
 from planner.plan.placement import PlacementPlan
@@ -69,6 +70,7 @@ class Plan(Frozen):
     cost: Cost | None = Field(None, description="The bill.")
     run: RunPlan | None = Field(None, description="The whole run: energy, money and carbon until it ends.")
     model_choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
+    curve: Curve | None = Field(None, description="What less money buys, where that was asked for.")
     proof: JointProof | None = Field(None, description="What the bound rests on beside physics, for days to train.")
     conflict: Conflict | None = Field(None, description="Why there is no plan.")
     stopped: Literal["proved", "gap", "limit", "interrupted"] = Field(

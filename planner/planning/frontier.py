@@ -18,7 +18,9 @@ from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options
 from planner.physics.ticks import ticking
 from planner.plan.curve import Curve, CurvePoint
-from planner.plan.layout import LayoutPlan
+from planner.plan.decisions import changed_decisions
+from planner.plan.flatten import digest
+from planner.plan.layout import layout_in_short
 from planner.plan.plan import Plan
 from planner.planning.joint.plan import plan_of
 from planner.solvers.deadline import Deadline, OutOfTimeError
@@ -153,31 +155,19 @@ def _written(
     front, problem = search.front, search.world.problem
     proven = search.proven if math.isfinite(search.proven) and math.isinf(search.world.given_up) else None
     found = list(zip(front.usd, front.seconds, front.plans, strict=True))
-    knee = _knee([(usd, seconds) for usd, seconds, _ in found])
+    knee = knee_of([(usd, seconds) for usd, seconds, _ in found])
     chosen = _chosen(len(found), points, knee)
-    plans, written = [], []
+    plans: list[Plan] = []
+    written = []
     for at in chosen:
         usd, seconds, choice = found[at]
-        plan = _plan(instance, choice, days(problem, seconds), options)
+        plan = plan_of_point(instance, choice, days(problem, seconds), options)
         bound = None if proven is None else min(seconds, front.cutoff(usd, proven))
         bound = seconds if fastest and at == len(found) - 1 else bound
-        if plan.layout is None:
-            raise RuntimeError("the curve: a plan without a layout")
-        by_site = _racks_by_site(plan, choice)
+        least = None if bound is None else days(problem, bound)
+        point = curve_point(plan, least, plans[-1] if plans else None, knee=at == knee)
+        written.append(point.model_copy(update={"days_to_train": days(problem, seconds), "capital_usd": usd}))
         plans.append(plan)
-        written.append(
-            CurvePoint(
-                days_to_train=days(problem, seconds),
-                capital_usd=usd,
-                bound_days=None if bound is None else days(problem, bound),
-                layout=_in_short(plan.layout),
-                racks=sum(by_site.values()),
-                racks_by_site=by_site,
-                mfu=plan.layout.metrics.mfu,
-                idle_gpus=plan.layout.gpus_idle,
-                knee=at == knee,
-            )
-        )
     kept = [found[at][:2] for at in chosen]
     left_out = max((min(max(t / b, u / a) for u, t in kept) - 1 for a, b, _ in found), default=0.0)
     curve = Curve(
@@ -190,8 +180,8 @@ def _written(
     return Frontier(instance, curve, tuple(plans))
 
 
-def _plan(instance: Instance, choice: Choice, value: float, options: Options) -> Plan:
-    """Return a point's plan, of which no bound is claimed; of a cluster with the racks that it uses."""
+def plan_of_point(instance: Instance, choice: Choice, value: float, options: Options) -> Plan:
+    """Return a point's plan, of which no bound is claimed, checked; of a cluster with the racks that it uses."""
     if instance.grid is None:
         hardware = instance.hardware.model_copy(update={"racks": racks_with_spares(choice)})
         instance = instance.model_copy(update={"hardware": hardware})
@@ -201,22 +191,43 @@ def _plan(instance: Instance, choice: Choice, value: float, options: Options) ->
     return plan.model_copy(update={"verified": not broken, "violations": tuple(broken)})
 
 
-def _racks_by_site(plan: Plan, choice: Choice) -> dict[str, int]:
-    """Return the racks bought at each site."""
-    if choice.placed is not None:
-        return dict(sorted(choice.placed.racks.items()))
-    return dict.fromkeys(choice.blocks_by_site, plan.instance.hardware.racks or 0)
+def curve_point(plan: Plan, bound: float | None, before: Plan | None, *, knee: bool) -> CurvePoint:
+    """Return a plan in short as a point of a curve, with what it decides otherwise than the point before it.
+
+    Parameters
+    ----------
+    plan
+        Of the point.
+    bound
+        Fewest days of all plans of at most its capital; None: not proven.
+    before
+        Plan of the point of less capital; None: there is none.
+    knee
+        Whether the curve bends there.
+    """
+    x = plan.layout
+    if x is None or plan.cost is None:
+        raise RuntimeError("the curve: a plan without a layout or a bill")
+    if plan.sites is not None:
+        by_site = {site.id: site.racks for site in sorted(plan.sites.sites, key=lambda s: s.id)}
+    else:
+        by_site = dict.fromkeys(x.data_parallel_by_site, plan.instance.hardware.racks or 0)
+    changed = {} if before is None else changed_decisions(digest(before), digest(plan))
+    return CurvePoint(
+        days_to_train=x.metrics.days_to_train,
+        capital_usd=plan.cost.total_usd,
+        bound_days=bound,
+        layout=layout_in_short(x),
+        racks=sum(by_site.values()),
+        racks_by_site=by_site,
+        mfu=x.metrics.mfu,
+        idle_gpus=x.gpus_idle,
+        changes=tuple(text for lane, text in changed.items() if lane != "layout"),
+        knee=knee,
+    )
 
 
-def _in_short(x: LayoutPlan) -> str:
-    """Return a layout in a few words."""
-    degrees = [("TP", x.tensor_parallel), ("CP", x.context_parallel), ("EP", x.expert_parallel)]
-    parts = [f"{name} {n}" for name, n in degrees if n > 1]
-    parts += [f"PP {x.pipeline_parallel}", f"DP {x.data_parallel}"]
-    return " x ".join(parts) + (f", v {x.virtual_stages}" if x.virtual_stages > 1 else "")
-
-
-def _knee(points: list[tuple[float, float]]) -> int | None:
+def knee_of(points: list[tuple[float, float]]) -> int | None:
     """Return the point farthest below the chord of the curve in logarithms of capital and days.
 
     None where there are fewer than three, or capital times days is constant up to a small share: then money buys days

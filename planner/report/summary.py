@@ -15,6 +15,7 @@ from planner.instance.instance import FabricInstance
 from planner.plan.plan import Plan
 from planner.report.statements.calendar import calendar, day_bars
 from planner.report.statements.cautions import cautions, implausible_inputs, limits
+from planner.report.statements.curve import curve_section
 from planner.report.statements.fabric_alone import (
     chosen_fabric,
     fabric_cautions,
@@ -126,7 +127,8 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - BESIDE_BAR))))
     faulty = [x.text for x in reported if x.kind == "fault"]  # before all else
     body = lines_of((x for x in chosen if x.kind != "fault"), bars if verbose or section == "days" else ())
-    return fitted("\n".join([*faulty, *([head] if section is None else []), *body]), width)
+    curve = [curve_section(plan.curve)] if plan.curve is not None and section is None else []
+    return fitted("\n".join([*faulty, *([head] if section is None else []), *body, *curve]), width)
 
 
 def lines_of(reported: Iterable[Statement], bars: Iterable[str] = ()) -> Iterator[str]:

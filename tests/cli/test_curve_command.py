@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from commands import run_here
 from curves import POINTS, answer_with, curve, made
+from worked_plan import small
 
 import planner
 from planner.checks.registry import check
@@ -39,6 +40,16 @@ def test_the_table_and_what_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     answer_with(monkeypatch, made(curve()))
     done = run_here("frontier", "one-rack")
     assert (done.returncode, done.stdout, done.stderr) == (DONE, TABLE, "")
+
+
+def test_a_plan_stands_for_its_instance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The curve of a plan's file is that of its instance, and starts anew, which is said."""
+    answer_with(monkeypatch, made(curve()))
+    file = tmp_path / "plan.json"
+    file.write_text(small().model_dump_json())
+    done = run_here("frontier", file)
+    assert (done.returncode, done.stdout) == (DONE, TABLE)
+    assert done.stderr == f"{file}: is a plan; the curve is of its instance, and starts anew\n"
 
 
 def test_json_is_the_curve_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from planner.planning import frontier
 from planner.planning.frontier import Frontier
 
 # Capital, days, bound on days, racks: at each money one plan, the second at the knee.
+CHANGED = ("memory ZeRO-1, recompute selective becomes ZeRO-3, recompute selective",)
 POINTS = ((1e9, 40.0, 38.0, 100), (2e9, 16.0, 15.4321, 260), (5e9, 11.5, None, 400), (9e9, 10.9, 10.9, 500))
 
 
@@ -27,6 +28,7 @@ def curve(points: tuple[tuple[float, float, float | None, int], ...] = POINTS, *
             racks_by_site={"e1": racks},
             mfu=0.4,
             idle_gpus=8,
+            changes=CHANGED if n == len(points) - 1 and n else (),
             knee=(usd, days) == POINTS[1][:2],
         )
         for n, (usd, days, bound, racks) in enumerate(points)

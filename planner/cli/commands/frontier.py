@@ -42,8 +42,11 @@ def frontier(
 ) -> None:
     """Print the plans that no other beats in both money and days, and how far that is proven."""
     import planner
+    from planner.imports.instance_file import holds_plan
 
     _check_output(output)
+    if holds_plan(instance):
+        print(f"{instance}: is a plan; the curve is of its instance, and starts anew", file=sys.stderr)
     require_writable(output, plot)
     require_picture(plot)
     started = time.perf_counter()

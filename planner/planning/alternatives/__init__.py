@@ -1,1 +1,1 @@
-"""What an explanation solves beside the plan: instances with a little more of a limit."""
+"""What is solved around a plan: instances with a little more of a limit, and with less and less money."""

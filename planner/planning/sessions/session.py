@@ -1,6 +1,7 @@
 """Solve again and again: what one solve learned of an instance serves the next, whatever its budget or deadline."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,8 @@ from planner.instance.instance import Instance
 from planner.models.joint.cache import JointCache
 from planner.number_ranges import bounded
 from planner.plan.plan import Plan
+from planner.planning.alternatives.curve_around import POINTS, curve_around, why_no_curve
+from planner.planning.frontier import Frontier
 from planner.planning.load import load_instance
 from planner.planning.plausible import warn
 from planner.planning.sessions.start import better_of, carried, column_of
@@ -38,6 +41,7 @@ def solve_once(
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
     models: str | Path | None = None,
     cache: JointCache | None = None,
+    curve: bool = False,
 ) -> Plan:
     """Solve an instance with all that a caller may give; see `planner.solve` and `planner.Session`."""
     reporter = Reporter(on_line=progress, on_event=on_progress)
@@ -50,7 +54,12 @@ def solve_once(
         layout = None if start is None else start.layout
         first = None if layout is None else lambda world: column_of(layout, world)
         known = None if start is None else carried(start, loaded)
+        cache = JointCache() if cache is None else cache
+        deadline = Deadline(time_limit)
         plan = better_of(solve_instance(loaded, options, reporter, cache=cache, first=first), known)
+        if curve and why_no_curve(plan) is None:
+            left = replace(options, time_limit=deadline.limit)
+            plan = plan.model_copy(update={"curve": curve_around(plan, left, reporter, cache=cache).curve})
     reporter.finish(plan.status, plan.stopped, plan.objective.value, plan.objective.bound)
     return plan
 
@@ -82,6 +91,7 @@ class Session:
         solver: str | None = None,
         pins: Mapping[str, Any] | None = None,
         constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
+        models: str | Path | None = None,
     ) -> Plan:
         """Take every decision that the instance asks for, as `planner.solve` does.
 
@@ -95,7 +105,7 @@ class Session:
         on_progress
             Called with each Event, in the thread of the solve. If it raises, that is logged, it is called no more, and
             the solve goes on.
-        time_limit, gap, seed, threads, solver, pins, constants
+        time_limit, gap, seed, threads, solver, pins, constants, models
             As in `planner.solve`.
 
         Raises
@@ -115,8 +125,53 @@ class Session:
             solver=solver,
             pins=pins,
             constants=constants,
+            models=models,
             cache=self._cache,
         )
+
+    @bounded
+    def curve(
+        self,
+        plan: Plan | Instance | Mapping[str, Any] | str | Path,
+        *,
+        points: int = POINTS,
+        interrupt: Interrupter | None = None,
+        on_progress: Callable[[Event], Any] | None = None,
+        time_limit: float | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> Frontier:
+        """Return what less money buys: the plan and others of less and less capital, each proven within a tenth.
+
+        Parameters
+        ----------
+        plan
+            A plan of this session or of a file, with its bound; an instance is solved first.
+        points
+            Most points of the curve, the plan itself among them.
+        interrupt, on_progress, time_limit, seed, threads
+            As in `solve`; of what ends the search the curve keeps the points so far.
+
+        Returns
+        -------
+        Frontier
+            `curve.points` by rising capital; `plans`, one for each point in the same order; `curve.epsilon`, the share
+            within which they cover all other plans between the first and the last, proven. Without points where no
+            curve has a meaning: a goal in money, pools, a fabric alone, no plan.
+
+        Raises
+        ------
+        PlannerError
+            The input cannot be used.
+        """
+        deadline = Deadline(time_limit)
+        if not isinstance(plan, Plan):
+            plan = self.solve(
+                plan, interrupt=interrupt, on_progress=on_progress, time_limit=time_limit, seed=seed, threads=threads
+            )
+        options = options_of(time_limit=deadline.limit, gap=None, seed=seed, threads=threads)
+        with ended_by(interrupt):
+            return curve_around(plan, options, Reporter(on_event=on_progress), cache=self._cache, points=points)
 
     def forget(self) -> None:
         """Free what was kept."""

@@ -65,6 +65,7 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
             "status": "feasible",
             "objective": plan.objective.model_copy(update=none),
             "proof": None,
+            "curve": None,
             "stopped": "limit",
             "verified": True,
             "violations": (),

@@ -1,0 +1,244 @@
+"""The curve around a plan: what less money buys, by a few questions that are each proven within a tenth.
+
+Between two capitals at which the fewest days are bounded, every plan is at least as slow as the bound of the larger
+one, so that a handful of answers covers all plans between the cheapest and the dearest point within a known share.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from planner.instance.instance import FabricInstance, Instance
+from planner.models.joint.cache import JointCache
+from planner.models.joint.solution import JointStatus
+from planner.models.joint.solve import solve_joint
+from planner.models.requests import Options
+from planner.physics.site.power import rack_of
+from planner.physics.ticks import ticking
+from planner.plan.curve import Curve
+from planner.plan.plan import Plan
+from planner.planning.frontier import Frontier, curve_point, knee_of, plan_of_point
+from planner.solvers.deadline import Deadline, OutOfTimeError
+from planner.solvers.outcome import UnansweredError
+from planner.solvers.running.progress import start
+from planner.solvers.running.turns import turn
+
+POINTS = 9  # of a curve at most, the plan that it is drawn around among them
+STEP = 1.5  # from the size of a plan down to that of the next question
+WIDE = 1.2  # times the capital of a point, from which on there is room for one between it and the next
+WITHIN = 0.1  # of the fewest days, at which a question ends
+WORK = 12_000_000  # rows and nodes of all questions together, after which no other is asked
+SLOWEST = 20.0  # times the days of the plan: slower ones are not followed to less money
+TIGHT = 1 - 1e-9
+
+
+def why_no_curve(plan: Plan) -> str | None:
+    """Return in words why a plan has no curve around it; None where it has one."""
+    instance, goal = plan.instance, plan.instance.objective.minimize
+    reasons = (
+        (isinstance(instance, FabricInstance), "a fabric alone trains nothing"),
+        (bool(instance.hardware.pools), "each pool has a layout of its own"),
+        (goal == "loss", "the model of least loss changes with the money"),
+        (goal != "days_to_train", f"the goal is money ({goal}); `planner frontier` draws all of it"),
+        (plan.layout is None or plan.cost is None, "there is no plan to draw it around"),
+        (rack_of(instance.hardware).price_usd <= 0, "racks have no price"),
+        (plan.stopped in ("limit", "interrupted"), "the search for the plan itself was cut short"),
+    )
+    return next((why for holds, why in reasons if holds), None)
+
+
+def curve_around(
+    plan: Plan,
+    options: Options,
+    progress: Callable[[str], None],
+    *,
+    cache: JointCache | None = None,
+    points: int = POINTS,
+) -> Frontier:
+    """Return the curve from a plan of fewest days down to less money, with the plan of each of its points.
+
+    Parameters
+    ----------
+    plan
+        With its bound; the days of no other plan of the curve are proven but within a tenth.
+    options
+        At its time limit, and at Ctrl-C, the curve has the points so far.
+    cache
+        What the search for the plan left; it changes how long the questions take.
+    points
+        Most points, the plan's own among them.
+    """
+    if why_no_curve(plan) is not None:
+        return Frontier(plan.instance, Curve(points=(), epsilon=None, most_usd=None, slowest_days=None, stopped=""), ())
+    deadline = Deadline(options.time_limit)
+    search = _Questions(
+        asked=plan,
+        options=replace(options, gap=WITHIN),
+        progress=progress,
+        deadline=deadline,
+        cache=JointCache() if cache is None else cache,
+    )
+    stopped = "proved"
+    with turn(deadline) as mine, ticking(deadline.check):
+        try:
+            if mine:
+                search.run(points)
+        except OutOfTimeError:
+            stopped = deadline.cause
+        except UnansweredError:
+            stopped = "limit"
+    return search.written(deadline.cause if deadline.passed else stopped)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a question proved: up to some capital no plan trains in fewer days; infinite where there is none."""
+
+    most_usd: float
+    least_days: float
+
+
+@dataclass(kw_only=True)
+class _Questions:
+    """Questions for the fewest days at a size: the budget where sites are chosen, else the racks of the cluster."""
+
+    asked: Plan
+    options: Options
+    progress: Callable[[str], None]
+    deadline: Deadline
+    cache: JointCache
+    plans: list[Plan] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    refused: float = 0.0  # size down to which there is no use in asking
+    work: int = 0
+
+    @property
+    def instance(self) -> Instance:
+        """The instance of the plan that the curve is drawn around."""
+        return self.asked.instance
+
+    def run(self, points: int) -> None:
+        """Ask for less and less money, then between the points that are farthest apart, until there are so many."""
+        self.plans.append(self.asked)
+        tried: set[float] = set()
+        while len(self.front()) < points and self.work < WORK:
+            size = next((x for x in self._sizes() if x not in tried), None)
+            if size is None:
+                return
+            tried.add(size)
+            self.deadline.check()
+            start(self.progress, f"the curve, {len(self.front())} of {points} points")
+            self._ask(size)
+
+    def front(self) -> list[Plan]:
+        """Return the plans that no other beats in both, by rising capital."""
+        kept: list[Plan] = []
+        for plan in sorted(self.plans, key=lambda x: (usd_of(x), days_of(x))):
+            if not kept or days_of(plan) < days_of(kept[-1]) * TIGHT:
+                kept.append(plan)
+        return kept
+
+    def _sizes(self) -> Iterator[float]:
+        """Yield the sizes to ask for next: a step below the smallest plan, then inside the widest steps."""
+        sizes = sorted({self._size(x) for x in self.plans})
+        if self.instance.grid is None:
+            below = max(1, math.floor(sizes[0] / STEP))
+            if self.refused < below < sizes[0]:
+                yield below
+        elif sizes[0] / STEP > self.refused:
+            yield sizes[0] / STEP
+        steps = [(high / low, low, high) for low, high in pairwise([self.refused, *sizes]) if low > 0]
+        for ratio, low, high in sorted(steps, reverse=True):
+            middle = math.sqrt(low * high) if self.instance.grid is not None else math.floor(math.sqrt(low * high))
+            if ratio > WIDE and low < middle < high:
+                yield middle
+
+    def _size(self, plan: Plan) -> float:
+        return usd_of(plan) if self.instance.grid is not None else plan.instance.hardware.racks or 0
+
+    def _ask(self, size: float) -> None:
+        """Seek the fewest days at a size, within a tenth."""
+        instance, most_usd = self._changed(size)
+        found = solve_joint(
+            instance, replace(self.options, time_limit=self.deadline.limit), lambda _: None, cache=self._cache()
+        )
+        self.work += sum(found.counts.values())
+        bound = math.inf if found.status is JointStatus.INFEASIBLE else found.lower_bound or 0.0
+        late = self.instance.limits.deadline_days or math.inf
+        self.answers.append(Answer(most_usd, math.inf if bound > late else bound))
+        if found.plan is None or found.days is None or found.days > late:
+            self.refused = max(self.refused, size)
+            return
+        self.plans.append(plan_of_point(self.instance, found.plan, found.days, self.options))
+        if found.days > SLOWEST * days_of(self.asked):
+            self.refused = max(self.refused, size)
+
+    def _changed(self, size: float) -> tuple[Instance, float]:
+        """Return the instance of a size, and the capital up to which its answer holds, since more racks cost more."""
+        if self.instance.grid is not None:
+            limits = self.instance.limits.model_copy(update={"budget_usd": size})
+            return self.instance.model_copy(update={"limits": limits}), size
+        hardware = self.instance.hardware.model_copy(update={"racks": int(size)})
+        return self.instance.model_copy(update={"hardware": hardware}), (size + 1) * rack_of(hardware).price_usd * TIGHT
+
+    def _cache(self) -> JointCache | None:
+        """Return the tables of the plan's search, where they serve: a budget changes nothing in them, racks do."""
+        return self.cache if self.instance.grid is not None else None
+
+    def written(self, stopped: str) -> Frontier:
+        """Return the curve: its points with the bound of each, and the share within which they cover all others."""
+        plans = self.front()
+        answers = [*self.answers, Answer(math.inf, self.asked.objective.bound or 0.0)]
+        bounds = [self._bound(answers, x, last=x is plans[-1]) for x in plans]
+        figures = [(usd_of(x), days_of(x)) for x in plans]
+        knee = knee_of(figures)
+        points = []
+        for at, (plan, bound) in enumerate(zip(plans, bounds, strict=True)):
+            point = curve_point(plan, bound or None, plans[at - 1] if at else None, knee=at == knee)
+            points.append(point.model_copy(update={"asked": plan is self.asked}))
+        share = covered_within(figures, bounds)
+        refused = [x.most_usd for x in self.answers if math.isinf(x.least_days)]
+        curve = Curve(
+            points=tuple(points),
+            epsilon=share if math.isfinite(share) else None,
+            most_usd=usd_of(self.asked),
+            least_usd=figures[0][0],
+            none_below_usd=max(refused, default=None),
+            slowest_days=self.instance.limits.deadline_days,
+            stopped=stopped,
+        )
+        return Frontier(self.instance, curve, tuple(plans))
+
+    @staticmethod
+    def _bound(answers: list[Answer], plan: Plan, *, last: bool) -> float:
+        """Bound the days of all plans of at most a plan's capital; of the last point those of the whole box."""
+        held = [x.least_days for x in answers if (math.isinf(x.most_usd) if last else x.most_usd >= usd_of(plan))]
+        return min(max(held), days_of(plan))
+
+
+def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> float:
+    """Return the share in days and capital within which points match every plan between the first and the last.
+
+    A plan of a capital between two points takes at least the bound of the dearer one. The dearer point costs at most
+    as much more as it does than the cheaper one; the cheaper one costs no more.
+    """
+    if not points or min(bounds) <= 0:
+        return math.inf
+    share = points[0][1] / bounds[0]
+    for (less, late), (more, days), bound in zip(points, points[1:], bounds[1:], strict=False):
+        share = max(share, min(max(more / less, days / bound), late / bound))
+    return share - 1
+
+
+def usd_of(plan: Plan) -> float:
+    """Return all that a plan's budget pays, in dollars."""
+    return 0.0 if plan.cost is None else plan.cost.total_usd
+
+
+def days_of(plan: Plan) -> float:
+    """Return the days that a plan takes to train."""
+    return math.inf if plan.layout is None else plan.layout.metrics.days_to_train
+
+
+__all__ = ["curve_around", "why_no_curve"]
