@@ -21,6 +21,7 @@ from calibration_rows import Case, groups, read
 from error_table import error_classes, write_errors, write_points
 from fitted_constants import CONSTANTS, KNOWN
 from held_out import errors_by_fold, errors_by_source, fitted
+from recent_classes import lines, recent
 
 from planner.calibration.catalogue_files import write
 from planner.calibration.constants import on_a_bound
@@ -60,6 +61,13 @@ def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
     feasibility(cases)
     stage_memory_errors(cases)
     ranking(timed, errors)
+    report_recent(timed, errors)
+
+
+def report_recent(cases: list[Case], errors: dict[str, float]) -> None:
+    """Print the errors on recent rows, of the catalogue's constants or of those fitted without each source."""
+    if recent(cases):
+        print("\n".join(lines(recent(cases), errors)))
 
 
 def _mean_errors(errors: Numbers) -> str:
@@ -128,6 +136,7 @@ def report_sources(cases: list[Case], values: Sequence[float]) -> None:
         each = np.array([errors[c.id] for c in cases if belongs(c.group)])
         if len(each):
             print(f"unseen source, {name}: {len(each)} rows, mean |error| {np.mean(np.abs(each)):.1%}")
+    report_recent(cases, errors)
 
 
 def read_all(tables: Sequence[Path]) -> list[Case]:

@@ -7,13 +7,15 @@ a framework (below), never by a figure of the row's own.
 import csv
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from bridge_recipes import BRIDGE_2025, bridge_stack
+from recent_rows import MODELS as RECENT_MODELS
+from recent_rows import NATURAL, is_mixture, recent_stack
 from row_problems import case_of
 
 from planner.calibration.runs import precision
@@ -117,6 +119,11 @@ class Case:
     source: str = ""
     stage_bytes: tuple[float, ...] = ()
     """Measured bytes on the fullest GPU of each stage, where the table has them."""
+    logged_bytes: float | None = None
+    """What one rank logged as its most bytes, where the table has it; of which stage it does not say."""
+    recent: bool = False
+    natural: bool = False
+    """Tokens chose their experts; elsewhere routing is forced to be even."""
 
     @property
     def set_aside(self) -> bool:
@@ -157,13 +164,19 @@ def read(path: Path) -> tuple[list[Case], list[str]]:
         rows = list(csv.DictReader(file))
     cases, left = [], []
     for row in rows:
-        reader = _published if "gpu_type" in row else _one_node if "max_allocated_gib_by_rank" in row else _vtrain
-        found = case_of(reader, row, path.stem)
+        found = case_of(_reader(row), row, path.stem)
         if isinstance(found, str):
             left.append(f"{row.get('id', 'row')}: {found}")
         else:
             cases.append(found)
     return cases, left
+
+
+def _reader(row: dict[str, str]) -> Callable[[dict[str, str]], "Case | str"]:
+    """Return the reader of a row's columns."""
+    if "gpu_type" in row:
+        return _recent if "release" in row else _published
+    return _one_node if "max_allocated_gib_by_rank" in row else _vtrain
 
 
 def _number(text: str | None, absent: int) -> int:
@@ -293,6 +306,17 @@ def _published(row: dict[str, str]) -> Case | str:
     if seconds is None and not oom:
         return "states neither a step time nor a failure for memory"
     return complete(row, model, software, None if oom else seconds, fits=not oom)
+
+
+def _recent(row: dict[str, str]) -> Case | str:
+    """Read a row of the table of recent steps: it names a model of the catalogue, and a release in place of a table."""
+    model = Model.model_validate(catalogue("models")[RECENT_MODELS[row["model"]]])
+    full = row | {"table": row["release"], "moe": str(int(is_mixture(row))), "fsdp": ""}
+    case = complete(full, model, recent_stack(row), float(row["step_s"]), fits=True)
+    if isinstance(case, str):
+        return case
+    logged = float(row["memory_gb"]) * GIB if row["memory_gb"] else None
+    return replace(case, logged_bytes=logged, recent=True, natural=NATURAL in row["notes"])
 
 
 def complete(row: dict[str, str], model: Model, software: str, seconds: float | None, *, fits: bool) -> Case | str:

@@ -11,7 +11,7 @@ from planner.calibration.fit import TINY, Numbers, fit, log_errors, slopes_of
 PRIOR = 0.012  # weight of one spread between a constant and its centre, beside that of a row's log error
 SCALE = 0.03  # a log error above it counts less than its square
 GROUP_POWER = -0.35  # of the rows of a group: between a like say for each row and a like say for each group
-EVALUATIONS, AFRESH = 4, 3  # of a fit, and of one that starts from a fit of nearly the same rows
+EVALUATIONS = 4  # of a fit
 CHORDS = 4  # steps of a fit that starts from one of all rows, with the slopes of that one
 
 
@@ -40,24 +40,18 @@ def fitted(
 
 def errors_by_source(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
     """Return each case's error of constants fitted without its source; a constant of that source alone is not known."""
-    errors: dict[str, float] = {}
-    for source in sorted({c.source for c in cases}):
-        kept, out = [c for c in cases if c.source != source], [c for c in cases if c.source == source]
-        print(f"fit without {source}: {len(kept)} rows", flush=True)
-        start = without_own(known, values, kept)
-        without = fitted(kept, known, start, AFRESH) if kept else start
-        errors.update(_relative_errors(out, known, without))
-    return errors
-
-
-def _relative_errors(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
-    """Return predicted over measured seconds, less 1, of each case by its id."""
-    each = np.expm1(log_errors(cases, [k.constant for k in known], values))
-    return dict(zip((c.id for c in cases), each.tolist(), strict=True))
+    return _errors_left_out(cases, known, values, [c.source for c in cases])
 
 
 def errors_by_fold(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
-    """Return each case's error of constants fitted without its fifth of all rows, by the hash of their ids.
+    """Return each case's error of constants fitted without its fifth of all rows, by the hash of their ids."""
+    return _errors_left_out(cases, known, values, [f"fifth {hash_of(c.id) % SET_ASIDE}" for c in cases])
+
+
+def _errors_left_out(
+    cases: Sequence[Case], known: Sequence[Known], values: Sequence[float], parts: Sequence[str]
+) -> dict[str, float]:
+    """Return each case's error, as predicted over measured seconds less 1, of constants fitted without its part.
 
     The fits start from the constants given, and differ from theirs by so little that the slopes are taken but once.
     """
@@ -66,17 +60,17 @@ def errors_by_fold(cases: Sequence[Case], known: Sequence[Known], values: Sequen
     middle, weights = np.log([k.centre for k in known]), weights_of(cases)
     first = np.clip(np.log(np.maximum(values, TINY)), low, high)
     slopes = slopes_of(cases, constants, weights, prior, high)(first)
-    folds = np.array([hash_of(c.id) % SET_ASIDE for c in cases])
     errors: dict[str, float] = {}
-    for fold in range(SET_ASIDE):
-        print(f"fit without fifth {fold}: {np.sum(folds != fold)} rows", flush=True)
-        kept, out = np.flatnonzero(folds != fold).tolist(), np.flatnonzero(folds == fold).tolist()
+    for part in sorted(set(parts)):
+        kept, out = ([i for i, p in enumerate(parts) if (p == part) == is_out] for is_out in (False, True))
+        print(f"fit without {part}: {len(kept)} rows", flush=True)
         runs, own = [cases[i] for i in kept], np.concatenate([slopes[kept], slopes[len(cases) :]])
         x: Numbers = first
         for _ in range(CHORDS):
             left = np.concatenate([log_errors(runs, constants, list(np.exp(x))) * weights[kept], (x - middle) * prior])
             x = np.asarray(np.clip(x - robust_step(own, left), low, high), dtype=np.float64)
-        errors.update(_relative_errors([cases[i] for i in out], known, list(np.exp(x))))
+        each = np.expm1(log_errors([cases[i] for i in out], constants, list(np.exp(x))))
+        errors.update(zip((cases[i].id for i in out), each.tolist(), strict=True))
     return errors
 
 
@@ -85,9 +79,3 @@ def robust_step(slopes: Numbers, residuals: Numbers) -> Numbers:
     trust = 1 / np.sqrt(1 + (residuals / SCALE) ** 2)
     weighed = slopes.T * trust
     return np.asarray(np.linalg.solve(weighed @ slopes, weighed @ residuals), dtype=np.float64)
-
-
-def without_own(known: Sequence[Known], values: Sequence[float], kept: Sequence[Case]) -> list[float]:
-    """Return a start of a fit that knows nothing of constants which none of the cases kept can show: their centres."""
-    shown = [any(k.constant.touches(case.machine) for case in kept) for k in known]
-    return [value if seen else k.centre for k, value, seen in zip(known, values, shown, strict=True)]
