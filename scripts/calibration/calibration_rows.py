@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 from bridge_recipes import BRIDGE_2025, bridge_stack
+from recent_rows import CUSTOM_REMAT, NATURAL, is_mixture, recent_stack
 from recent_rows import MODELS as RECENT_MODELS
-from recent_rows import NATURAL, is_mixture, recent_stack
 from row_problems import case_of
 
 from planner.calibration.runs import precision
@@ -100,6 +100,7 @@ performance recipes all set grad_reduce_in_fp32 to false (scripts/performance of
 HEADS = {"BigScience": 64}
 """Heads where rows of a source do not state them; of others as many as are 128 wide. The chronicles' NHEADS where they
 do: line 617, without, ran at the rate of line 712 with 64, and not of line 727 with 112."""
+BLACKWELL = ("B200", "GB200", "B300", "GB300")
 NETWORKS = {"BigScience": 6.25e9, "vTrain": 12.5e9}
 """NIC bytes/s of one GPU where the source states another rate: 4 x 100 Gb/s for a node of 8 GPUs; 4 x 200."""
 
@@ -312,6 +313,8 @@ def _recent(row: dict[str, str]) -> Case | str:
     """Read a row of the table of recent steps: it names a model of the catalogue, and a release in place of a table."""
     model = Model.model_validate(catalogue("models")[RECENT_MODELS[row["model"]]])
     full = row | {"table": row["release"], "moe": str(int(is_mixture(row))), "fsdp": ""}
+    if row["notes"].startswith(CUSTOM_REMAT):
+        full["recompute"] = "full"
     case = complete(full, model, recent_stack(row), float(row["step_s"]), fits=True)
     if isinstance(case, str):
         return case
@@ -342,7 +345,7 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
         rack=_rack(gpu_name),
         software=_software(software),
         model=model,
-        precision=_precision_of(software, dtype, stated),
+        precision=_precision_of(software, dtype, stated, once=stated == "fp8" and gpu_name in BLACKWELL),
         sequence=_number(row["seq"], 1),
     )
     recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
@@ -469,8 +472,12 @@ def _model(row: dict[str, str]) -> Model | str:
     )
 
 
-def _precision_of(software: str, dtype: str, stated: str) -> Precision:
-    """Return the bytes by role that a framework uses with a type; FSDP's depend on its mixed precision."""
+def _precision_of(software: str, dtype: str, stated: str, *, once: bool = False) -> Precision:
+    """Return the bytes by role that a framework uses with a type; FSDP's depend on its mixed precision.
+
+    Weights in FP8 are kept `once` where products take them either way round, on Blackwell with one scale a tensor;
+    else a second, transposed copy makes them as large as in BF16 (Transformer Engine).
+    """
     if software in ("llm-foundry-fsdp", "torchtitan"):
         wide = "amp" in stated or software == "torchtitan"
         gradient = 4.0 if "amp" in stated else 2.0
@@ -479,6 +486,8 @@ def _precision_of(software: str, dtype: str, stated: str) -> Precision:
         )
     if software == "megatron-deepspeed" and dtype == "bf16":  # the passes' own gradients stay beside the FP32 sums
         return precision(dtype, gradient_bytes=4.0, parameter_bytes=4.0)
+    if software in SHORT_GRADIENTS and dtype == "fp8" and once:
+        return precision(dtype, gradient_bytes=2.0, parameter_bytes=1.0)
     short = software in SHORT_GRADIENTS or (software == "megatron-deepspeed" and dtype == "fp16")
     return precision(dtype, gradient_bytes=2.0 if short else 4.0)
 

@@ -1,24 +1,35 @@
 """Fit constants to measured runs, and the errors on runs that a fit has not seen."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
-from calibration_rows import SET_ASIDE, Case, groups, hash_of
+from calibration_rows import SET_ASIDE, Case, hash_of
 from fitted_constants import Known
 
 from planner.calibration.fit import TINY, Numbers, fit, log_errors, slopes_of
 
 PRIOR = 0.012  # weight of one spread between a constant and its centre, beside that of a row's log error
-SCALE = 0.03  # a log error above it counts less than its square
-GROUP_POWER = -0.35  # of the rows of a group: between a like say for each row and a like say for each group
+SCALE = 0.06  # a log error above it counts less than its square, and hardly more the larger it is (Cauchy)
+SOURCE_POWER = -0.35  # of a source's rows of a kind: between a like say for each row and a like say for each source
+MOST_ROWS = 60  # of a source and kind that a fit takes in, by the hash of their ids: more say nothing new
 EVALUATIONS = 4  # of a fit
 CHORDS = 4  # steps of a fit that starts from one of all rows, with the slopes of that one
 
 
 def weights_of(cases: Sequence[Case]) -> Numbers:
-    """Return the weights of rows: they give groups of rows a like say, however many rows they have."""
-    sizes = {name: len(members) for name, members in groups(list(cases))}
-    return np.array([sizes[c.group] ** GROUP_POWER for c in cases])
+    """Return the weights of rows: they give sources a like say on each kind of run, however many rows they have."""
+    sizes = Counter((c.source, c.group) for c in cases)
+    return np.array([sizes[c.source, c.group] ** SOURCE_POWER for c in cases])
+
+
+def thinned(cases: Sequence[Case]) -> list[Case]:
+    """Return the rows that fits take in: those of the least hashes of a source and kind."""
+    members: dict[tuple[str, str], list[Case]] = {}
+    for c in sorted(cases, key=lambda c: hash_of(c.id)):
+        members.setdefault((c.source, c.group), []).append(c)
+    kept = {c.id for rows in members.values() for c in rows[:MOST_ROWS]}
+    return [c for c in cases if c.id in kept]
 
 
 def fitted(
@@ -31,6 +42,7 @@ def fitted(
         weights=weights_of(cases),
         prior=np.array([PRIOR / k.spread for k in known]),
         scale=SCALE,
+        loss="cauchy",
         evaluations=evaluations,
         centre=[k.centre for k in known],
         start=start,
@@ -75,7 +87,7 @@ def _errors_left_out(
 
 
 def robust_step(slopes: Numbers, residuals: Numbers) -> Numbers:
-    """Return the Gauss-Newton step of least squares in which residuals over the scale count less (soft L1)."""
-    trust = 1 / np.sqrt(1 + (residuals / SCALE) ** 2)
+    """Return the Gauss-Newton step of least squares in which residuals over the scale count less (Cauchy)."""
+    trust = 1 / (1 + (residuals / SCALE) ** 2)
     weighed = slopes.T * trust
     return np.asarray(np.linalg.solve(weighed @ slopes, weighed @ residuals), dtype=np.float64)

@@ -26,6 +26,8 @@ MODELS = {
 }
 """The catalogue's names of the table's models."""
 MIXTURES = ("DeepSeek", "GPT OSS", "Mixtral", "Qwen3-30B", "Qwen3-235B")
+CUSTOM_REMAT = "remat custom"
+"""In the notes of a row that runs its layers again, but for some products that it keeps on the host."""
 NATURAL = "natural routing"
 """In the notes of a row whose tokens choose their experts; elsewhere routing is forced to be even."""
 

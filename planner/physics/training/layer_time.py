@@ -71,7 +71,7 @@ def tensor_exchange_seconds(m: Machine, s: Shape, kind: LayerKind) -> float:
         levels, size = group_levels(m, stride=1, ranks=t), element * model.hidden
         halves = s.sequence_parallel
         each = all_gather(size, levels) + reduce_scatter(size, levels) if halves else all_reduce(size, levels)
-        return float(count * (each + start) * exposed)
+        return float(count * (each * exposed + start))
     total: Num = 0.0
     inner, outer = s.tensor_inner, t // s.tensor_inner
     for d_in, d_out in _linear_layers(m, kind):
@@ -111,13 +111,14 @@ def expert_exchange_seconds(m: Machine, s: Shape) -> float:
     """Compute the exposed seconds of dispatching tokens to experts and combining the results, in one pass.
 
     Two all-to-alls of k·h elements a token. Where the framework sends a token once to each domain that has experts of
-    it and spreads it there, the NICs carry as many copies as there are such domains, not k.
+    it and spreads it there, the NICs carry as many copies as there are such domains, not k. The busiest rank sets the
+    time: it receives more than its share where routing is not even.
     """
     experts = m.model.experts
     if experts is None or s.expert_parallel == 1:
         return 0.0
     own = s.micro_batch * m.sequence / s.context_parallel / s.tensor_parallel
-    size = own * experts.per_token * m.model.hidden * m.precision.collective_bytes
+    size = m.expert_imbalance * own * experts.per_token * m.model.hidden * m.precision.collective_bytes
     near, far = group_levels(m, stride=1, ranks=s.expert_parallel)
     if m.software.expert_once_per_domain and far.ranks > 1:
         copies = domains_of_token(experts, float(far.ranks))

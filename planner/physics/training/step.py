@@ -49,6 +49,7 @@ def machine_of(instance: Instance) -> Machine:
         model=_resolved(workload.model, Model),
         precision=workload.precision,
         sequence=workload.sequence_length,
+        expert_imbalance=workload.expert_imbalance,
     )
 
 
