@@ -3,6 +3,7 @@
     python scripts/calibration/calibrate.py ROWS.csv [ROWS.csv ...]            errors of the catalogue as it is
     python scripts/calibration/calibrate.py --fit ROWS.csv [...] [--write]     fit; --write changes the catalogue
     python scripts/calibration/calibrate.py --sources ROWS.csv [...]           errors on each source, fitted without it
+    python scripts/calibration/calibrate.py --folds ROWS.csv [...]             errors on each fifth, fitted without it
     python scripts/calibration/calibrate.py --errors POINTS.csv ROWS.csv [...] write step_errors.json of the catalogue
 
 One row in five, by the hash of its id, is set aside. A constant belongs to an accelerator or to a software stack, never
@@ -20,8 +21,9 @@ import numpy as np
 from calibration_rows import Case, groups, read
 from error_table import error_classes, write_errors, write_points
 from fitted_constants import CONSTANTS, KNOWN
-from held_out import errors_by_fold, errors_by_source, fitted
+from held_out import errors_by_fold, errors_by_source, fit_rows, fitted
 from recent_classes import lines, recent
+from rule_of_thumb import comparison
 
 from planner.calibration.catalogue_files import write
 from planner.calibration.constants import on_a_bound
@@ -125,6 +127,14 @@ def ranking(timed: list[Case], errors: dict[str, float]) -> None:
             print(f"ranking, {what}: {len(losses)} choices of layout, {over}")
 
 
+def report_folds(cases: list[Case], values: Sequence[float]) -> None:
+    """Print the errors on each group of rows of constants that were fitted without the row's fifth of all rows."""
+    errors = errors_by_fold(cases, KNOWN, values)
+    print(f"{'fitted without the fifth':64}{'rows':>8}{'mean |error|':>14}{'bias':>8}")
+    for name, members in groups(cases):
+        print(f"{name:64}{_mean_errors(np.array([errors[c.id] for c in members]))}")
+
+
 def report_sources(cases: list[Case], values: Sequence[float]) -> None:
     """Print the errors on each source of constants that were fitted without it."""
     errors = errors_by_source(cases, KNOWN, values)
@@ -137,6 +147,7 @@ def report_sources(cases: list[Case], values: Sequence[float]) -> None:
         if len(each):
             print(f"unseen source, {name}: {len(each)} rows, mean |error| {np.mean(np.abs(each)):.1%}")
     report_recent(cases, errors)
+    print("\n".join(comparison([c for c in cases if not c.natural], errors)))
 
 
 def read_all(tables: Sequence[Path]) -> list[Case]:
@@ -160,7 +171,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--write", action="store_true", help="put the fitted constants into the catalogue")
     parser.add_argument("--rows", action="store_true", help="print every row's error too")
     parser.add_argument("--sources", action="store_true", help="fit without each source, and print its errors: slow")
-    parser.add_argument("--errors", type=Path, help="fit without each fifth; write each row's prediction here: slow")
+    parser.add_argument("--folds", action="store_true", help="fit without each fifth, and print its errors: slow")
+    parser.add_argument("--errors", type=Path, help="fit without each source; write each row's prediction here: slow")
     return parser.parse_args()
 
 
@@ -171,7 +183,7 @@ def main() -> None:
     timed = [c for c in cases if c.seconds]
     values = [c.read() for c in CONSTANTS]
     if given.fit:
-        values = fitted([c for c in timed if not c.set_aside], KNOWN, values)
+        values = fitted(fit_rows([c for c in timed if not c.set_aside]), KNOWN, values)
         for constant, value in zip(CONSTANTS, values, strict=True):
             print(f"  {constant.name:70} {constant.read():>10.4g} -> {value:.4g}")
     if given.write:
@@ -182,10 +194,13 @@ def main() -> None:
             print(f"{error:+8.1%} {case.seconds:10.3f} s {'set aside' if case.set_aside else 'fitted  '} {case.id}")
     if given.sources:
         report_sources(timed, values)
+    if given.folds:
+        report_folds(timed, values)
     if given.errors:
-        errors = errors_by_fold(timed, KNOWN, values)
-        write_points(given.errors, timed, errors)
-        write_errors(CATALOGUE, error_classes(timed, errors))
+        even = [c for c in timed if not c.natural]
+        errors = errors_by_source(even, KNOWN, values)
+        write_points(given.errors, even, errors)
+        write_errors(CATALOGUE, error_classes(even, errors))
     on_bounds = on_a_bound(CONSTANTS, values)
     for line in on_bounds:
         print(line)

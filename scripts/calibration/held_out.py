@@ -1,7 +1,7 @@
 """Fit constants to measured runs, and the errors on runs that a fit has not seen."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from calibration_rows import SET_ASIDE, Case, hash_of
@@ -23,11 +23,12 @@ def weights_of(cases: Sequence[Case]) -> Numbers:
     return np.array([sizes[c.source, c.group] ** SOURCE_POWER for c in cases])
 
 
-def thinned(cases: Sequence[Case]) -> list[Case]:
-    """Return the rows that fits take in: those of the least hashes of a source and kind."""
+def fit_rows(cases: Sequence[Case]) -> list[Case]:
+    """Return the rows that fits take in: those of the least hashes of a source and kind, where routing is even."""
     members: dict[tuple[str, str], list[Case]] = {}
     for c in sorted(cases, key=lambda c: hash_of(c.id)):
-        members.setdefault((c.source, c.group), []).append(c)
+        if not c.natural:
+            members.setdefault((c.source, c.group), []).append(c)
     kept = {c.id for rows in members.values() for c in rows[:MOST_ROWS]}
     return [c for c in cases if c.id in kept]
 
@@ -52,16 +53,16 @@ def fitted(
 
 def errors_by_source(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
     """Return each case's error of constants fitted without its source; a constant of that source alone is not known."""
-    return _errors_left_out(cases, known, values, [c.source for c in cases])
+    return _errors_left_out(cases, known, values, lambda c: c.source)
 
 
 def errors_by_fold(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
     """Return each case's error of constants fitted without its fifth of all rows, by the hash of their ids."""
-    return _errors_left_out(cases, known, values, [f"fifth {hash_of(c.id) % SET_ASIDE}" for c in cases])
+    return _errors_left_out(cases, known, values, lambda c: f"fifth {hash_of(c.id) % SET_ASIDE}")
 
 
 def _errors_left_out(
-    cases: Sequence[Case], known: Sequence[Known], values: Sequence[float], parts: Sequence[str]
+    cases: Sequence[Case], known: Sequence[Known], values: Sequence[float], part_of: Callable[[Case], str]
 ) -> dict[str, float]:
     """Return each case's error, as predicted over measured seconds less 1, of constants fitted without its part.
 
@@ -69,20 +70,21 @@ def _errors_left_out(
     """
     constants, prior = [k.constant for k in known], np.array([PRIOR / k.spread for k in known])
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
-    middle, weights = np.log([k.centre for k in known]), weights_of(cases)
+    rows = fit_rows(cases)
+    middle, weights = np.log([k.centre for k in known]), weights_of(rows)
     first = np.clip(np.log(np.maximum(values, TINY)), low, high)
-    slopes = slopes_of(cases, constants, weights, prior, high)(first)
+    slopes = slopes_of(rows, constants, weights, prior, high)(first)
     errors: dict[str, float] = {}
-    for part in sorted(set(parts)):
-        kept, out = ([i for i, p in enumerate(parts) if (p == part) == is_out] for is_out in (False, True))
+    for part in sorted({part_of(c) for c in cases}):
+        kept, out = [i for i, c in enumerate(rows) if part_of(c) != part], [c for c in cases if part_of(c) == part]
         print(f"fit without {part}: {len(kept)} rows", flush=True)
-        runs, own = [cases[i] for i in kept], np.concatenate([slopes[kept], slopes[len(cases) :]])
+        runs, own = [rows[i] for i in kept], np.concatenate([slopes[kept], slopes[len(rows) :]])
         x: Numbers = first
         for _ in range(CHORDS):
             left = np.concatenate([log_errors(runs, constants, list(np.exp(x))) * weights[kept], (x - middle) * prior])
             x = np.asarray(np.clip(x - robust_step(own, left), low, high), dtype=np.float64)
-        each = np.expm1(log_errors([cases[i] for i in out], constants, list(np.exp(x))))
-        errors.update(zip((cases[i].id for i in out), each.tolist(), strict=True))
+        each = np.expm1(log_errors(out, constants, list(np.exp(x))))
+        errors.update(zip((c.id for c in out), each.tolist(), strict=True))
     return errors
 
 
