@@ -30,7 +30,7 @@ from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 
-SET_ASIDE = 5  # one row in five, by the hash of its id, is never fitted
+FOLDS = 5  # of rows by the hash of their ids, each left out of a fit in turn
 RESERVE = 0.0  # of a measured run nothing is kept free but the accelerator's constant
 ACCELERATORS = {
     "H100-SXM": "H100",
@@ -125,11 +125,6 @@ class Case:
     recent: bool = False
     natural: bool = False
     """Tokens chose their experts; elsewhere routing is forced to be even."""
-
-    @property
-    def set_aside(self) -> bool:
-        """One row in five, by a fixed hash of its id."""
-        return hash_of(self.id) % SET_ASIDE == 0
 
     def predict(self) -> float:
         """Predict the seconds of a step."""

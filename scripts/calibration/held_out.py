@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from calibration_rows import SET_ASIDE, Case, hash_of
+from calibration_rows import FOLDS, Case, hash_of
 from fitted_constants import Known
 
 from planner.calibration.fit import TINY, Numbers, fit, log_errors, slopes_of
@@ -58,7 +58,7 @@ def errors_by_source(cases: Sequence[Case], known: Sequence[Known], values: Sequ
 
 def errors_by_fold(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
     """Return each case's error of constants fitted without its fifth of all rows, by the hash of their ids."""
-    return _errors_left_out(cases, known, values, lambda c: f"fifth {hash_of(c.id) % SET_ASIDE}")
+    return _errors_left_out(cases, known, values, lambda c: f"fifth {hash_of(c.id) % FOLDS}")
 
 
 def _errors_left_out(

@@ -215,3 +215,15 @@ def test_the_busiest_rank_sets_the_time_of_experts() -> None:
     assert found == wanted
     kept = activation_elements(uneven.model, routed=True, imbalance=2.0)
     assert kept == activation_elements(twice.model, routed=True)
+
+
+@pytest.mark.parametrize("c", [1, 2, 4])
+def test_results_over_context_ranks_are_summed(c: int) -> None:
+    """Each of c kernels has its output, or its gradients of Q, K and V, read, and a sum in FP32 read and written."""
+    m = machine(elementwise_traffic=1.0)
+    s = replace(SHAPE, expert_parallel=1, context_parallel=c)
+    passes = layer_operations(m, s, routed=False)
+    merges = [o.seconds for o in (*passes.forward, *passes.backward) if o.name == "merge of CP ranks"]
+    tokens, width = 4 / c, 128
+    wanted = [3 * c * tokens * width * 4 / 1e9, 3 * c * tokens * 3 * width * 4 / 1e9] if c > 1 else []
+    assert merges == pytest.approx(wanted)
