@@ -122,7 +122,7 @@ KNOWN: tuple[Known, ...] = (
         (1.0, 400.0),
         (60.0, 0.4),
         *(A100, HOPPER, FIFTH),
-        own={"A100-40GB": (8.0, 0.5), "B200": (128.0, 0.25)},
+        own={"A100-40GB": (8.0, 0.5), "B200": (150.0, 0.35)},
     ),
     *_accelerators("scale_up_latency_seconds", (5e-7, 4e-5), (5e-6, 0.5), A100, HOPPER, FIFTH),
     *_accelerators("gemm_efficiency.operand_traffic", (0.02, 1.0), (0.5, 0.7), EVERY),
