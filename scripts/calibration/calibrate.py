@@ -196,7 +196,8 @@ def main() -> None:
         even = [c for c in timed if not c.natural]
         errors = errors_by_source(even, KNOWN, values)
         write_points(given.errors, even, errors)
-        write_errors(CATALOGUE, error_classes(even, errors))
+        seen = dict(zip((c.id for c in even), np.expm1(predict(even, values)).tolist(), strict=True))
+        write_errors(CATALOGUE, error_classes(even, errors, seen))
     on_bounds = on_a_bound(CONSTANTS, values)
     for line in on_bounds:
         print(line)

@@ -22,8 +22,11 @@ Classes = dict[str, Any]
 POINT_COLUMNS = ("id", "class", "gpus", "measured_seconds", "predicted_seconds")
 
 
-def error_classes(cases: Sequence[Case], errors: Mapping[str, float]) -> Classes:
-    """Return the table of errors: every class with rows enough, and what the rows of each machine computed in."""
+def error_classes(cases: Sequence[Case], errors: Mapping[str, float], seen: Mapping[str, float]) -> Classes:
+    """Return the table of errors: every class with rows enough, and what the rows of each machine computed in.
+
+    `errors` are of constants that had not seen a row's source, `seen` of the catalogue's: an interval holds both.
+    """
     members: dict[str, list[Case]] = {}
     wider: dict[str, str] = {}
     for case in cases:
@@ -31,7 +34,7 @@ def error_classes(cases: Sequence[Case], errors: Mapping[str, float]) -> Classes
         wider.update(pairwise(names))
         for name in names:
             members.setdefault(name, []).append(case)
-    classes = {name: _of(rows, errors) for name, rows in sorted(members.items()) if len(rows) >= MIN_ROWS}
+    classes = {name: _of(rows, errors, seen) for name, rows in sorted(members.items()) if len(rows) >= MIN_ROWS}
     for name in sorted(classes, key=lambda n: -len(members[n])):
         if len(members[name]) < ENOUGH_ROWS:
             classes[name]["measured_over_predicted"] = _hull(classes[name], classes[wider[name]])
@@ -43,15 +46,17 @@ def error_classes(cases: Sequence[Case], errors: Mapping[str, float]) -> Classes
     }
 
 
-def _of(rows: Sequence[Case], errors: Mapping[str, float]) -> dict[str, Any]:
+def _of(rows: Sequence[Case], errors: Mapping[str, float], seen: Mapping[str, float]) -> dict[str, Any]:
     """Return the errors and the ranges of the degrees of a class."""
     each = [errors[c.id] for c in rows]
-    few = [1 / (1 + errors[c.id]) for c in few_of_each_source(rows)]
+    few = few_of_each_source(rows)
+    ends = [bounds_of([1 / (1 + of[c.id]) for c in few]) for of in (errors, seen)]
+    low, high = min(x for x, _ in ends), max(x for _, x in ends)
     degrees = [degrees_of(c.machine, c.strategy) for c in rows]
     return {
         "rows": len(rows),
         "bias": round(float(np.mean(each)), 4),
-        "measured_over_predicted": [round(x, 4) for x in bounds_of(few)],
+        "measured_over_predicted": [round(low, 4), round(high, 4)],
         "ranges": {k: [min(d[k] for d in degrees), max(d[k] for d in degrees)] for k in degrees[0]},
     }
 

@@ -167,7 +167,8 @@ def test_a_source_is_predicted_without_itself(tmp_path: Path) -> None:
 
 def table_of(cases: list[Case], errors: list[float]) -> dict[str, Any]:
     """Return the table of errors."""
-    return error_classes(cases, dict(zip([c.id for c in cases], errors, strict=True)))
+    found = dict(zip([c.id for c in cases], errors, strict=True))
+    return error_classes(cases, found, dict.fromkeys(found, 0.0))
 
 
 def test_table_of_errors(tmp_path: Path) -> None:
