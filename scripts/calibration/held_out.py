@@ -9,9 +9,9 @@ from fitted_constants import Known
 
 from planner.calibration.fit import TINY, Numbers, fit, log_errors, slopes_of
 
-PRIOR = 0.012  # weight of one spread between a constant and its centre, beside that of a row's log error
+PRIOR = 0.024  # weight of one spread between a constant and its centre, beside that of a row's log error
 SCALE = 0.06  # a log error above it counts less than its square, and hardly more the larger it is (Cauchy)
-SOURCE_POWER = -0.35  # of a source's rows of a kind: between a like say for each row and a like say for each source
+SOURCE_POWER = -0.45  # of a source's rows of a kind: between a like say for each row and a like say for each source
 MOST_ROWS = 60  # of a source and kind that a fit takes in, by the hash of their ids: more say nothing new
 EVALUATIONS = 4  # of a fit
 CHORDS = 4  # steps of a fit that starts from one of all rows, with the slopes of that one
