@@ -79,6 +79,7 @@ class Entries:
             model=m.model,
             precision=m.precision,
             sequence=m.sequence,
+            expert_imbalance=m.expert_imbalance,
         )
 
 

@@ -18,15 +18,16 @@ REMEDY = "give the file that `planner calibrate` wrote"
 
 
 class MeasuredConstant(Frozen):
-    """A constant that measured lines determine."""
+    """A constant that measured lines move: alone, or with others that they do not tell it from."""
 
     value: NonNegative
     interval: tuple[NonNegative, NonNegative] = Field(description="In which it lies with 90 %.")
     catalogue: NonNegative = Field(description="The catalogue's value.")
+    shared_with: str = Field("", description="Why the lines do not determine it alone; empty where they do.")
 
 
 class KeptConstant(Frozen):
-    """A constant that the lines do not determine: it stays at the catalogue's value."""
+    """A constant that no line depends on: it stays at the catalogue's value."""
 
     value: NonNegative
     reason: str
@@ -40,6 +41,7 @@ class MeasuredLine(Frozen):
     predicted_seconds: Positive
     catalogue_seconds: Positive = Field(description="Predicted with the catalogue's constants.")
     error: float = Field(description="Predicted over measured, less 1.")
+    left_out_error: float | None = Field(None, description="The same, of constants fitted without the line.")
 
 
 class MeasuredConstants(Frozen):
@@ -51,8 +53,8 @@ class MeasuredConstants(Frozen):
     measured: str = Field(description="The table that they were fitted to.")
     number_of_lines: Count
     noise: Positive = Field(description="Standard deviation of a line's relative error.")
-    values: dict[str, MeasuredConstant] = Field(description="By path in an instance; what the lines determine.")
-    kept: dict[str, KeptConstant] = Field({}, description="By path; what they do not determine.")
+    values: dict[str, MeasuredConstant] = Field(description="By path in an instance; what the lines move.")
+    kept: dict[str, KeptConstant] = Field({}, description="By path; what no line depends on.")
     lines: tuple[MeasuredLine, ...] = ()
 
     def of(self, part: str) -> dict[str, MeasuredConstant]:

@@ -1,7 +1,8 @@
 """Constants of a user's cluster from a few of its own steps: a fit with the catalogue's values as its prior.
 
 Least squares of log errors with a normal prior on each constant's logarithm; the posterior is taken as normal round the
-best fit (Laplace). What the lines narrow to less than half of its prior is determined; the rest stays as it is.
+best fit (Laplace). Along directions of the constants that the lines determine it moves them, along others it leaves
+them: a factor common to all is moved by any line. What is narrowed to less than half of its prior is determined alone.
 """
 
 import math
@@ -29,6 +30,7 @@ EFFECT = 1e-4  # of a step's logarithm a unit of a constant's logarithm: less is
 MOVE = 0.01  # of a constant, to see its effect
 NO_EFFECT = "no line depends on it"
 NONE = "the catalogue's entry has none of it"
+MIN_SPARE = 0.02  # of a line, at least, that does not follow from itself
 TOGETHER = 0.7  # correlation from which two constants are not told apart
 
 
@@ -87,13 +89,21 @@ def is_tunable(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posterior:
-    """What lines say of constants: their values, the standard deviation left of each logarithm, and correlations."""
+    """What lines say of constants: their values, the standard deviation left of each logarithm, and correlations.
+
+    `leverages`: how much a line's own error draws its prediction, the diagonal of the hat matrix.
+    """
 
     values: Numbers
     deviations: Numbers
     correlations: Numbers
     noise: float
-    spare_lines: float
+    leverages: Numbers
+
+    @property
+    def spare_lines(self) -> float:
+        """Lines that the fit leaves over: their number less the trace of the hat matrix."""
+        return len(self.leverages) - float(np.sum(self.leverages))
 
 
 def calibrated(runs: Sequence[Run], path: Path) -> MeasuredConstants:
@@ -113,26 +123,20 @@ def calibrated(runs: Sequence[Run], path: Path) -> MeasuredConstants:
     tunables = [t for t, effect in zip(every, effects, strict=True) if effect >= EFFECT]
     constants, spreads = [c for c, _ in tunables], np.array([s for _, s in tunables])
     first = _posterior(runs, constants, spreads)
-    found = np.flatnonzero(first.deviations <= np.minimum(NARROW, DETERMINED * spreads)).tolist()
-    chosen = [constants[i] for i in found]
-    final = _posterior(runs, chosen, spreads[found]) if found else None
-    values = final.values if final else np.empty(0)
-    predicted = np.exp(log_errors(runs, chosen, list(values))) if found else np.exp(log_errors(runs, [], []))
+    alone = first.deviations <= np.minimum(NARROW, DETERMINED * spreads)
     return MeasuredConstants(
         accelerator=gpu,
         software=software,
         measured=path.name,
         number_of_lines=len(runs),
-        noise=final.noise if final else first.noise,
-        values={_path(c): _measured(c, float(v), first, i) for c, v, i in zip(chosen, values, found, strict=True)},
-        kept={
-            _path(c): KeptConstant(value=c.read(), reason=_reason(constants, first, i))
+        noise=first.noise,
+        values={
+            _path(c): _measured(c, first, i, "" if alone[i] else _reason(constants, first, i))
             for i, c in enumerate(constants)
-            if i not in found
-        }
-        | {_path(c): KeptConstant(value=c.read(), reason=NO_EFFECT) for c, _ in every if c not in constants}
+        },
+        kept={_path(c): KeptConstant(value=c.read(), reason=NO_EFFECT) for c, _ in every if c not in constants}
         | {_path(c): KeptConstant(value=0.0, reason=NONE) for c, _ in named if c.read() == 0},
-        lines=_lines(runs, predicted),
+        lines=_lines(runs, log_errors(runs, constants, list(first.values)), first.leverages),
     )
 
 
@@ -181,10 +185,7 @@ def _posterior(runs: Sequence[Run], constants: Sequence[Constant], spreads: Numb
 
 
 def _laplace(fitted: Fitted, lines: int, noise: float) -> Posterior:
-    """Return the normal posterior round a fit: the inverse of the squared slopes of lines and prior.
-
-    The lines left after the fit are their number less the trace of the hat matrix.
-    """
+    """Return the normal posterior round a fit: the inverse of the squared slopes of lines and prior."""
     slopes = fitted.slopes
     covariance = np.linalg.inv(slopes.T @ slopes)
     deviations = np.sqrt(np.diag(covariance))
@@ -194,17 +195,19 @@ def _laplace(fitted: Fitted, lines: int, noise: float) -> Posterior:
         deviations=deviations,
         correlations=covariance / np.outer(deviations, deviations),
         noise=noise,
-        spare_lines=lines - float(np.trace(data @ covariance @ data.T)),
+        leverages=np.diag(data @ covariance @ data.T),
     )
 
 
-def _measured(c: Constant, value: float, p: Posterior, i: int) -> MeasuredConstant:
-    """Return a determined constant with its interval, as wide as all constants together leave it."""
+def _measured(c: Constant, p: Posterior, i: int, shared_with: str) -> MeasuredConstant:
+    """Return a constant with its interval, as wide as all constants together leave it."""
     from scipy.stats import t
 
     reach = float(t.ppf((1 + CONFIDENCE) / 2, max(2.0, p.spare_lines))) * float(p.deviations[i])
+    value = float(p.values[i])
     low, high = max(c.low, value * math.exp(-reach)), min(c.high, value * math.exp(reach))
-    return MeasuredConstant(value=value, interval=(float(f"{low:.4g}"), float(f"{high:.4g}")), catalogue=c.read())
+    interval = float(f"{low:.4g}"), float(f"{high:.4g}")
+    return MeasuredConstant(value=value, interval=interval, catalogue=c.read(), shared_with=shared_with)
 
 
 def _reason(constants: Sequence[Constant], p: Posterior, i: int) -> str:
@@ -217,16 +220,20 @@ def _reason(constants: Sequence[Constant], p: Posterior, i: int) -> str:
     return "the lines depend on it too little"
 
 
-def _lines(runs: Sequence[Run], ratios: Numbers) -> tuple[MeasuredLine, ...]:
-    """Return each line with its predictions; `ratios` are predicted over measured seconds."""
-    catalogue = np.exp(log_errors(runs, [], []))
+def _lines(runs: Sequence[Run], errors: Numbers, leverages: Numbers) -> tuple[MeasuredLine, ...]:
+    """Return each line with its predictions; `errors` are logarithms of predicted over measured seconds.
+
+    Without a line its error is larger by 1 / (1 - leverage), as far as the fit is linear (Allen 1974, PRESS).
+    """
+    catalogue, without = np.exp(log_errors(runs, [], [])), errors / np.maximum(1 - leverages, MIN_SPARE)
     return tuple(
         MeasuredLine(
             line=r.line,
             measured_seconds=r.seconds,
-            predicted_seconds=r.seconds * float(x),
+            predicted_seconds=r.seconds * math.exp(x),
             catalogue_seconds=r.seconds * float(y),
-            error=float(x) - 1,
+            error=math.expm1(x),
+            left_out_error=math.expm1(z),
         )
-        for r, x, y in zip(runs, ratios, catalogue, strict=True)
+        for r, x, y, z in zip(runs, errors.tolist(), catalogue, without.tolist(), strict=True)
     )

@@ -204,6 +204,9 @@ class Software(Sourced):
     weight_gradient_copy_bytes: NonNegative = Field(
         0.0, description="Stand-in gradients: bytes for each weight of one layer, and of the head at its peak."
     )
+    keeps_cast_inputs: bool = Field(
+        False, description="Keeps the inputs of products for their backward pass in the products' type, FP8 or FP4."
+    )
     buffer_bytes_per_parameter: NonNegative = Field(0.0, description="Copies and buckets that no sharding divides.")
     sharded_buffer_bytes_per_parameter: NonNegative = Field(0.0, description="Copies and buckets that ZeRO divides.")
 
@@ -249,6 +252,11 @@ class Workload(Sourced):
         default_factory=_default_precision, description="Inline or by catalogue name (bf16, fp8, ...); absent: bf16."
     )
     software: Software | str = Field("megatron-core", description="The framework, inline or by catalogue name.")
+    expert_imbalance: Annotated[float, Field(ge=1)] = Field(
+        1.0,
+        description="Tokens of the busiest expert-parallel rank over the mean; 1: routing is forced to be even, as in "
+        "published steps. Natural routing without tuning took 1.3 to 2.2 times as long (docs/accuracy.md).",
+    )
     availability: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of wall time that trains.")
     choose: Choose | None = Field(None, description="Choose model and tokens, which may then be left out.")
     framework_rules: bool | None = Field(

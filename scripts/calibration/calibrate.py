@@ -3,9 +3,10 @@
     python scripts/calibration/calibrate.py ROWS.csv [ROWS.csv ...]            errors of the catalogue as it is
     python scripts/calibration/calibrate.py --fit ROWS.csv [...] [--write]     fit; --write changes the catalogue
     python scripts/calibration/calibrate.py --sources ROWS.csv [...]           errors on each source, fitted without it
+    python scripts/calibration/calibrate.py --folds ROWS.csv [...]             errors on each fifth, fitted without it
     python scripts/calibration/calibrate.py --errors POINTS.csv ROWS.csv [...] write step_errors.json of the catalogue
 
-One row in five, by the hash of its id, is set aside. A constant belongs to an accelerator or to a software stack, never
+A constant belongs to an accelerator or to a software stack, never
 to a row, a model or a publication. It ends with 1 where a constant lies on a bound of its fit: that constant stands in
 for a term that is missing.
 """
@@ -20,7 +21,9 @@ import numpy as np
 from calibration_rows import Case, groups, read
 from error_table import error_classes, write_errors, write_points
 from fitted_constants import CONSTANTS, KNOWN
-from held_out import errors_by_fold, errors_by_source, fitted
+from held_out import errors_by_fold, errors_by_source, fit_rows, fitted
+from recent_classes import lines, recent
+from rule_of_thumb import comparison
 
 from planner.calibration.catalogue_files import write
 from planner.calibration.constants import on_a_bound
@@ -43,23 +46,29 @@ def predict(cases: list[Case], values: Sequence[float]) -> Numbers:
 
 
 def report(cases: list[Case], values: Sequence[float] | None = None) -> None:
-    """Print mean absolute errors by group, fitted and set aside, feasibility, and the loss by ranking layouts."""
+    """Print mean absolute errors by group of these constants, feasibility, and the loss by ranking layouts."""
     timed = [c for c in cases if c.seconds]
     errors = dict(
         zip((c.id for c in timed), np.expm1(predict(timed, values or [c.read() for c in CONSTANTS])), strict=True)
     )
-    columns = f"{'mean |error|':>14}{'bias':>8}"
-    print(f"{'step time: group of rows':36}{'fitted':>8}{columns}{'set aside':>10}{columns}")
-    for name, members in groups(timed):
-        parts = ([errors[c.id] for c in members if c.set_aside == aside] for aside in (False, True))
-        print(f"{name:36}" + "".join(_mean_errors(np.array(part)) for part in parts))
-    for name, belongs in TOGETHER.items():
-        each = np.array([errors[c.id] for c in timed if c.set_aside and belongs(c.group)])
-        if len(each):
-            print(f"set aside, {name}: {len(each)} rows, mean |error| {np.mean(np.abs(each)):.1%}")
+    _print_groups("step time: group of rows", timed, errors)
     feasibility(cases)
     stage_memory_errors(cases)
     ranking(timed, errors)
+    report_recent(timed, errors)
+
+
+def report_recent(cases: list[Case], errors: dict[str, float]) -> None:
+    """Print the errors on recent rows, of the catalogue's constants or of those fitted without each source."""
+    if recent(cases):
+        print("\n".join(lines(recent(cases), errors)))
+
+
+def _print_groups(title: str, cases: list[Case], errors: dict[str, float]) -> None:
+    """Print the mean absolute error and the bias of each group of rows."""
+    print(f"{title:64}{'rows':>8}{'mean |error|':>14}{'bias':>8}")
+    for name, members in groups(cases):
+        print(f"{name:64}{_mean_errors(np.array([errors[c.id] for c in members]))}")
 
 
 def _mean_errors(errors: Numbers) -> str:
@@ -117,6 +126,11 @@ def ranking(timed: list[Case], errors: dict[str, float]) -> None:
             print(f"ranking, {what}: {len(losses)} choices of layout, {over}")
 
 
+def report_folds(cases: list[Case], values: Sequence[float]) -> None:
+    """Print the errors on each group of rows of constants that were fitted without the row's fifth of all rows."""
+    _print_groups("fitted without the fifth", cases, errors_by_fold(cases, KNOWN, values))
+
+
 def report_sources(cases: list[Case], values: Sequence[float]) -> None:
     """Print the errors on each source of constants that were fitted without it."""
     errors = errors_by_source(cases, KNOWN, values)
@@ -128,6 +142,8 @@ def report_sources(cases: list[Case], values: Sequence[float]) -> None:
         each = np.array([errors[c.id] for c in cases if belongs(c.group)])
         if len(each):
             print(f"unseen source, {name}: {len(each)} rows, mean |error| {np.mean(np.abs(each)):.1%}")
+    report_recent(cases, errors)
+    print("\n".join(comparison([c for c in cases if not c.natural], errors)))
 
 
 def read_all(tables: Sequence[Path]) -> list[Case]:
@@ -147,11 +163,12 @@ def arguments() -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description="Fit and test the step-time constants on measured runs.")
     parser.add_argument("tables", nargs="+", type=Path, help="CSV tables of measured runs")
-    parser.add_argument("--fit", action="store_true", help="fit the constants to the rows that are not set aside")
+    parser.add_argument("--fit", action="store_true", help="fit the constants to the rows")
     parser.add_argument("--write", action="store_true", help="put the fitted constants into the catalogue")
     parser.add_argument("--rows", action="store_true", help="print every row's error too")
     parser.add_argument("--sources", action="store_true", help="fit without each source, and print its errors: slow")
-    parser.add_argument("--errors", type=Path, help="fit without each fifth; write each row's prediction here: slow")
+    parser.add_argument("--folds", action="store_true", help="fit without each fifth, and print its errors: slow")
+    parser.add_argument("--errors", type=Path, help="fit without each source; write each row's prediction here: slow")
     return parser.parse_args()
 
 
@@ -162,7 +179,7 @@ def main() -> None:
     timed = [c for c in cases if c.seconds]
     values = [c.read() for c in CONSTANTS]
     if given.fit:
-        values = fitted([c for c in timed if not c.set_aside], KNOWN, values)
+        values = fitted(fit_rows(timed), KNOWN, values)
         for constant, value in zip(CONSTANTS, values, strict=True):
             print(f"  {constant.name:70} {constant.read():>10.4g} -> {value:.4g}")
     if given.write:
@@ -170,13 +187,17 @@ def main() -> None:
     report(cases, values)
     if given.rows:
         for case, error in zip(timed, np.expm1(predict(timed, values)), strict=True):
-            print(f"{error:+8.1%} {case.seconds:10.3f} s {'set aside' if case.set_aside else 'fitted  '} {case.id}")
+            print(f"{error:+8.1%} {case.seconds:10.3f} s {case.id}")
     if given.sources:
         report_sources(timed, values)
+    if given.folds:
+        report_folds(timed, values)
     if given.errors:
-        errors = errors_by_fold(timed, KNOWN, values)
-        write_points(given.errors, timed, errors)
-        write_errors(CATALOGUE, error_classes(timed, errors))
+        even = [c for c in timed if not c.natural]
+        errors = errors_by_source(even, KNOWN, values)
+        write_points(given.errors, even, errors)
+        seen = dict(zip((c.id for c in even), np.expm1(predict(even, values)).tolist(), strict=True))
+        write_errors(CATALOGUE, error_classes(even, errors, seen))
     on_bounds = on_a_bound(CONSTANTS, values)
     for line in on_bounds:
         print(line)

@@ -7,13 +7,15 @@ a framework (below), never by a figure of the row's own.
 import csv
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from bridge_recipes import BRIDGE_2025, bridge_stack
+from recent_rows import CUSTOM_REMAT, NATURAL, is_mixture, recent_stack
+from recent_rows import MODELS as RECENT_MODELS
 from row_problems import case_of
 
 from planner.calibration.runs import precision
@@ -28,7 +30,7 @@ from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 
-SET_ASIDE = 5  # one row in five, by the hash of its id, is never fitted
+FOLDS = 5  # of rows by the hash of their ids, each left out of a fit in turn
 RESERVE = 0.0  # of a measured run nothing is kept free but the accelerator's constant
 ACCELERATORS = {
     "H100-SXM": "H100",
@@ -98,6 +100,7 @@ performance recipes all set grad_reduce_in_fp32 to false (scripts/performance of
 HEADS = {"BigScience": 64}
 """Heads where rows of a source do not state them; of others as many as are 128 wide. The chronicles' NHEADS where they
 do: line 617, without, ran at the rate of line 712 with 64, and not of line 727 with 112."""
+BLACKWELL = ("B200", "GB200", "B300", "GB300")
 NETWORKS = {"BigScience": 6.25e9, "vTrain": 12.5e9}
 """NIC bytes/s of one GPU where the source states another rate: 4 x 100 Gb/s for a node of 8 GPUs; 4 x 200."""
 
@@ -117,11 +120,11 @@ class Case:
     source: str = ""
     stage_bytes: tuple[float, ...] = ()
     """Measured bytes on the fullest GPU of each stage, where the table has them."""
-
-    @property
-    def set_aside(self) -> bool:
-        """One row in five, by a fixed hash of its id."""
-        return hash_of(self.id) % SET_ASIDE == 0
+    logged_bytes: float | None = None
+    """What one rank logged as its most bytes, where the table has it; of which stage it does not say."""
+    recent: bool = False
+    natural: bool = False
+    """Tokens chose their experts; elsewhere routing is forced to be even."""
 
     def predict(self) -> float:
         """Predict the seconds of a step."""
@@ -157,13 +160,19 @@ def read(path: Path) -> tuple[list[Case], list[str]]:
         rows = list(csv.DictReader(file))
     cases, left = [], []
     for row in rows:
-        reader = _published if "gpu_type" in row else _one_node if "max_allocated_gib_by_rank" in row else _vtrain
-        found = case_of(reader, row, path.stem)
+        found = case_of(_reader(row), row, path.stem)
         if isinstance(found, str):
             left.append(f"{row.get('id', 'row')}: {found}")
         else:
             cases.append(found)
     return cases, left
+
+
+def _reader(row: dict[str, str]) -> Callable[[dict[str, str]], "Case | str"]:
+    """Return the reader of a row's columns."""
+    if "gpu_type" in row:
+        return _recent if "release" in row else _published
+    return _one_node if "max_allocated_gib_by_rank" in row else _vtrain
 
 
 def _number(text: str | None, absent: int) -> int:
@@ -295,6 +304,19 @@ def _published(row: dict[str, str]) -> Case | str:
     return complete(row, model, software, None if oom else seconds, fits=not oom)
 
 
+def _recent(row: dict[str, str]) -> Case | str:
+    """Read a row of the table of recent steps: it names a model of the catalogue, and a release in place of a table."""
+    model = Model.model_validate(catalogue("models")[RECENT_MODELS[row["model"]]])
+    full = row | {"table": row["release"], "moe": str(int(is_mixture(row))), "fsdp": ""}
+    if row["notes"].startswith(CUSTOM_REMAT):
+        full["recompute"] = "full"
+    case = complete(full, model, recent_stack(row), float(row["step_s"]), fits=True)
+    if isinstance(case, str):
+        return case
+    logged = float(row["memory_gb"]) * GIB if row["memory_gb"] else None
+    return replace(case, logged_bytes=logged, recent=True, natural=NATURAL in row["notes"])
+
+
 def complete(row: dict[str, str], model: Model, software: str, seconds: float | None, *, fits: bool) -> Case | str:
     """Make the case of a row; unstated choices follow the framework's practice."""
     gpu_name = ACCELERATORS.get(row["gpu_type"], row["gpu_type"])
@@ -318,7 +340,7 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
         rack=_rack(gpu_name),
         software=_software(software),
         model=model,
-        precision=_precision_of(software, dtype, stated),
+        precision=_precision_of(software, dtype, stated, once=stated == "fp8" and gpu_name in BLACKWELL),
         sequence=_number(row["seq"], 1),
     )
     recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
@@ -445,8 +467,12 @@ def _model(row: dict[str, str]) -> Model | str:
     )
 
 
-def _precision_of(software: str, dtype: str, stated: str) -> Precision:
-    """Return the bytes by role that a framework uses with a type; FSDP's depend on its mixed precision."""
+def _precision_of(software: str, dtype: str, stated: str, *, once: bool = False) -> Precision:
+    """Return the bytes by role that a framework uses with a type; FSDP's depend on its mixed precision.
+
+    Weights in FP8 are kept `once` where products take them either way round, on Blackwell with one scale a tensor;
+    else a second, transposed copy makes them as large as in BF16 (Transformer Engine).
+    """
     if software in ("llm-foundry-fsdp", "torchtitan"):
         wide = "amp" in stated or software == "torchtitan"
         gradient = 4.0 if "amp" in stated else 2.0
@@ -455,6 +481,8 @@ def _precision_of(software: str, dtype: str, stated: str) -> Precision:
         )
     if software == "megatron-deepspeed" and dtype == "bf16":  # the passes' own gradients stay beside the FP32 sums
         return precision(dtype, gradient_bytes=4.0, parameter_bytes=4.0)
+    if software in SHORT_GRADIENTS and dtype == "fp8" and once:
+        return precision(dtype, gradient_bytes=2.0, parameter_bytes=1.0)
     short = software in SHORT_GRADIENTS or (software == "megatron-deepspeed" and dtype == "fp16")
     return precision(dtype, gradient_bytes=2.0 if short else 4.0)
 

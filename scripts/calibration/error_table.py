@@ -2,26 +2,31 @@
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from calibration_rows import Case
+from calibration_rows import Case, hash_of
 
 from planner.physics.step_errors import ENOUGH_ROWS, MIN_ROWS, bounds_of, classes_of, degrees_of, width
 
 SOURCE = (
     "scripts/calibration/calibrate.py --errors: published measured steps, each predicted with constants that were "
-    "fitted without its fifth of the rows (docs/accuracy.md)"
+    "fitted without its source (docs/accuracy.md)"
 )
+MOST_OF_A_SOURCE = 20  # rows of a source that an interval counts: how sources differ matters, not how long they are
 Classes = dict[str, Any]
 POINT_COLUMNS = ("id", "class", "gpus", "measured_seconds", "predicted_seconds")
 
 
-def error_classes(cases: Sequence[Case], errors: Mapping[str, float]) -> Classes:
-    """Return the table of errors: every class with rows enough, and what the rows of each machine computed in."""
+def error_classes(cases: Sequence[Case], errors: Mapping[str, float], seen: Mapping[str, float]) -> Classes:
+    """Return the table of errors: every class with rows enough, and what the rows of each machine computed in.
+
+    `errors` are of constants that had not seen a row's source, `seen` of the catalogue's: an interval holds both.
+    """
     members: dict[str, list[Case]] = {}
     wider: dict[str, str] = {}
     for case in cases:
@@ -29,7 +34,7 @@ def error_classes(cases: Sequence[Case], errors: Mapping[str, float]) -> Classes
         wider.update(pairwise(names))
         for name in names:
             members.setdefault(name, []).append(case)
-    classes = {name: _of(rows, errors) for name, rows in sorted(members.items()) if len(rows) >= MIN_ROWS}
+    classes = {name: _of(rows, errors, seen) for name, rows in sorted(members.items()) if len(rows) >= MIN_ROWS}
     for name in sorted(classes, key=lambda n: -len(members[n])):
         if len(members[name]) < ENOUGH_ROWS:
             classes[name]["measured_over_predicted"] = _hull(classes[name], classes[wider[name]])
@@ -41,16 +46,30 @@ def error_classes(cases: Sequence[Case], errors: Mapping[str, float]) -> Classes
     }
 
 
-def _of(rows: Sequence[Case], errors: Mapping[str, float]) -> dict[str, Any]:
+def _of(rows: Sequence[Case], errors: Mapping[str, float], seen: Mapping[str, float]) -> dict[str, Any]:
     """Return the errors and the ranges of the degrees of a class."""
     each = [errors[c.id] for c in rows]
+    few = few_of_each_source(rows)
+    ends = [bounds_of([1 / (1 + of[c.id]) for c in few]) for of in (errors, seen)]
+    low, high = min(x for x, _ in ends), max(x for _, x in ends)
     degrees = [degrees_of(c.machine, c.strategy) for c in rows]
     return {
         "rows": len(rows),
         "bias": round(float(np.mean(each)), 4),
-        "measured_over_predicted": [round(x, 4) for x in bounds_of([1 / (1 + e) for e in each])],
+        "measured_over_predicted": [round(low, 4), round(high, 4)],
         "ranges": {k: [min(d[k] for d in degrees), max(d[k] for d in degrees)] for k in degrees[0]},
     }
+
+
+def few_of_each_source(rows: Sequence[Case]) -> list[Case]:
+    """Return the rows of the least hashes of every source, so that none has more than its say."""
+    count: Counter[str] = Counter()
+    kept = []
+    for c in sorted(rows, key=lambda c: hash_of(c.id)):
+        count[c.source] += 1
+        if count[c.source] <= MOST_OF_A_SOURCE:
+            kept.append(c)
+    return kept
 
 
 def _hull(a: dict[str, Any], b: dict[str, Any]) -> list[float]:

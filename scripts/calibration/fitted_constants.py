@@ -25,6 +25,10 @@ LM_2022, LM_2021, DEEPSPEED = "megatron-lm-2022", "megatron-lm-2021", "megatron-
 FOUNDRY, TITAN = "llm-foundry-fsdp", "torchtitan"
 MEGATRON = (CORE, BRIDGE, BRIDGE_2025, CORE_2024, NEMO_2024, LM_2022, LM_2021, DEEPSPEED)
 STACKS = (*MEGATRON, FOUNDRY, TITAN)
+OLD = (LM_2022, LM_2021, DEEPSPEED, FOUNDRY, TITAN)
+ENGINE = (CORE, "megatron-zero-bubble", BRIDGE, BRIDGE_2025, FLEX, OVERLAP, CORE_2024, NEMO_2024)
+"""Stacks on one library of kernels and of collectives."""
+TUNED = (BRIDGE, BRIDGE_2025, FLEX, OVERLAP)
 OVERLAPPING = (BRIDGE, BRIDGE_2025, CORE_2024, NEMO_2024)  # the others have no overlap to fit
 FORKS = {CORE: (CORE, "megatron-zero-bubble"), BRIDGE_2025: (BRIDGE_2025, FLEX, OVERLAP)}
 """Entries that share the constants of a stack that was measured, but for those that are given for each."""
@@ -79,6 +83,13 @@ def _software(
     return _known("software", path, bounds, usual, (*alike, *((s,) for s in apart)), own)
 
 
+def _shared(
+    path: str, bounds: tuple[float, float], usual: tuple[float, float], *stacks: tuple[str, ...]
+) -> list[Known]:
+    """Return a constant of each group of stacks: those that have a mechanism in common share what it costs."""
+    return _known("software", path, bounds, usual, stacks)
+
+
 SHARE = (0.15, 0.98)
 # Megatron's loss in FP32 without fusion reads and writes each logit in some fifteen passes of 4 bytes.
 UNFUSED_LOSS = dict.fromkeys((NEMO_2024, LM_2021), (60.0, 0.3))
@@ -88,14 +99,15 @@ KNOWN: tuple[Known, ...] = (
         SHARE,
         (0.62, 0.04),
         *(A100, H100, CAPPED, B200, GB200, B300),
-        own={"A100-40GB": (0.75, 0.3), "H100": (0.7, 0.3), CAPPED[0]: (0.55, 0.15), "B200": (0.52, 0.1)},
+        own={"A100-40GB": (0.75, 0.3), "H100": (0.7, 0.3), CAPPED[0]: (0.55, 0.15)}
+        | dict.fromkeys(("B200", "GB200", "B300"), (0.55, 0.1)),
     ),
     *_accelerators(
         "gemm_efficiency.max_share.fp8",
         SHARE,
         (0.64, 0.06),
         *(H100, CAPPED, B200, GB200, B300),
-        own={"H100": (0.66, 0.03), CAPPED[0]: (0.5, 0.2)},
+        own={"H100": (0.68, 0.04), CAPPED[0]: (0.5, 0.2)},
     ),
     *_accelerators("gemm_efficiency.max_share.fp4", SHARE, (0.5, 0.08), BLACKWELL, B300),
     *_accelerators(
@@ -103,21 +115,21 @@ KNOWN: tuple[Known, ...] = (
         (0.12, 0.95),
         (0.5, 0.15),
         *(A100, H100, CAPPED, BLACKWELL, B300),
-        own={"A100-40GB": (0.6, 0.2), "H100": (0.55, 0.2), CAPPED[0]: (0.45, 0.2), "B300": (0.6, 0.1)},
+        own={"A100-40GB": (0.6, 0.2), "H100": (0.55, 0.2), CAPPED[0]: (0.45, 0.2), "B300": (0.55, 0.15)},
     ),
     *_accelerators(
         "softmax_width",
         (1.0, 400.0),
         (60.0, 0.4),
         *(A100, HOPPER, FIFTH),
-        own={"A100-40GB": (8.0, 0.5), "B200": (128.0, 0.4)},
+        own={"A100-40GB": (8.0, 0.5), "B200": (150.0, 0.35)},
     ),
     *_accelerators("scale_up_latency_seconds", (5e-7, 4e-5), (5e-6, 0.5), A100, HOPPER, FIFTH),
     *_accelerators("gemm_efficiency.operand_traffic", (0.02, 1.0), (0.5, 0.7), EVERY),
     *_accelerators("gemm_efficiency.tail_elements", (1e5, 2e7), (2e6, 0.5), A100, HOPPER, FIFTH),
     *_accelerators("gemm_efficiency.unaligned_share", (0.02, 1.0), (0.25, 0.5), A100),
     *_accelerators("hbm_efficiency", (0.4, 0.98), (0.8, 0.12), EVERY),
-    *_accelerators("kernel_seconds", (3e-7, 3e-5), (4e-6, 0.4), A100, HOPPER, FIFTH),
+    *_accelerators("kernel_seconds", (3e-7, 6e-5), (1e-5, 0.5), A100, HOPPER, FIFTH, own={"B200": (4e-6, 0.4)}),
     *_accelerators(
         "scale_up_efficiency",
         (0.3, 0.98),
@@ -126,7 +138,7 @@ KNOWN: tuple[Known, ...] = (
         own={"H100": (0.8, 0.1), "B200": (0.74, 0.04)},
     ),
     *_accelerators("nic_efficiency", (0.3, 0.98), (0.8, 0.15), EVERY),
-    *_software("attention_share", (0.2, 1.0), (0.9, 0.2), (CORE, CORE_2024, NEMO_2024, FOUNDRY, TITAN)),
+    *_software("attention_share", (0.2, 1.0), (0.9, 0.2), (FOUNDRY, TITAN), own={FOUNDRY: (0.6, 0.2)}),
     *_software("score_efficiency", (0.08, 1.0), (0.4, 0.5), (LM_2022, LM_2021, DEEPSPEED)),
     *_software("elementwise_traffic", (0.3, 8.0), (1.3, 0.6)),
     *_software("quantise_traffic", (0.1, 8.0), (1.0, 0.7), (*OVERLAPPING, FOUNDRY, TITAN)),
@@ -137,31 +149,25 @@ KNOWN: tuple[Known, ...] = (
         own=UNFUSED_LOSS | {BRIDGE: (14.0, 0.3), BRIDGE_2025: (14.0, 0.3)},
     ),
     *_software("launch_seconds", (1e-6, 4e-4), (1.5e-5, 1.5), own={OVERLAP: (2e-4, 0.3)}, apart=(OVERLAP,)),
-    *_software("collective_seconds", (1e-6, 2e-3), (3e-5, 1.2), own={DEEPSPEED: (5e-5, 0.8)}),
+    *_shared("collective_seconds", (1e-6, 2e-3), (1e-4, 0.6), ENGINE),
+    *_software("collective_seconds", (1e-6, 2e-3), (3e-5, 1.2), OLD, own={DEEPSPEED: (5e-5, 1.2)}),
     *_software("microbatch_seconds", (1e-5, 3e-2), (1e-3, 1.5), MEGATRON),
     *_software("pipeline_start_seconds", (1e-6, 1e-2), (3e-5, 1.5), MEGATRON[1:]),
-    *_software("step_seconds", (1e-3, 2.0), (2e-2, 0.2), own={BRIDGE: (5e-2, 0.7), BRIDGE_2025: (5e-2, 0.2)}),
-    *_software("tensor_overlap", (0.02, 0.98), (0.5, 0.5), (*OVERLAPPING, TITAN)),
-    *_software("data_exposed", (0.01, 1.0), (0.2, 0.5), OVERLAPPING),
-    *_software("data_efficiency", (0.15, 1.0), (0.8, 0.3), (DEEPSPEED, CORE)),
+    *_shared("step_seconds", (1e-3, 5e-2), (1e-2, 0.4), TUNED),
+    *_software("step_seconds", (1e-3, 5e-2), (1e-2, 0.4), (CORE, CORE_2024, NEMO_2024, *OLD)),
+    *_shared("tensor_overlap", (0.02, 0.98), (0.6, 0.3), (*TUNED, CORE_2024, NEMO_2024), (TITAN,)),
+    *_shared("data_efficiency", (0.15, 1.0), (0.7, 0.3), ENGINE, (DEEPSPEED,)),
     *_software("sharding_exposed", (0.01, 1.0), (0.3, 0.5), (*OVERLAPPING, FOUNDRY, TITAN)),
     *_software(
         "expert_overlap",
         (0.01, 0.98),
         (0.3, 0.5),
-        (BRIDGE, BRIDGE_2025),
+        (BRIDGE,),
         own={BRIDGE: (0.6, 0.15)},
-        apart=(FLEX, OVERLAP),
+        apart=(OVERLAP,),
     ),
     *_software("dispatch_seconds", (1e-6, 5e-3), (2e-4, 1.0), (CORE, BRIDGE, BRIDGE_2025), apart=(FLEX,)),
     *_software("expert_seconds", (1e-7, 2e-4), (5e-6, 0.7), (CORE, BRIDGE, BRIDGE_2025), apart=(FLEX,)),
-    *_software(
-        "expert_efficiency",
-        (0.15, 1.0),
-        (0.7, 0.5),
-        (CORE, BRIDGE, BRIDGE_2025),
-        own={FLEX: (0.85, 0.06)},
-        apart=(FLEX,),
-    ),
+    *_shared("expert_efficiency", (0.15, 1.0), (0.8, 0.1), ENGINE),
 )
 CONSTANTS: tuple[Constant, ...] = tuple(k.constant for k in KNOWN)

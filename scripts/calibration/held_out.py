@@ -1,24 +1,36 @@
 """Fit constants to measured runs, and the errors on runs that a fit has not seen."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from calibration_rows import SET_ASIDE, Case, groups, hash_of
+from calibration_rows import FOLDS, Case, hash_of
 from fitted_constants import Known
 
 from planner.calibration.fit import TINY, Numbers, fit, log_errors, slopes_of
 
-PRIOR = 0.012  # weight of one spread between a constant and its centre, beside that of a row's log error
-SCALE = 0.03  # a log error above it counts less than its square
-GROUP_POWER = -0.35  # of the rows of a group: between a like say for each row and a like say for each group
-EVALUATIONS, AFRESH = 4, 3  # of a fit, and of one that starts from a fit of nearly the same rows
+PRIOR = 0.024  # weight of one spread between a constant and its centre, beside that of a row's log error
+SCALE = 0.06  # a log error above it counts less than its square, and hardly more the larger it is (Cauchy)
+SOURCE_POWER = -0.45  # of a source's rows of a kind: between a like say for each row and a like say for each source
+MOST_ROWS = 60  # of a source and kind that a fit takes in, by the hash of their ids: more say nothing new
+EVALUATIONS = 4  # of a fit
 CHORDS = 4  # steps of a fit that starts from one of all rows, with the slopes of that one
 
 
 def weights_of(cases: Sequence[Case]) -> Numbers:
-    """Return the weights of rows: they give groups of rows a like say, however many rows they have."""
-    sizes = {name: len(members) for name, members in groups(list(cases))}
-    return np.array([sizes[c.group] ** GROUP_POWER for c in cases])
+    """Return the weights of rows: they give sources a like say on each kind of run, however many rows they have."""
+    sizes = Counter((c.source, c.group) for c in cases)
+    return np.array([sizes[c.source, c.group] ** SOURCE_POWER for c in cases])
+
+
+def fit_rows(cases: Sequence[Case]) -> list[Case]:
+    """Return the rows that fits take in: those of the least hashes of a source and kind, where routing is even."""
+    members: dict[tuple[str, str], list[Case]] = {}
+    for c in sorted(cases, key=lambda c: hash_of(c.id)):
+        if not c.natural:
+            members.setdefault((c.source, c.group), []).append(c)
+    kept = {c.id for rows in members.values() for c in rows[:MOST_ROWS]}
+    return [c for c in cases if c.id in kept]
 
 
 def fitted(
@@ -31,6 +43,7 @@ def fitted(
         weights=weights_of(cases),
         prior=np.array([PRIOR / k.spread for k in known]),
         scale=SCALE,
+        loss="cauchy",
         evaluations=evaluations,
         centre=[k.centre for k in known],
         start=start,
@@ -40,54 +53,43 @@ def fitted(
 
 def errors_by_source(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
     """Return each case's error of constants fitted without its source; a constant of that source alone is not known."""
-    errors: dict[str, float] = {}
-    for source in sorted({c.source for c in cases}):
-        kept, out = [c for c in cases if c.source != source], [c for c in cases if c.source == source]
-        print(f"fit without {source}: {len(kept)} rows", flush=True)
-        start = without_own(known, values, kept)
-        without = fitted(kept, known, start, AFRESH) if kept else start
-        errors.update(_relative_errors(out, known, without))
-    return errors
-
-
-def _relative_errors(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
-    """Return predicted over measured seconds, less 1, of each case by its id."""
-    each = np.expm1(log_errors(cases, [k.constant for k in known], values))
-    return dict(zip((c.id for c in cases), each.tolist(), strict=True))
+    return _errors_left_out(cases, known, values, lambda c: c.source)
 
 
 def errors_by_fold(cases: Sequence[Case], known: Sequence[Known], values: Sequence[float]) -> dict[str, float]:
-    """Return each case's error of constants fitted without its fifth of all rows, by the hash of their ids.
+    """Return each case's error of constants fitted without its fifth of all rows, by the hash of their ids."""
+    return _errors_left_out(cases, known, values, lambda c: f"fifth {hash_of(c.id) % FOLDS}")
+
+
+def _errors_left_out(
+    cases: Sequence[Case], known: Sequence[Known], values: Sequence[float], part_of: Callable[[Case], str]
+) -> dict[str, float]:
+    """Return each case's error, as predicted over measured seconds less 1, of constants fitted without its part.
 
     The fits start from the constants given, and differ from theirs by so little that the slopes are taken but once.
     """
     constants, prior = [k.constant for k in known], np.array([PRIOR / k.spread for k in known])
     low, high = np.log([c.low for c in constants]), np.log([c.high for c in constants])
-    middle, weights = np.log([k.centre for k in known]), weights_of(cases)
+    rows = fit_rows(cases)
+    middle, weights = np.log([k.centre for k in known]), weights_of(rows)
     first = np.clip(np.log(np.maximum(values, TINY)), low, high)
-    slopes = slopes_of(cases, constants, weights, prior, high)(first)
-    folds = np.array([hash_of(c.id) % SET_ASIDE for c in cases])
+    slopes = slopes_of(rows, constants, weights, prior, high)(first)
     errors: dict[str, float] = {}
-    for fold in range(SET_ASIDE):
-        print(f"fit without fifth {fold}: {np.sum(folds != fold)} rows", flush=True)
-        kept, out = np.flatnonzero(folds != fold).tolist(), np.flatnonzero(folds == fold).tolist()
-        runs, own = [cases[i] for i in kept], np.concatenate([slopes[kept], slopes[len(cases) :]])
+    for part in sorted({part_of(c) for c in cases}):
+        kept, out = [i for i, c in enumerate(rows) if part_of(c) != part], [c for c in cases if part_of(c) == part]
+        print(f"fit without {part}: {len(kept)} rows", flush=True)
+        runs, own = [rows[i] for i in kept], np.concatenate([slopes[kept], slopes[len(rows) :]])
         x: Numbers = first
         for _ in range(CHORDS):
             left = np.concatenate([log_errors(runs, constants, list(np.exp(x))) * weights[kept], (x - middle) * prior])
             x = np.asarray(np.clip(x - robust_step(own, left), low, high), dtype=np.float64)
-        errors.update(_relative_errors([cases[i] for i in out], known, list(np.exp(x))))
+        each = np.expm1(log_errors(out, constants, list(np.exp(x))))
+        errors.update(zip((c.id for c in out), each.tolist(), strict=True))
     return errors
 
 
 def robust_step(slopes: Numbers, residuals: Numbers) -> Numbers:
-    """Return the Gauss-Newton step of least squares in which residuals over the scale count less (soft L1)."""
-    trust = 1 / np.sqrt(1 + (residuals / SCALE) ** 2)
+    """Return the Gauss-Newton step of least squares in which residuals over the scale count less (Cauchy)."""
+    trust = 1 / (1 + (residuals / SCALE) ** 2)
     weighed = slopes.T * trust
     return np.asarray(np.linalg.solve(weighed @ slopes, weighed @ residuals), dtype=np.float64)
-
-
-def without_own(known: Sequence[Known], values: Sequence[float], kept: Sequence[Case]) -> list[float]:
-    """Return a start of a fit that knows nothing of constants which none of the cases kept can show: their centres."""
-    shown = [any(k.constant.touches(case.machine) for case in kept) for k in known]
-    return [value if seen else k.centre for k, value, seen in zip(known, values, shown, strict=True)]

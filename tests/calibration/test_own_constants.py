@@ -83,8 +83,8 @@ def test_alike_lines_determine_less(tmp_path: Path) -> None:
     """Lines of one layout and one number of micro-batches do not tell what a step costs once."""
     log = write_log(tmp_path / "alike.csv", TRUE, [SHAPES[0]] * 3)
     alike = planner.calibrate(log, accelerator=ACCELERATOR, software=SOFTWARE)
-    assert STEP in alike.kept
-    assert CODE + "microbatch_seconds" in alike.kept
+    assert alike.values[STEP].shared_with
+    assert alike.values[CODE + "microbatch_seconds"].shared_with
 
 
 def test_one_line_is_too_few(tmp_path: Path) -> None:

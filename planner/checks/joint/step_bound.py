@@ -251,6 +251,7 @@ class Floor:
             shards=self.ranges.max_replicas,
             send=self.send,
             slowdown=self.cut.space.transport_slowdown,
+            rounds=schedule.Rounds(*2 * (np.minimum(self.ranges.max_micro_batches, self.x.p),)),
         )
         ends = parts.pop("end_sharding")
         del parts["pipeline_bubble"]

@@ -45,19 +45,29 @@ def calibrate(
 
 
 def table(c: "MeasuredConstants") -> "Iterator[str]":
-    """Write what the lines determine with its intervals, what stays and why, and each line's error."""
+    """Write what the lines determine with its intervals, what they move with it, what stays, and each line's errors."""
     yield f"{c.accelerator}, {c.software}: {c.number_of_lines} lines of {c.measured}, noise {c.noise:.1%}"
     yield f"{'DETERMINED':52}{'value':>11}{'90 % interval':>24}{'catalogue':>12}"
-    for path, x in c.values.items():
+    alone = {path: x for path, x in c.values.items() if not x.shared_with}
+    for path, x in alone.items():
         low, high = x.interval
         yield f"  {path:50}{x.value:>11.4g}{f'{low:.4g} to {high:.4g}':>24}{x.catalogue:>12.4g}"
-    if not c.values:
-        yield "  none: give more lines, with other layouts and micro-batches"
+    if not alone:
+        yield "  none alone: give more lines, with other layouts and micro-batches"
+    yield f"{'MOVED WITH OTHERS':52}{'value':>11}{'catalogue':>12}"
+    for path, x in c.values.items():
+        if path not in alone:
+            yield f"  {path:50}{x.value:>11.4g}{x.catalogue:>12.4g}  {x.shared_with}"
     yield f"{'AS IN THE CATALOGUE':52}{'value':>11}"
     for path, kept in c.kept.items():
         yield f"  {path:50}{kept.value:>11.4g}  {kept.reason}"
-    yield f"{'LINE':>6}{'measured':>14}{'predicted':>14}{'error':>9}{'by the catalogue':>19}"
+    yield f"{'LINE':>6}{'measured':>14}{'predicted':>14}{'error':>9}{'without the line':>18}{'by the catalogue':>18}"
     for line in c.lines:
         before = line.catalogue_seconds / line.measured_seconds - 1
         seconds = f"{line.measured_seconds:>12.4g} s{line.predicted_seconds:>12.4g} s"
-        yield f"{line.line:>6}{seconds}{line.error:>+9.1%}{before:>+19.1%}"
+        left_out = "" if line.left_out_error is None else f"{line.left_out_error:+.1%}"
+        yield f"{line.line:>6}{seconds}{line.error:>+9.1%}{left_out:>18}{before:>+18.1%}"
+    known = [abs(line.left_out_error) for line in c.lines if line.left_out_error is not None]
+    if known:
+        mean = sum(abs(line.catalogue_seconds / line.measured_seconds - 1) for line in c.lines) / len(c.lines)
+        yield f"a line left out is predicted with {sum(known) / len(known):.1%} on average, by the catalogue {mean:.1%}"

@@ -81,6 +81,21 @@ def all_to_all(size_bytes: Num, levels: Sequence[Level]) -> Num:
     return busiest + latency
 
 
+def exposed_behind_chunks(each: Num, work: Num, layers: Num, chunks: Num, batches: Num) -> Num:
+    """Compute the seconds of a collective for each layer that passes of a pipeline do not hide.
+
+    A stage has l layers in v chunks, and runs a chunk for n micro-batches before it goes on to the next, `work`
+    seconds a layer; each layer's collective takes `each`, one after another. Backward: a layer's gradients are ready
+    as the last of the n passes leaves it. A chunk and all behind it have e for each of their layers, and what is left
+    of the last pass, and n passes of each chunk behind; what waits most starts with the first chunk or the last one:
+    max(e, e·l/v - (l/v - 1)·w, e·l - (((v - 1)·n + 1)·l/v - 1)·w). Forward is its mirror: a layer's weights are
+    needed as the first pass comes to it. With v = 1 it is `exposed_tail_seconds`; it never falls with l.
+    """
+    size = layers / chunks
+    last, first = each * size - (size - 1) * work, each * layers - (((chunks - 1) * batches + 1) * size - 1) * work
+    return np.maximum(each, np.maximum(last, first))
+
+
 def exposed_tail_seconds(total_seconds: Num, backward_seconds: Num, layers: Num) -> Num:
     """Compute the seconds of a per-layer collective that the backward pass beside it does not hide.
 

@@ -12,6 +12,7 @@ from planner.physics.training.collectives import (
     all_gather,
     all_reduce,
     all_to_all,
+    exposed_behind_chunks,
     exposed_tail_seconds,
     reduce_scatter,
 )
@@ -25,6 +26,7 @@ from planner.physics.training.process_groups import (
     nic,
     scale_up,
 )
+from planner.physics.training.schedule import Rounds
 
 SECONDS_PER_DAY = 86_400
 BACKWARD_LAUNCHES = 1.5  # operations launched in a layer's backward pass over those of its forward pass
@@ -69,7 +71,7 @@ def tensor_exchange_seconds(m: Machine, s: Shape, kind: LayerKind) -> float:
         levels, size = group_levels(m, stride=1, ranks=t), element * model.hidden
         halves = s.sequence_parallel
         each = all_gather(size, levels) + reduce_scatter(size, levels) if halves else all_reduce(size, levels)
-        return float(count * (each + start) * exposed)
+        return float(count * (each * exposed + start))
     total: Num = 0.0
     inner, outer = s.tensor_inner, t // s.tensor_inner
     for d_in, d_out in _linear_layers(m, kind):
@@ -109,13 +111,14 @@ def expert_exchange_seconds(m: Machine, s: Shape) -> float:
     """Compute the exposed seconds of dispatching tokens to experts and combining the results, in one pass.
 
     Two all-to-alls of k·h elements a token. Where the framework sends a token once to each domain that has experts of
-    it and spreads it there, the NICs carry as many copies as there are such domains, not k.
+    it and spreads it there, the NICs carry as many copies as there are such domains, not k. The busiest rank sets the
+    time: it receives more than its share where routing is not even.
     """
     experts = m.model.experts
     if experts is None or s.expert_parallel == 1:
         return 0.0
     own = s.micro_batch * m.sequence / s.context_parallel / s.tensor_parallel
-    size = own * experts.per_token * m.model.hidden * m.precision.collective_bytes
+    size = m.expert_imbalance * own * experts.per_token * m.model.hidden * m.precision.collective_bytes
     near, far = group_levels(m, stride=1, ranks=s.expert_parallel)
     if m.software.expert_once_per_domain and far.ranks > 1:
         copies = domains_of_token(experts, float(far.ranks))
@@ -273,6 +276,17 @@ def allreduce_layer_seconds(m: Machine, s: Shape, weights: Weights, replicas_per
     return 2 * (racks - 1) * g.nic_latency_seconds + 2 * (racks - 1) / racks * size / g.nic_bytes_per_second
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """The passes of a stage that its exchanges run beside: layers, seconds of one forward and backward, and chunks."""
+
+    layers: Num
+    forward_seconds: Num
+    backward_seconds: Num
+    chunks: Num
+    rounds: Rounds
+
+
 def data_parallel_tail_seconds(
     m: Machine,
     s: Shape,
@@ -282,16 +296,16 @@ def data_parallel_tail_seconds(
     slowdown: float,
     *,
     zero_stage: int,
-    layers: Num,
-    backward_seconds: Num,
+    beside: Beside,
     end: Num,
 ) -> Num:
-    """Compute the exposed seconds of the hierarchical exchange of the stage that ends last.
+    """Compute the exposed seconds of the hierarchical exchange of the largest stage.
 
-    Its layers' exchanges run beside its backward pass, but for the share that the framework exposes in any case; that
-    of the embeddings (`end` of them) comes after all. Gradients are reduced and then spread again (ZeRO-0), or the
-    updated working weights are (ZeRO-1). ZeRO-2 and 3 have reduced theirs in every micro-batch, so only the last
-    layer's is left; ZeRO-3 gathers weights when it next needs them (Rajbhandari 2020, section 7).
+    Layer by layer, gradients are reduced behind the backward passes of the last micro-batches and spread again
+    (ZeRO-0), or updated working weights are gathered behind the forward passes of the first ones (ZeRO-1), but for the
+    share that the framework exposes in any case; that of the embeddings (`end` of them) comes after all. ZeRO-2 and 3
+    have reduced theirs in every micro-batch, so only the last layer's is left; ZeRO-3 gathers weights when it next
+    needs them (Rajbhandari 2020, section 7).
     """
     spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else m.precision.working_parameter_bytes
     group = (replicas_per_rack, racks, slowdown)
@@ -303,14 +317,16 @@ def data_parallel_tail_seconds(
         return reduce, spread
 
     rate = m.software.data_efficiency
-    one_reduce, one_spread = (x / rate for x in exchange(1.0, 0.0))
+    reduce, spread = (x / rate for x in exchange(1.0, 0.0))
     last = sum(exchange(0.0, end)) / rate if np.any(np.asarray(end) > 0) else 0.0
-    share = m.software.data_exposed
-    if zero_stage <= 1:
-        beside = (one_reduce + one_spread) * layers
-        return np.maximum(exposed_tail_seconds(beside, backward_seconds, layers), share * beside) + last
-    tail = exposed_tail_seconds(one_spread * layers, backward_seconds, layers)
-    return one_reduce + np.maximum(tail, share * one_spread * layers) + last
+    layers, chunks, rounds = beside.layers, beside.chunks, beside.rounds
+    if zero_stage == 0:
+        reduce, spread = reduce + spread, 0.0
+    before = exposed_behind_chunks(spread, beside.forward_seconds, layers, chunks, rounds.first)
+    if zero_stage >= 2:
+        return reduce + np.maximum(before, m.software.data_exposed * spread * layers) + last
+    after = exposed_behind_chunks(reduce, beside.backward_seconds, layers, chunks, rounds.last)
+    return np.maximum(before + after, m.software.data_exposed * (reduce + spread) * layers) + last
 
 
 def sharding_traffic_seconds(

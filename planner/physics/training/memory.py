@@ -12,7 +12,7 @@ Recompute = Literal["none", "selective", "full"]
 RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
-def activation_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
+def activation_elements(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[float, float]:
     """Return the stored elements of one layer per token: (kept by every TP rank, divided over TP ranks).
 
     Kept by all: the inputs of both norms, of QKV and of the FFN, 4·h (and the ranks of latent attention). Divided: Q,
@@ -29,7 +29,22 @@ def activation_elements(model: Model, *, routed: bool = False) -> tuple[int, int
         divided = 2 * model.heads * (latent.head_nope + latent.head_rope + latent.head_value)
     if not routed or experts is None:
         return common, divided + inner * model.ffn_width
-    return common, divided + inner * experts.shared_ffn + experts.per_token * (2 * model.hidden + inner * experts.ffn)
+    own = imbalance * experts.per_token  # experts of a token on the busiest rank
+    return common, divided + inner * experts.shared_ffn + own * (2 * model.hidden + inner * experts.ffn)
+
+
+def product_inputs(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[float, float]:
+    """Return which of a layer's stored elements per token are read by products alone, split as above.
+
+    Those are kept in the products' type: the inputs of QKV and of the FFN (and the ranks of latent attention), and the
+    FFN after its activation; of routed experts what each of a token's k experts receives, and its tensor after the
+    activation. What norms, attention and activations read again stays as wide as activations are.
+    """
+    latent, experts = model.latent_attention, model.experts
+    common = 2 * model.hidden + (0 if latent is None else (latent.q_rank or 0) + latent.kv_rank)
+    if not routed or experts is None:
+        return common, model.ffn_width
+    return common, experts.shared_ffn + imbalance * experts.per_token * (model.hidden + experts.ffn)
 
 
 def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
@@ -57,20 +72,30 @@ def activation_bytes_per_layer(
     mask_bytes: float = 1.0,
     context_parallel: Num = 1,
     routed: bool = False,
+    imbalance: float = 1.0,
+    product_bytes: float | None = None,
 ) -> Num:
     """Compute the bytes that one layer stores per GPU for one micro-batch until its backward pass.
 
     Korthikanti 2022, eqs. 1-4, with the element size free: at 2 bytes and one-byte masks none is
     s·b·h·(10 + 24/t + 5·a·s/(h·t)); sequence parallelism divides the 10 too; selective drops the a·s² term (as a flash
     kernel does); full keeps the layer's input only, divided over the TP ranks under sequence parallelism. Context
-    parallelism divides the tokens. Kernels without dropout keep no masks (mask_bytes 0).
+    parallelism divides the tokens. Kernels without dropout keep no masks (mask_bytes 0). Inputs of products may be
+    narrower (`product_bytes`); the attention's output is then kept in both types, for its own backward and for the
+    projection's (Transformer Engine saves the cast input of a product).
     """
     t, tokens = tensor_parallel, sequence * micro_batch / context_parallel
     split = t if sequence_parallel else 1
     if recompute == "full":
         return element_bytes * tokens * model.hidden / split
-    common, divided = activation_elements(model, routed=routed)
-    linear = tokens * ((element_bytes * common + 2 * mask_bytes * model.hidden) / split + element_bytes * divided / t)
+    common, divided = activation_elements(model, routed=routed, imbalance=imbalance)
+    whole, inner = element_bytes * common + 2 * mask_bytes * model.hidden, element_bytes * divided
+    if product_bytes is not None and product_bytes < element_bytes:
+        inputs, wide = product_inputs(model, routed=routed, imbalance=imbalance), element_bytes - product_bytes
+        latent = model.latent_attention
+        attention = model.heads * (model.head if latent is None else latent.head_value)
+        whole, inner = whole - wide * inputs[0], inner - wide * inputs[1] + product_bytes * attention
+    linear = tokens * (whole / split + inner / t)
     if recompute == "selective":
         return linear
     return linear + (2 * element_bytes + mask_bytes) * micro_batch * model.heads * sequence**2 / (t * context_parallel)

@@ -30,6 +30,8 @@ class Machine:
     model: Model
     precision: Precision
     sequence: int
+    expert_imbalance: float = 1.0
+    """Tokens of the busiest expert-parallel rank over the mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,9 +223,22 @@ def _attention(p: Passes, tokens: Num, s: Shape, window: int | None) -> None:
         # The backward kernel computes the scores again: five products where the forward has two (Dao 2023).
         p.forward.append(Operation("attention", "attention", float(seconds + m.gpu.kernel_seconds)))
         p.backward.append(Operation("attention", "attention", float(2.5 * seconds + m.gpu.kernel_seconds)))
+        _merge_of_ranks(p, tokens, s, inner)
     else:
         _unfused_scores(p, s)
     p.gemm("projection", tokens, inner / t, model.hidden)
+
+
+def _merge_of_ranks(p: Passes, tokens: Num, s: Shape, inner: int) -> None:
+    """Add the sums over context-parallel ranks: a kernel for each rank's keys, its result added to the others' in FP32.
+
+    Forward the output is read, the sum read and written; backward the gradients of Q, and of K and V, are (Transformer
+    Engine, attention/context_parallel.py: flash_attn_fwd_out_correction and the gradients' accumulation).
+    """
+    c, model = s.context_parallel, p.m.model
+    if c > 1:
+        wide = 3 * c * tokens * COMPUTE_BYTES["fp32"] / p.m.precision.activation_bytes / s.tensor_parallel
+        p.elementwise("merge of CP ranks", wide * inner, wide * (inner + 2 * model.kv * model.head))
 
 
 def narrow_heads(m: Machine) -> float:
@@ -277,17 +292,20 @@ def _ffn(p: Passes, name: str, tokens: Num, width: int, t: int) -> None:
 
 
 def _routed(p: Passes, own: Num, s: Shape) -> None:
-    """Add the grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts."""
+    """Add the grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts.
+
+    All wait for the busiest GPU, which has more tokens than the mean where routing is not even.
+    """
     m, experts = p.m, p.m.model.experts
     if experts is None:
         raise ValueError("the model has no experts")
     gated = m.model.gated_ffn
     count = max(1.0, experts.count / s.expert_parallel)
-    rows = own * experts.per_token / count
+    rows = m.expert_imbalance * own * experts.per_token / count
     share, start = m.software.expert_efficiency, m.software.expert_seconds
     width = experts.ffn * (2 if gated else 1)
     p.gemm("experts in", rows, m.model.hidden, width, count=count, share=share, each_seconds=start)
-    inner = own * experts.per_token * experts.ffn
+    inner = m.expert_imbalance * own * experts.per_token * experts.ffn
     p.elementwise("experts activation", inner * (3 if gated else 2), inner * (5 if gated else 3))
     p.gemm("experts out", rows, experts.ffn, m.model.hidden, count=count, share=share, each_seconds=start)
 

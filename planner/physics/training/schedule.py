@@ -1,5 +1,6 @@
 """Pipeline schedules of one training step: the time they leave idle, and the chunks they keep in flight."""
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -42,6 +43,19 @@ def bubble_seconds(
         return (pipeline - 1) * (work + 2 * send) - (np.minimum(micro_batches, pipeline) - 1) * saving
     sends = 2 * (pipeline * virtual_stages - 1) * np.minimum(pipeline - 1, 1)
     return (pipeline - 1) * (work + backward_weight) + sends * send
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Micro-batches that a stage takes through one chunk before it goes on to the next: at first, and at last."""
+
+    first: Num
+    last: Num
+
+
+def rounds_of(micro_batches: Num, pipeline: Num) -> Rounds:
+    """Return the first and the last round of a step: p micro-batches, or what there is of them."""
+    return Rounds(np.minimum(micro_batches, pipeline), (micro_batches - 1) % pipeline + 1)
 
 
 def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: Num) -> Num:

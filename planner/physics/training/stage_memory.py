@@ -7,7 +7,7 @@ import numpy as np
 from planner.physics.num import Num
 from planner.physics.training import layer_time, memory, schedule
 from planner.physics.training.memory import Recompute
-from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.operations import COMPUTE_BYTES, Machine, Shape
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import Weights, front_by_stage, front_layers, weights_of
 from planner.physics.training.schedule import Schedule
@@ -49,6 +49,8 @@ def layer_bytes(m: Machine, s: Shape, *, front: bool = False) -> LayerBytes:
                 mask_bytes=0.0 if flash else 1.0,
                 context_parallel=s.context_parallel,
                 routed=routed,
+                imbalance=m.expert_imbalance,
+                product_bytes=COMPUTE_BYTES[m.precision.compute] if m.software.keeps_cast_inputs else None,
             )
         )
 

@@ -11,7 +11,7 @@ from planner.instance.workload import Model, Software
 from planner.physics.num import Num
 from planner.physics.site import wan
 from planner.physics.training import layer_time, memory, schedule
-from planner.physics.training.layer_time import LayerTimes
+from planner.physics.training.layer_time import Beside, LayerTimes
 from planner.physics.training.operations import Machine, Shape
 from planner.physics.training.process_groups import weights_of
 from planner.physics.training.schedule import Schedule
@@ -49,6 +49,7 @@ def machine_of(instance: Instance) -> Machine:
         model=_resolved(workload.model, Model),
         precision=workload.precision,
         sequence=workload.sequence_length,
+        expert_imbalance=workload.expert_imbalance,
     )
 
 
@@ -109,25 +110,25 @@ def tail_parts(
     replicas_per_rack: int,
     racks: Num,
     replicas: Num,
-    max_layers: Num,
-    backward_seconds: float,
+    beside: Beside,
     sites: int,
 ) -> dict[str, Num]:
     """Compute the seconds that come once a step: gradients within and between sites, optimiser, CPU overhead.
 
     The stage that ends last is taken to be as large as the largest; broadcasts over racks, replicas and layers.
     """
-    w, end = weights_of(m, s), memory.end_copies(m.model, 0, pipeline)
+    w, end, max_layers = weights_of(m, s), memory.end_copies(m.model, 0, pipeline), beside.layers
     state = gpu_state_bytes(m, s, w, layers=max_layers, ends=end, zero_stage=zero_stage, replicas=replicas)
     between: Num = 0.0
     if sites > 1 and c.wan_gbps is not None:
         size = wan.exchange_bytes(stage_gradient_bytes(m, s, max_layers, stage=0, pipeline=pipeline), sites)
         line = (c.wan_gbps, c.wan_rtt_ms, c.wan_round_trips)
-        between = layer_time.wan_tail_seconds(size, *line, max_layers, backward_seconds)
+        between = layer_time.wan_tail_seconds(size, *line, max_layers, beside.backward_seconds)
     group = (replicas_per_rack, racks, c.allreduce_slowdown)
-    rest = {"zero_stage": zero_stage, "layers": max_layers, "backward_seconds": backward_seconds, "end": end}
     return {
-        "data_parallel": layer_time.data_parallel_tail_seconds(m, s, w, *group, **rest),
+        "data_parallel": layer_time.data_parallel_tail_seconds(
+            m, s, w, *group, zero_stage=zero_stage, beside=beside, end=end
+        ),
         "between_sites": between,
         "optimizer": layer_time.optimizer_seconds(m.gpu, state),
         "cpu_overhead": m.software.step_seconds,

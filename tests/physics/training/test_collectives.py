@@ -2,8 +2,9 @@
 
 import itertools
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.physics.training import collectives as c
@@ -90,3 +91,35 @@ def test_tail_is_the_last_layer_or_the_excess() -> None:
     """Ten layers of 1 s beside backward passes of 2 s each leave the last layer's 1 s; beside 0.5 s, 10 - 9 x 0.5 s."""
     assert c.exposed_tail_seconds(10.0, 2.0, 10) == pytest.approx(1.0)
     assert c.exposed_tail_seconds(10.0, 0.5, 10) == pytest.approx(5.5)
+
+
+@settings(deadline=None)
+@given(st.floats(0.01, 9), st.floats(0, 3), st.integers(1, 5), st.integers(1, 4), st.integers(1, 6))
+def test_what_passes_of_chunks_do_not_hide(each: float, work: float, size: int, chunks: int, batches: int) -> None:
+    """A layer's gradients leave as the last pass leaves it, one exchange after another: run event by event."""
+    ready, clock = [], 0.0
+    for _ in range(chunks):
+        clock += (batches - 1) * size * work
+        for _ in range(size):
+            clock += work
+            ready.append(clock)
+    free = 0.0
+    for t in ready:
+        free = max(free, t) + each
+    exposed = c.exposed_behind_chunks(each, work, size * chunks, chunks, batches)
+    assert exposed == pytest.approx(free - clock)
+    if chunks == 1:
+        assert exposed == pytest.approx(c.exposed_tail_seconds(each * size, work, size))
+
+
+def test_the_floor_of_an_exchange_is_no_more_than_its_time() -> None:
+    """With fewer layers, faster exchanges, longer passes and longer rounds no more is exposed: of 100,000 columns."""
+    r = np.random.default_rng(5)
+    n = 100_000
+    each, work = np.exp(r.normal(0, 2, n)), np.exp(r.normal(0, 2, n))
+    chunks, batches = r.integers(1, 9, n), r.integers(1, 65, n)
+    layers = chunks + r.integers(0, 40, n)
+    time = c.exposed_behind_chunks(each, work, layers, chunks, batches)
+    fewer = np.maximum(chunks, layers - r.integers(0, 20, n))
+    share, more, longer = r.uniform(0, 1, n), r.uniform(1, 2, n), batches + r.integers(0, 9, n)
+    assert np.all(c.exposed_behind_chunks(each * share, work * more, fewer, chunks, longer) <= time * (1 + 1e-12))

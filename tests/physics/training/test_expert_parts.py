@@ -7,6 +7,7 @@ import pytest
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, LatentAttention, Model, Precision, Software
 from planner.physics.training import layer_time
+from planner.physics.training.memory import activation_elements
 from planner.physics.training.operations import Machine, Passes, Shape, head_seconds, layer_operations, narrow_heads
 from planner.physics.training.process_groups import LayerKind, Weights
 
@@ -200,3 +201,29 @@ def test_experts_are_reduced_over_all_gpus_that_hold_them(t: int, e: int, near: 
     expected = inside * 0.5 + between * 2
     expected += (near - 1) * 0.5 + (near - 1) / near * size / 100 + (far - 1) * 2 + (far - 1) / far * size / near / 10
     assert layer_time.hierarchical_seconds(machine(), s, experts, 4, 8 // t, 3, 1.0) == pytest.approx(expected)
+
+
+def test_the_busiest_rank_sets_the_time_of_experts() -> None:
+    """Twice the mean's tokens on one rank takes as long as twice the experts of a token."""
+    even, uneven = machine(), replace(machine(), expert_imbalance=2.0)
+    twice = replace(even, model=even.model.model_copy(update={"experts": Experts(count=16, per_token=4, ffn=8)}))
+    assert layer_time.expert_exchange_seconds(uneven, SHAPE) == layer_time.expert_exchange_seconds(twice, SHAPE)
+    found, wanted = (
+        {o.name: o.seconds for o in layer_operations(m, SHAPE, routed=True).forward if o.name.startswith("experts")}
+        for m in (uneven, twice)
+    )
+    assert found == wanted
+    kept = activation_elements(uneven.model, routed=True, imbalance=2.0)
+    assert kept == activation_elements(twice.model, routed=True)
+
+
+@pytest.mark.parametrize("c", [1, 2, 4])
+def test_results_over_context_ranks_are_summed(c: int) -> None:
+    """Each of c kernels has its output, or its gradients of Q, K and V, read, and a sum in FP32 read and written."""
+    m = machine(elementwise_traffic=1.0)
+    s = replace(SHAPE, expert_parallel=1, context_parallel=c)
+    passes = layer_operations(m, s, routed=False)
+    merges = [o.seconds for o in (*passes.forward, *passes.backward) if o.name == "merge of CP ranks"]
+    tokens, width = 4 / c, 128
+    wanted = [3 * c * tokens * width * 4 / 1e9, 3 * c * tokens * 3 * width * 4 / 1e9] if c > 1 else []
+    assert merges == pytest.approx(wanted)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, Model, Precision, Software
-from planner.physics.training import context_exchange, layer_time, memory, operations, step
+from planner.physics.training import context_exchange, layer_time, memory, operations, schedule, step
 from planner.physics.training.blocks.rack_blocks import group_racks
 from planner.physics.training.operations import Machine, Shape
 from planner.physics.training.process_groups import LayerKind, layer_kinds, weights_of
@@ -429,6 +429,12 @@ def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: flo
     )
 
 
+def passes(seconds: float) -> layer_time.Beside:
+    """Return five layers in one chunk, each as long forward as backward."""
+    rounds = schedule.Rounds(1, 1)
+    return layer_time.Beside(layers=5, forward_seconds=seconds, backward_seconds=seconds, chunks=1, rounds=rounds)
+
+
 @pytest.mark.parametrize(
     ("zero", "exposed"), [(0, 5 * 2 * REDUCE), (1, 5 * (REDUCE + GATHER)), (2, REDUCE + 5 * GATHER), (3, REDUCE)]
 )
@@ -438,9 +444,9 @@ def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
     Stages 2 and 3 have one layer's sums left.
     """
     where = (machine(), HALF, WEIGHTS, 4, 3, 2.0)
-    assert layer_time.data_parallel_tail_seconds(
-        *where, zero_stage=zero, layers=5, backward_seconds=0.0, end=0
-    ) == pytest.approx(exposed)
+    assert layer_time.data_parallel_tail_seconds(*where, zero_stage=zero, beside=passes(0.0), end=0) == pytest.approx(
+        exposed
+    )
 
 
 @pytest.mark.parametrize(("share", "exposed"), [(0.0, 1.0), (0.5, 2.5), (1.0, 5.0)])
@@ -450,13 +456,9 @@ def test_a_framework_may_expose_a_share_in_any_case(share: float, exposed: float
     The embeddings' exchange comes after it.
     """
     m = machine(data_exposed=share)
-    tail = layer_time.data_parallel_tail_seconds(
-        m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, backward_seconds=1e6, end=0
-    )
+    tail = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, beside=passes(1e6), end=0)
     assert tail == pytest.approx(exposed * 2 * REDUCE)
-    more = layer_time.data_parallel_tail_seconds(
-        m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, layers=5, backward_seconds=1e6, end=1
-    )
+    more = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, beside=passes(1e6), end=1)
     assert more - tail == pytest.approx(
         2 * float(layer_time.hierarchical_seconds(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), 4, 4, 3, 2.0))
     )

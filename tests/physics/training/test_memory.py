@@ -180,3 +180,16 @@ def test_tensors_kept_of_latent_attention() -> None:
     model = Model(name="latent", layers=1, hidden=10, heads=3, vocabulary=7, latent_attention=latent)
     inner = 2 * 4 * 10
     assert memory.activation_elements(model) == (4 * 10 + 5 + 4 + 2, 3 * (5 + 5 + 6 + 6) + inner)
+
+
+def test_inputs_of_products_are_kept_in_their_type() -> None:
+    """A Llama layer in FP8, tensor by tensor: of 8 elements a token, heads of 4, one of them of keys, FFN of 16."""
+    m = Model(name="l", layers=1, hidden=8, heads=2, kv_heads=1, head_size=4, ffn=16, gated_ffn=True, vocabulary=4)
+    wide = {"input of the first norm": 8, "input of the second norm": 8, "Q": 8, "K": 4, "V": 4, "attention": 8}
+    wide |= {"gate": 16, "up": 16}
+    narrow = {"input of QKV": 8, "input of the projection": 8, "input of the FFN": 8, "input of its second product": 16}
+    found = memory.activation_bytes_per_layer(
+        m, 1, 1, tensor_parallel=1, recompute="selective", sequence_parallel=False, element_bytes=2, mask_bytes=0,
+        product_bytes=1,
+    )  # fmt: skip
+    assert found == 2 * sum(wide.values()) + sum(narrow.values())

@@ -18,7 +18,7 @@ from planner.physics.training import layer_time, memory, schedule, stage_memory,
 from planner.physics.training.blocks import interleaving
 from planner.physics.training.blocks.rack_blocks import padded
 from planner.physics.training.context_exchange import context_nic_seconds
-from planner.physics.training.layer_time import LayerTimes
+from planner.physics.training.layer_time import Beside, LayerTimes
 from planner.physics.training.operations import Machine, Shape, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import front_by_stage, front_layers, weights_of
@@ -257,11 +257,12 @@ def once_parts(
     shards: Num,
     send: Num,
     slowdown: Num,
+    rounds: schedule.Rounds | None = None,
 ) -> dict[str, Num]:
     """Compute the seconds that a step takes once.
 
     Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; and what
-    ZeRO's traffic for the embeddings exposes in all micro-batches.
+    ZeRO's traffic for the embeddings exposes in all micro-batches. `rounds`: those of the micro-batches unless given.
     """
     conditions = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=slowdown)
     p, v = pipeline, virtual_stages
@@ -274,8 +275,13 @@ def once_parts(
         replicas_per_rack=replicas_per_rack,
         racks=racks,
         replicas=shards,
-        max_layers=max_layers,
-        backward_seconds=x.times.backward_seconds,
+        beside=Beside(
+            layers=max_layers,
+            forward_seconds=x.times.forward_seconds,
+            backward_seconds=x.times.backward_seconds,
+            chunks=v,
+            rounds=rounds or schedule.rounds_of(micro_batches, p),
+        ),
         sites=1,
     )
     fill = step.pipeline_bubble_seconds(
