@@ -251,6 +251,7 @@ class Floor:
             shards=self.ranges.max_replicas,
             send=self.send,
             slowdown=self.cut.space.transport_slowdown,
+            alone=True,
         )
         ends = parts.pop("end_sharding")
         del parts["pipeline_bubble"]
