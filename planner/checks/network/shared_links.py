@@ -3,6 +3,7 @@
 Counted here a second time: sends from the order of passes, links from the cables, flows from the racks placed.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -73,6 +74,10 @@ def _most_flows(stages: list[list[int]], block: int, *, wrap: bool) -> tuple[int
     return max([*out.values(), *into.values(), 0]), max(rings.values(), default=0)
 
 
+def _over(flows: int, links: float) -> float:
+    return 0.0 if not flows else flows / links if links else math.inf
+
+
 def shared_links(c: PlanPhysics) -> Iterator[Violation]:
     """Check the slowdowns of the links that sends and rings cross at once: alone, and with the flows of both added."""
     layout = c.plan.layout
@@ -88,9 +93,9 @@ def shared_links(c: PlanPhysics) -> Iterator[Violation]:
             free, expected["nic"] = free_by_exchange(c, s, d), (1.0, 1.0)
             for level, (racks, links) in _links_out(d).items():
                 flows = _most_flows(c.stages[s], racks, wrap=layout.virtual_stages > 1)
-                left = links * getattr(free, level)
+                left = links * max(0.0, getattr(free, level))
                 if any(flows):
-                    expected[level] = flows[0] / left, flows[1] / left
+                    expected[level] = _over(flows[0], left), _over(flows[1], left)
         stated = {x.link: x for x in f.shared_links}
         for level in sorted(set(stated) ^ set(expected)):
             yield broken(rule, f"{level}: {int(level in stated)} stated, {int(level in expected)} expected")
