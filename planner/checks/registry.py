@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from planner.checks import claims, complete, conflicts, cost, curve, proofs
 from planner.checks.joint import rules as joint
-from planner.checks.network import asked, cables, fabric, fabric_alone, placement, wan_gateway
+from planner.checks.network import asked, cables, fabric, fabric_alone, placement, shared_links, wan_gateway
 from planner.checks.reliability import rules as reliability
 from planner.checks.rule import Rule, broken
 from planner.checks.site import power_flow, run, sites, wan
@@ -22,7 +22,7 @@ SECTIONS: dict[str, tuple[Rule, ...]] = {
     "wan": wan.RULES,
     "layout": layout.RULES,
     "pools": heterogeneous.RULES,
-    "fabric": (*fabric.RULES, *asked.RULES, *wan_gateway.RULES, *cables.RULES),
+    "fabric": (*fabric.RULES, *asked.RULES, *wan_gateway.RULES, *shared_links.RULES, *cables.RULES),
     "placement": placement.RULES,
     "reliability": reliability.RULES,
     "cost": cost.RULES,

@@ -36,6 +36,15 @@ class WanGateway(Frozen):
     power_mw: float = Field(description="In MW.")
 
 
+class SharedLink(Frozen):
+    """Slowdowns over the NIC's ideal on one kind of link that pipeline exchange and rings share."""
+
+    link: Literal["nic", "leaf", "pod", "zone"] = Field(description="A GPU's NIC, or the uplinks.")
+    pipeline_send_slowdown: float = Field(description="Of pipeline exchange alone.")
+    allreduce_slowdown: float = Field(description="Of rings alone.")
+    together_slowdown: float = Field(description="Of each while both cross it.")
+
+
 class SiteFabric(Frozen):
     """The fabric of one site; counts are of switches and of cables (all planes together), without its WAN gateway's."""
 
@@ -77,6 +86,9 @@ class SiteFabric(Frozen):
     p2p_seconds: float = Field(description="One pipeline send as built, in seconds.")
     pipeline_send_slowdown: float = Field(description="Pipeline exchange as built over the NIC's ideal.")
     allreduce_slowdown: float = Field(description="Ring between racks as built over the NIC's ideal.")
+    shared_links: tuple[SharedLink, ...] = Field(
+        (), description="That both cross at once; empty where the schedule never lets them meet."
+    )
 
     @property
     def models(self) -> tuple[str, ...]:

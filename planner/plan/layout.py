@@ -40,6 +40,9 @@ class LayoutMetrics(Frozen):
     pipeline_send_window_seconds: float = Field(
         description="Compute of the smallest chunk, beside which one exchange may run."
     )
+    sends_beside_rings: float = Field(
+        0.0, description="Pipeline exchanges of a step that the schedule lets meet rings, which they wait for."
+    )
     allreduce_layer_seconds: float = Field(description="All-reduce of a layer between racks at the ideal rate.")
     allreduce_window_seconds: float = Field(description="Backward pass of a layer, beside which it may run.")
     gradient_bytes_per_stage: float = Field(description="What one stage exchanges between sites per step.")

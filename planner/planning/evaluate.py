@@ -294,6 +294,7 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "pipeline_bubble": (*GEMM, *_code("elementwise_traffic"), *NIC),
     "chunk_wait": (*PEAK, *GEMM, *_code("elementwise_traffic")),
     "pipeline_send": (*NIC, *_code("pipeline_overlap", "pipeline_start_seconds", "pipeline_scatter")),
+    "ring_wait": (*NIC, *_code("data_efficiency")),
     "data_parallel": (*SCALE_UP, *NIC, *_code("data_exposed", "data_efficiency")),
     "between_sites": NIC,
     "optimizer": HBM,

@@ -154,21 +154,20 @@ def stages(plan: Plan, site: str, part: Part) -> list[list[Ints]]:
 
 
 def overlap(plan: Plan, site: str) -> str:
-    """Say from the schedule whether pipeline sends and all-reduce rings of a site use its uplinks at the same time.
+    """Say from the schedule whether pipeline sends and all-reduce rings of a site use its links at the same time.
 
-    A stage's gradients are complete with its last micro-batch. Their exchange runs beside that backward pass, layer by
-    layer (`exposed_tail_seconds`), but for the share that the software leaves exposed. Stages end one after another:
-    the last one is a stage's backward pass ahead of the one before it, which still sends.
+    A send that meets its own GPU's ring waits for it (`schedule.sends_beside_rings`), which the step counts.
     """
-    layout, software = plan.layout, plan.instance.workload.software
-    if layout is None or layout.rack_stages < 2:
+    layout, metrics = plan.layout, PlanPhysics(plan=plan).metrics
+    if layout is None or metrics is None or layout.rack_stages < 2:
         return "no: there are no pipeline sends between racks"
     if layout.racks_per_stage_by_site.get(site, 0) < 2:
         return "no: there are no rings between racks"
-    exposed = 0.0 if isinstance(software, str) else software.data_exposed
-    if exposed >= 1:
-        return "only between stages: a stage exchanges after its last backward pass, while those before it still send"
-    return "yes: rings run beside the backward passes of the last micro-batch, which the stages before them wait for"
+    met, wait = metrics.sends_beside_rings, metrics.breakdown_seconds.get("ring_wait", 0.0)
+    if not met:
+        return "only between stages: a stage's rings follow its last send, while stages before it still send"
+    when = "of the last micro-batch" if layout.zero_stage < 2 else "that no pass hides"
+    return f"yes: {met:,.0f} sends of a step, those {when}, run beside rings and wait {wait * 1e3:.3g} ms for them"
 
 
 def _racks(text: str) -> list[int]:

@@ -123,16 +123,24 @@ def _planned(plan: Plan, site: str, part: from_plan.Part, pattern: str, o: Optio
         raise InputError("simulate: the plan has no fabric; solve the instance again")
     rate, fabric = plan.instance.hardware.gpu_nic_bytes_per_second, plan.fabric.sites[site]
     bytes_sent = o.size or (layout.metrics.pipeline_send_nic_seconds * rate if layout else 0.0) or FLOW_BYTES
+    together = max((x.together_slowdown for x in fabric.shared_links), default=None)
     if layout is not None and pattern == "p2p" and o.group is None:
         wrap = layout.virtual_stages > 1
         sends = [traffic.p2p(stages, bytes_sent, wrap=wrap) for stages in from_plan.stages(plan, site, part)]
-        return Pattern(name=pattern, flows=_same(joined(sends), pattern), assumed=fabric.pipeline_send_slowdown)
+        return Pattern(
+            name=pattern,
+            flows=_same(joined(sends), pattern),
+            assumed=fabric.pipeline_send_slowdown,
+            assumed_together=together,
+        )
     if layout is not None and pattern == "allreduce" and o.group is None:
         groups = [g for stages in from_plan.stages(plan, site, part) for g in stages]
         steps = traffic.allreduce_steps(groups)
         buffer = o.size or layout.metrics.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
         flows = _same(traffic.allreduce(groups, buffer or FLOW_BYTES), pattern)
-        return Pattern(name=pattern, flows=flows, steps=steps, assumed=fabric.allreduce_slowdown)
+        return Pattern(
+            name=pattern, flows=flows, steps=steps, assumed=fabric.allreduce_slowdown, assumed_together=together
+        )
     return _pattern(pattern, slots, traffic.blocks(slots, o.group or GROUP), bytes_sent)
 
 

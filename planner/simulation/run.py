@@ -43,7 +43,10 @@ class PatternTail(Frozen):
     flows: int
     mean_line_rates: float = Field(description="With the other patterns, mean of the seeds.")
     alone_line_rates: float = Field(description="The same with nothing else on the network.")
-    assumed_line_rates: float | None = Field(None, description="As the plan assumes, transport included.")
+    assumed_line_rates: float | None = Field(None, description="As the plan assumes alone, transport included.")
+    assumed_together_line_rates: float | None = Field(
+        None, description="As the plan states of the links where its schedule lets sends and rings meet."
+    )
 
 
 class Simulation(Frozen):
@@ -73,12 +76,16 @@ class Simulation(Frozen):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pattern:
-    """Who sends to whom; `flows` draws the flows of a seed, `assumed` is what a plan takes their slowdown to be."""
+    """Who sends to whom; `flows` draws the flows of a seed.
+
+    `assumed` is what a plan takes their slowdown to be alone, `assumed_together` where its sends and rings meet.
+    """
 
     name: str
     flows: Callable[[int], Flows]
     steps: int = 1
     assumed: float | None = None
+    assumed_together: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -172,6 +179,7 @@ def _together(request: SimulationRequest, seeds: Sequence[int], times: list[Floa
             mean_line_rates=together,
             alone_line_rates=apart,
             assumed_line_rates=pattern.assumed,
+            assumed_together_line_rates=pattern.assumed_together,
         )
 
 
@@ -208,4 +216,6 @@ def summary(s: Simulation) -> str:
 def _beside(t: PatternTail) -> str:
     """Return the tail of one of several patterns in a line."""
     assumed = "" if t.assumed_line_rates is None else f"; the plan assumes {t.assumed_line_rates:.2f}"
+    if t.assumed_together_line_rates is not None:
+        assumed += f" alone, {t.assumed_together_line_rates:.2f} where both meet"
     return f"           {t.pattern}: mean {t.mean_line_rates:.2f}, alone {t.alone_line_rates:.2f}{assumed}"

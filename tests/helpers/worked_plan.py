@@ -26,7 +26,7 @@ from planner.plan.declared import (
     UNITS,
     given_to_sites,
 )
-from planner.plan.fabric import FabricPlan, SiteFabric
+from planner.plan.fabric import FabricPlan, SharedLink, SiteFabric
 from planner.plan.layout import LayoutMetrics
 from planner.plan.plan import Plan
 from planner.plan.sites import Link, Site, SitesPlan
@@ -452,8 +452,17 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
             "p2p_seconds": m.pipeline_send_nic_seconds * send,
             "pipeline_send_slowdown": send,
             "allreduce_slowdown": allreduce,
+            "shared_links": _shared_links(network.transport.slowdown, d, where) if m.sends_beside_rings else (),
         }
     )
+
+
+def _shared_links(phi: float, d: Design, where: Locality) -> list[dict[str, Any]]:
+    """Return the slowdowns of the links that sends and rings share."""
+    shares = where.share_leaving_leaf, where.share_leaving_pod, where.share_leaving_zone
+    groups = where.allreduces_leaving_leaf, where.allreduces_leaving_pod, where.allreduces_leaving_zone
+    found = transport.shared_links(phi, transport.send_loads(d, shares), transport.ring_loads(d, groups))
+    return [dict(zip(SharedLink.model_fields, (name, *x), strict=True)) for name, x in found.items()]
 
 
 def _placement(

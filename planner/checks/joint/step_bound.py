@@ -252,6 +252,7 @@ class Floor:
             send=self.send,
             slowdown=self.cut.space.transport_slowdown,
             rounds=schedule.Rounds(*2 * (np.minimum(self.ranges.max_micro_batches, self.x.p),)),
+            alone=True,
         )
         ends = parts.pop("end_sharding")
         del parts["pipeline_bubble"]

@@ -128,6 +128,7 @@ def terms(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Terms:
         shards=c.shards,
         send=send,
         slowdown=c.allreduce,
+        alone=True,
     )
     each = np.asarray(slowest + software.microbatch_seconds, dtype=np.float64)
     wait, total = (np.asarray(x + 0 * each, dtype=np.float64) for x in (wait, sum(once.values())))

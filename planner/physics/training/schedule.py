@@ -68,6 +68,35 @@ def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: N
     return micro_batches + (virtual_stages - 1) / virtual_stages * (-micro_batches % pipeline)
 
 
+def sends_beside_rings(
+    schedule: Schedule,
+    pipeline: Num,
+    virtual_stages: Num,
+    micro_batches: Num,
+    *,
+    zero_stage: int,
+    data_exposed: float,
+    pipeline_overlap: float,
+) -> Num:
+    """Count the pipeline sends on the critical path of a step that run beside rings of the GPUs that send.
+
+    ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer runs beside the
+    backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
+    micro-batch on its way back meet rings, all sends before them none. Nor does the ring that ends last, of the first
+    stage, whose last pass has nobody to send to. Where the framework exposes the entire exchange (`data_exposed` 1) a
+    stage's ring follows its last send, and under ZB-H1 its last W, which comes after.
+
+    ZeRO-2 and 3 have rings in every micro-batch: all sends that passes do not hide meet them. Those that they hide come
+    behind the rings already (`step.sharded_times` takes the rings' time from the NIC).
+    """
+    several = np.asarray(pipeline) > 1
+    way = np.where(several, pipeline * virtual_stages - 1, 0)
+    if zero_stage > 1:
+        shown = np.where(np.asarray(virtual_stages) > 1, 1 - pipeline_overlap, 1.0)
+        return 2 * (way + several * micro_batches * virtual_stages * shown)
+    return way * (schedule == "1f1b" and data_exposed < 1)
+
+
 def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stages: Num, micro_batches: Num) -> Num:
     """Return the chunk-micro-batches whose activations stage i (from 0) keeps at its peak.
 

@@ -7,9 +7,15 @@ from planner.instance.network import FabricFamily, Network, Switch
 from planner.physics.network.locality import Locality
 from planner.physics.network.price import bill, models_of, wan_gateway_bill
 from planner.physics.network.topology import Design
-from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
+from planner.physics.network.transport import (
+    allreduce_slowdown,
+    pipeline_send_slowdown,
+    ring_loads,
+    send_loads,
+    shared_links,
+)
 from planner.physics.network.wan_gateway import FreeUplinks, free_uplinks
-from planner.plan.fabric import SiteFabric, Tier, WanGateway
+from planner.plan.fabric import SharedLink, SiteFabric, Tier, WanGateway
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,7 @@ def site_fabric(
     wired_gpus_per_rack: int,
     rates: GatewayRates = NO_GATEWAY,
     above: Sequence[Switch] = (),
+    sends_meet_rings: bool = False,
 ) -> SiteFabric:
     """Return the plan's section for a site, with the slowdowns that the order of its racks causes.
 
@@ -78,6 +85,14 @@ def site_fabric(
         p2p_seconds=nic_seconds * send,
         pipeline_send_slowdown=send,
         allreduce_slowdown=allreduce_slowdown(transport_slowdown, d, *groups, free=free),
+        shared_links=tuple(
+            SharedLink.model_validate(dict(zip(SharedLink.model_fields, (name, *slowdowns), strict=True)))
+            for name, slowdowns in shared_links(
+                transport_slowdown, send_loads(d, shares, free), ring_loads(d, groups, free)
+            ).items()
+        )
+        if sends_meet_rings
+        else (),
     )
 
 

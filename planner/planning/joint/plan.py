@@ -233,9 +233,14 @@ class Assembly:
                 wired_gpus_per_rack=self.rails,
                 rates=self._gateway_rates(s),
                 above=[switches[name] for name in t.above],
+                sends_meet_rings=self._sends_meet_rings(s),
             )
             for s, t in sorted(templates.items())
         }
+
+    def _sends_meet_rings(self, site: str) -> bool:
+        """Return whether sends at a site meet rings: by the schedule, and where a stage has several racks there."""
+        return self.metrics.sends_beside_rings > 0 and len(self.orders[site][0]) > 1
 
     def _gateway_rates(self, site: str) -> GatewayRates:
         """Return what the WAN gateway of a site carries: the wavelengths that end there, and the gradients."""

@@ -23,7 +23,7 @@ STEP_PARTS = {
     "data exchange": ("data_parallel",),
     "exchange between sites": ("between_sites",),
     "sharding exchange": ("sharding",),
-    "pipeline sends": ("pipeline_send",),
+    "pipeline sends": ("pipeline_send", "ring_wait"),
     "pipeline bubble": ("pipeline_bubble", "chunk_wait"),
     "host": ("launch", "cpu_overhead"),
 }

@@ -39,6 +39,11 @@ def _site_fabric(site: str, f: SiteFabric) -> Iterator[Statement]:
     yield Statement("figure", "fabric", f"{site}: {takes}; {racks}", path=f"{path}.switches")
     rings = f"all-reduces {_over(f.allreduce_slowdown)}"
     yield Statement("figure", "fabric", f"{site}: {_sends([f]).lower()}; {rings}", path=f"{path}.p2p_seconds")
+    if f.shared_links:
+        worst = max(f.shared_links, key=lambda x: x.together_slowdown)
+        link = {"nic": "NICs"}.get(worst.link, f"uplinks of a {worst.link}")
+        text = f"{site}: where the schedule lets sends and rings meet, the {link} take {_over(worst.together_slowdown)}"
+        yield Statement("figure", "fabric", text, path=f"{path}.shared_links")
     if (g := f.wan_gateway) is not None:
         ports = f"{counted(g.wan_ports, 'port')} to the wide area, {g.uplinks:,} up"
         text = f"{site}: WAN gateway of {g.wan_gbps:,.0f} Gbps: {counted(g.switches, 'switch')}, {ports}"

@@ -34,6 +34,7 @@ PART_NAMES = {
     "sharding": "ZeRO exchange",
     "pipeline_send": "pipeline sends",
     "chunk_wait": "waits of uneven chunks",
+    "ring_wait": "pipeline sends behind rings",
 }
 
 

@@ -44,6 +44,11 @@ PLAN = small()
         ("fabric.sites.e1.pipeline_send_slowdown", 1.05, "slowdowns[e1]"),
         ("fabric.sites.e1.p2p_seconds", lambda x: x * 0.99, "slowdowns[e1]"),
         ("fabric.sites.w1.allreduce_slowdown", 1.0, "slowdowns[w1]"),
+        ("fabric.sites.e1.shared_links", [], "shared_links[e1]"),
+        ("fabric.sites.e1.shared_links.0.together_slowdown", 1.05, "shared_links[e1]"),
+        ("fabric.sites.e1.shared_links.1.together_slowdown", lambda x: x * 0.99, "shared_links[e1]"),
+        ("fabric.sites.e1.shared_links.1.allreduce_slowdown", lambda x: x * 1.01, "shared_links[e1]"),
+        ("layout.metrics.sends_beside_rings", 0, "sends_beside_rings"),
     ],
 )
 def test_an_edit_names_its_rule(path: str, change: Any, rule: str) -> None:

@@ -19,11 +19,12 @@ from planner.planning.pareto import frontier
 from planner.report.page.drawings.fabric_tiers import fabric_tiers
 
 # One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a WAN gateway of five ports.
-# A layout fixed in part, so that the plan is found in a moment.
+# A layout fixed in part, so that the plan is found in a moment; its stages send between racks.
 LAYOUT = {
     "layout.tensor_parallel": 2,
     "layout.context_parallel": 1,
     "layout.pipeline_parallel": 2,
+    "layout.stages_per_rack": 1,
     "layout.zero_stage": 1,
 }
 LAYOUT |= {"wan.wavelengths": 1}

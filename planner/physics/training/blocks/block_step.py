@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from planner.physics.network.transport import wait_for_others
 from planner.physics.num import Num
 from planner.physics.site import wan
 from planner.physics.training import layer_time, memory, schedule, stage_memory, step
 from planner.physics.training.blocks import interleaving
 from planner.physics.training.blocks.rack_blocks import padded
+from planner.physics.training.collectives import exposed_tail_seconds
 from planner.physics.training.context_exchange import context_nic_seconds
 from planner.physics.training.layer_time import Beside, LayerTimes
 from planner.physics.training.operations import Machine, Shape, head_seconds
@@ -242,6 +244,46 @@ def between_sites_seconds(x: Pipeline, fibre: Fibre | None, *, pipeline: Num, vi
     return one + queue_seconds(np.asarray(pipeline) * v, each / v, layers * backward / v)
 
 
+def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_batches: Num, racks: Num) -> Num:
+    """Count the sends of a step that meet rings by the schedule; none where either stays inside a rack."""
+    software = x.machine.software
+    met = schedule.sends_beside_rings(
+        x.order,
+        pipeline,
+        virtual_stages,
+        micro_batches,
+        zero_stage=x.zero_stage,
+        data_exposed=software.data_exposed,
+        pipeline_overlap=software.pipeline_overlap,
+    )
+    return np.where(np.asarray(racks) > 1, met, 0) * (x.send_per_slowdown > 0)
+
+
+def ring_wait_seconds(
+    x: Pipeline,
+    met: Num,
+    *,
+    virtual_stages: Num,
+    max_layers: Num,
+    replicas_per_rack: Num,
+    racks: Num,
+    slowdown: Num,
+) -> Num:
+    """Compute the seconds that so many sends on the critical path wait for rings between racks on their NICs and links.
+
+    In flight is the reduction of a layer's gradients, or all of a chunk's that its backward pass did not hide.
+    """
+    if not np.any(np.asarray(met) > 0):
+        return 0.0
+    m, group = x.machine, (replicas_per_rack, racks)
+    w, element = weights_of(m, x.shape), m.precision.gradient_bytes
+    one, two = (layer_time.hierarchical_seconds(m, x.shape, w, element, *group, times * slowdown) for times in (1, 2))
+    ring = (two - one) / m.software.data_efficiency * (2 if x.zero_stage == 0 else 1)  # without steps inside a rack
+    layers = np.maximum(1.0, max_layers / np.asarray(virtual_stages))
+    in_flight = exposed_tail_seconds(ring * layers, x.times.backward_seconds, layers)
+    return met * wait_for_others(x.send_per_slowdown, slowdown, in_flight)
+
+
 def once_parts(
     x: Pipeline,
     sharded: ShardedTimes,
@@ -258,11 +300,13 @@ def once_parts(
     send: Num,
     slowdown: Num,
     rounds: schedule.Rounds | None = None,
+    alone: bool = False,
 ) -> dict[str, Num]:
     """Compute the seconds that a step takes once.
 
-    Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; and what
-    ZeRO's traffic for the embeddings exposes in all micro-batches. `rounds`: those of the micro-batches unless given.
+    Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
+    ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings. Lower bounds take
+    both as if `alone`. `rounds`: those of the micro-batches unless given.
     """
     conditions = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=slowdown)
     p, v = pipeline, virtual_stages
@@ -292,7 +336,12 @@ def once_parts(
     ends = layer_time.end_sharding_seconds(
         x.machine, x.shape, weights_of(x.machine, x.shape), x.zero_stage, *group, end=end
     )
-    return {"pipeline_bubble": fill, **tails, "between_sites": between, "end_sharding": micro_batches * ends}
+    parts = {"pipeline_bubble": fill, **tails, "between_sites": between, "end_sharding": micro_batches * ends}
+    if alone:
+        return parts
+    met = sends_beside_rings(x, p, v, micro_batches, racks)
+    sizes = {"virtual_stages": v, "max_layers": max_layers, "replicas_per_rack": replicas_per_rack, "racks": racks}
+    return parts | {"ring_wait": ring_wait_seconds(x, met, **sizes, slowdown=slowdown)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,7 +417,7 @@ def breakdown(machine: Machine, c: Conditions, strategy: ParallelStrategy, group
     parts["sharding"] += parts.pop("end_sharding")
     parts["recompute"] += n * repeated * x.times.recompute_seconds
     parts["launch"] += n * machine.software.microbatch_seconds
-    return {k: float(v) for k, v in parts.items()}
+    return {k: float(v) for k, v in parts.items() if k != "ring_wait" or v}
 
 
 def _fibre(c: Conditions, replicas_by_site: Sequence[int]) -> Fibre | None:

@@ -91,6 +91,11 @@ def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> d
         "pipeline_send_window_seconds": float(
             chunk * np.minimum(sharded.free_forward_seconds, sharded.free_backward_seconds)
         ),
+        "sends_beside_rings": float(
+            block_step.sends_beside_rings(
+                x, strategy.pipeline_parallel, strategy.virtual_stages, strategy.micro_batches, group.racks
+            )
+        ),
         "allreduce_layer_seconds": float(allreduce),
         "allreduce_window_seconds": backward,
         "wan_window_seconds": max(strategy.layers_per_stage) * backward,

@@ -10,7 +10,7 @@ LEFT, BAR, STEP = 62.0, 22.0, 27.0  # units: room for names, the height of a bar
 ROWS = 6  # stages that are drawn: the first, the last and some between them
 ALONE = 10  # passes of the drain that are drawn one by one; of more, that many wider ones
 EXCHANGES = ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_send", "sharding")
-BUBBLES = ("pipeline_bubble", "chunk_wait")
+BUBBLES = ("pipeline_bubble", "chunk_wait", "ring_wait")
 GRADIENTS, ENDS = ("data_parallel", "between_sites"), ("optimizer", "cpu_overhead")
 SHADES = {"compute": "c0", "exposed exchange": "c5", "bubble": "c4", "gradients": "c3", "optimiser, host": "c6"}
 
@@ -54,11 +54,12 @@ def pieces(x: LayoutPlan, stage: int) -> Iterator[tuple[str, float]]:
     1F1B as in Narayanan et al. (2021): a stage begins when those before it have passed on their first micro-batch,
     waits for the first to come back, and in the drain for each of the last ones. Each stage waits as long as any
     other. What is a bubble in all is the plan's, of which each stage before or behind takes an equal part; how it
-    divides into forward and backward passes is by the plan's backward pass of a layer. What unequal chunks wait for
-    is spread over the passes, and drawn as one.
+    divides into forward and backward passes is by the plan's backward pass of a layer. What unequal chunks and sends
+    behind rings wait for is spread over the passes, and drawn as one.
     """
     parts, before, behind = x.metrics.breakdown_seconds, stage, x.pipeline_parallel - 1 - stage
-    bubble, wait = (parts.get(k, 0.0) for k in BUBBLES)
+    bubble, *waits = (parts.get(k, 0.0) for k in BUBBLES)
+    wait = sum(waits)
     gradients, ends = (sum(parts.get(k, 0.0) for k in keys) for keys in (GRADIENTS, ENDS))
     work = x.metrics.step_seconds - bubble - wait - gradients - ends
     each = bubble / max(1, x.pipeline_parallel - 1)

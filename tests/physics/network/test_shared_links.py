@@ -1,0 +1,109 @@
+"""Links that pipeline sends and rings share: loads that add, against flows that share cables fairly."""
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.instance.network import Switch
+from planner.physics.network.locality import locality
+from planner.physics.network.topology import Design
+from planner.physics.network.transport import (
+    allreduce_slowdown,
+    pipeline_send_slowdown,
+    ring_loads,
+    send_loads,
+    shared_links,
+    wait_for_others,
+)
+from planner.physics.network.wan_gateway import FreeUplinks
+from planner.simulation import traffic
+from planner.simulation.flow_times import flow_seconds
+from planner.simulation.from_plan import part_of_design
+from planner.simulation.live_cables import joined
+
+loads = st.fractions(0, 8).map(float)
+LEVELS = "leaf", "pod", "zone"
+
+
+def test_thirty_six_sends_and_thirty_rings_on_as_many_uplinks_as_sends() -> None:
+    """Alone neither is slowed; together an uplink carries 66 flows on 36, and a NIC two."""
+    found = shared_links(1.0, {"leaf": 36 / 36}, {"leaf": 30 / 36})
+    assert found["leaf"] == pytest.approx((1.0, 1.0, Fraction(66, 36)))
+    assert found["nic"] == (1.0, 1.0, 2.0)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(loads, loads), min_size=3, max_size=3), st.sampled_from([1.0, 1.05, 6.0]))
+def test_together_is_no_faster_than_alone_and_no_slower_than_one_behind_the_other(
+    pairs: list[tuple[float, float]], phi: float
+) -> None:
+    """So a time with the factors alone bounds one with those together from below, and their sum does from above."""
+    sends, rings = ({name: pair[k] for name, pair in zip(LEVELS, pairs, strict=True)} for k in (0, 1))
+    found = shared_links(phi, sends, rings).values()
+    assert all(max(send, ring) <= both <= (send + ring) * (1 + 1e-12) for send, ring, both in found)
+    worst = [max(x[k] for x in found) for k in range(3)]
+    assert max(worst[:2]) <= worst[2] <= (worst[0] + worst[1]) * (1 + 1e-12)
+
+
+@st.composite
+def designs(draw: st.DrawFn) -> Design:
+    """Draw a tree of one to three tiers, whether its ports suffice or not."""
+    tiers = draw(st.integers(1, 3))
+    count = st.integers(1, 8)
+    own = {"ports": 64, "rails": draw(count), "racks": draw(st.integers(1, 40)), "leaf_down": draw(count)}
+    if tiers > 1:
+        bundle = draw(st.integers(1, 2))
+        own |= {"leaf_up": bundle * draw(count), "leaf_bundle": bundle, "domains_per_pod": draw(count)}
+        own |= {"rails_per_pod": draw(st.integers(1, own["rails"]))}
+    if tiers > 2:
+        own |= {"spine_up": draw(count), "spine_bundle": 1}
+    return Design(**own)
+
+
+@given(
+    designs(), st.lists(st.floats(0, 1), min_size=3, max_size=3), st.lists(st.integers(0, 20), min_size=3, max_size=3)
+)
+def test_factors_alone_are_the_worst_of_their_links(d: Design, shares: list[float], groups: list[int]) -> None:
+    """What the search times sends and rings by alone is the largest of what the plan states of their links."""
+    free = FreeUplinks(leaf=0.5, pod=0.75)
+    found = shared_links(1.05, send_loads(d, shares, free), ring_loads(d, groups, free)).values()
+    assert max(x[0] for x in found) == pipeline_send_slowdown(1.05, d, *shares, free=free)
+    assert max(x[1] for x in found) == allreduce_slowdown(1.05, d, *groups, free=free)
+
+
+STRIPED, IN_BLOCKS = [list(range(i, 24, 6)) for i in range(6)], [list(range(4 * i, 4 * i + 4)) for i in range(6)]
+LEAVES = {"ports": 64, "rails": 2, "racks": 24, "leaf_bundle": 1, "rails_per_pod": 2}
+THREE_TIERS = {"domains_per_pod": 2, "spine_up": 1, "spine_bundle": 1}
+
+
+@pytest.mark.parametrize("stages", [STRIPED, IN_BLOCKS])
+@pytest.mark.parametrize(
+    "wiring",
+    [
+        {"leaf_down": 6, "leaf_up": 6, "domains_per_pod": 4},
+        {"leaf_down": 6, "leaf_up": 3, "domains_per_pod": 4},
+        {"leaf_down": 8, "leaf_up": 4, "domains_per_pod": 3},
+        {"leaf_down": 6, "leaf_up": 6, **THREE_TIERS},
+    ],
+)
+def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring: dict[str, int]) -> None:
+    """A stage that sends back beside its ring, sprayed cable by cable, takes the NIC's factor together within 5 %.
+
+    So it is no slower than the step says: its own time and as much of the ring's.
+    """
+    d = Design(**LEAVES, **wiring)
+    x = locality(stages, leaf_domain_racks=d.domain_racks, domains_per_pod=d.domains_per_pod, wrap=False)
+    sends = send_loads(d, (x.share_leaving_leaf, x.share_leaving_pod, 0.0))
+    links = shared_links(1.0, sends, ring_loads(d, (x.allreduces_leaving_leaf, x.allreduces_leaving_pod, 0)))
+    send, ring = (max(factors[k] for factors in links.values()) for k in (0, 1))
+    switch = Switch(name="s", ports=64, port_gbps=800, planes=1, price_usd=1, power_watts=1)
+    part, size = part_of_design(d, switch, 100e9), 300e6
+    for i in (1, 4):
+        own, before = ([part.slots[stages[k], rail] for rail in range(2)] for k in (i, i - 1))
+        back = joined([traffic.p2p([a, b], size) for a, b in zip(own, before, strict=True)])
+        ends = flow_seconds(part.tree, joined([back, traffic.allreduce(own, 8 * size)]), "spray", 0)[: len(back)]
+        took = float(ends.max()) / (size / 100e9)
+        assert took == pytest.approx(links["nic"][2], rel=0.05)
+        assert took <= 1.05 * (send + float(wait_for_others(1.0, ring, 8.0)))
