@@ -67,7 +67,7 @@ def test_a_signal_before_a_plan_leaves_unknown(number: int, tmp_path: Path, monk
             os.kill(os.getpid(), number)
         return strategy_bound(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("planner.models.joint.solve.strategy_bound", bounded)
+    monkeypatch.setattr("planner.models.joint.search.loop.strategy_bound", bounded)
     done, path = solve(tmp_path)
     plan = Plan.model_validate_json(path.read_text())
     assert (done.exit_code, plan.status, plan.stopped) == (INTERRUPTED, "unknown", "interrupted")
@@ -83,7 +83,7 @@ def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, monkeypatch: p
         os.kill(os.getpid(), signal.SIGINT)
         raise AssertionError("the second signal raises KeyboardInterrupt")
 
-    monkeypatch.setattr("planner.models.joint.solve.strategy_bound", twice)
+    monkeypatch.setattr("planner.models.joint.search.loop.strategy_bound", twice)
     before = signal.getsignal(signal.SIGTERM)
     done, path = solve(tmp_path)
     assert done.exit_code == INTERRUPTED and not path.exists()

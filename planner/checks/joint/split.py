@@ -190,7 +190,8 @@ class Split:
         """Seconds that a step takes once, over the most micro-batches: its largest chunk and stage are given."""
         ends = {1, self.p, int(self.micro_batches[0]), int(self.micro_batches[-1])}
         counts = [m for m in ends if self.micro_batches[0] <= m <= self.micro_batches[-1]]
-        round_size = min(self.p, int(self.micro_batches[-1]))
+        most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
+        one = int(self.micro_batches[0]) == int(self.micro_batches[-1])
         parts = [
             block_step.once_parts(
                 self.pipeline,
@@ -206,7 +207,7 @@ class Split:
                 shards=self.d,
                 send=self.send,
                 slowdown=self.cut.space.transport_slowdown,
-                rounds=schedule.Rounds(round_size, round_size),
+                rounds=schedule.rounds_of(m, self.p) if one else schedule.Rounds(most, most),
             )
             for m in (counts if self.cut.schedule == "zb-h1" else counts[:1])
         ]

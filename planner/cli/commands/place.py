@@ -59,8 +59,9 @@ def place(
         import planner
         import planner.formats.write
         import planner.scheduling.session
+        from planner.cluster.hostlist import read_hosts
         from planner.formats.read import read_topology, topology_items
-        from planner.formats.slurm.node_states import read_states
+        from planner.formats.slurm.node_states import read_states, states_on
 
     require_choice("--format", form, PLACEMENT_FORMATS)
     require_writable(output)
@@ -76,7 +77,12 @@ def place(
     wanted = mesh_job(name, mesh, nodes, gpus_per_node=gpus_per_node) if job is None else job
     options: dict[str, Any] = {"busy": busy, "state": state, "time_limit": time_limit, "seed": seed, "threads": threads}
     cluster = read_topology(topology, keys=label or (), name=topology_name)
-    told = [(topology, topology_items(topology))] + ([(state, read_states(state).items)] if state is not None else [])
+    told = [(topology, topology_items(topology))]
+    if state is not None:  # read once: it may be a pipe
+        states = read_states(state)
+        told.append((state, states.items))
+        taken = sorted(states_on(cluster, states, str(state)).taken)
+        options |= {"busy": [*(read_hosts(busy, "busy") if busy else ()), *taken], "state": None}
     for path, items in told:
         if note := items.note():
             print(f"{path}: {note}", file=sys.stderr)
