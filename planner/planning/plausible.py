@@ -74,9 +74,7 @@ RANGES: Mapping[str, PlausibleRange] = {
     "experts.groups_per_token": PlausibleRange(1, 256, "published mixtures have up to eight groups"),
     "vocabulary": PlausibleRange(100, 4e6, "vocabularies have 30 to 260 thousand entries"),
     "workload.tokens": PlausibleRange(1e6, 1e17, TOKENS),
-    "workload.expert_imbalance": PlausibleRange(
-        1, 8, "the busiest rank of natural routing has 1.2 to 3 times the mean"
-    ),
+    "workload.expert_imbalance": PlausibleRange(1, 8, "natural routing gives the busiest rank 1.2 to 3 times the mean"),
     "workload.sequence_length": PlausibleRange(64, 1.1e7, "sequences have 2 thousand to some million tokens"),
     "parameter_bytes": PlausibleRange(0.25, 16, "a parameter has 4 to 64 bits a copy"),
     "working_parameter_bytes": PlausibleRange(0.25, 8, "a parameter has 4 to 64 bits"),

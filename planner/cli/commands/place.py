@@ -59,9 +59,7 @@ def place(
         import planner
         import planner.formats.write
         import planner.scheduling.session
-        from planner.cluster.hostlist import read_hosts
-        from planner.formats.read import read_topology, topology_items
-        from planner.formats.slurm.node_states import read_states, states_on
+        from planner.formats.read import read_topology
 
     require_choice("--format", form, PLACEMENT_FORMATS)
     require_writable(output)
@@ -75,17 +73,9 @@ def place(
     from planner.cluster.mesh import mesh_job
 
     wanted = mesh_job(name, mesh, nodes, gpus_per_node=gpus_per_node) if job is None else job
-    options: dict[str, Any] = {"busy": busy, "state": state, "time_limit": time_limit, "seed": seed, "threads": threads}
+    options: dict[str, Any] = {"state": None, "time_limit": time_limit, "seed": seed, "threads": threads}
     cluster = read_topology(topology, keys=label or (), name=topology_name)
-    told = [(topology, topology_items(topology))]
-    if state is not None:  # read once: it may be a pipe
-        states = read_states(state)
-        told.append((state, states.items))
-        taken = sorted(states_on(cluster, states, str(state)).taken)
-        options |= {"busy": [*(read_hosts(busy, "busy") if busy else ()), *taken], "state": None}
-    for path, items in told:
-        if note := items.note():
-            print(f"{path}: {note}", file=sys.stderr)
+    options |= _nodes_in_use(cluster, topology, state, busy)
     if running is not None and job is not None:
         from planner.scheduling.repair import replace_in_files
 
@@ -111,6 +101,26 @@ def place(
     if placement.stopped == "interrupted":
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(DONE if placement.certificate.status == "optimal" else LIMIT)
+
+
+def _nodes_in_use(cluster: "Topology", topology: Path, state: Path | None, busy: str) -> dict[str, Any]:
+    """Return the nodes in use by name and by state; tell what of both files no placement follows.
+
+    States are read once: they may come from a pipe.
+    """
+    from planner.cluster.hostlist import read_hosts
+    from planner.formats.read import topology_items
+    from planner.formats.slurm.node_states import read_states, states_on
+
+    told, found = [(topology, topology_items(topology))], read_hosts(busy, "busy") if busy else []
+    if state is not None:
+        states = read_states(state)
+        told.append((state, states.items))
+        found += sorted(states_on(cluster, states, str(state)).taken)
+    for path, items in told:
+        if note := items.note():
+            print(f"{path}: {note}", file=sys.stderr)
+    return {"busy": found}
 
 
 def placement_text(placement: "Placement", form: str, topology: "Topology") -> str:
