@@ -1,1 +1,1 @@
-"""The curve of money against days: one heap over ranges of the table of columns, each with a floor of both."""
+"""The search of the joint optimum: one best-first loop with three goals, fewest days, least capital and the curve."""
