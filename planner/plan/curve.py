@@ -22,7 +22,9 @@ class CurvePoint(Frozen):
         (), description="What else is decided otherwise than at the point before: sites, lines, memory, fabric."
     )
     asked: bool = Field(False, description="Whether this is the plan that the curve is drawn around.")
-    knee: bool = Field(False, description="Whether the curve bends here: before it money saves days, behind it few.")
+    knee: bool = Field(
+        False, description="Whether the curve bends here: up to it money saves more days than behind it."
+    )
 
 
 class Curve(Frozen):

@@ -31,7 +31,7 @@ For every plan of at most $10.00B in less than 800 days a row is within 9.9 % in
 No plan of at most $1.00B trains in less than 38 days.
 No plan of at most $2.00B trains in less than 15.43 days.
 No plan of at most $9.00B trains in less than 10.9 days.
-Knee: $2.00B, 16 days; before it money saves days, behind it few.
+Knee: $2.00B, 16 days; twice the money divides the days by 2.50 up to it, by 1.19 behind it.
 """  # noqa: E501
 
 

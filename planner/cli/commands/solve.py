@@ -10,7 +10,7 @@ from planner.cli.console import INTERRUPTED, exit_code, read_pins, tell_not_mode
 from planner.cli.options import Changes, Constants, Gap, InstanceFile, Log, Quiet, Seed, Verbose
 from planner.cli.watch import Watch, progress_line
 from planner.files import require_writable, write_atomically
-from planner.solvers.signals import ending_searches
+from planner.solvers.signals import ending_searches, interrupted
 
 if TYPE_CHECKING:
     from planner.plan.curve import Curve
@@ -89,7 +89,7 @@ def solve(
                 if isinstance(curve, Curve):
                     plan = plan.model_copy(update={"curve": curve})
                     _write(plan, output)
-                    ended = curve.stopped == "interrupted"
+                ended = interrupted()
                 if not as_json and curve is not None:
                     text = curve_section(curve) if isinstance(curve, Curve) else f"No curve of less money: {curve}."
                     print(fitted(text, terminal_width()))
@@ -114,9 +114,11 @@ def _curve_of(
     """Return what less money buys, in the time that is left; why there is no such curve; None where it is plain."""
     from planner.planning.alternatives.curve_around import why_no_curve
 
-    if plan.status in ("infeasible", "unknown") or plan.stopped in ("limit", "interrupted") or deadline.passed:
+    if plan.status in ("infeasible", "unknown"):
         return None
     why = why_no_curve(plan)
+    if why is None and deadline.passed:
+        why = "a signal ended the search before it" if interrupted() else "the time limit came first"
     if why is not None:
         return why
     left = deadline.limit

@@ -23,7 +23,7 @@ def fabric_verdict(plan: Plan) -> Iterator[Statement]:
     gpus, nic = f.wired_gpus_per_rack, hardware.gpu_nic_bytes_per_second * 8 / 1e9
     what = f"{counted(hardware.racks or 0, 'host')} of {counted(gpus, 'GPU')} ({nic:g} Gb/s each)"
     asked = ", ".join(plan.instance.network.families) if plan.instance.network else ""
-    sure = f"Proven cheapest ({asked})." if plan.status == "optimal" else "Not proven cheapest: time limit."
+    sure = f"Proven cheapest of its kind ({asked})." if plan.status == "optimal" else "Not proven cheapest: time limit."
     each = money(plan.cost.total_usd / max(1, gpus * (hardware.racks or 0)))
     text = f"Joins {what} for {money(plan.cost.total_usd)} ({each} a GPU), {f.power_mw * 1e3:,.4g} kW. {sure}"
     yield Statement("verdict", "verdict", text, True, path="cost.total_usd")
