@@ -90,10 +90,10 @@ def what_if(instance: Path, changes: list[str] | None, *, searched: bool = True)
 
 def tell_not_modelled(instance: "Instance") -> None:
     """Print on stderr what files that the instance was read from say that no figure follows."""
-    from planner.instance.read_items import told_of
+    from planner.instance.read_items import not_modelled_notes
 
-    for told in told_of(instance):
-        print(told, file=sys.stderr)
+    for note in not_modelled_notes(instance):
+        print(note, file=sys.stderr)
 
 
 @contextmanager

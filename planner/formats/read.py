@@ -47,9 +47,9 @@ def topology_items(path: str | Path) -> ReadItems:
     speeds = {found[1] for found in re.finditer(r"LinkSpeed=\"?([^\s\"]+)", text, re.IGNORECASE)}
     if text.lstrip().startswith("{"):
         return ReadItems(taken=("names, labels of switches and domains",), ignored=("other keys and labels",))
-    told = (f"LinkSpeed (is {', '.join(sorted(speeds))})",) if len(speeds) > 1 else ()
+    reported = (f"LinkSpeed (is {', '.join(sorted(speeds))})",) if len(speeds) > 1 else ()
     return ReadItems(
-        taken=("names, nodes, switches, blocks",), ignored=("LinkSpeed",) * (len(speeds) == 1), not_modelled=told
+        taken=("names, nodes, switches, blocks",), ignored=("LinkSpeed",) * (len(speeds) == 1), not_modelled=reported
     )
 
 

@@ -8,7 +8,7 @@ from planner.errors import InputError
 from planner.imports.authorities import fill
 from planner.imports.draft import Draft, DraftNode, Options
 from planner.instance.grid import Grid, Line, PowerNode
-from planner.instance.read_items import TOLD, ReadItems
+from planner.instance.read_items import NOT_MODELLED, ReadItems
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def assemble(draft: Draft, options: Options, items: ReadItems | None = None) -> 
     if not lines:
         missing += ("lines: none; under the transport model each site is fed by its own node alone",)
     left_out = tuple(n for n in draft.notes if "left out" in n or "without" in n)
-    kept = (f"{TOLD}{n}" if n in left_out else n for n in draft.notes)
+    kept = (f"{NOT_MODELLED}{n}" if n in left_out else n for n in draft.notes)
     notes = (*kept, *_readings(draft, options, installed_mw), *(f"MISSING {m}" for m in missing))
     grid = Grid(
         source=options.source or draft.source,

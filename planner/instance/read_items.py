@@ -9,7 +9,7 @@ from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 
 NO_EFFECT = ""  # the effect of an item that changes neither time nor memory nor money
-TOLD = "not modelled: "  # begins what a note says of items that may change the answer
+NOT_MODELLED = "not modelled: "  # begins what a note says of items that may change the answer
 
 
 class ReadItems(Frozen):
@@ -22,9 +22,9 @@ class ReadItems(Frozen):
     unknown: tuple[str, ...] = Field((), description="Of no name that the reader knows.")
 
     def note(self) -> str | None:
-        """Return what a user must be told of them in one sentence; None where nothing may change the answer."""
+        """Return what a user must know of them in one sentence; None where nothing may change the answer."""
         names = [*self.not_modelled, *(f"{name} (unknown)" for name in self.unknown)]
-        return f"{TOLD}{', '.join(names)}" if names else None
+        return f"{NOT_MODELLED}{', '.join(names)}" if names else None
 
 
 class TrackedItems(Mapping[str, Any]):
@@ -53,12 +53,12 @@ class TrackedItems(Mapping[str, Any]):
     def read(self, effect_of: Callable[[str, Any], str | None], show: str = "{}") -> ReadItems:
         """Group the items; `effect_of` one never looked up is `NO_EFFECT`, words on what it does, or None: unknown."""
         left = {name: effect_of(name, self._items[name]) for name in self._items if name not in self.looked_up}
-        told = {n: f"{show.format(n)} ({e})" if e != "-" else show.format(n) for n, e in left.items() if e}
+        reported = {n: f"{show.format(n)} ({e})" if e != "-" else show.format(n) for n, e in left.items() if e}
         return ReadItems(
             taken=tuple(show.format(n) for n in self._items if n in self.looked_up),
             defaulted=tuple(f"{show.format(n)} {v}" for n, v in self.defaults.items()),
             ignored=tuple(show.format(n) for n, effect in left.items() if effect == NO_EFFECT),
-            not_modelled=tuple(told.values()),
+            not_modelled=tuple(reported.values()),
             unknown=tuple(show.format(n) for n, effect in left.items() if effect is None),
         )
 
@@ -68,11 +68,11 @@ def with_note(note: str | None, more: str | None) -> str | None:
     return "; ".join(x for x in (note, more) if x) or None
 
 
-def told_of(instance: Instance) -> Iterator[str]:
+def not_modelled_notes(instance: Instance) -> Iterator[str]:
     """Yield what the notes of an instance tell of items that are not modelled, by the part that has the note."""
     work = getattr(instance, "workload", None)
     parts = {"workload": work, "model": getattr(work, "model", None), "grid": getattr(instance, "grid", None)}
     for name, part in parts.items():
         for sentence in (getattr(part, "note", None) or "").split("; "):
-            if TOLD in sentence:
+            if NOT_MODELLED in sentence:
                 yield sentence if name == "workload" else f"{name}: {sentence}"

@@ -76,7 +76,6 @@ def test_one_more_block_breaks_the_budget(sites: dict[str, Any]) -> None:
     assert 0 <= left < site_usd + cabled * min_fabric_usd(instance.network)
     fabric_usd = max(f["cost_usd"] for f in sites["fabric"]["sites"].values())
     richer = solved(limits__budget_usd=instance.limits.budget_usd + site_usd + fabric_usd)
-    assert sum(richer["placement"]["blocks_by_site"].values()) > sum(sites["placement"]["blocks_by_site"].values())
     assert richer["objective"]["value"] < sites["objective"]["value"]
 
 

@@ -17,7 +17,7 @@ PAGE = "docs/tours.md"
 ANSWERS = {
     "The capacity planner": (r"^mine: optimal$", r"Trains in \d+\.\d days", r"2 of 2 points"),
     "The network architect": (r"^cluster-1k: optimal$", r"FABRIC ", r"leaf racks", r"^part,where,count", r"SLOWDOWN"),
-    "The ML-systems engineer": (r"^one-rack: fits$", r"^one-rack: optimal$", r"layout.tensor_parallel", r"torchrun"),
+    "The ML-systems engineer": (r"^one-rack: your", r"^one-rack: optimal$", r"layout.tensor_parallel", r"torchrun"),
     "The cluster operator": (r"2 leaves of 8", r"moves free leaf1; optimal", r"^n\[01-05\]$", r"True \[\]"),
 }
 HEADING = re.compile(r"^## (?P<reader>[^:\n]*)", re.MULTILINE)

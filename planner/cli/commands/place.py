@@ -112,12 +112,12 @@ def _nodes_in_use(cluster: "Topology", topology: Path, state: Path | None, busy:
     from planner.formats.read import topology_items
     from planner.formats.slurm.node_states import read_states, states_on
 
-    told, found = [(topology, topology_items(topology))], read_hosts(busy, "busy") if busy else []
+    reported, found = [(topology, topology_items(topology))], read_hosts(busy, "busy") if busy else []
     if state is not None:
         states = read_states(state)
-        told.append((state, states.items))
+        reported.append((state, states.items))
         found += sorted(states_on(cluster, states, str(state)).taken)
-    for path, items in told:
+    for path, items in reported:
         if note := items.note():
             print(f"{path}: {note}", file=sys.stderr)
     return {"busy": found}

@@ -143,13 +143,13 @@ def _meaning(text: str, source: str, where: str) -> int:
 
 
 def _fields_of(data: Mapping[str, Any]) -> ReadItems:
-    """Say what became of the fields of nodes: those that decide which jobs a node runs are told where nodes differ."""
+    """Say what became of the fields of nodes: those that decide its jobs are reported where nodes differ."""
     listed = data.get("sinfo") or data.get("nodes") or ()
     named = {"nodes", "node", "name", "state", "state_flags"}
     fields = {k: {json.dumps(item.get(k), sort_keys=True) for item in listed} for item in listed for k in item}
-    told = tuple(f"{k} (nodes differ)" for k in DECIDING if len(fields.get(k, ())) > 1)
-    ignored = tuple(k for k in fields if k not in named and f"{k} (nodes differ)" not in told)
-    return ReadItems(taken=tuple(k for k in fields if k in named), ignored=ignored, not_modelled=told)
+    reported = tuple(f"{k} (nodes differ)" for k in DECIDING if len(fields.get(k, ())) > 1)
+    ignored = tuple(k for k in fields if k not in named and f"{k} (nodes differ)" not in reported)
+    return ReadItems(taken=tuple(k for k in fields if k in named), ignored=ignored, not_modelled=reported)
 
 
 def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]]:

@@ -235,8 +235,10 @@ def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: i
     pods, parts = -(-m.rails // rails), []
     links = {x: p.spine_uplink(domain * domains, x) for x in sizes}
     for b in spine_bundles(s):
-        # Fewer uplinks of spines never take more cores, so the fewest that pins allow are the cheapest.
-        up = -(-w.low // b) * b
+        # Fewer uplinks of spines never take more cores, so the fewest that pins allow are the cheapest: of those that
+        # make as many positions, each of which may be a core, as the WAN gateway needs cores beside them.
+        needed = -(-s.wan_ports // np.maximum(1, s.core_ports - pods * b))
+        up = np.maximum(-(-w.low // b), -(-needed // w.spines)) * b
         if "core_down_ports" in s.pins:
             every = np.arange(s.spine_ports + 1)
             found = core_boxes(s, pods[:, None], w.spines[:, None], every, b) < NONE

@@ -133,6 +133,8 @@ def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int)
         rack, wiring = FAMILIES[family].rack_ports(wired_gpus), FAMILIES[family].wiring
         if wiring.grouped and tiers < len(wiring.tiers):
             continue
+        if not rack.rails * rack.rail_gpus:  # no GPU is cabled, so no port is asked
+            return math.inf
         leaf = down or (racks or 1) * rack.rail_gpus
         if (tiers > 1 or wiring.grouped) and -(-leaf // s.breakout) + max(1, up or 0) <= s.ports:
             return math.inf

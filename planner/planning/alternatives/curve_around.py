@@ -213,8 +213,8 @@ class _Questions:
     @staticmethod
     def _bound(answers: list[Answer], plan: Plan, *, last: bool) -> float:
         """Bound the days of all plans of at most a plan's capital; of the last point those of the whole box."""
-        held = [x.least_days for x in answers if (math.isinf(x.most_usd) if last else x.most_usd >= usd_of(plan))]
-        return min(max(held), days_of(plan))
+        bounds = [x.least_days for x in answers if (math.isinf(x.most_usd) if last else x.most_usd >= usd_of(plan))]
+        return min(max(bounds), days_of(plan))
 
 
 def covered_within(points: list[tuple[float, float]], bounds: list[float]) -> float:

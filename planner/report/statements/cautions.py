@@ -7,7 +7,7 @@ from dataclasses import replace
 from pydantic import BaseModel
 
 from planner.instance.base import Sourced
-from planner.instance.read_items import told_of
+from planner.instance.read_items import not_modelled_notes
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
 from planner.planning.plausible import implausible
@@ -89,8 +89,8 @@ def cautions(plan: Plan) -> Iterator[Statement]:
         if left >= IDLE * budget:
             text = f"{money(left)} of the budget of {money(budget)} ({short_percent(left / budget)}) is not spent."
             yield Statement("warning", "money", text, True)
-    for told in told_of(plan.instance):
-        yield Statement("warning", "verdict", f"{told[0].upper()}{told[1:]}.", True)
+    for note in not_modelled_notes(plan.instance):
+        yield Statement("warning", "verdict", f"{note[0].upper()}{note[1:]}.", True)
     if plan.layout is not None:
         yield from _idle_gpus(plan, plan.layout)
         reasons = list(extrapolations(plan, plan.layout).values())

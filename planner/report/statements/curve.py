@@ -56,8 +56,8 @@ def curve_section(curve: Curve) -> str:
         head += f" (ended by {_ended(curve)})"
     below = [] if curve.none_below_usd is None else [_none_below(curve).capitalize() + "."]
     share = [] if curve.epsilon is None else [*_covers(curve)]
-    told = [*table(curve.points), *knee(curve.points), *share, *below]
-    return "\n".join([head, *(f"           {line}" for line in told)])
+    lines = [*table(curve.points), *knee(curve.points), *share, *below]
+    return "\n".join([head, *(f"           {line}" for line in lines)])
 
 
 def _none_below(curve: Curve) -> str:

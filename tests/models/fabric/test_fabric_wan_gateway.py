@@ -7,9 +7,11 @@ import pytest
 from fabric_cases import cheapest, hidden, instance, request, switch
 from test_fabric import every_design
 
+from planner.checks.network.cables import count
 from planner.instance.instance import Instance
 from planner.models.fabric.bundles import core_bundles
 from planner.models.requests import FabricRequest
+from planner.physics.network.cabling import lay
 from planner.physics.network.price import bill
 from planner.physics.network.topology import unwirable
 from planner.physics.network.wan_gateway import wan_ports
@@ -79,6 +81,20 @@ def test_the_wan_gateway_is_paid() -> None:
     with_gateway, without = (cheapest(i, dataclasses.replace(request(6), wan_gbps=g)) for g in (1600.0, 0.0))
     assert with_gateway.usd - without.usd == pytest.approx(100_000 + 2 * 2 * 1_000)
     assert with_gateway.mw - without.mw == pytest.approx((1000 + 2 * 2 * 16) / 1e6)
+
+
+@pytest.mark.parametrize(("gbps", "spine_up"), [(4800, 1), (4801, 2), (9600, 2), (9601, None)])
+def test_a_wan_gateway_takes_uplinks_that_make_it_cores(gbps: float, spine_up: int | None) -> None:
+    """Two spines with one uplink each join two cores, with three ports left on each; with two uplinks, four cores."""
+    pins = {"tiers": 3, "leaf_down_ports": 2, "leaf_up_ports": 2, "leaf_bundle": 1, "leaf_domains_per_pod": 2}
+    i = instance(1, switch(4, 75_000), pins={f"fabric.{name}": value for name, value in pins.items()})
+    found = cheapest(i, dataclasses.replace(request(4), wan_gbps=gbps))
+    assert (found and found.design.spine_up) == spine_up
+    if found is not None:
+        d, gateways = found.design, found.design.wan_gateways
+        shapes = {tier: (n, d.tier_ports[tier]) for tier, n in d.tier_switches.items()}
+        ticked = count(lay(d), shapes | {"gpu": (d.racks * d.gpus_per_rack, 1), "wan-gateway": (gateways, d.ports)})
+        assert not ticked.twice and not ticked.absent
 
 
 def test_rails_apart_have_a_wan_gateway_each() -> None:

@@ -33,7 +33,7 @@ def launch(
     require_writable(output)
     from planner.exports.launch.others import WRITERS
     from planner.exports.launch.run import run_of
-    from planner.instance.read_items import told_of
+    from planner.instance.read_items import not_modelled_notes
     from planner.planning.joint.runnable_layout import runnable_layout
 
     given = read_plan(plan)
@@ -45,8 +45,8 @@ def launch(
         print(f"layout.{key}: {framework} runs {runs} in place of {planned}", file=sys.stderr)
     if near is not None:
         print(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout", file=sys.stderr)
-    for told in told_of(given.instance):
-        print(told, file=sys.stderr)
+    for note in not_modelled_notes(given.instance):
+        print(note, file=sys.stderr)
     if output is None:
         print(text, end="")
     else:

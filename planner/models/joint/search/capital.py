@@ -19,9 +19,8 @@ from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import Part
 from planner.models.joint.search.dive import cheap_columns
-from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key
+from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
 from planner.models.joint.search.least_prices import Floor
-from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
@@ -113,7 +112,7 @@ class LeastCapital(Goal):
         cheaper = c < self.incumbent.capital_usd - CENTS
         return np.where(cheaper, self.limit * (1 + EPS), self.incumbent.seconds * (1 - EPS))
 
-    def begin(self, loop: Loop) -> None:
+    def begin(self, loop: OpenNodes) -> None:
         """Seek a first plan: price the columns of least floor among those of a sample of strategies."""
         if self.incumbent is not None:
             return

@@ -20,7 +20,7 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.capital_floor import CapitalFloor
 from planner.models.joint.search.days import days
 from planner.models.joint.search.front import Front
-from planner.models.joint.search.goal import Goal, Key, Stopped
+from planner.models.joint.search.goal import Goal, Key, OpenNodes, Stopped
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ranges import NEVER, Ranges, all_ranges
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
@@ -128,7 +128,7 @@ class WholeCurve(Goal):
         """Return the seconds from which a plan of such capital is within epsilon of an incumbent."""
         return self.front.cutoffs(c, self.within)
 
-    def begin(self, loop: Loop) -> None:
+    def begin(self, loop: OpenNodes) -> None:
         """Seek no first plans: who asks for the curve does."""
 
     def tick(self) -> None:
@@ -200,7 +200,7 @@ class WholeCurve(Goal):
         bare = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
         return max(c, bare + q.racks * q.traffic.rails * self.floor.floor.rail_usd)
 
-    def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
+    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
         """Price a column that is open at its time on a free network."""
         self._price_once(column, c, self.front.gap(t, c))
 

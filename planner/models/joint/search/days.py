@@ -11,8 +11,7 @@ import numpy as np
 from planner.models.joint.places.fastest import Candidate, Search
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import dive
-from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key
-from planner.models.joint.search.loop import Loop
+from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Flags, Floats, Ints, Problem
 from planner.models.joint.split import Column
@@ -60,7 +59,7 @@ class FewestDays(Goal):
     guess: float = math.inf
     columns: list[tuple[float, Column]] = field(default_factory=list)
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
-    loop: Loop | None = None
+    loop: OpenNodes | None = None
     spoke: float = field(default_factory=time.perf_counter)
 
     @property
@@ -109,7 +108,7 @@ class FewestDays(Goal):
         """Return the seconds of the incumbent."""
         return np.full(np.shape(c), self.most_seconds)
 
-    def begin(self, loop: Loop) -> None:
+    def begin(self, loop: OpenNodes) -> None:
         """Seek first plans: that of a plan at hand, those of other budgets, columns of a sample of strategies."""
         self.loop = loop
         if self.too_late:
@@ -156,7 +155,7 @@ class FewestDays(Goal):
         """Remember the least time of a column on a free network."""
         self.guess = min(self.guess, seconds)
 
-    def opened(self, loop: Loop, t: float, c: float, column: Column) -> None:
+    def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
         """Remember a column and its bound; try the first ones with fewer blocks."""
         self.free = min(self.free, t)
         self.columns.append((t, column))

@@ -4,22 +4,17 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from planner.models.joint.columns import column_at, columns_of, free_seconds, pipelines_of, table_of, under_zero
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
+from planner.models.joint.search.goal import Goal, OpenNodes
 from planner.models.joint.search.ranges import Columns, bounded, in_memory, listed, under_stage
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, Plan, World, open_sites, shapes, spared
-
-if TYPE_CHECKING:
-    from planner.models.joint.search.capital import LeastCapital
-    from planner.models.joint.search.days import FewestDays
-    from planner.models.joint.search.loop import Loop
 
 SAMPLED = 40  # strategies that are looked at, of all in the order of their bounds
 DIVES = 40  # columns that are tried for a first incumbent
@@ -31,14 +26,14 @@ LIKELY_PIPELINES = 4  # of a strategy under a ZeRO stage
 CHEAP = 20  # columns that are priced for it
 
 
-def dive(goal: "FewestDays", loop: "Loop", known: list[tuple[float, Plan]]) -> None:
+def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, Plan]]) -> None:
     """Find a first incumbent: from the plans of other budgets, else among a sample of strategies.
 
     Of these, the columns that are fastest on a free network.
     """
     for budget, plan in known:
         descend(goal, _rescaled(plan.column, goal.world.budget / budget))
-    if goal.incumbent is not None:
+    if goal.has_plan:
         return
     best = math.inf
     found: list[tuple[float, int, Column]] = []
@@ -53,7 +48,7 @@ def dive(goal: "FewestDays", loop: "Loop", known: list[tuple[float, Plan]]) -> N
             return
 
 
-def sampled(loop: "Loop", count: int) -> list[tuple[float, Strategy]]:
+def sampled(loop: OpenNodes, count: int) -> list[tuple[float, Strategy]]:
     """Return some of the strategies that are open with their bounds in seconds, evenly drawn in the order of these."""
     nodes = sorted(((t, order, what) for _, order, t, _, what in loop.heap), key=lambda x: x[:2])
     return [(t, what) for t, _, what in nodes[:: max(1, len(nodes) // count)]]
@@ -98,7 +93,7 @@ def _pinned(column: Column) -> bool:
     return any(column.strategy.problem.pin(name) is not None for name in ("data_parallel", "microbatches_per_step"))
 
 
-def descend(goal: "FewestDays", column: Column, *, first: bool = False) -> bool:
+def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     """Price a column with fewer and fewer blocks, which leave more money to fabrics, as long as that is faster.
 
     Return whether any could be. `first`: only until one is; where failures count, the best of a sample is far from
@@ -126,27 +121,27 @@ def descend(goal: "FewestDays", column: Column, *, first: bool = False) -> bool:
     return priced
 
 
-def _likely_plan(goal: "FewestDays", column: Column) -> Plan | None:
+def _likely_plan(goal: Goal, column: Column) -> Plan | None:
     """Return a fast plan of a column's most even shape with the most spare racks that the money may pay."""
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
         shape_problem = _first_shape(goal, choice)
         if shape_problem is not None and shape_problem.min_stretch <= MUCH_STOPPED * shape_problem.free_stretch:
-            return fastest(shape_problem, goal.most_seconds * (1 - 2 * EPS), likely=True)
+            return fastest(shape_problem, goal.cutoff(0.0) * (1 - 2 * EPS), likely=True)
     return None
 
 
-def _with_replicas(goal: "FewestDays", column: Column, replicas: int, *, pinned: bool) -> Column | None:
+def _with_replicas(goal: Goal, column: Column, replicas: int, *, pinned: bool) -> Column | None:
     """Return a column with other replicas and the best filling of the batch; None where it is not in time."""
     total = column.strategy.problem.max_sequences // column.strategy.shape.micro_batch
     fillings = (total // replicas, total // replicas // column.p * column.p)
     tried = [m for m in fillings if m >= column.p and not pinned] or [column.m]
     found = [replace(column, d=replicas, m=m) for m in tried]
-    cutoff = goal.most_seconds * (1 - 2 * EPS)
+    cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
     seconds, i = min(((free_seconds(goal.world, c, cutoff), i) for i, c in enumerate(found)), default=(math.inf, 0))
     return found[i] if seconds < cutoff else None
 
 
-def _first_shape(goal: "FewestDays", column: Column) -> ShapeProblem | None:
+def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
     """Return the most even shape of a column with its spares that the money may pay, over the fewest sites."""
     for sites in open_sites(goal.world, column):
         for shape in shapes(column, sites):
@@ -155,7 +150,7 @@ def _first_shape(goal: "FewestDays", column: Column) -> ShapeProblem | None:
             if math.isinf(q.min_stretch):
                 continue
             phi = goal.world.problem.transport_slowdown
-            if not goal.opens(q.bound(phi, phi, goal.most_seconds, q.best_fibre), 0.0):
+            if not goal.opens(q.bound(phi, phi, goal.cutoff(0.0), q.best_fibre), 0.0):
                 break
             if not goal.houses(q):
                 if column.sparing.target:
@@ -166,7 +161,7 @@ def _first_shape(goal: "FewestDays", column: Column) -> ShapeProblem | None:
     return None
 
 
-def cheap_columns(goal: "LeastCapital", loop: "Loop") -> Iterator[tuple[float, Column]]:
+def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]:
     """Yield columns of least floors of capital among those of a sample of strategies, with these floors."""
     best = math.inf
     found: list[tuple[float, int, Columns]] = []

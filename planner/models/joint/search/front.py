@@ -57,7 +57,7 @@ class Front:
         if t <= 0 or c <= 0:
             return float(self.gaps(t, c))
         if self._arrays is None:
-            self._arrays = self._held
+            self._arrays = self._incumbents
         usd, seconds = self.usd, self.seconds
         right = bisect.bisect_left(self._slopes, c / t)
         left = max(right - 1, 0)
@@ -65,7 +65,7 @@ class Front:
         return min(max(seconds[right] / t, usd[right] / c), max(seconds[left] / t, usd[left] / c)) - 1
 
     @property
-    def _held(self) -> tuple[Floats, Floats, Floats]:
+    def _incumbents(self) -> tuple[Floats, Floats, Floats]:
         """Capital of the incumbents, their seconds, and capital over seconds, which ascends."""
         if self._arrays is None:
             usd, seconds = np.array(self.usd), np.array(self.seconds)
@@ -83,7 +83,7 @@ class Front:
         inside = (t < self.slowest) & (c <= self.most_usd)
         if not self.usd:
             return np.where(inside, math.inf, -1.0)
-        usd, seconds, slope = self._held
+        usd, seconds, slope = self._incumbents
         with np.errstate(divide="ignore", invalid="ignore"):
             at = np.searchsorted(slope, c / t)
             right, left = np.minimum(at, len(usd) - 1), np.maximum(at - 1, 0)

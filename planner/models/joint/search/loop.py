@@ -25,7 +25,7 @@ import numpy as np
 
 from planner.models.joint.columns import column_at, free_seconds, strategy_bound, table_of
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.search.goal import Goal, Key, Stopped
+from planner.models.joint.search.goal import Goal, Node, Stopped
 from planner.models.joint.search.ranges import (
     NEVER,
     Columns,
@@ -65,7 +65,7 @@ class Loop:
     """The open nodes by their keys."""
 
     goal: Goal
-    heap: list[tuple[Key, int, float, float, Any]] = field(default_factory=list)
+    heap: list[Node] = field(default_factory=list)
     order: Iterator[int] = field(default_factory=itertools.count)
     current: float = -math.inf  # key of the node that is being opened; none is known before the first
     failure: str = ""  # what a back end said that ended the search
@@ -103,7 +103,7 @@ class Loop:
             key, _, t, c, what = heapq.heappop(self.heap)
             if isinstance(what, Ranges):
                 x = _still_open(self.goal, what)
-                t, c = self._floors(x) if len(x.at) else (math.inf, math.inf)
+                t, c = self._lower_bounds(x) if len(x.at) else (math.inf, math.inf)
                 what = x
             now = self.goal.key(t, c)
             if now is None:
@@ -134,10 +134,10 @@ class Loop:
         """Open those of some ranges that may hold plans of use."""
         x = _still_open(self.goal, x)
         if len(x.at):
-            self.push(*self._floors(x), x)
+            self.push(*self._lower_bounds(x), x)
 
-    def _floors(self, x: Ranges) -> tuple[float, float]:
-        """Return the floors of the range that is opened first."""
+    def _lower_bounds(self, x: Ranges) -> tuple[float, float]:
+        """Return the lower bounds of the range that is opened first."""
         first = int(np.argmin(self.goal.keys(x.seconds, x.usd)))
         return float(x.seconds[first]), float(x.usd[first])
 
@@ -157,7 +157,7 @@ class Loop:
         x = self._hot(x)
         if x.zero is not None and not x.in_memory.all():
             x = in_memory(goal, x)
-            now = goal.key(*self._floors(x)) if len(x.at) else None
+            now = goal.key(*self._lower_bounds(x)) if len(x.at) else None
             if now is None or now[0] > key:
                 self.push_ranges(x)
                 return
@@ -251,9 +251,9 @@ class Loop:
 
     def _open_shape(self, t: float, c: float, x: OpenShape) -> None:
         """Price a shape a step on."""
-        floors = self.goal.price(t, c, x.state)
-        if floors is not None:
-            self.push(max(t, floors[0]), max(c, floors[1]), x)
+        bounds = self.goal.price(t, c, x.state)
+        if bounds is not None:
+            self.push(max(t, bounds[0]), max(c, bounds[1]), x)
 
     def _hot(self, x: Ranges) -> Ranges:
         """Return the ranges that are to be opened now; the rest waits."""

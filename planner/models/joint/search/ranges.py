@@ -1,7 +1,7 @@
 """Ranges of blocks of the pipelines of a strategy, with floors: the nodes from which columns are listed."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from planner.models.joint.columns import (
 )
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.world import World
-
-if TYPE_CHECKING:
-    from planner.models.joint.search.goal import Goal
 
 CUTS = 1.1  # cutoffs of ranges that are within this factor share one
 NEVER = 1e18  # seconds, in place of infinity
@@ -78,6 +75,25 @@ class Ranges:
         return Pipes(self.seconds, self.rows, self.each, self.once)
 
 
+class RangesGoal(Protocol):
+    """What ranges ask of the goal of a search."""
+
+    def keys(self, t: Floats, c: Floats) -> Floats:
+        """Return the order in which nodes of such floors are opened; infinite: they hold no plan of use."""
+
+    def cutoffs(self, c: Floats) -> Floats:
+        """Return the seconds from which plans of at least such capital are of no use."""
+
+    def usd(self, racks: Any, rails: Any) -> Floats:
+        """Bound the capital of so many racks with so many GPUs of each cabled."""
+
+    def most_blocks(self, x: Ranges) -> Ints:
+        """Return the most blocks of ranges that the capital of a plan of use may pay."""
+
+    def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
+        """Put columns in order, by groups in which those behind a column have no lower keys."""
+
+
 def all_ranges(of: StrategyTable, low: Ints, high: Ints, at: Ints) -> Ranges:
     """Return ranges of blocks of some pipelines under any ZeRO stage, without floors yet."""
     none = np.zeros(len(at))
@@ -104,7 +120,7 @@ def under_stage(x: Ranges, zero: int) -> Ranges:
     return replace(some, zero=zero, in_memory=np.zeros(len(some.at), dtype=bool))
 
 
-def bounded(goal: "Goal", x: Ranges) -> Ranges:
+def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
     """Return the ranges that may hold plans of use, with floors of their own, none below those that they have.
 
     Time falls with replicas and capital grows with them. So seconds are bounded with `high` blocks; a plan of use is
@@ -124,7 +140,7 @@ def bounded(goal: "Goal", x: Ranges) -> Ranges:
     return _under_cutoff(goal, x, rows)
 
 
-def in_memory(goal: "Goal", x: Ranges) -> Ranges:
+def in_memory(goal: RangesGoal, x: Ranges) -> Ranges:
     """Return ranges under a ZeRO stage with floors that count what memory asks of the slowest stage."""
     s, new = x.of.strategy, np.flatnonzero(~x.in_memory)
     if x.zero is None or not len(new):
@@ -136,7 +152,7 @@ def in_memory(goal: "Goal", x: Ranges) -> Ranges:
     return _under_cutoff(goal, x, rows)
 
 
-def _under_cutoff(goal: "Goal", x: Ranges, rows: Rows) -> Ranges:
+def _under_cutoff(goal: RangesGoal, x: Ranges, rows: Rows) -> Ranges:
     """Raise the floors of ranges by their terms and by the cutoff of their capital; drop those that hold nothing."""
     s, fits = x.of.strategy, np.isfinite(x.each)
     total, b = most_sequences(s), s.shape.micro_batch
@@ -167,7 +183,7 @@ class Columns:
     sharp: bool = False
 
 
-def listed(world: World, goal: "Goal", x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
+def listed(world: World, goal: RangesGoal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
     """List the columns of ranges under cutoffs that were not listed before; return the cutoffs too, some a bit higher.
 
     Ranges of like cutoffs are listed together up to the largest.
@@ -183,7 +199,7 @@ def listed(world: World, goal: "Goal", x: Ranges, cuts: Floats) -> tuple[list[Co
     return found, cuts
 
 
-def _listed(world: World, goal: "Goal", x: Ranges, cut: float) -> list[Columns]:
+def _listed(world: World, goal: RangesGoal, x: Ranges, cut: float) -> list[Columns]:
     """List the columns of ranges under one cutoff."""
     s, zero = x.of.strategy, x.zero
     if zero is None:
