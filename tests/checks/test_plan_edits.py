@@ -117,9 +117,9 @@ def drop_core(plan: dict[str, Any]) -> None:
 
 def assign_twice(plan: dict[str, Any]) -> None:
     """Give the racks of one piece to another piece too."""
-    pieces = next(iter(plan["placement"]["sites"].values()))["assignment"]
-    pieces[1]["racks"] = pieces[0]["racks"]
-    pieces[1]["leaf_domain"] = pieces[0]["leaf_domain"]
+    site = next(iter(plan["placement"]["sites"].values()))
+    first = site["assignment"][0]
+    site["assignment"] = [first, *site["assignment"]]
 
 
 def drop_layer(plan: dict[str, Any]) -> None:
