@@ -38,7 +38,7 @@ CHOICES = (
     "sequence_parallel",
     "schedule",
 )
-PRECISION = 0.08  # relative, of what an infeasible instance lacks: nearer to it thousands of layouts almost fit
+PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
 TIMES = 2.0  # the time of the plan: what alternatives may take together beside it
 AT_LEAST = 30.0  # seconds that they may take in any case

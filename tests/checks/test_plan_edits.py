@@ -63,7 +63,7 @@ def test_the_published_design_breaks_nothing() -> None:
 def test_one_more_block_breaks_the_budget(sites: dict[str, Any]) -> None:
     """What is left buys no further block of replicas: its racks, their buildings and grid connection and least fabric.
 
-    With that much more money, and the dearest fabric that stands, the plan does train faster.
+    With the money of two more, and the dearest fabric that stands, the plan has more blocks and does train faster.
     """
     instance = instance_with(pins=LAYOUT)
     left, prices = instance.limits.budget_usd - sites["cost"]["total_usd"], instance.grid.prices
@@ -75,7 +75,9 @@ def test_one_more_block_breaks_the_budget(sites: dict[str, Any]) -> None:
     assert sites["objective"]["limited_by"] == "budget"
     assert 0 <= left < site_usd + cabled * min_fabric_usd(instance.network)
     fabric_usd = max(f["cost_usd"] for f in sites["fabric"]["sites"].values())
-    richer = solved(limits__budget_usd=instance.limits.budget_usd + site_usd + fabric_usd)
+    # A 15th block of replicas fills the batch no better than 14, so two are bought.
+    richer = solved(limits__budget_usd=instance.limits.budget_usd + 2 * site_usd + fabric_usd)
+    assert sum(richer["placement"]["blocks_by_site"].values()) > sum(sites["placement"]["blocks_by_site"].values())
     assert richer["objective"]["value"] < sites["objective"]["value"]
 
 

@@ -269,6 +269,6 @@ def slowdowns(s: Site, x: Shape, up: Ints, bundle: Ints, spine_up: Ints, loads: 
         else np.asarray(1.0)
     )
     leaf_over, spine_over = x.domain * m.rail_gpus / (up * m.split), x.rails * x.width * bundle / spine_up
-    pod_send = load[..., FLOWS] / (x.domain * x.width) * leaf_over * spine_over
+    pod_send = load[..., FLOWS] / (x.domain * x.width) * (leaf_over * spine_over)
     pod_allreduce = load[..., ALLREDUCES] / (links * m.split / (x.rails * m.rail_gpus))
     return np.maximum(send, over(pod_send, free)), np.maximum(allreduce, over(pod_allreduce, free))

@@ -27,7 +27,6 @@ class JointCache:
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # than so many seconds a sequence, on a free network
-    unfit: dict[Any, list[tuple[int, int]]] = field(default_factory=dict)  # replicas and micro-batches, by pipeline
     templates: Templates | None = None
     sites: "Sites | None" = None
     site_bounds: "SiteBounds | None" = None

@@ -380,13 +380,5 @@ def _free_seconds(world: World, column: Column, cutoff: float) -> float:
     racks = -(-block.blocks(column.d) // world.max_open) * block.stage_racks
     free = Conditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
     step = cutoff * column.sequences if math.isfinite(cutoff) else math.inf
-    kind, unfit = (column.strategy, column.zero, column.p, column.v), world.cache.unfit
-    if any(column.d <= d and column.m >= m for d, m in unfit.get(kind, ())):
-        return math.inf
-    stages = Stages(column=column, conditions=free, cutoff=step, exact=False)
-    found = stages.least()
-    if found is not None:
-        return found.seconds / column.sequences
-    if not stages.fit():  # fewer replicas share no more of the state, and more micro-batches are no fewer in flight
-        unfit.setdefault(kind, []).append((column.d, column.m))
-    return math.inf
+    found = Stages(column=column, conditions=free, cutoff=step, exact=False).least()
+    return math.inf if found is None else found.seconds / column.sequences

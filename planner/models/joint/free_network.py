@@ -137,6 +137,10 @@ class FewestFreeDays(FewestDays):
             for exact, _ in likely(self.world, s, self.ceiling):
                 self.ceiling = min(self.ceiling, exact)
 
+    def timed(self, column: Column, seconds: float) -> None:
+        """Remember the least time of a column; no column is priced."""
+        self.guess = min(self.guess, seconds)
+
     def reached(self, t: float, c: float, what: Any) -> bool:
         """End at the first column, whose time no other is below."""
         if isinstance(what, Column):

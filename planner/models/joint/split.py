@@ -19,7 +19,6 @@ from planner.physics.training.step import ShardedTimes
 
 EPS = 1e-12  # relative: sums of the same floats in another order
 NO_FIT = 1 << 30  # layers to recompute where not even that makes room
-LONGEST = 1e300  # seconds, less than those of what does not fit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,13 +290,6 @@ class Stages:
         """Return whether the limits admit a split."""
         caps = self.caps(stage, chunk, most)
         return bool(np.all(caps >= self.least_sizes) and caps.sum() >= self.column.strategy.problem.layers)
-
-    def fit(self) -> bool:
-        """Return whether any split fits in memory, however long it takes; asked where memory refuses some sizes."""
-        if len(self.sizes) and not (self.recomputed >= NO_FIT).any():
-            return True
-        slow = replace(self, cutoff=math.inf)
-        return bool(len(slow.sizes)) and slow.holds(LONGEST, LONGEST, slow.column.strategy.problem.layers)
 
     def limits(self) -> Iterator[Thresholds]:
         """Yield the limits that could be the best of all.

@@ -167,7 +167,7 @@ def test_every_template_is_a_design_with_its_bill(name: str) -> None:
         assert d.racks == traffic.racks(blocks)
         exact = slowdowns(i, traffic, blocks, found.stripes, d)
         assert (found.send, found.allreduce) == exact
-        assert (x.send[k], x.allreduce[k]) == pytest.approx(exact, rel=1e-12)
+        assert (x.send[k], x.allreduce[k]) == exact
         assert alltoall(traffic, blocks, found.stripes, d) <= PHI * (1 + 1e-9)
 
 

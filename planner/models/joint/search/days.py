@@ -23,6 +23,7 @@ NEAR = 1.02  # above the least time on a free network: most optima lie below
 STEP = 1.1  # from one bound to the next up to which columns are listed
 SMALL_STEPS, STEPS = 8, 16  # how often; the later ones square the factor each time
 DESCENTS = 6  # columns of least bound that are tried with fewer blocks
+EARLY = 10  # columns that are priced as soon as they are timed, while no plan is known
 CLOSE = 2e-3  # of an incumbent to its bound, within which fewer blocks are left to the search
 
 
@@ -59,6 +60,7 @@ class FewestDays(Goal):
     guess: float = math.inf
     columns: list[tuple[float, Column]] = field(default_factory=list)
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
+    early: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines priced so
     loop: OpenNodes | None = None
     spoke: float = field(default_factory=time.perf_counter)
 
@@ -151,9 +153,16 @@ class FewestDays(Goal):
             step = key * STEP ** (2 ** (times - SMALL_STEPS)) if times < STEPS else math.inf
         return min(self.most_seconds * (1 + EPS), step)
 
-    def timed(self, seconds: float) -> None:
-        """Remember the least time of a column on a free network."""
+    def timed(self, column: Column, seconds: float) -> None:
+        """Remember the least time of a column on a free network; while no plan is known price the first ones.
+
+        Where memory is short a column takes far longer than its floor, and thousands of floors come before it.
+        """
         self.guess = min(self.guess, seconds)
+        kind = id(column.strategy), column.p, column.v
+        if self.incumbent is None and math.isfinite(seconds) and len(self.early) < EARLY and kind not in self.early:
+            self.early.add(kind)
+            dive.descend(self, column, first=True)
 
     def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
         """Remember a column and its bound; try the first ones with fewer blocks."""

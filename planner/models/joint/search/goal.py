@@ -112,7 +112,7 @@ class Goal(ABC):
         """Sharpen the floor of capital of columns with as many blocks."""
         return c
 
-    def timed(self, seconds: float) -> None:
+    def timed(self, column: Column, seconds: float) -> None:
         """Take note of the time of a column on a free network."""
 
     def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:

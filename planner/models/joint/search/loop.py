@@ -100,6 +100,7 @@ class Loop:
         """Open nodes, that of the least key first; one whose key has changed since it was put in order waits anew."""
         while self.heap:
             self.goal.tick()
+            self.current = self.heap[0][0][0]  # before it is taken: an interrupt must not lose its bound
             key, _, t, c, what = heapq.heappop(self.heap)
             if isinstance(what, Ranges):
                 x = _still_open(self.goal, what)
@@ -117,7 +118,7 @@ class Loop:
             name, expand = EXPAND[type(what)]
             self.world.count(f"{name} nodes")
             expand(self, t, c, what)
-            self.current = math.inf
+        self.current = math.inf
 
     @property
     def least_key(self) -> float:
@@ -208,8 +209,8 @@ class Loop:
                 self._push_columns(x)
                 return
         exact = max(t, free_seconds(self.world, column, min(goal.cutoff(c), NEVER)))
-        goal.timed(exact)
         self.push(exact, c, column)
+        goal.timed(column, exact)
         self._push_columns(replace(x, place=x.place + 1))
 
     def _open_column(self, t: float, c: float, column: Column) -> None:
