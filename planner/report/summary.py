@@ -116,6 +116,7 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     reported = statements(plan)
     if section is not None:
         names = sorted({x.topic for x in reported} | {x.section for x in reported}, key=SECTIONS.index)
+        names += ["curve"] if plan.curve is not None else []
         if section not in names:
             raise InputError(f"section: must be one of {', '.join(names)} (is {section!r})")
         chosen = [x for x in reported if section in (x.topic, x.section) and not x.short]
@@ -127,7 +128,7 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - BESIDE_BAR))))
     faulty = [x.text for x in reported if x.kind == "fault"]  # before all else
     body = lines_of((x for x in chosen if x.kind != "fault"), bars if verbose or section == "days" else ())
-    curve = [curve_section(plan.curve)] if plan.curve is not None and section is None else []
+    curve = [curve_section(plan.curve)] if plan.curve is not None and section in (None, "curve") else []
     return fitted("\n".join([*faulty, *([head] if section is None else []), *body, *curve]), width)
 
 

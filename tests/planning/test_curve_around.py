@@ -16,6 +16,8 @@ from planner.models.requests import Options
 from planner.plan.curve import Curve
 from planner.plan.plan import Plan
 from planner.planning.alternatives.curve_around import covered_within, why_no_curve
+from planner.report.statements.curve import curve_section
+from planner.report.summary import summary
 from planner.solvers.deadline import Deadline
 from planner.solvers.signals import Interrupter
 
@@ -67,6 +69,7 @@ def test_solve_writes_the_curve_where_it_is_asked_for(drawn: Plan) -> None:
     i = campus(7)
     assert planner.solve(i).curve is None
     assert planner.solve(i, curve=True).curve == drawn.curve is not None
+    assert summary(drawn, section="curve") == curve_section(drawn.curve)
 
 
 def test_an_end_leaves_the_points_so_far() -> None:

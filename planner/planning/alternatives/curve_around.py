@@ -119,7 +119,7 @@ class _Questions:
         return self.asked.instance
 
     def run(self, points: int) -> None:
-        """Ask for less and less money, then between the points that are farthest apart, until there are so many."""
+        """Ask for less and less money, then between the points that are farthest apart, until there are enough."""
         self.plans.append(self.asked)
         tried: set[float] = set()
         while len(self.front()) < points and self.work < WORK:

@@ -76,7 +76,7 @@ class LeastCapital(Goal):
 
     @property
     def has_plan(self) -> bool:
-        """Whether a plan is held."""
+        """Whether there is a plan yet."""
         return self.incumbent is not None
 
     @property
@@ -149,7 +149,7 @@ class LeastCapital(Goal):
         return False
 
     def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital of so many racks by their prices."""
+        """Bound the capital of a number of racks by their prices."""
         return np.asarray(self.floor.usd(racks, rails), dtype=np.float64)
 
     def most_blocks(self, x: Ranges) -> Ints:
@@ -171,7 +171,7 @@ class LeastCapital(Goal):
         return self.capital if self.capital <= usd * KNOWN else max(usd * SLICE, usd + CENTS)
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
-        """Bound the capital of a column at so many sites by prices."""
+        """Bound the capital of a column at a number of sites by prices."""
         block = column.strategy.block(column.p)
         if block is None:
             return math.inf

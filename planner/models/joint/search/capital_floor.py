@@ -1,4 +1,4 @@
-"""The least capital of so many racks at so many sites, before fabrics: MILPs at a few counts, and prices between."""
+"""The least capital of a number of racks at a number of sites, before fabrics: MILPs at a few counts, prices between."""
 
 import math
 from dataclasses import dataclass, field
@@ -65,7 +65,7 @@ class CapitalFloor:
         return np.asarray(np.maximum(usd, rest + self.floor.module_usd * modules), dtype=np.float64)
 
     def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital of so many racks with so many GPUs of each cabled, at any number of sites."""
+        """Bound the capital of a number of racks with a number of GPUs of each cabled, at any number of sites."""
         least = np.minimum.reduce([self.at_sites(racks, k) for k in self.sites])
         return np.asarray(least + np.asarray(racks) * np.asarray(rails) * self.floor.rail_usd, dtype=np.float64)
 

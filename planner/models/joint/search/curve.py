@@ -36,7 +36,7 @@ NEAR = 0.01  # above its floor, a capital at which a shape is priced first
 
 @dataclass(slots=True)
 class ShapeInBoxes:
-    """A shape with what is refused of it: within so much capital no plan is under so many seconds a sequence."""
+    """A shape with what is refused of it: within a capital no plan is under some seconds a sequence."""
 
     problem: ShapeProblem
     by_fabric: bool = False  # its floor of capital has the fabrics of its tables
@@ -56,7 +56,7 @@ class WholeCurve(Goal):
     tried
         Steps of capital at which a column was priced.
     fabrics
-        Least price of the fabric of so many blocks, by what they send.
+        Least price of the fabric of some blocks, by what they send.
     """
 
     world: World
@@ -70,7 +70,7 @@ class WholeCurve(Goal):
 
     @property
     def has_plan(self) -> bool:
-        """Whether a plan is held."""
+        """Whether there is a plan yet."""
         return bool(self.front.plans)
 
     @property
@@ -146,7 +146,7 @@ class WholeCurve(Goal):
         self.progress(self)
 
     def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital of so many racks by the least of any sites."""
+        """Bound the capital of a number of racks by the least of any sites."""
         return self.floor.usd(racks, rails)
 
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
@@ -184,21 +184,21 @@ class WholeCurve(Goal):
         return usd
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
-        """Bound the capital of a column at so many sites; at one its least fabric counts, if spares leave no choice."""
+        """Bound the capital of a column by sites; at one site its least fabric counts, if spares leave no choice."""
         block = column.strategy.block(column.p)
         if block is None:
             return math.inf
         blocks = block.blocks(column.d)
-        bare = float(self.floor.at_sites(blocks * block.racks, sites))
+        without_fabric = float(self.floor.at_sites(blocks * block.racks, sites))
         if sites > 1 or self.world.problem.calendar is not None or self.world.templates is None:
-            return max(c, bare + blocks * block.racks * block.rails * self.floor.floor.rail_usd)
+            return max(c, without_fabric + blocks * block.racks * block.rails * self.floor.floor.rail_usd)
         q = ShapeProblem(world=self.world, column=column, shape=Shape((blocks,), column.d))
-        return max(c, bare + self.least_fabric(q, blocks))
+        return max(c, without_fabric + self.least_fabric(q, blocks))
 
     def shape_floor(self, q: ShapeProblem, c: float) -> float:
         """Bound the capital of a shape by its racks, those that stand by among them."""
-        bare = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
-        return max(c, bare + q.racks * q.traffic.rails * self.floor.floor.rail_usd)
+        without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
+        return max(c, without_fabric + q.racks * q.traffic.rails * self.floor.floor.rail_usd)
 
     def opened(self, loop: OpenNodes, t: float, c: float, column: Column) -> None:
         """Price a column that is open at its time on a free network."""
@@ -215,7 +215,7 @@ class WholeCurve(Goal):
             self.try_column(column, usd * (1 + step))
 
     def least_fabric(self, q: ShapeProblem, blocks: int) -> float:
-        """Return the least price of the fabric of so many blocks, whatever its slowdowns in the box."""
+        """Return the least price of the fabric of some blocks, whatever its slowdowns in the box."""
         key = q.traffic, blocks
         if key not in self.fabrics:
             box = self.capped(math.inf, q.racks) if math.isfinite(self.front.most_usd) else self.world
@@ -225,7 +225,7 @@ class WholeCurve(Goal):
         return self.fabrics[key]
 
     def capped(self, usd: float, racks: int) -> World:
-        """Return the world with so much capital for a plan of so many racks, and no more than the box has."""
+        """Return the world with a capital for a plan of some racks, and no more than the box has."""
         usd = min(usd, self.front.most_usd)
         if self.world.sites is None:
             usd += self.world.owned_usd - racks * self.floor.rack_usd
@@ -256,9 +256,9 @@ class WholeCurve(Goal):
         q = shape.problem
         if not shape.by_fabric:
             shape.by_fabric = True
-            bare = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
+            without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
             fabrics = 0.0 if self.world.templates is None else sum(self.least_fabric(q, g) for g in q.shape.blocks)
-            return t, max(c, bare + fabrics)
+            return t, max(c, without_fabric + fabrics)
         near = c * (1 + max(self.within / 2, NEAR))
         late = self.front.cutoff(near, 0.0) * (1 - 2 * EPS)
         if t < late:

@@ -66,7 +66,7 @@ class FewestDays(Goal):
 
     @property
     def has_plan(self) -> bool:
-        """Whether a plan is held."""
+        """Whether there is a plan yet."""
         return self.incumbent is not None
 
     @property

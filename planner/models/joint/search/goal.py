@@ -42,7 +42,7 @@ class Goal(ABC):
     @property
     @abstractmethod
     def has_plan(self) -> bool:
-        """Whether a plan is held."""
+        """Whether there is a plan yet."""
 
     @abstractmethod
     def keys(self, t: Floats, c: Floats) -> Floats:
@@ -82,7 +82,7 @@ class Goal(ABC):
         yield all_ranges(of, np.zeros_like(most), most, np.arange(len(most)))
 
     def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital of so many racks with so many GPUs of each cabled."""
+        """Bound the capital of a number of racks with a number of GPUs of each cabled."""
         return np.zeros(np.broadcast(racks, rails).shape)
 
     def most_blocks(self, x: Ranges) -> Ints:
@@ -119,7 +119,7 @@ class Goal(ABC):
         """Take note of a column that is opened at its time on a free network."""
 
     def sites_floor(self, column: Column, sites: int, c: float) -> float:
-        """Bound the capital of a column at so many sites."""
+        """Bound the capital of a column at a number of sites."""
         return c
 
     def shape_floor(self, q: ShapeProblem, c: float) -> float:

@@ -27,12 +27,12 @@ class Floor:
     joined_usd: tuple[float, ...] = (0.0,)  # of the least fibre between so many sites, the last for more of them
 
     def usd(self, racks: Any, rails: Any) -> Any:
-        """Bound the capital of so many racks in all with so many GPUs of each cabled."""
+        """Bound the capital of a number of racks in all with so many GPUs of each cabled."""
         modules = np.ceil(racks / self.module_racks)
         return self._sites_usd(self.min_sites) + modules * self.module_usd + racks * rails * self.rail_usd
 
     def usd_at(self, sites: int, racks: int, rails: int) -> float:
-        """Bound the capital of so many racks in all at so many sites."""
+        """Bound the capital of a number of racks in all at a number of sites."""
         modules = math.ceil(racks / self.module_racks)
         return self._sites_usd(sites) + modules * self.module_usd + racks * rails * self.rail_usd
 

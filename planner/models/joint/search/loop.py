@@ -6,7 +6,7 @@ A node is a set of plans with floors of seconds a sequence and of capital:
     ranges      many pipelines of it, of each a range of blocks, under a ZeRO stage or any
     columns     counts of replicas and micro-batches of such pipelines, in the order of the goal
     column      one of them, with its best split of layers on a network that slows nothing
-    shapes      the ways to share its blocks out over so many sites, the most even first
+    shapes      the ways to share its blocks out over a number of sites, the most even first
     shape       one of these, which the goal prices with sites, fabrics and fibre
 
 The goal puts nodes in order and says which may hold a plan of use. No floor of a node is below that of the node that
@@ -46,7 +46,7 @@ STALE = 0.98  # of a key, above which one that has changed is taken as it is
 
 @dataclass(frozen=True, slots=True)
 class ShapesLeft:
-    """Shapes of a column over so many sites that were not opened yet, the most blocks of a site ascending."""
+    """Shapes of a column over a number of sites that were not opened yet, the most blocks of a site ascending."""
 
     column: Column
     sites: int

@@ -85,7 +85,7 @@ class RangesGoal(Protocol):
         """Return the seconds from which plans of at least such capital are of no use."""
 
     def usd(self, racks: Any, rails: Any) -> Floats:
-        """Bound the capital of so many racks with so many GPUs of each cabled."""
+        """Bound the capital of a number of racks with a number of GPUs of each cabled."""
 
     def most_blocks(self, x: Ranges) -> Ints:
         """Return the most blocks of ranges that the capital of a plan of use may pay."""
