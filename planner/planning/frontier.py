@@ -31,6 +31,7 @@ from planner.solvers.running.turns import turn
 FIRST = 8  # budgets in geometric steps at which first plans are sought
 LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
 KNEE = 0.05  # share that capital times days may vary by along a curve without a knee
+BENT = 0.1  # of the curve's length in each direction, by which a knee is below the chord
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,7 @@ def knee_of(points: list[tuple[float, float]]) -> int | None:
         for usd, seconds in points
     ]
     best = max(range(len(points)), key=below.__getitem__)
-    return best if 0 < best < len(points) - 1 and below[best] > KNEE else None
+    return best if 0 < best < len(points) - 1 and below[best] > BENT else None
 
 
 def _chosen(count: int, most: int | None, knee: int | None) -> list[int]:

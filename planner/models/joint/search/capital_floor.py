@@ -1,4 +1,4 @@
-"""The least capital of a number of racks at a number of sites, before fabrics: MILPs at a few counts, prices between."""
+"""The least capital of a number of racks at a number of sites before fabrics: MILPs at a few counts, prices between."""
 
 import math
 from dataclasses import dataclass, field
