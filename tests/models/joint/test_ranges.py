@@ -46,7 +46,7 @@ CASES: list[tuple[str, Instance]] = [
 
 
 def every_column(world: World, r: random.Random) -> list[tuple[Column, int, float]]:
-    """Return columns of every pipeline and ZeRO stage, some where they are many, with their blocks and exact seconds."""
+    """Return columns of every pipeline and ZeRO stage, some of many, with their blocks and exact seconds."""
     found: list[tuple[Column, int, float]] = []
     for s in world.strategies():
         keys, rows = pipelines_of(world, s)
