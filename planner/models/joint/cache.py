@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.instance.instance import Instance, Objective
 from planner.models.fabric.chooser import Templates
-from planner.models.joint.space import Floats, Problem, Strategy, strategies
+from planner.models.joint.space import Flags, Floats, Problem, Strategy, strategies
 from planner.models.joint.split import Column
 from planner.solvers.deadline import Deadline
 
@@ -25,6 +25,9 @@ class JointCache:
     without: dict[str, Any] = field(default_factory=dict)
     listed: list[Strategy] | None = None
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
+    tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each, at the budget of `racks_for`
+    holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
+    racks_for: float | None = None
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # than so many seconds a sequence, on a free network
     templates: Templates | None = None
@@ -46,6 +49,8 @@ class JointCache:
             for name in self.__dataclass_fields__:
                 setattr(self, name, getattr(fresh, name))
             self.without = without
+        if self.racks_for != instance.limits.budget_usd:  # the most racks, and so the replicas of every pipeline
+            self.racks_for, self.tables, self.holding = instance.limits.budget_usd, {}, {}
         if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
             self.sites = replace(self.sites, instance=instance, most={})
             if self.site_bounds is not None:

@@ -83,8 +83,8 @@ def most_sequences(s: Strategy) -> int:
 
 def table_of(world: World, s: Strategy) -> StrategyTable:
     """Return the pipelines of a strategy that may have a replica and a micro-batch."""
-    if s in world.tables:
-        known: StrategyTable = world.tables[s]
+    if s in world.cache.tables:
+        known: StrategyTable = world.cache.tables[s]
         return known
     t, problem = s.pipelines, s.problem
     kinds, at = np.unique(t.rails, return_inverse=True)
@@ -104,7 +104,7 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
         inside=t.inside[i],
     )
     each, once = (x[i] for x in min_terms(world, s, total))
-    world.tables[s] = StrategyTable(s, rows, each, once, t.racks[i], t.rails[i])
+    world.cache.tables[s] = StrategyTable(s, rows, each, once, t.racks[i], t.rails[i])
     return table_of(world, s)
 
 
@@ -170,12 +170,12 @@ def in_memory(world: World, s: Strategy) -> Flags:
 
     The state falls with the stage; at stage 3 the weights of a layer are gathered besides.
     """
-    if s not in world.holding:
+    if s not in world.cache.holding:
         zeros, rows = s.problem.zero_stages, pipelines_of(world, s)[1]
         least = {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}
         found = [bounds.holds_layers(s, z, rows) for z in sorted(least)]
-        world.holding[s] = np.any(found, axis=0) if found else np.zeros(len(rows), dtype=bool)
-    return world.holding[s]
+        world.cache.holding[s] = np.any(found, axis=0) if found else np.zeros(len(rows), dtype=bool)
+    return world.cache.holding[s]
 
 
 def terms_under_zero(s: Strategy, zero: int, rows: Rows) -> tuple[bounds.Terms, Floats]:

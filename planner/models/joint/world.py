@@ -101,8 +101,6 @@ class World:
     sites: "Sites | None"
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
-    tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
-    holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
     cache: JointCache = field(default_factory=JointCache)
     deadline: Deadline = field(default_factory=Deadline)  # of the search
     given_up: float = math.inf  # least seconds a sequence of a candidate that was left without a proof
