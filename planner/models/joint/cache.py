@@ -1,6 +1,7 @@
 """What the searches of one instance under several budgets and deadlines share: all that these do not change."""
 
-from dataclasses import dataclass, field, replace
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from planner.instance.instance import Instance, Objective
@@ -25,9 +26,9 @@ class JointCache:
     without: dict[str, Any] = field(default_factory=dict)
     listed: list[Strategy] | None = None
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
-    tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each, at the budget of `racks_for`
+    tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
     holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
-    racks_for: float | None = None
+    tables_for: float = math.inf  # the budget up to which they hold
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # than so many seconds a sequence, on a free network
     templates: Templates | None = None
@@ -42,19 +43,21 @@ class JointCache:
         return self.question is not None and bool(self.question[0] == _question(instance))
 
     def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
-        """Make the cache that of an instance: start anew where more than the budget differs."""
+        """Make the cache that of an instance: start anew where more than the budget differs.
+
+        Tables of pipelines at a budget serve all smaller ones.
+        """
         question = _question(instance), without, how
         if question != self.question:
             fresh = JointCache(question=question)
             for name in self.__dataclass_fields__:
                 setattr(self, name, getattr(fresh, name))
             self.without = without
-        if self.racks_for != instance.limits.budget_usd:  # the most racks, and so the replicas of every pipeline
-            self.racks_for, self.tables, self.holding = instance.limits.budget_usd, {}, {}
+        budget = math.inf if instance.limits.budget_usd is None else instance.limits.budget_usd
+        if budget > self.tables_for or not self.tables:
+            self.tables_for, self.tables, self.holding = budget, {}, {}
         if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
-            self.sites = replace(self.sites, instance=instance, most={})
-            if self.site_bounds is not None:
-                self.site_bounds = replace(self.site_bounds, sites=self.sites)
+            self.sites.pay(instance)
 
     def strategies(self, problem: Problem, deadline: Deadline) -> list[Strategy]:
         """List the ways to cut a layer once; raise where the time comes first."""

@@ -108,13 +108,26 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     return table_of(world, s)
 
 
+def most_blocks(world: World, s: Strategy) -> Ints:
+    """Return the most blocks of each pipeline that the racks at the budget hold; tables may be of a larger one."""
+    if s not in world.most_blocks:
+        of = table_of(world, s)
+        kinds, at = np.unique(of.rails, return_inverse=True)
+        racks = np.array([max_racks(world, int(w)) for w in kinds], dtype=np.int64)
+        world.most_blocks[s] = racks[at] // of.racks if len(of) else of.racks
+    return world.most_blocks[s]
+
+
 def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
-    """Return the pipelines of a strategy with lower bounds under any ZeRO stage.
+    """Return the pipelines of a strategy that may have a replica, with lower bounds under any ZeRO stage.
 
     `d` is the most replicas that each may have, `m` the least.
     """
     t = table_of(world, s)
-    return t.seconds(t.rows, t.each, t.once), t.rows
+    most = most_blocks(world, s)
+    t, most = t.part(np.flatnonzero(most > 0)), most[most > 0]
+    rows = replace(t.rows, d=np.minimum(t.rows.d, most * t.rows.block_replicas))
+    return t.seconds(rows, t.each, t.once), rows
 
 
 def min_seconds(s: Strategy, rows: Rows, each: Floats, once: Floats) -> Floats:
@@ -171,7 +184,7 @@ def in_memory(world: World, s: Strategy) -> Flags:
     The state falls with the stage; at stage 3 the weights of a layer are gathered besides.
     """
     if s not in world.cache.holding:
-        zeros, rows = s.problem.zero_stages, pipelines_of(world, s)[1]
+        zeros, rows = s.problem.zero_stages, table_of(world, s).rows
         least = {max(z for z in zeros if (z == 3) == gathers) for gathers in {z == 3 for z in zeros}}
         found = [bounds.holds_layers(s, z, rows) for z in sorted(least)]
         world.cache.holding[s] = np.any(found, axis=0) if found else np.zeros(len(rows), dtype=bool)

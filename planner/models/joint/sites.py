@@ -40,7 +40,7 @@ class Sites:
     threads: int | None = None
     solved: int = 0
     placed: dict[Any, Placed | None] = field(default_factory=dict)
-    most: dict[int, int] = field(default_factory=dict)
+    racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
     deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
     def __post_init__(self) -> None:
@@ -54,6 +54,16 @@ class Sites:
     def budget_usd(self) -> float | None:
         """Most that a plan may cost, on which the most racks depend."""
         return self.instance.limits.budget_usd
+
+    @property
+    def most(self) -> dict[int, int]:
+        """The most racks at the budget, by the GPUs of each that are cabled, as far as they were asked."""
+        return self.racks.setdefault(self.budget_usd, {})
+
+    def pay(self, instance: Instance) -> None:
+        """Go on with another budget and deadline, which change nothing that was learned of grid and fibre."""
+        self.instance = self.instance.model_copy(update={"limits": instance.limits})
+        self.data = replace(self.data, instance=self.instance)
 
     @property
     def counts_power(self) -> bool:

@@ -155,7 +155,7 @@ class LeastCapital(Goal):
     def most_blocks(self, x: Ranges) -> Ints:
         """Return the most blocks of ranges that the capital may pay."""
         found: Ints = self.floor.max_blocks(self.capital, x.of.racks[x.at], x.of.rails[x.at])
-        return np.minimum(found, x.high)
+        return np.minimum(found, super().most_blocks(x))
 
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
         """List the columns in time of the next slice of capital."""

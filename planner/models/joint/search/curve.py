@@ -149,6 +149,10 @@ class WholeCurve(Goal):
         """Bound the capital of a number of racks by the least of any sites."""
         return self.floor.usd(racks, rails)
 
+    def most_blocks(self, x: Ranges) -> Ints:
+        """Return all blocks: the capital of a plan of use grows with its days."""
+        return x.high
+
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
         """Yield (most/2, most], (most/4, most/2], ... of the pipelines that may hold the model."""
         of = self.tables.get(of.strategy, of.part(slice(0)))

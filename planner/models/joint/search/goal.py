@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from planner.models.joint.columns import StrategyTable
+from planner.models.joint.columns import StrategyTable, most_blocks
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.ranges import Ranges, all_ranges
 from planner.models.joint.space import Flags, Floats, Ints
@@ -87,7 +87,7 @@ class Goal(ABC):
 
     def most_blocks(self, x: Ranges) -> Ints:
         """Return the most blocks of ranges that the capital of a plan of use may pay."""
-        return x.high
+        return np.minimum(x.high, most_blocks(self.world, x.of.strategy)[x.at])
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
         """Return which ranges of a batch are opened now."""
