@@ -70,7 +70,7 @@ def test_utilisation_falls_with_compute_at_a_fixed_batch() -> None:
 )
 def test_more_never_hurts(change: str) -> None:
     """More bandwidth, memory or batch needs no more GPUs, but for the width of the bracket."""
-    before, after = at(1e24), at(1e24, change)
+    before, after = at(1e23), at(1e23, change)
     assert before.utilisation is not None and after.utilisation_bound is not None
     assert after.utilisation_bound >= before.utilisation
 

@@ -11,7 +11,7 @@ from joint_brute_force import Column, Toy
 from joint_proof import solved_with_proof
 from joint_toys import PHI, case, toy, with_pins
 from stored_plans import PLANS
-from tiers import more
+from tiers import more, slow
 
 import planner
 from planner.checks.joint.missing import missing_columns
@@ -166,8 +166,7 @@ def test_a_column_outside_the_space_is_named() -> None:
     assert "not in the declared space" in one
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("racks", [60, 63])
+@pytest.mark.parametrize("racks", [*slow(63), *more(60)])
 def test_unequal_chunks_of_a_short_last_round(racks: int) -> None:
     """Fabrics far from free leave columns between the two bounds: the search lists all that the check still finds.
 
