@@ -221,7 +221,7 @@ LISTED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize(
-    ("how", "seed"), [*itertools.product(LISTED, range(2)), *more(*itertools.product(LISTED, range(2, 6)))]
+    ("how", "seed"), [*itertools.product(LISTED, (0, 2, 3)), *more(*itertools.product(LISTED, (1, 4, 5)))]
 )
 def test_no_tree_of_three_tiers_is_missing(how: str, seed: int) -> None:
     """Every design of up to three tiers, by plain loops, under every number of stripes, is beaten by a template."""
