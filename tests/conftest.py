@@ -19,6 +19,8 @@ LOADED_FIRST = (
     "highspy", "jinja2", "matplotlib.pyplot", "networkx", "ortools.sat.python.cp_model", "pandas", "pyarrow.parquet",
     "pyomo.environ", "pyomo.contrib.solver.solvers.highs", "scipy.optimize", "scipy.sparse.csgraph", "scipy.stats",
 )  # fmt: skip
+# Files of long tests, each a page or a process: they begin first, so that no worker is alone with one at the end.
+LONG = "tests/tours/", "tests/repository/test_documentation.py", "tests/checks/test_plan_edits.py"
 STARTED = pytest.StashKey[float]()
 
 
@@ -37,7 +39,10 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave to the slow tier what is measured to be dear, controllers, and random cases but for four of each test."""
+    """Leave to the slow tier what is measured to be dear, controllers, and random cases but for four of each test.
+
+    Long tests come first.
+    """
     dear = tiers.dear_cases()
     for item in items:
         # A Slurm controller starts once for all tests of its file, at the cost of whichever is the first.
@@ -56,6 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         quick = {id(row[turn % len(row)]) for row, turn in turns}
         for item in (item for row in rows for item in row if id(item) not in quick):
             item.add_marker(pytest.mark.slow)
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 def cpu_seconds() -> float:

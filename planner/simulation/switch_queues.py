@@ -26,6 +26,7 @@ from planner.simulation.rng import Floats, Ints
 from planner.simulation.routing import Routes
 
 DONE = 1e-6  # share of a flow that may be missing at its end: a fluid leaves a queue as an exponential
+ROUNDING = 1e-9  # of sums of rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +136,20 @@ class Queues:
             left = self.started & (at_host <= self.host_step)
             self._start(np.flatnonzero(~self.started & left[self.routes.after]), queue.astype(float))
 
+    def steps_without_a_queue(self) -> Floats | None:
+        """Return the step in which each part ends, or none where a link may be offered more than it serves in one.
+
+        Where none is, links pass on what comes within a step and nobody is paused, so the steps need not be taken.
+        """
+        r = self.routes
+        if self.start_parts is not None or (r.after >= 0).any() or (r.size <= 0).any() or (r.weight != 1).any():
+            return None
+        hops, sent = np.diff(r.start), np.minimum(r.size, self.host_step)
+        most = np.minimum(self.room * (1 + ROUNDING), self.xoff)
+        if not self.single or (np.bincount(self.link, sent[self.owner], len(self.room)) > most).any():
+            return None
+        return np.where(hops > 0, np.ceil((1 - DONE) * r.size / self.host_step) + hops - 1, 0.0)
+
     def forget(self, ended: np.ndarray) -> None:
         """Drop the entries of parts that have ended, once they are half of all."""
         kept = ~ended[self.owner]
@@ -157,7 +172,12 @@ def spread(
         The flows have not ended after the last step.
     """
     p = p or Pauses()
+    tick()
     q = Queues(routes, rate, p, start_parts)
+    alone = q.steps_without_a_queue()
+    if alone is not None and len(waited) and alone[waited].max() <= p.max_steps:
+        end = np.where(alone <= alone[waited].max(), alone * p.step_seconds, np.inf)
+        return Spread(end=end, paused=np.zeros(len(routes.capacity)), most_paused=0)
     end, most, steps = np.where(np.diff(routes.start) > 0, np.inf, 0.0), 0, np.zeros(len(q.room))
     step, due = 0, np.isinf(end[waited]).any()
     while due and step < p.max_steps:

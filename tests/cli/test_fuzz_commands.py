@@ -8,14 +8,14 @@ import fuzz
 import fuzz_commands
 import pytest
 from fuzz_cases import SUBJECTS
+from tiers import slow
 
 
 @pytest.mark.parametrize(
     ("kind", "cases"),
     [
         *(("options", 25), ("paths", 25), ("environment", 4)),
-        *(pytest.param(kind, n, marks=pytest.mark.slow) for kind, n in (("options", 200), ("paths", 200))),
-        *(pytest.param(kind, n, marks=pytest.mark.slow) for kind, n in (("environment", 30), ("solve", 40))),
+        *slow(("options", 80), ("paths", 80), ("environment", 12), ("solve", 14)),  # scripts/verify/fuzz.py has more
     ],
 )
 def test_no_command_ends_in_a_traceback(kind: str, cases: int) -> None:

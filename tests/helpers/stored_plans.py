@@ -22,21 +22,23 @@ ROOT = Path(__file__).parents[2]
 PLANS = ROOT / "tests" / "plans"
 MAKE = "MAKE_STORED_PLANS"  # set where a plan that is not there is made
 SLOW = False  # whether the test that runs is of the slow tier, which solves what no quick test reads
+SOLVED: dict[str, Plan] = {}  # what the slow tier solved in this process, by the hash of the instance
 
 
 def stored(instance: Any, pins: dict[str, Any] | None = None) -> Plan:
     """Return the plan of an instance, as `planner.solve` does, from its file in tests/plans."""
     asked = load_instance(instance, pins=pins)
-    name = re.sub(r"[^a-z0-9]+", "-", asked.name.lower()).strip("-")
-    file = PLANS / f"{name}-{instance_sha256(asked)[:8]}.json"
+    name, known = re.sub(r"[^a-z0-9]+", "-", asked.name.lower()).strip("-"), instance_sha256(asked)
+    file = PLANS / f"{name}-{known[:8]}.json"
     if not file.exists():
         assert SLOW or MAKE in os.environ, f"{file} is not there; run tests/helpers/stored_plans.py to make it"
         import planner
 
-        plan = planner.solve(asked)
+        if known not in SOLVED:
+            SOLVED[known] = planner.solve(asked)
         if SLOW:
-            return plan
-        _write(file, plan)
+            return SOLVED[known]
+        _write(file, SOLVED[known])
     return _read(file)
 
 

@@ -18,6 +18,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DEAR = ROOT / "tests" / "slow_cases.txt"
+ALL = "ALL_SEEDS"  # set by scripts/verify/all_seeds.py: cases beyond those of both tiers run too
 MEASURE = "MEASURE_TIERS"  # names the file to which a run of all quick cases adds their processor seconds
 ONE, FIRST = 0.4, 1.0  # processor seconds from which a case is dear, and from which the cheapest of its test is too
 
@@ -25,6 +26,11 @@ ONE, FIRST = 0.4, 1.0  # processor seconds from which a case is dear, and from w
 def slow(*cases: Any) -> list[Any]:
     """Return cases of a parameter as those of the slow tier; a tuple is one case of several parameters."""
     return [pytest.param(*(x if isinstance(x, tuple) else (x,)), marks=pytest.mark.slow) for x in cases]
+
+
+def more(*cases: Any) -> list[Any]:
+    """Return cases that find nothing which those of the tiers do not: none but in scripts/verify/all_seeds.py."""
+    return slow(*cases) if ALL in os.environ else []
 
 
 def dear_cases() -> frozenset[str]:

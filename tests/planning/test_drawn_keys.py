@@ -2,6 +2,7 @@
 
 import drawn_keys
 import pytest
+from tiers import more, slow
 
 import planner
 from planner.errors import InputError
@@ -10,9 +11,7 @@ QUICK = (1, 60, 171, 300)
 ALONE = len(drawn_keys.optional_keys())
 
 
-@pytest.mark.parametrize(
-    "seed", [*QUICK, *(pytest.param(s, marks=pytest.mark.slow) for s in range(2 * ALONE) if s % 7 == 0)]
-)
+@pytest.mark.parametrize("seed", [*QUICK, *slow(*range(0, 2 * ALONE, 14)), *more(*range(7, 2 * ALONE, 14))])
 def test_drawn_keys_are_answered_or_refused(seed: int) -> None:
     """A small instance with one or two keys drawn ends in a plan that the checker agrees with, or in a complaint."""
     data, keys = drawn_keys.instance(seed)

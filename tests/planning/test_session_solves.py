@@ -6,7 +6,7 @@ import pytest
 from joint_brute_force import toy
 from joint_toys import with_budget
 from stored_plans import stored
-from tiers import slow
+from tiers import more, slow
 
 import planner
 from planner.checks.joint import rules
@@ -19,7 +19,7 @@ from planner.planning.sessions import start as starts
 from planner.planning.sessions.inspection import inspection
 from planner.planning.solve import options_of, solve_instance
 
-SEEDS = (5, *slow(3, 7))
+SEEDS = (5, *slow(3), *more(7))
 NO_LIMITS: dict[str, Any] = {"time_limit": None, "gap": None, "seed": 0, "threads": None}
 DECIDED = ("status", "objective", "cost", "stopped", "conflict")
 

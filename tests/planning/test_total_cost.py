@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ OPTIONS = options_of(time_limit=None, gap=None, seed=0, threads=None)
 WHOLE = "total_cost_of_ownership_usd"
 
 
+@cache
 def asked(seed: int, budget: float | None = None, *, minimize: str = WHOLE, **how: Any) -> Instance:
     """Return a toy with dear operation that asks for the least cost within four times the fewest days."""
     i = toy(seed, **how)
@@ -47,10 +49,16 @@ def solved(i: Instance) -> Plan:
     return solve_instance(i, OPTIONS, lambda _: None)
 
 
+@cache
+def least(seed: int, **how: Any) -> Plan:
+    """Return the plan of the least cost of a toy, which several tests read."""
+    return solved(asked(seed, **how))
+
+
 @pytest.mark.parametrize(("seed", "how"), [(6, {}), (14, {"sites": 2, "forced": True}), (7, {"sites": 3})])
 def test_a_plan_of_the_least_cost(seed: int, how: dict[str, Any]) -> None:
     """The plan is proven, its value is the section's total, and it costs no more than the cheapest to buy."""
-    plan = solved(asked(seed, **how))
+    plan = least(seed, **how)
     assert plan.status == "optimal" and check(plan) == []
     assert plan.run is not None and plan.objective.value == plan.run.total_cost_of_ownership_usd
     assert plan.objective.bound == pytest.approx(plan.objective.value)
@@ -63,7 +71,7 @@ def test_a_plan_of_the_least_cost(seed: int, how: dict[str, Any]) -> None:
 
 def test_another_total_is_refused() -> None:
     """The check adds the run up again: neither value nor certificates may differ, and the budget bounds it."""
-    plan = solved(asked(14, sites=2, forced=True))
+    plan = least(14, sites=2, forced=True)
     usd = plan.objective.value
     assert usd is not None and plan.sites is not None and plan.cost is not None
     less = plan.objective.model_copy(update={"value": usd * 0.999, "bound": usd * 0.999})
@@ -79,7 +87,7 @@ def test_another_total_is_refused() -> None:
 
 def test_a_budget_below_the_least_cost() -> None:
     """A budget that the bill is within and the run is not leaves no plan; at the least cost there is one."""
-    usd = solved(asked(6)).objective.value
+    usd = least(6).objective.value
     assert usd is not None
     none = solved(asked(6, usd * 0.99))
     assert none.status == "infeasible" and none.conflict is not None and check(none) == []
@@ -95,9 +103,8 @@ def test_a_deadline_is_needed() -> None:
         load_instance(i)
 
 
-@pytest.mark.parametrize("includes", [True, False])
-@pytest.mark.parametrize("seed", [0, 6])
-def test_energy_of_a_cluster_is_priced_by_the_watt(seed: int, *, includes: bool) -> None:
+@pytest.mark.parametrize(("seed", "includes"), [(0, True), (6, False)])
+def test_energy_of_a_cluster_is_priced_by_the_watt(seed: int, includes: bool) -> None:
     """Without a grid a plan's capital at run prices, with what all cost alike, is the run that the section adds up."""
     i = asked(seed)
     operation = i.operation and i.operation.model_copy(update={"energy_usd_per_mwh": 900.0})
@@ -118,7 +125,7 @@ def test_energy_of_a_cluster_is_priced_by_the_watt(seed: int, *, includes: bool)
 
 def test_a_search_cut_short_leaves_a_plan_that_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped behind its first plan, the search has that plan and a lower bound, or over the budget the reason."""
-    whole = solved(asked(14, sites=2, forced=True)).objective.value
+    whole = least(14, sites=2, forced=True).objective.value
     before: Any = RunSearch._least
     inside: list[LeastCost] = []
 

@@ -1,6 +1,7 @@
 """The study of limits: utilisation is a share, falls with compute, rises with what is given, and its bounds hold."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ INSTANCE = Path(__file__).parents[2] / "instances" / "limits-h100.json"
 FIXED = ['workload.choose.critical_batch={"of":"fixed","coefficient":2e6}', "workload.choose.family.tolerance=0.1"]
 
 
+@cache
 def at(flop: float, *changes: str, days: float = 90.0) -> LimitPoint:
     (found,) = limits(changed(INSTANCE, [*FIXED, *changes]), [flop], days=days, tolerance=0.02)
     return found
@@ -41,7 +43,7 @@ def test_the_fewest_racks_are_those_of_trying_every_number() -> None:
     data = changed(INSTANCE, FIXED)
     instance = load_instance(data | {"limits": {"max_batch_tokens": 2e6}}, searched=False)
     tokens = instance.workload.tokens
-    instance = instance.model_copy(update={"workload": instance.workload.model_copy(update={"tokens": tokens / 40})})
+    instance = instance.model_copy(update={"workload": instance.workload.model_copy(update={"tokens": tokens / 100})})
     found = fewest_racks(instance, 90.0)
 
     def days(racks: int) -> float:
@@ -68,7 +70,7 @@ def test_utilisation_falls_with_compute_at_a_fixed_batch() -> None:
 )
 def test_more_never_hurts(change: str) -> None:
     """More bandwidth, memory or batch needs no more GPUs, but for the width of the bracket."""
-    before, after = at(1e24), at(1e24, change)
+    before, after = at(1e23), at(1e23, change)
     assert before.utilisation is not None and after.utilisation_bound is not None
     assert after.utilisation_bound >= before.utilisation
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from joint_toys import case, toy
+from tiers import more, slow
 
 import planner
 from planner.errors import InputError
@@ -87,8 +88,7 @@ def test_rates_of_ones_own() -> None:
     assert plan.reliability.checkpoint_write_seconds == 0 and plan.reliability.useful_share < 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*slow(*range(10)), *more(*range(10, 40))])
 def test_whole_instances(seed: int) -> None:
     """A solve ends with a plan or a proof that holds, and its own decisions as pins give the same value."""
     asked = drawn(seed)

@@ -3,17 +3,20 @@
 They lose nothing, outrun no link, match packet-level figures, and spread to flows that fair sharing spares.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
+from planner.physics.ticks import ticking
 from planner.simulation.fat_tree import Fabric, tree_of_fabric
 from planner.simulation.flow_times import flow_seconds
 from planner.simulation.live_cables import Alive, Flows
 from planner.simulation.routing import ecmp, spray
-from planner.simulation.switch_queues import Pauses, Queues, spread
+from planner.simulation.switch_queues import DONE, Pauses, Queues, spread
 from planner.simulation.traffic import failed_cables, incast, permutation
 
 RATE = 100e9  # of a host, bytes per second
@@ -105,6 +108,40 @@ def test_bytes_are_conserved_and_no_link_is_outrun(seed: int) -> None:
         assert waits == pytest.approx(q.missing, abs=1e-3)
         last = np.bincount(q.link[q.last], (missing - q.missing)[q.owner[q.last]], len(q.room))
         assert (last <= np.where(paused, 0.0, np.minimum(q.room, before)) + 1e-3).all()
+
+
+@settings(deadline=None, max_examples=12)
+@given(st.integers(0, 1000), st.sampled_from([1, 2]), st.sampled_from([1, 2]))
+def test_without_a_queue_the_steps_need_not_be_taken(seed: int, ratio: int, planes: int) -> None:
+    """Where no link is offered more than it serves, the ends are those of every step taken; else steps are taken."""
+    fabric = Fabric(hosts=24, ports_per_switch=8, tiers=2, oversubscription=(ratio,))
+    tree = replace(tree_of_fabric(fabric), planes=(1 / planes,) * planes)
+    r = np.random.default_rng(seed)
+    flows = permutation(tree.slots, 2e6, seed)
+    flows = Flows(source=flows.source, target=flows.target, size=r.choice([3e4, 7e5, 2e6], len(flows)))
+    routes = spray(tree, flows)
+    q = Queues(routes, RATE / planes, Pauses(), None)
+    alone, end = q.steps_without_a_queue(), np.full(routes.parts, np.inf)
+    assert ratio > 1 or alone is not None
+    for step in range(1, 400):
+        q.step()
+        end[np.isinf(end) & (q.missing <= DONE * routes.size)] = step
+    assert np.isfinite(end).all()
+    assert alone is None or alone.tolist() == end.tolist()
+    found = spread(routes, RATE / planes, np.arange(routes.parts)).end
+    assert found == pytest.approx(end * Pauses().step_seconds, rel=1e-12)
+
+
+@pytest.mark.parametrize("pairs", [[(0, 2)], [(0, 2), (1, 2)]], ids=["no queue", "a queue"])
+def test_the_clock_of_who_asks_ends_it(pairs: list[tuple[int, int]]) -> None:
+    """Whether or not steps are taken, the clock is looked at: hundreds of runs end where their limit passes."""
+
+    def passed() -> None:
+        raise TimeoutError
+
+    tree = tree_of_fabric(Fabric(hosts=128, ports_per_switch=8))
+    with ticking(passed), pytest.raises(TimeoutError):
+        spread(ecmp(tree, flows_of(pairs), 0), RATE, np.arange(len(pairs)))
 
 
 def test_an_incast_needs_hosts_and_time() -> None:

@@ -13,6 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = "docs/tours.md"
+# For a plan of one's own: 16 s were measured, a minute is meant, and other tests run beside.
+FIRST_PLAN_SECONDS = 180.0
 # What each reader is told at the end: a word of the output of each tour, in order.
 ANSWERS = {
     "The capacity planner": (r"^mine: optimal$", r"Trains in \d+\.\d days", r"2 of 2 points"),
@@ -93,10 +95,16 @@ def test_the_package_is_that_of_the_wheel(installed: Path, tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("reader", ANSWERS)
 def test_a_tour_is_followed_to_its_answer(reader: str, installed: Path, tmp_path: Path) -> None:
-    """Every command ends as the page says, stable ones print what it prints, and the reader has the answers."""
+    """Every command ends as the page says, stable ones print what it prints, and the reader has the answers.
+
+    The first commands lead from the installed package to a proven plan of one's own two sites.
+    """
     printed: list[str] = []
-    for block in tours()[reader]:
+    for number, block in enumerate(tours()[reader]):
+        began = time.monotonic()
         ran = documentation.run(block, tmp_path, str(installed))
+        if number == 0 and reader == "The capacity planner":
+            assert time.monotonic() - began < FIRST_PLAN_SECONDS
         for r, status in zip(ran, [0] * (len(ran) - 1) + [block.status], strict=bool(ran)):
             assert r.status == status, f"{block.where}: {r.command}\n{r.errors}"
             if "stable" in block.words:
@@ -104,16 +112,3 @@ def test_a_tour_is_followed_to_its_answer(reader: str, installed: Path, tmp_path
             printed += r.printed
     for answer in ANSWERS[reader]:
         assert any(re.search(answer, line) for line in printed), answer
-
-
-@pytest.mark.slow
-def test_the_first_plan_of_ones_own_is_quick(installed: Path, tmp_path: Path) -> None:
-    """From the installed package to a proven plan of one's own two sites: a minute where the machine is free.
-
-    Measured: 16 s; here it may take three times the minute, since other tests run beside.
-    """
-    first = next(b for b in tours()["The capacity planner"] if b.language == "console")
-    began = time.monotonic()
-    for r in documentation.run(first, tmp_path, str(installed)):
-        assert r.status == 0, r.errors
-    assert time.monotonic() - began < 180

@@ -11,6 +11,7 @@ from joint_brute_force import Column, Toy
 from joint_proof import solved_with_proof
 from joint_toys import PHI, case, toy, with_pins
 from stored_plans import PLANS
+from tiers import more, slow
 
 import planner
 from planner.checks.joint.missing import missing_columns
@@ -77,7 +78,7 @@ def test_an_honest_proof_passes(seed: int, how: dict[str, Any]) -> None:
     assert found.days is None or messages(i, found.days, proof) == []
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", [*range(14), *more(*range(14, 25))])
 def test_an_honest_proof_of_a_richer_toy_passes(seed: int) -> None:
     """So it is with experts, CP over racks, lines to build, upgrades and rules of the grid that bind."""
     i = case(seed)
@@ -165,8 +166,7 @@ def test_a_column_outside_the_space_is_named() -> None:
     assert "not in the declared space" in one
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("racks", [60, 63])
+@pytest.mark.parametrize("racks", [*slow(63), *more(60)])
 def test_unequal_chunks_of_a_short_last_round(racks: int) -> None:
     """Fabrics far from free leave columns between the two bounds: the search lists all that the check still finds.
 

@@ -7,6 +7,7 @@ from fabric_cases import instance, switch
 from fabric_graph import survives
 from fabric_zone_cases import every_design
 from stored_plans import stored
+from tiers import more, slow
 from worked_plan import rules, small
 
 from planner.checks.network.asked import cut_by
@@ -38,7 +39,7 @@ def test_oversubscription_by_tier(most: list[float], broken: set[str]) -> None:
     assert rules(small(network__max_oversubscription=most)) == broken
 
 
-SLOW = [pytest.param(*case, marks=pytest.mark.slow) for case in ((4, 3), (4, 4), (5, 5), (6, 9))]
+SLOW = [*slow((4, 3), (4, 4)), *more((5, 5), (6, 9))]
 
 
 @pytest.mark.parametrize(("ports", "racks"), [(4, 6), (6, 7), *SLOW])

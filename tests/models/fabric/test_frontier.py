@@ -12,6 +12,7 @@ from fabric_cases import free_by_exchange, hidden, instance, request, switch
 from fabric_zone_cases import every_design as every_tall_design
 from test_fabric import every_design
 from test_fabric_dragonfly import accepted, every_dragonfly
+from tiers import more
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
@@ -108,7 +109,7 @@ def tall_case(seed: int) -> tuple[Instance, FabricRequest]:
     return i, dataclasses.replace(r, wan_gbps=gbps, exchange_gbps=gbps * rng.choice([0.3, 1]))
 
 
-@pytest.mark.parametrize("seed", range(36))
+@pytest.mark.parametrize("seed", [*range(14), *more(*range(14, 36))])
 def test_agrees_with_brute_force(seed: int) -> None:
     """No design of any is better than one found, and none of the frontier is missing."""
     agree(*random_case(seed), ("cost", *AXES[seed % len(AXES)]))

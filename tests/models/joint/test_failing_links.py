@@ -3,6 +3,7 @@
 import pytest
 from joint_brute_failures import best_of, every_plan, failing_links
 from joint_solved import solved
+from tiers import more
 
 from planner.instance.instance import Instance
 from planner.instance.reliability import Reliability
@@ -60,7 +61,7 @@ def test_least_cost_equals_full_enumeration(seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [27, 12])
+@pytest.mark.parametrize("seed", [27, *more(12)])
 def test_better_links_never_take_more_days(seed: int) -> None:
     """Links that last longer, and lanes that stand in for each other, never take more days; fewer lanes never fewer."""
     i = failing_links(seed)

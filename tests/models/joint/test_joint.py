@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 from joint_brute_force import Toy, toy, with_budget, with_pins
 from joint_changes import put
-from tiers import slow
+from joint_solved import solved
+from tiers import more
 
 from planner.errors import InputError
-from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.solve import solve_joint
-from planner.models.requests import Options
 from planner.physics.network.price import bill
 from planner.physics.site import power
 from planner.physics.training import step
@@ -27,11 +25,6 @@ CASES: list[tuple[int, dict[str, Any]]] = [
     *((seed, {"sites": 2}) for seed in (2, 5, 6, 11)),
 ]
 NAMES = [f"{seed}{''.join('-' + k for k in how)}" for seed, how in CASES]
-
-
-def solved(i: Instance) -> JointSolution:
-    """Solve without a limit."""
-    return solve_joint(i, Options(), lambda _: None)
 
 
 TOYS = [
@@ -79,7 +72,7 @@ def test_full_recompute_as_pinned(seed: int) -> None:
     assert found.plan.capital_usd == pytest.approx(best.usd, rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", [6, *slow(8, 14)])
+@pytest.mark.parametrize("seed", [6, *more(8, 14)])
 def test_power_of_a_cluster_limits_its_fabric(seed: int) -> None:
     """Below the fastest fabric's draw the best of the others is found, and none where racks leave no power."""
     free = solved(toy(seed))
@@ -162,7 +155,7 @@ def choices(found: JointSolution) -> dict[str, int]:
     return dict(zip(PINS, (s.tensor_parallel, c.p, s.context_parallel, s.micro_batch, c.d, c.m, c.v), strict=True))
 
 
-@pytest.mark.parametrize("seed", [2, 6, 8, 14])
+@pytest.mark.parametrize("seed", [2, 6, *more(8, 14)])
 def test_pins(seed: int) -> None:
     """A plan's own choices as pins give the same value, and no other value of a choice a better one."""
     i = toy(seed)

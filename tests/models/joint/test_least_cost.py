@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from joint_brute_force import toy
 from joint_cost_brute_force import CostToy, without
+from tiers import more
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
@@ -32,6 +33,12 @@ CASES: list[tuple[int, dict[str, Any]]] = [
     *((seed, {"sites": 2}) for seed in (2, 5)),
 ]
 NAMES = [f"{seed}{''.join('-' + k for k in how)}" for seed, how in CASES]
+# Without a budget, which ends no search then, each third is of either tier.
+BOTH = [
+    *(pytest.param(*case, True, id=f"budget-{name}") for case, name in zip(CASES, NAMES, strict=True)),
+    *(pytest.param(*case, False, id=f"no budget-{name}") for case, name in zip(CASES[::3], NAMES[::3], strict=True)),
+    *more(*((*case, False) for k, case in enumerate(CASES) if k % 3)),
+]
 FACTORS = (1.0, 1.05, 1.3, 2.0, 4.0)  # of the fewest seconds
 
 
@@ -40,9 +47,8 @@ def world(i: Instance) -> World:
     return world_of(i, Options(), Deadline())
 
 
-@pytest.mark.parametrize(("seed", "how"), CASES, ids=NAMES)
-@pytest.mark.parametrize("budget", [True, False], ids=["budget", "no budget"])
-def test_equals_full_enumeration(seed: int, how: dict[str, Any], *, budget: bool) -> None:
+@pytest.mark.parametrize(("seed", "how", "budget"), BOTH)
+def test_equals_full_enumeration(seed: int, how: dict[str, Any], budget: bool) -> None:
     """Capital and time are those of the cheapest of all plans in time, the fastest of equal ones, at any deadline."""
     i = toy(seed, **how)
     i = i if budget else without(i, budget_usd=None)

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tiers import more
 from wan_graphs import asked, cheapest, edge, fibre, random_case
 
 from planner.instance.instance import Instance
@@ -55,7 +56,7 @@ def test_random_cases_are_of_both_kinds() -> None:
     assert {p.exchange for p in design} == {"ring", "tree"}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", [*range(24), *more(*range(24, 60))])
 def test_surviving_a_cut_is_never_cheaper(seed: int) -> None:
     """What holds whichever edge is cut holds where none is."""
     instance, request = random_case(seed)
