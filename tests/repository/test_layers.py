@@ -1,14 +1,12 @@
-"""The structure of the package: arrows run down only, folders and files are small, names are the field's words."""
+"""The structure of the package: arrows run down only, files are of one topic, names are the field's words."""
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
 
 import networkx as nx
 from banned_words import BANNED, words_of
-from layers import ROOT, area, arrows, layer, modules
+from layers import area, arrows, layer, modules
 
-MAX_FILES = 16  # of a folder, __init__.py aside
 MAX_LINES = 600  # of a file
 ALLOWED: frozenset[tuple[str, str]] = frozenset()  # arrows that run up all the same; at most five
 
@@ -35,14 +33,8 @@ def test_the_checker_knows_no_formulation() -> None:
     assert {m for m in reached if m.startswith(("planner.models", "planner.solvers"))} == set()
 
 
-def test_folders_are_small() -> None:
-    """A folder has so few files that a reader takes in all of them at a glance."""
-    counts = Counter(f.parent.relative_to(ROOT).as_posix() for f in modules().values() if f.name != "__init__.py")
-    assert {folder: n for folder, n in counts.items() if n > MAX_FILES} == {}
-
-
 def test_files_are_small() -> None:
-    """A file has one purpose, and so few lines that it can be read in one go."""
+    """A file has one topic, and so few lines that it can be read in one go."""
     lines = {name: len(f.read_text(encoding="utf-8").splitlines()) for name, f in modules().items()}
     assert {name: n for name, n in lines.items() if n > MAX_LINES} == {}
 
