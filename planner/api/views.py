@@ -90,9 +90,9 @@ def _plot(name: str) -> Callable[..., Any]:
     """Return a view that draws on matplotlib axes."""
 
     def draw(plan: "Plan", *, ax: Any = None) -> Any:
-        from planner.report.plots import plan_axes
+        from planner.report.plots import plan_plots
 
-        return getattr(plan_axes, name)(plan, ax)
+        return getattr(plan_plots, name)(plan, ax)
 
     return draw
 

@@ -25,7 +25,7 @@ from planner.imports.read import import_grid
 from planner.plan.files import read_plan
 from planner.planning.load import load_instance
 from planner.report.compare import columns_of_file
-from planner.report.plots.rows import read_rows as drawn_rows
+from planner.report.plots.sweep_rows import read_rows as drawn_rows
 from planner.simulation.request import Options as Simulated
 from planner.simulation.request import simulation_request
 from planner.sweeps.axes import axis_of, read_pairs

@@ -21,7 +21,7 @@ from planner.exports.from_plan import BuiltFabric, built_fabric
 from planner.files import write_streamed
 from planner.instance.network import Floor, Medium
 from planner.physics.network.links import NO_MEDIUM, MediaTable
-from planner.report.statements.network import fabric
+from planner.report.statements.sites_and_fabric import fabric
 
 PLAN = small()
 E1 = built_fabric(PLAN, "e1")

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from planner.cli.main import app
 from planner.errors import InputError
 from planner.report.compare import columns_of_file
-from planner.report.plots import rows as drawn
+from planner.report.plots import sweep_rows as drawn
 from planner.sweeps import run as sweep_run
 from planner.sweeps.executors import on_executor
 from planner.sweeps.rows import Row, failed_row

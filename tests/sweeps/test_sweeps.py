@@ -20,7 +20,7 @@ import planner
 from planner.errors import InputError
 from planner.plan.flatten import digest, runs
 from planner.plan.plan import Plan
-from planner.report.plots import rows as pictures
+from planner.report.plots import sweep_rows as pictures
 from planner.sweeps.executors import at_home, on_executor
 from planner.sweeps.run import SweepOptions, tasks_for
 from planner.sweeps.store import Store, columns_of, read_rows

@@ -36,7 +36,7 @@ def evaluate(
     from planner.instance.read_items import with_note
     from planner.planning.evaluate import evaluated, summary
     from planner.planning.load import load_instance
-    from planner.report.statements.money import run_statements
+    from planner.report.statements.verdict import run_statements
     from planner.report.summary import fitted, lines_of, terminal_width
 
     require_writable(output)

@@ -62,7 +62,7 @@ def export(
     from planner.exports import bill_of_materials, cable_list, graph, slurm
     from planner.exports.failure_domains import failure_domains_csv, failure_domains_json
     from planner.exports.from_plan import built_fabric
-    from planner.report.page.drawings.fabric_tiers import fabric_svg
+    from planner.report.page.fabric_tiers import fabric_svg
 
     given = read_plan(plan)
     with requiring_sound(given, plan):

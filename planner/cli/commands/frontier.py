@@ -65,8 +65,7 @@ def frontier(
     if as_json:
         print(front.curve.model_dump_json(indent=1))
     else:
-        from planner.report.frontier import curve_text
-        from planner.report.summary import terminal_width
+        from planner.report.summary import curve_text, terminal_width
 
         print(curve_text(front, epsilon, terminal_width()))
     raise typer.Exit(_status(front, epsilon))
@@ -87,7 +86,7 @@ def _check_output(output: Path | None) -> None:
 
 def _write(front: "Frontier", output: Path | None, plot: Path | None, plans: Path | None, seconds: float) -> None:
     """Write the rows or the curve, the picture and the plans, each where it was asked for."""
-    from planner.report.plots.staircase import staircase
+    from planner.report.plots.plan_plots import staircase
     from planner.sweeps.curve_rows import CURVE, curve_plan_file, curve_rows
     from planner.sweeps.store import write_rows
 

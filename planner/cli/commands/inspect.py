@@ -48,8 +48,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Compare plans and sweep rows with the first: verdicts, what differs, by which terms, and all figures."""
-    from planner.report.compare import columns_of_file, rows_of, table
-    from planner.report.differences import MOST_JUDGED, best, verdicts
+    from planner.report.compare import MOST_JUDGED, best, columns_of_file, rows_of, table, verdicts
     from planner.report.summary import PIPE, fitted, terminal_width
 
     several = len({_path(given) for given in files}) > 1

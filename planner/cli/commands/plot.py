@@ -25,9 +25,8 @@ def plot(
     ] = "min-min",
 ) -> None:
     """Draw a sweep: plans and their frontier, points without a plan, and where decisions change."""
-    from planner.report.plots.figure import PlotRequest, drawn
-    from planner.report.plots.page import plot_page
-    from planner.report.plots.rows import check_path, number, planned, read_rows, senses_of
+    from planner.report.plots.sweep_plot import PlotRequest, drawn, plot_page
+    from planner.report.plots.sweep_rows import check_path, number, planned, read_rows, senses_of
 
     form = output.suffix.removeprefix(".").lower()
     if form not in FORMS:

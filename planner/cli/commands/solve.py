@@ -57,8 +57,7 @@ def solve(
 
     require_writable(output)
     from planner.plan.curve import Curve
-    from planner.report.statements.curve import curve_section
-    from planner.report.summary import fitted, summary, terminal_width
+    from planner.report.summary import curve_section, fitted, summary, terminal_width
     from planner.solvers.deadline import Deadline
 
     pins, asked = read_pins(pin or []), what_if(instance, change)

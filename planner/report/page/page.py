@@ -12,9 +12,9 @@ from typing import Any
 from planner.optional_packages import needed
 from planner.plan.plan import Plan
 from planner.report.page import blocks
-from planner.report.page.parts import Figure, Headline, Row, Table, figure
-from planner.report.page.tables import tables
-from planner.report.plots.page import POLICY, style
+from planner.report.page.blocks import tables
+from planner.report.page.elements import Figure, Headline, Row, Table, figure
+from planner.report.plots.sweep_plot import POLICY, style
 from planner.report.statements.statement import Statement, days, short_percent
 from planner.report.summary import by_section, statements
 from planner.units import money

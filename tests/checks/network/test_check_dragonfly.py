@@ -21,7 +21,7 @@ from planner.exports import cable_list, graph, slurm
 from planner.exports.from_plan import built_fabric
 from planner.plan.plan import Plan
 from planner.planning.pareto import frontier
-from planner.report.page.drawings.fabric_tiers import fabric_tiers
+from planner.report.page.fabric_tiers import fabric_tiers
 from planner.simulation.from_plan import part_of_plan
 
 INSTANCES = Path(__file__).parents[3] / "instances"

@@ -21,7 +21,7 @@ from planner.formats.from_plan import plan_topology
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.report.page.blocks import fabric
-from planner.report.page.drawings.fabric_tiers import fabric_tiers
+from planner.report.page.fabric_tiers import fabric_tiers
 from planner.report.summary import summary
 from planner.simulation.from_plan import part_of_plan
 

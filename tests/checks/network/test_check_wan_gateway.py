@@ -16,7 +16,7 @@ from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 from planner.planning.pareto import frontier
-from planner.report.page.drawings.fabric_tiers import fabric_tiers
+from planner.report.page.fabric_tiers import fabric_tiers
 
 # One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a WAN gateway of five ports.
 # A layout fixed in part, so that the plan is found in a moment; its stages send between racks.

@@ -18,8 +18,8 @@ from planner.cli.commands.report import report
 from planner.errors import InputError
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
+from planner.report.page.blocks import NOT_SHOWN, PARTS
 from planner.report.page.page import report_page
-from planner.report.page.tables import NOT_SHOWN, PARTS
 from planner.report.summary import statements
 from planner.units import amount, gap, memory, money
 

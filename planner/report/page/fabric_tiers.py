@@ -16,8 +16,8 @@ from planner.exports.from_plan import BuiltFabric
 from planner.physics.network.cabling import WAN_GATEWAY, stages, switch_counts
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.families import wiring_of
-from planner.report.page.drawings.svg import WIDTH, drawing, el, rect, shown, text, title, width_of
-from planner.report.plots.page import style
+from planner.report.page.elements import WIDTH, drawing, el, rect, shown, text, title, width_of
+from planner.report.plots.sweep_plot import style
 from planner.units import amount, counted
 
 # Units: the room for words, and where boxes begin and end.

@@ -1,22 +1,125 @@
-"""The picture of a sweep: points and frontiers, what has no plan, and a strip of decision changes below."""
+"""The picture of a sweep: points and frontiers, what has no plan, a strip of decision changes, and its page."""
 
 import io
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError
 from planner.optional_packages import needed
-from planner.report.plots.changes import best_by_x, changes_of, draw_strip, lanes_of
-from planner.report.plots.labels import label, plain, quantity
-from planner.report.plots.rows import Row, Sense, frontier, number, planned, why_none
-from planner.units import short
+from planner.plan.decisions import LANES, changed_decisions
+from planner.report.plots.sweep_rows import (
+    Row,
+    Sense,
+    frontier,
+    label,
+    name_and_unit,
+    number,
+    plain,
+    planned,
+    quantity,
+    why_none,
+)
+from planner.units import counted, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
+
+TINTS = ("#CFE3F2", "#F6DDC4")  # of bands, neighbours in turn
+STRIP_LETTER = 0.052  # inches of a letter of the strip
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A stretch of the axis over which a decision stays the same."""
+
+    first: float
+    last: float
+    value: str
+
+
+def best_by_x(rows: Sequence[Row], x: str, y: str, *, largest: bool = False) -> list[Row]:
+    """Return for each x the row of smallest (or largest) y, whose decisions the strip shows, by ascending x."""
+    best: dict[float, tuple[float, Row]] = {}
+    for row in rows:
+        at, value = number(row, x), number(row, y)
+        if at is None or value is None:
+            continue
+        rank = -value if largest else value
+        if at not in best or rank < best[at][0]:
+            best[at] = (rank, row)
+    return [best[at][1] for at in sorted(best)]
+
+
+def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[Band]]:
+    """Return the decisions that change along x, each as bands of one value; rows are in the order of x."""
+    lanes = {}
+    for name, decision in LANES.items():
+        bands: list[Band] = []
+        for row in rows:
+            at, value = number(row, x) or 0.0, decision(row)
+            if bands and bands[-1].value == value:
+                bands[-1] = Band(bands[-1].first, at, value)
+            elif value is not None:
+                bands.append(Band(at, at, value))
+        if len(bands) > 1:
+            lanes[name] = bands
+    return lanes
+
+
+def changes_of(rows: Sequence[Row], x: str) -> list[str]:
+    """Describe each change in words, in the order of x: `at $64B a third site opens: palo-verde`."""
+    changes = []
+    for before, after in pairwise(rows):
+        at = quantity(x, after.get(x))
+        changes += [f"at {at} {what}" for what in changed_decisions(before, after).values()]
+    return changes
+
+
+def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
+    """Return the borders between neighbouring points, half-way, and as far outside the ends."""
+    at = [math.log(x) for x in xs] if logarithmic else list(xs)
+    if len(at) == 1:
+        return [xs[0], xs[0]]
+    middle = [(a + b) / 2 for a, b in pairwise(at)]
+    ends = [at[0] - (middle[0] - at[0]), *middle, at[-1] + (at[-1] - middle[-1])]
+    return [math.exp(x) for x in ends] if logarithmic else ends
+
+
+def draw_strip(axes: "Axes", rows: Sequence[Row], x: str, *, inches: float) -> None:
+    """Draw the lanes; rows are in the order of x, one an x; `inches` is the width of the axes, whose scale is set."""
+    lanes = lanes_of(rows, x)
+    axes.set_yticks(range(len(lanes)), list(lanes), fontsize=7.5)
+    axes.set_ylim(len(lanes) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    if not lanes:
+        style = {"transform": axes.transAxes, "fontsize": 7.5, "color": "#606060"}
+        axes.text(0.5, 0.5, "the same decisions all along", ha="center", va="center", **style)
+        return
+    xs = [number(r, x) or 0.0 for r in rows]
+    logarithmic = axes.get_xscale() == "log"
+    edges = edges_of(xs, logarithmic=logarithmic)
+    scale = math.log if logarithmic else float
+    low, high = axes.get_xlim()
+    per_inch = (max(scale(high), scale(edges[-1])) - min(scale(low), scale(edges[0]))) / inches
+    for n, bands in enumerate(lanes.values()):
+        for k, band in enumerate(bands):
+            left, right = edges[xs.index(band.first)], edges[xs.index(band.last) + 1]
+            style = {"facecolor": TINTS[k % 2], "edgecolor": "white", "linewidth": 0.8}
+            axes.broken_barh([(left, right - left)], (n - 0.4, 0.8), **style)
+            if len(band.value) * STRIP_LETTER * per_inch <= scale(right) - scale(left):
+                middle = math.sqrt(left * right) if logarithmic else (left + right) / 2
+                axes.text(middle, n, band.value, ha="center", va="center", fontsize=6.5)
+
 
 Point = tuple[float, float]
 # Okabe and Ito (2008), Color Universal Design: colour-blind readers see them apart too.
@@ -25,7 +128,7 @@ GREY, FAILED = "#B0B0B0", "#A00000"
 # Inches: a line of text; left of the axes, above and below them; the plot; between it and its strip. Matplotlib's own
 # layouts differ from run to run in the last digit, which the same picture twice must not.
 LINE, LEFT, TOP, BOTTOM, MAIN, GAP = 0.17, 0.85, 0.35, 0.55, 3.6, 0.12
-LETTER = 0.062  # of a legend
+LEGEND_LETTER = 0.062  # of a legend
 # Facets in a picture; reasons, each a mark of its own, in a legend; lines of changes below the picture.
 MAX_FACETS, MAX_REASONS, MAX_CHANGES = 12, 3, 6
 # Text as paths and a fixed salt: the same rows give the same bytes, and no reader's fonts matter.
@@ -82,7 +185,7 @@ def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
     InputError
         There is nothing to draw, matplotlib is not installed, or the facets are too many.
     """
-    return picture_of(lambda: _figure(rows, request), title(request), form)
+    return picture_of(lambda: _sweep_figure(rows, request), title(request), form)
 
 
 def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
@@ -130,7 +233,7 @@ def by_value(value: Any) -> tuple[int, float, str]:
     return (2, 0.0, "") if value is None else (1, 0.0, str(value))
 
 
-def _figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
+def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
     from matplotlib.figure import Figure
 
     parts = facets_of(rows, request.facet)
@@ -181,7 +284,7 @@ def _make_room(panels: "Sequence[Axes]", inches: float) -> None:
         names = [t.get_text() for t in legend.get_texts()] + [legend.get_title().get_text()] if legend else []
         if not names:
             continue
-        wide, tall = (0.55 + LETTER * max(map(len, names))) / inches, (0.15 + LINE * len(names)) / MAIN
+        wide, tall = (0.55 + LEGEND_LETTER * max(map(len, names))) / inches, (0.15 + LINE * len(names)) / MAIN
         points = [p for line in axes.get_lines() if line.get_transform() == axes.transData for p in line.get_xydata()]
         points += [p for dots in axes.collections for p in dots.get_offsets()]
         places = [axes.transAxes.inverted().transform(axes.transData.transform(p)) for p in points]
@@ -303,3 +406,73 @@ def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incom
         axes.plot(xs, [0.02 + 0.03 * n] * len(xs), "x", label=f"{count} {text}", **style)
     if incomplete:
         axes.plot([], [], " ", label=f"{incomplete} plans without these figures")
+
+
+# No source of any kind is allowed: the browser itself keeps the page from asking for anything.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def style() -> str:
+    """Return the style sheet of all pages."""
+    return (files("planner.report") / "data" / "page.css").read_text(encoding="utf-8")
+
+
+def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
+    """Return the best point, the changes along the axis, the picture and its points, folded, as one HTML page."""
+    name = title(request)
+    described = f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"'
+    inline = svg[svg.index("<svg") :].replace("<svg", described, 1)
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">',
+            f"<title>{escape(name)}</title>\n<style>\n{style()}</style>\n</head>\n<body>\n<main>\n<h1>{escape(name)}</h1>",
+            f'<p class="verdict">{escape(_sweep_verdict(rows, request))}</p>',
+            *_change_lists(rows, request),
+            f'<figure class="wide plot" tabindex="0">{inline}</figure>',
+            *_point_table(rows, request),
+            "</main>\n</body>\n</html>\n",
+        ]
+    )
+
+
+def _sweep_verdict(rows: Sequence[Row], request: PlotRequest) -> str:
+    """Write how many points have a plan, and the best of these."""
+    found = [(y, r) for r in rows if planned(r) and (y := number(r, request.y)) is not None]
+    count = f"{len(found):,} of {counted(len(rows), 'point')} have a plan"
+    if not found:
+        return f"{count}."
+    most = request.senses is not None and request.senses[1] == "max"
+    _, best = (max if most else min)(found, key=lambda item: item[0])
+    value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
+    of, along = (name_and_unit(path)[0] for path in (request.y, request.x))
+    return f"{count}; {'most' if most else 'least'} {of}: {value}, at {along} {at}."
+
+
+def _change_lists(rows: Sequence[Row], request: PlotRequest) -> list[str]:
+    """List what changes where, for each facet."""
+    lines = []
+    for name, part in facets_of(rows, request.facet):
+        changes = changes_of(best_rows(part, request), request.x)
+        items = [f"<li>{escape(text)}</li>" for text in changes] or ["<li>nothing</li>"]
+        lines += [f"<h3>What changes{escape(f' ({name})' if name else '')}</h3>\n<ul>", *items, "</ul>"]
+    return lines
+
+
+def _point_table(rows: Sequence[Row], request: PlotRequest) -> list[str]:
+    """Write a line a point, in the order of x."""
+    paths = list(dict.fromkeys(p for p in (request.x, request.facet, request.color, request.y) if p))
+    head = "".join(f'<th scope="col">{escape(label(p))}</th>' for p in paths)
+    body = []
+    for r in sorted(rows, key=lambda r: [by_value(r.get(p)) for p in paths]):
+        cells = "".join(f"<td>{'-' if r.get(p) is None else escape(quantity(p, r.get(p)))}</td>" for p in paths)
+        # A row without a plan has its reason here.
+        status = escape(str(r["status"]) if planned(r) else why_none(r))
+        body.append(f'<tr>{cells}<td class="text">{status}</td></tr>')
+    return [
+        '<details><summary>All points</summary>\n<div class="scroll"><table>',
+        f'<thead><tr>{head}<th class="text" scope="col">status</th></tr></thead>\n<tbody>',
+        *body,
+        "</tbody></table></div></details>",
+    ]

@@ -1,7 +1,75 @@
-"""Small SVG: elements as text, drawn by style classes, so that light, dark and print need no second picture."""
+"""What a page is made of: figures, tables, pictures and blocks, and the elements of a small SVG."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from typing import Any
+
+PALETTE = 8  # colours of the style sheet, c0 to c7
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure of the plan as text, with its path and exact value, which let a reader check it against the plan."""
+
+    text: str
+    path: str
+    value: str
+
+
+Cell = str | Figure
+Row = tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; `text_columns` have text in them and not figures."""
+
+    caption: str
+    head: tuple[str, ...]
+    rows: Sequence[Row]
+    text_columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A drawing and what it shows."""
+
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One part of the argument: its pictures, and the tables that explain them."""
+
+    title: str
+    pictures: Sequence[Picture] = ()
+    tables: Sequence[Table] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """A figure of the first screen: its likely range in words, and as shares of the bar that it is drawn in."""
+
+    label: str
+    figure: Figure
+    range: str
+    low: float
+    high: float
+    at: float
+
+
+def figure(path: str, value: Any, text: str) -> Figure:
+    """Return a figure that carries its exact value."""
+    return Figure(text=text, path=path, value=json.dumps(value))
+
+
+def colours(parts: Sequence[str]) -> dict[str, str]:
+    """Return the class of each part's colour, in order; after the palette all are grey."""
+    return {name: f"c{n}" if n < PALETTE else "rest" for n, name in enumerate(parts)}
+
 
 WIDTH = 420.0  # of every drawing, in units: on a phone a letter of 11 units stays readable
 LETTER = {"strong": 7.6, "small": 5.9}  # units of a letter of 11, and of 9.5; fonts differ, so these are wide ones
