@@ -26,8 +26,7 @@ from planner.views import provide
 
 if TYPE_CHECKING:
     from planner.cluster.job import Job
-    from planner.cluster.placement import Placement
-    from planner.cluster.topology import Topology
+    from planner.cluster.placement import Placement, Topology
     from planner.instance.instance import Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from planner.scheduling.session import Cluster
     from planner.solvers.running.progress import BoundRaised, Event, Finished, IncumbentFound, Note, PhaseStarted
     from planner.solvers.signals import Interrupter
-    from planner.sweeps.rows import Row
+    from planner.sweeps.row_store import Row
 
 __all__ = [
     "BoundRaised",
@@ -91,9 +90,9 @@ _HOMES = {
     "PhaseStarted": "planner.solvers.running.progress",
     "Placement": "planner.cluster.placement",
     "Plan": "planner.plan.plan",
-    "Row": "planner.sweeps.rows",
+    "Row": "planner.sweeps.row_store",
     "Session": "planner.planning.sessions.session",
-    "Topology": "planner.cluster.topology",
+    "Topology": "planner.cluster.placement",
     "Violation": "planner.plan.certificate",
 }
 

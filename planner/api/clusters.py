@@ -8,12 +8,11 @@ from planner.number_ranges import bounded
 
 if TYPE_CHECKING:
     from planner.cluster.job import Job
-    from planner.cluster.placement import Placement
-    from planner.cluster.topology import Topology
+    from planner.cluster.placement import Placement, Topology
     from planner.plan.plan import Plan
     from planner.scheduling.session import Cluster
-    from planner.simulation.fat_tree import Fabric
-    from planner.simulation.run import Simulation
+    from planner.simulation.clos_tree import Fabric
+    from planner.simulation.simulate import Simulation
 
 OBJECTIVES = ("locality", "step-time")
 
@@ -144,8 +143,8 @@ def simulate(
         The input cannot be used; the message says where and what to do.
     """
     from planner.errors import InputError
-    from planner.simulation.request import PATTERNS, Options, names, simulation_request, transport_named
-    from planner.simulation.run import simulate as run
+    from planner.simulation.simulate import PATTERNS, Options, names, simulation_request, transport_named
+    from planner.simulation.simulate import simulate as run
 
     if not set(names(pattern)) <= set(PATTERNS) and not Path(pattern).suffix:
         known = f"{', '.join(PATTERNS)}, several by plus signs, or a CSV file with the header src,dst,bytes"

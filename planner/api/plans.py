@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner.number_ranges import bounded
 
 if TYPE_CHECKING:
-    from planner.calibration.measured import MeasuredConstants
+    from planner.calibration.constants import MeasuredConstants
     from planner.instance.instance import FabricInstance, Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.planning.utilisation import LimitPoint
     from planner.solvers.running.progress import Event
     from planner.solvers.signals import Interrupter
-    from planner.sweeps.rows import Row
+    from planner.sweeps.row_store import Row
 
 
 def calibrate(
@@ -38,8 +38,8 @@ def calibrate(
     PlannerError
         The table cannot be used; the message names line, column, value and remedy.
     """
-    from planner.calibration.logs import read_runs
-    from planner.calibration.own import calibrated
+    from planner.calibration.fit import calibrated
+    from planner.calibration.measured_steps import read_runs
 
     return calibrated(read_runs(Path(measured), accelerator, software), Path(measured))
 
@@ -64,7 +64,7 @@ def changed(
     PlannerError
         A path leads nowhere, or the instance cannot be used so; the message names path, value and remedy.
     """
-    from planner.sweeps.what_if import changed as instance_with
+    from planner.sweeps.instance_paths import changed as instance_with
 
     return instance_with(instance, changes, searched=searched)
 
@@ -432,7 +432,7 @@ def sweep(
         The instance or a point of the grid cannot be used.
     """
     from planner.sweeps.axes import points_of
-    from planner.sweeps.run import SweepOptions, rows_of, tasks_for
+    from planner.sweeps.sweep_run import SweepOptions, rows_of, tasks_for
 
     points = points_of(vary, [dict(p) for p in pairs])
     folder = None if plans is None else Path(plans)

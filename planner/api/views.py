@@ -11,7 +11,7 @@ from planner.version import __version__
 
 if TYPE_CHECKING:
     from planner.plan.plan import Plan
-    from planner.sweeps.rows import Row
+    from planner.sweeps.row_store import Row
 
 PACKAGES = (
     *("ortools", "highspy", "pyomo", "numpy", "scipy", "networkx", "pydantic", "pyyaml", "typer", "rich"),

@@ -1,10 +1,12 @@
-"""What every command shares: exit statuses and pins."""
+"""What every command shares: exit statuses, pins, and arguments and options by name."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from planner.errors import InputError, InternalError
 from planner.files import exists, json_or_text, require_folder, unwritable
@@ -13,6 +15,7 @@ from planner.optional_packages import needed
 if TYPE_CHECKING:
     from planner.instance.instance import Instance
     from planner.plan.plan import Plan
+
 
 # Exit statuses; BROKEN: a plan given breaks a rule, or the planner has a defect; UNVERIFIED: the checker disagrees with
 # the plan that was made.
@@ -83,7 +86,7 @@ def what_if(instance: Path, changes: list[str] | None, *, searched: bool = True)
     """Return an instance with the values of --set in place of its own; its path where there are none."""
     if not changes:
         return instance
-    from planner.sweeps.what_if import changed, read_changes
+    from planner.sweeps.instance_paths import changed, read_changes
 
     return changed(instance, read_changes(changes), searched=searched)
 
@@ -115,3 +118,28 @@ def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
             raise
         rule = f"{violations[0].rule} ({violations[0].message})"
         raise InputError(f"{path}: the plan breaks {rule}; see what `planner check` says of it") from None
+
+
+InstanceFile = Annotated[
+    Path, typer.Argument(help="Instance (JSON or YAML), a plan for its instance, or a name that ships, such as 5gw.")
+]
+PlanFile = Annotated[Path, typer.Argument(help="Plan file (JSON).")]
+Pins = Annotated[list[str] | None, typer.Option("--pin", help="Fix a decision: PATH=VALUE.")]
+Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Change the instance: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%."),
+]
+Gap = Annotated[float | None, typer.Option(help="Stop at this relative gap to the proven bound.")]
+Seed = Annotated[int, typer.Option(help="Seed of the solvers.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="All that the plan says, proofs included.")]
+Log = Annotated[Path | None, typer.Option("--log", help="Add lines of progress with timestamps to this file.")]
+InsteadOfStdout = Annotated[Path | None, typer.Option("-o", "--output", help="Write here in place of stdout.")]
+TopologyName = Annotated[str | None, typer.Option(help="Which topology of a topology.yaml; its default unless given.")]
+NodeLabels = Annotated[
+    list[str] | None, typer.Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")
+]
+Constants = Annotated[
+    Path | None,
+    typer.Option(help="Constants of your cluster, from `planner calibrate`; they replace the catalogue's."),
+]

@@ -9,25 +9,7 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.commands import (
-    calibrate,
-    evaluate,
-    explain,
-    fabric,
-    frontier,
-    grid,
-    inspect,
-    limits,
-    place,
-    plot,
-    report,
-    simulate,
-    solve,
-    sweep,
-    topology,
-)
-from planner.cli.commands.files import catalogue, exporting, importing, init
-from planner.cli.commands.jobs import changes
+from planner.cli.commands import cluster_commands, fabric_commands, file_commands, plan_commands, sweep_commands
 from planner.cli.console import BAD_INPUT, BROKEN, DONE, INTERRUPTED
 from planner.cli.watch import watched
 from planner.errors import InputError, PlannerError
@@ -49,15 +31,28 @@ app = typer.Typer(
 )
 # In the order in which `planner --help` lists them.
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(solve.solve, frontier.frontier, evaluate.evaluate, explain.explain),
-    *(inspect.check, inspect.show, inspect.schema, place.place),
-    *(simulate.simulate, limits.limits, plot.plot, report.report, inspect.compare, sweep.sweep, topology.topology),
-    *(changes.defragment, changes.preempt, changes.resize, changes.queue),
-    *(calibrate.calibrate, init.init, catalogue.catalogue),
+    *(plan_commands.solve, plan_commands.frontier, plan_commands.evaluate, plan_commands.explain),
+    *(plan_commands.check, plan_commands.show, plan_commands.schema, cluster_commands.place),
+    *(
+        fabric_commands.simulate,
+        sweep_commands.limits,
+        sweep_commands.plot,
+        plan_commands.report,
+        plan_commands.compare,
+        sweep_commands.sweep,
+        cluster_commands.topology,
+    ),
+    *(cluster_commands.defragment, cluster_commands.preempt, cluster_commands.resize, cluster_commands.queue),
+    *(file_commands.calibrate, file_commands.init, file_commands.catalogue),
 )
 for command in COMMANDS:
     app.command()(watched(command))
-for name, group in (("import", importing.app), ("export", exporting.app), ("grid", grid.app), ("fabric", fabric.app)):
+for name, group in (
+    ("import", file_commands.import_app),
+    ("export", file_commands.export_app),
+    ("grid", file_commands.grid_app),
+    ("fabric", fabric_commands.app),
+):
     for registered in group.registered_commands:
         if registered.callback is not None:
             registered.callback = watched(registered.callback)

@@ -17,10 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from planner.cluster.hostlist import width
-from planner.exports.cable_list import labelled
-from planner.exports.from_plan import BuiltFabric
+from planner.exports.fabric_parts import BuiltFabric, labelled
 from planner.files import escaped, unwritable, write_streamed
-from planner.formats.kubernetes.yaml import dump
+from planner.formats.yaml_text import dump
 from planner.physics.network.cabling import switch_counts
 
 MANUFACTURER = "Generic"  # as the device-type library calls boxes of no maker

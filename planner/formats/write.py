@@ -4,15 +4,12 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from planner.cluster.topology import Topology
+from planner.cluster.placement import Topology
 from planner.errors import InputError
-from planner.formats import openmpi
-from planner.formats.kubernetes import kueue, volcano
-from planner.formats.placement import Placed
-from planner.formats.slurm import job as slurm_job
-from planner.formats.slurm import topology_conf, topology_yaml
-from planner.formats.source import near
-from planner.formats.torchrun import torchrun, torchrun_line
+from planner.formats import kubernetes, placed_job, slurm_topology
+from planner.formats import placed_job as slurm_job
+from planner.formats.placed_job import Placed, torchrun, torchrun_line
+from planner.formats.topology_rows import near
 
 Writer = Callable[[Placed, Topology], str]
 
@@ -26,8 +23,8 @@ def as_document(placed: Placed, topology: Topology) -> dict[str, Any]:
         "sbatch": slurm_job.sbatch_line(placed, topology),
         "srun": slurm_job.srun_line(placed, topology),
         "mpirun": {
-            "hostfile": openmpi.hostfile_line(placed, hostfile),
-            "rankfile": openmpi.rankfile_line(placed, f"{placed.job}.rankfile"),
+            "hostfile": placed_job.hostfile_line(placed, hostfile),
+            "rankfile": placed_job.rankfile_line(placed, f"{placed.job}.rankfile"),
         },
         "torchrun": torchrun_line(placed, f"{placed.job}.torchrun"),
         "hints": slurm_job.hints(placed, topology),
@@ -39,17 +36,17 @@ WRITERS: Mapping[str, Writer] = {
     "sbatch": lambda placed, topology: slurm_job.sbatch_line(placed, topology) + "\n",
     "hostfile": slurm_job.hostfile,
     "mpi-hostfile": lambda placed, _: placed.hostfile,
-    "rankfile": lambda placed, _: openmpi.rankfile(placed),
+    "rankfile": lambda placed, _: placed_job.rankfile(placed),
     "torchrun": lambda placed, _: torchrun(placed),
     "json": lambda placed, topology: json.dumps(as_document(placed, topology), indent=1) + "\n",
-    "kueue": lambda placed, _: kueue.kueue_job(placed),
-    "volcano": volcano.volcano_job,
+    "kueue": lambda placed, _: kubernetes.kueue_job(placed),
+    "volcano": kubernetes.volcano_job,
 }
 TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
-    "conf": topology_conf.write_conf,
-    "yaml": topology_yaml.write_yaml,
-    "kueue": kueue.kueue_topology,
-    "volcano": volcano.volcano_hypernodes,
+    "conf": slurm_topology.write_conf,
+    "yaml": slurm_topology.write_yaml,
+    "kueue": kubernetes.kueue_topology,
+    "volcano": kubernetes.volcano_hypernodes,
 }
 
 

@@ -9,8 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from planner.errors import InputError
-from planner.exports.cable_list import labelled
-from planner.exports.from_plan import BuiltFabric
+from planner.exports.fabric_parts import BuiltFabric, labelled
 from planner.exports.netbox import end_of
 from planner.files import read_text, unescaped
 from planner.units import counted

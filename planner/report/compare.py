@@ -20,10 +20,9 @@ from planner.plan.flatten import Figure, digest
 from planner.plan.plan import Plan
 from planner.report.statements.statement import Statement
 from planner.report.summary import PIPE, fitted, statements
-from planner.sweeps.paths import canonical
-from planner.sweeps.rows import RowObjective
-from planner.sweeps.store import LINES, read_rows
-from planner.sweeps.tasks import point_text
+from planner.sweeps.instance_paths import canonical
+from planner.sweeps.row_store import LINES, RowObjective, read_rows
+from planner.sweeps.sweep_run import point_text
 from planner.units import counted, money, percent, short, words
 
 CHANGES = 4  # values of the instance that are named

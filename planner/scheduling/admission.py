@@ -5,16 +5,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as changed
 from typing import TYPE_CHECKING
 
-from planner.cluster.job import Job
-from planner.cluster.nesting import levels
-from planner.cluster.results import Defragmentation, Move, Preemption, Queued, Running
+from planner.cluster.job import Job, levels
+from planner.cluster.placement import Defragmentation, Move, Preemption, Queued, Running
 from planner.errors import InputError
 from planner.models.placement.bounds import bounds, min_split_groups
 from planner.models.placement.data import Kind, Packing, Problem, measure, used
 from planner.models.placement.solve import FORMULATION, Solution, solve
 from planner.number_ranges import bounded
-from planner.scheduling.counting import Counted, is_plain
-from planner.scheduling.placing import does_not_fit, placement, rules_of, unplaced
+from planner.scheduling.placing import Counted, does_not_fit, is_plain, placement, rules_of, unplaced
 from planner.scheduling.session import Cluster, options_of
 from planner.solvers.outcome import Outcome, Stop
 

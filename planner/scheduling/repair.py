@@ -9,11 +9,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from planner.cluster.hostlist import read_hosts
-from planner.cluster.job import Job, Slot, read_job, slots
-from planner.cluster.nesting import blocks, levels
-from planner.cluster.placement import Figure, Placement
-from planner.cluster.results import Mended, Move
-from planner.cluster.topology import Topology
+from planner.cluster.job import Job, Slot, blocks, levels, read_job, slots
+from planner.cluster.placement import Figure, Mended, Move, Placement, Topology
 from planner.errors import InputError
 from planner.files import read_json
 from planner.instance.read import complaints
@@ -22,8 +19,7 @@ from planner.models.placement.data import Leaf
 from planner.models.placement.ranks import Ranked, in_rank_order
 from planner.models.requests import Options
 from planner.number_ranges import bounded
-from planner.scheduling.counting import is_plain, only
-from planner.scheduling.placing import across_pods, levels_above, own_groups, placed_groups, rules_of
+from planner.scheduling.placing import across_pods, is_plain, levels_above, only, own_groups, placed_groups, rules_of
 from planner.scheduling.session import Cluster, opened, options_of
 from planner.solvers.outcome import Outcome
 

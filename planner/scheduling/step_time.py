@@ -21,7 +21,7 @@ from planner.physics.training.step import Conditions
 from planner.plan.files import plan_of
 from planner.plan.plan import Plan
 from planner.scheduling.session import Cluster
-from planner.simulation.reference_tree import transport_slowdown_of
+from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import relative_gap
 
 FORMULATION = (

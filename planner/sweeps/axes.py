@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.files import json_or_text, parse_json, read_text
-from planner.sweeps.paths import canonical
+from planner.sweeps.instance_paths import canonical
 
 MAX_VALUES = 1_000_000  # of one axis; more is a typing mistake, and would fill memory before the first solve
 FORMS = "START:STOP:STEP, START:STOP:xFACTOR, log:START:STOP:COUNT, lin:START:STOP:COUNT or A,B,C"

@@ -25,8 +25,7 @@ from held_out import errors_by_fold, errors_by_source, fit_rows, fitted
 from recent_classes import lines, recent
 from rule_of_thumb import comparison
 
-from planner.calibration.catalogue_files import write
-from planner.calibration.constants import on_a_bound
+from planner.calibration.constants import on_a_bound, write
 from planner.calibration.fit import Numbers, log_errors
 
 CATALOGUE = Path(__file__).resolve().parents[2] / "planner" / "catalogue"

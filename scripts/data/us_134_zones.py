@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 from planner.files import write_atomically
-from planner.imports.draft import Options
-from planner.imports.read import import_grid
-from planner.imports.write import instance_with, text
+from planner.imports.grid_tables import Options
+from planner.imports.read_grid import import_grid, instance_with, text
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 PRICES = INSTANCES / "us-134-zones-authorities.csv"

@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from planner.api import limits
-from planner.cli.commands.limits import changed, fall, wall
+from planner.cli.commands.sweep_commands import changed, fall, wall
 
 INSTANCE = Path(__file__).parents[2] / "instances" / "limits-h100.json"
 ACCELERATOR, CHOOSE = "hardware.accelerator", "workload.choose"

@@ -17,9 +17,9 @@ import grid_properties
 import numpy as np
 
 from planner.errors import InputError
-from planner.imports.draft import Options
+from planner.imports.grid_tables import Options
 from planner.imports.own_dispatch import shortage
-from planner.imports.read import import_grid
+from planner.imports.read_grid import import_grid
 from planner.instance.grid import Grid
 from planner.physics.site.dc_power_flow import Network
 

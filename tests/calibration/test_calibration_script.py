@@ -15,11 +15,8 @@ from error_table import error_classes, write_points
 from fitted_constants import CONSTANTS, Known
 from held_out import errors_by_source
 
-from planner.calibration.catalogue_files import laid_out, write
-from planner.calibration.constants import Constant, on_a_bound, value_at
-from planner.calibration.fit import log_errors
-from planner.calibration.measured import CODE, GPU
-from planner.calibration.own import is_tunable
+from planner.calibration.constants import CODE, GPU, Constant, laid_out, on_a_bound, value_at, write
+from planner.calibration.fit import is_tunable, log_errors
 from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator
 from planner.physics.step_errors import ENOUGH_ROWS, MIN_ROWS, ErrorTable, classes_of

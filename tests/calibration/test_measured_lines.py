@@ -7,10 +7,9 @@ import pytest
 from measured_steps import write_rows
 from typer.testing import CliRunner
 
-from planner.calibration.logs import COLUMNS, read_runs
-from planner.calibration.runs import Run, dtype_of
+from planner.calibration.measured_steps import COLUMNS, Run, dtype_of, read_runs
 from planner.cli import main
-from planner.cli.commands.calibrate import MEASURED_HELP
+from planner.cli.commands.file_commands import MEASURED_HELP
 from planner.errors import InputError
 
 HEADER = ("model", "gpus", "TP", "PP", "seq", "micro_batches", "step_ms")

@@ -10,13 +10,11 @@ from slurm_controller import Controller, controller, why_not
 
 import planner
 from planner.cluster.hostlist import expand, fold_names, natural
-from planner.cluster.topology import Switch, Topology
+from planner.cluster.placement import Switch, Topology
 from planner.errors import InputError
-from planner.formats.placement import Placed
-from planner.formats.slurm.job import hostfile, sbatch_arguments
-from planner.formats.slurm.node_states import read_states
-from planner.formats.slurm.running import read_running
-from planner.formats.slurm.topology_conf import read_conf, write_conf
+from planner.formats.placed_job import Placed, hostfile, sbatch_arguments
+from planner.formats.slurm_states import read_running, read_states
+from planner.formats.slurm_topology import read_conf, write_conf
 from planner.formats.write import write_placed
 
 RACKS, PER_RACK, PODS = 16, 16, 4

@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 
 import planner
-from planner.cli.commands.place import placement_text
+from planner.cli.commands.cluster_commands import placement_text
 from planner.cluster.hostlist import expand
-from planner.cluster.topology import Block, Switch, Topology
+from planner.cluster.placement import Block, Switch, Topology
 from planner.errors import InputError
-from planner.formats.kubernetes.volcano import lowest_common_tier
-from planner.formats.kubernetes.yaml import Node, dump, parse
+from planner.formats.kubernetes import lowest_common_tier
 from planner.formats.names import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
-from planner.formats.openmpi import rankfile_line
-from planner.formats.placement import Placed, PlacedGroup
-from planner.formats.slurm.job import hints, sbatch_arguments, srun_line
+from planner.formats.placed_job import Placed, PlacedGroup, hints, rankfile_line, sbatch_arguments, srun_line
 from planner.formats.write import TOPOLOGY_WRITERS, WRITERS, write_placed, write_topology
+from planner.formats.yaml_text import Node, dump, parse
 
 NODES = tuple(f"n{i:02d}" for i in range(1, 17))
 TREE = Topology(

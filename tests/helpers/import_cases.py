@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from planner.imports.assemble import Imported
-from planner.imports.draft import Options
-from planner.imports.read import import_grid
+from planner.imports.grid_tables import Options
+from planner.imports.read_grid import Imported, import_grid
 
 # Four buses in two areas on a base of 50 MVA: two equal circuits, one unequal beside them, a transformer, and a branch
 # out of service.

@@ -4,10 +4,9 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from planner.calibration.constants import Constant, entries_with
+from planner.calibration.constants import GPU, Constant, entries_with
 from planner.calibration.fit import step_seconds
-from planner.calibration.logs import read_runs
-from planner.calibration.measured import GPU
+from planner.calibration.measured_steps import read_runs
 
 ACCELERATOR, SOFTWARE = "H100", "megatron-core-2025"
 HEADER = ("model", "layers", "gpus", "TP", "PP", "seq", "micro_batch", "micro_batches", "precision", "step_s")

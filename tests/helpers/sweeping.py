@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from planner.sweeps.tasks import Answer, Task, solve_point
+from planner.sweeps.sweep_run import Answer, Task, solve_point
 
 ROOT = Path(__file__).parents[2]
 PINS = {

@@ -6,8 +6,8 @@ import pytest
 from import_cases import put
 
 from planner.errors import InputError
-from planner.imports.draft import Options
-from planner.imports.read import import_grid
+from planner.imports.grid_tables import Options
+from planner.imports.read_grid import import_grid
 
 RTS = "bus.csv branch.csv gen.csv"
 REEDS = "zones.csv interfaces.csv"

@@ -8,9 +8,9 @@ import pytest
 from import_cases import CASE, imported
 from site_grids import case, line, node
 
-from planner.imports.draft import Options
+from planner.imports.grid_tables import Options
 from planner.imports.own_dispatch import shortage
-from planner.imports.read import import_grid
+from planner.imports.read_grid import import_grid
 from planner.instance.grid import Grid
 
 

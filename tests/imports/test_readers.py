@@ -7,9 +7,8 @@ import pytest
 from import_cases import CASE, TEXTS, imported, put
 
 from planner.errors import InputError
-from planner.imports.draft import Options
-from planner.imports.read import import_grid
-from planner.imports.write import part, text
+from planner.imports.grid_tables import Options
+from planner.imports.read_grid import import_grid, part, text
 from planner.instance.grid import Grid
 
 SETS = {

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from planner import limits
 from planner.cli import main
-from planner.cli.commands.limits import changed, fall, wall
+from planner.cli.commands.sweep_commands import changed, fall, wall
 from planner.models.joint.free_network import days_of, fastest_on, fewest_racks
 from planner.planning.load import load_instance
 from planner.planning.utilisation import LimitPoint

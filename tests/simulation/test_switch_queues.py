@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.simulation.fat_tree import Fabric, tree_of_fabric
-from planner.simulation.flow_times import flow_seconds
-from planner.simulation.live_cables import Alive, Flows
-from planner.simulation.routing import ecmp, spray
-from planner.simulation.switch_queues import Pauses, Queues, spread
+from planner.simulation.clos_tree import Fabric, tree_of_fabric
+from planner.simulation.flow_times import Pauses, Queues, flow_seconds, spread
+from planner.simulation.routing import Alive, Flows, ecmp, spray
 from planner.simulation.traffic import failed_cables, incast, permutation
 
 RATE = 100e9  # of a host, bytes per second

@@ -19,12 +19,9 @@ from planner.cli.main import app
 from planner.errors import InputError
 from planner.report.compare import columns_of_file
 from planner.report.plots import sweep_rows as drawn
-from planner.sweeps import run as sweep_run
-from planner.sweeps.executors import on_executor
-from planner.sweeps.rows import Row, failed_row
-from planner.sweeps.run import SweepOptions, tasks_for
-from planner.sweeps.store import Store, csv_text, read_rows
-from planner.sweeps.tasks import Answer, Task, parts_of
+from planner.sweeps import sweep_run
+from planner.sweeps.row_store import Row, Store, csv_text, failed_row, read_rows
+from planner.sweeps.sweep_run import Answer, SweepOptions, Task, on_executor, parts_of, tasks_for
 
 RACKS = "hardware.racks"
 

@@ -21,10 +21,8 @@ from planner.errors import InputError
 from planner.plan.flatten import digest, runs
 from planner.plan.plan import Plan
 from planner.report.plots import sweep_rows as pictures
-from planner.sweeps.executors import at_home, on_executor
-from planner.sweeps.run import SweepOptions, tasks_for
-from planner.sweeps.store import Store, columns_of, read_rows
-from planner.sweeps.tasks import Answer, Task, solve_point
+from planner.sweeps.row_store import Store, columns_of, read_rows
+from planner.sweeps.sweep_run import Answer, SweepOptions, Task, at_home, on_executor, solve_point, tasks_for
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from planner.errors import InputError
-from planner.exports.from_plan import built_fabric
+from planner.exports.fabric_parts import built_fabric
 from planner.instance.grid import Grid, PowerNode
 from planner.physics.plan_physics import layout_faults
 from planner.physics.reliability.plan_curves import exposure_of, interval_curves, spare_points

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from planner.exports.from_plan import BuiltFabric
+from planner.exports.fabric_parts import BuiltFabric
 from planner.physics.network.cabling import WAN_GATEWAY, stages, switch_counts
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.families import wiring_of

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from planner.errors import InputError
 from planner.files import parse_json, read_text, unescaped
-from planner.sweeps.parquet import read_parquet
+from planner.sweeps.row_store import read_parquet
 from planner.units import short
 
 UNITS = {

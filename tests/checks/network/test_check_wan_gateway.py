@@ -9,9 +9,8 @@ from worked_plan import edited, edited_at, instance_with, named, small
 
 from planner.api import check
 from planner.checks.network.frontier import frontier as frontier_rules
-from planner.exports.cable_list import cable_list
-from planner.exports.from_plan import built_fabric
-from planner.exports.graph import edges, graph
+from planner.exports.fabric_graph import edges, graph
+from planner.exports.fabric_parts import built_fabric, cable_list
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance

@@ -16,11 +16,10 @@ from typer.testing import CliRunner
 import planner
 from planner.cli.main import app
 from planner.errors import InputError
-from planner.exports.launch.others import WRITERS
-from planner.exports.launch.run import Run, nearest_choices, run_of
+from planner.exports.launch import WRITERS, Run, nearest_choices, run_of
 from planner.exports.own_layout import layout_question, plan_of_layout
-from planner.imports.flags.read import layout_of_run, read_run
 from planner.imports.huggingface import model_of
+from planner.imports.training_run import layout_of_run, read_run
 from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Software

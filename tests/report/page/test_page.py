@@ -14,7 +14,7 @@ from failing_plan import failing
 from page_cases import MADE, agrees, infeasible, page_of, rich
 from worked_plan import edited, small
 
-from planner.cli.commands.report import report
+from planner.cli.commands.plan_commands import report
 from planner.errors import InputError
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
