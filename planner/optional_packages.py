@@ -10,10 +10,7 @@ from planner.errors import InputError
 def needed(feature: str, package: str, extra: str) -> Iterator[None]:
     """Import a package of an extra inside; where it is missing, say how to install what the feature needs.
 
-    Raises
-    ------
-    InputError
-        The package is not installed, or refuses its environment.
+    InputError: the package is not installed, or refuses its environment.
     """
     try:
         yield

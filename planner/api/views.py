@@ -87,8 +87,6 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
 
 
 def _plot(name: str) -> Callable[..., Any]:
-    """Return a view that draws on matplotlib axes."""
-
     def draw(plan: "Plan", *, ax: Any = None) -> Any:
         from planner.report.plots import plan_plots
 

@@ -103,7 +103,6 @@ def entries_with(
 def _changed(
     kind: Kind, constants: Sequence[Constant], values: Sequence[float], names: Collection[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield entries of a catalogue with their constants at these values."""
     for name in sorted(names):
         entry = json.loads(json.dumps(catalogue(kind)[name]))
         for constant, value in zip(constants, values, strict=True):
@@ -209,10 +208,7 @@ Given = MeasuredConstants | Mapping[str, Any] | str | Path
 def read_constants(given: Given) -> MeasuredConstants:
     """Read constants; `given` is a path, the content of a file as a dict, or the constants.
 
-    Raises
-    ------
-    InputError
-        They are no such constants, or one of them is no figure of an accelerator or a software stack.
+    InputError: they are no such constants, or one of them is no figure of an accelerator or a software stack.
     """
     if isinstance(given, MeasuredConstants):
         return given
@@ -250,7 +246,6 @@ def names_an_entry(path: str, value: Any) -> bool:
 
 
 def _entries(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the accelerators and the software of an instance's data."""
     hardware, workload = data.get("hardware"), data.get("workload")
     if isinstance(hardware, dict):
         yield GPU, hardware.get("accelerator")
@@ -262,13 +257,7 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _put(entry: dict[str, Any], path: str, x: MeasuredConstant, constants: MeasuredConstants) -> None:
-    """Put a constant into an entry, and say beside it where it comes from.
-
-    Raises
-    ------
-    InputError
-        The entry has no such figure.
-    """
+    """Put a constant into an entry, and say beside it where it comes from. InputError: the entry has no such figure."""
     try:
         put(entry, path, x.value)
     except (KeyError, TypeError):

@@ -235,10 +235,7 @@ class Posterior:
 def calibrated(runs: Sequence[Run], path: Path) -> MeasuredConstants:
     """Return the constants that a user's measured steps determine, the rest at the catalogue's values.
 
-    Raises
-    ------
-    InputError
-        There are too few lines to say anything.
+    InputError: there are too few lines to say anything.
     """
     if len(runs) < 2:
         raise InputError(f"{path}: has {len(runs)} measured line; give at least 2, better 10 with varied micro-batches")
@@ -267,7 +264,6 @@ def calibrated(runs: Sequence[Run], path: Path) -> MeasuredConstants:
 
 
 def _tunables(runs: Sequence[Run]) -> list[Tunable]:
-    """Return the figures of an accelerator and a stack that a fit to these runs may change."""
     types = {"bf16" if r.machine.precision.compute in SIXTEEN_BITS else r.machine.precision.compute for r in runs}
     peaks = runs[0].machine.gpu.peak_flop_per_second
     kinds = sorted(types | ({"bf16"} if "bf16" in peaks else set()))
@@ -291,12 +287,10 @@ def _moved(c: Constant) -> float:
 
 
 def _path(c: Constant) -> str:
-    """Return the path of a constant in an instance."""
     return (GPU if c.kind == "accelerators" else CODE) + c.path
 
 
 def _posterior(runs: Sequence[Run], constants: Sequence[Constant], spreads: Numbers) -> Posterior:
-    """Fit the constants to the runs, and estimate the noise of the lines from what the fit leaves."""
     noise, start = NOISE, None
     for _ in range(ROUNDS):
         weights = np.full(len(runs), 1 / noise)
@@ -326,7 +320,6 @@ def _laplace(fitted: Fitted, lines: int, noise: float) -> Posterior:
 
 
 def _measured(c: Constant, p: Posterior, i: int, shared_with: str) -> MeasuredConstant:
-    """Return a constant with its interval, as wide as all constants together leave it."""
     from scipy.stats import t
 
     reach = float(t.ppf((1 + CONFIDENCE) / 2, max(2.0, p.spare_lines))) * float(p.deviations[i])
@@ -337,7 +330,6 @@ def _measured(c: Constant, p: Posterior, i: int, shared_with: str) -> MeasuredCo
 
 
 def _reason(constants: Sequence[Constant], p: Posterior, i: int) -> str:
-    """Return why the lines do not determine a constant."""
     others = np.abs(p.correlations[i]).copy()
     others[i] = 0.0
     j = int(np.argmax(others))

@@ -126,10 +126,7 @@ class Line:
     def refuse(self, column: str, problem: str, remedy: str) -> Never:
         """Raise the complaint about a column.
 
-        Raises
-        ------
-        InputError
-            Always: it names the file, the line, the column, the value and the remedy.
+        InputError names the file, the line, the column, the value and the remedy.
         """
         value = f" (is {self.texts[column][:60]!r})" if self.texts.get(column) else ""
         raise InputError(f"{self.path}: line {self.number}: column {column}: {problem}{value}; {remedy}")
@@ -179,10 +176,7 @@ class Line:
 def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -> list[Run]:
     """Read a table of measured steps; the accelerator and the stack are those given, else the table's own columns.
 
-    Raises
-    ------
-    InputError
-        Names the file, the line, the column, the value and the remedy.
+    InputError names the file, the line, the column, the value and the remedy.
     """
     gpu = None if gpu is None else _named("--accelerator", "accelerators", gpu)
     software = None if software is None else _named("--software", "software", software)
@@ -201,7 +195,6 @@ def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -
 
 
 def _named(option: str, kind: str, name: str) -> str:
-    """Return the name of a catalogue's entry that an option gives."""
     known = entry_named(kind, name)
     if known is None:
         remedy = hint(name, sorted(catalogue(kind)))
@@ -219,7 +212,6 @@ def _plain(name: str) -> str:
 
 
 def _lines(path: Path) -> Iterator[Line]:
-    """Yield the lines of a table that are not empty, their columns by the names used here."""
     reader = csv.reader(io.StringIO(read_text(path, REMEDY), newline=""), strict=True)
     try:
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
@@ -237,7 +229,6 @@ def _lines(path: Path) -> Iterator[Line]:
 
 
 def _header(path: Path, number: int, cells: list[str]) -> list[str]:
-    """Return the column that each cell of the header names; empty for one that is not read."""
     names = {alias: column for column, aliases in COLUMNS.items() for alias in (column, *aliases)}
     columns = [names.get(re.sub(r"[^a-z0-9]+", "_", cell.lower()).strip("_"), "") for cell in cells]
     for cell, column in zip(cells, columns, strict=True):
@@ -249,14 +240,12 @@ def _header(path: Path, number: int, cells: list[str]) -> list[str]:
 
 
 def _run(line: Line, gpu: str | None, software: str | None) -> Run:
-    """Read one run."""
     machine = _machine(line, gpu, software)
     seconds = line.number_of("step_s") if line.texts.get("step_s") else line.number_of("step_ms") / 1e3
     return Run(line=line.number, machine=machine, strategy=_strategy(line, machine), seconds=seconds)
 
 
 def _machine(line: Line, gpu: str | None, software: str | None) -> Machine:
-    """Read what a run ran on."""
     if gpu is None and not line.texts.get("accelerator"):
         line.refuse("accelerator", "is missing", "add it, or --accelerator")
     name = gpu or line.entry("accelerator", "accelerators")
@@ -277,7 +266,6 @@ def _machine(line: Line, gpu: str | None, software: str | None) -> Machine:
 
 
 def _model(line: Line) -> Model:
-    """Read the model: a name of the catalogue, with another number of layers where one is given, or its shape."""
     data: dict[str, Any]
     if line.texts.get("model", "").lower() in {k.lower() for k in catalogue("models")} or not line.texts.get("hidden"):
         data = dict(catalogue("models")[line.entry("model", "models")])
@@ -298,7 +286,6 @@ def _model(line: Line) -> Model:
 
 
 def _strategy(line: Line, m: Machine) -> ParallelStrategy:
-    """Read the layout of a run."""
     t, p, c, v, b = (line.count(name, absent=1) for name in ("tp", "pp", "cp", "vp", "micro_batch"))
     d, e = _replicas(line, t * c * p), line.count("ep", absent=1)
     _require_divisors(line, m, t=t, p=p, v=v, e=e)
@@ -356,7 +343,6 @@ def _micro_batches(line: Line, replicas: int, sequences: int) -> int:
 
 
 def _require_divisors(line: Line, m: Machine, *, t: int, p: int, v: int, e: int) -> None:
-    """Check that degrees divide what they cut."""
     if m.model.heads % t:
         line.refuse("tp", f"must divide the {m.model.heads} heads", "correct it")
     if p * v > m.model.layers + 2:  # the embedding and the head may count as a layer each

@@ -60,7 +60,6 @@ for name, group in (
 
 
 def _print_version(asked: bool) -> None:
-    """Print the version and end."""
     if asked:
         print(f"planner {__version__}")
         raise typer.Exit(DONE)

@@ -56,7 +56,6 @@ class Job(Frozen):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        """Refuse a job with neither mesh nor groups, with both, or with parts that do not belong together."""
         if (self.mesh is None) == (not self.groups):
             raise ValueError("give either mesh or groups; remove one or add the other")
         if self.mesh is not None and not self.mesh:
@@ -139,10 +138,7 @@ def slots(job: Job) -> Iterator[Slot]:
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
     """Return a checked job from its file, a dict or itself; a plan's file is a job too.
 
-    Raises
-    ------
-    InputError
-        Names the file, the JSON path, the value and what was expected.
+    InputError names the file, the JSON path, the value and what was expected.
     """
     if isinstance(given, Job):
         return given
@@ -159,7 +155,6 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
 
 
 def _with_long_axes(data: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return a job's data with the long names of axes in place of tp, pp, dp, ep and cp."""
     renamed = dict(data)
     for key in ("mesh", "traffic_bytes_per_step"):
         axes = renamed.get(key)
@@ -195,10 +190,7 @@ EXAMPLE = "such as pipeline=4,data=12"
 def parse_mesh(text: str, option: str) -> dict[str, int]:
     """Read AXIS=SIZE,AXIS=SIZE in rank order, slowest first; tp, pp, dp, ep and cp are axes too.
 
-    Raises
-    ------
-    InputError
-        A part is no AXIS=SIZE, or an axis stands twice.
+    InputError: A part is no AXIS=SIZE, or an axis stands twice.
     """
     mesh: dict[str, int] = {}
     for part in text.split(","):
@@ -218,10 +210,7 @@ def mesh_job(
 
     Without a mesh all nodes are one all-reduce group; without nodes each member has one.
 
-    Raises
-    ------
-    InputError
-        Nodes are not a multiple of the mesh's members, or the mesh is none.
+    InputError: nodes are not a multiple of the mesh's members, or the mesh is none.
     """
     if mesh is None and nodes is None:
         raise InputError(f"--job, --nodes, --mesh: give a job file, or nodes and a mesh {EXAMPLE}")
@@ -313,5 +302,4 @@ def groups_of(job: Job, axis: str) -> list[tuple[int, ...]]:
 
 
 def _places(mesh: Mapping[str, int], axes: Sequence[str]) -> Iterator[tuple[int, ...]]:
-    """Return every place along some axes."""
     yield from product(*(range(mesh[a]) for a in axes))

@@ -102,7 +102,6 @@ def _node(x: BuiltFabric, tier: str, index: Ints, *, by_pod: bool) -> Ints:
 
 
 def _label(x: BuiltFabric, tier: str, node: int, *, by_pod: bool) -> str:
-    """Return the name of a node."""
     if tier == "gpu":
         return "racks" if by_pod else f"racks-{node}"
     if by_pod:
@@ -152,7 +151,6 @@ def _name(word: str, i: int, n: int) -> str:
 
 
 def _run(word: str, first: int, after: int, digits: int) -> str:
-    """Write consecutive names as a hostlist."""
     one = f"{word}{first:0{digits}d}"
     return one if after - first == 1 else f"{word}[{first:0{digits}d}-{after - 1:0{digits}d}]"
 
@@ -211,7 +209,6 @@ def failure_domains(plan: Plan, x: BuiltFabric) -> list[FailureDomain]:
 
 
 def _merged(rows: list[FailureDomain]) -> Iterator[FailureDomain]:
-    """Merge rows of a tier that have the same effect."""
     alike = Counter(row.effect for row in rows)
     for row in {row.effect: row for row in reversed(rows)}.values():
         yield replace(row, alike=alike[row.effect], switches=row.switches * alike[row.effect])
@@ -261,7 +258,6 @@ def _finite(value: float) -> float | None:
 
 
 def _effect(x: BuiltFabric, row: FailureDomain, racks: int, placed: int) -> str:
-    """Say what one switch of a row takes with it."""
     if row.tier == WAN_GATEWAY:
         return f"{100 * row.uplinks_lost:.3g} % of the ports to the wide area are lost"
     under = f"{counted(racks, 'rack')} ({placed:,} with ranks)"

@@ -69,13 +69,7 @@ class Run:
 
 
 def run_of(plan: Plan, where: str) -> Run:
-    """Return the run of a plan.
-
-    Raises
-    ------
-    InputError
-        The plan has no layout, or one for each of several pools.
-    """
+    """Return the run of a plan. InputError: the plan has no layout, or one for each of several pools."""
     layout, work, rack = plan.layout, plan.instance.workload, plan.instance.hardware.rack
     if layout is None or not isinstance(work.model, Model) or not isinstance(rack, Rack):
         why = "each pool has a layout of its own" if plan.pools else f"status {plan.status}"
@@ -93,10 +87,7 @@ def run_of(plan: Plan, where: str) -> Run:
 def require(run: Run, framework: str, **ways: bool) -> None:
     """Refuse a layout that has what a framework cannot be told.
 
-    Raises
-    ------
-    InputError
-        Names the first such choice, its value, and how to plan without it.
+    InputError names the first such choice, its value, and how to plan without it.
     """
     x = run.layout
     some = [] if x.recomputed_layers_per_stage == x.layers_per_stage else list(x.recomputed_layers_per_stage)
@@ -136,10 +127,7 @@ def recomputed_under(run: Run, each: int) -> tuple[int, ...]:
 def equal_recomputed(run: Run, framework: str) -> int | None:
     """Return the recomputed layers of each chunk where only some are; None under none, selective or all.
 
-    Raises
-    ------
-    InputError
-        Stages recompute different numbers, for which frameworks have one flag.
+    InputError: stages recompute different numbers, for which frameworks have one flag.
     """
     counts = run.layout.recomputed_layers_per_stage
     if run.layout.recompute != "full" or not counts or counts == run.layout.layers_per_stage:
@@ -202,10 +190,7 @@ Flag = tuple[str, object]  # the name without its dashes, and the value; True: n
 def megatron_script(run: Run) -> str:
     """Write the environment, the flags by group, and the command that starts them.
 
-    Raises
-    ------
-    InputError
-        The layout has what Megatron-LM cannot be told.
+    InputError: the layout has what Megatron-LM cannot be told.
     """
     require(
         run,
@@ -241,10 +226,7 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
 def require_startable(run: Run) -> None:
     """Refuse what Megatron Core stops at in its first step (moe_layer.py, schedules.py of core 0.14).
 
-    Raises
-    ------
-    InputError
-        Names the choice, its value and the pin that mends it.
+    InputError names the choice, its value and the pin that mends it.
     """
     x = run.layout
     if run.model.experts is not None and x.tensor_parallel > 1 and not x.sequence_parallel:
@@ -276,7 +258,6 @@ def _text(flag: Flag) -> str:
 
 
 def _model(run: Run) -> Iterator[Flag]:
-    """Yield the flags of the model."""
     m = run.model
     yield "num-layers", m.layers
     yield "hidden-size", m.hidden
@@ -319,7 +300,6 @@ def _model(run: Run) -> Iterator[Flag]:
 
 
 def _parallel(run: Run) -> Iterator[Flag]:
-    """Yield the flags of the layout, pipeline layout included."""
     x = run.layout
     yield "tensor-model-parallel-size", x.tensor_parallel
     yield "pipeline-model-parallel-size", x.pipeline_parallel
@@ -344,7 +324,6 @@ def _parallel(run: Run) -> Iterator[Flag]:
 
 
 def _training(run: Run) -> Iterator[Flag]:
-    """Yield the flags of the batch, recompute and precision."""
     x, p = run.layout, run.precision
     yield "micro-batch-size", x.microbatch_sequences
     yield "global-batch-size", run.global_batch
@@ -367,10 +346,7 @@ def torchtitan_toml(run: Run) -> str:
 
     Under a pipeline torchtitan cuts the local batch into micro-batches; without one it accumulates gradients.
 
-    Raises
-    ------
-    InputError
-        The layout has what torchtitan cannot be told.
+    InputError: the layout has what torchtitan cannot be told.
     """
     require(
         run,
@@ -432,10 +408,7 @@ def torchtitan_toml(run: Run) -> str:
 def nemo_yaml(run: Run) -> str:
     """Write the overrides of a recipe of NeMo's Megatron Bridge (its ConfigContainer: model, train, ddp, dataset).
 
-    Raises
-    ------
-    InputError
-        The layout has what it cannot be told.
+    InputError: the layout has what it cannot be told.
     """
     require(
         run,
@@ -484,10 +457,7 @@ def nemo_yaml(run: Run) -> str:
 def deepspeed_json(run: Run) -> str:
     """Write a DeepSpeed configuration; stages are cut evenly, as its configuration has no layers by stage.
 
-    Raises
-    ------
-    InputError
-        The layout has what DeepSpeed cannot be told.
+    InputError: the layout has what DeepSpeed cannot be told.
     """
     require(run, "deepspeed", pipeline_parallel=True, zero_stage=True)
     x = run.layout

@@ -18,10 +18,7 @@ DOMAIN_LABELS = ("accelerator.topograph.run/domain", "network.topology.nvidia.co
 def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
     """Read {"instances": [{"id", "network_layers": ["leaf", "spine"], "labels": {}}]}.
 
-    Raises
-    ------
-    InputError
-        Names file, JSON path, value and remedy.
+    InputError names file, JSON path, value and remedy.
     """
     instances = data["instances"]
     if not isinstance(instances, list) or not instances:
@@ -78,10 +75,7 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
 
     Nodes without any of the keys (a control plane) are left out; a node with some of them must have all of them.
 
-    Raises
-    ------
-    InputError
-        Names file, node, label and remedy.
+    InputError names file, node, label and remedy.
     """
     nodes = list(_labelled(data, source))
     keys = tuple(keys) or _family(nodes)
@@ -268,7 +262,6 @@ def consecutive(placed: Placed) -> bool:
 
 
 def _by_first_rank(placed: Placed) -> list[PlacedGroup]:
-    """Return the groups in the order of their first ranks."""
     rank = {n: i for i, n in enumerate(placed.nodes)}
     return sorted(placed.groups, key=lambda g: min((rank[n] for n in g.nodes if n in rank), default=len(rank)))
 
@@ -276,10 +269,7 @@ def _by_first_rank(placed: Placed) -> list[PlacedGroup]:
 def kueue_topology(topology: Topology, name: str = "fabric") -> str:
     """Write the cluster's Topology by fabric tiers, highest first, or by blocks, and labels as topograph does.
 
-    Raises
-    ------
-    InputError
-        If leaves stand at different depths: Kueue wants every level on every node.
+    InputError if leaves stand at different depths: Kueue wants every level on every node.
     """
     if topology.kind == "block":
         named = (_node_object(n, {DOMAIN_LABELS[0]: label(b.name, "block")}) for b in topology.blocks for n in b.nodes)
@@ -341,10 +331,7 @@ TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alph
 def volcano_hypernodes(topology: Topology) -> str:
     """Return a HyperNode a switch: leaves at tier 1, each switch above its highest child.
 
-    Raises
-    ------
-    InputError
-        If the cluster has blocks alone, or two switches have one name in small letters.
+    InputError if the cluster has blocks alone, or two switches have one name in small letters.
     """
     return documents("Apply with kubectl apply -f.", list(_hypernodes(topology)))
 

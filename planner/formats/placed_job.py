@@ -67,10 +67,7 @@ def node_set(placed: Placed) -> str:
 def hostfile(placed: Placed, topology: Topology | None = None) -> str:
     """Return a SLURM_HOSTFILE: a line a rank, in rank order.
 
-    Raises
-    ------
-    InputError
-        If the cluster places by blocks: topology/block refuses hostfiles.
+    InputError if the cluster places by blocks: topology/block refuses hostfiles.
     """
     if topology is not None and topology.kind == "block":
         raise InputError(
@@ -86,10 +83,7 @@ def sbatch_arguments(placed: Placed, topology: Topology | None = None) -> list[s
     A list that topology/block takes in segments alone is given by all other nodes of the cluster (-x): 24.11 refuses
     --segment beside -w, 26.05 takes either.
 
-    Raises
-    ------
-    InputError
-        If the list is too long for one argument.
+    InputError if the list is too long for one argument.
     """
     segment = _segment(placed, topology) if topology is not None and topology.kind == "block" else None
     listed = node_set(placed)
@@ -202,10 +196,7 @@ _NODE = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 def torchrun(placed: Placed) -> str:
     """Return the script: SLURMD_NODENAME or the host's short name is the node's; the training script follows it.
 
-    Raises
-    ------
-    InputError
-        If a node's name is none that a shell takes as it stands.
+    InputError if a node's name is none that a shell takes as it stands.
     """
     for node in placed.nodes:
         if not _NODE.fullmatch(node):

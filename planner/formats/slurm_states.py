@@ -51,10 +51,7 @@ class NodeStates(Frozen):
 def read_states(path: str | Path) -> NodeStates:
     """Read what sinfo -h -N -o "%N %t", sinfo --json, scontrol show nodes --json or kubectl get nodes -o json printed.
 
-    Raises
-    ------
-    InputError
-        Names file, line or JSON path, value and remedy.
+    InputError names file, line or JSON path, value and remedy.
     """
     path = Path(path)
     text = read_text(path)
@@ -75,10 +72,7 @@ def read_states(path: str | Path) -> NodeStates:
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
     """Keep to the topology's nodes; those that the list leaves out are down, as nothing says that they can be had.
 
-    Raises
-    ------
-    InputError
-        If the list names a node that the topology does not have.
+    InputError if the list names a node that the topology does not have.
     """
     known = known_nodes(topology)
     require_known(states.free | states.taken, topology, source)
@@ -86,13 +80,7 @@ def states_on(topology: Topology, states: NodeStates, source: str = "states") ->
 
 
 def require_known(names: Iterable[str], topology: Topology, source: str) -> None:
-    """Refuse names that are no node of the topology.
-
-    Raises
-    ------
-    InputError
-        Names them.
-    """
+    """Refuse names that are no node of the topology. InputError names them."""
     known = known_nodes(topology)
     strange = sorted(set(names) - known)
     if strange:
@@ -128,7 +116,6 @@ def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
 
 
 def _meaning(text: str, source: str, where: str) -> int:
-    """Return what one state of the compact form means, flags behind it included."""
     bare = text.rstrip("*~#!%$@^-+")
     worst = FREE
     for word in (bare.lower(), *text[len(bare) :]):
@@ -204,10 +191,7 @@ def read_running(path: Path) -> list[RunningJob]:
 
     A state that Slurm does not document is named in a warning; such a job holds the nodes that it lists.
 
-    Raises
-    ------
-    InputError
-        Names file, job or JSON path, value and remedy.
+    InputError names file, job or JSON path, value and remedy.
     """
     text, where = read_text(path, REMEDY), str(path)
     hostlists = Hostlists(where)
@@ -227,7 +211,6 @@ def jobs_in(data: Any) -> list[Any] | None:
 
 
 def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the jobs of Slurm's JSON by the keys of its text."""
     jobs = jobs_in(data)
     if jobs is None:
         raise InputError(f"{where}: jobs: is missing; {REMEDY}")
@@ -255,7 +238,6 @@ def _number(value: Any) -> Any:
 
 
 def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the jobs of `scontrol show job`: each begins with JobId."""
     found = False
     for i, part in enumerate(re.split(r"(?m)^(?=JobId=)", text)):
         pairs = dict(_PAIR.findall(part))
@@ -270,7 +252,6 @@ def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _holds_nodes(row: Mapping[str, Any], where: str, at: str) -> bool:
-    """Return whether a job holds its nodes by its states; warn of a state that is none of Slurm's."""
     states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
     unknown = next((s for s in states if s not in HOLDS), None)
     if unknown is not None:
@@ -282,7 +263,6 @@ def _holds_nodes(row: Mapping[str, Any], where: str, at: str) -> bool:
 
 
 def _job(row: Mapping[str, Any], hostlists: Hostlists, at: str) -> RunningJob:
-    """Return one job; its name and its number together are its own."""
     nodes, number = row.get("NodeList"), row.get("JobId")
     if not isinstance(nodes, str) or nodes in ("", "(null)"):
         raise InputError(f"{hostlists.source}: {at}: a running job has no nodes (is {nodes!r}); {REMEDY}")

@@ -31,10 +31,8 @@ Pairs = dict[str, str]
 def read_conf(text: str, source: str) -> Topology:
     """Read a topology.conf.
 
-    Raises
-    ------
-    InputError
-        Names file, line, value and remedy; also for what Slurm accepts and should not, such as a node under two leaves.
+    InputError names file, line, value and remedy; also for what Slurm accepts and should not, such as a node under two
+    leaves.
     """
     rows = _ConfRows(Hostlists(source))
     for number, line in _lines(text):
@@ -96,7 +94,6 @@ class _ConfRows:
 
 
 def _require_nodes_below(topology: Topology, stated: Mapping[str, SwitchRow], source: str) -> Topology:
-    """Return the tree if every switch above others has the nodes that scontrol states for it."""
     below: dict[str, set[str]] = {name: set() for name in stated}
     nodes = {s.name: s.nodes for s in topology.switches}
     for leaf, above in chains(topology).items():
@@ -126,7 +123,6 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _line_pairs(line: str, source: str, where: str) -> Pairs:
-    """Read the KEY=VALUE pairs of a line."""
     pairs: Pairs = {}
     at = 0
     while line[at:].strip():
@@ -145,7 +141,6 @@ def _line_pairs(line: str, source: str, where: str) -> Pairs:
 
 
 def _own(pairs: Pairs, owner: str, keys: tuple[str, ...], source: str, where: str) -> str:
-    """Return the name that a line is about, its other keys being known."""
     for key in pairs:
         if key != owner and key not in keys:
             use = " or ".join(f"{k}=" for k in keys)
@@ -197,10 +192,7 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
 
     A tree takes the blocks of the file's one block topology along, where there is exactly one.
 
-    Raises
-    ------
-    InputError
-        Names file, line, value and remedy.
+    InputError names file, line, value and remedy.
     """
     topologies = _topologies(parse(text, source), source)
     hostlists = Hostlists(source)
@@ -218,7 +210,6 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
 
 
 def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
-    """Return the topologies by name."""
     topologies: dict[str, dict[str, Node]] = {}
     for item in _list(root, source, "the file"):
         pairs = _mapping(item, source, "a topology", ("topology", "cluster_default", *_KINDS), ("topology",))

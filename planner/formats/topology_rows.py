@@ -26,10 +26,7 @@ class Hostlists:
     def names(self, where: str, text: str) -> tuple[str, ...]:
         """Expand a hostlist found at a place of the file.
 
-        Raises
-        ------
-        InputError
-            Names file and place: the text is no hostlist, is empty, or is one too many.
+        InputError names file and place: the text is no hostlist, is empty, or is one too many.
         """
         try:
             names = tuple(expand(text))
@@ -142,10 +139,7 @@ def tree(
 ) -> Topology:
     """Return the tree, with blocks beside it where there are any.
 
-    Raises
-    ------
-    InputError
-        Names every switch, node or block that breaks the tree, with its place in the file.
+    InputError names every switch, node or block that breaks the tree, with its place in the file.
     """
     raise_all(source, [*_names(rows, "switch"), *_spelling(rows, "switch")])
     raise_all(source, [*_contents(rows), *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
@@ -167,10 +161,7 @@ def block_topology(
 ) -> Topology:
     """Return a topology of blocks alone.
 
-    Raises
-    ------
-    InputError
-        Names every block, node or size that breaks it, with its place in the file.
+    InputError names every block, node or size that breaks it, with its place in the file.
     """
     raise_all(source, _block_problems(blocks, sizes, sizes_where))
     return Topology(
@@ -234,7 +225,6 @@ def _children(rows: Sequence[SwitchRow]) -> Iterator[str]:
 
 
 def _homes(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterator[str]:
-    """Name the nodes with two homes, folded by the pair of homes."""
     home: dict[str, SwitchRow | BlockRow] = {}
     twice: dict[tuple[int, int], list[str]] = {}
     places = {id(row): i for i, row in enumerate(rows)}
@@ -286,10 +276,7 @@ class Layered:
 def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
     """Return the tree; several switches of the highest layer are joined under one more, named root.
 
-    Raises
-    ------
-    InputError
-        If a switch is below two others, or a node stands twice.
+    InputError if a switch is below two others, or a node stands twice.
     """
     parents: dict[str, str | None] = {}
     places: dict[str, str] = {}

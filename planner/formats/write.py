@@ -53,10 +53,7 @@ TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
 def write_placed(placed: Placed, topology: Topology, form: str) -> str:
     """Return a placement in one of WRITERS' formats.
 
-    Raises
-    ------
-    InputError
-        If there is no such format, or the scheduler would refuse what it asks.
+    InputError if there is no such format, or the scheduler would refuse what it asks.
     """
     if form not in WRITERS:
         raise InputError(f"--format {form!r}: unknown; {near(form, WRITERS)}")
@@ -66,10 +63,7 @@ def write_placed(placed: Placed, topology: Topology, form: str) -> str:
 def write_topology(topology: Topology, form: str) -> str:
     """Return a topology in one of TOPOLOGY_WRITERS' formats.
 
-    Raises
-    ------
-    InputError
-        If there is no such format, or it cannot hold the topology.
+    InputError if there is no such format, or it cannot hold the topology.
     """
     if form not in TOPOLOGY_WRITERS:
         raise InputError(f"topology format {form!r}: unknown; {near(form, TOPOLOGY_WRITERS)}")

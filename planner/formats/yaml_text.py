@@ -37,13 +37,7 @@ class _Open:
 
 
 def parse(text: str, source: str) -> Node:
-    """Read one document; scalars stay text.
-
-    Raises
-    ------
-    InputError
-        Names file and line.
-    """
+    """Read one document; scalars stay text. InputError names file and line."""
     try:
         return _built(yaml.parse(text, Loader=_LOADER), source)
     except yaml.MarkedYAMLError as error:
@@ -85,7 +79,6 @@ def _built(events: Iterator[yaml.Event], source: str) -> Node:
 
 
 def _node(event: yaml.NodeEvent, source: str, line: int) -> Node:
-    """Return the value that an event begins."""
     tag = getattr(event, "tag", None)
     if isinstance(event, yaml.AliasEvent) or event.anchor or tag:
         what = f"tag {tag}" if tag else f"anchor {event.anchor}"
@@ -154,16 +147,12 @@ def read_yaml_data(text: str, where: str) -> Any:
 
     Numbers may be grouped by underscores and written as 3e9; dates and yes and no are texts.
 
-    Raises
-    ------
-    InputError
-        Names file and line.
+    InputError names file and line.
     """
     return _data(parse(text, where), where)
 
 
 def _data(node: Node, where: str) -> Any:
-    """Return the data of a value; `parse` has limited its depth."""
     if isinstance(node.value, dict):
         return {key: _data(inner, where) for key, inner in node.value.items()}
     if isinstance(node.value, list):
@@ -190,10 +179,7 @@ def _as_json(text: str) -> str:
 def read_data(path: Path) -> Any:
     """Read a file: YAML where its name ends in .yaml or .yml, else JSON.
 
-    Raises
-    ------
-    InputError
-        Names the file, and the line (and in JSON the column) of what cannot be read.
+    InputError names the file, and the line (and in JSON the column) of what cannot be read.
     """
     text = read_text(path, "give a JSON or YAML file")
     if path.suffix.lower() in YAML:

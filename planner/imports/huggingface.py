@@ -116,11 +116,8 @@ def is_config(data: Any) -> bool:
 def read_model(path: Path) -> Model:
     """Read the model of a config.json.
 
-    Raises
-    ------
-    InputError
-        Names the file, the key and its value: an unknown family, a missing figure, or layers that differ in a way that
-        the planner has no data for.
+    InputError names the file, the key and its value: an unknown family, a missing figure, or layers that differ in a
+    way that the planner has no data for.
     """
     if path.is_dir():
         path = path / "config.json"
@@ -167,7 +164,6 @@ def _effect(key: str, value: Any) -> str | None:
 
 
 def _first(config: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """Return the first of several names that a configuration has a value under; 0 where it has none."""
     return next((config[n] for n in names if config.get(n) is not None), 0)
 
 
@@ -222,7 +218,6 @@ class _Reader:
         raise InputError(f"{self.where}: {key}: {problem}")
 
     def _attention(self, entry: dict[str, Any]) -> None:
-        """Add the widths of heads, and how many share keys and values."""
         if self.family.latent:
             ranks = {ours: self.count((theirs,)) for ours, theirs in LATENT.items() if theirs != "q_lora_rank"}
             q_rank = self.config.get("q_lora_rank")
@@ -236,7 +231,6 @@ class _Reader:
             entry["head_size"] = size
 
     def _kv_heads(self, heads: int) -> int:
-        """Return the heads of keys and values; Falcon and BigCode say multi_query, ChatGLM its groups."""
         if self.kind == "falcon" and not self.config.get("new_decoder_architecture"):
             return 1 if self.config.get("multi_query", True) else heads
         if self.kind == "gpt_bigcode":
@@ -248,7 +242,6 @@ class _Reader:
         return self.count(KV_HEADS, heads)
 
     def _windows(self, entry: dict[str, Any]) -> None:
-        """Add the layers whose attention sees a window only."""
         layers = entry["layers"]
         kinds = self.config.get("layer_types")
         window = self.config.get("sliding_window") or (self.family.window if self.family.window_every else None)
@@ -282,7 +275,6 @@ class _Reader:
         return layers if every == 1 else layers - layers // every if every else 0
 
     def _experts(self, entry: dict[str, Any]) -> None:
-        """Add the routed and shared experts, and the first layers that have none."""
         count = self.count(EXPERTS, 0)
         if not count:
             return

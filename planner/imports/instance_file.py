@@ -37,10 +37,7 @@ def shipped_names() -> list[str]:
 def instance_path(given: Path) -> Path:
     """Return a file that exists under its path, else the instance that ships under that name.
 
-    Raises
-    ------
-    InputError
-        A bare name is neither a file nor the name of an instance that ships.
+    InputError: A bare name is neither a file nor the name of an instance that ships.
     """
     if exists(given) or len(given.parts) != 1 or given.suffix in YAML:
         return given
@@ -55,10 +52,7 @@ def instance_path(given: Path) -> Path:
 def read_instance_file(given: Path) -> dict[str, Any]:
     """Return the data of an instance's file, a `config.json` for its model read; of a plan's file the plan's instance.
 
-    Raises
-    ------
-    InputError
-        The file does not exist, cannot be read, or is of another kind.
+    InputError: the file does not exist, cannot be read, or is of another kind.
     """
     path = instance_path(given)
     data = instance_data(read_data(path), str(given))
@@ -75,10 +69,7 @@ def holds_plan(given: Path) -> bool:
 def instance_data(data: Any, where: str) -> dict[str, Any]:
     """Return what data hold of an instance: themselves, or a plan's instance.
 
-    Raises
-    ------
-    InputError
-        They are of another kind, or no object.
+    InputError: they are of another kind, or no object.
     """
     if not isinstance(data, dict):
         raise InputError(
@@ -96,10 +87,7 @@ def instance_data(data: Any, where: str) -> dict[str, Any]:
 def read_config(data: dict[str, Any], where: str, folder: Path) -> None:
     """Put the model of a Hugging Face configuration in place of the name of its file, relative to the instance's.
 
-    Raises
-    ------
-    InputError
-        The file cannot be read.
+    InputError: the file cannot be read.
     """
     workload = data.get("workload")
     name = workload.get("model") if isinstance(workload, dict) else None
@@ -162,10 +150,7 @@ class Wish:
 def first_instance(wish: Wish) -> str:
     """Return the YAML of an instance.
 
-    Raises
-    ------
-    InputError
-        The model or the accelerator is no name of the catalogue, or a figure is out of its range.
+    InputError: the model or the accelerator is no name of the catalogue, or a figure is out of its range.
     """
     if not 0 <= wish.sites <= len(PLACES):
         raise InputError(f"--sites: must be from 0 (one cluster) to {len(PLACES)} (is {wish.sites}); add more by hand")
@@ -184,7 +169,6 @@ def first_instance(wish: Wish) -> str:
 
 
 def _named(kind: str, name: str, option: str) -> dict[str, Any]:
-    """Return an entry of the catalogue."""
     known = catalogue(kind)
     if name not in known:
         raise InputError(f"{option}: {name!r} is not in the catalogue; {hint(name, sorted(known))}")
@@ -195,10 +179,7 @@ def _named(kind: str, name: str, option: str) -> dict[str, Any]:
 def rack_of(accelerator: str) -> str:
     """Return the catalogue's rack or node of an accelerator: the one that shares most of its name.
 
-    Raises
-    ------
-    InputError
-        No rack of the catalogue has the accelerator.
+    InputError: no rack of the catalogue has the accelerator.
     """
     words = accelerator.split("-")
     for n in range(len(words), 0, -1):
@@ -216,7 +197,6 @@ def _scalar(text: str) -> str:
 
 
 def _model(name: str) -> Model:
-    """Return the model of a catalogue name or of a Hugging Face config.json."""
     if name.endswith(".json"):
         return read_model(Path(name))
     return Model.model_validate(_named("models", name, "--model"))

@@ -107,7 +107,6 @@ def read_case(path: Path) -> Case:
 
 
 def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
-    """Yield numbered lines without comments; a continued line is joined to the next."""
     depth, continued, start = 0, "", 0
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         bare = raw.strip()

@@ -29,10 +29,7 @@ Flags = dict[str, str | None]  # the value behind a flag; None: none
 def read_flags(text: str, where: str) -> tuple[Flags, dict[str, str]]:
     """Return the flags by name without their dashes, and the variables that are assigned; nothing is run.
 
-    Raises
-    ------
-    InputError
-        The quotes do not close.
+    InputError: the quotes do not close.
     """
     variables: dict[str, str] = {}
     words: list[str] = []
@@ -278,10 +275,7 @@ class OwnRun:
 def megatron_run(text: str, where: str) -> OwnRun:
     """Return the run of a shell script or a file of arguments.
 
-    Raises
-    ------
-    InputError
-        Names the flag, its value and what was expected.
+    InputError names the flag, its value and what was expected.
     """
     given, variables = read_flags(text, where)
     flags = TrackedItems(given)
@@ -329,10 +323,7 @@ def megatron_run(text: str, where: str) -> OwnRun:
 def require_whole_experts(routed: bool, tensor: int, expert_tensor: int, where: str) -> None:
     """Refuse experts that are divided over tensor parallelism, as they are where nothing else is said.
 
-    Raises
-    ------
-    InputError
-        The step time is known only of experts that are whole on their GPU.
+    InputError: the step time is known only of experts that are whole on their GPU.
     """
     if routed and tensor > 1 and expert_tensor > 1:
         raise InputError(
@@ -373,7 +364,6 @@ class _Flags:
 
 
 def _zero(f: _Flags) -> int:
-    """Return the ZeRO stage."""
     if "data-parallel-sharding-strategy" in f.flags:
         return ZERO[f.choice("data-parallel-sharding-strategy", tuple(ZERO), "no_shard")]
     return 1 if "use-distributed-optimizer" in f.flags else 0
@@ -410,10 +400,7 @@ def stage_layers(f: _Flags, stages: int) -> dict[str, Any]:
 def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
     """Return the layers of every stage of a pipeline layout such as `Et*3|(tt|)*6tL`: chunks go round the stages.
 
-    Raises
-    ------
-    InputError
-        It has other letters than E, t, m and L, or chunks that the stages do not divide.
+    InputError: it has other letters than E, t, m and L, or chunks that the stages do not divide.
     """
     chunks = [chunk.count("t") for chunk in _written_out(text, where).split("|")]
     if len(chunks) % stages:
@@ -425,7 +412,6 @@ def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
 
 
 def _written_out(text: str, where: str) -> str:
-    """Write out the multiplications of a pipeline layout."""
     plain = re.sub(r"[,\s]", "", text)
     for pattern in (r"\(([^()]+)\)\*(\d{1,6})", r"([EtmL|])\*(\d{1,6})"):
         size = len(plain) + sum(len(m[1]) * int(m[2]) for m in re.finditer(pattern, plain))
@@ -439,7 +425,6 @@ def _written_out(text: str, where: str) -> str:
 
 
 def _recompute(f: _Flags, layers: list[int] | None, stages: int, virtual: int) -> dict[str, Any]:
-    """Return the recompute, and its layers by stage where some of them are recomputed."""
     granularity = f.choice("recompute-granularity", ("none", "selective", "full"), "none")
     if granularity == "none":
         return {"recompute": "selective" if "recompute-activations" in f.flags else "none"}

@@ -62,7 +62,6 @@ def _missing(key: str, ids: list[str]) -> str:
 
 
 def _headroom(a: DraftAuthority, installed_mw: float, options: Options) -> tuple[float | None, str]:
-    """Return the headroom by options and files, and how it was computed."""
     share = options.headroom_share
     if share is not None and a.peak_mw is not None:
         return share * a.peak_mw, f"{share:.3g} of a peak demand of {a.peak_mw:,.0f} MW"
@@ -137,7 +136,6 @@ def assemble(draft: Draft, options: Options, items: ReadItems | None = None) -> 
 
 
 def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
-    """Keep the authorities asked for, with the nodes and branches inside them."""
     if not wanted:
         return draft
     known = sorted(a.id for a in draft.authorities)
@@ -205,7 +203,6 @@ def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
 
 
 def _readings(draft: Draft, options: Options, installed_mw: float) -> tuple[str, ...]:
-    """Return what the figures stand for."""
     capacity = "installed capacity"
     if options.spare_share < 1:
         capacity = f"{options.spare_share:.0%} of the installed capacity"

@@ -29,10 +29,7 @@ REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
 def read_run(path: Path) -> OwnRun:
     """Read a run: TOML of torchtitan, YAML of NeMo, JSON of DeepSpeed, or else flags of Megatron-LM.
 
-    Raises
-    ------
-    InputError
-        Names the file, the key or flag, its value and what was expected.
+    InputError names the file, the key or flag, its value and what was expected.
     """
     text, where = read_text(path, REMEDY), str(path)
     suffix = path.suffix.lower()
@@ -87,7 +84,6 @@ class _Table:
 
 
 def _leaves(data: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield the values of nested mappings by dotted path."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from _leaves(value, f"{path}.{key}" if path else str(key))
@@ -231,7 +227,6 @@ def nemo_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
 
 
 def _nemo_model(t: _Table) -> dict[str, int]:
-    """Return the figures of the model that NeMo's overrides state."""
     paths = {f"model.{flag.replace('-', '_')}": key for flag, key in MODEL_FLAGS.items()}
     paths["model.num_moe_experts"] = paths.pop("model.num_experts")
     return {key: t.count(path) for path, key in paths.items() if t.get(path) is not None}
@@ -275,10 +270,8 @@ def deepspeed_run(data: Any, where: str) -> OwnRun:
 def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]:
     """Return the pins of a run, completed by its batch and GPUs or by the instance's; both must agree.
 
-    Raises
-    ------
-    InputError
-        The run has another model or sequence length than the instance, or no whole number of replicas or micro-batches.
+    InputError: the run has another model or sequence length than the instance, or no whole number of replicas or micro-
+    batches.
     """
     for problem in _differences(run, instance):
         raise InputError(f"{where}: {problem}")
@@ -305,7 +298,6 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
 
 
 def _differences(run: OwnRun, instance: Instance) -> list[str]:
-    """Return figures of the run that the instance has otherwise."""
     model, problems = instance.workload.model, []
     if run.sequence_length not in (None, instance.workload.sequence_length):
         own = instance.workload.sequence_length

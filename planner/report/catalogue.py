@@ -41,8 +41,6 @@ def _accelerator(entry: Entry) -> list[str]:
 
 
 def _by_keys(*keys: str) -> Callable[[Entry], list[str]]:
-    """Return the figures of an entry under some of its keys."""
-
     def figures(entry: Entry) -> list[str]:
         values = [entry.get(k) for k in keys]
         return ["-" if v is None else f"{v:,g}" if isinstance(v, (int, float)) else str(v) for v in values]

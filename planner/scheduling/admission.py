@@ -86,10 +86,8 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
 def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
     """Weigh the kinds of several jobs on one scale: bytes in millionths of the most of any job, 1 where none has any.
 
-    Raises
-    ------
-    InputError
-        If some jobs state bytes and others none: nothing says what a split group of these is worth beside the others.
+    InputError if some jobs state bytes and others none: nothing says what a split group of these is worth beside the
+    others.
     """
     given = [[job.traffic_bytes_per_step.get(k.name, 0.0) for k in job.kinds] for job in jobs]
     without = [job.name for job, of in zip(jobs, given, strict=True) if not any(of)]
@@ -118,7 +116,6 @@ def _require_plain(job: Job, what: str) -> None:
 
 
 def _part(packing: Packing, first: int, kinds: int) -> Packing:
-    """Return one job's groups of a joint packing."""
     own = range(first, first + kinds)
     whole = Counter({(i, k - first): n for (i, k), n in packing.whole.items() if k in own})
     return Packing(whole=whole, split=[(k - first, pieces) for k, pieces in packing.split if k in own])

@@ -74,7 +74,6 @@ def level_to_place(job: Job, free: Sequence[int]) -> int:
 
 
 def _fits(level: Level, free: Sequence[int], segment: int) -> bool:
-    """Return whether all blocks of a level stand whole on leaves."""
     return sum(f // (level.size // segment) for f in free) >= level.count
 
 
@@ -84,7 +83,6 @@ def is_plain(job: Job) -> bool:
 
 
 def _data_is_last(job: Job) -> bool:
-    """Return whether no level stands above the data groups."""
     return "data" not in [x.axis for x in levels(job)[:-1]]
 
 
@@ -124,7 +122,6 @@ def _whole_units(leaf: LeafNodes, taken: Collection[str], segment: int, size: in
 
 
 def _joined(parts: Sequence[Unit], each: int) -> Iterator[Unit]:
-    """Join so many units at a time."""
     for i in range(0, len(parts), each):
         yield tuple(node for part in parts[i : i + each] for node in part)
 
@@ -148,7 +145,6 @@ def _problem(
 
 
 def _segments_of(leaf: LeafNodes, size: int) -> int:
-    """Return the segments of a leaf when all its nodes are free."""
     return len(leaf.nodes) if size == 1 else sum(len(block) // size for block in leaf.blocks)
 
 
@@ -204,7 +200,6 @@ def own_groups(cluster: LeafMap, job: Job, ranked: Sequence[Ranked], nodes: Sequ
 
 
 def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
-    """State the levels inside, all of them whole, and those that were searched, in groups of the axis."""
     rows = list(zip(names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True))
     if counted.level is None:
         return [Figure(name=n, value=v, bound=b, analytic_bound=a) for n, v, b, a in rows]
@@ -220,7 +215,6 @@ def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
 
 
 def _name(name: str, level: Level, job: Job, at: int) -> str:
-    """Name a level of the objective by the axis whose blocks are placed."""
     if name.startswith("boundaries"):
         axis = next(reversed(numbering(job, at)), None)
         along = "in the best order" if axis is None else f"along the {axis}" + " axis" * (axis != "pipeline")
@@ -244,7 +238,6 @@ def levels_above(cluster: LeafMap, job: Job, at: int, nodes: Sequence[str], free
 
 
 def _closed_form(job: Job, free: Sequence[int]) -> int:
-    """Bound the split data groups of every placement on these free nodes."""
     (kind,) = job.kinds
     return lower_bound_split(free, kind.count, kind.size)
 

@@ -26,10 +26,8 @@ REMEDY = "take any order, and start the ranks by a hostfile (srun -m arbitrary) 
 def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options) -> Placement:
     """Choose the nodes whose order by name splits the fewest members, then groups, then makes the fewest pieces.
 
-    Raises
-    ------
-    InputError
-        If ranks of a group do not follow each other, or leaves are mixed by name: no order by name is worth a choice.
+    InputError if ranks of a group do not follow each other, or leaves are mixed by name: no order by name is worth a
+    choice.
     """
     order, deadline, seed = _order_of(job), Deadline(options.time_limit), options.seed
     runs = _runs(cluster, taken)
@@ -52,7 +50,6 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
 
 
 def _order_of(job: Job) -> Order:
-    """Return the job's groups in rank order; refuse what has no groups that follow each other."""
     if job.segment_nodes > 1:
         raise InputError(f"job {job.name!r}: segment_nodes and the order of names do not go together; {REMEDY}")
     if job.mesh is None:
@@ -69,7 +66,6 @@ def _order_of(job: Job) -> Order:
 
 
 def _runs(cluster: LeafMap, taken: set[str]) -> list[tuple[int, list[str]]]:
-    """Return the leaves in the order of names, each with its free nodes."""
     runs: list[tuple[int, list[str]]] = []
     free = (n for leaf in cluster.leaves for n in leaf.nodes if n not in taken)
     for node in sorted(free, key=natural):
@@ -97,7 +93,6 @@ def _stated(
     deadline: Deadline,
     seed: int,
 ) -> Placement:
-    """State the groups and figures of the chosen nodes: what is searched is proven, pods are counted."""
     own = []
     for slot in slots(job):
         on = tuple(nodes[r] for r in slot.ranks)
@@ -149,13 +144,11 @@ def _stated(
 
 
 def _closed_form(job: Job, free: Sequence[int]) -> int:
-    """Bound the split data groups of any placement."""
     (kind,) = job.kinds
     return lower_bound_split(free, kind.count, kind.size)
 
 
 def _searched(job: Job) -> Level:
-    """Return what the groups of the rank order are."""
     found = levels(job)
     return found[-1] if found else Level("data", 1, 1, 1)
 

@@ -124,7 +124,6 @@ def _level(job: Job) -> int:
 
 
 def _by_data(job: Job) -> bool:
-    """Return whether a job's groups, or the data groups of its mesh, are kept together first."""
     return job.mesh is None or (is_plain(job) and levels(job)[-1].axis == "data")
 
 
@@ -134,7 +133,6 @@ def _served(job: Job) -> Iterable[Slot]:
 
 
 def _same_size(job: Job, running: Placement) -> Job:
-    """Refuse a placement of another job."""
     if len(running.nodes) != job.nodes:
         sizes = f"job {job.name!r} needs {job.nodes:,} nodes, the running placement has {len(running.nodes):,}"
         raise InputError(f"{sizes}; give the placement of this job")
@@ -142,7 +140,6 @@ def _same_size(job: Job, running: Placement) -> Job:
 
 
 def _comparable(job: Job, new: Job) -> None:
-    """Refuse a new size that is another job."""
     fixed = [{a: n for a, n in (j.mesh or {}).items() if a != "data"} for j in (job, new)]
     if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
         change = f"(mesh {job.mesh} to {new.mesh})"
@@ -157,17 +154,14 @@ def _family(job: Job, slot: Slot) -> str:
 
 
 def _units(job: Job, nodes: Sequence[str]) -> list[Unit]:
-    """Cut a group's nodes into its segments."""
     return [tuple(nodes[i : i + job.segment_nodes]) for i in range(0, len(nodes), job.segment_nodes)]
 
 
 def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:
-    """Return the units of a group by leaf."""
     return Counter(cluster.leaf_of[u[0]] for u in units if u is not None)
 
 
 def _shrunk(cluster: Cluster, units: list[Unit], size: int) -> list[Unit]:
-    """Return so many units, those of the largest pieces."""
     on = _on(cluster, units)
     order = sorted(
         range(len(units)), key=lambda x: (-on[cluster.leaf_of[units[x][0]]], cluster.leaf_of[units[x][0]], x)
@@ -178,7 +172,6 @@ def _shrunk(cluster: Cluster, units: list[Unit], size: int) -> list[Unit]:
 def _mended(
     cluster: Cluster, job: Job, running: Placement, kept: Sequence[_Kept], gone: set[str], options: Options
 ) -> Mended:
-    """Serve the missing segments and name the nodes of the result."""
     stay = {n for k in kept for u in k.units if u is not None for n in u}
     q, units = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
     homes = {cluster.leaves[cluster.leaf_of[n]].tree for n in stay}
@@ -202,7 +195,6 @@ def _mended(
 
 
 def _ranked(cluster: Cluster, kept: Sequence[_Kept], solution: Repair, units: Sequence[Sequence[Unit]]) -> list[Ranked]:
-    """Put free units where segments are missing, leaf by leaf, those of the group's own leaves first."""
     free = [iter(u) for u in units]
     ranked = []
     for g, k in enumerate(kept):
@@ -217,7 +209,6 @@ def _ranked(cluster: Cluster, kept: Sequence[_Kept], solution: Repair, units: Se
 
 
 def _moves(job: str, before: Sequence[str], after: Sequence[str], *, same_ranks: bool) -> Iterable[Move]:
-    """Pair the nodes that are gone with the new ones by rank, or list both where ranks change numbers."""
     if same_ranks:
         yield from (
             Move(job=job, rank=r, old=a, new=b) for r, (a, b) in enumerate(zip(before, after, strict=True)) if a != b
@@ -239,7 +230,6 @@ def _placement(
     running: Collection[str] = (),
     reason: str = "",
 ) -> Placement:
-    """Name the nodes and state what is proven, given that all others stay."""
     solution = outcome.solution
     values, bounds = (solution.values, solution.bounds) if solution else ((0, 0, 0), (0, 0, 0))
     names = _names(job)
@@ -288,12 +278,10 @@ def _placement(
 
 
 def _names(job: Job) -> tuple[str, ...]:
-    """Name what is minimized by the groups that are served."""
     what = "groups" if _by_data(job) else levels(job)[_level(job)].what
     return LEVELS if what == "groups" else (f"split {what}", f"extra pieces of {what}", f"{what} across pods")
 
 
 def _inside(job: Job) -> list[Figure]:
-    """State the members that are segments: nothing splits them."""
     inside = levels(job)[: _level(job)] if job.mesh else ()
     return [Figure(name=f"split {x.what}", value=0, bound=0, analytic_bound=0) for x in inside]

@@ -149,7 +149,6 @@ class Cluster(LeafMap):
         return self._checked(job, placement(self, job, counted, outcome, seed, left), taken)
 
     def _checked(self, job: Job, placed: Placement, taken: set[str]) -> Placement:
-        """Return a placement that the checker replays, or stop with the rule that it breaks."""
         # The checker shares no code with the formulation, and is as quick: 2 ms for 900 nodes, 40 ms for 15,000.
         broken = check_placement(self.topology, job, placed, busy=taken)
         if broken:
@@ -189,7 +188,6 @@ class Cluster(LeafMap):
 
 
 def _arrived(topology: Topology, busy: Sequence[str]) -> Cluster:
-    """Build a cluster that came from another process."""
     return Cluster(topology, busy=busy)
 
 
@@ -219,10 +217,7 @@ def opened(
 def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
     """Return the running jobs of files: what Slurm prints of them, or placements of `planner place --format json`.
 
-    Raises
-    ------
-    InputError
-        A file cannot be read, a node is not in the topology, or two jobs have one node.
+    InputError: A file cannot be read, a node is not in the topology, or two jobs have one node.
     """
     running = [job for file in files for job in _of_file(cluster, file)]
     owner: dict[str, str] = {}
@@ -237,7 +232,6 @@ def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
 
 
 def _of_file(cluster: Cluster, file: Path) -> list[Running]:
-    """Return the jobs of one file."""
     text = read_text(file, REMEDY)
     data = parse_json(text, str(file)) if text.lstrip()[:1] in "{[" else None
     if isinstance(data, dict) and kind_of(data) == "placement":

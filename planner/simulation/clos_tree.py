@@ -193,7 +193,6 @@ class Fabric(Sourced):
 
     @model_validator(mode="after")
     def _wirable(self) -> Self:
-        """Refuse a fabric for which no ports can be found."""
         for key in ("oversubscription", "down_ports"):
             if len(getattr(self, key)) > self.tiers - 1:
                 given = f"one for each tier below the top (has {len(getattr(self, key))})"
@@ -229,13 +228,7 @@ class Fabric(Sourced):
 
 
 def load_fabric(data: Any, where: str = "fabric") -> Fabric:
-    """Check a fabric.
-
-    Raises
-    ------
-    InputError
-        Names the file, the JSON path, the value and what was expected.
-    """
+    """Check a fabric. InputError names the file, the JSON path, the value and what was expected."""
     if not isinstance(data, Mapping):
         example = '{"hosts": 1024, "ports_per_switch": 16}'
         raise InputError(f"{where}: must be a plan or a fabric (is {type(data).__name__}); give one such as {example}")

@@ -99,7 +99,6 @@ class Queues:
         self.single = self.groups == len(self.link)
 
     def _start(self, parts: Ints, queue: Floats) -> None:
-        """Let parts begin: all their bytes wait at their first links."""
         if len(parts):
             if self.start_parts is not None:
                 self.start_parts(parts, self.owner, self.link, queue)
@@ -108,7 +107,6 @@ class Queues:
             self.waiting[new] = (self.routes.size[self.owner] * self.share)[new]
 
     def _of_groups(self, amount: Floats) -> Floats:
-        """Return the sum of every group, and 0 for none."""
         return np.append(amount if self.single else np.bincount(self.group, amount, self.groups), 0.0)
 
     def step(self) -> None:
@@ -143,10 +141,7 @@ def spread(
 
     `rate`: bytes per second of a host's link in a plane.
 
-    Raises
-    ------
-    InputError
-        The flows have not ended after the last step.
+    InputError: the flows have not ended after the last step.
     """
     p = p or Pauses()
     q = Queues(routes, rate, p, start_parts)

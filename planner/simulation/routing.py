@@ -333,7 +333,6 @@ def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Rou
 
 
 def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
-    """Return the flows that turn round at each tier."""
     meeting = tree.meeting_tier(flows.source, flows.target)
     return [(t, np.flatnonzero(meeting == t)) for t in range(1, tree.tiers + 1) if (meeting == t).any()]
 

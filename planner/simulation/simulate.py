@@ -114,10 +114,7 @@ class SimulationRequest:
 def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
     """Return the completion times of every seed, and their distribution.
 
-    Raises
-    ------
-    InputError
-        If the flows take no time at all in floating point.
+    InputError if the flows take no time at all in floating point.
     """
     runs, times, ratios, flows = [], [], [], request.flows(seeds[0])
     for seed in seeds:
@@ -220,7 +217,6 @@ def summary(s: Simulation) -> str:
 
 
 def _beside(t: PatternTail) -> str:
-    """Return the tail of one of several patterns in a line."""
     assumed = "" if t.assumed_line_rates is None else f"; the plan assumes {t.assumed_line_rates:.2f}"
     if t.assumed_together_line_rates is not None:
         assumed += f" alone, {t.assumed_together_line_rates:.2f} where both meet"
@@ -261,7 +257,6 @@ def simulation_request(given: "Plan | Fabric | Mapping[str, Any] | str | Path", 
 
 
 def _of_fabric(fabric: Fabric, o: Options) -> SimulationRequest:
-    """Return the request for a pattern on a fabric that is no plan."""
     if o.site is not None:
         raise InputError(f"--site {o.site}: a fabric has no sites; give a plan, or leave --site out")
     if o.hosts is not None:
@@ -290,7 +285,6 @@ def names(pattern: str) -> list[str]:
 
 
 def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fabric:
-    """Return the plan or the fabric that is given; a plan contains its instance."""
     if isinstance(given, (Plan, Fabric)):
         return given
     if isinstance(given, Mapping):
@@ -301,7 +295,6 @@ def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fab
 
 
 def _plan(given: Mapping[str, Any]) -> Plan:
-    """Return the plan that a dict gives."""
     try:
         return Plan.model_validate(dict(given))
     except ValidationError as error:
@@ -325,7 +318,6 @@ def _of_plan(plan: Plan, o: Options) -> SimulationRequest:
 
 
 def _planned(plan: Plan, site: str, part: traffic.Part, pattern: str, o: Options) -> Pattern:
-    """Return a pattern on the part of a planned site that is simulated."""
     layout, slots = plan.layout, part.tree.slots
     if plan.fabric is None:
         raise InputError("simulate: the plan has no fabric; solve the instance again")
@@ -379,7 +371,6 @@ def _whole_rings(patterns: list[Pattern]) -> tuple[Pattern, ...]:
 
 
 def _same(flows: Flows, pattern: str) -> Callable[[int], Flows]:
-    """Return the same flows for every seed."""
     if len(flows) == 0:
         raise InputError(f"--pattern {pattern}: no host sends to another; give more hosts, or smaller --group")
     return lambda _: flows

@@ -94,10 +94,7 @@ def blocks(slots: Ints, size: int) -> list[Ints]:
 def from_file(path: Path, slots: Ints) -> Flows:
     """Read flows from a CSV file with the header src,dst,bytes; hosts count from 0.
 
-    Raises
-    ------
-    InputError
-        Names the file, the line, the value and what was expected.
+    InputError names the file, the line, the value and what was expected.
     """
     expected = f"give a CSV file with the header {','.join(HEADER)}"
     try:
@@ -157,10 +154,7 @@ def switch_cables(tree: Tree) -> int:
 def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
     """Return the cables between switches that are out: those listed, or so many drawn at random by the seed.
 
-    Raises
-    ------
-    InputError
-        There are not so many cables.
+    InputError: there are not so many cables.
     """
     cables = switch_cables(tree)
     if isinstance(failed, int):
@@ -238,7 +232,6 @@ def tree_of_design(
 
 
 def _described(d: Design, racks: int, rails: int) -> str:
-    """Return which part of the design is simulated, in words."""
     every = "all" if racks == d.racks else "the first"
     gpus = f"GPU indices 0 to {rails * d.rail_gpus - 1} of {d.rails * d.rail_gpus}"
     what = f"{gpus} in {every} {racks:,} of {d.racks:,} racks"
@@ -256,10 +249,7 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
 
     All racks where they are few enough.
 
-    Raises
-    ------
-    InputError
-        The plan has no such site, or no fabric.
+    InputError: the plan has no such site, or no fabric.
     """
     c = PlanPhysics(plan=plan)
     if not c.wired or plan.fabric is None:
@@ -332,7 +322,6 @@ def overlap(plan: Plan, site: str) -> str:
 
 
 def _racks(text: str) -> list[int]:
-    """Read the racks of a piece."""
     try:
         return hostlist.parse(text)
     except ValueError as error:

@@ -82,7 +82,6 @@ def _number(where: str, text: str) -> int | float:
 
 
 def _rounded(x: float) -> float:
-    """Round what sums and products of decimals leave behind."""
     return float(f"{x:.12g}")
 
 

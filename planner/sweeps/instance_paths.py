@@ -48,10 +48,7 @@ def parts_of(path: str) -> list[str | int]:
 def check_path(instance: Instance, path: str) -> None:
     """Refuse a path that leads nowhere in the instance.
 
-    Raises
-    ------
-    InputError
-        Names the path, the key that is wrong, and the nearest valid one.
+    InputError names the path, the key that is wrong, and the nearest valid one.
     """
     path = canonical(path)
     if path.startswith(PIN):
@@ -87,7 +84,6 @@ def _check_pin(instance: Instance, pin: str) -> None:
 
 
 def _position(path: str, where: str, part: str | int, entries: tuple[Any, ...]) -> int:
-    """Return the position that a step names in a list: by number, or by the id or name of the entry."""
     if isinstance(part, int):
         if part >= len(entries):
             raise InputError(f"{path}: {where} has {len(entries)} entries; use 0 to {len(entries) - 1}")
@@ -247,13 +243,7 @@ def _is_name(path: str, value: Any) -> bool:
 
 
 def require_apart(changes: Sequence[str], points: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a path that is both changed for every point of a sweep and varied.
-
-    Raises
-    ------
-    InputError
-        Names the path.
-    """
+    """Refuse a path that is both changed for every point of a sweep and varied. InputError names the path."""
     varied = {path for point in points for path in point}
     for path in read_changes(changes):
         if canonical(path) in varied:
@@ -261,7 +251,6 @@ def require_apart(changes: Sequence[str], points: Sequence[Mapping[str, Any]]) -
 
 
 def _change(data: dict[str, Any], base: Instance, path: str, value: Any) -> None:
-    """Set one value in an instance's data."""
     if not _is_name(path, value):
         check_path(base, path)
     relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
@@ -285,7 +274,6 @@ def _moved(now: Any, change: re.Match[str], path: str) -> float:
 
 
 def _now(data: Any, path: str) -> Any:
-    """Return the value at a path of an instance's data; None where it has none. The path was checked."""
     path = canonical(path)
     if path.startswith("pins."):
         return data.get("pins", {}).get(path.removeprefix("pins."))

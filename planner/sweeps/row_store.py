@@ -115,13 +115,7 @@ def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
 
 
 def read_parquet(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a Parquet file.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read as Parquet.
-    """
+    """Read the rows of a Parquet file. InputError: the file cannot be read as Parquet."""
     pyarrow, parquet = need_pyarrow()
     try:
         rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
@@ -132,13 +126,7 @@ def read_parquet(path: Path) -> list[dict[str, Any]]:
 
 
 def need_pyarrow() -> tuple[Any, Any]:
-    """Return pyarrow and its Parquet module.
-
-    Raises
-    ------
-    InputError
-        It is not installed.
-    """
+    """Return pyarrow and its Parquet module. InputError: it is not installed."""
     with needed("a .parquet file, unlike .csv,", "pyarrow", "parquet"):
         import pyarrow
         from pyarrow import parquet
@@ -163,11 +151,8 @@ def journal_of(output: Path) -> Path:
 class Store:
     """Rows on disk, under a lock for as long as it is open.
 
-    Raises
-    ------
-    InputError
-        Another sweep writes the file, it has rows and is not resumed, its rows are of another instance than `base`
-        says or of another version, or a line of it is no row.
+    InputError: another sweep writes the file, it has rows and is not resumed, its rows are of another instance than
+    `base` says or of another version, or a line of it is no row.
     """
 
     def __init__(self, output: Path, *, resume: bool, base: Mapping[str, str] | None = None) -> None:
@@ -210,7 +195,6 @@ class Store:
             raise InputError(f"{self.path}: {problem}; wait for it, or choose another file") from None
 
     def _rows_of_earlier_run(self, resume: bool) -> list[Row]:
-        """Read the rows that are there; cut off what a killed run left of its last line."""
         data = self.path.read_bytes()
         if data and not resume:
             raise InputError(f"{self.path}: holds a sweep already; go on with --resume, or choose another file")
@@ -282,13 +266,6 @@ def _complete(path: Path, data: bytes) -> bytes:
 
 
 def _require_same(path: Path, rows: Sequence[Row], base: Mapping[str, str] | None) -> None:
-    """Refuse to go on with rows of another instance or another version.
-
-    Raises
-    ------
-    InputError
-        Names the parts of the instance that differ, or the versions.
-    """
     for row in rows:
         if row.planner_version != __version__:
             differs = f"planner {row.planner_version} wrote its rows, this is {__version__}"
@@ -337,7 +314,6 @@ def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
 
 
 def _of_one_type(values: list[Any]) -> list[Any]:
-    """Convert the values of a column to one type."""
     plain = [json.dumps(v) if isinstance(v, (dict, list)) else v for v in values]
     kinds = {type(v) for v in plain if v is not None}
     if len(kinds) <= 1:

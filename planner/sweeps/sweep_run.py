@@ -66,10 +66,7 @@ def tasks_of(
 ) -> list[Task]:
     """Make a task of every point, points that ask the same question once; accelerators get their own constants.
 
-    Raises
-    ------
-    InputError
-        A point is no usable instance; the message names the point and what is wrong with it.
+    InputError: A point is no usable instance; the message names the point and what is wrong with it.
     """
     tasks: dict[str, Task] = {}
     asked: list[Instance] = []
@@ -102,7 +99,6 @@ def parts_of(base: Instance) -> dict[str, str]:
 
 
 def _copied(data: Any) -> Any:
-    """Copy JSON data, the objects and lists that a path may lead through."""
     if isinstance(data, dict):
         return {k: _copied(v) for k, v in data.items()}
     return [_copied(x) for x in data] if isinstance(data, list) else data
@@ -159,7 +155,6 @@ def _leave(*_: object) -> None:
 
 
 def _leave_with_parent() -> None:
-    """End the process when its parent has ended."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
@@ -273,7 +268,6 @@ def _advance(lane: Lane, lanes: Sequence[Lane], call: Call, running: dict[Future
 
 
 def _elsewhere(lane: Lane, lanes: Sequence[Lane]) -> Lane:
-    """Return the lane after one."""
     return lanes[(lanes.index(lane) + 1) % len(lanes)]
 
 
@@ -310,7 +304,6 @@ def _died(future: Future[Answer]) -> bool:
 
 
 def _answer(task: Task, future: Future[Answer]) -> Answer:
-    """Return the result of a point's future; an exception is the reason of a failed row."""
     if future.cancelled():
         return _failed(task, "the executor cancelled the point")
     error = future.exception()
@@ -333,10 +326,7 @@ LOCAL = "local"
 def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor]:
     """Connect to a scheduler and yield its executor; the scheduler tries points whose workers die elsewhere.
 
-    Raises
-    ------
-    InputError
-        The extra is not installed, or nobody answers at the address.
+    InputError: the extra is not installed, or nobody answers at the address.
     """
     with needed("--dask", "distributed", "dask"):
         import dask
@@ -377,10 +367,7 @@ def tasks_for(
 ) -> list[Task]:
     """Check every path and every point, and return the tasks of the shard.
 
-    Raises
-    ------
-    InputError
-        A path leads nowhere, or a point is no usable instance.
+    InputError: A path leads nowhere, or a point is no usable instance.
     """
     constants = None if options.constants is None else read_constants(options.constants)
     base = load_instance(instance, constants=constants)

@@ -228,7 +228,6 @@ Mesh = Annotated[str | None, typer.Option(help="Its mesh in rank order, such as 
 def _opened(
     topology: Path, name: str | None, running: Iterable[Path] | None, busy: str, state: Path | None
 ) -> "tuple[Cluster, list[Running]]":
-    """Return the cluster with its running jobs, whose nodes are busy."""
     from planner.formats.read import read_topology
     from planner.scheduling.session import opened, running_jobs
 

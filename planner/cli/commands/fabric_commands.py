@@ -171,7 +171,6 @@ def export(
 
 
 def _graph(wired: "BuiltFabric", detail: str, write: "Callable[[Any], Iterator[str]]") -> Iterator[str]:
-    """Write the graph of a fabric, of its switches or of the tiers of its pods."""
     from planner.exports.fabric_graph import MAX_EDGES, edges, graph
 
     count = edges(wired)
@@ -271,7 +270,6 @@ def pareto(
 
 
 def _sizes(text: str | None) -> list[int]:
-    """Read the leaf sizes."""
     parts = [] if text is None else text.split(",")
     wrong = [x for x in parts if not (x.isdecimal() and int(x) >= 1)]
     if wrong:

@@ -209,7 +209,6 @@ def frontier(
 
 
 def _check_output(output: Path | None) -> None:
-    """Check, before any work is done, that rows can be written in the form that the ending asks for."""
     if output is None:
         return
     from planner.sweeps.row_store import ENDINGS, need_pyarrow
@@ -221,7 +220,6 @@ def _check_output(output: Path | None) -> None:
 
 
 def _write_curve(front: "Frontier", output: Path | None, plot: Path | None, plans: Path | None, seconds: float) -> None:
-    """Write the rows or the curve, the picture and the plans, each where it was asked for."""
     from planner.report.plots.plan_plots import staircase
     from planner.sweeps.row_store import CURVE, curve_plan_file, curve_rows, write_rows
 
@@ -236,7 +234,6 @@ def _write_curve(front: "Frontier", output: Path | None, plot: Path | None, plan
 
 
 def _status(front: "Frontier", epsilon: float) -> int:
-    """Return the exit status of a curve."""
     curve = front.curve
     doubted = [i for i, plan in enumerate(front.plans) if plan.verified is False]
     if doubted:
@@ -408,7 +405,6 @@ def _path(given: str) -> Path:
 
 
 def _index(given: str) -> int | None:
-    """Return the N of FILE#N."""
     number = given.removeprefix(str(_path(given))).removeprefix("#")
     if not number:
         return None

@@ -108,14 +108,12 @@ def sweep(
 
 
 def _statuses(store: "Store", keys: set[str]) -> Counter[str]:
-    """Count these points by the status of their latest row."""
     from planner.sweeps.row_store import latest
 
     return Counter(r.status for r in latest(store.rows) if r.key in keys)
 
 
 def _end(store: "Store", progress: "Progress", keys: set[str], status: int) -> None:
-    """Write the table of the rows there are, report them, and leave."""
     from planner.sweeps.row_store import latest
 
     store.tabulate()
@@ -141,7 +139,6 @@ def _end(store: "Store", progress: "Progress", keys: set[str], status: int) -> N
 
 @contextmanager
 def _executor(dask: str | None, workers: int | None) -> Iterator["Executor | None"]:
-    """Open the executor that the options name; None: processes of this machine."""
     if dask is None:
         yield None
         return
@@ -312,7 +309,6 @@ def _points(
     quiet: bool,
     log: Path | None,
 ) -> list["LimitPoint"]:
-    """Compute the points in worker processes and return them by rising compute."""
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
@@ -377,7 +373,6 @@ def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
 
 
 def _layout(p: "LimitPoint", x: "LimitLayout") -> str:
-    """Write a point's layout and what takes most of its step beside the useful work."""
     wide = "".join(f" {name} {n}" for name, n in (("CP", x.context_parallel), ("EP", x.expert_parallel)) if n > 1)
     degrees = f"TP {x.tensor_parallel}{wide} PP {x.pipeline_parallel} v {x.virtual_stages} DP {x.data_parallel:,}"
     batch = f"ZeRO-{x.zero_stage}, {x.microbatches_per_step} x {x.microbatch_sequences}"
@@ -387,7 +382,6 @@ def _layout(p: "LimitPoint", x: "LimitLayout") -> str:
 
 
 def _picture(points: Sequence["LimitPoint"], days: float, form: str) -> bytes:
-    """Draw utilisation and its bound against compute, with the fall and the wall."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 4))

@@ -129,7 +129,6 @@ def _limits(plan: Plan, grid: Grid, n: PowerNode, drawn: Mapping[str, float]) ->
 
 
 def _why(plan: Plan, grid: Grid, n: PowerNode, most: float) -> str:
-    """Say why a place has no site, as far as plan and question tell."""
     rules, h, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
     if within is not None and n.ready_months > within:
         return f"ready in {n.ready_months:g} months, asked for within {within:g}"
@@ -345,19 +344,16 @@ def _is_figure(value: Any) -> bool:
 
 
 def _called(key: str, value: Any) -> str:
-    """Return the name of an entry: its own where it has one."""
     known = value if isinstance(value, dict) else {}
     own = next((known[k] for k in ("id", "name", "line", "node", "rule") if known.get(k)), None)
     return str(own) if own else f"{int(key) + 1}" if key.isdigit() else plain(key)
 
 
 def _name(path: str, key: str) -> str:
-    """Return a key in words without its unit, which the figure has."""
     return key if "." in key else name_and_unit(f"{path}.{key}")[0]
 
 
 def _cell(at: str, key: str, value: Any) -> Cell:
-    """Return a value with its unit; a list in runs of what is equal."""
     path = f"{at}.{key}".removeprefix(".")
     if value in (None, "", []):
         return "-"
@@ -369,7 +365,6 @@ def _cell(at: str, key: str, value: Any) -> Cell:
 
 
 def _text(path: str, value: Any) -> str:
-    """Write a value in the unit of its path."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ("yes" if value else "no") if isinstance(value, bool) else str(value)
     (_, unit), keys = name_and_unit(path), path.split(".")[-2:]

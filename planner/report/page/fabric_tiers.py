@@ -165,10 +165,7 @@ def fabric_svg(x: BuiltFabric) -> Iterator[str]:
 def fabric_tiers(x: BuiltFabric) -> str:
     """Draw the tiers of a site from the top down to the racks of one leaf domain.
 
-    Raises
-    ------
-    ValueError
-        If a tier states other switches than are wired: the picture would not be of the plan.
+    ValueError if a tier states other switches than are wired: the picture would not be of the plan.
     """
     f, counts = x.fabric, switch_counts(x.design)
     for t in f.tiers:
@@ -197,7 +194,6 @@ def fabric_tiers(x: BuiltFabric) -> str:
 
 
 def _part(x: BuiltFabric) -> str:
-    """Say which part of the fabric is drawn."""
     d = x.design
     reported = "Drawn: the racks of one leaf domain"
     reported += f", one {_pod(x)} of {d.pods:,}" if d.pods > 1 else ""
@@ -210,7 +206,6 @@ def _pod(x: BuiltFabric) -> str:
 
 
 def _tiers(x: BuiltFabric) -> list[DrawnTier]:
-    """Return the tiers of the part that is drawn, from the top down."""
     d, counts, word, grouped = x.design, switch_counts(x.design), _pod(x), wiring_of(x.design).grouped
     rails, domains = (1, 1) if d.single else (min(d.rails_per_pod, d.rails), min(d.domains_per_pod, d.domains))
     of_pod = [] if d.single else [f"{word} of {counted(rails, 'rail')} x {counted(domains, 'leaf domain')}"]
@@ -248,7 +243,6 @@ def _more(count: int, word: str) -> list[str]:
 
 
 def _links(x: BuiltFabric) -> list[DrawnLinks]:
-    """Return the lines between each tier drawn and the next, from the top down."""
     d, gbps, cables = x.design, x.switch.port_gbps, Counter[tuple[str, str]]()
     for s in stages(d):
         cables[s.low, s.high] += s.count
@@ -278,7 +272,6 @@ def _inside(tier: DrawnTier, top: float) -> Lines:
 
 
 def _lines(ends: Lines, k: DrawnLinks, scale: float) -> str:
-    """Draw lines of one rate."""
     d = "".join(f"M{shown(a)} {shown(b)}L{shown(c)} {shown(e)}" for (a, b), (c, e) in ends)
     width = max(THINNEST, scale * math.sqrt(k.rate))
     tip = f"{counted(k.each, 'cable')}, {amount(k.rate)} Gb/s each way"
@@ -286,7 +279,6 @@ def _lines(ends: Lines, k: DrawnLinks, scale: float) -> str:
 
 
 def _boxes(tier: DrawnTier, top: float) -> str:
-    """Draw the boxes of a tier."""
     wide, high = tier.size
     corners = ((a - wide / 2, b - high / 2) for a, b in (tier.middle(c, top) for c in tier.cells))
     d = "".join(f"M{a:.2f} {b:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z" for a, b in corners)
@@ -306,11 +298,9 @@ def _frames(x: BuiltFabric, at: list[tuple[DrawnTier, float]]) -> Iterator[str]:
 
 
 def _styled(content: str, cls: str, room: float = WORDS) -> list[tuple[str, str]]:
-    """Return a text in lines that its room takes, each with its style."""
     return [(line, cls) for line in textwrap.wrap(content, int(room / width_of("x", cls)))]
 
 
 def _written(lines: list[tuple[str, str]], top: float) -> tuple[list[str], float]:
-    """Write lines at the left; return where they end too."""
     written = [text(0, top + LINE * (n + 0.85), line, cls) for n, (line, cls) in enumerate(lines)]
     return written, top + LINE * len(lines)

@@ -30,10 +30,7 @@ BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on pu
 def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     """Return plans, each with its name, as one HTML page that was made on a date.
 
-    Raises
-    ------
-    InputError
-        jinja2 is not installed.
+    InputError: jinja2 is not installed.
     """
     with needed("report", "jinja2", "report"):
         import jinja2
@@ -56,7 +53,6 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
 
 
 def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
-    """Return what the template shows of one plan."""
     first = [x for x in reported if x.first]
     return {
         "name": name,
@@ -89,7 +85,6 @@ def _on_page(x: Statement) -> str:
 
 
 def _with_range(x: Statement) -> str:
-    """Return a statement with its range, where its words do not have it."""
     if x.interval is None or "likely" in x.text:
         return x.text
     low, high = x.interval

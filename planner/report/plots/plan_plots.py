@@ -86,7 +86,6 @@ def _section(plan: Plan, name: str, section: Section | None) -> Section:
 
 
 def _axes(ax: "Axes | None") -> "Axes":
-    """Return the caller's axes, or those of a new figure."""
     if ax is not None:
         return ax
     with needed("plot", "matplotlib", "plot"):
@@ -96,7 +95,6 @@ def _axes(ax: "Axes | None") -> "Axes":
 
 
 def _bars(axes: "Axes", parts: Mapping[str, float], unit: str) -> None:
-    """Draw parts as bars with their figures, the largest on top; small ones together."""
     total = sum(parts.values())
     shown = {name: x for name, x in parts.items() if x > SMALL * total}
     rest = total - sum(shown.values())
@@ -147,10 +145,7 @@ def bound_corners(points: Sequence[CurvePoint]) -> list[Point]:
 def staircase(curve: Curve, name: str, form: str) -> bytes:
     """Draw the curve of an instance by its name, as svg or png; both axes are logarithmic where all figures allow it.
 
-    Raises
-    ------
-    InputError
-        matplotlib is not installed.
+    InputError: matplotlib is not installed.
     """
     return picture_of(lambda: _figure(curve, name), f"{name}: money against days", form)
 

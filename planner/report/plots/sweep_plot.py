@@ -180,10 +180,7 @@ class Cell:
 def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
     """Draw rows as svg or png.
 
-    Raises
-    ------
-    InputError
-        There is nothing to draw, matplotlib is not installed, or the facets are too many.
+    InputError: there is nothing to draw, matplotlib is not installed, or the facets are too many.
     """
     return picture_of(lambda: _sweep_figure(rows, request), title(request), form)
 
@@ -191,10 +188,7 @@ def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
 def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
     """Draw a figure in the style of all plots and return it as svg or png with its name.
 
-    Raises
-    ------
-    InputError
-        matplotlib is not installed.
+    InputError: matplotlib is not installed.
     """
     with needed("plot", "matplotlib", "plot"):
         import matplotlib
@@ -297,7 +291,6 @@ def _make_room(panels: "Sequence[Axes]", inches: float) -> None:
 
 
 def _name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
-    """Set scales, ticks in the figures' units, and names."""
     from matplotlib.ticker import FuncFormatter
 
     if "x" in request.log:
@@ -339,7 +332,6 @@ def tick(path: str, value: float) -> str:
 
 
 def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict[Any, str] | None) -> None:
-    """Draw one plot: points, frontier, rows without a plan, and the legend."""
     plans = [(number(r, request.x), number(r, request.y), r) for r in rows if planned(r)]
     points = [(x, y, r) for x, y, r in plans if x is not None and y is not None]
     heading, color = None, request.color
@@ -361,7 +353,6 @@ def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict
 
 
 def _group(axes: "Axes", points: Sequence[Point], request: PlotRequest, shade: str, name: str) -> None:
-    """Draw points of one colour: the frontier joined, what it dominates in grey."""
     if not points:
         return
     if request.senses is None:
@@ -377,7 +368,6 @@ def _group(axes: "Axes", points: Sequence[Point], request: PlotRequest, shade: s
 
 
 def _scale(axes: "Axes", points: Sequence[tuple[float, float, Row]], request: PlotRequest, color: str) -> None:
-    """Draw points coloured on a scale, with the frontier of all."""
     coloured = [((x, y), shade) for x, y, r in points if (shade := number(r, color)) is not None]
     if not coloured:
         problem = f"has more than {len(COLOURS)} values and they are no numbers"
@@ -393,7 +383,6 @@ def _scale(axes: "Axes", points: Sequence[tuple[float, float, Row]], request: Pl
 
 
 def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incomplete: int) -> None:
-    """Mark along the foot where there is no plan, and count the reasons."""
     without = [(number(r, request.x), why_none(r)) for r in rows if not planned(r)]
     reasons = Counter(why for _, why in without)
     style = {"color": FAILED, "markersize": 5, "transform": axes.get_xaxis_transform(), "clip_on": False}
@@ -438,7 +427,6 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
 
 
 def _sweep_verdict(rows: Sequence[Row], request: PlotRequest) -> str:
-    """Write how many points have a plan, and the best of these."""
     found = [(y, r) for r in rows if planned(r) and (y := number(r, request.y)) is not None]
     count = f"{len(found):,} of {counted(len(rows), 'point')} have a plan"
     if not found:
@@ -451,7 +439,6 @@ def _sweep_verdict(rows: Sequence[Row], request: PlotRequest) -> str:
 
 
 def _change_lists(rows: Sequence[Row], request: PlotRequest) -> list[str]:
-    """List what changes where, for each facet."""
     lines = []
     for name, part in facets_of(rows, request.facet):
         changes = changes_of(best_rows(part, request), request.x)
@@ -461,7 +448,6 @@ def _change_lists(rows: Sequence[Row], request: PlotRequest) -> list[str]:
 
 
 def _point_table(rows: Sequence[Row], request: PlotRequest) -> list[str]:
-    """Write a line a point, in the order of x."""
     paths = list(dict.fromkeys(p for p in (request.x, request.facet, request.color, request.y) if p))
     head = "".join(f'<th scope="col">{escape(label(p))}</th>' for p in paths)
     body = []

@@ -151,7 +151,6 @@ def fabric(plan: Plan) -> Iterator[Statement]:
 
 
 def _site_fabric(site: str, f: SiteFabric) -> Iterator[Statement]:
-    """State at length what a site's fabric takes, how traffic fares in it, and its gateway."""
     path = f"fabric.sites.{site}"
     takes = f"{counted(f.planes, 'plane')} of {f.boxes}; {f.switches:,} switches, {f.switch_links:,} links"
     wired = f"; {f.wired_gpus_per_rack} GPUs of a rack cabled" if f.wired_gpus_per_rack else ""

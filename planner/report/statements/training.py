@@ -237,7 +237,6 @@ def _with_stops(plan: Plan, x: ReliabilityPlan, layout: LayoutPlan) -> Iterator[
 
 
 def _checkpoints(x: ReliabilityPlan, layout: LayoutPlan) -> str:
-    """Say what a checkpoint holds, where it goes, how often, and how long that takes."""
     target = "storage" if x.checkpoint_target == "storage" else "memory of neighbours"
     sharded = x.recovery == "elastic" and layout.zero_stage > 0
     copies = "; each step ends with a copy of the sharded state to memory of neighbours" if sharded else ""
@@ -248,7 +247,6 @@ def _checkpoints(x: ReliabilityPlan, layout: LayoutPlan) -> str:
 
 
 def _spares(x: ReliabilityPlan, replicas: int) -> str:
-    """Write spare racks and GPUs, and the share of time, or of replicas, for which they are enough."""
     sites = [f"{n:,} at {site}" for site, n in sorted(x.spare_racks_by_site.items()) if n]
     racks = f"Spare racks: {', '.join(sites)}" if sites else "No spare racks"
     gpus = f"{counted(x.spare_gpus_per_rack, 'spare GPU')} in a rack" if x.spare_gpus_per_rack else "no spare GPUs"
