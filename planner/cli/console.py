@@ -1,15 +1,14 @@
-"""What every command shares: exit statuses, pins, and arguments and options by name."""
+"""What every command shares: exit statuses, pins and changes, and what is checked before and behind its work."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import InputError, InternalError
-from planner.files import exists, json_or_text, require_folder, unwritable
+from planner.files import exists, json_or_text, require_folder, unwritable, write_atomically
 from planner.optional_packages import needed
 
 if TYPE_CHECKING:
@@ -17,21 +16,28 @@ if TYPE_CHECKING:
     from planner.plan.plan import Plan
 
 
-# Exit statuses; BROKEN: a plan given breaks a rule, or the planner has a defect; UNVERIFIED: the checker disagrees with
-# the plan that was made.
-DONE, BROKEN, BAD_INPUT, INFEASIBLE, LIMIT, UNVERIFIED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+class ExitCode(IntEnum):
+    """Exit statuses of all commands."""
+
+    DONE = 0
+    BROKEN = 1  # a plan given breaks a rule, or the planner has a defect
+    BAD_INPUT = 2
+    INFEASIBLE = 3
+    LIMIT = 4
+    UNVERIFIED = 5  # the checker disagrees with the plan that was made
+    INTERRUPTED = 130
 
 
 def exit_code(plan: "Plan", gap: float | None) -> int:
     """Return the exit status that a plan stands for."""
     if plan.verified is False:
-        return UNVERIFIED
+        return ExitCode.UNVERIFIED
     if plan.status == "infeasible":
-        return INFEASIBLE
+        return ExitCode.INFEASIBLE
     if plan.stopped == "interrupted":
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     within = gap is not None and plan.objective.gap is not None and plan.objective.gap <= gap
-    return DONE if plan.status == "optimal" or within else LIMIT
+    return ExitCode.DONE if plan.status == "optimal" or within else ExitCode.LIMIT
 
 
 def require_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
@@ -91,6 +97,14 @@ def what_if(instance: Path, changes: list[str] | None, *, searched: bool = True)
     return changed(instance, read_changes(changes), searched=searched)
 
 
+def print_or_write(text: str, output: Path | None) -> None:
+    """Write a text to the file of -o, or print it where there is none."""
+    if output is None:
+        print(text, end="")
+    else:
+        write_atomically(output, text)
+
+
 def tell_not_modelled(instance: "Instance") -> None:
     """Print on stderr what files that the instance was read from say that no figure follows."""
     from planner.instance.read_items import not_modelled_notes
@@ -115,28 +129,3 @@ def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
             raise
         rule = f"{violations[0].rule} ({violations[0].message})"
         raise InputError(f"{path}: the plan breaks {rule}; see what `planner check` says of it") from None
-
-
-InstanceFile = Annotated[
-    Path, typer.Argument(help="Instance (JSON or YAML), a plan for its instance, or a name that ships, such as 5gw.")
-]
-PlanFile = Annotated[Path, typer.Argument(help="Plan file (JSON).")]
-Pins = Annotated[list[str] | None, typer.Option("--pin", help="Fix a decision: PATH=VALUE.")]
-Changes = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Change the instance: PATH=VALUE, PATH=x1.2, PATH=+100 or PATH=-20%."),
-]
-Gap = Annotated[float | None, typer.Option(help="Stop at this relative gap to the proven bound.")]
-Seed = Annotated[int, typer.Option(help="Seed of the solvers.")]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")]
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="All that the plan says, proofs included.")]
-Log = Annotated[Path | None, typer.Option("--log", help="Add lines of progress with timestamps to this file.")]
-InsteadOfStdout = Annotated[Path | None, typer.Option("-o", "--output", help="Write here in place of stdout.")]
-TopologyName = Annotated[str | None, typer.Option(help="Which topology of a topology.yaml; its default unless given.")]
-NodeLabels = Annotated[
-    list[str] | None, typer.Option(help="Kubernetes label that names a switch above a node; once a tier, leaf first.")
-]
-Constants = Annotated[
-    Path | None,
-    typer.Option(help="Constants of your cluster, from `planner calibrate`; they replace the catalogue's."),
-]

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from planner.cli.commands import cluster_commands, fabric_commands, file_commands, plan_commands, sweep_commands
-from planner.cli.console import BAD_INPUT, BROKEN, DONE, INTERRUPTED
+from planner.cli.console import ExitCode
 from planner.cli.watch import watched
 from planner.errors import InputError, PlannerError
 from planner.version import __version__
@@ -62,7 +62,7 @@ for name, group in (
 def _print_version(asked: bool) -> None:
     if asked:
         print(f"planner {__version__}")
-        raise typer.Exit(DONE)
+        raise typer.Exit(ExitCode.DONE)
 
 
 @app.callback()
@@ -89,23 +89,23 @@ def main() -> None:
             sys.stdout.flush()
     except InputError as error:
         print(error, file=sys.stderr)
-        sys.exit(BAD_INPUT)
+        sys.exit(ExitCode.BAD_INPUT)
     except PlannerError as error:
         print(f"internal error: {error}; please report it with the instance", file=sys.stderr)
-        sys.exit(BROKEN)
+        sys.exit(ExitCode.BROKEN)
     except KeyboardInterrupt:
         print("interrupted before there was a plan", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:
         _drop_stdout()
-        sys.exit(DONE)
+        sys.exit(ExitCode.DONE)
     except MemoryError:
         print("the memory is not enough; allow the process more, or ask about a smaller instance", file=sys.stderr)
-        sys.exit(BAD_INPUT)
+        sys.exit(ExitCode.BAD_INPUT)
     except OSError as error:
         _drop_stdout()
         print(_system_complaint(error), file=sys.stderr)
-        sys.exit(BAD_INPUT)
+        sys.exit(ExitCode.BAD_INPUT)
 
 
 def _system_complaint(error: OSError) -> str:

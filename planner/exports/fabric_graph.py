@@ -53,7 +53,8 @@ def graph(x: BuiltFabric, *, by_pod: bool) -> Any:
             if ends[0] != ends[1]:
                 _join(g, *ends, n, round(m, 1))
             if c.low_tier == "gpu":
-                _count_gpus(g, _label(x, "gpu", a, by_pod=by_pod), n)
+                racks = g.nodes[_label(x, "gpu", a, by_pod=by_pod)]
+                racks.update(tier="racks", gpus=racks.get("gpus", 0) + n)
     return g
 
 
@@ -87,11 +88,6 @@ def _join(g: Any, a: str, b: str, cables: int, longest_m: float) -> None:
     """Add cables to the edge between two nodes; those of one edge may come in several blocks."""
     before = g.edges[a, b] if g.has_edge(a, b) else {"cables": 0, "longest_m": 0.0}
     g.add_edge(a, b, cables=before["cables"] + cables, longest_m=max(before["longest_m"], longest_m))
-
-
-def _count_gpus(g: Any, racks: str, gpus: int) -> None:
-    g.nodes[racks]["tier"] = "racks"
-    g.nodes[racks]["gpus"] = g.nodes[racks].get("gpus", 0) + gpus
 
 
 def _node(x: BuiltFabric, tier: str, index: Ints, *, by_pod: bool) -> Ints:
@@ -193,15 +189,13 @@ def failure_domains(plan: Plan, x: BuiltFabric) -> list[FailureDomain]:
         for n, first in enumerate(firsts):
             racks = range(first, min(first + span, x.design.racks))
             placed = sorted(ranks[r] for r in racks if r in ranks)
-            name = x.names[tier][n * (count // x.design.networks // len(firsts))]
-            cut = len(racks) * each.gpus_cut_off
             row = replace(
                 each,
-                switch=name,
+                switch=x.names[tier][n * (count // x.design.networks // len(firsts))],
                 switches=count // len(firsts),
                 racks=fold(racks, width(x.design.racks)),
                 ranks=fold_names(f"stage{s}-{q}" for s, q in placed),
-                gpus_cut_off=cut,
+                gpus_cut_off=len(racks) * each.gpus_cut_off,
             )
             own.append(replace(row, effect=_effect(x, row, len(racks), len(placed))))
         rows += own if len(own) <= MAX_ROWS else _merged(own)

@@ -114,16 +114,16 @@ def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
     if not fabrics:
         raise InputError("fabric: the plan has none; plan an instance with a network")
     if site is None and len(fabrics) > 1:
-        sites = f"the plan has {len(fabrics)} sites, export them one by one"
-        raise InputError(f"--site: must be one of {known}; {sites}")
+        raise InputError(f"--site: must be one of {known}; the plan has {len(fabrics)} sites, export them one by one")
     name = site or next(iter(fabrics))
     if name not in fabrics:
         raise InputError(f"--site: must be one of {known} (is {name!r})")
     c = PlanPhysics(plan=plan)
     network = plan.instance.network
     if name not in c.wired or network is None:
-        hint = "see what `planner check` says of the plan"
-        raise InputError(f"fabric.sites.{name}: cannot be wired as it stands; {hint}")
+        raise InputError(
+            f"fabric.sites.{name}: cannot be wired as it stands; see what `planner check` says of the plan"
+        )
     built = fabrics[name]
     leaf, above, floor = c.switches[built.switch], c.above(built), network.floor or Floor()
     return BuiltFabric(name, built, c.wired[name], network, leaf, floor, above)
@@ -154,7 +154,8 @@ class LabelledCable:
 def cable_list(x: BuiltFabric) -> Iterator[str]:
     """Write the list as CSV, a block of cables at a time, with the parts that the fabric is priced with."""
     yield CABLE_HEADER
-    cells = {name: _cell(name) for name in [*(m.name for m in x.media), NONE_REACHES, x.network.optics.name]}
+    names = *(m.name for m in x.media), NONE_REACHES, x.network.optics.name
+    cells = {name: _row([name]).rstrip("\n") for name in names}
     for _, block in labelled(x):
         yield "".join(
             f"{c.low},{c.low_port},{c.high},{c.high_port},{c.metres:.1f},{cells[c.medium]},{c.lane},{c.label}\n"
@@ -190,20 +191,13 @@ def _named(x: BuiltFabric, c: Cables, metres: Metres, media: list[str], lanes: l
         yield LabelledCable(name, str(port), high_names[high], at, length, medium, lane)
 
 
-def _cell(name: str) -> str:
-    """Return a name as a cell: quoted where it has a comma, and never a formula."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow([escaped(name)])
-    return text.getvalue()
-
-
 BILL_HEADER = ("part", "where", "count", "metres", "usd")
 CENT = 0.01
 ROUNDING = 1e-9  # relative: of sums in another order
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BillLine:
     """Some pieces of one part, with the metres of cables that are priced by their length."""
 
     part: str
@@ -228,27 +222,25 @@ def bill_of_materials(x: BuiltFabric) -> Iterator[str]:
         before += line.usd
         upto = round(before * 100)
         metres = "" if line.metres is None else f"{line.metres:.1f}"
-        count = "" if line.count is None else line.count
-        yield _row((line.part, line.where, count, metres, _usd(upto - cents)))
+        yield _row((line.part, line.where, "" if line.count is None else line.count, metres, _usd(upto - cents)))
         cents = upto
     yield _row(("total", x.site, "", "", _usd(cents)))
 
 
-def _lines(x: BuiltFabric) -> Iterator[Line]:
+def _lines(x: BuiltFabric) -> Iterator[BillLine]:
     n, d, switch, boxes = x.network, x.design, x.switch, Counter[str]()
     usd = {s.name: s.price_usd for s in x.models.values()}
     for tier, count in d.tier_switches.items():
         boxes[x.models[tier].name] += count
-    yield from (Line(name, "fabric", count, count * usd[name]) for name, count in boxes.items())
-    yield Line(switch.name, "WAN gateway", d.wan_gateways, d.wan_gateways * switch.price_usd)
-    links = _by_length(x) if price.by_reach(n) else _by_kind(x)
-    yield from links
+    yield from (BillLine(name, "fabric", count, count * usd[name]) for name, count in boxes.items())
+    yield BillLine(switch.name, "WAN gateway", d.wan_gateways, d.wan_gateways * switch.price_usd)
+    yield from _by_length(x) if price.by_reach(n) else _by_kind(x)
     if n.power_usd_per_watt:
         power = x.fabric.power_mw * 1e6 * n.power_usd_per_watt
-        yield Line("power over the years", f"{x.fabric.power_mw:.6g} MW", None, power)
+        yield BillLine("power over the years", f"{x.fabric.power_mw:.6g} MW", None, power)
 
 
-def _by_kind(x: BuiltFabric) -> Iterator[Line]:
+def _by_kind(x: BuiltFabric) -> Iterator[BillLine]:
     """Count transceivers and cables where each kind of link has one price."""
     n, d, c = x.network, x.design, x.network.cables
     up = d.switch_links + (d.wan_gateway_links if d.wan_ports else 0)
@@ -257,11 +249,11 @@ def _by_kind(x: BuiltFabric) -> Iterator[Line]:
         ("gpu to leaf", d.endpoint_links, ends, c.endpoint_usd, c.endpoint_transceivers),
         ("switch to switch", up, x.switch.link_factor, c.switch_usd, c.switch_transceivers),
     ):
-        yield Line(n.optics.name, where, links * modules, factor * links * modules * n.optics.price_usd)
-        yield Line("cable", where, links, factor * links * cable_usd)
+        yield BillLine(n.optics.name, where, links * modules, factor * links * modules * n.optics.price_usd)
+        yield BillLine("cable", where, links, factor * links * cable_usd)
 
 
-def _by_length(x: BuiltFabric) -> Iterator[Line]:
+def _by_length(x: BuiltFabric) -> Iterator[BillLine]:
     """Sum cables by medium and tiers, each cable as long as the floor makes it."""
     table, counts = price.media_table(x.network), Counter[tuple[int, str]]()
     metres, usd = defaultdict[tuple[int, str], float](float), defaultdict[tuple[int, str], float](float)
@@ -275,7 +267,7 @@ def _by_length(x: BuiltFabric) -> Iterator[Line]:
             metres[medium, where] += float(length[of].sum())
             usd[medium, where] += factor * float(each[of].sum())
     for key, count in sorted(counts.items(), key=lambda item: (item[0][1], item[0][0])):
-        yield Line(x.media[key[0]].name, key[1], count, usd[key], metres[key])
+        yield BillLine(x.media[key[0]].name, key[1], count, usd[key], metres[key])
 
 
 def _row(values: Iterable[object]) -> str:

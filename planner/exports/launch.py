@@ -84,7 +84,17 @@ def run_of(plan: Plan, where: str) -> Run:
     )
 
 
-def require(run: Run, framework: str, **ways: bool) -> None:
+# Choices of the layout that each framework can be told, beside tensor and data parallelism.
+_CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
+CHOICES = {
+    "megatron": _CHOICES | {"recomputed_layers_per_stage"},
+    "nemo": _CHOICES | {"recomputed_layers_per_stage"},
+    "torchtitan": _CHOICES,
+    "deepspeed": {"pipeline_parallel", "zero_stage"},
+}
+
+
+def require(run: Run, framework: str) -> None:
     """Refuse a layout that has what a framework cannot be told.
 
     InputError names the first such choice, its value, and how to plan without it.
@@ -102,7 +112,7 @@ def require(run: Run, framework: str, **ways: bool) -> None:
         "zero_stage": (x.zero_stage, 0),
     }
     for key, (value, plain) in asked.items():
-        if value != plain and not ways.get(key, False):
+        if value != plain and key not in CHOICES[framework]:
             pin = f"plan with --pin layout.{key}={plain}" if plain != [] else "plan with --pin layout.recompute=none"
             raise InputError(f"layout.{key}: {framework} cannot be told {value!r}; {pin}, or choose another framework")
 
@@ -192,16 +202,7 @@ def megatron_script(run: Run) -> str:
 
     InputError: the layout has what Megatron-LM cannot be told.
     """
-    require(
-        run,
-        "megatron",
-        context_parallel=True,
-        expert_parallel=True,
-        pipeline_parallel=True,
-        virtual_stages=True,
-        recomputed_layers_per_stage=True,
-        zero_stage=True,
-    )
+    require(run, "megatron")
     require_startable(run)
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     arrays = "\n\n".join(
@@ -248,13 +249,8 @@ def connections(run: Run) -> int:
 
 def _text(flag: Flag) -> str:
     name, value = flag
-    return (
-        f"--{name}"
-        if value is True
-        else f"--{name} '{value}'"
-        if set(str(value)) & set("()|*[] ")
-        else f"--{name} {value}"
-    )
+    quote = "'" if set(str(value)) & set("()|*[] ") else ""
+    return f"--{name}" if value is True else f"--{name} {quote}{value}{quote}"
 
 
 def _model(run: Run) -> Iterator[Flag]:
@@ -348,15 +344,7 @@ def torchtitan_toml(run: Run) -> str:
 
     InputError: the layout has what torchtitan cannot be told.
     """
-    require(
-        run,
-        "torchtitan",
-        context_parallel=True,
-        expert_parallel=True,
-        pipeline_parallel=True,
-        virtual_stages=True,
-        zero_stage=True,
-    )
+    require(run, "torchtitan")
     x, replicas = run.layout, run.data_parallel
     routed = run.model.experts is not None and x.tensor_parallel > 1
     if routed and x.expert_parallel % (x.context_parallel * x.tensor_parallel):
@@ -370,7 +358,7 @@ def torchtitan_toml(run: Run) -> str:
         raise InputError(
             "layout.sequence_parallel: torchtitan has it wherever tensors are parallel (is false); pin true"
         )
-    pipelined = x.pipeline_parallel > 1
+    pipelined, selective = x.pipeline_parallel > 1, {"selective_ac_option": "op"} if x.recompute == "selective" else {}
     local = x.microbatch_sequences * (x.microbatches_per_step if pipelined else 1)
     parallelism: dict[str, Any] = {
         "data_parallel_replicate_degree": 1 if x.zero_stage else replicas,
@@ -390,19 +378,13 @@ def torchtitan_toml(run: Run) -> str:
     tables = {
         "training": {"seq_len": run.sequence_length, "local_batch_size": local, "global_batch_size": run.global_batch},
         "parallelism": parallelism,
-        "activation_checkpoint": {"mode": x.recompute}
-        | ({"selective_ac_option": "op"} if x.recompute == "selective" else {}),
+        "activation_checkpoint": {"mode": x.recompute, **selective},
     }
-    head = f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add.\n"
-    head += '# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"\n'
-    return (
-        head
-        + "\n".join(
-            f"\n[{name}]\n" + "\n".join(f"{k} = {json.dumps(v)}" for k, v in table.items())
-            for name, table in tables.items()
-        )
-        + "\n"
-    )
+    lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
+    lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
+    return "\n".join(lines) + "\n"
 
 
 def nemo_yaml(run: Run) -> str:
@@ -410,16 +392,7 @@ def nemo_yaml(run: Run) -> str:
 
     InputError: the layout has what it cannot be told.
     """
-    require(
-        run,
-        "nemo",
-        context_parallel=True,
-        expert_parallel=True,
-        pipeline_parallel=True,
-        virtual_stages=True,
-        recomputed_layers_per_stage=True,
-        zero_stage=True,
-    )
+    require(run, "nemo")
     require_startable(run)
     x = run.layout
     model: dict[str, Any] = {
@@ -459,7 +432,7 @@ def deepspeed_json(run: Run) -> str:
 
     InputError: the layout has what DeepSpeed cannot be told.
     """
-    require(run, "deepspeed", pipeline_parallel=True, zero_stage=True)
+    require(run, "deepspeed")
     x = run.layout
     if x.pipeline_parallel > 1 and x.zero_stage > 1:
         raise InputError(f"layout.zero_stage: DeepSpeed has 0 or 1 under a pipeline (is {x.zero_stage}); pin 1")

@@ -110,11 +110,6 @@ def _chord2(points: Vectors, centre: Vectors) -> NDArray[np.float64]:
     return squared
 
 
-def _chord2_of(km: float) -> float:
-    """Return the squared chord that spans a great circle of `km`: (2·sin(d/2r))²."""
-    return float((2 * np.sin(min(km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2)
-
-
 def nearest(points: Vectors, centre: Vectors) -> int:
     """Return the index of the point nearest to `centre`; the first of equals."""
     return int(_chord2(points, centre).argmin())
@@ -126,7 +121,8 @@ def groups(points: Vectors, size: Sequence[float], radius_km: float) -> Iterator
     Not connected components, which chain a dense region into one group. The first index of each group is its centre;
     points of equal size keep their order.
     """
-    limit = _chord2_of(radius_km)
+    # The squared chord that spans a great circle of d: (2·sin(d/2r))².
+    limit = (2 * np.sin(min(radius_km / (2 * EARTH_RADIUS_KM), np.pi / 2))) ** 2
     left: Indices = np.argsort(-np.asarray(size, dtype=float), kind="stable")
     while left.size:
         within = _chord2(points[left], points[left[0]]) <= limit
@@ -206,29 +202,21 @@ def read_table(path: Path) -> Table:
         for cells in reader:
             stripped = [c.strip() for c in cells]
             if not header:
-                header = _header(file, reader.line_num, stripped) if sum(map(bool, stripped)) >= 2 else []
+                header = stripped if sum(map(bool, stripped)) >= 2 else []
+                if twice := sorted({c for c in header if c and header.count(c) > 1}):
+                    problem = f"column {twice[0]!r} stands twice in the header"
+                    raise InputError(f"{file}: line {reader.line_num}: {problem}; rename or remove one")
             elif any(stripped):
-                rows.append(_row(file, reader.line_num, header, stripped, looked_up))
+                if len(stripped) != len(header):
+                    problem = f"has {len(stripped)} cells where the header has {len(header)}"
+                    raise InputError(f"{file}: line {reader.line_num}: {problem}; add or remove commas")
+                given = {h: c for h, c in zip(header, stripped, strict=True) if h}
+                rows.append(Row(file, reader.line_num, TrackedItems(given, looked_up)))
     except csv.Error as error:
         raise InputError(f"{file}: line {reader.line_num}: {error}; correct the quotes there") from None
     if not header:
         raise InputError(f"{file}: has no header of two columns or more; give a CSV file with a comma between columns")
     return Table(file, tuple(c for c in header if c), tuple(rows), looked_up)
-
-
-def _header(file: str, line: int, cells: list[str]) -> list[str]:
-    twice = sorted({c for c in cells if c and cells.count(c) > 1})
-    if twice:
-        raise InputError(f"{file}: line {line}: column {twice[0]!r} stands twice in the header; rename or remove one")
-    return cells
-
-
-def _row(file: str, line: int, header: list[str], cells: list[str], looked_up: set[str]) -> Row:
-    if len(cells) != len(header):
-        problem = f"has {len(cells)} cells where the header has {len(header)}"
-        raise InputError(f"{file}: line {line}: {problem}; add or remove commas")
-    given = {h: c for h, c in zip(header, cells, strict=True) if h}
-    return Row(file, line, TrackedItems(given, looked_up))
 
 
 # Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.

@@ -347,7 +347,13 @@ def read_rts_gmlc(tables: dict[str, Table], _: Options) -> Draft:
         if buses.setdefault(row.text("Bus ID"), row) is not row:
             raise row.wrong("Bus ID", f"is already the bus of line {buses[row.cells['Bus ID']].line}", "renumber one")
         demand[_rts_area(row)] += row.number("MW Load", low=0)
-    units = _rts_units(tables["gen"], buses) if "gen" in tables else None
+    units: dict[str, list[float]] | None = None
+    if "gen" in tables:
+        tables["gen"].need("Bus ID")
+        tables["gen"].need("PMax MW")
+        units = {n: [] for n in buses}
+        for row in tables["gen"].rows:
+            units[_known_rts_bus(row, "Bus ID", buses)].append(row.number("PMax MW", low=0))
     branches = _rts_branches(tables["branch"], buses) if "branch" in tables else ()
     return Draft(
         source=f"RTS-GMLC tables {names(tables)}; their notice must go with every copy",
@@ -369,15 +375,6 @@ def _known_rts_bus(row: Row, column: str, buses: dict[str, Row]) -> str:
     if row.text(column) not in buses:
         raise row.wrong(column, "is no bus of the bus table", "correct it, or add the bus")
     return row.cells[column]
-
-
-def _rts_units(table: Table, buses: dict[str, Row]) -> dict[str, list[float]]:
-    table.need("Bus ID")
-    table.need("PMax MW")
-    units: dict[str, list[float]] = {n: [] for n in buses}
-    for row in table.rows:
-        units[_known_rts_bus(row, "Bus ID", buses)].append(row.number("PMax MW", low=0))
-    return units
 
 
 def _rts_node(number: str, row: Row, units: list[float] | None) -> DraftNode:

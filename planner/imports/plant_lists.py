@@ -121,7 +121,17 @@ def read_reeds(tables: dict[str, Table], _: Options) -> Draft:
     areas = {authority(row): row.text("interconnect") for row in zones.values()}
     return Draft(
         source=f"Zones and interfaces {names(tables)}",
-        nodes=tuple(_zone_node(row, None if installed is None else installed[z]) for z, row in zones.items()),
+        nodes=tuple(
+            DraftNode(
+                id=row.text("zone"),
+                authority=authority(row),
+                latitude=row.number("lat", low=-90, high=90),
+                longitude=row.number("lon", low=-180, high=180),
+                installed_mw=None if installed is None else installed[z],
+                note=f"zone in {row.text('state')}",
+            )
+            for z, row in zones.items()
+        ),
         branches=branches,
         authorities=tuple(
             DraftAuthority(id=a, interconnection=area, peak_mw=peaks.get(a)) for a, area in sorted(areas.items())
@@ -150,17 +160,6 @@ def _zones(table: Table) -> dict[str, Row]:
     if not zones:
         raise InputError(f"{table.file}: has no zones below its header; add rows")
     return zones
-
-
-def _zone_node(row: Row, installed_mw: float | None) -> DraftNode:
-    return DraftNode(
-        id=row.text("zone"),
-        authority=authority(row),
-        latitude=row.number("lat", low=-90, high=90),
-        longitude=row.number("lon", low=-180, high=180),
-        installed_mw=installed_mw,
-        note=f"zone in {row.text('state')}",
-    )
 
 
 def _interfaces(table: Table, zones: dict[str, Row]) -> tuple[tuple[DraftBranch, ...], int]:

@@ -8,13 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from planner.errors import InputError
+from planner.errors import InputError, hint
 from planner.imports import grid_tables, matpower, plant_lists
-from planner.imports.grid_tables import Draft, DraftAuthority, DraftNode, Options, Row, Table, read_table
+from planner.imports.grid_tables import Draft, DraftAuthority, DraftNode, Options, Table, read_table
 from planner.imports.instance_file import read_instance_file
 from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
 from planner.instance.read_items import NOT_MODELLED, ReadItems
 
+OPTIONS = {
+    "headroom_mw": "--headroom-share",
+    "energy_usd_per_mwh": "--energy-usd-per-mwh",
+    "interconnection": "--interconnection",
+}
 COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
 
 
@@ -48,17 +53,12 @@ def fill(draft: Draft, options: Options) -> tuple[tuple[BalancingAuthority, ...]
                 note=f"headroom_mw: {reading}",
             )
         )
-    return tuple(authorities), tuple(_missing(key, ids) for key, ids in without.items())
-
-
-def _missing(key: str, ids: list[str]) -> str:
-    named = ", ".join(ids[:6]) + (f" and {len(ids) - 6} more" if len(ids) > 6 else "")
-    written, option = {
-        "headroom_mw": ("0", "--headroom-share"),
-        "energy_usd_per_mwh": ("0", "--energy-usd-per-mwh"),
-        "interconnection": ("'unnamed'", "--interconnection"),
-    }[key]
-    return f"{key} of {named}: written as {written}; give {option} or --authorities"
+    missing = []
+    for key, ids in without.items():
+        named = ", ".join(ids[:6]) + (f" and {len(ids) - 6} more" if len(ids) > 6 else "")
+        written = "'unnamed'" if key == "interconnection" else "0"
+        missing.append(f"{key} of {named}: written as {written}; give {OPTIONS[key]} or --authorities")
+    return tuple(authorities), tuple(missing)
 
 
 def _headroom(a: DraftAuthority, installed_mw: float, options: Options) -> tuple[float | None, str]:
@@ -83,21 +83,14 @@ def _given(path: Path, known: list[str]) -> dict[str, dict[str, str]]:
     for row in table.rows:
         name = row.text(key)
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1, 0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
-            raise row.wrong(key, "is no authority of this grid", hint)
+            raise row.wrong(key, "is no authority of this grid", hint(name, sorted(known)))
         if name in given:
             raise row.wrong(key, "stands twice", "keep one row")
-        given[name] = _figures(row)
+        given[name] = {c: row.cells[c] for c in COLUMNS if row.cells.get(c)}
+        for c in ("headroom_mw", "energy_usd_per_mwh"):
+            if c in given[name]:
+                row.number(c, low=0)
     return given
-
-
-def _figures(row: Row) -> dict[str, str]:
-    figures = {c: row.cells[c] for c in COLUMNS if row.cells.get(c)}
-    for c in ("headroom_mw", "energy_usd_per_mwh"):
-        if c in figures:
-            row.number(c, low=0)
-    return figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +135,8 @@ def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
     for name in wanted:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0.4)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise InputError(f"--only {name}: no such balancing authority; {hint}known: {', '.join(known)}")
+            question = f"did you mean {near[0]}? " if near else ""
+            raise InputError(f"--only {name}: no such balancing authority; {question}known: {', '.join(known)}")
     nodes = tuple(n for n in draft.nodes if n.authority in wanted)
     kept = {n.id for n in nodes}
     return replace(
@@ -272,7 +265,10 @@ def _from_tables(files: Sequence[Path], kind: str, options: Options) -> tuple[Dr
     tables: dict[str, Table] = {}
     for f in files:
         table = read_table(f)
-        role = _role(table)
+        role = next((role for role, columns in ROLES if all(table.find(*names) for names in columns)), None)
+        if role is None:
+            problem = f"its columns are of no known format (has {', '.join(table.columns[:12])})"
+            raise InputError(f"{table.file}: {problem}; see `planner grid import --help`")
         if role in tables:
             raise InputError(f"{f}: is a second table of {role}, beside {tables[role].file}; give one")
         tables[role] = table
@@ -288,14 +284,6 @@ def _from_tables(files: Sequence[Path], kind: str, options: Options) -> tuple[Dr
         if role not in (required, *optional):
             raise InputError(f"{table.file}: is a table of {role}, which {kind} does not use; leave it out")
     return READERS[kind](tables, options), tables
-
-
-def _role(table: Table) -> str:
-    for role, columns in ROLES:
-        if all(table.find(*names) for names in columns):
-            return role
-    problem = f"its columns are of no known format (has {', '.join(table.columns[:12])})"
-    raise InputError(f"{table.file}: {problem}; see `planner grid import --help`")
 
 
 def geojson(grid: Grid) -> dict[str, Any]:

@@ -11,7 +11,6 @@ from import_cases import CASE
 from typer.testing import CliRunner
 from worked_plan import small
 
-from planner.cli.commands.sweep_commands import changed
 from planner.cli.console import read_pins
 from planner.cli.main import app
 from planner.cluster.job import read_job
@@ -29,6 +28,7 @@ from planner.report.plots.sweep_rows import read_rows as drawn_rows
 from planner.simulation.simulate import Options as Simulated
 from planner.simulation.simulate import simulation_request
 from planner.sweeps.axes import axis_of, read_pairs
+from planner.sweeps.instance_paths import read_changes
 from planner.sweeps.row_store import read_rows
 
 PLAN = small()
@@ -156,7 +156,7 @@ def test_values_of_options_are_limited_too(value: str) -> None:
     with pytest.raises(InputError, match=r"--pin hardware\.racks"):
         read_pins([f"hardware.racks={value}"])
     with pytest.raises(InputError, match=r"--set hardware\.racks"):
-        changed(ROOT / "instances" / "limits-h100.json", [f"hardware.racks={value}"])
+        read_changes([f"hardware.racks={value}"])
     with pytest.raises(InputError, match=r"hardware\.racks"):
         axis_of("hardware.racks", value)
 

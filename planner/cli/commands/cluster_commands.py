@@ -8,20 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.console import (
-    DONE,
-    INFEASIBLE,
-    INTERRUPTED,
-    LIMIT,
-    InsteadOfStdout,
-    Log,
-    NodeLabels,
-    TopologyName,
-    require_choice,
-)
+from planner.cli.console import ExitCode, print_or_write, require_choice
+from planner.cli.options import InsteadOfStdout, Log, NodeLabels, TopologyName
 from planner.cli.watch import progress_line
 from planner.errors import InputError
-from planner.files import require_writable, write_atomically
+from planner.files import require_writable
 from planner.formats.names import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
 from planner.solvers.signals import uninterrupted
 from planner.units import counted
@@ -105,16 +96,13 @@ def place(
             report(f"placed: {placement.certificate.status}")
     if not placement.nodes:
         print(f"{placement.reason}\ngiven: {placement.certificate.given}")
-        raise typer.Exit(INFEASIBLE)
-    text = placement_text(placement, form, cluster)
+        raise typer.Exit(ExitCode.INFEASIBLE)
+    print_or_write(placement_text(placement, form, cluster), output)
     if output is not None:
-        write_atomically(output, text)
         print(placement_summary(placement))
-    else:
-        print(text, end="")
     if placement.stopped == "interrupted":
-        raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(DONE if placement.certificate.status == "optimal" else LIMIT)
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    raise typer.Exit(ExitCode.DONE if placement.certificate.status == "optimal" else ExitCode.LIMIT)
 
 
 def _nodes_in_use(cluster: "Topology", topology: Path, state: Path | None, busy: str) -> dict[str, Any]:
@@ -185,13 +173,10 @@ def topology(
         raise InputError(f"-o: say in which --format ({', '.join(TOPOLOGY_FORMATS)})")
     require_writable(output)
     cluster = read_topology(file, keys=label or (), name=name)
-    text = None if form is None else write_topology(cluster, form)
-    if text is not None and output is None:
-        print(text, end="")
-        return
-    if text is not None and output is not None:
-        write_atomically(output, text)
-    print(topology_summary(cluster))
+    if form is not None:
+        print_or_write(write_topology(cluster, form), output)
+    if form is None or output is not None:
+        print(topology_summary(cluster))
 
 
 def topology_summary(cluster: "Topology") -> str:
@@ -245,8 +230,8 @@ def _ended(
     rules = [f"given: {certificate.given}"] if refused or certificate.status in ("infeasible", "unknown") else []
     print(answer.model_dump_json(indent=1) if as_json else "\n".join([*lines, *rules]))
     if certificate.status == "infeasible":
-        raise typer.Exit(INFEASIBLE)
-    raise typer.Exit(DONE if certificate.status == "optimal" else LIMIT)
+        raise typer.Exit(ExitCode.INFEASIBLE)
+    raise typer.Exit(ExitCode.DONE if certificate.status == "optimal" else ExitCode.LIMIT)
 
 
 def _nodes(placement: "Placement") -> str:

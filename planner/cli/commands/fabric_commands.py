@@ -9,19 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.console import (
-    BROKEN,
-    DONE,
-    INFEASIBLE,
-    LIMIT,
-    Constants,
-    Pins,
-    PlanFile,
-    exit_code,
-    read_pins,
-    require_choice,
-    requiring_sound,
-)
+from planner.cli.console import ExitCode, exit_code, read_pins, require_choice, requiring_sound
+from planner.cli.options import Constants, Pins, PlanFile
 from planner.errors import InputError
 from planner.files import require_writable, write_atomically, write_streamed
 from planner.plan.files import plan_of, read_plan
@@ -202,7 +191,7 @@ def check(
     print("\n".join([compared.verdict, *compared.lines[:show]]))
     if len(compared.lines) > show:
         print(f"and {len(compared.lines) - show:,} more")
-    raise typer.Exit(BROKEN if compared.lines else DONE)
+    raise typer.Exit(ExitCode.BROKEN if compared.lines else ExitCode.DONE)
 
 
 @app.command()
@@ -266,7 +255,7 @@ def pareto(
         print(json.dumps(records(rows), indent=1))
     elif rows:
         print(table(rows))
-    raise typer.Exit(DONE if rows else LIMIT if late else INFEASIBLE)
+    raise typer.Exit(ExitCode.DONE if rows else ExitCode.LIMIT if late else ExitCode.INFEASIBLE)
 
 
 def _sizes(text: str | None) -> list[int]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from planner.cli.console import DONE, InsteadOfStdout, PlanFile, require_choice, requiring_sound
+from planner.cli.console import ExitCode, print_or_write, require_choice, requiring_sound, tell_not_modelled
+from planner.cli.options import InsteadOfStdout, PlanFile
 from planner.errors import InputError, hint
 from planner.files import require_writable, write_atomically
 from planner.plan.files import read_plan
@@ -52,11 +53,8 @@ def init(
         tokens=tokens,
         folder=output.parent if output else Path(),
     )
-    text = first_instance(wish)
-    if output is None:
-        print(text, end="")
-    else:
-        write_atomically(output, text)
+    print_or_write(first_instance(wish), output)
+    if output is not None:
         print(f"{output}: solve it by `planner solve {output} -o plan.json`")
 
 
@@ -109,7 +107,7 @@ def calibrate(
     if output is not None:
         write_atomically(output, text + "\n")
     print(text if as_json else "\n".join(table(constants)))
-    raise typer.Exit(DONE)
+    raise typer.Exit(ExitCode.DONE)
 
 
 def table(c: "MeasuredConstants") -> "Iterator[str]":
@@ -165,11 +163,7 @@ def hf(
     model = read_model(config)
     if name is not None:
         model = model.model_copy(update={"name": name})
-    text = json.dumps(model.model_dump(mode="json", exclude_defaults=True), indent=1) + "\n"
-    if output is None:
-        print(text, end="")
-    else:
-        write_atomically(output, text)
+    print_or_write(json.dumps(model.model_dump(mode="json", exclude_defaults=True), indent=1) + "\n", output)
     total, active = total_parameters(model), active_parameters(model)
     some = f", {active / 1e9:,.4g}B of them for a token" if model.experts else ""
     print(f"{model.name}: {total / 1e9:,.4g}B weights{some}", file=sys.stdout if output else sys.stderr)
@@ -197,7 +191,6 @@ def launch(
     require_choice("--for", framework, FRAMEWORKS)
     require_writable(output)
     from planner.exports.launch import WRITERS, run_of
-    from planner.instance.read_items import not_modelled_notes
     from planner.planning.joint.runnable_layout import runnable_layout
 
     given = read_plan(plan)
@@ -209,12 +202,8 @@ def launch(
         print(f"layout.{key}: {framework} runs {runs} in place of {planned}", file=sys.stderr)
     if near is not None:
         print(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout", file=sys.stderr)
-    for note in not_modelled_notes(given.instance):
-        print(note, file=sys.stderr)
-    if output is None:
-        print(text, end="")
-    else:
-        write_atomically(output, text)
+    tell_not_modelled(given.instance)
+    print_or_write(text, output)
 
 
 grid_app = typer.Typer(help="Read grids from other tools' files.", no_args_is_help=True)
@@ -291,10 +280,7 @@ def import_(
     data = {"grid": part(grid)} if into is None else _complete(instance_with(into, grid, name), into)
     if geojson is not None:
         write_atomically(geojson, json.dumps(as_geojson(grid), ensure_ascii=False) + "\n")
-    if output is None:
-        print(text(data), end="")
-    else:
-        write_atomically(output, text(data))
+    print_or_write(text(data), output)
     _report(imported, Grid.model_validate(data["grid"]), sys.stderr if output is None else sys.stdout)
 
 

@@ -11,22 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from planner.cli.console import (
-    BROKEN,
-    DONE,
-    INFEASIBLE,
-    INTERRUPTED,
-    LIMIT,
-    UNVERIFIED,
-    Changes,
-    Constants,
-    Gap,
-    InstanceFile,
-    Log,
-    Pins,
-    PlanFile,
-    Quiet,
-    Seed,
-    Verbose,
+    ExitCode,
     exit_code,
     folder_for,
     read_pins,
@@ -35,6 +20,7 @@ from planner.cli.console import (
     tell_not_modelled,
     what_if,
 )
+from planner.cli.options import Changes, Constants, Gap, InstanceFile, Log, Pins, PlanFile, Quiet, Seed, Verbose
 from planner.cli.watch import Watch, progress_line
 from planner.errors import InputError
 from planner.files import exists, require_writable, write_atomically
@@ -126,11 +112,11 @@ def solve(
     except KeyboardInterrupt:
         if plan is None:
             print("interrupted before there was a plan", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
         ended = True
     if as_json:
         print(plan.model_dump_json(indent=1))
-    raise typer.Exit(INTERRUPTED if ended else exit_code(plan, gap))
+    raise typer.Exit(ExitCode.INTERRUPTED if ended else exit_code(plan, gap))
 
 
 def _write_plan(plan: "Plan", output: Path | None) -> None:
@@ -239,13 +225,13 @@ def _status(front: "Frontier", epsilon: float) -> int:
     if doubted:
         such = f"such as that of index {doubted[0]}; `planner check` says on which rules, of a plan of --plans"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {such}", file=sys.stderr)
-        return UNVERIFIED
+        return ExitCode.UNVERIFIED
     if not curve.points and curve.stopped == "proved":
-        return INFEASIBLE
+        return ExitCode.INFEASIBLE
     if curve.stopped == "interrupted":
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     within = curve.epsilon is not None and curve.epsilon <= epsilon
-    return DONE if curve.points and (curve.stopped == "proved" or within) else LIMIT
+    return ExitCode.DONE if curve.points and (curve.stopped == "proved" or within) else ExitCode.LIMIT
 
 
 def evaluate(
@@ -308,7 +294,7 @@ def evaluate(
     money = "\n".join(lines_of(run_statements(request, evaluation.run)))
     text = fitted(f"{summary(evaluation, why=why)}\n{money}", terminal_width())
     print(evaluation.model_dump_json(indent=1) if as_json else text)
-    raise typer.Exit(DONE if evaluation.fits else INFEASIBLE)
+    raise typer.Exit(ExitCode.DONE if evaluation.fits else ExitCode.INFEASIBLE)
 
 
 def explain(
@@ -343,8 +329,10 @@ def explain(
         )
     print(explanation.model_dump_json(indent=1) if as_json else fitted(summary(explanation), terminal_width()))
     if explanation.violations:
-        raise typer.Exit(UNVERIFIED)
-    raise typer.Exit({"infeasible": INFEASIBLE, "unknown": LIMIT}.get(explanation.status, DONE))
+        raise typer.Exit(ExitCode.UNVERIFIED)
+    raise typer.Exit(
+        {"infeasible": ExitCode.INFEASIBLE, "unknown": ExitCode.LIMIT}.get(explanation.status, ExitCode.DONE)
+    )
 
 
 def check(plan: PlanFile) -> None:
@@ -354,7 +342,7 @@ def check(plan: PlanFile) -> None:
     violations = planner.check(read_plan(plan))
     for violation in violations:
         print(f"{violation.rule}: {violation.message}")
-    raise typer.Exit(BROKEN if violations else DONE)
+    raise typer.Exit(ExitCode.BROKEN if violations else ExitCode.DONE)
 
 
 def show(

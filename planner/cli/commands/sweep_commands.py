@@ -7,38 +7,21 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from planner.cli.console import (
-    BROKEN,
-    DONE,
-    INTERRUPTED,
-    LIMIT,
-    UNVERIFIED,
-    Changes,
-    Constants,
-    Gap,
-    InstanceFile,
-    Log,
-    Quiet,
-    Seed,
-    folder_for,
-    require_picture,
-    what_if,
-)
+from planner.cli.console import ExitCode, folder_for, require_picture, what_if
+from planner.cli.options import Changes, Constants, Gap, InstanceFile, Log, Quiet, Seed
 from planner.cli.watch import progress_line
 from planner.errors import InputError
-from planner.files import json_or_text, require_writable, write_atomically
+from planner.files import require_writable, write_atomically
 from planner.units import counted, words
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from planner.planning.utilisation import LimitLayout, LimitPoint
     from planner.sweeps.row_store import Store
 
@@ -81,7 +64,7 @@ def sweep(
     from planner.sweeps.axes import points_of, read_pairs, read_vary, shard_of
     from planner.sweeps.instance_paths import require_apart
     from planner.sweeps.row_store import Store, journal_of
-    from planner.sweeps.sweep_run import SweepOptions, rows_of, tasks_for
+    from planner.sweeps.sweep_run import SweepOptions, dask_executor, rows_of, tasks_for
 
     journal_of(output)
     points = points_of(read_vary(vary or []), None if pairs is None else read_pairs(pairs))
@@ -96,15 +79,16 @@ def sweep(
         progress = Progress(total=len(keys), resumed=len(keys & store.finished), counts=_statuses(store, keys))
         del progress.counts[FAILED]  # these are tried again
         try:
-            with _executor(dask, workers) as executor, progress_line(quiet, log) as report:
+            cluster = nullcontext() if dask is None else dask_executor(dask, workers)
+            with cluster as executor, progress_line(quiet, log) as report:
                 report(progress.line())
                 for row in rows_of(tasks, options, finished=store.finished, executor=executor, workers=workers):
                     store.append(row)
                     progress.counts[row.status] += 1
                     report(progress.line())
         except KeyboardInterrupt:
-            _end(store, progress, keys, INTERRUPTED)
-        _end(store, progress, keys, DONE)
+            _end(store, progress, keys, ExitCode.INTERRUPTED)
+        _end(store, progress, keys, ExitCode.DONE)
 
 
 def _statuses(store: "Store", keys: set[str]) -> Counter[str]:
@@ -118,34 +102,23 @@ def _end(store: "Store", progress: "Progress", keys: set[str], status: int) -> N
 
     store.tabulate()
     progress.counts = _statuses(store, keys)
-    if status == INTERRUPTED:
+    if status == ExitCode.INTERRUPTED:
         print(f"interrupted with {progress.summary()} in {store.path}; go on with --resume", file=sys.stderr)
     else:
         print(f"{progress.summary()} in {store.output}")
-    if status == DONE and progress.counts[FAILED]:
+    if status == ExitCode.DONE and progress.counts[FAILED]:
         reason = next(r.reason for r in store.rows if r.key in keys and r.status == FAILED)
         print(f"{progress.counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)
-        status = BROKEN
+        status = ExitCode.BROKEN
     doubted = [r for r in latest(store.rows) if r.key in keys and r.verified is False]
     if doubted:
         where = f"such as the point of index {doubted[0].index}; solve it alone to see on which rules"
         print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {where}", file=sys.stderr)
-    if status == DONE and doubted:
-        status = UNVERIFIED
-    elif status == DONE and progress.counts and set(progress.counts) == {"unknown"}:
-        status = LIMIT
+    if status == ExitCode.DONE and doubted:
+        status = ExitCode.UNVERIFIED
+    elif status == ExitCode.DONE and progress.counts and set(progress.counts) == {"unknown"}:
+        status = ExitCode.LIMIT
     raise typer.Exit(status)
-
-
-@contextmanager
-def _executor(dask: str | None, workers: int | None) -> Iterator["Executor | None"]:
-    if dask is None:
-        yield None
-        return
-    from planner.sweeps.sweep_run import dask_executor
-
-    with dask_executor(dask, workers) as executor:
-        yield executor
 
 
 @dataclass(slots=True, kw_only=True)
@@ -225,7 +198,6 @@ def plot(
 
 FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what GPUs can do at their best
 USEFUL = ("gemm", "attention")  # parts of a step that train the model
-EXAMPLE = "hardware.accelerator.nic_bytes_per_second"
 
 
 def limits(
@@ -236,9 +208,7 @@ def limits(
     start: Annotated[float, typer.Option("--from", help="Smallest compute, FLOP.")] = 1e24,
     stop: Annotated[float, typer.Option("--to", help="Largest compute, FLOP.")] = 1e32,
     points: Annotated[int, typer.Option(help="Points, evenly spread in logarithms.")] = 33,
-    change: Annotated[
-        list[str] | None, typer.Option("--set", help="Change a figure: PATH=VALUE; VALUE x2 is twice what it is.")
-    ] = None,
+    change: Changes = None,
     tolerance: Annotated[float, typer.Option(help="Relative width of the bracket around the fewest GPUs.")] = 0.01,
     time_limit: Annotated[float | None, typer.Option(help="Seconds of one layout search.")] = None,
     workers: Annotated[int | None, typer.Option(help="Processes; one a core unless given.")] = None,
@@ -255,77 +225,31 @@ def limits(
         raise InputError(f"--from and --to: must be rising (are {start:g} and {stop:g})")
     require_writable(output, plot)
     require_picture(plot)
-    data = changed(instance, change or [], constants)
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from planner.api import limits as points_of
+    from planner.planning.load import load_instance
+    from planner.sweeps.instance_paths import changed, read_changes
+
+    asked = load_instance(instance, searched=False, constants=constants)
+    asked = changed(asked, read_changes(change or []), searched=False)
     flop = [start * (stop / start) ** (k / (points - 1)) for k in range(points)]
-    series = _points(data, flop, days, tolerance, time_limit, workers, quiet=as_json, log=log)
+    series: list[LimitPoint] = []
+    pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("forkserver"))
+    with pool, progress_line(as_json, log) as report:
+        # The points that take longest come last: started first, they do not leave a core idle at the end.
+        options: dict[str, Any] = {"days": days, "tolerance": tolerance, "time_limit": time_limit}
+        for p in points_of(asked, flop[::-1], executor=pool, **options):
+            series.insert(0, p)
+            report(f"{len(series)} of {points} points, {p.flop:.3g} FLOP: {p.status}")
     lines = "".join(p.model_dump_json() + "\n" for p in series)
     if output is not None:
         write_atomically(output, lines)
     if plot is not None:
         write_atomically(plot, _picture(series, days, plot.suffix.removeprefix(".")))
     print(lines if as_json else "\n".join(table(series, days)), end="" if as_json else "\n")
-    raise typer.Exit(DONE if all(p.status in ("optimal", "infeasible") for p in series) else LIMIT)
-
-
-def changed(path: Path, changes: Sequence[str], constants: Path | None = None) -> dict[str, Any]:
-    """Read an instance and change figures of it; a catalogue entry that a path leads into replaces its name."""
-    from planner.planning.load import load_instance
-
-    data: dict[str, Any] = load_instance(path, searched=False, constants=constants).model_dump(
-        mode="json", exclude_none=True
-    )
-    for text in changes:
-        where, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"--set {text!r}: must be PATH=VALUE, such as {EXAMPLE}=x2")
-        holder: Any = data
-        # A pin's own name has dots.
-        *parts, last = ["pins", where.removeprefix("pins.")] if where.startswith("pins.") else where.split(".")
-        for part in parts:
-            holder = holder.get(part) if isinstance(holder, dict) else None
-        if not isinstance(holder, dict):
-            raise InputError(f"--set {where}: leads nowhere; give a path such as {EXAMPLE}")
-        holder[last] = _value(text, value, holder.get(last))
-    return data
-
-
-def _value(text: str, value: str, now: Any) -> Any:
-    if value.startswith("x"):
-        try:
-            return float(value[1:]) * now
-        except (TypeError, ValueError):
-            raise InputError(f"--set {text}: {value!r} multiplies a number (is {now!r}); give x and a number") from None
-    return json_or_text(value, f"--set {text.partition('=')[0]}")
-
-
-def _points(
-    data: dict[str, Any],
-    flop: list[float],
-    days: float,
-    tolerance: float,
-    time_limit: float | None,
-    workers: int | None,
-    *,
-    quiet: bool,
-    log: Path | None,
-) -> list["LimitPoint"]:
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-
-    from planner.api import limits as points_of
-
-    # The points that take longest come last: started first, they do not leave a core idle at the end.
-    context = get_context("forkserver")
-    with (
-        ProcessPoolExecutor(workers or os.cpu_count(), mp_context=context) as pool,
-        progress_line(quiet, log) as report,
-    ):
-        points = []
-        backwards = points_of(data, flop[::-1], days=days, tolerance=tolerance, time_limit=time_limit, executor=pool)
-        for n, p in enumerate(backwards, 1):
-            points.append(p)
-            report(f"{n} of {len(flop)} points, {p.flop:.3g} FLOP: {p.status}")
-    return points[::-1]
+    raise typer.Exit(ExitCode.DONE if all(p.status in ("optimal", "infeasible") for p in series) else ExitCode.LIMIT)
 
 
 def fall(points: Sequence["LimitPoint"]) -> float | None:
