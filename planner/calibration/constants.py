@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,15 +79,7 @@ class Entries:
     def machine(self, m: Machine) -> Machine:
         """Return a machine with these entries in place of its own; it keeps its NIC, which is the cluster's."""
         gpu = self.accelerators[m.gpu.name].model_copy(update={"nic_bytes_per_second": m.gpu.nic_bytes_per_second})
-        return Machine(
-            gpu=gpu,
-            rack=m.rack,
-            software=self.software[m.software.name],
-            model=m.model,
-            precision=m.precision,
-            sequence=m.sequence,
-            expert_imbalance=m.expert_imbalance,
-        )
+        return replace(m, gpu=gpu, software=self.software[m.software.name])
 
 
 def entries_with(

@@ -46,9 +46,8 @@ def scale_up_domain(gpu: str) -> Rack:
 def accelerator(name: str, nic_bytes_per_second: float | None) -> Accelerator:
     """Return an accelerator of the catalogue, with another NIC where its rate is given."""
     gpu = Accelerator.model_validate(catalogue("accelerators")[name])
-    return (
-        gpu if nic_bytes_per_second is None else gpu.model_copy(update={"nic_bytes_per_second": nic_bytes_per_second})
-    )
+    own = {} if nic_bytes_per_second is None else {"nic_bytes_per_second": nic_bytes_per_second}
+    return gpu.model_copy(update=own)
 
 
 def precision(
@@ -183,7 +182,11 @@ def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -
     lines = list(_lines(path))
     if not lines:
         raise InputError(f"{path}: has no measured line; {REMEDY}")
-    runs = [_run(line, gpu, software) for line in lines]
+    runs = []
+    for line in lines:
+        machine = _machine(line, gpu, software)
+        seconds = line.number_of("step_s") if line.texts.get("step_s") else line.number_of("step_ms") / 1e3
+        runs.append(Run(line=line.number, machine=machine, strategy=_strategy(line, machine), seconds=seconds))
     for column, names in (
         ("accelerator", [r.machine.gpu.name for r in runs]),
         ("software", [r.machine.software.name for r in runs]),
@@ -239,12 +242,6 @@ def _header(path: Path, number: int, cells: list[str]) -> list[str]:
     return columns
 
 
-def _run(line: Line, gpu: str | None, software: str | None) -> Run:
-    machine = _machine(line, gpu, software)
-    seconds = line.number_of("step_s") if line.texts.get("step_s") else line.number_of("step_ms") / 1e3
-    return Run(line=line.number, machine=machine, strategy=_strategy(line, machine), seconds=seconds)
-
-
 def _machine(line: Line, gpu: str | None, software: str | None) -> Machine:
     if gpu is None and not line.texts.get("accelerator"):
         line.refuse("accelerator", "is missing", "add it, or --accelerator")
@@ -288,7 +285,13 @@ def _model(line: Line) -> Model:
 def _strategy(line: Line, m: Machine) -> ParallelStrategy:
     t, p, c, v, b = (line.count(name, absent=1) for name in ("tp", "pp", "cp", "vp", "micro_batch"))
     d, e = _replicas(line, t * c * p), line.count("ep", absent=1)
-    _require_divisors(line, m, t=t, p=p, v=v, e=e)
+    if m.model.heads % t:
+        line.refuse("tp", f"must divide the {m.model.heads} heads", "correct it")
+    if p * v > m.model.layers + 2:  # the embedding and the head may count as a layer each
+        line.refuse("pp", f"{p * v} chunks of stages have fewer layers than one each of {m.model.layers}", "correct it")
+    experts = m.model.experts.count if m.model.experts else 1
+    if experts % e:
+        line.refuse("ep", f"must divide the {experts} experts", "correct it")
     stages, replicas = packing(m.rack.gpus, t, c, p, d, t * c * p * d)
     recompute = line.text("recompute", "none").lower()
     if recompute not in RECOMPUTE:
@@ -322,9 +325,8 @@ def _replicas(line: Line, replica_gpus: int) -> int:
     gpus = line.count("gpus")
     replicas = line.count("dp", absent=max(1, gpus // replica_gpus))
     if replicas * replica_gpus != gpus:
-        remedy = f"correct it, or the degrees: TP x CP x PP is {replica_gpus}" + (
-            f", and DP {replicas}" if line.texts.get("dp") else ""
-        )
+        also = f", and DP {replicas}" if line.texts.get("dp") else ""
+        remedy = f"correct it, or the degrees: TP x CP x PP is {replica_gpus}{also}"
         line.refuse("gpus", "must be TP x CP x PP x DP", remedy)
     return replicas
 
@@ -336,17 +338,7 @@ def _micro_batches(line: Line, replicas: int, sequences: int) -> int:
     if not line.texts.get("global_batch"):
         line.refuse("micro_batches", "is missing", "add it, or global_batch")
     batch = line.count("global_batch")
-    if batch % (replicas * sequences):
-        each = replicas * sequences
+    each = replicas * sequences
+    if batch % each:
         line.refuse("global_batch", "must divide by DP x micro_batch", f"give a multiple of {each}, or correct these")
-    return batch // (replicas * sequences)
-
-
-def _require_divisors(line: Line, m: Machine, *, t: int, p: int, v: int, e: int) -> None:
-    if m.model.heads % t:
-        line.refuse("tp", f"must divide the {m.model.heads} heads", "correct it")
-    if p * v > m.model.layers + 2:  # the embedding and the head may count as a layer each
-        line.refuse("pp", f"{p * v} chunks of stages have fewer layers than one each of {m.model.layers}", "correct it")
-    experts = m.model.experts.count if m.model.experts else 1
-    if experts % e:
-        line.refuse("ep", f"must divide the {experts} experts", "correct it")
+    return batch // each

@@ -50,10 +50,7 @@ WITHOUT = re.compile(
     r"model_parallel.*|floor_scale|first_k_dense_replace|moe_(layer_freq|intermediate_size)|head_dim|tie_encoder.*"
 )
 FULL, SLIDING = "full_attention", "sliding_attention"
-ALIKE = {
-    "chunked_attention": "llama4_text",
-    "linear_attention": "qwen3_next",
-}  # kinds of layers read as windowed, of whom
+ALIKE = {"chunked_attention": "llama4_text", "linear_attention": "qwen3_next"}  # kinds read as windowed, of whom
 LINEAR_HEADS = ("num_value_heads", "key_head_dim", "value_head_dim")
 LINEAR_CHUNK = 64  # tokens that a kernel of linear attention takes at once
 INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pictures and text has its Transformer
@@ -231,9 +228,8 @@ class _Reader:
             entry["head_size"] = size
 
     def _kv_heads(self, heads: int) -> int:
-        if self.kind == "falcon" and not self.config.get("new_decoder_architecture"):
-            return 1 if self.config.get("multi_query", True) else heads
-        if self.kind == "gpt_bigcode":
+        old_falcon = self.kind == "falcon" and not self.config.get("new_decoder_architecture")
+        if old_falcon or self.kind == "gpt_bigcode":
             return 1 if self.config.get("multi_query", True) else heads
         if self.kind == "chatglm" and not self.config.get("multi_query_attention"):
             return heads
@@ -279,10 +275,8 @@ class _Reader:
         if not count:
             return
         for key in ("decoder_sparse_step", "moe_layer_freq", "moe_layer_interval"):
-            if self.config.get(key, 1) != 1:
-                self.refuse(
-                    key, f"is {self.config[key]!r}; the planner knows dense layers only before all with experts"
-                )
+            if (every := self.config.get(key, 1)) != 1:
+                self.refuse(key, f"is {every!r}; the planner knows dense layers only before all with experts")
         width, shared = self.count(EXPERT_FFN), self.config.get("shared_expert_intermediate_size")
         if shared is None:
             shared = self.count(SHARED, 0) * width
@@ -328,19 +322,12 @@ class _Reader:
         The shared expert has them, which every token meets too.
         """
         heads, key, value = (self.count((f"linear_{x}",)) for x in LINEAR_HEADS)
-        keys, values, own = (
-            self.count(("linear_num_key_heads",)) * key,
-            heads * value,
-            entry["heads"] * entry["head_size"],
-        )
+        keys, values = self.count(("linear_num_key_heads",)) * key, heads * value
+        own = entry["heads"] * entry["head_size"]
         self.count(("linear_conv_kernel_dim",), 4)
         layers, linear = entry["layers"], entry.get("window_layers", 0)
-        projected = (
-            2 * keys
-            + 3 * values
-            + 2 * heads
-            - 2 * entry["head_size"] * (entry["heads"] + entry.get("kv_heads", entry["heads"]))
-        )
+        full_heads = entry["heads"] + entry.get("kv_heads", entry["heads"])
+        projected = 2 * keys + 3 * values + 2 * heads - 2 * entry["head_size"] * full_heads
         extra = (linear * projected + (layers - linear) * own) / layers
         entry["experts"]["shared_ffn"] += round(extra / 3)
         self.approximated.append(

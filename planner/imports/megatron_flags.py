@@ -33,31 +33,24 @@ def read_flags(text: str, where: str) -> tuple[Flags, dict[str, str]]:
     """
     variables: dict[str, str] = {}
     words: list[str] = []
-    joined = re.sub(r"\\\n", " ", text)
-    for line in _lines(joined, where):
-        for word in line:
-            assigned = _ASSIGNED.fullmatch(word)
-            if assigned and not assigned[2].startswith("("):
-                variables[assigned[1]] = _expanded(assigned[2].rstrip(";"), variables)
-                if assigned[2].lstrip().startswith("--"):  # ARGS="--a 1 --b 2"
-                    words += shlex.split(variables[assigned[1]])
-                continue
-            bare = word.partition("=(")[2] if assigned else word
-            words.append(_expanded(bare.lstrip("(") if bare != word or bare == "(" else bare, variables))
-    return _flags(words), variables
-
-
-def _lines(text: str, where: str) -> list[list[str]]:
-    """Return the words of each command of a script; comments are left out, quotes may span lines."""
-    lexer = shlex.shlex(_ARITHMETIC.sub(lambda m: m[0].replace(" ", ""), text), posix=True, punctuation_chars=False)
-    lexer.whitespace_split = True
-    lexer.commenters = "#"
+    joined = _ARITHMETIC.sub(lambda m: m[0].replace(" ", ""), re.sub(r"\\\n", " ", text))
+    lexer = shlex.shlex(joined, posix=True, punctuation_chars=False)
+    lexer.whitespace_split, lexer.commenters = True, "#"  # quotes may span lines
     try:
-        return [list(lexer)]
+        script = list(lexer)
     except ValueError as error:
-        raise InputError(
-            f"{where}: cannot be read as a shell script or arguments ({error}); close the quotes"
-        ) from None
+        problem = f"cannot be read as a shell script or arguments ({error})"
+        raise InputError(f"{where}: {problem}; close the quotes") from None
+    for word in script:
+        assigned = _ASSIGNED.fullmatch(word)
+        if assigned and not assigned[2].startswith("("):
+            variables[assigned[1]] = _expanded(assigned[2].rstrip(";"), variables)
+            if assigned[2].lstrip().startswith("--"):  # ARGS="--a 1 --b 2"
+                words += shlex.split(variables[assigned[1]])
+            continue
+        bare = word.partition("=(")[2] if assigned else word
+        words.append(_expanded(bare.lstrip("(") if bare != word or bare == "(" else bare, variables))
+    return _flags(words), variables
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
@@ -68,19 +61,12 @@ def _expanded(text: str, variables: Mapping[str, str]) -> str:
 
     def computed(m: re.Match[str]) -> str:
         names = re.sub(r"\b[A-Za-z_]\w*\b", lambda n: variables.get(n[0], n[0]), _VARIABLE.sub(value, m[1]))
-        result = _integer(names)
-        return m[0] if result is None else str(result)
+        try:  # sums and products of whole numbers; anything else stays
+            return str(_value(ast.parse(names.strip(), mode="eval").body))
+        except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+            return m[0]
 
     return _VARIABLE.sub(value, _ARITHMETIC.sub(computed, text))
-
-
-def _integer(text: str) -> int | None:
-    """Return the value of sums and products of whole numbers; None of anything else."""
-    try:
-        value = _value(ast.parse(text.strip(), mode="eval").body)
-    except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
-        return None
-    return value
 
 
 def _value(node: ast.expr) -> int:

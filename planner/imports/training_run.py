@@ -41,7 +41,9 @@ def read_run(path: Path) -> OwnRun:
     if suffix == ".json":
         return deepspeed_run(parse_json(text, where), where)
     if suffix in YAML:
-        return nemo_run(read_yaml_data(text, where), where, started_gpus(text))
+        # A comment may start it by torchrun, which states its GPUs.
+        found = re.search(r"#.*--nnodes[ =](\d{1,9})\b.*--nproc[-_]per[-_]node[ =](\d{1,9})\b", text)
+        return nemo_run(read_yaml_data(text, where), where, int(found[1]) * int(found[2]) if found else None)
     return megatron_run(text, where)
 
 
@@ -118,11 +120,8 @@ def _other_effect(without: re.Pattern[str], known: str) -> Callable[[str, Any], 
 def _nemo_effect(key: str, value: Any) -> str | None:
     """Return what a key of NeMo's does that is not read, by the name of Megatron's flag."""
     name = key.rpartition(".")[2].replace("_", "-")
-    return (
-        NO_EFFECT
-        if NEMO_WITHOUT.fullmatch(key) or name == "virtual-pipeline-model-parallel-size"
-        else megatron_effect(name, value)
-    )
+    without = NEMO_WITHOUT.fullmatch(key) or name == "virtual-pipeline-model-parallel-size"
+    return NO_EFFECT if without else megatron_effect(name, value)
 
 
 def torchtitan_run(data: Any, where: str) -> OwnRun:
@@ -172,12 +171,6 @@ def torchtitan_run(data: Any, where: str) -> OwnRun:
             _other_effect(TITAN_WITHOUT, r"(training|parallelism|activation_checkpoint|compile|quantize|float8)\.")
         ),
     )
-
-
-def started_gpus(text: str) -> int | None:
-    """Return the GPUs that a comment starts by torchrun; None where there is none."""
-    found = re.search(r"#.*--nnodes[ =](\d{1,9})\b.*--nproc[-_]per[-_]node[ =](\d{1,9})\b", text)
-    return int(found[1]) * int(found[2]) if found else None
 
 
 def nemo_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:

@@ -45,10 +45,8 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         else:
             what = f"{o.need * size:,} nodes" + (f" in whole segments of {size}" if size > 1 else "")
             reasons.append(f"needs {what} > {left * size:,} free after the jobs before it")
-    waits = {
-        "waiting": tuple(j.name for i, j in enumerate(jobs) if i not in admitted),
-        "reasons": tuple(reasons),
-    }
+    waiting = tuple(j.name for i, j in enumerate(jobs) if i not in admitted)
+    waits = {"waiting": waiting, "reasons": tuple(reasons)}
     given = f"jobs are admitted in the order of the queue by their nodes alone; {rules_of(jobs[0])}"
     if not admitted:
         certificate = does_not_fit(jobs[0], own[0], seed).certificate.model_copy(update={"given": given})
@@ -72,12 +70,9 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         placements.append(placement(cluster, jobs[i], counted, _stated(own[i], packing, outcome), seed))
         units = [u[n:] for u, n in zip(units, used(own[i], packing), strict=True)]
         first += len(own[i].kinds)
-    weighted = {k.weight for k in kinds} != {1}
-    what = (
-        "weight of split groups of all jobs, in millionths of the most bytes"
-        if weighted
-        else "split groups of all jobs"
-    )
+    what = "split groups of all jobs"
+    if {k.weight for k in kinds} != {1}:
+        what = f"weight of {what}, in millionths of the most bytes"
     certificate = outcome.certificate(formulation=FORMULATION, minimizes=what, seed=seed, given=given)
     split = len(solution.packing.split)
     return Queued(placements=tuple(placements), **waits, groups_split=split, certificate=certificate)
@@ -181,11 +176,8 @@ def preempt(
         if q.need > q.free:
             reason = f"{does_not_fit(job, q, seed).reason} with every running job stopped"
         else:
-            none = (
-                "no choice of jobs to stop leaves room for"
-                if outcome.infeasible
-                else "no choice was found before the limit for"
-            )
+            none = "no choice of jobs to stop leaves room for"
+            none = none if outcome.infeasible else "no choice was found before the limit for"
             needs = f"job {job.name!r} needs {job.nodes:,} nodes and at most {max_split} split groups"
             reason = f"{needs}, which {none}"
         placed = unplaced(job, reason, certificate)

@@ -70,30 +70,24 @@ def level_to_place(job: Job, free: Sequence[int]) -> int:
     Where all blocks of a level fit, so do those inside them: the levels before are whole without a choice.
     """
     found = levels(job)
-    return next((i for i, x in enumerate(found) if not _fits(x, free, job.segment_nodes)), len(found) - 1)
 
+    def fits(level: Level) -> bool:
+        return sum(f // (level.size // job.segment_nodes) for f in free) >= level.count
 
-def _fits(level: Level, free: Sequence[int], segment: int) -> bool:
-    return sum(f // (level.size // segment) for f in free) >= level.count
+    return next((i for i, x in enumerate(found) if not fits(x)), len(found) - 1)
 
 
 def is_plain(job: Job) -> bool:
     """Return whether its segments are all that its data groups, or its groups, are made of."""
-    return all(x.axis == "data" or x.size <= job.segment_nodes for x in levels(job)) and _data_is_last(job)
-
-
-def _data_is_last(job: Job) -> bool:
-    return "data" not in [x.axis for x in levels(job)[:-1]]
+    found = levels(job)
+    inner = all(x.axis == "data" or x.size <= job.segment_nodes for x in found)
+    return inner and "data" not in [x.axis for x in found[:-1]]
 
 
 def only(q: Problem, leaves: Collection[int]) -> Problem:
     """Return the problem on some of the leaves: the others have nothing free."""
-    return Problem(
-        leaves=tuple(leaf if i in leaves else Leaf(leaf.path, 0, leaf.size) for i, leaf in enumerate(q.leaves)),
-        kinds=q.kinds,
-        line=q.line,
-        follows=q.follows,
-    )
+    kept = tuple(leaf if i in leaves else Leaf(leaf.path, 0, leaf.size) for i, leaf in enumerate(q.leaves))
+    return replace(q, leaves=kept)
 
 
 def segments(leaf: LeafNodes, taken: Collection[str], size: int) -> Iterator[Unit]:
@@ -137,15 +131,11 @@ def _problem(
 ) -> Problem:
     """Return the problem of kinds in units; `sizes` are the nodes of a segment and of a unit."""
     segment, unit = sizes
-    counted = tuple(
-        Leaf(leaf.path, len(free), _segments_of(leaf, segment) // (unit // segment))
-        for leaf, free in zip(leaves, units, strict=True)
-    )
-    return Problem(leaves=counted, kinds=kinds, line=along, follows=follows)
-
-
-def _segments_of(leaf: LeafNodes, size: int) -> int:
-    return len(leaf.nodes) if size == 1 else sum(len(block) // size for block in leaf.blocks)
+    counted = []
+    for leaf, free in zip(leaves, units, strict=True):
+        whole = len(leaf.nodes) if segment == 1 else sum(len(block) // segment for block in leaf.blocks)
+        counted.append(Leaf(leaf.path, len(free), whole // (unit // segment)))
+    return Problem(leaves=tuple(counted), kinds=kinds, line=along, follows=follows)
 
 
 def placement(
@@ -171,7 +161,7 @@ def placement(
     split = sum(len(g.leaves) > 1 for g in groups)
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
     own = {k.weight for k in q.kinds} == {1} and [x.axis for x in levels(job)] in ([], ["data"])
-    closed = _closed_form(job, free) if free is not None and counted.level is not None else solution.min_split
+    closed = split_at_least(job, free) if free is not None and counted.level is not None else solution.min_split
     return Placement(
         job=job.name,
         nodes=nodes,
@@ -190,8 +180,11 @@ def placement(
 
 def own_groups(cluster: LeafMap, job: Job, ranked: Sequence[Ranked], nodes: Sequence[str]) -> Iterable[Ranked]:
     """Return a job's groups as they are ranked, or the data groups of a mesh from its rank order."""
-    if job.mesh is None:
-        return ranked
+    return ranked if job.mesh is None else groups_in_ranks(cluster, job, nodes)
+
+
+def groups_in_ranks(cluster: LeafMap, job: Job, nodes: Sequence[str]) -> list[Ranked]:
+    """Return a job's groups, or the data groups of its mesh, from its nodes in rank order."""
     own = []
     for slot in slots(job):
         on = tuple(nodes[r] for r in slot.ranks)
@@ -237,7 +230,8 @@ def levels_above(cluster: LeafMap, job: Job, at: int, nodes: Sequence[str], free
     return figures
 
 
-def _closed_form(job: Job, free: Sequence[int]) -> int:
+def split_at_least(job: Job, free: Sequence[int]) -> int:
+    """Bound the split groups of a job of one kind by the free nodes of each leaf alone."""
     (kind,) = job.kinds
     return lower_bound_split(free, kind.count, kind.size)
 

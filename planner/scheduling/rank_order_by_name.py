@@ -4,14 +4,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.cluster.hostlist import natural
-from planner.cluster.job import MEMBER, Job, Level, blocks, levels, slots
+from planner.cluster.job import MEMBER, Job, Level, blocks, levels
 from planner.cluster.placement import Figure, Placement
 from planner.errors import InputError
 from planner.models.placement.name_order import Chosen, Order, fewest_cuts
-from planner.models.placement.ranks import Ranked
 from planner.models.requests import Options
 from planner.physics.network.locality import lower_bound_split
-from planner.scheduling.placing import LeafMap, across_pods, does_not_fit, in_segments, placed_groups
+from planner.scheduling.placing import (
+    LeafMap,
+    across_pods,
+    does_not_fit,
+    groups_in_ranks,
+    in_segments,
+    placed_groups,
+    split_at_least,
+)
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
 
@@ -93,11 +100,7 @@ def _stated(
     deadline: Deadline,
     seed: int,
 ) -> Placement:
-    own = []
-    for slot in slots(job):
-        on = tuple(nodes[r] for r in slot.ranks)
-        own.append(Ranked(slot.name, on, tuple(dict.fromkeys(cluster.leaf_of[n] for n in on)), slot.ranks))
-    groups = placed_groups(cluster, own)
+    groups = placed_groups(cluster, groups_in_ranks(cluster, job, nodes))
     order = _order_of(job)
     sizes = set(order.groups)
     least = {"split members": lower_bound_split(free, job.nodes // order.member, order.member)}
@@ -106,11 +109,8 @@ def _stated(
     tiers = len(cluster.leaves[0].path)
     crossing = [across_pods(cluster, groups, t) for t in range(tiers)]
     what = _searched(job).what
-    if what == "groups":
-        names = ["groups across pods", *(f"groups across switches of tier {t + 2}" for t in range(1, tiers))]
-        counted = [Figure(name=n, value=v, bound=0, analytic_bound=0) for n, v in zip(names, crossing, strict=False)]
-    else:
-        counted = []
+    names = ["groups across pods", *(f"groups across switches of tier {t + 2}" for t in range(1, tiers))]
+    counted = [Figure(name=n, value=v, bound=0, analytic_bound=0) for n, v in zip(names, crossing, strict=False)]
     goals = ", then ".join(f.name for f in figures)
     stated = next((f for f in figures if f.value != f.bound), figures[0])
     outcome: Outcome[Chosen] = Outcome(
@@ -128,10 +128,10 @@ def _stated(
         order="name",
         stopped=outcome.stop.value,
         groups_split=sum(len(g.leaves) > 1 for g in groups),
-        lower_bound_split=least.get("split groups", 0) if _searched(job).axis == "data" else _closed_form(job, free),
+        lower_bound_split=least.get("split groups", 0) if _searched(job).axis == "data" else split_at_least(job, free),
         extra_pieces=sum(len(g.leaves) - 1 for g in groups),
         groups_cross_pod=crossing[0] if crossing else 0,
-        figures=(*figures, *counted),
+        figures=(*figures, *(counted if what == "groups" else ())),
         gpus_per_node=job.gpus_per_node,
         certificate=outcome.certificate(
             formulation=FORMULATION,
@@ -141,11 +141,6 @@ def _stated(
             given="ranks follow the order of node names",
         ),
     )
-
-
-def _closed_form(job: Job, free: Sequence[int]) -> int:
-    (kind,) = job.kinds
-    return lower_bound_split(free, kind.count, kind.size)
 
 
 def _searched(job: Job) -> Level:

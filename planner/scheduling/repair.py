@@ -102,7 +102,10 @@ def resize(
     A mesh may differ in its data axis, groups in size and count. A group that shrinks returns its smallest pieces, a
     kind that loses groups those that are most split. What grows is served as by `replace`.
     """
-    _comparable(job, new)
+    fixed = [{a: n for a, n in (j.mesh or {}).items() if a != "data"} for j in (job, new)]
+    if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
+        may = "only the data axis of a mesh, or sizes and counts of groups, may change"
+        raise InputError(f"job {new.name!r}: {may} (mesh {job.mesh} to {new.mesh})")
     groups: dict[str, list[list[Unit]]] = {}
     for slot in _served(_same_size(job, running)):
         groups.setdefault(_family(job, slot), []).append(_units(job, [running.nodes[r] for r in slot.ranks]))
@@ -112,7 +115,12 @@ def resize(
     for slot in _served(new):
         members = groups.get(_family(new, slot), [])
         size = len(slot.ranks) // new.segment_nodes
-        units = _shrunk(cluster, members.pop(0), size) if members else []
+        units = members.pop(0) if members else []
+        on = _on(cluster, units)
+        # Those of the largest pieces stay.
+        leaves = [cluster.leaf_of[u[0]] for u in units]
+        order = sorted(range(len(units)), key=lambda x: (-on[leaves[x]], leaves[x], x))
+        units = [units[x] for x in sorted(order[:size])]
         kept.append(_Kept(slot, (*units, *[None] * (size - len(units)))))
     return _mended(cluster, new, running, kept, set(), options_of(time_limit, seed))
 
@@ -139,15 +147,6 @@ def _same_size(job: Job, running: Placement) -> Job:
     return job
 
 
-def _comparable(job: Job, new: Job) -> None:
-    fixed = [{a: n for a, n in (j.mesh or {}).items() if a != "data"} for j in (job, new)]
-    if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
-        change = f"(mesh {job.mesh} to {new.mesh})"
-        raise InputError(
-            f"job {new.name!r}: only the data axis of a mesh, or sizes and counts of groups, may change {change}"
-        )
-
-
 def _family(job: Job, slot: Slot) -> str:
     """Return what a group may replace: itself in a mesh, any of its kind otherwise."""
     return slot.name if job.mesh else job.groups[slot.kind].name
@@ -159,14 +158,6 @@ def _units(job: Job, nodes: Sequence[str]) -> list[Unit]:
 
 def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:
     return Counter(cluster.leaf_of[u[0]] for u in units if u is not None)
-
-
-def _shrunk(cluster: Cluster, units: list[Unit], size: int) -> list[Unit]:
-    on = _on(cluster, units)
-    order = sorted(
-        range(len(units)), key=lambda x: (-on[cluster.leaf_of[units[x][0]]], cluster.leaf_of[units[x][0]], x)
-    )
-    return [units[x] for x in sorted(order[:size])]
 
 
 def _mended(
@@ -232,12 +223,14 @@ def _placement(
 ) -> Placement:
     solution = outcome.solution
     values, bounds = (solution.values, solution.bounds) if solution else ((0, 0, 0), (0, 0, 0))
-    names = _names(job)
+    what = "groups" if _by_data(job) else levels(job)[_level(job)].what
+    names = LEVELS if what == "groups" else (f"split {what}", f"extra pieces of {what}", f"{what} across pods")
     pairs = list(zip(values, bounds, strict=True))
     at = next((i for i, (v, b) in enumerate(pairs) if v != b), 0)
     nodes = in_rank_order(ranked, job.nodes) if ranked else ()
+    inside = levels(job)[: _level(job)] if job.mesh else ()
     figures = [
-        *_inside(job),
+        *(Figure(name=f"split {x.what}", value=0, bound=0, analytic_bound=0) for x in inside),
         *(Figure(name=n, value=v, bound=b, analytic_bound=min(b, v)) for n, (v, b) in zip(names, pairs, strict=True)),
     ]
     if nodes and not _by_data(job):
@@ -275,13 +268,3 @@ def _placement(
             given=f"every other rank stays on its node; {rules_of(job, cluster.trees)}",
         ),
     )
-
-
-def _names(job: Job) -> tuple[str, ...]:
-    what = "groups" if _by_data(job) else levels(job)[_level(job)].what
-    return LEVELS if what == "groups" else (f"split {what}", f"extra pieces of {what}", f"{what} across pods")
-
-
-def _inside(job: Job) -> list[Figure]:
-    inside = levels(job)[: _level(job)] if job.mesh else ()
-    return [Figure(name=f"split {x.what}", value=0, bound=0, analytic_bound=0) for x in inside]

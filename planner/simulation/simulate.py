@@ -288,17 +288,15 @@ def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fab
     if isinstance(given, (Plan, Fabric)):
         return given
     if isinstance(given, Mapping):
-        return _plan(given) if "instance" in given else load_fabric(given)
+        if "instance" not in given:
+            return load_fabric(given)
+        try:
+            return Plan.model_validate(dict(given))
+        except ValidationError as error:
+            raise InputError("\n".join(complaints(error, "plan", Plan, given))) from None
     data = read_json(Path(given))
     where = str(given)
     return plan_of(data, where) if isinstance(data, dict) and "instance" in data else load_fabric(data, where)
-
-
-def _plan(given: Mapping[str, Any]) -> Plan:
-    try:
-        return Plan.model_validate(dict(given))
-    except ValidationError as error:
-        raise InputError("\n".join(complaints(error, "plan", Plan, given))) from None
 
 
 def _of_plan(plan: Plan, o: Options) -> SimulationRequest:

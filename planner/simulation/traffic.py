@@ -300,7 +300,10 @@ def stages(plan: Plan, site: str, part: Part) -> list[list[Ints]]:
         if not 0 <= a.stage < len(ranks):
             remedy = "see what `planner check` says of the plan"
             raise InputError(f"placement: stage {a.stage} at {site}: the layout has {len(ranks)} stages; {remedy}")
-        ranks[a.stage] += [r for r in _racks(a.racks) if r < len(part.slots)]
+        try:
+            ranks[a.stage] += [r for r in hostlist.parse(a.racks) if r < len(part.slots)]
+        except ValueError as error:
+            raise InputError(f"placement: {error}; see what `planner check` says of the plan") from None
     return [[part.slots[np.asarray(r, np.int64), rail] for r in ranks] for rail in range(part.slots.shape[1])]
 
 
@@ -319,10 +322,3 @@ def overlap(plan: Plan, site: str) -> str:
         return "only between stages: a stage's rings follow its last send, while stages before it still send"
     when = "of the last micro-batch" if layout.zero_stage < 2 else "that no pass hides"
     return f"yes: {met:,.0f} sends of a step, those {when}, run beside rings and wait {wait * 1e3:.3g} ms for them"
-
-
-def _racks(text: str) -> list[int]:
-    try:
-        return hostlist.parse(text)
-    except ValueError as error:
-        raise InputError(f"placement: {error}; see what `planner check` says of the plan") from None

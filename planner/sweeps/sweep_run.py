@@ -128,7 +128,7 @@ def solve_point(task: Task) -> Answer:
     try:
         with _one_at_a_time:
             cache = _kept.setdefault("joint", JointCache())
-            plan = solve_instance(load_instance(task.data), task.options, _silent, cache=cache)
+            plan = solve_instance(load_instance(task.data), task.options, lambda _: None, cache=cache)
     except Exception as error:  # a defect at one point must not end a sweep of thousands
         reason = f"{type(error).__name__}: {error}"
         return Answer(failed_row(task.index, task.key, task.point, reason, time.perf_counter() - started))
@@ -136,22 +136,13 @@ def solve_point(task: Task) -> Answer:
     return Answer(row, plan.model_dump_json(indent=1) + "\n" if task.with_plan else None)
 
 
-def _silent(_: str) -> None:
-    """Report nothing."""
-
-
 def begin_worker() -> None:
     """Prepare a worker process: one thread, Ctrl-C left to the parent, and ended as soon as the parent is."""
     for name in ONE_THREAD:
         os.environ.setdefault(name, "1")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in the middle of a point, with all cleaning up
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-
-
-def _leave(*_: object) -> None:
-    """End the process in the middle of its point, with all cleaning up."""
-    sys.exit(1)
 
 
 def _leave_with_parent() -> None:
@@ -242,9 +233,10 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
                     lane.end()
                     deaths[task.key] = deaths.get(task.key, 0) + 1
                     if deaths[task.key] < TRIES:
-                        _elsewhere(lane, lanes).waiting.append(task)
+                        lanes[(lanes.index(lane) + 1) % len(lanes)].waiting.append(task)
                     else:
-                        yield task, _dead(task)
+                        problem = f"the worker process died at this point, {TRIES} times"
+                        yield task, _failed(task, f"{problem}; look for memory or a crash in a solver")
                 else:
                     yield task, _answer(task, future)
                 for idle in lanes:
@@ -265,10 +257,6 @@ def _advance(lane: Lane, lanes: Sequence[Lane], call: Call, running: dict[Future
     else:
         return
     running[lane.submit(call, task)] = (lane, task)
-
-
-def _elsewhere(lane: Lane, lanes: Sequence[Lane]) -> Lane:
-    return lanes[(lanes.index(lane) + 1) % len(lanes)]
 
 
 def on_executor(tasks: Sequence[Task], call: Call, executor: Executor) -> Iterator[tuple[Task, Answer]]:
@@ -308,11 +296,6 @@ def _answer(task: Task, future: Future[Answer]) -> Answer:
         return _failed(task, "the executor cancelled the point")
     error = future.exception()
     return future.result() if error is None else _failed(task, f"{type(error).__name__}: {error}")
-
-
-def _dead(task: Task) -> Answer:
-    problem = f"the worker process died at this point, {TRIES} times"
-    return _failed(task, f"{problem}; look for memory or a crash in a solver")
 
 
 def _failed(task: Task, reason: str) -> Answer:
