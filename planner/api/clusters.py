@@ -143,13 +143,13 @@ def simulate(
         The input cannot be used; the message says where and what to do.
     """
     from planner.errors import InputError
-    from planner.simulation.simulate import PATTERNS, Options, names, simulation_request, transport_named
+    from planner.simulation.simulate import PATTERNS, SimulationOptions, names, simulation_request, transport_named
     from planner.simulation.simulate import simulate as run
 
     if not set(names(pattern)) <= set(PATTERNS) and not Path(pattern).suffix:
         known = f"{', '.join(PATTERNS)}, several by plus signs, or a CSV file with the header src,dst,bytes"
         raise InputError(f"--pattern {pattern}: must be one of {known}; choose one")
-    options = Options(
+    options = SimulationOptions(
         pattern=pattern,
         transport=transport_named(transport),
         site=site,

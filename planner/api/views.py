@@ -40,11 +40,6 @@ def html(plan: "Plan") -> str:
     return f"<div><p><b>{head}</b><br>{'<br>'.join(verdict)}</p><table>{cells}</table></div>"
 
 
-def frame_of_plan(plan: "Plan") -> Any:
-    """Return a plan's figures as a pandas frame of one row, its columns as those of a sweep's rows."""
-    return to_frame([plan])
-
-
 def to_frame(rows: "Iterable[Row | Plan]") -> Any:
     """Return rows of a sweep, or plans, as a pandas DataFrame: a row each, a column a figure by its dotted name.
 
@@ -98,7 +93,7 @@ def _plot(name: str) -> Callable[..., Any]:
 VIEWS: dict[str, Callable[..., Any]] = {
     "summary": summary,
     "_repr_html_": html,
-    "to_frame": frame_of_plan,
+    "to_frame": lambda plan: to_frame([plan]),
     **{name: _plot(name) for name in ("plot_step", "plot_memory", "plot_cost", "plot_sites")},
 }
 

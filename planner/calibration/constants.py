@@ -24,7 +24,7 @@ SIXTEEN_BITS = ("bf16", "fp16")  # one share of peak for both
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class FittedConstant:
     """One fitted figure: where it stands, which entries share it, and between what it must lie to make sense."""
 
     kind: Kind
@@ -70,7 +70,7 @@ def put(entry: dict[str, Any], path: str, value: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class CatalogueEntries:
     """Accelerators and software stacks by name."""
 
     accelerators: dict[str, Accelerator]
@@ -83,17 +83,17 @@ class Entries:
 
 
 def entries_with(
-    constants: Sequence[Constant], values: Sequence[float], gpus: Collection[str], software: Collection[str]
-) -> Entries:
+    constants: Sequence[FittedConstant], values: Sequence[float], gpus: Collection[str], software: Collection[str]
+) -> CatalogueEntries:
     """Return the catalogue's entries of these names with the constants at these values."""
-    return Entries(
+    return CatalogueEntries(
         accelerators={k: Accelerator.model_validate(v) for k, v in _changed("accelerators", constants, values, gpus)},
         software={k: Software.model_validate(v) for k, v in _changed("software", constants, values, software)},
     )
 
 
 def _changed(
-    kind: Kind, constants: Sequence[Constant], values: Sequence[float], names: Collection[str]
+    kind: Kind, constants: Sequence[FittedConstant], values: Sequence[float], names: Collection[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in sorted(names):
         entry = json.loads(json.dumps(catalogue(kind)[name]))
@@ -101,47 +101,6 @@ def _changed(
             if constant.kind == kind and name in constant.entries:
                 put(entry, constant.path, float(value))
         yield name, entry
-
-
-def on_a_bound(constants: Sequence[Constant], values: Sequence[float], tolerance: float = 0.01) -> list[str]:
-    """Return a line for each constant that lies on a bound of its fit, within a tolerance of its logarithm.
-
-    Such a constant stands in for a term that the model lacks.
-    """
-    lines = []
-    for constant, value in zip(constants, values, strict=True):
-        for bound in (constant.low, constant.high):
-            if bound * (1 - tolerance) <= value <= bound * (1 + tolerance):
-                lines.append(f"{constant.name} is {value:.4g}, on the bound {bound:g} of its fit")
-    return lines
-
-
-def write(folder: Path, constants: Sequence[Constant], values: Sequence[float]) -> None:
-    """Write the constants into the files of a catalogue's folder."""
-    for kind in TYPES:
-        path = folder / f"{kind}.json"
-        entries = json.loads(path.read_text(encoding="utf-8"))
-        for constant, value in zip(constants, values, strict=True):
-            for name in constant.entries if constant.kind == kind else ():
-                put(entries[name], constant.path, value)
-        path.write_text(laid_out(entries), encoding="utf-8")
-
-
-def laid_out(entries: dict[str, Any]) -> str:
-    """Lay a catalogue out with one key of an entry a line, its sources below one another."""
-    blocks = []
-    for name, entry in entries.items():
-        lines = []
-        for key, value in entry.items():
-            if key == "source" and isinstance(value, dict):
-                each = ",\n".join(
-                    f"      {json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in value.items()
-                )
-                lines.append(f'    "source": {{\n{each}\n    }}')
-            else:
-                lines.append(f"    {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}")
-        blocks.append(f"  {json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n  }")
-    return "{\n" + ",\n".join(blocks) + "\n}\n"
 
 
 GPU, CODE = "hardware.accelerator.", "workload.software."

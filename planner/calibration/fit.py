@@ -13,7 +13,7 @@ from planner.calibration.constants import (
     GPU,
     MAX_SHARE,
     SIXTEEN_BITS,
-    Constant,
+    FittedConstant,
     KeptConstant,
     Kind,
     MeasuredConstant,
@@ -21,7 +21,7 @@ from planner.calibration.constants import (
     MeasuredLine,
     entries_with,
 )
-from planner.calibration.measured_steps import Run
+from planner.calibration.measured_steps import MeasuredRun
 from planner.errors import InputError
 from planner.physics.training.blocks import prediction
 from planner.physics.training.operations import Machine
@@ -65,7 +65,7 @@ def step_seconds(m: Machine, strategy: ParallelStrategy) -> float:
     return math.fsum(prediction.step_breakdown(m, UNLOADED, strategy).values())
 
 
-def log_errors(runs: Sequence[Measured], constants: Sequence[Constant], values: Sequence[float]) -> Numbers:
+def log_errors(runs: Sequence[Measured], constants: Sequence[FittedConstant], values: Sequence[float]) -> Numbers:
     """Return the logarithm of predicted over measured seconds of each run, with the constants at these values."""
     names = {r.machine.gpu.name for r in runs}, {r.machine.software.name for r in runs}
     entries = entries_with(constants, values, *names)
@@ -74,7 +74,7 @@ def log_errors(runs: Sequence[Measured], constants: Sequence[Constant], values: 
 
 def fit(
     runs: Sequence[Measured],
-    constants: Sequence[Constant],
+    constants: Sequence[FittedConstant],
     *,
     weights: Numbers,
     prior: float | Numbers,
@@ -123,7 +123,7 @@ def fit(
 
 
 def slopes_of(
-    runs: Sequence[Measured], constants: Sequence[Constant], weights: Numbers, prior: Numbers, high: Numbers
+    runs: Sequence[Measured], constants: Sequence[FittedConstant], weights: Numbers, prior: Numbers, high: Numbers
 ) -> Callable[[Numbers], Numbers]:
     """Return the Jacobian of the residuals; a constant is moved only for the runs that it touches."""
     touched = [np.array([i for i, r in enumerate(runs) if c.touches(r.machine)], dtype=int) for c in constants]
@@ -232,7 +232,7 @@ class Posterior:
         return len(self.leverages) - float(np.sum(self.leverages))
 
 
-def calibrated(runs: Sequence[Run], path: Path) -> MeasuredConstants:
+def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
     """Return the constants that a user's measured steps determine, the rest at the catalogue's values.
 
     InputError: there are too few lines to say anything.
@@ -240,7 +240,8 @@ def calibrated(runs: Sequence[Run], path: Path) -> MeasuredConstants:
     if len(runs) < 2:
         raise InputError(f"{path}: has {len(runs)} measured line; give at least 2, better 10 with varied micro-batches")
     gpu, software = runs[0].machine.gpu.name, runs[0].machine.software.name
-    named = [(_constant(t, gpu, software), t.spread) for t in _tunables(runs)]
+    entries = {"accelerators": (gpu,), "software": (software,)}
+    named = [(FittedConstant(t.kind, entries[t.kind], t.path, t.low, t.high), t.spread) for t in _tunables(runs)]
     every = [(c, spread) for c, spread in named if c.read() > 0]
     effects = _effects(runs, [c for c, _ in every])
     tunables = [t for t, effect in zip(every, effects, strict=True) if effect >= EFFECT]
@@ -263,34 +264,30 @@ def calibrated(runs: Sequence[Run], path: Path) -> MeasuredConstants:
     )
 
 
-def _tunables(runs: Sequence[Run]) -> list[Tunable]:
+def _tunables(runs: Sequence[MeasuredRun]) -> list[Tunable]:
     types = {"bf16" if r.machine.precision.compute in SIXTEEN_BITS else r.machine.precision.compute for r in runs}
     peaks = runs[0].machine.gpu.peak_flop_per_second
     kinds = sorted(types | ({"bf16"} if "bf16" in peaks else set()))
     return [*(Tunable("accelerators", MAX_SHARE + kind, 0.1, 1.0, SHARES) for kind in kinds), *TUNABLES]
 
 
-def _constant(t: Tunable, gpu: str, software: str) -> Constant:
-    return Constant(t.kind, (gpu if t.kind == "accelerators" else software,), t.path, t.low, t.high)
-
-
-def _effects(runs: Sequence[Run], constants: Sequence[Constant]) -> list[float]:
+def _effects(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant]) -> list[float]:
     """Return how much the logarithm of any run's step changes with each constant's logarithm, from the catalogue's."""
     base = log_errors(runs, [], [])
     return [float(np.max(np.abs(log_errors(runs, [c], [_moved(c)]) - base))) / math.log(1 + MOVE) for c in constants]
 
 
-def _moved(c: Constant) -> float:
+def _moved(c: FittedConstant) -> float:
     """Return a constant's value a little from the catalogue's, inside its bounds."""
     value = max(c.read(), c.low)
     return value * (1 + MOVE) if value * (1 + MOVE) <= c.high else value / (1 + MOVE)
 
 
-def _path(c: Constant) -> str:
+def _path(c: FittedConstant) -> str:
     return (GPU if c.kind == "accelerators" else CODE) + c.path
 
 
-def _posterior(runs: Sequence[Run], constants: Sequence[Constant], spreads: Numbers) -> Posterior:
+def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], spreads: Numbers) -> Posterior:
     noise, start = NOISE, None
     for _ in range(ROUNDS):
         weights = np.full(len(runs), 1 / noise)
@@ -319,7 +316,7 @@ def _laplace(fitted: Fitted, lines: int, noise: float) -> Posterior:
     )
 
 
-def _measured(c: Constant, p: Posterior, i: int, shared_with: str) -> MeasuredConstant:
+def _measured(c: FittedConstant, p: Posterior, i: int, shared_with: str) -> MeasuredConstant:
     from scipy.stats import t
 
     reach = float(t.ppf((1 + CONFIDENCE) / 2, max(2.0, p.spare_lines))) * float(p.deviations[i])
@@ -329,7 +326,7 @@ def _measured(c: Constant, p: Posterior, i: int, shared_with: str) -> MeasuredCo
     return MeasuredConstant(value=value, interval=interval, catalogue=c.read(), shared_with=shared_with)
 
 
-def _reason(constants: Sequence[Constant], p: Posterior, i: int) -> str:
+def _reason(constants: Sequence[FittedConstant], p: Posterior, i: int) -> str:
     others = np.abs(p.correlations[i]).copy()
     others[i] = 0.0
     j = int(np.argmax(others))
@@ -338,7 +335,7 @@ def _reason(constants: Sequence[Constant], p: Posterior, i: int) -> str:
     return "the lines depend on it too little"
 
 
-def _lines(runs: Sequence[Run], errors: Numbers, leverages: Numbers) -> tuple[MeasuredLine, ...]:
+def _lines(runs: Sequence[MeasuredRun], errors: Numbers, leverages: Numbers) -> tuple[MeasuredLine, ...]:
     """Return each line with its predictions; `errors` are logarithms of predicted over measured seconds.
 
     Without a line its error is larger by 1 / (1 - leverage), as far as the fit is linear (Allen 1974, PRESS).

@@ -26,7 +26,7 @@ NODE = Rack(name="node", gpus=8, it_kw=10.0, price_usd=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class MeasuredRun:
     """A measured step: the line of the file that states it, what it ran on, its layout, and its seconds."""
 
     line: int
@@ -115,7 +115,7 @@ RECOMPUTE: dict[str, Recompute] = {"none": "none", "selective": "selective", "fu
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TableLine:
     """One line of a table: the file, its number from 1 with the header, and the texts by column."""
 
     path: Path
@@ -172,7 +172,7 @@ class Line:
         return known
 
 
-def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -> list[Run]:
+def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -> list[MeasuredRun]:
     """Read a table of measured steps; the accelerator and the stack are those given, else the table's own columns.
 
     InputError names the file, the line, the column, the value and the remedy.
@@ -186,7 +186,7 @@ def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -
     for line in lines:
         machine = _machine(line, gpu, software)
         seconds = line.number_of("step_s") if line.texts.get("step_s") else line.number_of("step_ms") / 1e3
-        runs.append(Run(line=line.number, machine=machine, strategy=_strategy(line, machine), seconds=seconds))
+        runs.append(MeasuredRun(line=line.number, machine=machine, strategy=_strategy(line, machine), seconds=seconds))
     for column, names in (
         ("accelerator", [r.machine.gpu.name for r in runs]),
         ("software", [r.machine.software.name for r in runs]),
@@ -214,7 +214,7 @@ def _plain(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 
 
-def _lines(path: Path) -> Iterator[Line]:
+def _lines(path: Path) -> Iterator[TableLine]:
     reader = csv.reader(io.StringIO(read_text(path, REMEDY), newline=""), strict=True)
     try:
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
@@ -228,7 +228,7 @@ def _lines(path: Path) -> Iterator[Line]:
             raise InputError(
                 f"{path}: line {number}: has {len(row)} cells where the header has {len(columns)}; correct it"
             )
-        yield Line(path, number, {c: cell.strip() for c, cell in zip(columns, row, strict=False) if c})
+        yield TableLine(path, number, {c: cell.strip() for c, cell in zip(columns, row, strict=False) if c})
 
 
 def _header(path: Path, number: int, cells: list[str]) -> list[str]:
@@ -242,7 +242,7 @@ def _header(path: Path, number: int, cells: list[str]) -> list[str]:
     return columns
 
 
-def _machine(line: Line, gpu: str | None, software: str | None) -> Machine:
+def _machine(line: TableLine, gpu: str | None, software: str | None) -> Machine:
     if gpu is None and not line.texts.get("accelerator"):
         line.refuse("accelerator", "is missing", "add it, or --accelerator")
     name = gpu or line.entry("accelerator", "accelerators")
@@ -262,7 +262,7 @@ def _machine(line: Line, gpu: str | None, software: str | None) -> Machine:
     )
 
 
-def _model(line: Line) -> Model:
+def _model(line: TableLine) -> Model:
     data: dict[str, Any]
     if line.texts.get("model", "").lower() in {k.lower() for k in catalogue("models")} or not line.texts.get("hidden"):
         data = dict(catalogue("models")[line.entry("model", "models")])
@@ -282,7 +282,7 @@ def _model(line: Line) -> Model:
         line.refuse("model", error.errors(include_url=False)[0]["msg"].removeprefix("Value error, "), "correct it")
 
 
-def _strategy(line: Line, m: Machine) -> ParallelStrategy:
+def _strategy(line: TableLine, m: Machine) -> ParallelStrategy:
     t, p, c, v, b = (line.count(name, absent=1) for name in ("tp", "pp", "cp", "vp", "micro_batch"))
     d, e = _replicas(line, t * c * p), line.count("ep", absent=1)
     if m.model.heads % t:
@@ -318,7 +318,7 @@ def _strategy(line: Line, m: Machine) -> ParallelStrategy:
     )
 
 
-def _replicas(line: Line, replica_gpus: int) -> int:
+def _replicas(line: TableLine, replica_gpus: int) -> int:
     """Read data parallelism; where it is not given it follows from the GPUs."""
     if not line.texts.get("gpus"):
         return line.count("dp", absent=1)
@@ -331,7 +331,7 @@ def _replicas(line: Line, replica_gpus: int) -> int:
     return replicas
 
 
-def _micro_batches(line: Line, replicas: int, sequences: int) -> int:
+def _micro_batches(line: TableLine, replicas: int, sequences: int) -> int:
     """Read the micro-batches of a replica and step; where they are not given they follow from the global batch."""
     if line.texts.get("micro_batches"):
         return line.count("micro_batches")

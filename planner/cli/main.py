@@ -104,15 +104,12 @@ def main() -> None:
         sys.exit(ExitCode.BAD_INPUT)
     except OSError as error:
         _drop_stdout()
-        print(_system_complaint(error), file=sys.stderr)
+        if error.filename is None:
+            complaint = f"stdout: cannot be written ({error.strerror}); write elsewhere, such as with -o"
+        else:
+            complaint = f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror}); name another file"
+        print(complaint, file=sys.stderr)
         sys.exit(ExitCode.BAD_INPUT)
-
-
-def _system_complaint(error: OSError) -> str:
-    """Return the complaint about what the system refuses: of a file by its name, of stdout where nothing is named."""
-    if error.filename is None:
-        return f"stdout: cannot be written ({error.strerror}); write elsewhere, such as with -o"
-    return f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror}); name another file"
 
 
 def _prepare_streams() -> None:

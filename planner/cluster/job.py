@@ -227,7 +227,7 @@ MEMBER = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class MeshLevel:
     """Blocks of one size: `axis` is the last that they hold whole, MEMBER where they are the nodes of one member."""
 
     axis: str
@@ -241,19 +241,19 @@ class Level:
         return "members" if self.axis == MEMBER else "groups" if self.axis == "data" else f"{self.axis} groups"
 
 
-def levels(job: Job) -> tuple[Level, ...]:
+def levels(job: Job) -> tuple[MeshLevel, ...]:
     """Return the levels of a mesh from the inside; the data groups alone where nothing else exchanges."""
     if job.mesh is None:
         return ()
     bytes_of = job.traffic_bytes_per_step
     axes = sorted((a for a in EXCHANGES if job.mesh.get(a, 1) > 1), key=lambda a: -bytes_of.get(a, 0.0))
     k, nodes = job.nodes_per_member, math.prod(job.mesh.values()) * job.nodes_per_member
-    found = [Level(MEMBER, k, 1, nodes // k)] if k > 1 else []
+    found = [MeshLevel(MEMBER, k, 1, nodes // k)] if k > 1 else []
     size = k
     for axis in axes:
-        found.append(Level(axis, size * job.mesh[axis], size // k, nodes // (size * job.mesh[axis])))
+        found.append(MeshLevel(axis, size * job.mesh[axis], size // k, nodes // (size * job.mesh[axis])))
         size *= job.mesh[axis]
-    return tuple(found) or (Level("data", k, 1, nodes // k),)
+    return tuple(found) or (MeshLevel("data", k, 1, nodes // k),)
 
 
 def numbering(job: Job, level: int) -> tuple[str, ...]:

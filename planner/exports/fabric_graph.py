@@ -51,7 +51,9 @@ def graph(x: BuiltFabric, *, by_pod: bool) -> Any:
         for a, b, n, m in zip(*pairs.tolist(), cables.tolist(), longest.tolist(), strict=True):
             ends = _label(x, c.low_tier, a, by_pod=by_pod), _label(x, c.high_tier, b, by_pod=by_pod)
             if ends[0] != ends[1]:
-                _join(g, *ends, n, round(m, 1))
+                # Cables of one edge may come in several blocks.
+                before = g.edges[ends] if g.has_edge(*ends) else {"cables": 0, "longest_m": 0.0}
+                g.add_edge(*ends, cables=before["cables"] + n, longest_m=max(before["longest_m"], round(m, 1)))
             if c.low_tier == "gpu":
                 racks = g.nodes[_label(x, "gpu", a, by_pod=by_pod)]
                 racks.update(tier="racks", gpus=racks.get("gpus", 0) + n)
@@ -82,12 +84,6 @@ def dot(g: Any) -> Iterator[str]:
         width = 1 + math.log2(own["cables"]) / 2
         yield f'  {json.dumps(low)} -- {json.dumps(high)} [label="{own["cables"]}", penwidth={width:.2f}];\n'
     yield "}\n"
-
-
-def _join(g: Any, a: str, b: str, cables: int, longest_m: float) -> None:
-    """Add cables to the edge between two nodes; those of one edge may come in several blocks."""
-    before = g.edges[a, b] if g.has_edge(a, b) else {"cables": 0, "longest_m": 0.0}
-    g.add_edge(a, b, cables=before["cables"] + cables, longest_m=max(before["longest_m"], longest_m))
 
 
 def _node(x: BuiltFabric, tier: str, index: Ints, *, by_pod: bool) -> Ints:
@@ -198,14 +194,12 @@ def failure_domains(plan: Plan, x: BuiltFabric) -> list[FailureDomain]:
                 gpus_cut_off=len(racks) * each.gpus_cut_off,
             )
             own.append(replace(row, effect=_effect(x, row, len(racks), len(placed))))
-        rows += own if len(own) <= MAX_ROWS else _merged(own)
+        if len(own) > MAX_ROWS:
+            alike = Counter(row.effect for row in own)
+            firsts_alike = {row.effect: row for row in reversed(own)}.items()
+            own = [replace(r, alike=alike[e], switches=r.switches * alike[e]) for e, r in firsts_alike]
+        rows += own
     return rows
-
-
-def _merged(rows: list[FailureDomain]) -> Iterator[FailureDomain]:
-    alike = Counter(row.effect for row in rows)
-    for row in {row.effect: row for row in reversed(rows)}.values():
-        yield replace(row, alike=alike[row.effect], switches=row.switches * alike[row.effect])
 
 
 def _of_a_switch(physics: PlanPhysics, x: BuiltFabric, tier: str) -> FailureDomain:

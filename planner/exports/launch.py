@@ -19,7 +19,7 @@ BOARD_GPUS = {72: 4}  # of a rack of so many GPUs, those of one host
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LaunchRun:
     """A training run as planned."""
 
     name: str
@@ -68,13 +68,13 @@ class Run:
         return len(set(self.chunks)) == 1
 
 
-def run_of(plan: Plan, where: str) -> Run:
+def run_of(plan: Plan, where: str) -> LaunchRun:
     """Return the run of a plan. InputError: the plan has no layout, or one for each of several pools."""
     layout, work, rack = plan.layout, plan.instance.workload, plan.instance.hardware.rack
     if layout is None or not isinstance(work.model, Model) or not isinstance(rack, Rack):
         why = "each pool has a layout of its own" if plan.pools else f"status {plan.status}"
         raise InputError(f"{where}: has no layout to start ({why}); give a plan with one")
-    return Run(
+    return LaunchRun(
         name=plan.instance.name,
         model=work.model,
         precision=work.precision,
@@ -94,7 +94,7 @@ CHOICES = {
 }
 
 
-def require(run: Run, framework: str) -> None:
+def require(run: LaunchRun, framework: str) -> None:
     """Refuse a layout that has what a framework cannot be told.
 
     InputError names the first such choice, its value, and how to plan without it.
@@ -117,7 +117,7 @@ def require(run: Run, framework: str) -> None:
             raise InputError(f"layout.{key}: {framework} cannot be told {value!r}; {pin}, or choose another framework")
 
 
-def pipeline_layout(run: Run) -> str:
+def pipeline_layout(run: LaunchRun) -> str:
     """Return the chunks as Megatron's pipeline layout: E embedding, t a layer, L the loss, stages divided by |."""
     parts = [f"t*{n}" if n > 2 else "t" * n for n in run.chunks]
     parts[0], parts[-1] = f"E{parts[0]}", f"{parts[-1]}L"
@@ -128,13 +128,13 @@ def pipeline_layout(run: Run) -> str:
     return "".join(pieces) + parts[-1]
 
 
-def recomputed_under(run: Run, each: int) -> tuple[int, ...]:
+def recomputed_under(run: LaunchRun, each: int) -> tuple[int, ...]:
     """Return the layers that every stage recomputes where each of its chunks recomputes `each`, as frameworks count."""
     stages = run.layout.pipeline_parallel
     return tuple(sum(min(each, n) for n in run.chunks[stage::stages]) for stage in range(stages))
 
 
-def equal_recomputed(run: Run, framework: str) -> int | None:
+def equal_recomputed(run: LaunchRun, framework: str) -> int | None:
     """Return the recomputed layers of each chunk where only some are; None under none, selective or all.
 
     InputError: stages recompute different numbers, for which frameworks have one flag.
@@ -151,7 +151,7 @@ def equal_recomputed(run: Run, framework: str) -> int | None:
     return same
 
 
-def nearest_choices(run: Run, framework: str) -> dict[str, Any]:
+def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     """Return the choices by which the nearest layout that a framework runs differs; nothing where it runs the plan's.
 
     More layers are recomputed, never fewer, and activations are divided further, never less, so that memory holds.
@@ -184,7 +184,7 @@ def nearest_choices(run: Run, framework: str) -> dict[str, Any]:
     return changes
 
 
-def module_names(run: Run) -> Iterator[list[str]]:
+def module_names(run: LaunchRun) -> Iterator[list[str]]:
     """Yield the modules of each chunk by torchtitan's names."""
     first = 0
     for i, n in enumerate(run.chunks):
@@ -197,7 +197,7 @@ SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
 Flag = tuple[str, object]  # the name without its dashes, and the value; True: no value
 
 
-def megatron_script(run: Run) -> str:
+def megatron_script(run: LaunchRun) -> str:
     """Write the environment, the flags by group, and the command that starts them.
 
     InputError: the layout has what Megatron-LM cannot be told.
@@ -224,7 +224,7 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
 """
 
 
-def require_startable(run: Run) -> None:
+def require_startable(run: LaunchRun) -> None:
     """Refuse what Megatron Core stops at in its first step (moe_layer.py, schedules.py of core 0.14).
 
     InputError names the choice, its value and the pin that mends it.
@@ -242,7 +242,7 @@ def require_startable(run: Run) -> None:
         )
 
 
-def connections(run: Run) -> int:
+def connections(run: LaunchRun) -> int:
     """Return CUDA's work queues: one, as tensor and context parallelism require; more, as Megatron FSDP does."""
     return 32 if run.layout.zero_stage in SHARDING else 1
 
@@ -253,7 +253,7 @@ def _text(flag: Flag) -> str:
     return f"--{name}" if value is True else f"--{name} {quote}{value}{quote}"
 
 
-def _model(run: Run) -> Iterator[Flag]:
+def _model(run: LaunchRun) -> Iterator[Flag]:
     m = run.model
     yield "num-layers", m.layers
     yield "hidden-size", m.hidden
@@ -295,7 +295,7 @@ def _model(run: Run) -> Iterator[Flag]:
             yield "moe-layer-freq", f"([0]*{e.dense_layers}+[1]*{m.layers - e.dense_layers})"
 
 
-def _parallel(run: Run) -> Iterator[Flag]:
+def _parallel(run: LaunchRun) -> Iterator[Flag]:
     x = run.layout
     yield "tensor-model-parallel-size", x.tensor_parallel
     yield "pipeline-model-parallel-size", x.pipeline_parallel
@@ -319,7 +319,7 @@ def _parallel(run: Run) -> Iterator[Flag]:
     yield "overlap-grad-reduce", True
 
 
-def _training(run: Run) -> Iterator[Flag]:
+def _training(run: LaunchRun) -> Iterator[Flag]:
     x, p = run.layout, run.precision
     yield "micro-batch-size", x.microbatch_sequences
     yield "global-batch-size", run.global_batch
@@ -337,7 +337,7 @@ def _training(run: Run) -> Iterator[Flag]:
         yield "grad-reduce-in-bf16", True
 
 
-def torchtitan_toml(run: Run) -> str:
+def torchtitan_toml(run: LaunchRun) -> str:
     """Write the parts of a train config that the layout decides (torchtitan/config/job_config.py).
 
     Under a pipeline torchtitan cuts the local batch into micro-batches; without one it accumulates gradients.
@@ -387,7 +387,7 @@ def torchtitan_toml(run: Run) -> str:
     return "\n".join(lines) + "\n"
 
 
-def nemo_yaml(run: Run) -> str:
+def nemo_yaml(run: LaunchRun) -> str:
     """Write the overrides of a recipe of NeMo's Megatron Bridge (its ConfigContainer: model, train, ddp, dataset).
 
     InputError: the layout has what it cannot be told.
@@ -427,7 +427,7 @@ def nemo_yaml(run: Run) -> str:
     return f"# {run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}\n{dump(data)}"
 
 
-def deepspeed_json(run: Run) -> str:
+def deepspeed_json(run: LaunchRun) -> str:
     """Write a DeepSpeed configuration; stages are cut evenly, as its configuration has no layers by stage.
 
     InputError: the layout has what DeepSpeed cannot be told.
@@ -459,7 +459,7 @@ def deepspeed_json(run: Run) -> str:
     return json.dumps(data, indent=2) + "\n"
 
 
-WRITERS: dict[str, Callable[[Run], str]] = {
+WRITERS: dict[str, Callable[[LaunchRun], str]] = {
     "megatron": megatron_script,
     "torchtitan": torchtitan_toml,
     "nemo": nemo_yaml,

@@ -7,7 +7,7 @@ from typing import Any
 
 from planner.cluster.placement import Topology
 from planner.errors import InputError
-from planner.formats.placed_job import Placed, PlacedGroup
+from planner.formats.placed_job import PlacedJob, RankGroup
 from planner.formats.topology_rows import Layered, chains, children_of, from_layers, heights, leaf_of, leaves, shown
 from planner.formats.yaml_text import dump
 
@@ -77,7 +77,11 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
 
     InputError names file, node, label and remedy.
     """
-    nodes = list(_labelled(data, source))
+    nodes: list[Labelled] = []
+    for where, item in _items(data, source):
+        name = _name(item, source, where)
+        labels = _object(item["metadata"], "labels", f"{source}: {where}.metadata")
+        nodes.append((where, name, {k: v for k, v in labels.items() if isinstance(v, str) and v}))
     keys = tuple(keys) or _family(nodes)
     keys = tuple(k for k in keys if any(k in labels for _, _, labels in nodes))
     if not keys:
@@ -133,13 +137,6 @@ def _object(holder: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
     if value is not None and not isinstance(value, dict):
         raise InputError(f"{where}.{key}: must be an object (is {shown(value)}); correct it")
     return value or {}
-
-
-def _labelled(data: Mapping[str, Any], source: str) -> Iterator[Labelled]:
-    for where, item in _items(data, source):
-        name = _name(item, source, where)
-        labels = _object(item["metadata"], "labels", f"{source}: {where}.metadata")
-        yield where, name, {k: v for k, v in labels.items() if isinstance(v, str) and v}
 
 
 def _family(nodes: Sequence[Labelled]) -> tuple[str, ...]:
@@ -213,7 +210,7 @@ API = "kueue.x-k8s.io/v1beta1"
 IMAGE = "example.invalid/training:1"
 
 
-def kueue_job(placed: Placed, *, queue: str = "default", image: str = IMAGE) -> str:
+def kueue_job(placed: PlacedJob, *, queue: str = "default", image: str = IMAGE) -> str:
     """Return the node labels, a Topology of groups and ranks, its ResourceFlavor, and the job."""
     name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
     flavor = {"nodeLabels": {JOB: label(placed.job, "job")}, "topologyName": f"{name}-ranks"}
@@ -245,7 +242,7 @@ def kueue_job(placed: Placed, *, queue: str = "default", image: str = IMAGE) -> 
     )
 
 
-def annotations(placed: Placed) -> dict[str, str]:
+def annotations(placed: PlacedJob) -> dict[str, str]:
     """Return the podset's: each group in one domain where all are as large and in order, else pods on any node."""
     sizes = {len(g.nodes) for g in placed.groups}
     if len(sizes) == 1 and consecutive(placed):
@@ -256,12 +253,12 @@ def annotations(placed: Placed) -> dict[str, str]:
     return {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
 
 
-def consecutive(placed: Placed) -> bool:
+def consecutive(placed: PlacedJob) -> bool:
     """Return whether the groups, one after another by their first ranks, are the rank order."""
     return [n for g in _by_first_rank(placed) for n in g.nodes] == list(placed.nodes)
 
 
-def _by_first_rank(placed: Placed) -> list[PlacedGroup]:
+def _by_first_rank(placed: PlacedJob) -> list[RankGroup]:
     rank = {n: i for i, n in enumerate(placed.nodes)}
     return sorted(placed.groups, key=lambda g: min((rank[n] for n in g.nodes if n in rank), default=len(rank)))
 
@@ -297,7 +294,7 @@ def kueue_topology(topology: Topology, name: str = "fabric") -> str:
     )
 
 
-def _rank_labels(placed: Placed) -> Iterator[dict[str, Any]]:
+def _rank_labels(placed: PlacedJob) -> Iterator[dict[str, Any]]:
     """Label each node with its job, group and place in the rank order; padded, for they are sorted as text."""
     group = {n: i for i, g in enumerate(_by_first_rank(placed)) for n in g.nodes}
     width_group, width_rank = len(str(max(len(placed.groups) - 1, 0))), len(str(len(placed.nodes) - 1))
@@ -336,13 +333,13 @@ def volcano_hypernodes(topology: Topology) -> str:
     return documents("Apply with kubectl apply -f.", list(_hypernodes(topology)))
 
 
-def volcano_job(placed: Placed, topology: Topology, *, queue: str = "default", image: str = IMAGE) -> str:
+def volcano_job(placed: PlacedJob, topology: Topology, *, queue: str = "default", image: str = IMAGE) -> str:
     """Return the job: gang-scheduled, within the lowest switch that holds all its nodes.
 
     Volcano numbers the pods of a task as it likes among its nodes: groups are kept, the order inside a ring is not.
     """
     name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
-    groups = placed.groups or (PlacedGroup(name="ranks", nodes=placed.nodes),)
+    groups = placed.groups or (RankGroup(name="ranks", nodes=placed.nodes),)
     spec = {
         "schedulerName": "volcano",
         "queue": queue,
@@ -364,7 +361,7 @@ def volcano_job(placed: Placed, topology: Topology, *, queue: str = "default", i
     return documents(comment, [{"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": name}, "spec": spec}])
 
 
-def lowest_common_tier(placed: Placed, topology: Topology) -> int:
+def lowest_common_tier(placed: PlacedJob, topology: Topology) -> int:
     """Return the tier of the lowest switch above all nodes of the job, leaves being 1."""
     _require_tree(topology)
     leaf, above, tiers = leaf_of(topology), chains(topology), heights(topology)
@@ -398,7 +395,7 @@ def _require_tree(topology: Topology) -> None:
         raise InputError("volcano: HyperNodes are switches, and the cluster has blocks alone; give its tree")
 
 
-def _on(group: PlacedGroup) -> dict[str, Any]:
+def _on(group: RankGroup) -> dict[str, Any]:
     """Return the affinity that binds a group's pods to its nodes, and keeps two off one node by their GPUs alone."""
     expression = {"key": HOSTNAME, "operator": "In", "values": [node_name(n) for n in group.nodes]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}

@@ -16,24 +16,24 @@ from planner.formats.topology_rows import leaf_of
 from planner.instance.base import Frozen
 
 
-class PlacedGroup(Frozen):
+class RankGroup(Frozen):
     """An all-reduce group: its nodes in ring order."""
 
     name: str
     nodes: tuple[str, ...]
 
 
-class Placed(Frozen):
+class PlacedJob(Frozen):
     """One job on nodes; ranks fill each node before the next."""
 
     job: str = Field(min_length=1, description="Name of the job.")
     nodes: tuple[str, ...] = Field(min_length=1, description="In rank order.")
-    groups: tuple[PlacedGroup, ...] = ()
+    groups: tuple[RankGroup, ...] = ()
     gpus_per_node: int = Field(8, ge=1, description="Ranks of a node, one a GPU.")
     certificate: Mapping[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _once(self) -> "Placed":
+    def _once(self) -> "PlacedJob":
         """Refuse a node that stands twice: no scheduler starts it twice."""
         if len(set(self.nodes)) < len(self.nodes):
             raise ValueError("a node stands twice in the rank order; give each once")
@@ -54,17 +54,12 @@ MAX_ARGUMENT_BYTES = 131_071  # Linux takes no longer argument (MAX_ARG_STRLEN i
 HOSTFILE = "{job}.hostfile"
 
 
-def rank_hostlist(placed: Placed) -> str:
+def rank_hostlist(placed: PlacedJob) -> str:
     """Return the nodes folded in rank order."""
     return fold_names(placed.nodes)
 
 
-def node_set(placed: Placed) -> str:
-    """Return the nodes folded in the order of their names: -w sorts them anyway, and so they take the fewest bytes."""
-    return fold_names(sorted(placed.nodes, key=natural))
-
-
-def hostfile(placed: Placed, topology: Topology | None = None) -> str:
+def hostfile(placed: PlacedJob, topology: Topology | None = None) -> str:
     """Return a SLURM_HOSTFILE: a line a rank, in rank order.
 
     InputError if the cluster places by blocks: topology/block refuses hostfiles.
@@ -77,7 +72,7 @@ def hostfile(placed: Placed, topology: Topology | None = None) -> str:
     return placed.hostfile
 
 
-def sbatch_arguments(placed: Placed, topology: Topology | None = None) -> list[str]:
+def sbatch_arguments(placed: PlacedJob, topology: Topology | None = None) -> list[str]:
     """Return sbatch's arguments: the full list, and -N as long, as a shorter one is refused or filled up with others.
 
     A list that topology/block takes in segments alone is given by all other nodes of the cluster (-x): 24.11 refuses
@@ -86,7 +81,8 @@ def sbatch_arguments(placed: Placed, topology: Topology | None = None) -> list[s
     InputError if the list is too long for one argument.
     """
     segment = _segment(placed, topology) if topology is not None and topology.kind == "block" else None
-    listed = node_set(placed)
+    # -w sorts the nodes anyway, and in the order of their names they take the fewest bytes.
+    listed = fold_names(sorted(placed.nodes, key=natural))
     if segment and topology is not None:
         own = set(placed.nodes)
         listed = fold_names(sorted((n for b in topology.blocks for n in b.nodes if n not in own), key=natural))
@@ -107,31 +103,22 @@ def sbatch_arguments(placed: Placed, topology: Topology | None = None) -> list[s
     return [*start, "-w", listed]
 
 
-def srun_arguments(placed: Placed, topology: Topology | None = None) -> list[str]:
-    """Return srun's arguments inside the allocation.
-
-    The arbitrary distribution follows SLURM_HOSTFILE, and takes no -N beside it (refused since 26.05); blocks take no
-    hostfile.
-    """
-    if topology is not None and topology.kind == "block":
-        return [f"-N{len(placed.nodes)}", f"-n{placed.ranks}"]
-    return [f"-n{placed.ranks}", "-m", "arbitrary"]
-
-
-def sbatch_line(placed: Placed, topology: Topology | None = None) -> str:
+def sbatch_line(placed: PlacedJob, topology: Topology | None = None) -> str:
     """Return the line to submit with, the script left to the user."""
     return shlex.join(["sbatch", *sbatch_arguments(placed, topology)])
 
 
-def srun_line(placed: Placed, topology: Topology | None = None) -> str:
+def srun_line(placed: PlacedJob, topology: Topology | None = None) -> str:
     """Return the line that starts the ranks inside the allocation, in their order; by node name on topology/block."""
-    line = shlex.join(["srun", *srun_arguments(placed, topology)])
+    # The arbitrary distribution follows SLURM_HOSTFILE, and takes no -N beside it (refused since 26.05); blocks take no
+    # hostfile.
     if topology is not None and topology.kind == "block":
-        return line
+        return f"srun -N{len(placed.nodes)} -n{placed.ranks}"
+    line = f"srun -n{placed.ranks} -m arbitrary"
     return f"SLURM_HOSTFILE={shlex.quote(HOSTFILE.format(job=placed.job))} {line}"
 
 
-def hints(placed: Placed, topology: Topology) -> dict[str, str]:
+def hints(placed: PlacedJob, topology: Topology) -> dict[str, str]:
     """Return what a submission without the node list may ask: --switches on a tree, --segment on blocks.
 
     --segment is left out where a group is larger than the base block (refused by 24.11) or the groups differ in size.
@@ -145,7 +132,7 @@ def hints(placed: Placed, topology: Topology) -> dict[str, str]:
     return {}
 
 
-def _segment(placed: Placed, topology: Topology) -> int | None:
+def _segment(placed: PlacedJob, topology: Topology) -> int | None:
     """Return the --segment that makes topology/block take the nodes, None where it takes their list without.
 
     On 24.11 and 26.05 a list must lie in as few aggregated blocks as its length allows, of the smallest size that fits
@@ -165,7 +152,7 @@ def _block_sizes(topology: Topology) -> tuple[int, ...]:
     return topology.block_sizes or (min(len(b.nodes) for b in topology.blocks),)
 
 
-def rankfile(placed: Placed) -> str:
+def rankfile(placed: PlacedJob) -> str:
     """Return a rankfile: each rank's node, and its slot on it."""
     per_node = placed.gpus_per_node
     return "".join(
@@ -175,12 +162,12 @@ def rankfile(placed: Placed) -> str:
     )
 
 
-def rankfile_line(placed: Placed, file: str) -> str:
+def rankfile_line(placed: PlacedJob, file: str) -> str:
     """Return the line that starts the ranks by the rankfile (--map-by rankfile:file= since 5.0, --rankfile before)."""
     return f"mpirun -np {placed.ranks} --map-by rankfile:file={shlex.quote(file)}"
 
 
-def hostfile_line(placed: Placed, file: str) -> str:
+def hostfile_line(placed: PlacedJob, file: str) -> str:
     """Return the line that starts the ranks in the hostfile's order.
 
     Open MPI follows it by the sequential mapper alone (--map-by seq since 5.0, --mca rmaps seq before); any other
@@ -193,7 +180,7 @@ PORT = 29_500  # torchrun's own, unless MASTER_PORT is set
 _NODE = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 
-def torchrun(placed: Placed) -> str:
+def torchrun(placed: PlacedJob) -> str:
     """Return the script: SLURMD_NODENAME or the host's short name is the node's; the training script follows it.
 
     InputError if a node's name is none that a shell takes as it stands.
@@ -219,6 +206,6 @@ def torchrun(placed: Placed) -> str:
     )
 
 
-def torchrun_line(placed: Placed, file: str) -> str:
+def torchrun_line(placed: PlacedJob, file: str) -> str:
     """Return the line that starts the script on every node of an allocation."""
     return f"srun -N{len(placed.nodes)} --ntasks-per-node=1 sh {shlex.quote(file)} train.py"

@@ -218,7 +218,9 @@ def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
         at = f"jobs[{i}]"
         if not isinstance(job, Mapping):
             raise InputError(f"{where}: {at}: must be an object (is {job!r}); {REMEDY}")
-        states = job.get("job_state", "RUNNING")
+        states, priority = job.get("job_state", "RUNNING"), job.get("priority")
+        if isinstance(priority, Mapping):  # {"set": true, "number": n}
+            priority = priority.get("number")
         states = states if isinstance(states, list) else [states]
         yield (
             at,
@@ -227,14 +229,9 @@ def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
                 "JobName": job.get("name"),
                 "JobState": " ".join(map(str, states)),
                 "NodeList": job.get("nodes"),
-                "Priority": _number(job.get("priority")),
+                "Priority": priority,
             },
         )
-
-
-def _number(value: Any) -> Any:
-    """Return a number of Slurm's JSON, which may be {"set": true, "number": n}."""
-    return value.get("number") if isinstance(value, Mapping) else value
 
 
 def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -8,13 +8,13 @@ from planner.cluster.placement import Topology
 from planner.errors import InputError
 from planner.formats import kubernetes, placed_job, slurm_topology
 from planner.formats import placed_job as slurm_job
-from planner.formats.placed_job import Placed, torchrun, torchrun_line
+from planner.formats.placed_job import PlacedJob, torchrun, torchrun_line
 from planner.formats.topology_rows import near
 
-Writer = Callable[[Placed, Topology], str]
+Writer = Callable[[PlacedJob, Topology], str]
 
 
-def as_document(placed: Placed, topology: Topology) -> dict[str, Any]:
+def as_document(placed: PlacedJob, topology: Topology) -> dict[str, Any]:
     """Return all that a scheduler's script needs: ranks, groups, certificate, and the lines to submit and start by."""
     hostfile = slurm_job.HOSTFILE.format(job=placed.job)
     return {
@@ -50,7 +50,7 @@ TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
 }
 
 
-def write_placed(placed: Placed, topology: Topology, form: str) -> str:
+def write_placed(placed: PlacedJob, topology: Topology, form: str) -> str:
     """Return a placement in one of WRITERS' formats.
 
     InputError if there is no such format, or the scheduler would refuse what it asks.

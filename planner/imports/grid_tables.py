@@ -65,7 +65,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class GridOptions:
     """What the user says beside the files."""
 
     radius_km: float = 25.0
@@ -132,7 +132,7 @@ def groups(points: Vectors, size: Sequence[float], radius_km: float) -> Iterator
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class CsvRow:
     """One row of a table, with the line on which it ends."""
 
     file: str
@@ -165,12 +165,12 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class CsvTable:
     """A CSV file: its columns by name, and its rows."""
 
     file: str
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[CsvRow, ...]
     looked_up: set[str] = field(default_factory=set, compare=False)  # columns whose cells were read
 
     def find(self, *names: str) -> str | None:
@@ -187,16 +187,16 @@ class Table:
         return column
 
 
-def names(tables: Mapping[str, Table]) -> str:
+def names(tables: Mapping[str, CsvTable]) -> str:
     """List the files of some tables, without their folders."""
     return ", ".join(sorted(Path(t.file).name for t in tables.values()))
 
 
-def read_table(path: Path) -> Table:
+def read_table(path: Path) -> CsvTable:
     """Read a CSV file; its header is the first row with two filled cells, so that a title above it does no harm."""
     file, reader = str(path), csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
     header: list[str] = []
-    rows: list[Row] = []
+    rows: list[CsvRow] = []
     looked_up = set[str]()
     try:
         for cells in reader:
@@ -211,12 +211,12 @@ def read_table(path: Path) -> Table:
                     problem = f"has {len(stripped)} cells where the header has {len(header)}"
                     raise InputError(f"{file}: line {reader.line_num}: {problem}; add or remove commas")
                 given = {h: c for h, c in zip(header, stripped, strict=True) if h}
-                rows.append(Row(file, reader.line_num, TrackedItems(given, looked_up)))
+                rows.append(CsvRow(file, reader.line_num, TrackedItems(given, looked_up)))
     except csv.Error as error:
         raise InputError(f"{file}: line {reader.line_num}: {error}; correct the quotes there") from None
     if not header:
         raise InputError(f"{file}: has no header of two columns or more; give a CSV file with a comma between columns")
-    return Table(file, tuple(c for c in header if c), tuple(rows), looked_up)
+    return CsvTable(file, tuple(c for c in header if c), tuple(rows), looked_up)
 
 
 # Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.
@@ -245,7 +245,7 @@ class Plant:
     region: str
 
 
-def read_plants(table: Table, generators: Table | None) -> list[Plant]:
+def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
     """Return the plants by id; their capacity is the list's own, or the sum of their generators in another table."""
     required = {"id": ID, "name": NAME, "lat": LATITUDE, "lon": LONGITUDE, "ba": AUTHORITY}
     columns = {k: table.need(*names) for k, names in required.items()}
@@ -276,7 +276,7 @@ def read_plants(table: Table, generators: Table | None) -> list[Plant]:
     return [plants[k] for k in sorted(plants)]
 
 
-def _units(table: Table) -> dict[str, list[float]]:
+def _units(table: CsvTable) -> dict[str, list[float]]:
     plant, capacity = table.need(*ID), table.need(*CAPACITY)
     units: defaultdict[str, list[float]] = defaultdict(list)
     for row in table.rows:
@@ -284,10 +284,10 @@ def _units(table: Table) -> dict[str, list[float]]:
     return units
 
 
-def read_peaks(table: Table) -> dict[str, float]:
+def read_peaks(table: CsvTable) -> dict[str, float]:
     """Return the peak demand of each balancing authority, in MW; one without demand of its own has none."""
     key, peak = table.need("ba", "authority"), table.need("peak_mw", "peak_mw_clean_2023_24")
-    rows: dict[str, Row] = {}
+    rows: dict[str, CsvRow] = {}
     for row in table.rows:
         if rows.setdefault(row.text(key), row) is not row:
             raise row.wrong(key, f"is already the authority of line {rows[row.cells[key]].line}", "keep one row")

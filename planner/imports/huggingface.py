@@ -105,11 +105,6 @@ FAMILIES: dict[str, ConfigFamily] = {
 PHI3_WINDOWED = "phi3"  # windowed in every layer where sliding_window is given
 
 
-def is_config(data: Any) -> bool:
-    """Return whether JSON data are a Hugging Face configuration."""
-    return isinstance(data, Mapping) and "model_type" in data and ("architectures" in data or _first(data, LAYERS) != 0)
-
-
 def read_model(path: Path) -> Model:
     """Read the model of a config.json.
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from planner.errors import InputError
 from planner.files import read_text
 from planner.imports.grid_tables import (
+    CsvRow,
+    CsvTable,
     Draft,
     DraftAuthority,
     DraftBranch,
     DraftNode,
-    Options,
-    Row,
-    Table,
+    GridOptions,
     counted,
     names,
     read_table,
@@ -188,7 +188,7 @@ NO_REACTANCE = "branches of no reactance written without reactance_pu"
 Place = tuple[float, float]
 
 
-def read_matpower(path: Path, options: Options) -> Draft:
+def read_matpower(path: Path, options: GridOptions) -> Draft:
     """Read a case: a node for each bus in service, an authority for each area."""
     case = read_case(path)
     buses = _buses(case)
@@ -299,7 +299,7 @@ def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
     return float(f"{x:.10g}") if x else None
 
 
-def _places(case: Case, live: dict[int, MatrixRow], options: Options) -> dict[int, Place]:
+def _places(case: Case, live: dict[int, MatrixRow], options: GridOptions) -> dict[int, Place]:
     """Return where each bus stands: by the positions table, else where all the others do."""
     places = {} if options.positions is None else _positions(options.positions, set(live))
     without = [n for n in live if n not in places]
@@ -336,12 +336,12 @@ def _positions(path: Path, buses: set[int]) -> dict[int, Place]:
 RTS_BASE_MVA = 100.0
 
 
-def read_rts_gmlc(tables: dict[str, Table], _: Options) -> Draft:
+def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     """Read the three tables: a node for each bus, an authority for each area."""
     bus = tables["bus"]
     for column in ("Bus ID", "MW Load", "Area", "lat", "lng"):
         bus.need(column)
-    buses: dict[str, Row] = {}
+    buses: dict[str, CsvRow] = {}
     demand: defaultdict[str, float] = defaultdict(float)
     for row in bus.rows:
         if buses.setdefault(row.text("Bus ID"), row) is not row:
@@ -367,17 +367,17 @@ def read_rts_gmlc(tables: dict[str, Table], _: Options) -> Draft:
     )
 
 
-def _rts_area(row: Row) -> str:
+def _rts_area(row: CsvRow) -> str:
     return f"area-{row.text('Area')}"
 
 
-def _known_rts_bus(row: Row, column: str, buses: dict[str, Row]) -> str:
+def _known_rts_bus(row: CsvRow, column: str, buses: dict[str, CsvRow]) -> str:
     if row.text(column) not in buses:
         raise row.wrong(column, "is no bus of the bus table", "correct it, or add the bus")
     return row.cells[column]
 
 
-def _rts_node(number: str, row: Row, units: list[float] | None) -> DraftNode:
+def _rts_node(number: str, row: CsvRow, units: list[float] | None) -> DraftNode:
     voltage = f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None
     note = ", ".join(x for x in (row.cells.get("Bus Name"), voltage) if x)
     return DraftNode(
@@ -392,7 +392,7 @@ def _rts_node(number: str, row: Row, units: list[float] | None) -> DraftNode:
     )
 
 
-def _rts_branches(table: Table, buses: dict[str, Row]) -> tuple[DraftBranch, ...]:
+def _rts_branches(table: CsvTable, buses: dict[str, CsvRow]) -> tuple[DraftBranch, ...]:
     for column in ("From Bus", "To Bus", "X", "Cont Rating", "Tr Ratio"):
         table.need(column)
     branches = []

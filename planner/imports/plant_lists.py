@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 from planner.errors import InputError
 from planner.imports.grid_tables import (
+    CsvRow,
+    CsvTable,
     Draft,
     DraftAuthority,
     DraftBranch,
     DraftNode,
-    Options,
+    GridOptions,
     Plant,
-    Row,
-    Table,
     counted,
     groups,
     names,
@@ -27,7 +27,7 @@ from planner.imports.grid_tables import (
 AREAS = {"WECC": "western", "TRE": "ercot", "ASCC": "alaska", "HICC": "hawaii"}
 
 
-def read_eia_860(tables: dict[str, Table], options: Options) -> Draft:
+def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
     """Read the plants, and the peak demand of their authorities where a table of it stands beside them."""
     listed = read_plants(tables["plants"], tables.get("generators"))
     plants = [p for p in listed if p.authority]
@@ -97,7 +97,7 @@ AC = "AC"
 SHARED_PEAKS = "the peak demand of a balancing authority is shared among zones as the capacity of its plants is"
 
 
-def read_reeds(tables: dict[str, Table], _: Options) -> Draft:
+def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     """Read zones and interfaces; authorities are the planning groups."""
     zones = _zones(tables["zones"])
     branches, shut = _interfaces(tables["interfaces"], zones) if "interfaces" in tables else ((), 0)
@@ -140,16 +140,16 @@ def read_reeds(tables: dict[str, Table], _: Options) -> Draft:
     )
 
 
-def authority(row: Row) -> str:
+def authority(row: CsvRow) -> str:
     """Return the planning group of a zone, which stands for its balancing authority."""
     return row.text("planning_group")
 
 
-def _zones(table: Table) -> dict[str, Row]:
+def _zones(table: CsvTable) -> dict[str, CsvRow]:
     for column in ("zone", "lat", "lon", "state", "interconnect", "planning_group"):
         table.need(column)
-    zones: dict[str, Row] = {}
-    area: dict[str, Row] = {}
+    zones: dict[str, CsvRow] = {}
+    area: dict[str, CsvRow] = {}
     for row in table.rows:
         if zones.setdefault(row.text("zone"), row) is not row:
             raise row.wrong("zone", f"is already the zone of line {zones[row.cells['zone']].line}", "rename one")
@@ -162,7 +162,7 @@ def _zones(table: Table) -> dict[str, Row]:
     return zones
 
 
-def _interfaces(table: Table, zones: dict[str, Row]) -> tuple[tuple[DraftBranch, ...], int]:
+def _interfaces(table: CsvTable, zones: dict[str, CsvRow]) -> tuple[tuple[DraftBranch, ...], int]:
     """Return the corridors that carry something both ways, and how many do not."""
     for column in ("from", "to", "mw_forward", "mw_reverse"):
         table.need(column)
@@ -185,7 +185,7 @@ def _interfaces(table: Table, zones: dict[str, Row]) -> tuple[tuple[DraftBranch,
     return tuple(corridors), shut
 
 
-def _plants(plants: list[Plant], zones: dict[str, Row]) -> tuple[dict[str, list[Plant]], int]:
+def _plants(plants: list[Plant], zones: dict[str, CsvRow]) -> tuple[dict[str, list[Plant]], int]:
     """Return the plants of each zone, and how many stand in a state that has none."""
     by_state: defaultdict[str, list[str]] = defaultdict(list)
     for z, row in zones.items():
@@ -205,7 +205,7 @@ def _plants(plants: list[Plant], zones: dict[str, Row]) -> tuple[dict[str, list[
     return by_zone, far
 
 
-def _peaks(peaks: dict[str, float], by_zone: dict[str, list[Plant]], zones: dict[str, Row]) -> dict[str, float]:
+def _peaks(peaks: dict[str, float], by_zone: dict[str, list[Plant]], zones: dict[str, CsvRow]) -> dict[str, float]:
     """Share each authority's peak among planning groups as its plants' capacity is."""
     mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for z, plants in by_zone.items():

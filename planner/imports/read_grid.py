@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.errors import InputError, hint
 from planner.imports import grid_tables, matpower, plant_lists
-from planner.imports.grid_tables import Draft, DraftAuthority, DraftNode, Options, Table, read_table
+from planner.imports.grid_tables import CsvTable, Draft, DraftAuthority, DraftNode, GridOptions, read_table
 from planner.imports.instance_file import read_instance_file
 from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
 from planner.instance.read_items import NOT_MODELLED, ReadItems
@@ -23,7 +23,7 @@ OPTIONS = {
 COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
 
 
-def fill(draft: Draft, options: Options) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
+def fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
     """Return the authorities, and what is missing of them, which is written as 0.
 
     The user's table comes before the options, and these before the files.
@@ -61,7 +61,7 @@ def fill(draft: Draft, options: Options) -> tuple[tuple[BalancingAuthority, ...]
     return tuple(authorities), tuple(missing)
 
 
-def _headroom(a: DraftAuthority, installed_mw: float, options: Options) -> tuple[float | None, str]:
+def _headroom(a: DraftAuthority, installed_mw: float, options: GridOptions) -> tuple[float | None, str]:
     share = options.headroom_share
     if share is not None and a.peak_mw is not None:
         return share * a.peak_mw, f"{share:.3g} of a peak demand of {a.peak_mw:,.0f} MW"
@@ -102,7 +102,7 @@ class Imported:
     items: ReadItems
 
 
-def assemble(draft: Draft, options: Options, items: ReadItems | None = None) -> Imported:
+def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
     """Return the grid of a draft; its note names everything that is filled and not in the files."""
     installed_mw = sum((n.installed_mw or 0.0) + max(0.0, -n.load_mw) for n in draft.nodes)
     draft = _only(draft, options.only)
@@ -148,7 +148,7 @@ def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
     )
 
 
-def _nodes(drafts: tuple[DraftNode, ...], options: Options) -> tuple[PowerNode, ...]:
+def _nodes(drafts: tuple[DraftNode, ...], options: GridOptions) -> tuple[PowerNode, ...]:
     """Return the nodes; where candidates are limited, sites may stand on those with most generation."""
     ranked = sorted(drafts, key=lambda n: (-(n.installed_mw or 0.0), n.id))
     candidates = {n.id for n in ranked[: options.sites]}
@@ -195,7 +195,7 @@ def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
     return tuple(lines)
 
 
-def _readings(draft: Draft, options: Options, installed_mw: float) -> tuple[str, ...]:
+def _readings(draft: Draft, options: GridOptions, installed_mw: float) -> tuple[str, ...]:
     capacity = "installed capacity"
     if options.spare_share < 1:
         capacity = f"{options.spare_share:.0%} of the installed capacity"
@@ -230,7 +230,7 @@ ROLES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
     ("plants", (grid_tables.ID, grid_tables.LATITUDE)),
     ("peaks", (("ba", "authority"), ("peak_mw", "peak_mw_clean_2023_24"))),
 )
-READERS: dict[str, Callable[[dict[str, Table], Options], Draft]] = {
+READERS: dict[str, Callable[[dict[str, CsvTable], GridOptions], Draft]] = {
     "rts-gmlc": matpower.read_rts_gmlc,
     "reeds": plant_lists.read_reeds,
     "eia-860": plant_lists.read_eia_860,
@@ -243,7 +243,7 @@ NEEDS = {
 }
 
 
-def import_grid(files: Sequence[Path], kind: str, options: Options) -> Imported:
+def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Imported:
     """Read files of one format into a grid."""
     if kind not in FORMATS:
         raise InputError(f"--format {kind}: must be one of {', '.join(FORMATS)}")
@@ -261,8 +261,8 @@ def import_grid(files: Sequence[Path], kind: str, options: Options) -> Imported:
     return assemble(draft, options, items)
 
 
-def _from_tables(files: Sequence[Path], kind: str, options: Options) -> tuple[Draft, dict[str, Table]]:
-    tables: dict[str, Table] = {}
+def _from_tables(files: Sequence[Path], kind: str, options: GridOptions) -> tuple[Draft, dict[str, CsvTable]]:
+    tables: dict[str, CsvTable] = {}
     for f in files:
         table = read_table(f)
         role = next((role for role, columns in ROLES if all(table.find(*names) for names in columns)), None)

@@ -206,23 +206,19 @@ def nemo_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
         number = t.count("model.recompute_num_layers") * layout["virtual_stages"]
         # Without layers by stage in the file they are known once the instance is.
         layout["recomputed_layers_per_stage"] = [min(number, n) for n in by_stage] or [number] * stages
+    paths = {f"model.{flag.replace('-', '_')}": key for flag, key in MODEL_FLAGS.items()}
+    paths["model.num_moe_experts"] = paths.pop("model.num_experts")
     nodes, each = t.count("trainer.num_nodes", 0, 0), t.count("trainer.devices", 0, 0)
     return OwnRun(
         framework="nemo",
         layout=layout,
         batch_sequences=t.count("train.global_batch_size", t.count("model.global_batch_size", 0, 0), 0) or None,
         gpus=nodes * each or gpus,
-        model=_nemo_model(t),
+        model={key: t.count(path) for path, key in paths.items() if t.get(path) is not None},
         sequence_length=t.count("model.seq_length", t.count("model.encoder_seq_length", 0, 0), 0) or None,
         compute="fp8" if t.get("model.fp8") or "fp8" in str(t.get("mixed_precision", "")) else None,
         items=t.read(_nemo_effect),
     )
-
-
-def _nemo_model(t: _Table) -> dict[str, int]:
-    paths = {f"model.{flag.replace('-', '_')}": key for flag, key in MODEL_FLAGS.items()}
-    paths["model.num_moe_experts"] = paths.pop("model.num_experts")
-    return {key: t.count(path) for path, key in paths.items() if t.get(path) is not None}
 
 
 def even(layers: int, stages: int) -> list[int]:

@@ -57,11 +57,6 @@ class Side:
         return {k: x for k, x in figures.items() if x is not None}
 
 
-def asked_of(plan: Plan) -> dict[str, Any]:
-    """Return the values of a plan's instance by path."""
-    return dict(_leaves(plan.instance.model_dump(mode="json", exclude_none=True), ""))
-
-
 def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for key, x in value.items():
@@ -270,7 +265,8 @@ def _figure(text: str, where: str) -> Figure:
 
 def side_of(name: str, plan: Plan) -> Side:
     """Return a plan as one side of a comparison."""
-    return Side(name, figures_of(plan), asked_of(plan), statements(plan))
+    asked = dict(_leaves(plan.instance.model_dump(mode="json", exclude_none=True), ""))
+    return Side(name, figures_of(plan), asked, statements(plan))
 
 
 def figures_of(plan: Plan) -> dict[str, Figure]:
@@ -284,15 +280,12 @@ def figures_of(plan: Plan) -> dict[str, Figure]:
 def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:
     """Return the values of each figure that any column has, by section; `diff`: only those that differ."""
     names = list(dict.fromkeys(name for c in columns for name in c.figures))
-    names.sort(key=_section)  # stable, so that a section keeps its order
+    sections = {name: name.partition(".")[0] for name in names}
+    # Stable, so that a section keeps its order.
+    names.sort(key=lambda name: SECTIONS.index(sections[name]) if sections[name] in SECTIONS else 0)
     rows = {name: [c.figures.get(name) for c in columns] for name in names}
     rows = {name: values for name, values in rows.items() if any(v is not None for v in values)}
     return {name: values for name, values in rows.items() if not (diff and all(_same(v, values[0]) for v in values))}
-
-
-def _section(name: str) -> int:
-    first = name.partition(".")[0]
-    return SECTIONS.index(first) if first in SECTIONS else 0
 
 
 def _same(a: Any, b: Any) -> bool:

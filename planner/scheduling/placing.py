@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from planner.cluster.job import Job, Level, blocks, groups_of, levels, line, numbering, slots
+from planner.cluster.job import Job, MeshLevel, blocks, groups_of, levels, line, numbering, slots
 from planner.cluster.placement import Figure, PlacedGroup, Placement, Topology
 from planner.models.placement.data import Kind, Leaf, LeafNodes, Problem, leaves_of, names
 from planner.models.placement.ranks import Ranked, in_rank_order, rank
@@ -71,7 +71,7 @@ def level_to_place(job: Job, free: Sequence[int]) -> int:
     """
     found = levels(job)
 
-    def fits(level: Level) -> bool:
+    def fits(level: MeshLevel) -> bool:
         return sum(f // (level.size // job.segment_nodes) for f in free) >= level.count
 
     return next((i for i, x in enumerate(found) if not fits(x)), len(found) - 1)
@@ -207,7 +207,7 @@ def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
     return [*inside, *figures]
 
 
-def _name(name: str, level: Level, job: Job, at: int) -> str:
+def _name(name: str, level: MeshLevel, job: Job, at: int) -> str:
     if name.startswith("boundaries"):
         axis = next(reversed(numbering(job, at)), None)
         along = "in the best order" if axis is None else f"along the {axis}" + " axis" * (axis != "pipeline")

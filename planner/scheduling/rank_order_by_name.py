@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.cluster.hostlist import natural
-from planner.cluster.job import MEMBER, Job, Level, blocks, levels
+from planner.cluster.job import MEMBER, Job, MeshLevel, blocks, levels
 from planner.cluster.placement import Figure, Placement
 from planner.errors import InputError
 from planner.models.placement.name_order import Chosen, Order, fewest_cuts
@@ -143,9 +143,9 @@ def _stated(
     )
 
 
-def _searched(job: Job) -> Level:
+def _searched(job: Job) -> MeshLevel:
     found = levels(job)
-    return found[-1] if found else Level("data", 1, 1, 1)
+    return found[-1] if found else MeshLevel("data", 1, 1, 1)
 
 
 def _figures(job: Job, chosen: Chosen, least: Mapping[str, int]) -> list[Figure]:

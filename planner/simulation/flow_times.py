@@ -14,7 +14,7 @@ from planner.physics.ticks import tick
 from planner.plan.fabric import TransportFactor
 from planner.simulation import clos_tree
 from planner.simulation.clos_tree import Floats, Ints, Tree
-from planner.simulation.routing import Alive, Entries, Flows, Routes, ecmp, hop_of, refuse_cut_off, spray
+from planner.simulation.routing import Alive, Flows, RouteEntries, Routes, ecmp, hop_of, refuse_cut_off, spray
 from planner.simulation.traffic import failed_cables, permutation
 
 DONE = 1e-6  # share of a flow that may be missing at its end: a fluid leaves a queue as an exponential
@@ -59,7 +59,7 @@ StartParts = Callable[[Ints, Ints, Ints, Floats], None]
 
 
 class Queues:
-    """Entries of routes in order of travel, and the bytes that wait at each."""
+    """RouteEntries of routes in order of travel, and the bytes that wait at each."""
 
     def __init__(self, routes: Routes, rate: float, p: Pauses, start_parts: StartParts | None) -> None:
         """Let the bytes of the parts that nothing goes before wait at their first links.
@@ -187,7 +187,7 @@ class LocalView:
         self.capacity, planes, n = alive.capacity(), len(tree.planes), len(flows)
         self.meeting = tree.meeting_tier(flows.source, flows.target)
         self.ends = [(tree.subtree(flows.source, t), tree.subtree(flows.target, t)) for t in range(tree.tiers)]
-        entries, flow = Entries([], [], [], []), np.tile(np.arange(n), planes * FLOWLETS)
+        entries, flow = RouteEntries([], [], [], []), np.tile(np.arange(n), planes * FLOWLETS)
         for tier in range(tree.tiers):
             part = np.flatnonzero(self.meeting[flow] > tier)
             for down in (0, 1):

@@ -95,7 +95,7 @@ def refuse_cut_off(tree: Tree, flows: Flows, flow: int, plane: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
+class PositionClasses:
     """Classes of the positions of one tier, those below one class of the tier under it side by side.
 
     Attributes
@@ -201,7 +201,7 @@ class Classes:
         return valid
 
 
-def _above(below: Level, touched: np.ndarray, up: int) -> Level:
+def _above(below: PositionClasses, touched: np.ndarray, up: int) -> PositionClasses:
     """Return the classes above those of a tier: each position that a failure touches, and its other siblings as one."""
     columns: list[tuple[int, int, int, int, bool]] = []
     classes = zip(below.first.tolist(), below.many.tolist(), below.apart.tolist(), strict=True)
@@ -215,9 +215,9 @@ def _above(below: Level, touched: np.ndarray, up: int) -> Level:
     return _level(columns)
 
 
-def _level(columns: list[tuple[int, int, int, int, bool]]) -> Level:
+def _level(columns: list[tuple[int, int, int, int, bool]]) -> PositionClasses:
     parent, first, each, many, apart = (np.array(v) for v in zip(*columns, strict=True))
-    return Level(parent=parent, first=first, each=each, many=many, apart=apart)
+    return PositionClasses(parent=parent, first=first, each=each, many=many, apart=apart)
 
 
 MAX_ENTRIES = 40_000_000  # pairs of flow and link in memory at once: about 90 bytes each at work
@@ -275,7 +275,7 @@ class Routes:
 
 
 @dataclass(slots=True)
-class Entries:
+class RouteEntries:
     """Collects entries in any order and sorts them into routes."""
 
     part: list[Ints]
@@ -318,7 +318,7 @@ def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Rou
 
     Parallel cables are next hops of their own. Hashes at different switches are independent (no polarisation).
     """
-    entries, planes = Entries([], [], [], []), len(tree.planes)
+    entries, planes = RouteEntries([], [], [], []), len(tree.planes)
     flow = np.arange(len(flows))
     for plane in range(planes):
         part = plane * len(flows) + flow
@@ -359,7 +359,7 @@ def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
     if alive is not None:
         return _sprayed_around(tree, flows, Classes(alive))
     flow, planes = np.arange(len(flows)), len(tree.planes)
-    entries, merged = Entries([], [], [], []), tree.condensed()
+    entries, merged = RouteEntries([], [], [], []), tree.condensed()
     for plane in range(planes):
         for tier, who in _by_meeting_tier(tree, flows):
             for n, link in enumerate(_hashed(merged, flows, who, tier, (0, plane))):
@@ -369,9 +369,12 @@ def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
 
 def _sprayed_around(tree: Tree, flows: Flows, classes: Classes) -> Routes:
     """Return the routes of flows sprayed over what failures leave, cables that are alike as one."""
-    flow, planes, entries = np.arange(len(flows)), len(tree.planes), Entries([], [], [], [])
+    flow, planes, entries = np.arange(len(flows)), len(tree.planes), RouteEntries([], [], [], [])
     turns = _by_meeting_tier(tree, flows)
-    _refuse_large(planes * sum(len(who) * classes.entries(tier) for tier, who in turns))
+    loaded = planes * sum(len(who) * classes.entries(tier) for tier, who in turns)
+    if loaded > MAX_ENTRIES:
+        pairs = f"spraying around failed links loads {loaded:,} pairs of flow and link > {MAX_ENTRIES:,}"
+        raise InputError(f"simulate: {pairs}; take fewer hosts, or fewer failed links")
     for plane in range(planes):
         for tier, who in turns:
             for f in np.array_split(who, max(1, len(who) * classes.entries(tier) // CHUNK)):
@@ -379,11 +382,3 @@ def _sprayed_around(tree: Tree, flows: Flows, classes: Classes) -> Routes:
                     part = np.repeat(plane * len(flows) + f, share.shape[1])
                     entries.add(part, link.ravel(), hop_of(tree, n // 2, n % 2), share.ravel())
     return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), classes.capacity())
-
-
-def _refuse_large(entries: int) -> None:
-    if entries > MAX_ENTRIES:
-        raise InputError(
-            f"simulate: spraying around failed links loads {entries:,} pairs of flow and link > {MAX_ENTRIES:,}; take "
-            "fewer hosts, or fewer failed links"
-        )

@@ -29,7 +29,7 @@ class Percentiles(Frozen):
     max: float
 
 
-class Run(Frozen):
+class SeedRun(Frozen):
     """One seed: other hashes, another permutation, other failed links."""
 
     seed: int
@@ -67,7 +67,7 @@ class Simulation(Frozen):
     steps: int = Field(1, description="Times that the exchange is repeated: the steps of a ring; times are of one.")
     flow_bytes: float = Field(description="Of the largest flow.")
     failed_links: int
-    runs: tuple[Run, ...]
+    runs: tuple[SeedRun, ...]
     fct_seconds: Percentiles = Field(description="Completion times of the flows of all seeds.")
     fct_over_ideal: Percentiles = Field(description="The same over each seed's ideal.")
     slowdown: Percentiles = Field(description="Tail over ideal, over the seeds.")
@@ -129,7 +129,7 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
         line = float(flows.size.max()) / request.tree.host_rate
         tail = float(completions.max())
         runs.append(
-            Run(
+            SeedRun(
                 seed=seed,
                 ideal_seconds=ideal,
                 tail_seconds=tail,
@@ -231,7 +231,7 @@ GROUP = 16  # hosts of a group where no placement forms groups
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class SimulationOptions:
     """The pattern and transport of a request, and its limits; None takes the plan's or the usual."""
 
     pattern: str
@@ -250,13 +250,15 @@ def transport_named(name: str) -> TransportName:
     return TRANSPORTS[name]
 
 
-def simulation_request(given: "Plan | Fabric | Mapping[str, Any] | str | Path", options: Options) -> SimulationRequest:
+def simulation_request(
+    given: "Plan | Fabric | Mapping[str, Any] | str | Path", options: SimulationOptions
+) -> SimulationRequest:
     """Return the request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it."""
     network = _read(given)
     return _of_plan(network, options) if isinstance(network, Plan) else _of_fabric(network, options)
 
 
-def _of_fabric(fabric: Fabric, o: Options) -> SimulationRequest:
+def _of_fabric(fabric: Fabric, o: SimulationOptions) -> SimulationRequest:
     if o.site is not None:
         raise InputError(f"--site {o.site}: a fabric has no sites; give a plan, or leave --site out")
     if o.hosts is not None:
@@ -299,7 +301,7 @@ def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fab
     return plan_of(data, where) if isinstance(data, dict) and "instance" in data else load_fabric(data, where)
 
 
-def _of_plan(plan: Plan, o: Options) -> SimulationRequest:
+def _of_plan(plan: Plan, o: SimulationOptions) -> SimulationRequest:
     """Return the request for a planned site: pipeline sends and all-reduces as placed, of the bytes of the layout."""
     name, part = traffic.part_of_plan(plan, o.site, o.hosts)
     patterns = _whole_rings([_planned(plan, name, part, pattern, o) for pattern in names(o.pattern)])
@@ -315,7 +317,7 @@ def _of_plan(plan: Plan, o: Options) -> SimulationRequest:
     )
 
 
-def _planned(plan: Plan, site: str, part: traffic.Part, pattern: str, o: Options) -> Pattern:
+def _planned(plan: Plan, site: str, part: traffic.SimulatedPart, pattern: str, o: SimulationOptions) -> Pattern:
     layout, slots = plan.layout, part.tree.slots
     if plan.fabric is None:
         raise InputError("simulate: the plan has no fabric; solve the instance again")

@@ -68,24 +68,6 @@ def alltoall(groups: list[Ints], size: float) -> Flows:
     return Flows(source=_joined(source), target=_joined(target), size=np.concatenate([*each, np.empty(0)]))
 
 
-def incast(tree: Tree, *, nodes: int, senders: int, size: float, sent: float, seed: int) -> tuple[Flows, Ints]:
-    """Return a random permutation of `nodes` hosts of `size` bytes each, and an incast of `senders` others.
-
-    Each of these sends one more host `sent` bytes.
-
-    The second result names the flows of the permutation: those to wait for.
-    """
-    if nodes + senders + 1 > tree.hosts:
-        needed = f"{nodes} hosts of a permutation + {senders} senders + 1 receiver"
-        raise InputError(f"incast: {needed} > {tree.hosts} hosts; lower one of them")
-    drawn = tree.slots[clos_tree.order(tree.hosts, seed, 11)]
-    ring, crowd = drawn[:nodes], drawn[nodes + 1 : nodes + 1 + senders]
-    source = np.concatenate([ring, crowd])
-    target = np.concatenate([np.roll(ring, -1), np.full(senders, drawn[nodes])])
-    sizes = np.concatenate([np.full(nodes, size), np.full(senders, float(sent))])
-    return Flows(source=source, target=target, size=sizes), np.arange(nodes)
-
-
 def blocks(slots: Ints, size: int) -> list[Ints]:
     """Return hosts cut into groups of neighbours; the last may be smaller."""
     return [slots[k : k + size] for k in range(0, len(slots), size)]
@@ -174,7 +156,7 @@ MAX_PLANES = 64  # of a switch: links are held plane by plane, and no product ha
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Part:
+class SimulatedPart:
     """The part of a site that is simulated: the GPUs of some indices in the first racks.
 
     Attributes
@@ -196,7 +178,7 @@ def tree_of_design(
     planes: int = 1,
     racks: int | None = None,
     rails: int | None = None,
-) -> Part:
+) -> SimulatedPart:
     """Return the wiring of a design as `topology` counts it; `racks` and `rails` keep the first of each.
 
     All switches stay. The tree's subtree of the second tier is a pod: x rails of y domains under s spines; of the
@@ -209,7 +191,7 @@ def tree_of_design(
     if d.tiers == 1:
         slots = rack * d.rails * d.rail_gpus + index
         tree = Tree(down=(d.endpoint_links,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel())
-        return Part(tree=tree, slots=slots, described=_described(d, racks, rails))
+        return SimulatedPart(tree=tree, slots=slots, described=_described(d, racks, rails))
     domain, x, y = rack // d.domain_racks, d.rails_per_pod, d.domains_per_pod
     row, column, rows = domain // y, rail // x, -(-d.domains // y)
     pod = column * rows + row
@@ -228,7 +210,7 @@ def tree_of_design(
         planes=shares,
         slots=slots.ravel(),
     )
-    return Part(tree=tree, slots=slots, described=_described(d, racks, rails))
+    return SimulatedPart(tree=tree, slots=slots, described=_described(d, racks, rails))
 
 
 def _described(d: Design, racks: int, rails: int) -> str:
@@ -244,7 +226,7 @@ def _described(d: Design, racks: int, rails: int) -> str:
     return what
 
 
-def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, Part]:
+def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, SimulatedPart]:
     """Return the site and the part of it to simulate: by default the pods, or zones, of the first GPU indices.
 
     All racks where they are few enough.
@@ -270,7 +252,7 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
 
 def part_of_design(
     d: Design, switch: Switch, nic_bytes_per_second: float, hosts: int | None = None, *, most: int = MAX_HOSTS
-) -> Part:
+) -> SimulatedPart:
     """Return the part of a tree of about so many hosts: the pods, or zones, of the first GPU indices.
 
     All racks where they are few enough; where no number is given, one block of indices and at most `most` hosts.
@@ -284,7 +266,7 @@ def part_of_design(
     return tree_of_design(d, **rates, planes=switch.planes, racks=racks, rails=rails)
 
 
-def stages(plan: Plan, site: str, part: Part) -> list[list[Ints]]:
+def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
     """Return the slots of every stage's racks in rank order, for each GPU index simulated, within the sample."""
     placed = plan.placement.sites.get(site) if plan.placement else None
     if placed is None or plan.layout is None:

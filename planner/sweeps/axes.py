@@ -59,10 +59,6 @@ def parse_values(path: str, spec: str) -> list[Any]:
         return _even(where, start, stop, _number(where, parts[2]))
     if len(parts) == 2 and all(_is_number(p) for p in parts):
         raise InputError(f"{where}: has no step; write it as one of {FORMS}")
-    return _listed(path, spec)
-
-
-def _listed(path: str, spec: str) -> list[Any]:
     values = json_or_text(f"[{spec}]", path)
     return values if isinstance(values, list) else [json_or_text(x.strip(), path) for x in spec.split(",") if x.strip()]
 

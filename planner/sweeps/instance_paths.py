@@ -227,8 +227,11 @@ def changed(
     data = base.model_dump(mode="json", exclude_none=True)
     as_changed = f"{where} with {', '.join(f'{path}={value}' for path, value in changes.items())}"
     for path, value in changes.items():
+        relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
         try:
-            _change(data, base, path, value)
+            if not _is_name(path, value):
+                check_path(base, path)
+            put(data, base, path, value if relative is None else _moved(_now(data, path), relative, path))
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         if _is_name(path, value):
@@ -248,13 +251,6 @@ def require_apart(changes: Sequence[str], points: Sequence[Mapping[str, Any]]) -
     for path in read_changes(changes):
         if canonical(path) in varied:
             raise InputError(f"{path}: is both set and varied; leave one out")
-
-
-def _change(data: dict[str, Any], base: Instance, path: str, value: Any) -> None:
-    if not _is_name(path, value):
-        check_path(base, path)
-    relative = RELATIVE.fullmatch(value) if isinstance(value, str) else None
-    put(data, base, path, value if relative is None else _moved(_now(data, path), relative, path))
 
 
 def _moved(now: Any, change: re.Match[str], path: str) -> float:

@@ -329,13 +329,10 @@ def csv_text(rows: Sequence[Row]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(zip(*(map(_cell, column) for column in columns.values()), strict=True))
+    # A text that a spreadsheet would run as a formula gets an apostrophe; numbers stay numbers.
+    rows_of_cells = zip(*columns.values(), strict=True)
+    writer.writerows([escaped(v) if isinstance(v, str) else v for v in row] for row in rows_of_cells)
     return out.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    """Put an apostrophe before a text that a spreadsheet would run as a formula; numbers stay numbers."""
-    return escaped(value) if isinstance(value, str) else value
 
 
 CURVE = ".json"  # the curve itself, with its proven epsilon

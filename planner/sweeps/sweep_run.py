@@ -49,7 +49,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PointAnswer:
     """The row of a point and, where it was wanted, its plan as JSON."""
 
     row: Row
@@ -119,7 +119,7 @@ def point_text(point: Mapping[str, Any]) -> str:
 _kept: dict[str, Any] = {}  # what this process keeps from point to point: it saves time and changes no answer
 
 
-def solve_point(task: Task) -> Answer:
+def solve_point(task: Task) -> PointAnswer:
     """Solve one point; whatever goes wrong is the reason of its row."""
     from planner.models.joint.cache import JointCache
     from planner.planning.solve import solve_instance
@@ -131,9 +131,9 @@ def solve_point(task: Task) -> Answer:
             plan = solve_instance(load_instance(task.data), task.options, lambda _: None, cache=cache)
     except Exception as error:  # a defect at one point must not end a sweep of thousands
         reason = f"{type(error).__name__}: {error}"
-        return Answer(failed_row(task.index, task.key, task.point, reason, time.perf_counter() - started))
+        return PointAnswer(failed_row(task.index, task.key, task.point, reason, time.perf_counter() - started))
     row = row_of_plan(task.index, task.key, task.point, plan, time.perf_counter() - started)
-    return Answer(row, plan.model_dump_json(indent=1) + "\n" if task.with_plan else None)
+    return PointAnswer(row, plan.model_dump_json(indent=1) + "\n" if task.with_plan else None)
 
 
 def begin_worker() -> None:
@@ -160,7 +160,7 @@ NO_START = (
     "a worker process cannot start: a new process must be able to import the main script, so guard what it runs by "
     "`if __name__ == '__main__':`, or pass an executor"
 )
-Call = Callable[[Task], Answer]
+Call = Callable[[Task], PointAnswer]
 
 
 def cores() -> int:
@@ -175,9 +175,9 @@ class Lane:
         self.waiting = deque(points)
         self._pool: ProcessPoolExecutor | None = None
         self._pid: Future[int] | None = None
-        self._point: Future[Answer] | None = None
+        self._point: Future[PointAnswer] | None = None
 
-    def submit(self, call: Call, task: Task) -> Future[Answer]:
+    def submit(self, call: Call, task: Task) -> Future[PointAnswer]:
         """Submit one point to the process; start a process where there is none."""
         if self._pool is None:
             self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=begin_worker)
@@ -200,7 +200,7 @@ class Lane:
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._pool = self._pid = self._point = None
 
-    def _stop(self, point: Future[Answer]) -> None:
+    def _stop(self, point: Future[PointAnswer]) -> None:
         """Ask the process to leave its point, and make it where a solver does not listen."""
         # A process that is only just starting is waited for: until it reports its number it cannot be stopped.
         with suppress(BrokenExecutor, CancelledError, TimeoutError, ProcessLookupError):
@@ -211,14 +211,14 @@ class Lane:
                     os.kill(pid, signal.SIGKILL)
 
 
-def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> Iterator[tuple[Task, Answer]]:
+def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> Iterator[tuple[Task, PointAnswer]]:
     """Solve points on processes of this machine, one point and one thread each; yield answers as they come.
 
     Every process takes a stretch of neighbours and, when it has none left, the far end of the longest stretch.
     """
     count = max(1, min(workers or cores(), len(tasks)))
     lanes = [Lane(tasks[len(tasks) * i // count : len(tasks) * (i + 1) // count]) for i in range(count)]
-    running: dict[Future[Answer], tuple[Lane, Task]] = {}
+    running: dict[Future[PointAnswer], tuple[Lane, Task]] = {}
     deaths: dict[str, int] = {}
     try:
         for lane in lanes:
@@ -247,7 +247,9 @@ def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> It
             lane.end()
 
 
-def _advance(lane: Lane, lanes: Sequence[Lane], call: Call, running: dict[Future[Answer], tuple[Lane, Task]]) -> None:
+def _advance(
+    lane: Lane, lanes: Sequence[Lane], call: Call, running: dict[Future[PointAnswer], tuple[Lane, Task]]
+) -> None:
     """Start the next point of a lane: its own, or the last one of the longest queue."""
     longest = max(lanes, key=lambda other: len(other.waiting))
     if lane.waiting:
@@ -259,10 +261,10 @@ def _advance(lane: Lane, lanes: Sequence[Lane], call: Call, running: dict[Future
     running[lane.submit(call, task)] = (lane, task)
 
 
-def on_executor(tasks: Sequence[Task], call: Call, executor: Executor) -> Iterator[tuple[Task, Answer]]:
+def on_executor(tasks: Sequence[Task], call: Call, executor: Executor) -> Iterator[tuple[Task, PointAnswer]]:
     """Solve points on an executor of the caller's; yield answers as they come. The executor is left open."""
     waiting = deque(tasks)
-    running: dict[Future[Answer], Task] = {}
+    running: dict[Future[PointAnswer], Task] = {}
     deaths: dict[str, int] = {}
     try:
         while waiting or running:
@@ -286,20 +288,20 @@ def on_executor(tasks: Sequence[Task], call: Call, executor: Executor) -> Iterat
             future.cancel()
 
 
-def _died(future: Future[Answer]) -> bool:
+def _died(future: Future[PointAnswer]) -> bool:
     """Return whether the worker ended under a point: broken, or asked to end."""
     return not future.cancelled() and isinstance(future.exception(), (BrokenExecutor, SystemExit))
 
 
-def _answer(task: Task, future: Future[Answer]) -> Answer:
+def _answer(task: Task, future: Future[PointAnswer]) -> PointAnswer:
     if future.cancelled():
         return _failed(task, "the executor cancelled the point")
     error = future.exception()
     return future.result() if error is None else _failed(task, f"{type(error).__name__}: {error}")
 
 
-def _failed(task: Task, reason: str) -> Answer:
-    return Answer(failed_row(task.index, task.key, task.point, reason, 0.0))
+def _failed(task: Task, reason: str) -> PointAnswer:
+    return PointAnswer(failed_row(task.index, task.key, task.point, reason, 0.0))
 
 
 LOCAL = "local"
@@ -374,19 +376,10 @@ def rows_of(
 ) -> Iterator[Row]:
     """Solve the tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
     left = [t for t in tasks if t.key not in finished]
-    first = sorted(left, key=_size, reverse=True)
+    # The largest numbers first: what is proven of the layouts of more racks is valid for fewer.
+    first = sorted(left, key=lambda t: [v for v in t.point.values() if isinstance(v, (int, float))], reverse=True)
     answers = at_home(first, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
     for task, answer in answers:
         if answer.plan is not None and options.plans is not None:
-            write_atomically(plan_file(options.plans, task), answer.plan)
+            write_atomically(options.plans / f"{task.index:05d}-{task.key[:12]}.json", answer.plan)
         yield answer.row.model_copy(update={"base": task.base})
-
-
-def _size(task: Task) -> tuple[float, ...]:
-    """Return the sort key of a point: what is proven of the layouts of more racks is valid for fewer."""
-    return tuple(v for v in task.point.values() if isinstance(v, (int, float)))
-
-
-def plan_file(folder: Path, task: Task) -> Path:
-    """Return the file of a point's plan, named by its place in the sweep and its key."""
-    return folder / f"{task.index:05d}-{task.key[:12]}.json"

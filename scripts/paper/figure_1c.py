@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from incast_flows import incast
 from plotting import row, write_picture
 
 from planner.simulation.clos_tree import Fabric, Floats, tree_of_fabric
 from planner.simulation.flow_times import Pauses, spread
 from planner.simulation.routing import ecmp
-from planner.simulation.traffic import incast
 
 BYTES, RATE = 30e6, 100e9
 SENDERS = (0, 8, 16, 32, 64)

@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from planner.api import limits
+from planner.api.plans import limits
 from planner.cli.commands.sweep_commands import fall, wall
 from planner.sweeps.instance_paths import changed, read_changes
 

@@ -19,13 +19,13 @@ from planner.files import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, read_json, read_text
 from planner.formats.read import read_topology
 from planner.formats.slurm_states import read_states
 from planner.formats.topology_rows import MAX_NAMES_OF_FILE
-from planner.imports.grid_tables import Options
+from planner.imports.grid_tables import GridOptions
 from planner.imports.read_grid import import_grid
 from planner.plan.files import read_plan
 from planner.planning.load import load_instance
 from planner.report.compare import columns_of_file
 from planner.report.plots.sweep_rows import read_rows as drawn_rows
-from planner.simulation.simulate import Options as Simulated
+from planner.simulation.simulate import SimulationOptions as Simulated
 from planner.simulation.simulate import simulation_request
 from planner.sweeps.axes import axis_of, read_pairs
 from planner.sweeps.instance_paths import read_changes
@@ -67,8 +67,8 @@ JSON_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "drawn": (".jsonl", drawn_rows),
 }
 TABLE_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "case": (".m", lambda p: import_grid([p], "auto", Options())),
-    "table": (".csv", lambda p: import_grid([p], "auto", Options())),
+    "case": (".m", lambda p: import_grid([p], "auto", GridOptions())),
+    "table": (".csv", lambda p: import_grid([p], "auto", GridOptions())),
     "pairs-csv": (".csv", read_pairs),
     "drawn-csv": (".csv", drawn_rows),
     "compare-csv": (".csv", lambda p: columns_of_file(p, None, several=False)),
@@ -207,9 +207,9 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
     """A separator of Unicode in a comment of a case does not begin a line of code."""
     path = tmp_path / "case4.m"
     path.write_text(CASE.replace("% base", "% base\u2028mpc.bus = 3;"), encoding="utf-8")
-    assert import_grid([path], "auto", Options(at=(40.0, -75.0))).grid.nodes
+    assert import_grid([path], "auto", GridOptions(at=(40.0, -75.0))).grid.nodes
     path.write_bytes(CASE.replace("\n", "\r\n").encode())
-    assert import_grid([path], "auto", Options(at=(40.0, -75.0))).grid.nodes
+    assert import_grid([path], "auto", GridOptions(at=(40.0, -75.0))).grid.nodes
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from failing_plan import RATES, failing
 from page_cases import infeasible
 from worked_plan import edited, small
 
-from planner.api import check
+from planner.api.plans import check
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.flatten import digest
 from planner.plan.plan import Plan

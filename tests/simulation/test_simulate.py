@@ -10,7 +10,7 @@ from commands import run_here
 from worked_plan import edited_at, small
 
 import planner
-from planner.api import check
+from planner.api.plans import check
 from planner.errors import InputError
 from planner.plan.plan import Plan
 from planner.simulation import traffic

@@ -4,7 +4,7 @@ import json
 import math
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
@@ -253,16 +253,17 @@ def import_(
     source: Annotated[str | None, typer.Option(help="Where the files come from; written as the grid's source.")] = None,
 ) -> None:
     """Make the grid of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS; name what they leave open."""
-    from planner.imports.grid_tables import Options
+    from planner.imports.grid_tables import GridOptions
     from planner.imports.read_grid import geojson as as_geojson
     from planner.imports.read_grid import import_grid, instance_with, part, text
     from planner.instance.grid import Grid
+    from planner.planning.load import load_instance
 
     place = _place(at)
     require_writable(output, geojson)
     if name is not None and into is None:
         raise InputError(f"--name {name}: names the instance that --into writes; give --into INSTANCE")
-    options = Options(
+    options = GridOptions(
         radius_km=radius_km,
         positions=positions,
         at=place,
@@ -277,22 +278,16 @@ def import_(
     )
     imported = import_grid(files, kind, options)
     grid = imported.grid
-    data = {"grid": part(grid)} if into is None else _complete(instance_with(into, grid, name), into)
+    data = {"grid": part(grid)} if into is None else instance_with(into, grid, name)
+    if into is not None:
+        try:
+            load_instance(data)
+        except InputError as error:
+            raise InputError(f"{into}: does not go with the imported grid: {error}") from None
     if geojson is not None:
         write_atomically(geojson, json.dumps(as_geojson(grid), ensure_ascii=False) + "\n")
     print_or_write(text(data), output)
     _report(imported, Grid.model_validate(data["grid"]), sys.stderr if output is None else sys.stdout)
-
-
-def _complete(instance: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return an instance with the imported grid in it, or say what of the rest does not go with that grid."""
-    from planner.planning.load import load_instance
-
-    try:
-        load_instance(instance)
-    except InputError as error:
-        raise InputError(f"{path}: does not go with the imported grid: {error}") from None
-    return instance
 
 
 def _place(given: str | None) -> tuple[float, float] | None:

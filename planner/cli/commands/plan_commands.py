@@ -167,7 +167,14 @@ def frontier(
     import planner
     from planner.imports.instance_file import holds_plan
 
-    _check_output(output)
+    if output is not None:
+        from planner.sweeps.row_store import ENDINGS, need_pyarrow
+
+        if output.suffix not in ENDINGS:
+            ending = output.suffix or "without an ending"
+            raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {ending!r})")
+        if output.suffix == ".parquet":
+            need_pyarrow()
     if holds_plan(instance):
         print(f"{instance}: is a plan; the curve is of its instance, and starts anew", file=sys.stderr)
     require_writable(output, plot)
@@ -192,17 +199,6 @@ def frontier(
 
         print(curve_text(front, epsilon, terminal_width()))
     raise typer.Exit(_status(front, epsilon))
-
-
-def _check_output(output: Path | None) -> None:
-    if output is None:
-        return
-    from planner.sweeps.row_store import ENDINGS, need_pyarrow
-
-    if output.suffix not in ENDINGS:
-        raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {output.suffix or 'without an ending'!r})")
-    if output.suffix == ".parquet":
-        need_pyarrow()
 
 
 def _write_curve(front: "Frontier", output: Path | None, plot: Path | None, plans: Path | None, seconds: float) -> None:

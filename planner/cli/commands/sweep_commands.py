@@ -76,7 +76,7 @@ def sweep(
         tasks = tasks_for(what_if(instance, change), points, options)
     keys = {t.key for t in tasks}
     with Store(output, resume=resume, base=tasks[0].base if tasks else None) as store:
-        progress = Progress(total=len(keys), resumed=len(keys & store.finished), counts=_statuses(store, keys))
+        progress = SweepProgress(total=len(keys), resumed=len(keys & store.finished), counts=_statuses(store, keys))
         del progress.counts[FAILED]  # these are tried again
         try:
             cluster = nullcontext() if dask is None else dask_executor(dask, workers)
@@ -97,7 +97,7 @@ def _statuses(store: "Store", keys: set[str]) -> Counter[str]:
     return Counter(r.status for r in latest(store.rows) if r.key in keys)
 
 
-def _end(store: "Store", progress: "Progress", keys: set[str], status: int) -> None:
+def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int) -> None:
     from planner.sweeps.row_store import latest
 
     store.tabulate()
@@ -122,7 +122,7 @@ def _end(store: "Store", progress: "Progress", keys: set[str], status: int) -> N
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class SweepProgress:
     """How far a sweep is."""
 
     total: int
@@ -228,12 +228,12 @@ def limits(
     from concurrent.futures import ProcessPoolExecutor
     from multiprocessing import get_context
 
-    from planner.api import limits as points_of
+    from planner.api.plans import limits as points_of
     from planner.planning.load import load_instance
     from planner.sweeps.instance_paths import changed, read_changes
 
-    asked = load_instance(instance, searched=False, constants=constants)
-    asked = changed(asked, read_changes(change or []), searched=False)
+    given = instance if constants is None else load_instance(instance, searched=False, constants=constants)
+    asked = changed(given, read_changes(change or []), searched=False)
     flop = [start * (stop / start) ** (k / (points - 1)) for k in range(points)]
     series: list[LimitPoint] = []
     pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("forkserver"))

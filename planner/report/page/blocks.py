@@ -30,7 +30,7 @@ from planner.report.page.charts import (
     stages,
     waterfall,
 )
-from planner.report.page.elements import Block, Cell, Picture, Row, Table, colours, figure
+from planner.report.page.elements import Block, PageCell, PageRow, PageTable, Picture, colours, figure
 from planner.report.page.fabric_tiers import fabric_tiers
 from planner.report.page.site_map import plan_map
 from planner.report.plots.sweep_rows import name_and_unit, plain
@@ -95,7 +95,7 @@ def where(plan: Plan) -> Iterator[Block]:
         rows.append((", ".join(names[:LISTED_PLACES]) + more, *rest)[:width])
     what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
     what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
-    table = [Table(what, head[:width], rows[:PLACE_ROWS], head[2:width])] if rows else []
+    table = [PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])] if rows else []
     yield Block("Where", (Picture(svg, caption),), table)
 
 
@@ -292,7 +292,7 @@ SHARES = ("share", "mfu", "gap", "availability", "target")  # ends of keys whose
 LISTED_ROWS, ACROSS, TEXT = 60, 4, 24  # rows of a table; entries that stand side by side; letters of a text
 
 
-def tables(plan: Plan) -> Iterator[tuple[str, list[Table]]]:
+def tables(plan: Plan) -> Iterator[tuple[str, list[PageTable]]]:
     """Yield the name and the tables of each part of a plan, then how it was asked for and made."""
     data = plan.model_dump(mode="json")
     for path in PARTS:
@@ -305,7 +305,7 @@ def tables(plan: Plan) -> Iterator[tuple[str, list[Table]]]:
     yield "run of the planner", list(_tables("", {k: v for k, v in data.items() if not isinstance(v, dict)}, "run"))
 
 
-def _tables(path: str, value: Any, name: str) -> Iterator[Table]:
+def _tables(path: str, value: Any, name: str) -> Iterator[PageTable]:
     """Yield the table of an object's own figures, then those of the objects in it."""
     pairs = [(str(k), v) for k, v in (enumerate(value) if isinstance(value, list) else value.items())]
     entries = {k: v for k, v in pairs if k not in NOT_SHOWN}
@@ -314,13 +314,13 @@ def _tables(path: str, value: Any, name: str) -> Iterator[Table]:
         yield from _grid(path, entries, name)
     elif rows := [(_name(path, k), _cell(path, k, v)) for k, v in entries.items() if _is_figure(v)]:
         is_text = any(isinstance(v, (str, list)) and len(str(v)) > TEXT for v in entries.values())
-        yield Table(name, ("", "value"), rows[:LISTED_ROWS], ("value",) if is_text else ())
+        yield PageTable(name, ("", "value"), rows[:LISTED_ROWS], ("value",) if is_text else ())
     objects = [(k, v) for k, v in entries.items() if v and isinstance(v, (dict, list)) and not _is_figure(v)]
     for k, v in objects[:LISTED_ROWS]:
         yield from _tables(f"{path}.{k}".removeprefix("."), v, f"{name}: {_called(k, v)}")
 
 
-def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[Table]:
+def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[PageTable]:
     """Yield one table of entries with the same keys: few stand side by side, many below one another."""
     figures = (k for x in entries.values() for k, v in x.items() if _is_figure(v) and k not in NOT_SHOWN)
     keys = list(dict.fromkeys(figures))
@@ -328,12 +328,12 @@ def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[Table]:
     cells = [[_cell(f"{path}.{at}", k, x.get(k)) for k in keys] for at, x in entries.items()]
     heads = tuple(_name(f"{path}.0", k) for k in keys)
     if keys and len(entries) <= ACROSS:
-        rows: list[Row] = [(h, *column) for h, column in zip(heads, zip(*cells, strict=True), strict=True)]
-        yield Table(name, ("", *names), rows)
+        rows: list[PageRow] = [(h, *column) for h, column in zip(heads, zip(*cells, strict=True), strict=True)]
+        yield PageTable(name, ("", *names), rows)
     elif keys:
         more = f"; {len(cells) - LISTED_ROWS:,} more are in the plan" if len(cells) > LISTED_ROWS else ""
         rows = [(n, *row) for n, row in zip(names[:LISTED_ROWS], cells, strict=False)]
-        yield Table(name + more, ("", *heads), rows)
+        yield PageTable(name + more, ("", *heads), rows)
 
 
 def _is_figure(value: Any) -> bool:
@@ -353,7 +353,7 @@ def _name(path: str, key: str) -> str:
     return key if "." in key else name_and_unit(f"{path}.{key}")[0]
 
 
-def _cell(at: str, key: str, value: Any) -> Cell:
+def _cell(at: str, key: str, value: Any) -> PageCell:
     path = f"{at}.{key}".removeprefix(".")
     if value in (None, "", []):
         return "-"

@@ -10,7 +10,7 @@ PALETTE = 8  # colours of the style sheet, c0 to c7
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class PageFigure:
     """A figure of the plan as text, with its path and exact value, which let a reader check it against the plan."""
 
     text: str
@@ -18,17 +18,17 @@ class Figure:
     value: str
 
 
-Cell = str | Figure
-Row = tuple[Cell, ...]
+PageCell = str | PageFigure
+PageRow = tuple[PageCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PageTable:
     """A table; `text_columns` have text in them and not figures."""
 
     caption: str
     head: tuple[str, ...]
-    rows: Sequence[Row]
+    rows: Sequence[PageRow]
     text_columns: tuple[str, ...] = ()
 
 
@@ -46,7 +46,7 @@ class Block:
 
     title: str
     pictures: Sequence[Picture] = ()
-    tables: Sequence[Table] = ()
+    tables: Sequence[PageTable] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +54,16 @@ class Headline:
     """A figure of the first screen: its likely range in words, and as shares of the bar that it is drawn in."""
 
     label: str
-    figure: Figure
+    figure: PageFigure
     range: str
     low: float
     high: float
     at: float
 
 
-def figure(path: str, value: Any, text: str) -> Figure:
+def figure(path: str, value: Any, text: str) -> PageFigure:
     """Return a figure that carries its exact value."""
-    return Figure(text=text, path=path, value=json.dumps(value))
+    return PageFigure(text=text, path=path, value=json.dumps(value))
 
 
 def colours(parts: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from planner.physics.plan_physics import CLUSTER
 from planner.plan.fabric import FabricAlternative, SiteFabric, Tier
 from planner.plan.plan import Plan
 from planner.plan.sites import SitesPlan
-from planner.plan.wan import WanDemand, WanPlan
+from planner.plan.wan import WanPlan
 from planner.report.statements.statement import Statement, proof_of, short_percent
 from planner.units import amount, counted, money
 
@@ -108,23 +108,21 @@ def wan(plan: Plan) -> Iterator[Statement]:
     yield Statement("choice", "wan", f"{lit}, {money(x.capex_usd)}{form}; survives {_survives(x)}", True)
     others = [d for d in x.demands if d.priority]
     for name in dict.fromkeys(d.name for d in others):
-        yield _carried([d for d in others if d.name == name])
+        own = [d for d in others if d.name == name]
+        asked, missing = sum(d.requested_gbps for d in own), sum(d.missing_gbps for d in own)
+        text = f"{name} (priority {own[0].priority}): {amount(asked - missing)} of {amount(asked)} Gbps carried"
+        if missing <= 1e-6 * asked:
+            yield Statement("figure", "wan", text)
+        else:
+            full = ", ".join(sorted({e for d in own for e in d.saturated_edges}))
+            why = f"full: {full}" if full else "there is no route"
+            yield Statement("warning", "wan", f"{text}; {why}", True)
 
 
 def _survives(x: WanPlan) -> str:
     at = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(x.shared_nodes.items()))
     but = f", but not the loss of a node that a route and its backup share: {at}" if at else ""
     return f"{'any one span cut' if x.protection == 'one_cut' else 'no cut'}{but}"
-
-
-def _carried(demands: list[WanDemand]) -> Statement:
-    asked, missing = sum(d.requested_gbps for d in demands), sum(d.missing_gbps for d in demands)
-    name = f"{demands[0].name} (priority {demands[0].priority})"
-    carried = f"{name}: {amount(asked - missing)} of {amount(asked)} Gbps carried"
-    if missing <= 1e-6 * asked:
-        return Statement("figure", "wan", carried)
-    full = ", ".join(sorted({e for d in demands for e in d.saturated_edges}))
-    return Statement("warning", "wan", f"{carried}; {f'full: {full}' if full else 'there is no route'}", True)
 
 
 TIER_NAMES = {"leaf": "leaves", "spine": "spines", "core": "cores", "super-spine": "super-spines"}

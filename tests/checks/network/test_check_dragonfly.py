@@ -15,7 +15,7 @@ import pytest
 from stored_plans import stored
 from worked_plan import edited_at, named
 
-from planner.api import check
+from planner.api.plans import check
 from planner.errors import InputError
 from planner.exports import fabric_graph, fabric_parts
 from planner.exports.fabric_parts import built_fabric

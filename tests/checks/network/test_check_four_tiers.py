@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from worked_plan import edited_at, instance_with, named, rules, worked
 
-from planner.api import check
+from planner.api.plans import check
 from planner.exports import fabric_graph
 from planner.exports.fabric_parts import built_fabric, cable_list
 from planner.formats.read import plan_topology

@@ -7,7 +7,7 @@ import pytest
 from stored_plans import stored
 from worked_plan import edited, edited_at, instance_with, named, small
 
-from planner.api import check
+from planner.api.plans import check
 from planner.checks.network.frontier import frontier as frontier_rules
 from planner.exports.fabric_graph import edges, graph
 from planner.exports.fabric_parts import built_fabric, cable_list
