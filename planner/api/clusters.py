@@ -61,11 +61,6 @@ def place(
     -------
     Placement
         Without nodes, and with the reason in numbers, where the job is larger than what is free.
-
-    Raises
-    ------
-    PlannerError
-        The input cannot be used; the message says where and what to do.
     """
     from planner.cluster.job import read_job
     from planner.errors import InputError
@@ -136,11 +131,6 @@ def simulate(
         where not given.
     group
         Hosts of a group (of a stage, in p2p): neighbours.
-
-    Raises
-    ------
-    PlannerError
-        The input cannot be used; the message says where and what to do.
     """
     from planner.errors import InputError
     from planner.simulation.simulate import PATTERNS, SimulationOptions, names, simulation_request, transport_named

@@ -130,11 +130,6 @@ def design_fabric(
         A path to a file with `network` and `hardware` and no `workload`, its content as a dict, or a FabricInstance.
     time_limit
         Seconds for the search; a kind of fabric that was not searched by then is named.
-
-    Raises
-    ------
-    PlannerError
-        The input cannot be used; the message says where and what to do.
     """
     from planner.models.requests import Options
     from planner.planning.fabric_design import design_fabric as designed
@@ -173,11 +168,6 @@ def explain(
         As in `solve`; what is left to compare at an interrupt is not proven.
     constants
         Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
-
-    Raises
-    ------
-    PlannerError
-        The input cannot be used; the message says where and what to do.
     """
     from planner.instance.references import refuse_pools
     from planner.planning.explain import explained
@@ -290,11 +280,6 @@ def limits(
         Where points are computed at once; None: here, one after another.
     constants
         Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
-
-    Raises
-    ------
-    PlannerError
-        The input cannot be used; the message says where and what to do.
     """
     from planner.instance.references import refuse_pools
     from planner.planning.load import load_instance

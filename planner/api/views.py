@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from planner.optional_packages import needed
+from planner.errors import needed
 from planner.version import __version__
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import InputError, InternalError
+from planner.errors import InputError, InternalError, needed
 from planner.files import exists, json_or_text, require_folder, unwritable, write_atomically
-from planner.optional_packages import needed
 
 if TYPE_CHECKING:
     from planner.instance.instance import Instance

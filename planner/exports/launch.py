@@ -184,15 +184,6 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     return changes
 
 
-def module_names(run: LaunchRun) -> Iterator[list[str]]:
-    """Yield the modules of each chunk by torchtitan's names."""
-    first = 0
-    for i, n in enumerate(run.chunks):
-        names = [f"layers.{k}" for k in range(first, first + n)]
-        first += n
-        yield ["tok_embeddings"] * (i == 0) + names + ["norm", "output"] * (i == len(run.chunks) - 1)
-
-
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
 Flag = tuple[str, object]  # the name without its dashes, and the value; True: no value
 
@@ -374,7 +365,12 @@ def torchtitan_toml(run: LaunchRun) -> str:
     if pipelined:
         parallelism["pipeline_parallel_schedule"] = "Interleaved1F1B" if x.virtual_stages > 1 else "1F1B"
         parallelism["pipeline_parallel_microbatch_size"] = x.microbatch_sequences
-        parallelism["module_fqns_per_model_part"] = list(module_names(run))
+        first, parts = 0, list[list[str]]()
+        for i, n in enumerate(run.chunks):
+            layers = [f"layers.{k}" for k in range(first, first + n)]
+            parts.append(["tok_embeddings"] * (i == 0) + layers + ["norm", "output"] * (i == len(run.chunks) - 1))
+            first += n
+        parallelism["module_fqns_per_model_part"] = parts
     tables = {
         "training": {"seq_len": run.sequence_length, "local_batch_size": local, "global_batch_size": run.global_batch},
         "parallelism": parallelism,

@@ -69,17 +69,9 @@ FORMATS = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, o
 def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:
     """Return the topology of a cluster.
 
-    Parameters
-    ----------
-    keys
-        Kubernetes' node labels that name the switches above a node, leaf first; known families by default.
-    name
-        Which topology of a topology.yaml; the cluster's default by default.
-
-    Raises
-    ------
-    InputError
-        Names file, line or JSON path, value and remedy.
+    `keys` are Kubernetes' node labels that name the switches above a node, leaf first, known families by default;
+    `name` says which topology of a topology.yaml, its default unless given. InputError names file, line or JSON path,
+    value and remedy.
     """
     path = Path(path)
     text = read_text(path)

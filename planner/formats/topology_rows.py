@@ -142,7 +142,15 @@ def tree(
     InputError names every switch, node or block that breaks the tree, with its place in the file.
     """
     raise_all(source, [*_names(rows, "switch"), *_spelling(rows, "switch")])
-    raise_all(source, [*_contents(rows), *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
+    contents = []
+    for row in rows:
+        if row.nodes and row.children:
+            both = "has both nodes and switches; put its nodes under a leaf of their own"
+            contents.append(f"{row.where}: switch {row.name!r} {both}")
+        if not row.nodes and not row.children:
+            none = "has neither nodes nor switches; give it some or remove it"
+            contents.append(f"{row.where}: switch {row.name!r} {none}")
+    raise_all(source, [*contents, *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
     parents = {child: row.name for row in rows for child in row.children}
     raise_all(source, _shape(rows, parents))
     leaf_nodes = {n for row in rows for n in row.nodes}
@@ -198,15 +206,6 @@ def _spelling(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iter
             if unfit or not name:
                 fault = f"contains {unfit[0]!r}" if unfit else "is empty"
                 yield f"{row.where}: {kind} {name!r} {fault}; name it with letters, digits, '-', '_' and '.'"
-
-
-def _contents(rows: Sequence[SwitchRow]) -> Iterator[str]:
-    for row in rows:
-        if row.nodes and row.children:
-            both = "has both nodes and switches; put its nodes under a leaf of their own"
-            yield f"{row.where}: switch {row.name!r} {both}"
-        if not row.nodes and not row.children:
-            yield f"{row.where}: switch {row.name!r} has neither nodes nor switches; give it some or remove it"
 
 
 def _children(rows: Sequence[SwitchRow]) -> Iterator[str]:

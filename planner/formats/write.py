@@ -7,8 +7,7 @@ from typing import Any
 from planner.cluster.placement import Topology
 from planner.errors import InputError
 from planner.formats import kubernetes, placed_job, slurm_topology
-from planner.formats import placed_job as slurm_job
-from planner.formats.placed_job import PlacedJob, torchrun, torchrun_line
+from planner.formats.placed_job import PlacedJob
 from planner.formats.topology_rows import near
 
 Writer = Callable[[PlacedJob, Topology], str]
@@ -16,28 +15,28 @@ Writer = Callable[[PlacedJob, Topology], str]
 
 def as_document(placed: PlacedJob, topology: Topology) -> dict[str, Any]:
     """Return all that a scheduler's script needs: ranks, groups, certificate, and the lines to submit and start by."""
-    hostfile = slurm_job.HOSTFILE.format(job=placed.job)
+    hostfile = placed_job.HOSTFILE.format(job=placed.job)
     return {
         **placed.model_dump(mode="json"),
-        "hostlist": slurm_job.rank_hostlist(placed),
-        "sbatch": slurm_job.sbatch_line(placed, topology),
-        "srun": slurm_job.srun_line(placed, topology),
+        "hostlist": placed_job.rank_hostlist(placed),
+        "sbatch": placed_job.sbatch_line(placed, topology),
+        "srun": placed_job.srun_line(placed, topology),
         "mpirun": {
             "hostfile": placed_job.hostfile_line(placed, hostfile),
             "rankfile": placed_job.rankfile_line(placed, f"{placed.job}.rankfile"),
         },
-        "torchrun": torchrun_line(placed, f"{placed.job}.torchrun"),
-        "hints": slurm_job.hints(placed, topology),
+        "torchrun": placed_job.torchrun_line(placed, f"{placed.job}.torchrun"),
+        "hints": placed_job.hints(placed, topology),
     }
 
 
 WRITERS: Mapping[str, Writer] = {
-    "hostlist": lambda placed, _: slurm_job.rank_hostlist(placed) + "\n",
-    "sbatch": lambda placed, topology: slurm_job.sbatch_line(placed, topology) + "\n",
-    "hostfile": slurm_job.hostfile,
+    "hostlist": lambda placed, _: placed_job.rank_hostlist(placed) + "\n",
+    "sbatch": lambda placed, topology: placed_job.sbatch_line(placed, topology) + "\n",
+    "hostfile": placed_job.hostfile,
     "mpi-hostfile": lambda placed, _: placed.hostfile,
     "rankfile": lambda placed, _: placed_job.rankfile(placed),
-    "torchrun": lambda placed, _: torchrun(placed),
+    "torchrun": lambda placed, _: placed_job.torchrun(placed),
     "json": lambda placed, topology: json.dumps(as_document(placed, topology), indent=1) + "\n",
     "kueue": lambda placed, _: kubernetes.kueue_job(placed),
     "volcano": kubernetes.volcano_job,

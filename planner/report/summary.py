@@ -226,21 +226,8 @@ def _broken(line: str, width: int) -> str:
 def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, section: str | None = None) -> str:
     """Write a plan: verdict, purchase, each decision, days, money, limits and warnings.
 
-    Parameters
-    ----------
-    plan
-        To write.
-    width
-        Columns of the longest line; None: no line is broken.
-    verbose
-        All statements; else those of the first screen.
-    section
-        All statements of one section alone, by its name.
-
-    Raises
-    ------
-    InputError
-        No section has that name.
+    All statements where `verbose`, of one `section` alone by its name, else those of the first screen; no line is
+    longer than `width` columns. InputError: no section has that name.
     """
     reported = statements(plan)
     if section is not None:
@@ -273,14 +260,7 @@ def lines_of(reported: Iterable[Statement], bars: Iterable[str] = ()) -> Iterato
 def curve_text(frontier: Frontier, epsilon: float, width: int | None = None) -> str:
     """Write a curve: its plans by rising capital, its proven epsilon and bounds, and the knee or why there is none.
 
-    Parameters
-    ----------
-    frontier
-        To write.
-    epsilon
-        The share within which a row was asked for.
-    width
-        Columns of the longest line; None: no line is broken.
+    `epsilon` is the share within which a row was asked for; no line is longer than `width` columns.
     """
     curve = frontier.curve
     if not curve.points:

@@ -144,10 +144,7 @@ def preempt(
 ) -> Preemption:
     """Choose the running jobs to stop, with the minimum sum of priority times nodes, so that a job fits.
 
-    Parameters
-    ----------
-    max_split
-        Split groups that the job may have then; the fewest that stopping all of them would allow, unless given.
+    `max_split`: split groups that the job may have then; the fewest that stopping all would allow, unless given.
     """
     from planner.models.cluster_changes.preemption import PreemptionProblem, minimize_stop_cost
 

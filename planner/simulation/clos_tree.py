@@ -48,30 +48,14 @@ def order(count: int, *keys: int) -> Ints:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tree:
-    """The wiring of one network.
+    """The wiring of one network, tier by tier from the leaves up."""
 
-    Attributes
-    ----------
-    down
-        Children of a switch of each tier, leaves first: hosts, then subtrees of the tier below.
-    up
-        Switches above one switch of the tier below; 1 above a host.
-    bundle
-        Parallel cables to each of them.
-    rates
-        Bytes per second of one cable in one direction, all planes together.
-    planes
-        Share of a cable's rate that each plane has.
-    slots
-        Place of each host: leaf · down[0] + port.
-    """
-
-    down: tuple[int, ...]
-    up: tuple[int, ...]
-    bundle: tuple[int, ...]
-    rates: tuple[float, ...]
-    planes: tuple[float, ...] = (1.0,)
-    slots: Ints
+    down: tuple[int, ...]  # children of a switch: hosts of a leaf, then subtrees of the tier below
+    up: tuple[int, ...]  # switches above one switch of the tier below; 1 above a host
+    bundle: tuple[int, ...]  # parallel cables to each of them
+    rates: tuple[float, ...]  # bytes per second of one cable in one direction, all planes together
+    planes: tuple[float, ...] = (1.0,)  # share of a cable's rate that each plane has
+    slots: Ints  # place of each host: leaf · down[0] + port
 
     @property
     def tiers(self) -> int:

@@ -36,21 +36,11 @@ class Pauses:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spread:
-    """What pauses did.
+    """What pauses did."""
 
-    Attributes
-    ----------
-    end
-        When each part of a flow ended; infinite for those that were not waited for.
-    paused
-        Part of the time that each link was paused.
-    most_paused
-        Most links that were paused at one time.
-    """
-
-    end: Floats
-    paused: Floats
-    most_paused: int
+    end: Floats  # seconds when each part of a flow ended; infinite for those that were not waited for
+    paused: Floats  # share of the time that each link was paused
+    most_paused: int  # most links that were paused at one time
 
 
 # Writes into the links (third) of entries, of the parts that they belong to (second), those of the parts that start

@@ -96,27 +96,13 @@ def refuse_cut_off(tree: Tree, flows: Flows, flow: int, plane: int | None = None
 
 @dataclass(frozen=True, eq=False)
 class PositionClasses:
-    """Classes of the positions of one tier, those below one class of the tier under it side by side.
+    """Classes of the positions of one tier, those below one class of the tier under it side by side."""
 
-    Attributes
-    ----------
-    parent
-        Class of the tier below.
-    first
-        The one position of a class that a failure touches, or the first of its positions.
-    each
-        Positions for each position of the parent.
-    many
-        Positions in all.
-    apart
-        A failure touches it.
-    """
-
-    parent: Ints
-    first: Ints
-    each: Ints
-    many: Ints
-    apart: np.ndarray
+    parent: Ints  # class of the tier below
+    first: Ints  # the one position of a class that a failure touches, or the first of its positions
+    each: Ints  # positions for each position of the parent
+    many: Ints  # positions in all
+    apart: np.ndarray  # a failure touches it
 
     @cached_property
     def starts(self) -> Ints:
@@ -226,32 +212,16 @@ CHUNK = 1 << 22  # pairs of flow and switch worked on together: 32 MB an array
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Routes:
-    """The links of every part of every flow, part by part.
+    """The links of every part of every flow, part by part: entries of one hop share what arrives there."""
 
-    Attributes
-    ----------
-    start
-        First entry of each part, and behind the last one their number.
-    link, hop, weight
-        Of each entry, in the order of travel; entries of one hop share what arrives there.
-    flow
-        Flow that each part belongs to; a flow is done when its last part is.
-    size
-        Bytes of each part.
-    capacity
-        Bytes per second of each directed link.
-    after
-        Part whose last byte leaves the host before the first of this one; -1 where none does.
-    """
-
-    start: Ints
-    link: Ints
+    start: Ints  # first entry of each part, and behind the last one their number
+    link: Ints  # of each entry, in the order of travel, as `hop` and `weight`
     hop: Ints
     weight: Floats
-    flow: Ints
-    size: Floats
-    capacity: Floats
-    after: Ints
+    flow: Ints  # that each part belongs to; a flow is done when its last part is
+    size: Floats  # bytes of each part
+    capacity: Floats  # bytes per second of each directed link
+    after: Ints  # part whose last byte leaves the host before the first of this one; -1 where none does
 
     @property
     def parts(self) -> int:

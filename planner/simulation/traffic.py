@@ -157,16 +157,10 @@ MAX_PLANES = 64  # of a switch: links are held plane by plane, and no product ha
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SimulatedPart:
-    """The part of a site that is simulated: the GPUs of some indices in the first racks.
-
-    Attributes
-    ----------
-    slots
-        Place in the tree of every rack (row) and index (column).
-    """
+    """The part of a site that is simulated: the GPUs of some indices in the first racks."""
 
     tree: Tree
-    slots: Ints
+    slots: Ints  # place in the tree of every rack (row) and index (column)
     described: str
 
 

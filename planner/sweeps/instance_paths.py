@@ -52,7 +52,12 @@ def check_path(instance: Instance, path: str) -> None:
     """
     path = canonical(path)
     if path.startswith(PIN):
-        _check_pin(instance, path.removeprefix(PIN))
+        pin, nodes = path.removeprefix(PIN), instance.grid.nodes if instance.grid else ()
+        known = [*PINS, *(RACKS_AT + n.id for n in nodes if n.site)]
+        if pin not in known:
+            near = difflib.get_close_matches(pin, known, 1, 0.4)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}"
+            raise InputError(f"{path}: no such decision; {hint}")
         return
     value: Any = instance
     parts = parts_of(path)
@@ -72,15 +77,6 @@ def check_path(instance: Instance, path: str) -> None:
     if isinstance(value, (tuple, dict)):
         kind = "list" if isinstance(value, tuple) else "object"
         raise InputError(f"{path}: is a whole {kind}; name one value inside it")
-
-
-def _check_pin(instance: Instance, pin: str) -> None:
-    nodes = [RACKS_AT + n.id for n in instance.grid.nodes if n.site] if instance.grid else []
-    known = [*PINS, *nodes]
-    if pin not in known:
-        near = difflib.get_close_matches(pin, known, 1, 0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(PINS)}"
-        raise InputError(f"{PIN}{pin}: no such decision; {hint}")
 
 
 def _position(path: str, where: str, part: str | int, entries: tuple[Any, ...]) -> int:

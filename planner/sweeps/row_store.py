@@ -14,10 +14,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator
 
-from planner.errors import InputError
+from planner.errors import InputError, needed
 from planner.files import escaped, read_bytes, require_writable, unwritable, write_atomically, write_fallback
 from planner.instance.base import Frozen
-from planner.optional_packages import needed
 from planner.plan.flatten import Figure, digest
 from planner.plan.plan import Plan
 from planner.planning.frontier import Frontier
@@ -104,14 +103,6 @@ def latest(rows: Iterable[Row]) -> list[Row]:
 def failed_row(index: int, key: str, point: dict[str, Any], reason: str, seconds: float) -> Row:
     """Say of a point that it could not be solved, and why."""
     return Row(index=index, key=key, point=point, status=FAILED, reason=reason, seconds=seconds)
-
-
-def write_parquet(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
-    """Write columns as Parquet."""
-    pyarrow, parquet = need_pyarrow()
-    table = io.BytesIO()
-    parquet.write_table(pyarrow.table(dict(columns)), table)
-    write_atomically(path, table.getvalue())
 
 
 def read_parquet(path: Path) -> list[dict[str, Any]]:
@@ -297,7 +288,10 @@ def write_rows(path: Path, rows: Sequence[Row]) -> None:
     if path.suffix == ".csv":
         write_atomically(path, csv_text(rows))
     elif path.suffix == ".parquet":
-        write_parquet(path, columns_of(rows))
+        pyarrow, parquet = need_pyarrow()
+        table = io.BytesIO()
+        parquet.write_table(pyarrow.table(columns_of(rows)), table)
+        write_atomically(path, table.getvalue())
     else:
         write_atomically(path, "".join(map(_line_of, rows)))
 

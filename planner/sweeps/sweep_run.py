@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from planner.calibration.constants import Given, MeasuredConstants, names_an_entry, put_constants, read_constants
-from planner.errors import InputError, PlannerError
+from planner.errors import InputError, PlannerError, needed
 from planner.files import require_folder, write_atomically
 from planner.instance.instance import Instance, instance_sha256
 from planner.models.requests import Options
-from planner.optional_packages import needed
 from planner.planning.load import load_instance
 from planner.planning.plausible import warn
 from planner.planning.solve import options_of

@@ -13,7 +13,6 @@ from planner.cli.options import InsteadOfStdout, Log, NodeLabels, TopologyName
 from planner.cli.watch import progress_line
 from planner.errors import InputError
 from planner.files import require_writable
-from planner.formats.names import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
 from planner.solvers.signals import uninterrupted
 from planner.units import counted
 
@@ -23,6 +22,13 @@ if TYPE_CHECKING:
     from planner.cluster.placement import Move, Placement, Running, Topology
     from planner.plan.certificate import Certificate
     from planner.scheduling.session import Cluster
+
+
+# Names of the formats of `planner.formats.write`, here too so that a command's help loads no writer.
+PLACEMENT_FORMATS = (
+    *("hostlist", "sbatch", "hostfile", "mpi-hostfile", "rankfile", "torchrun", "json", "kueue", "volcano"),
+)
+TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
 
 
 def place(

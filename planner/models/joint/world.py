@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from planner.instance.pins import pinned_blocks
 from planner.models.fabric.chooser import Template, Templates
@@ -18,7 +18,7 @@ from planner.models.joint.bounds import Conditions
 from planner.models.joint.cache import JointCache
 from planner.models.joint.calendar import sparings
 from planner.models.joint.places.site_question import Placed
-from planner.models.joint.space import Flags, Problem, Strategy
+from planner.models.joint.space import Problem, Strategy
 from planner.models.joint.split import Column, Split
 from planner.physics.network.families import max_joined_racks
 from planner.physics.reliability.standing import Upkeep

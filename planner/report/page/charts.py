@@ -223,11 +223,8 @@ def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
     return drawing(end, f"Memory by stage of {len(in_memory)} stages, at most {memory(fullest)}", "".join(drawn) + key)
 
 
-SCHEDULE_LEFT, STAGE_BAR, STAGE_STEP = (
-    62.0,
-    22.0,
-    27.0,
-)  # units: room for names, the height of a bar, and from one to the next
+# Units: room for names, the height of a bar, and from one to the next.
+SCHEDULE_LEFT, STAGE_BAR, STAGE_STEP = 62.0, 22.0, 27.0
 STAGE_ROWS = 6  # stages that are drawn: the first, the last and some between them
 ALONE = 10  # passes of the drain that are drawn one by one; of more, that many wider ones
 EXCHANGES = ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_send", "sharding")

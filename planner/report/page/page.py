@@ -9,7 +9,7 @@ from datetime import date
 from importlib.resources import files
 from typing import Any
 
-from planner.optional_packages import needed
+from planner.errors import needed
 from planner.plan.plan import Plan
 from planner.report.page import blocks
 from planner.report.page.blocks import tables

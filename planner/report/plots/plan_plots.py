@@ -4,8 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from planner.errors import InputError
-from planner.optional_packages import needed
+from planner.errors import InputError, needed
 from planner.plan.curve import Curve, CurvePoint
 from planner.plan.plan import Plan
 from planner.report.page.site_map import albers, flat, in_us

@@ -10,8 +10,7 @@ from importlib.resources import files
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import InputError
-from planner.optional_packages import needed
+from planner.errors import InputError, needed
 from planner.plan.decisions import LANES, changed_decisions
 from planner.report.plots.sweep_rows import (
     Row,
