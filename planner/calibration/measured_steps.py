@@ -123,10 +123,7 @@ class TableLine:
     texts: dict[str, str]
 
     def refuse(self, column: str, problem: str, remedy: str) -> Never:
-        """Raise the complaint about a column.
-
-        InputError names the file, the line, the column, the value and the remedy.
-        """
+        """Raise the complaint about a column."""
         value = f" (is {self.texts[column][:60]!r})" if self.texts.get(column) else ""
         raise InputError(f"{self.path}: line {self.number}: column {column}: {problem}{value}; {remedy}")
 
@@ -173,10 +170,7 @@ class TableLine:
 
 
 def read_runs(path: Path, gpu: str | None = None, software: str | None = None) -> list[MeasuredRun]:
-    """Read a table of measured steps; the accelerator and the stack are those given, else the table's own columns.
-
-    InputError names the file, the line, the column, the value and the remedy.
-    """
+    """Read a table of measured steps; the accelerator and the stack are those given, else the table's own columns."""
     gpu = None if gpu is None else _named("--accelerator", "accelerators", gpu)
     software = None if software is None else _named("--software", "software", software)
     lines = list(_lines(path))

@@ -2,7 +2,7 @@
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -79,9 +79,8 @@ class Job(Frozen):
         sizes = {f"groups[{k.name}].size": k.size for k in self.groups} or {"nodes_per_member": self.nodes_per_member}
         for what, size in sizes.items():
             if size % self.segment_nodes:
-                raise ValueError(
-                    f"{what}: {size} must be a multiple of segment_nodes {self.segment_nodes}; change either"
-                )
+                multiple = f"must be a multiple of segment_nodes {self.segment_nodes}"
+                raise ValueError(f"{what}: {size} {multiple}; change either")
         return self
 
     @property
@@ -115,6 +114,13 @@ class Slot:
     ranks: tuple[int, ...]
 
 
+def strides(job: Job) -> dict[str, int]:
+    """Return by axis of a mesh the ranks from one member to the next along it."""
+    mesh = job.mesh or {}
+    axes = list(mesh)
+    return {a: job.nodes_per_member * math.prod(mesh[b] for b in axes[i + 1 :]) for i, a in enumerate(axes)}
+
+
 def slots(job: Job) -> Iterator[Slot]:
     """Return the job's groups in rank order: kind by kind, or the data groups of a mesh by their other axes."""
     if job.mesh is None:
@@ -124,10 +130,9 @@ def slots(job: Job) -> Iterator[Slot]:
                 yield Slot(k, f"{kind.name}[{i}]", tuple(range(first, first + kind.size)))
                 first += kind.size
         return
-    axes, k = list(job.mesh), job.nodes_per_member
-    stride = {a: k * math.prod(job.mesh[b] for b in axes[i + 1 :]) for i, a in enumerate(axes)}
+    k, stride = job.nodes_per_member, strides(job)
     data, step = job.mesh.get("data", 1), stride.get("data", 0)
-    others = [a for a in axes if a != "data"]
+    others = [a for a in job.mesh if a != "data"]
     for at in product(*(range(job.mesh[a]) for a in others)):
         first = sum(stride[a] * i for a, i in zip(others, at, strict=True))
         label = ",".join(f"{a}={i}" for a, i in zip(others, at, strict=True))
@@ -136,10 +141,7 @@ def slots(job: Job) -> Iterator[Slot]:
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
-    """Return a checked job from its file, a dict or itself; a plan's file is a job too.
-
-    InputError names the file, the JSON path, the value and what was expected.
-    """
+    """Return a checked job from its file, a dict or itself; a plan's file is a job too."""
     if isinstance(given, Job):
         return given
     where = str(given) if isinstance(given, (str, Path)) else "job"
@@ -275,16 +277,14 @@ def line(job: Job, level: int) -> int:
 
 def blocks(job: Job, level: int) -> Iterator[Slot]:
     """Return the blocks of a level in the order of their numbers; blocks of the levels inside follow each other."""
-    mesh, k = job.mesh or {}, job.nodes_per_member
-    axes = list(mesh)
-    stride = {a: k * math.prod(mesh[b] for b in axes[i + 1 :]) for i, a in enumerate(axes)}
+    mesh, k, stride = job.mesh or {}, job.nodes_per_member, strides(job)
     # Ranks of a block from its first: the outermost axis turns slowest, the nodes of a member follow each other.
     inside = [0]
     for x in reversed(levels(job)[: level + 1]):
         if x.axis in mesh:
             inside = [first + stride[x.axis] * i for first in inside for i in range(mesh[x.axis])]
     outside = numbering(job, level)
-    for at in _places(mesh, outside):
+    for at in product(*(range(mesh[a]) for a in outside)):
         first = sum(stride[a] * i for a, i in zip(outside, at, strict=True))
         label = ",".join(f"{a}={i}" for a, i in zip(outside, at, strict=True))
         yield Slot(0, label, tuple(first + r + n for r in inside for n in range(k)))
@@ -292,14 +292,10 @@ def blocks(job: Job, level: int) -> Iterator[Slot]:
 
 def groups_of(job: Job, axis: str) -> list[tuple[int, ...]]:
     """Return the ranks of each group of an axis, or of each member."""
-    mesh, k = job.mesh or {}, job.nodes_per_member
-    axes = list(mesh)
-    stride = {a: k * math.prod(mesh[b] for b in axes[i + 1 :]) for i, a in enumerate(axes)}
-    others = [a for a in axes if a != axis]
+    mesh, k, stride = job.mesh or {}, job.nodes_per_member, strides(job)
+    others = [a for a in mesh if a != axis]
     along = [stride[axis] * i for i in range(mesh[axis])] if axis in mesh else [0]
-    firsts = (sum(stride[a] * i for a, i in zip(others, at, strict=True)) for at in _places(mesh, others))
+    firsts = (
+        sum(stride[a] * i for a, i in zip(others, at, strict=True)) for at in product(*(range(mesh[a]) for a in others))
+    )
     return [tuple(first + r + n for r in along for n in range(k)) for first in firsts]
-
-
-def _places(mesh: Mapping[str, int], axes: Sequence[str]) -> Iterator[tuple[int, ...]]:
-    yield from product(*(range(mesh[a]) for a in axes))

@@ -121,9 +121,8 @@ def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
     c = PlanPhysics(plan=plan)
     network = plan.instance.network
     if name not in c.wired or network is None:
-        raise InputError(
-            f"fabric.sites.{name}: cannot be wired as it stands; see what `planner check` says of the plan"
-        )
+        remedy = "see what `planner check` says of the plan"
+        raise InputError(f"fabric.sites.{name}: cannot be wired as it stands; {remedy}")
     built = fabrics[name]
     leaf, above, floor = c.switches[built.switch], c.above(built), network.floor or Floor()
     return BuiltFabric(name, built, c.wired[name], network, leaf, floor, above)

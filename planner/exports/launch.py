@@ -216,10 +216,7 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
 
 
 def require_startable(run: LaunchRun) -> None:
-    """Refuse what Megatron Core stops at in its first step (moe_layer.py, schedules.py of core 0.14).
-
-    InputError names the choice, its value and the pin that mends it.
-    """
+    """Refuse what Megatron Core stops at in its first step (moe_layer.py, schedules.py of core 0.14)."""
     x = run.layout
     if run.model.experts is not None and x.tensor_parallel > 1 and not x.sequence_parallel:
         raise InputError(
@@ -346,9 +343,8 @@ def torchtitan_toml(run: LaunchRun) -> str:
     if x.zero_stage == 1:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
     if x.tensor_parallel > 1 and not x.sequence_parallel:
-        raise InputError(
-            "layout.sequence_parallel: torchtitan has it wherever tensors are parallel (is false); pin true"
-        )
+        problem = "torchtitan has it wherever tensors are parallel (is false)"
+        raise InputError(f"layout.sequence_parallel: {problem}; pin true")
     pipelined, selective = x.pipeline_parallel > 1, {"selective_ac_option": "op"} if x.recompute == "selective" else {}
     local = x.microbatch_sequences * (x.microbatches_per_step if pipelined else 1)
     parallelism: dict[str, Any] = {

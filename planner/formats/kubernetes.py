@@ -16,10 +16,7 @@ DOMAIN_LABELS = ("accelerator.topograph.run/domain", "network.topology.nvidia.co
 
 
 def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
-    """Read {"instances": [{"id", "network_layers": ["leaf", "spine"], "labels": {}}]}.
-
-    InputError names file, JSON path, value and remedy.
-    """
+    """Read {"instances": [{"id", "network_layers": ["leaf", "spine"], "labels": {}}]}."""
     instances = data["instances"]
     if not isinstance(instances, list) or not instances:
         raise InputError(f"{source}: instances: must be a list with at least one instance (is {shown(instances)})")
@@ -74,8 +71,6 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
     """Read where nodes stand from their labels, by `keys` (leaf first) or else by a known family of keys.
 
     Nodes without any of the keys (a control plane) are left out; a node with some of them must have all of them.
-
-    InputError names file, node, label and remedy.
     """
     nodes: list[Labelled] = []
     for where, item in _items(data, source):
@@ -97,9 +92,8 @@ def down_nodes(data: Mapping[str, Any], source: str) -> frozenset[str]:
         spec = _object(item, "spec", f"{source}: {where}")
         conditions = _object(item, "status", f"{source}: {where}").get("conditions") or []
         if not isinstance(conditions, list):
-            raise InputError(
-                f"{source}: {where}.status.conditions: must be a list (is {shown(conditions)}); correct it"
-            )
+            problem = f"must be a list (is {shown(conditions)})"
+            raise InputError(f"{source}: {where}.status.conditions: {problem}; correct it")
         conditions = [c for c in conditions if isinstance(c, dict)]
         ready = [c.get("status") for c in conditions if c.get("type") == "Ready"]
         if spec.get("unschedulable") is True or (ready and ready[0] != "True"):

@@ -114,9 +114,8 @@ def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:
         from planner.plan.files import plan_of
 
         return plan_topology(plan_of(data, source), source)
-    raise InputError(
-        f"{source}: is no topology known here (its keys are {', '.join(list(data)[:8]) or 'none'}); give {FORMATS}"
-    )
+    keys = ", ".join(list(data)[:8]) or "none"
+    raise InputError(f"{source}: is no topology known here (its keys are {keys}); give {FORMATS}")
 
 
 def _first(text: str) -> str:

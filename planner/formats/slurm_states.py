@@ -49,10 +49,7 @@ class NodeStates(Frozen):
 
 
 def read_states(path: str | Path) -> NodeStates:
-    """Read what sinfo -h -N -o "%N %t", sinfo --json, scontrol show nodes --json or kubectl get nodes -o json printed.
-
-    InputError names file, line or JSON path, value and remedy.
-    """
+    """Read what sinfo -h -N -o "%N %t" (or --json), scontrol show nodes --json or kubectl get nodes -o json printed."""
     path = Path(path)
     text = read_text(path)
     if not text.strip():
@@ -80,7 +77,7 @@ def states_on(topology: Topology, states: NodeStates, source: str = "states") ->
 
 
 def require_known(names: Iterable[str], topology: Topology, source: str) -> None:
-    """Refuse names that are no node of the topology. InputError names them."""
+    """Refuse names that are no node of the topology."""
     known = known_nodes(topology)
     strange = sorted(set(names) - known)
     if strange:
@@ -190,8 +187,6 @@ def read_running(path: Path) -> list[RunningJob]:
     """Read the jobs of a file that hold nodes; those that wait or have ended are left out.
 
     A state that Slurm does not document is named in a warning; such a job holds the nodes that it lists.
-
-    InputError names file, job or JSON path, value and remedy.
     """
     text, where = read_text(path, REMEDY), str(path)
     hostlists = Hostlists(where)
@@ -221,17 +216,9 @@ def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
         states, priority = job.get("job_state", "RUNNING"), job.get("priority")
         if isinstance(priority, Mapping):  # {"set": true, "number": n}
             priority = priority.get("number")
-        states = states if isinstance(states, list) else [states]
-        yield (
-            at,
-            {
-                "JobId": job.get("job_id"),
-                "JobName": job.get("name"),
-                "JobState": " ".join(map(str, states)),
-                "NodeList": job.get("nodes"),
-                "Priority": priority,
-            },
-        )
+        states = " ".join(map(str, states)) if isinstance(states, list) else str(states)
+        names = {"JobId": job.get("job_id"), "JobName": job.get("name"), "NodeList": job.get("nodes")}
+        yield at, {**names, "JobState": states, "Priority": priority}
 
 
 def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -191,8 +191,6 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     """Read a topology.yaml: the topology of that name, else the cluster's default, else the first.
 
     A tree takes the blocks of the file's one block topology along, where there is exactly one.
-
-    InputError names file, line, value and remedy.
     """
     topologies = _topologies(parse(text, source), source)
     hostlists = Hostlists(source)

@@ -137,10 +137,7 @@ class BlockRow:
 def tree(
     source: str, rows: Sequence[SwitchRow], blocks: Sequence[BlockRow] = (), sizes: Sequence[int] = ()
 ) -> Topology:
-    """Return the tree, with blocks beside it where there are any.
-
-    InputError names every switch, node or block that breaks the tree, with its place in the file.
-    """
+    """Return the tree, with blocks beside it where there are any."""
     raise_all(source, [*_names(rows, "switch"), *_spelling(rows, "switch")])
     contents = []
     for row in rows:
@@ -167,10 +164,7 @@ def tree(
 def block_topology(
     source: str, blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_where: str = "BlockSizes"
 ) -> Topology:
-    """Return a topology of blocks alone.
-
-    InputError names every block, node or size that breaks it, with its place in the file.
-    """
+    """Return a topology of blocks alone."""
     raise_all(source, _block_problems(blocks, sizes, sizes_where))
     return Topology(
         kind="block", blocks=tuple(Block(name=b.name, nodes=b.nodes) for b in blocks), block_sizes=tuple(sizes)

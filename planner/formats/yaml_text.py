@@ -37,7 +37,7 @@ class _Open:
 
 
 def parse(text: str, source: str) -> Node:
-    """Read one document; scalars stay text. InputError names file and line."""
+    """Read one document; scalars stay text."""
     try:
         return _built(yaml.parse(text, Loader=_LOADER), source)
     except yaml.MarkedYAMLError as error:
@@ -146,8 +146,6 @@ def read_yaml_data(text: str, where: str) -> Any:
     """Return the data of a YAML document: plain scalars are what they would be in JSON, quoted ones are texts.
 
     Numbers may be grouped by underscores and written as 3e9; dates and yes and no are texts.
-
-    InputError names file and line.
     """
     return _data(parse(text, where), where)
 
@@ -177,10 +175,7 @@ def _as_json(text: str) -> str:
 
 
 def read_data(path: Path) -> Any:
-    """Read a file: YAML where its name ends in .yaml or .yml, else JSON.
-
-    InputError names the file, and the line (and in JSON the column) of what cannot be read.
-    """
+    """Read a file: YAML where its name ends in .yaml or .yml, else JSON."""
     text = read_text(path, "give a JSON or YAML file")
     if path.suffix.lower() in YAML:
         return read_yaml_data(text, str(path))

@@ -155,10 +155,6 @@ def _effect(key: str, value: Any) -> str | None:
     return NO_EFFECT if not value or WITHOUT.fullmatch(key) else None
 
 
-def _first(config: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return next((config[n] for n in names if config.get(n) is not None), 0)
-
-
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """One configuration, where it stands, and what its family leaves unsaid."""
@@ -181,7 +177,7 @@ class _Reader:
             "vocabulary": self.count(VOCABULARY, self.family.vocabulary),
             "tied_embeddings": self.family.tied if tied is None else tied,
         }
-        if _first(self.config, FFN):
+        if next((self.config[n] for n in FFN if self.config.get(n) is not None), 0):
             entry["ffn"] = self.count(FFN)
         elif self.family.gated and not self.family.experts:
             self.refuse(FFN[0], "is missing; add it")

@@ -259,10 +259,7 @@ class OwnRun:
 
 
 def megatron_run(text: str, where: str) -> OwnRun:
-    """Return the run of a shell script or a file of arguments.
-
-    InputError names the flag, its value and what was expected.
-    """
+    """Return the run of a shell script or a file of arguments."""
     given, variables = read_flags(text, where)
     flags = TrackedItems(given)
     if not any(flag in flags for flag in KNOWN_BY):

@@ -27,10 +27,7 @@ REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
 
 
 def read_run(path: Path) -> OwnRun:
-    """Read a run: TOML of torchtitan, YAML of NeMo, JSON of DeepSpeed, or else flags of Megatron-LM.
-
-    InputError names the file, the key or flag, its value and what was expected.
-    """
+    """Read a run: TOML of torchtitan, YAML of NeMo, JSON of DeepSpeed, or else flags of Megatron-LM."""
     text, where = read_text(path, REMEDY), str(path)
     suffix = path.suffix.lower()
     if suffix == ".toml":
@@ -67,9 +64,8 @@ class _Table:
         """Return a whole number at a path."""
         value = self.get(path, default)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise InputError(
-                f"{self.where}: {path}: must be a whole number from {least} (is {value!r}); write the figure"
-            )
+            problem = f"must be a whole number from {least} (is {value!r})"
+            raise InputError(f"{self.where}: {path}: {problem}; write the figure")
         return value
 
     def choice(self, path: str, choices: tuple[str, ...], default: str) -> str:
@@ -131,9 +127,8 @@ def torchtitan_run(data: Any, where: str) -> OwnRun:
     shard, replicate = t.count("parallelism.data_parallel_shard_degree", -1, -1), 1
     replicate = t.count("parallelism.data_parallel_replicate_degree")
     if shard < 1:
-        raise InputError(
-            f"{where}: parallelism.data_parallel_shard_degree: must be a figure (is {shard}, all GPUs left); write it"
-        )
+        problem = f"must be a figure (is {shard}, all GPUs left)"
+        raise InputError(f"{where}: parallelism.data_parallel_shard_degree: {problem}; write it")
     kept = t.choice("parallelism.fsdp_reshard_after_forward", ("default", "always", "never"), "default")
     stages = t.count("parallelism.pipeline_parallel_degree")
     keeps = kept == "never" or (kept == "default" and stages > 1)
@@ -242,9 +237,8 @@ def deepspeed_run(data: Any, where: str) -> OwnRun:
     }
     if batch:
         if batch % (micro * steps):
-            raise InputError(
-                f"{where}: train_batch_size: must be a multiple of {micro} x {steps} sequences (is {batch}); change one"
-            )
+            problem = f"must be a multiple of {micro} x {steps} sequences (is {batch})"
+            raise InputError(f"{where}: train_batch_size: {problem}; change one")
         layout["data_parallel"] = batch // (micro * steps)
     known = r"zero_optimization\.|pipeline\.|tensor_parallel\.|aio|compression|sparse_attention|communication_data_type"
     return OwnRun(

@@ -18,14 +18,9 @@ def _model(entry: Entry) -> list[str]:
     from planner.physics.training.transformer import active_parameters, total_parameters
 
     model = Model.model_validate(entry)
+    weights = [f"{count(model) / 1e9:,.4g}B" for count in (total_parameters, active_parameters)]
     experts = f"{model.experts.count} x {model.experts.per_token}" if model.experts else "-"
-    return [
-        f"{total_parameters(model) / 1e9:,.4g}B",
-        f"{active_parameters(model) / 1e9:,.4g}B",
-        str(model.layers),
-        f"{model.hidden:,}",
-        experts,
-    ]
+    return [*weights, str(model.layers), f"{model.hidden:,}", experts]
 
 
 def _accelerator(entry: Entry) -> list[str]:

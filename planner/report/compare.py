@@ -229,9 +229,8 @@ def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Sid
         return [side_of(path.stem, read_plan(path))]
     rows = [row for row in rows if index in (None, row[0])]
     if not rows:
-        raise InputError(
-            f"{path}: has no row{'' if index is None else f' of index {index}'}; give the rows of `planner sweep`"
-        )
+        which = "" if index is None else f" of index {index}"
+        raise InputError(f"{path}: has no row{which}; give the rows of `planner sweep`")
     front = f"{path.stem} " if several else ""
     figures = [{k: v for k, v in flat.items() if k not in NOT_COMPARED} for _, _, flat in rows]
     return [Side(front + (name or f"#{i}"), f) for (i, name, _), f in zip(rows, figures, strict=True)]

@@ -225,9 +225,8 @@ def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
         for node in cluster.known(job.placement.nodes):
             other = owner.setdefault(node, job.placement.job)
             if other != job.placement.job:
-                raise InputError(
-                    f"node {node!r}: jobs {other!r} and {job.placement.job!r} both have it; correct one file"
-                )
+                both = f"jobs {other!r} and {job.placement.job!r} both have it"
+                raise InputError(f"node {node!r}: {both}; correct one file")
     return running
 
 

@@ -212,7 +212,7 @@ class Fabric(Sourced):
 
 
 def load_fabric(data: Any, where: str = "fabric") -> Fabric:
-    """Check a fabric. InputError names the file, the JSON path, the value and what was expected."""
+    """Check a fabric."""
     if not isinstance(data, Mapping):
         example = '{"hosts": 1024, "ports_per_switch": 16}'
         raise InputError(f"{where}: must be a plan or a fabric (is {type(data).__name__}); give one such as {example}")

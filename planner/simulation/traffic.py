@@ -74,10 +74,7 @@ def blocks(slots: Ints, size: int) -> list[Ints]:
 
 
 def from_file(path: Path, slots: Ints) -> Flows:
-    """Read flows from a CSV file with the header src,dst,bytes; hosts count from 0.
-
-    InputError names the file, the line, the value and what was expected.
-    """
+    """Read flows from a CSV file with the header src,dst,bytes; hosts count from 0."""
     expected = f"give a CSV file with the header {','.join(HEADER)}"
     try:
         rows = list(csv.reader(io.StringIO(read_text(path, expected), newline="")))

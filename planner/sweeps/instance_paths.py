@@ -46,10 +46,7 @@ def parts_of(path: str) -> list[str | int]:
 
 
 def check_path(instance: Instance, path: str) -> None:
-    """Refuse a path that leads nowhere in the instance.
-
-    InputError names the path, the key that is wrong, and the nearest valid one.
-    """
+    """Refuse a path that leads nowhere in the instance."""
     path = canonical(path)
     if path.startswith(PIN):
         pin, nodes = path.removeprefix(PIN), instance.grid.nodes if instance.grid else ()
@@ -110,25 +107,21 @@ def _nearest(instance: Instance, path: str, part: str, here: list[str]) -> str:
     return f"did you mean {near[0]}?" if near else f"known here: {', '.join(here)}"
 
 
-def leaves(instance: Instance) -> Iterator[str]:
-    """Yield every path of the instance that can hold a single value, those of parts that it does not have left out."""
-    yield from _leaves(instance, "")
-
-
-def _leaves(value: Any, where: str) -> Iterator[str]:
+def leaves(value: Any, where: str = "") -> Iterator[str]:
+    """Yield every path of an instance that can hold a single value, those of parts that it does not have left out."""
     if isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
             child, path = getattr(value, name), f"{where}.{name}" if where else name
             if child is None and not _is_part(field.annotation) and name not in ("source", "note"):
                 yield path
             elif name not in ("source", "note", "pins"):
-                yield from _leaves(child, path)
+                yield from leaves(child, path)
     elif isinstance(value, tuple):
         for i, x in enumerate(value):
-            yield from _leaves(x, f"{where}[{i}]")
+            yield from leaves(x, f"{where}[{i}]")
     elif isinstance(value, dict):
         for k, x in value.items():
-            yield from _leaves(x, f"{where}.{k}")
+            yield from leaves(x, f"{where}.{k}")
     elif value is not None:
         yield where
 
@@ -242,7 +235,7 @@ def _is_name(path: str, value: Any) -> bool:
 
 
 def require_apart(changes: Sequence[str], points: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse a path that is both changed for every point of a sweep and varied. InputError names the path."""
+    """Refuse a path that is both changed for every point of a sweep and varied."""
     varied = {path for point in points for path in point}
     for path in read_changes(changes):
         if canonical(path) in varied:
