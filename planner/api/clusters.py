@@ -70,6 +70,8 @@ def place(
     from planner.scheduling.session import opened
 
     cluster, taken = opened(topology, busy, state, only)
+    options: dict[str, Any] = {"busy": taken, "time_limit": time_limit, "seed": seed, "threads": threads}
+    options["fragmentation"] = fragmentation
     if objective == "step-time":
         if order != "any":
             raise InputError("objective, order: step-time ranks any order alone; take locality, or leave order out")
@@ -77,18 +79,8 @@ def place(
         from planner.scheduling.step_time import place_by_time
 
         given = job if isinstance(job, (str, Path, Plan)) else None
-        return place_by_time(
-            cluster, given, busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation
-        )
-    return cluster.place(
-        read_job(job),
-        busy=taken,
-        time_limit=time_limit,
-        seed=seed,
-        threads=threads,
-        fragmentation=fragmentation,
-        order=order,
-    )
+        return place_by_time(cluster, given, **options)
+    return cluster.place(read_job(job), order=order, **options)
 
 
 @bounded

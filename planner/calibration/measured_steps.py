@@ -216,24 +216,18 @@ def _lines(path: Path) -> Iterator[TableLine]:
         raise InputError(f"{path}: line {reader.line_num}: is no CSV ({error}); fix it there") from None
     if not rows:
         return
-    columns = _header(path, *rows[0])
-    for number, row in rows[1:]:
-        if len(row) > len(columns):
-            raise InputError(
-                f"{path}: line {number}: has {len(row)} cells where the header has {len(columns)}; correct it"
-            )
-        yield TableLine(path, number, {c: cell.strip() for c, cell in zip(columns, row, strict=False) if c})
-
-
-def _header(path: Path, number: int, cells: list[str]) -> list[str]:
-    names = {alias: column for column, aliases in COLUMNS.items() for alias in (column, *aliases)}
+    (first, cells), names = rows[0], {alias: column for column, own in COLUMNS.items() for alias in (column, *own)}
     columns = [names.get(re.sub(r"[^a-z0-9]+", "_", cell.lower()).strip("_"), "") for cell in cells]
     for cell, column in zip(cells, columns, strict=True):
         if column and columns.count(column) > 1:
-            raise InputError(f"{path}: line {number}: column {cell!r}: {column} stands twice; keep one")
+            raise InputError(f"{path}: line {first}: column {cell!r}: {column} stands twice; keep one")
     if "step_ms" not in columns and "step_s" not in columns:
-        raise InputError(f"{path}: line {number}: column step_ms or step_s: is missing; {REMEDY}")
-    return columns
+        raise InputError(f"{path}: line {first}: column step_ms or step_s: is missing; {REMEDY}")
+    for number, row in rows[1:]:
+        if len(row) > len(columns):
+            problem = f"has {len(row)} cells where the header has {len(columns)}"
+            raise InputError(f"{path}: line {number}: {problem}; correct it")
+        yield TableLine(path, number, {c: cell.strip() for c, cell in zip(columns, row, strict=False) if c})
 
 
 def _machine(line: TableLine, gpu: str | None, software: str | None) -> Machine:

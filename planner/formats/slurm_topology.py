@@ -1,7 +1,7 @@
 """Slurm's topology.conf and topology.yaml, read and written: trees of switches, and blocks."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -46,7 +46,17 @@ def read_conf(text: str, source: str) -> Topology:
         return block_topology(source, rows.blocks, sizes, sizes_where)
     stated = {row.name: row for row in rows.switches if row.children and row.nodes and row.name in rows.printed}
     switches = [replace(row, nodes=()) if row.name in stated else row for row in rows.switches]
-    return _require_nodes_below(tree(source, switches), stated, source)
+    topology = tree(source, switches)
+    below: dict[str, set[str]] = {name: set() for name in stated}
+    nodes = {s.name: s.nodes for s in topology.switches}
+    for leaf, above in chains(topology).items():
+        for name in below.keys() & above[1:]:
+            below[name].update(nodes[leaf])
+    for name, row in stated.items():
+        if set(row.nodes) != below[name]:
+            problem = f"switch {name!r} states nodes that are not those of its switches"
+            raise InputError(f"{source}: {row.where}: {problem}; print the whole topology again")
+    return topology
 
 
 @dataclass(slots=True)
@@ -67,14 +77,17 @@ class _ConfRows:
         if "SwitchName" in pairs:
             if pairs.pop("Level", None) is not None:
                 self.printed.add(pairs["SwitchName"])
-            self.switches.append(_switch(pairs, self.hostlists, where))
+            name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), source, where)
+            nodes, children = (self._hosts(pairs, k, where) for k in ("Nodes", "Switches"))
+            self.switches.append(SwitchRow(where, name, nodes, children))
         elif "BlockName" in pairs or "AggregatedBlock" in pairs:
             if "BlockSize" in pairs:
                 for size in _sizes(pairs.pop("BlockSize"), source, where):
                     self.printed_sizes.setdefault(size, where)
             if "BlockName" in pairs:
                 pairs.pop("BlockIndex", None)
-                self.blocks.append(_block(pairs, self.hostlists, where))
+                name = _own(pairs, "BlockName", ("Nodes",), source, where)
+                self.blocks.append(BlockRow(where, name, self._hosts(pairs, "Nodes", where)))
         elif pairs.keys() == {"BlockSizes"}:
             if self.sizes:
                 raise InputError(f"{source}: {where}: BlockSizes is already at {self.sizes_where}; keep one")
@@ -82,6 +95,9 @@ class _ConfRows:
         else:
             key, remedy = next(iter(pairs)), "begin the line with SwitchName=, BlockName= or BlockSizes="
             raise InputError(f"{source}: {where}: {key}= has no owner; {remedy}")
+
+    def _hosts(self, pairs: Pairs, key: str, where: str) -> tuple[str, ...]:
+        return self.hostlists.names(f"{where}: {key}", pairs[key]) if key in pairs else ()
 
     def block_sizes(self) -> tuple[list[int], str]:
         """Return the sizes of aggregated blocks, and where they stand."""
@@ -91,20 +107,6 @@ class _ConfRows:
             problem = f"BlockSizes= beside BlockSize= ({next(iter(self.printed_sizes.values()))})"
             raise InputError(f"{self.hostlists.source}: {self.sizes_where}: {problem}; keep one of them")
         return sorted(self.printed_sizes), next(iter(self.printed_sizes.values()))
-
-
-def _require_nodes_below(topology: Topology, stated: Mapping[str, SwitchRow], source: str) -> Topology:
-    below: dict[str, set[str]] = {name: set() for name in stated}
-    nodes = {s.name: s.nodes for s in topology.switches}
-    for leaf, above in chains(topology).items():
-        for name in above[1:]:
-            if name in below:
-                below[name].update(nodes[leaf])
-    for name, row in stated.items():
-        if set(row.nodes) != below[name]:
-            problem = f"switch {name!r} states nodes that are not those of its switches"
-            raise InputError(f"{source}: {row.where}: {problem}; print the whole topology again")
-    return topology
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -151,17 +153,6 @@ def _own(pairs: Pairs, owner: str, keys: tuple[str, ...], source: str, where: st
     return name
 
 
-def _switch(pairs: Pairs, hostlists: Hostlists, where: str) -> SwitchRow:
-    name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), hostlists.source, where)
-    nodes, children = (hostlists.names(f"{where}: {k}", pairs[k]) if k in pairs else () for k in ("Nodes", "Switches"))
-    return SwitchRow(where, name, nodes, children)
-
-
-def _block(pairs: Pairs, hostlists: Hostlists, where: str) -> BlockRow:
-    name = _own(pairs, "BlockName", ("Nodes",), hostlists.source, where)
-    return BlockRow(where, name, hostlists.names(f"{where}: Nodes", pairs["Nodes"]) if "Nodes" in pairs else ())
-
-
 def _sizes(text: str, source: str, where: str) -> list[int]:
     if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text, re.ASCII):
         raise InputError(f"{source}: {where}: BlockSizes={text} must be whole numbers, such as 4,8,16")
@@ -194,14 +185,25 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
     """
     topologies = _topologies(parse(text, source), source)
     hostlists = Hostlists(source)
-    chosen = _chosen(topologies, source, name)
+    if not topologies:
+        raise InputError(f"{source}: line 1: there is no topology; write such as - topology: fabric")
+    if name is not None and name not in topologies:
+        raise InputError(f"{source}: there is no topology {name!r}; {near(name, topologies)}")
+    flags = {n: str(t["cluster_default"].value).lower() for n, t in topologies.items() if "cluster_default" in t}
+    default = next((n for n, flag in flags.items() if flag in {"true", "yes", "on"}), next(iter(topologies)))
+    chosen = default if name is None else name
     if "block" in topologies[chosen]:
         return block_topology(source, *_blocks(topologies[chosen]["block"], hostlists))
     if "tree" not in topologies[chosen]:
         kind = next(k for k in _KINDS if k in topologies[chosen])
         line = topologies[chosen]["topology"].line
         raise InputError(f"{source}: line {line}: {chosen!r} is {kind}; only tree and block say where nodes stand")
-    rows = list(_switches(topologies[chosen]["tree"], hostlists))
+    rows = []
+    switches = _mapping(topologies[chosen]["tree"], source, "tree", ("switches",), ("switches",))["switches"]
+    for item in _list(switches, source, "switches"):
+        row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), ("switch",))
+        nodes, children = (_names(row, k, hostlists) for k in ("nodes", "children"))
+        rows.append(SwitchRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children))
     beside = [t["block"] for t in topologies.values() if "block" in t]
     blocks, sizes, _ = _blocks(beside[0], hostlists) if len(beside) == 1 else ([], [], "")
     return tree(source, rows, blocks, sizes)
@@ -221,26 +223,6 @@ def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
             raise InputError(f"{source}: line {item.line}: topology {name!r} {stated}")
         topologies[name] = {k: v for k, v in pairs.items() if k not in _KINDS or k in kinds}
     return topologies
-
-
-def _chosen(topologies: dict[str, dict[str, Node]], source: str, name: str | None) -> str:
-    if not topologies:
-        raise InputError(f"{source}: line 1: there is no topology; write such as - topology: fabric")
-    if name is not None:
-        if name not in topologies:
-            raise InputError(f"{source}: there is no topology {name!r}; {near(name, topologies)}")
-        return name
-    flags = {n: str(t["cluster_default"].value).lower() for n, t in topologies.items() if "cluster_default" in t}
-    return next((n for n, flag in flags.items() if flag in {"true", "yes", "on"}), next(iter(topologies)))
-
-
-def _switches(node: Node, hostlists: Hostlists) -> Iterator[SwitchRow]:
-    source = hostlists.source
-    pairs = _mapping(node, source, "tree", ("switches",), ("switches",))
-    for item in _list(pairs["switches"], source, "switches"):
-        row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), ("switch",))
-        nodes, children = (_names(row, k, hostlists) for k in ("nodes", "children"))
-        yield SwitchRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children)
 
 
 def _names(row: dict[str, Node], key: str, hostlists: Hostlists) -> tuple[str, ...]:

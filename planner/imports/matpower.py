@@ -191,7 +191,12 @@ Place = tuple[float, float]
 def read_matpower(path: Path, options: GridOptions) -> Draft:
     """Read a case: a node for each bus in service, an authority for each area."""
     case = read_case(path)
-    buses = _buses(case)
+    buses: dict[int, MatrixRow] = {}
+    for row in case.tables["bus"]:
+        if (first := buses.setdefault(row.number("BUS_I"), row)) is not row:
+            raise row.wrong("BUS_I", f"is already the bus of line {first.line}", "renumber one")
+    if not buses:
+        raise InputError(f"{case.file}: mpc.bus has no rows; give a case with buses")
     live = {n: row for n, row in buses.items() if row.get("BUS_TYPE") != ISOLATED}
     units, idle = _unit_limits(case, buses)
     branches = list(_case_branches(case, buses, live))
@@ -223,17 +228,6 @@ def bus_id(number: int | str) -> str:
 
 def _matpower_area(row: MatrixRow) -> str:
     return f"area-{row.get('BUS_AREA'):g}"
-
-
-def _buses(case: Case) -> dict[int, MatrixRow]:
-    buses: dict[int, MatrixRow] = {}
-    for row in case.tables["bus"]:
-        first = buses.setdefault(row.number("BUS_I"), row)
-        if first is not row:
-            raise row.wrong("BUS_I", f"is already the bus of line {first.line}", "renumber one")
-    if not buses:
-        raise InputError(f"{case.file}: mpc.bus has no rows; give a case with buses")
-    return buses
 
 
 def _known_bus(row: MatrixRow, column: str, buses: dict[int, MatrixRow]) -> int:

@@ -161,24 +161,25 @@ def idle_racks(s: Side) -> float:
 def best(sides: Sequence[Side]) -> str:
     """Name the side of fewest days and that of least money, however many there are; nothing where none is a plan."""
     found = []
+    # Days are compared where those of each side are known, or it has no plan.
+    in_days = all(
+        s.figures.get("objective.name") == "days_to_train"
+        or s.number("layout.metrics.days_to_train") is not None
+        or s.number("objective.value") is None
+        for s in sides
+    )
     for what, keys, show in (
         ("fewest days", ("layout.metrics.days_to_train", "objective.value"), lambda x: f"{x:,.1f}"),
         ("least money", ("cost.total_usd",), money),
     ):
         figures = [(next((v for k in keys if (v := s.number(k)) is not None), None), s.name) for s in sides]
         known = [(v, name) for v, name in figures if v is not None]
-        if known and (what != "fewest days" or all(_in_days(s) for s in sides)):
+        if known and (what != "fewest days" or in_days):
             value, name = min(known)
             alike = sum(v == value for v, _ in known) - 1
             more = f" and {counted(alike, 'other')}" if alike else ""
             found.append(f"{what}: {name}{more} ({show(value)})")
     return "; ".join(found)
-
-
-def _in_days(s: Side) -> bool:
-    """Return whether the days of a side are known, or it has no plan."""
-    days = s.figures.get("objective.name") == "days_to_train" or s.number("layout.metrics.days_to_train") is not None
-    return days or s.number("objective.value") is None
 
 
 def _dollars(usd: float) -> str:
