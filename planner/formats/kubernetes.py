@@ -154,6 +154,7 @@ def _node_rows(nodes: Sequence[Labelled], source: str, keys: Sequence[str]) -> I
         yield Layered(f"{where} ({name})", name, tuple(labels[k] for k in keys), domain)
 
 
+QUEUE, IMAGE = "default", "example.invalid/training:1"  # for the user to put in
 HOSTNAME = "kubernetes.io/hostname"
 JOB, GROUP, RANK = "planner/job", "planner/group", "planner/rank"
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
@@ -191,33 +192,32 @@ def node_name(value: str) -> str:
     return value
 
 
-def pod(gpus: int, image: str) -> dict[str, Any]:
+def pod(gpus: int) -> dict[str, Any]:
     """Return the pod that carries one node's ranks; the image and its command are the user's."""
     limits = {"nvidia.com/gpu": gpus}
     return {
         "restartPolicy": "Never",
-        "containers": [{"name": "ranks", "image": image, "resources": {"requests": limits, "limits": limits}}],
+        "containers": [{"name": "ranks", "image": IMAGE, "resources": {"requests": limits, "limits": limits}}],
     }
 
 
 API = "kueue.x-k8s.io/v1beta1"
-IMAGE = "example.invalid/training:1"
 
 
-def kueue_job(placed: PlacedJob, *, queue: str = "default", image: str = IMAGE) -> str:
+def kueue_job(placed: PlacedJob) -> str:
     """Return the node labels, a Topology of groups and ranks, its ResourceFlavor, and the job."""
     name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
     flavor = {"nodeLabels": {JOB: label(placed.job, "job")}, "topologyName": f"{name}-ranks"}
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": QUEUE}},
         "spec": {
             "suspend": True,
             "completionMode": "Indexed",
             "completions": len(placed.nodes),
             "parallelism": len(placed.nodes),
-            "template": {"metadata": {"annotations": annotations(placed)}, "spec": pod(per_node, image)},
+            "template": {"metadata": {"annotations": annotations(placed)}, "spec": pod(per_node)},
         },
     }
     comment = (
@@ -327,7 +327,7 @@ def volcano_hypernodes(topology: Topology) -> str:
     return documents("Apply with kubectl apply -f.", list(_hypernodes(topology)))
 
 
-def volcano_job(placed: PlacedJob, topology: Topology, *, queue: str = "default", image: str = IMAGE) -> str:
+def volcano_job(placed: PlacedJob, topology: Topology) -> str:
     """Return the job: gang-scheduled, within the lowest switch that holds all its nodes.
 
     Volcano numbers the pods of a task as it likes among its nodes: groups are kept, the order inside a ring is not.
@@ -336,14 +336,14 @@ def volcano_job(placed: PlacedJob, topology: Topology, *, queue: str = "default"
     groups = placed.groups or (RankGroup(name="ranks", nodes=placed.nodes),)
     spec = {
         "schedulerName": "volcano",
-        "queue": queue,
+        "queue": QUEUE,
         "minAvailable": len(placed.nodes),
         "networkTopology": {"mode": "hard", "highestTierAllowed": lowest_common_tier(placed, topology)},
         "tasks": [
             {
                 "name": f"group-{i}",
                 "replicas": len(g.nodes),
-                "template": {"spec": {**pod(per_node, image), "affinity": _on(g)}},
+                "template": {"spec": {**pod(per_node), "affinity": _on(g)}},
             }
             for i, g in enumerate(groups)
         ],

@@ -108,9 +108,9 @@ def _add(parent: _Open, node: Node, source: str) -> None:
     parent.key = node.value
 
 
-def dump(value: Any, indent: int = 0) -> str:
+def dump(value: Any) -> str:
     """Write dicts, lists and scalars as YAML; texts that could be read otherwise are quoted."""
-    return "".join(f"{' ' * indent}{line}\n" for line in _dumped(value))
+    return "".join(f"{line}\n" for line in _dumped(value))
 
 
 def _dumped(value: Any) -> Iterator[str]:

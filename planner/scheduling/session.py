@@ -44,7 +44,6 @@ class Cluster(LeafMap):
     def __init__(self, topology: Topology, *, busy: Iterable[str] = ()) -> None:
         super().__init__(topology)
         self._busy: set[str] = set()
-        self._free = [len(leaf.nodes) for leaf in self.leaves]
         self._lock = RLock()
         self.set_busy(busy)
 
@@ -68,20 +67,15 @@ class Cluster(LeafMap):
 
     def set_busy(self, nodes: Iterable[str]) -> None:
         """Take nodes out of the free ones; those that are busy already stay so."""
-        self._turn(nodes, busy=True)
+        wanted = self.known(nodes)
+        with self._lock:
+            self._busy.update(wanted)
 
     def set_free(self, nodes: Iterable[str]) -> None:
         """Give nodes back; those that are free already stay so."""
-        self._turn(nodes, busy=False)
-
-    def _turn(self, nodes: Iterable[str], *, busy: bool) -> None:
-        """Follow a change of states, all of it or, where a node is unknown, none."""
         wanted = self.known(nodes)
         with self._lock:
-            for node in wanted:
-                if (node in self._busy) != busy:
-                    (self._busy.add if busy else self._busy.discard)(node)
-                    self._free[self.leaf_of[node]] += -1 if busy else 1
+            self._busy.difference_update(wanted)
 
     def known(self, nodes: Iterable[str]) -> list[str]:
         """Return the nodes, or name the first that the topology does not have."""
