@@ -253,8 +253,8 @@ def deepspeed_run(data: Any, where: str) -> OwnRun:
 def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]:
     """Return the pins of a run, completed by its batch and GPUs or by the instance's; both must agree.
 
-    InputError: the run has another model or sequence length than the instance, or no whole number of replicas or micro-
-    batches.
+    InputError: the run has another model or sequence length than the instance, or no whole number of replicas or of
+    micro-batches.
     """
     for problem in _differences(run, instance):
         raise InputError(f"{where}: {problem}")

@@ -21,9 +21,8 @@ FIXED = ['workload.choose.critical_batch={"of":"fixed","coefficient":2e6}', "wor
 
 
 def at(flop: float, *changes: str, days: float = 90.0) -> LimitPoint:
-    (found,) = limits(
-        changed(INSTANCE, read_changes([*FIXED, *changes]), searched=False), [flop], days=days, tolerance=0.02
-    )
+    asked = changed(INSTANCE, read_changes(FIXED) | read_changes(changes), searched=False)
+    (found,) = limits(asked, [flop], days=days, tolerance=0.02)
     return found
 
 
