@@ -3,7 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from planner.api import (
+from planner.api.clusters import place, simulate
+from planner.api.plans import (
     calibrate,
     changed,
     check,
@@ -12,22 +13,17 @@ from planner.api import (
     explain,
     frontier,
     limits,
-    place,
-    show_versions,
-    simulate,
     solve,
     sweep,
-    to_frame,
 )
-from planner.api.views import VIEWS
+from planner.api.views import VIEWS, show_versions, to_frame
 from planner.errors import InputError, PlannerError
 from planner.version import __version__
 from planner.views import provide
 
 if TYPE_CHECKING:
     from planner.cluster.job import Job
-    from planner.cluster.placement import Placement
-    from planner.cluster.topology import Topology
+    from planner.cluster.placement import Placement, Topology
     from planner.instance.instance import Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
@@ -36,65 +32,31 @@ if TYPE_CHECKING:
     from planner.scheduling.session import Cluster
     from planner.solvers.running.progress import BoundRaised, Event, Finished, IncumbentFound, Note, PhaseStarted
     from planner.solvers.signals import Interrupter
-    from planner.sweeps.rows import Row
+    from planner.sweeps.row_store import Row
 
-__all__ = [
-    "BoundRaised",
-    "Cluster",
-    "Event",
-    "Finished",
-    "Frontier",
-    "IncumbentFound",
-    "InputError",
-    "Instance",
-    "Interrupter",
-    "Job",
-    "Note",
-    "PhaseStarted",
-    "Placement",
-    "Plan",
-    "PlannerError",
-    "Row",
-    "Session",
-    "Topology",
-    "Violation",
-    "__version__",
-    "calibrate",
-    "changed",
-    "check",
-    "design_fabric",
-    "evaluate",
-    "explain",
-    "frontier",
-    "limits",
-    "place",
-    "show_versions",
-    "simulate",
-    "solve",
-    "sweep",
-    "to_frame",
-]
+__all__ = ["BoundRaised", "Cluster", "Event", "Finished", "Frontier", "IncumbentFound", "InputError", "Instance"]
+__all__ += ["Interrupter", "Job", "Note", "PhaseStarted", "Placement", "Plan", "PlannerError", "Row", "Session"]
+__all__ += ["Topology", "Violation", "__version__", "calibrate", "changed", "check", "design_fabric", "evaluate"]
+__all__ += ["explain", "frontier", "limits", "place", "show_versions", "simulate", "solve", "sweep", "to_frame"]
 
 provide(VIEWS)
 
 _HOMES = {
-    "BoundRaised": "planner.solvers.running.progress",
-    "Cluster": "planner.scheduling.session",
-    "Event": "planner.solvers.running.progress",
-    "Finished": "planner.solvers.running.progress",
-    "Frontier": "planner.planning.frontier",
-    "IncumbentFound": "planner.solvers.running.progress",
-    "Instance": "planner.instance.instance",
-    "Interrupter": "planner.solvers.signals",
-    "Job": "planner.cluster.job",
-    "Note": "planner.solvers.running.progress",
-    "PhaseStarted": "planner.solvers.running.progress",
-    "Placement": "planner.cluster.placement",
-    "Plan": "planner.plan.plan",
-    "Row": "planner.sweeps.rows",
-    "Session": "planner.planning.sessions.session",
-    "Topology": "planner.cluster.topology",
-    "Violation": "planner.plan.certificate",
+    name: module
+    for module, names in {
+        "planner.solvers.running.progress": "BoundRaised Event Finished IncumbentFound Note PhaseStarted",
+        "planner.scheduling.session": "Cluster",
+        "planner.planning.frontier": "Frontier",
+        "planner.instance.instance": "Instance",
+        "planner.solvers.signals": "Interrupter",
+        "planner.cluster.job": "Job",
+        "planner.cluster.placement": "Placement Topology",
+        "planner.plan.plan": "Plan",
+        "planner.sweeps.row_store": "Row",
+        "planner.planning.sessions.session": "Session",
+        "planner.plan.certificate": "Violation",
+    }.items()
+    for name in names.split()
 }
 
 

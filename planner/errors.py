@@ -1,7 +1,8 @@
 """Errors whose message says what to do."""
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 MOST_COMPARED, MOST_SHOWN = 5_000, 200  # known names that are compared with a wrong one, and that are listed
@@ -28,3 +29,19 @@ def hint(name: str, known: Collection[str], cutoff: float = CUTOFF) -> str:
         return f"did you mean {folded[near[0]]!r}?"
     more = f", ... ({len(known):,} in all)" if len(known) > MOST_SHOWN else ""
     return f"known: {', '.join(islice(known, MOST_SHOWN)) or 'none'}{more}"
+
+
+@contextmanager
+def needed(feature: str, package: str, extra: str) -> Iterator[None]:
+    """Import a package of an extra inside; where it is missing, say how to install what the feature needs.
+
+    InputError: the package is not installed, or refuses its environment.
+    """
+    try:
+        yield
+    except ImportError:
+        remedy = f"install the extra `{extra}` of this distribution"
+        raise InputError(f"{feature} needs the package {package}; {remedy}") from None
+    except ValueError as error:  # such as a value of MPLBACKEND that is none
+        problem = str(error).partition(";")[0]
+        raise InputError(f"{feature}: {package} does not load ({problem}); correct the environment") from None

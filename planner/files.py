@@ -25,10 +25,7 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 def read_text(path: Path, remedy: str = "give a text file") -> str:
     """Read a text file in UTF-8, opened once so that a pipe will do.
 
-    Raises
-    ------
-    InputError
-        The file does not exist, is too large or cannot be read; the message ends with the remedy.
+    InputError: the file does not exist, is too large or cannot be read; the message ends with the remedy.
     """
     data = read_bytes(path, remedy)
     try:
@@ -46,10 +43,7 @@ def read_text(path: Path, remedy: str = "give a text file") -> str:
 def read_bytes(path: Path, remedy: str) -> bytes:
     """Read a file to its end, opened once.
 
-    Raises
-    ------
-    InputError
-        The file does not exist, is too large or cannot be read; the message ends with the remedy.
+    InputError: the file does not exist, is too large or cannot be read; the message ends with the remedy.
     """
     chunks, size = [], 0
     try:
@@ -74,7 +68,6 @@ def exists(path: Path) -> bool:
 
 
 def _near_file(path: Path) -> str:
-    """Return what to do about a file that is not there: the nearest name of its kind beside it."""
     try:
         files = [p.name for p in path.parent.glob(f"*{path.suffix}")] if path.parent.is_dir() else []
     except (OSError, ValueError):
@@ -86,10 +79,7 @@ def _near_file(path: Path) -> str:
 def read_json(path: Path, remedy: str = "give a JSON file") -> Any:
     """Read a JSON file, opened once.
 
-    Raises
-    ------
-    InputError
-        Names the file, and the line and column where its JSON ends, or the limit that it exceeds.
+    InputError names the file, and the line and column where its JSON ends, or the limit that it exceeds.
     """
     return parse_json(read_text(path, remedy), str(path))
 
@@ -97,10 +87,7 @@ def read_json(path: Path, remedy: str = "give a JSON file") -> Any:
 def parse_json(text: str, where: str) -> Any:
     """Parse JSON strictly and within limits; `where` names it in errors.
 
-    Raises
-    ------
-    InputError
-        A key stands twice, a number is none or too long, the text is nested too deeply or is no JSON.
+    InputError: A key stands twice, a number is none or too long, the text is nested too deeply or is no JSON.
     """
     try:
         return _parsed(text, where)
@@ -112,10 +99,7 @@ def parse_json(text: str, where: str) -> Any:
 def json_or_text(text: str, where: str) -> Any:
     """Parse a value of the command line or of a cell: JSON, or the text itself where it is none.
 
-    Raises
-    ------
-    InputError
-        It is JSON that `parse_json` refuses.
+    InputError: it is JSON that `parse_json` refuses.
     """
     try:
         return _parsed(text, where)
@@ -125,7 +109,6 @@ def json_or_text(text: str, where: str) -> Any:
 
 
 def _parsed(text: str, where: str) -> Any:
-    """Parse JSON within the limits; what is no JSON raises JSONDecodeError."""
     try:
         data = json.loads(
             text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_int=_int, parse_float=_float
@@ -194,10 +177,7 @@ def _float(text: str) -> float:
 def require_writable(*outputs: Path | None) -> None:
     """Check, before any work is done, that each output can be written; None is no output.
 
-    Raises
-    ------
-    InputError
-        The folder does not exist or cannot be written, or the output is a folder.
+    InputError: the folder does not exist or cannot be written, or the output is a folder.
     """
     for output in outputs:
         if output is not None:
@@ -207,10 +187,7 @@ def require_writable(*outputs: Path | None) -> None:
 def require_folder(folder: Path) -> None:
     """Check, before any work is done, that files can be written into a folder.
 
-    Raises
-    ------
-    InputError
-        There is no such folder, or it cannot be written into.
+    InputError: there is no such folder, or it cannot be written into.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: is no folder; make it, or write the plans elsewhere")
@@ -260,10 +237,7 @@ def unwritable(path: Path, error: OSError) -> InputError:
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file under a temporary name and rename it; follow a link, and write to a device or a pipe directly.
 
-    Raises
-    ------
-    InputError
-        The file cannot be written; the message names the file that has the content instead.
+    InputError: the file cannot be written; the message names the file that has the content instead.
     """
     data = content if isinstance(content, bytes) else _encoded(content, path)
     write_streamed(path, lambda: [data])
@@ -283,10 +257,7 @@ def _encoded(text: str, path: Path) -> bytes:
 def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> None:
     """Write a file piece by piece as `write_atomically` does; `pieces` begins anew where the file cannot be written.
 
-    Raises
-    ------
-    InputError
-        The file cannot be written; the message names the file that has the content instead.
+    InputError: the file cannot be written; the message names the file that has the content instead.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -307,12 +278,10 @@ def write_streamed(path: Path, pieces: Callable[[], Iterable[str | bytes]]) -> N
 
 
 def _discard(target: Path) -> None:
-    """Remove the temporary file beside a target."""
     _remove(temporary_name(target))
 
 
 def _write(path: Path, pieces: Iterable[str | bytes]) -> None:
-    """Write pieces, and return when they are on the disk."""
     with path.open("wb") as file:
         for piece in pieces:
             file.write(piece if isinstance(piece, bytes) else piece.encode())

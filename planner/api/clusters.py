@@ -8,12 +8,11 @@ from planner.number_ranges import bounded
 
 if TYPE_CHECKING:
     from planner.cluster.job import Job
-    from planner.cluster.placement import Placement
-    from planner.cluster.topology import Topology
+    from planner.cluster.placement import Placement, Topology
     from planner.plan.plan import Plan
     from planner.scheduling.session import Cluster
-    from planner.simulation.fat_tree import Fabric
-    from planner.simulation.run import Simulation
+    from planner.simulation.clos_tree import Fabric
+    from planner.simulation.simulate import Simulation
 
 OBJECTIVES = ("locality", "step-time")
 
@@ -62,11 +61,6 @@ def place(
     -------
     Placement
         Without nodes, and with the reason in numbers, where the job is larger than what is free.
-
-    Raises
-    ------
-    PlannerError
-        The input cannot be used; the message says where and what to do.
     """
     from planner.cluster.job import read_job
     from planner.errors import InputError
@@ -76,6 +70,8 @@ def place(
     from planner.scheduling.session import opened
 
     cluster, taken = opened(topology, busy, state, only)
+    options: dict[str, Any] = {"busy": taken, "time_limit": time_limit, "seed": seed, "threads": threads}
+    options["fragmentation"] = fragmentation
     if objective == "step-time":
         if order != "any":
             raise InputError("objective, order: step-time ranks any order alone; take locality, or leave order out")
@@ -83,18 +79,8 @@ def place(
         from planner.scheduling.step_time import place_by_time
 
         given = job if isinstance(job, (str, Path, Plan)) else None
-        return place_by_time(
-            cluster, given, busy=taken, time_limit=time_limit, seed=seed, threads=threads, fragmentation=fragmentation
-        )
-    return cluster.place(
-        read_job(job),
-        busy=taken,
-        time_limit=time_limit,
-        seed=seed,
-        threads=threads,
-        fragmentation=fragmentation,
-        order=order,
-    )
+        return place_by_time(cluster, given, **options)
+    return cluster.place(read_job(job), order=order, **options)
 
 
 @bounded
@@ -137,20 +123,15 @@ def simulate(
         where not given.
     group
         Hosts of a group (of a stage, in p2p): neighbours.
-
-    Raises
-    ------
-    PlannerError
-        The input cannot be used; the message says where and what to do.
     """
     from planner.errors import InputError
-    from planner.simulation.request import PATTERNS, Options, names, simulation_request, transport_named
-    from planner.simulation.run import simulate as run
+    from planner.simulation.simulate import PATTERNS, SimulationOptions, names, simulation_request, transport_named
+    from planner.simulation.simulate import simulate as run
 
     if not set(names(pattern)) <= set(PATTERNS) and not Path(pattern).suffix:
         known = f"{', '.join(PATTERNS)}, several by plus signs, or a CSV file with the header src,dst,bytes"
         raise InputError(f"--pattern {pattern}: must be one of {known}; choose one")
-    options = Options(
+    options = SimulationOptions(
         pattern=pattern,
         transport=transport_named(transport),
         site=site,

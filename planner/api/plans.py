@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from planner.number_ranges import bounded
 
 if TYPE_CHECKING:
-    from planner.calibration.measured import MeasuredConstants
+    from planner.calibration.constants import MeasuredConstants
     from planner.instance.instance import FabricInstance, Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from planner.planning.utilisation import LimitPoint
     from planner.solvers.running.progress import Event
     from planner.solvers.signals import Interrupter
-    from planner.sweeps.rows import Row
+    from planner.sweeps.row_store import Row
 
 
 def calibrate(
@@ -38,8 +38,8 @@ def calibrate(
     PlannerError
         The table cannot be used; the message names line, column, value and remedy.
     """
-    from planner.calibration.logs import read_runs
-    from planner.calibration.own import calibrated
+    from planner.calibration.fit import calibrated
+    from planner.calibration.measured_steps import read_runs
 
     return calibrated(read_runs(Path(measured), accelerator, software), Path(measured))
 
@@ -64,7 +64,7 @@ def changed(
     PlannerError
         A path leads nowhere, or the instance cannot be used so; the message names path, value and remedy.
     """
-    from planner.sweeps.what_if import changed as instance_with
+    from planner.sweeps.instance_paths import changed as instance_with
 
     return instance_with(instance, changes, searched=searched)
 
@@ -130,11 +130,6 @@ def design_fabric(
         A path to a file with `network` and `hardware` and no `workload`, its content as a dict, or a FabricInstance.
     time_limit
         Seconds for the search; a kind of fabric that was not searched by then is named.
-
-    Raises
-    ------
-    PlannerError
-        The input cannot be used; the message says where and what to do.
     """
     from planner.models.requests import Options
     from planner.planning.fabric_design import design_fabric as designed
@@ -173,11 +168,6 @@ def explain(
         As in `solve`; what is left to compare at an interrupt is not proven.
     constants
         Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
-
-    Raises
-    ------
-    PlannerError
-        The input cannot be used; the message says where and what to do.
     """
     from planner.instance.references import refuse_pools
     from planner.planning.explain import explained
@@ -290,11 +280,6 @@ def limits(
         Where points are computed at once; None: here, one after another.
     constants
         Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
-
-    Raises
-    ------
-    PlannerError
-        The input cannot be used; the message says where and what to do.
     """
     from planner.instance.references import refuse_pools
     from planner.planning.load import load_instance
@@ -432,7 +417,7 @@ def sweep(
         The instance or a point of the grid cannot be used.
     """
     from planner.sweeps.axes import points_of
-    from planner.sweeps.run import SweepOptions, rows_of, tasks_for
+    from planner.sweeps.sweep_run import SweepOptions, rows_of, tasks_for
 
     points = points_of(vary, [dict(p) for p in pairs])
     folder = None if plans is None else Path(plans)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from planner.optional_packages import needed
+from planner.errors import needed
 from planner.version import __version__
 
 if TYPE_CHECKING:
     from planner.plan.plan import Plan
-    from planner.sweeps.rows import Row
+    from planner.sweeps.row_store import Row
 
 PACKAGES = (
     *("ortools", "highspy", "pyomo", "numpy", "scipy", "networkx", "pydantic", "pyyaml", "typer", "rich"),
@@ -38,11 +38,6 @@ def html(plan: "Plan") -> str:
         for name, lines in texts.items()
     )
     return f"<div><p><b>{head}</b><br>{'<br>'.join(verdict)}</p><table>{cells}</table></div>"
-
-
-def frame_of_plan(plan: "Plan") -> Any:
-    """Return a plan's figures as a pandas frame of one row, its columns as those of a sweep's rows."""
-    return to_frame([plan])
 
 
 def to_frame(rows: "Iterable[Row | Plan]") -> Any:
@@ -87,12 +82,10 @@ def to_frame(rows: "Iterable[Row | Plan]") -> Any:
 
 
 def _plot(name: str) -> Callable[..., Any]:
-    """Return a view that draws on matplotlib axes."""
-
     def draw(plan: "Plan", *, ax: Any = None) -> Any:
-        from planner.report.plots import plan_axes
+        from planner.report.plots import plan_plots
 
-        return getattr(plan_axes, name)(plan, ax)
+        return getattr(plan_plots, name)(plan, ax)
 
     return draw
 
@@ -100,7 +93,7 @@ def _plot(name: str) -> Callable[..., Any]:
 VIEWS: dict[str, Callable[..., Any]] = {
     "summary": summary,
     "_repr_html_": html,
-    "to_frame": frame_of_plan,
+    "to_frame": lambda plan: to_frame([plan]),
     **{name: _plot(name) for name in ("plot_step", "plot_memory", "plot_cost", "plot_sites")},
 }
 

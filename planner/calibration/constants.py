@@ -1,12 +1,19 @@
-"""Constants of the catalogue that a fit may change: where each stands, and what a machine is with them changed."""
+"""Constants of the step-time model: where each stands in the catalogue, and a user's own with what uses them."""
 
 import json
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
+from pydantic import Field
+
+from planner.errors import InputError
+from planner.files import read_json
+from planner.instance.base import Count, Frozen, NonNegative, Positive
 from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator
+from planner.instance.read import validated
 from planner.instance.workload import Software
 from planner.physics.training.operations import Machine
 
@@ -17,7 +24,7 @@ SIXTEEN_BITS = ("bf16", "fp16")  # one share of peak for both
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class FittedConstant:
     """One fitted figure: where it stands, which entries share it, and between what it must lie to make sense."""
 
     kind: Kind
@@ -63,7 +70,7 @@ def put(entry: dict[str, Any], path: str, value: float) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Entries:
+class CatalogueEntries:
     """Accelerators and software stacks by name."""
 
     accelerators: dict[str, Accelerator]
@@ -72,31 +79,22 @@ class Entries:
     def machine(self, m: Machine) -> Machine:
         """Return a machine with these entries in place of its own; it keeps its NIC, which is the cluster's."""
         gpu = self.accelerators[m.gpu.name].model_copy(update={"nic_bytes_per_second": m.gpu.nic_bytes_per_second})
-        return Machine(
-            gpu=gpu,
-            rack=m.rack,
-            software=self.software[m.software.name],
-            model=m.model,
-            precision=m.precision,
-            sequence=m.sequence,
-            expert_imbalance=m.expert_imbalance,
-        )
+        return replace(m, gpu=gpu, software=self.software[m.software.name])
 
 
 def entries_with(
-    constants: Sequence[Constant], values: Sequence[float], gpus: Collection[str], software: Collection[str]
-) -> Entries:
+    constants: Sequence[FittedConstant], values: Sequence[float], gpus: Collection[str], software: Collection[str]
+) -> CatalogueEntries:
     """Return the catalogue's entries of these names with the constants at these values."""
-    return Entries(
+    return CatalogueEntries(
         accelerators={k: Accelerator.model_validate(v) for k, v in _changed("accelerators", constants, values, gpus)},
         software={k: Software.model_validate(v) for k, v in _changed("software", constants, values, software)},
     )
 
 
 def _changed(
-    kind: Kind, constants: Sequence[Constant], values: Sequence[float], names: Collection[str]
+    kind: Kind, constants: Sequence[FittedConstant], values: Sequence[float], names: Collection[str]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield entries of a catalogue with their constants at these values."""
     for name in sorted(names):
         entry = json.loads(json.dumps(catalogue(kind)[name]))
         for constant, value in zip(constants, values, strict=True):
@@ -105,14 +103,126 @@ def _changed(
         yield name, entry
 
 
-def on_a_bound(constants: Sequence[Constant], values: Sequence[float], tolerance: float = 0.01) -> list[str]:
-    """Return a line for each constant that lies on a bound of its fit, within a tolerance of its logarithm.
+GPU, CODE = "hardware.accelerator.", "workload.software."
+KIND = "measured constants"
+REMEDY = "give the file that `planner calibrate` wrote"
 
-    Such a constant stands in for a term that the model lacks.
+
+class MeasuredConstant(Frozen):
+    """A constant that measured lines move: alone, or with others that they do not tell it from."""
+
+    value: NonNegative
+    interval: tuple[NonNegative, NonNegative] = Field(description="In which it lies with 90 %.")
+    catalogue: NonNegative = Field(description="The catalogue's value.")
+    shared_with: str = Field("", description="Why the lines do not determine it alone; empty where they do.")
+
+
+class KeptConstant(Frozen):
+    """A constant that no line depends on: it stays at the catalogue's value."""
+
+    value: NonNegative
+    reason: str
+
+
+class MeasuredLine(Frozen):
+    """A line of the table, with the step that the constants predict."""
+
+    line: Count
+    measured_seconds: Positive
+    predicted_seconds: Positive
+    catalogue_seconds: Positive = Field(description="Predicted with the catalogue's constants.")
+    error: float = Field(description="Predicted over measured, less 1.")
+    left_out_error: float | None = Field(None, description="The same, of constants fitted without the line.")
+
+
+class MeasuredConstants(Frozen):
+    """Constants of one accelerator and one software stack, fitted to measured lines."""
+
+    kind: Literal["measured constants"] = "measured constants"
+    accelerator: str = Field(description="Name of the catalogue's accelerator.")
+    software: str = Field(description="Name of the catalogue's software stack.")
+    measured: str = Field(description="The table that they were fitted to.")
+    number_of_lines: Count
+    noise: Positive = Field(description="Standard deviation of a line's relative error.")
+    values: dict[str, MeasuredConstant] = Field(description="By path in an instance; what the lines move.")
+    kept: dict[str, KeptConstant] = Field({}, description="By path; what no line depends on.")
+    lines: tuple[MeasuredLine, ...] = ()
+
+    def of(self, part: str) -> dict[str, MeasuredConstant]:
+        """Return the constants of the accelerator or of the software, by path in it."""
+        return {path.removeprefix(part): x for path, x in self.values.items() if path.startswith(part)}
+
+
+Given = MeasuredConstants | Mapping[str, Any] | str | Path
+
+
+def read_constants(given: Given) -> MeasuredConstants:
+    """Read constants; `given` is a path, the content of a file as a dict, or the constants.
+
+    InputError: they are no such constants, or one of them is no figure of an accelerator or a software stack.
     """
-    lines = []
-    for constant, value in zip(constants, values, strict=True):
-        for bound in (constant.low, constant.high):
-            if bound * (1 - tolerance) <= value <= bound * (1 + tolerance):
-                lines.append(f"{constant.name} is {value:.4g}, on the bound {bound:g} of its fit")
-    return lines
+    if isinstance(given, MeasuredConstants):
+        return given
+    where = str(given) if isinstance(given, (str, Path)) else "constants"
+    data = read_json(Path(given), REMEDY) if isinstance(given, (str, Path)) else given
+    if not isinstance(data, Mapping):
+        raise InputError(f"{where}: must be a JSON object (is {type(data).__name__}); {REMEDY}")
+    if data.get("kind") != KIND:
+        raise InputError(f"{where}: kind: must be {KIND!r} (is {data.get('kind')!r}); {REMEDY}")
+    constants = validated(MeasuredConstants, data, where)
+    for path in constants.values:
+        if not path.startswith((GPU, CODE)):
+            raise InputError(f"{where}: values.{path}: must begin with {GPU} or {CODE}; {REMEDY}")
+    return constants
+
+
+def put_constants(data: dict[str, Any], constants: MeasuredConstants) -> bool:
+    """Put constants into every accelerator and software stack of an instance that has their name.
+
+    Returns whether there is one; the instance's JSON data are changed, its catalogue names resolved before.
+    """
+    names = {GPU: constants.accelerator, CODE: constants.software}
+    used = False
+    for part, entry in _entries(data):
+        if isinstance(entry, dict) and entry.get("name") == names[part]:
+            used = True
+            for path, x in constants.of(part).items():
+                _put(entry, path, x, constants)
+    return used
+
+
+def names_an_entry(path: str, value: Any) -> bool:
+    """Return whether a value at a path of an instance names an accelerator or a software stack."""
+    return isinstance(value, str) and path.endswith((".accelerator", ".software"))
+
+
+def _entries(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    hardware, workload = data.get("hardware"), data.get("workload")
+    if isinstance(hardware, dict):
+        yield GPU, hardware.get("accelerator")
+        pools = hardware.get("pools")
+        for pool in pools if isinstance(pools, list) else ():
+            yield GPU, pool.get("accelerator") if isinstance(pool, dict) else None
+    if isinstance(workload, dict):
+        yield CODE, workload.get("software")
+
+
+def _put(entry: dict[str, Any], path: str, x: MeasuredConstant, constants: MeasuredConstants) -> None:
+    """Put a constant into an entry, and say beside it where it comes from. InputError: the entry has no such figure."""
+    try:
+        put(entry, path, x.value)
+    except (KeyError, TypeError):
+        raise InputError(f"constants: {path}: is no figure of {entry['name']}; {REMEDY}") from None
+    low, high = x.interval
+    text = (
+        f"`planner calibrate` on {constants.measured}, {constants.number_of_lines} lines: "
+        f"{low:.4g} to {high:.4g} at 90 % (catalogue: {x.catalogue:.4g})"
+    )
+    holder, key = entry, path.split(".", 1)[0]
+    if isinstance(entry[key], dict):
+        holder = entry[key]
+        holder["source"] = text
+    elif isinstance(entry.get("source"), dict):
+        entry["source"][key] = text
+    else:
+        entry["note"] = "; ".join(filter(None, [entry.get("note"), f"{path}: {text}"]))

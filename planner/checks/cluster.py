@@ -8,8 +8,7 @@ from math import prod
 
 from planner.checks.rule import broken, must_be, must_equal
 from planner.cluster.job import Job
-from planner.cluster.placement import Placement
-from planner.cluster.topology import Topology
+from planner.cluster.placement import Placement, Topology
 from planner.plan.certificate import Violation
 
 Above = dict[str, tuple[str, ...]]

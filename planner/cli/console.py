@@ -1,34 +1,42 @@
-"""What every command shares: exit statuses and pins."""
+"""What every command shares: exit statuses, pins and changes, and what is checked before and behind its work."""
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from planner.errors import InputError, InternalError
-from planner.files import exists, json_or_text, require_folder, unwritable
-from planner.optional_packages import needed
+from planner.errors import InputError, InternalError, needed
+from planner.files import exists, json_or_text, require_folder, unwritable, write_atomically
 
 if TYPE_CHECKING:
     from planner.instance.instance import Instance
     from planner.plan.plan import Plan
 
-# Exit statuses; BROKEN: a plan given breaks a rule, or the planner has a defect; UNVERIFIED: the checker disagrees with
-# the plan that was made.
-DONE, BROKEN, BAD_INPUT, INFEASIBLE, LIMIT, UNVERIFIED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+class ExitCode(IntEnum):
+    """Exit statuses of all commands."""
+
+    DONE = 0
+    BROKEN = 1  # a plan given breaks a rule, or the planner has a defect
+    BAD_INPUT = 2
+    INFEASIBLE = 3
+    LIMIT = 4
+    UNVERIFIED = 5  # the checker disagrees with the plan that was made
+    INTERRUPTED = 130
 
 
 def exit_code(plan: "Plan", gap: float | None) -> int:
     """Return the exit status that a plan stands for."""
     if plan.verified is False:
-        return UNVERIFIED
+        return ExitCode.UNVERIFIED
     if plan.status == "infeasible":
-        return INFEASIBLE
+        return ExitCode.INFEASIBLE
     if plan.stopped == "interrupted":
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     within = gap is not None and plan.objective.gap is not None and plan.objective.gap <= gap
-    return DONE if plan.status == "optimal" or within else LIMIT
+    return ExitCode.DONE if plan.status == "optimal" or within else ExitCode.LIMIT
 
 
 def require_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
@@ -83,9 +91,17 @@ def what_if(instance: Path, changes: list[str] | None, *, searched: bool = True)
     """Return an instance with the values of --set in place of its own; its path where there are none."""
     if not changes:
         return instance
-    from planner.sweeps.what_if import changed, read_changes
+    from planner.sweeps.instance_paths import changed, read_changes
 
     return changed(instance, read_changes(changes), searched=searched)
+
+
+def print_or_write(text: str, output: Path | None) -> None:
+    """Write a text to the file of -o, or print it where there is none."""
+    if output is None:
+        print(text, end="")
+    else:
+        write_atomically(output, text)
 
 
 def tell_not_modelled(instance: "Instance") -> None:
@@ -100,10 +116,7 @@ def tell_not_modelled(instance: "Instance") -> None:
 def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
     """Name a rule that a plan breaks where it cannot be shown or written; the failure of a sound plan is a defect.
 
-    Raises
-    ------
-    InputError
-        The plan of the file breaks a rule.
+    InputError: the plan of the file breaks a rule.
     """
     try:
         yield

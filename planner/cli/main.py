@@ -9,26 +9,8 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.commands import (
-    calibrate,
-    evaluate,
-    explain,
-    fabric,
-    frontier,
-    grid,
-    inspect,
-    limits,
-    place,
-    plot,
-    report,
-    simulate,
-    solve,
-    sweep,
-    topology,
-)
-from planner.cli.commands.files import catalogue, exporting, importing, init
-from planner.cli.commands.jobs import changes
-from planner.cli.console import BAD_INPUT, BROKEN, DONE, INTERRUPTED
+from planner.cli.commands import cluster_commands, fabric_commands, file_commands, plan_commands, sweep_commands
+from planner.cli.console import ExitCode
 from planner.cli.watch import watched
 from planner.errors import InputError, PlannerError
 from planner.version import __version__
@@ -49,15 +31,28 @@ app = typer.Typer(
 )
 # In the order in which `planner --help` lists them.
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(solve.solve, frontier.frontier, evaluate.evaluate, explain.explain),
-    *(inspect.check, inspect.show, inspect.schema, place.place),
-    *(simulate.simulate, limits.limits, plot.plot, report.report, inspect.compare, sweep.sweep, topology.topology),
-    *(changes.defragment, changes.preempt, changes.resize, changes.queue),
-    *(calibrate.calibrate, init.init, catalogue.catalogue),
+    *(plan_commands.solve, plan_commands.frontier, plan_commands.evaluate, plan_commands.explain),
+    *(plan_commands.check, plan_commands.show, plan_commands.schema, cluster_commands.place),
+    *(
+        fabric_commands.simulate,
+        sweep_commands.limits,
+        sweep_commands.plot,
+        plan_commands.report,
+        plan_commands.compare,
+        sweep_commands.sweep,
+        cluster_commands.topology,
+    ),
+    *(cluster_commands.defragment, cluster_commands.preempt, cluster_commands.resize, cluster_commands.queue),
+    *(file_commands.calibrate, file_commands.init, file_commands.catalogue),
 )
 for command in COMMANDS:
     app.command()(watched(command))
-for name, group in (("import", importing.app), ("export", exporting.app), ("grid", grid.app), ("fabric", fabric.app)):
+for name, group in (
+    ("import", file_commands.import_app),
+    ("export", file_commands.export_app),
+    ("grid", file_commands.grid_app),
+    ("fabric", fabric_commands.app),
+):
     for registered in group.registered_commands:
         if registered.callback is not None:
             registered.callback = watched(registered.callback)
@@ -65,10 +60,9 @@ for name, group in (("import", importing.app), ("export", exporting.app), ("grid
 
 
 def _print_version(asked: bool) -> None:
-    """Print the version and end."""
     if asked:
         print(f"planner {__version__}")
-        raise typer.Exit(DONE)
+        raise typer.Exit(ExitCode.DONE)
 
 
 @app.callback()
@@ -95,30 +89,27 @@ def main() -> None:
             sys.stdout.flush()
     except InputError as error:
         print(error, file=sys.stderr)
-        sys.exit(BAD_INPUT)
+        sys.exit(ExitCode.BAD_INPUT)
     except PlannerError as error:
         print(f"internal error: {error}; please report it with the instance", file=sys.stderr)
-        sys.exit(BROKEN)
+        sys.exit(ExitCode.BROKEN)
     except KeyboardInterrupt:
         print("interrupted before there was a plan", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
     except BrokenPipeError:
         _drop_stdout()
-        sys.exit(DONE)
+        sys.exit(ExitCode.DONE)
     except MemoryError:
         print("the memory is not enough; allow the process more, or ask about a smaller instance", file=sys.stderr)
-        sys.exit(BAD_INPUT)
+        sys.exit(ExitCode.BAD_INPUT)
     except OSError as error:
         _drop_stdout()
-        print(_system_complaint(error), file=sys.stderr)
-        sys.exit(BAD_INPUT)
-
-
-def _system_complaint(error: OSError) -> str:
-    """Return the complaint about what the system refuses: of a file by its name, of stdout where nothing is named."""
-    if error.filename is None:
-        return f"stdout: cannot be written ({error.strerror}); write elsewhere, such as with -o"
-    return f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror}); name another file"
+        if error.filename is None:
+            complaint = f"stdout: cannot be written ({error.strerror}); write elsewhere, such as with -o"
+        else:
+            complaint = f"{os.fsdecode(error.filename)}: cannot be used ({error.strerror}); name another file"
+        print(complaint, file=sys.stderr)
+        sys.exit(ExitCode.BAD_INPUT)
 
 
 def _prepare_streams() -> None:

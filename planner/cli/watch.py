@@ -108,7 +108,6 @@ class Watch:
         self._live.update(self._line(), refresh=True)
 
     def _line(self) -> Any:
-        """Return spinner, bar, elapsed time, phase and figures in one line of the terminal's width."""
         from rich.progress_bar import ProgressBar
         from rich.spinner import Spinner
         from rich.table import Table
@@ -126,7 +125,6 @@ class Watch:
         return line
 
     def _note(self, text: str) -> None:
-        """Write a line with its timestamp into the log."""
         self._logged = time.monotonic()
         if self.log is not None:
             now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

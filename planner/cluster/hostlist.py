@@ -41,10 +41,7 @@ def fold(numbers: Iterable[int], digits: int = 1) -> str:
 def parse(text: str) -> list[int]:
     """Read rack numbers back in their order.
 
-    Raises
-    ------
-    ValueError
-        If the text is not a hostlist of racks, or a range runs backwards.
+    ValueError if the text is not a hostlist of racks, or a range runs backwards.
     """
     if not text:
         return []
@@ -82,7 +79,6 @@ def fold_names(names: Iterable[str]) -> str:
 
 
 def _bracketed(prefix: str, ranges: list[tuple[str, str]]) -> Iterator[str]:
-    """Write one prefix with its ranges; nothing where there are none."""
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
         yield prefix + ranges[0][0]
     elif ranges:
@@ -92,10 +88,7 @@ def _bracketed(prefix: str, ranges: list[tuple[str, str]]) -> Iterator[str]:
 def expand(text: str) -> list[str]:
     """Read node names in their order; an empty text is an empty list.
 
-    Raises
-    ------
-    ValueError
-        The text has an open bracket, an empty item, or a range that runs backwards or has no end.
+    ValueError: the text has an open bracket, an empty item, or a range that runs backwards or has no end.
     """
     parsed = [_parsed(item) for item in _items(text)]
     size = sum(p.size for p in parsed)
@@ -149,7 +142,6 @@ class _Item:
 
 
 def _parsed(item: str) -> _Item:
-    """Read one name with its brackets."""
     if not item:
         raise ValueError("an item is empty; remove the comma too many")
     parts = re.split(r"[\[\]]", item)

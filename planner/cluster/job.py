@@ -1,4 +1,4 @@
-"""A training job as a scheduler sees it: which groups of nodes all-reduce, and in which order ranks run."""
+"""A training job as a scheduler sees it: its mesh, which groups of nodes all-reduce, what is kept together."""
 
 import difflib
 import math
@@ -56,7 +56,6 @@ class Job(Frozen):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        """Refuse a job with neither mesh nor groups, with both, or with parts that do not belong together."""
         if (self.mesh is None) == (not self.groups):
             raise ValueError("give either mesh or groups; remove one or add the other")
         if self.mesh is not None and not self.mesh:
@@ -80,9 +79,8 @@ class Job(Frozen):
         sizes = {f"groups[{k.name}].size": k.size for k in self.groups} or {"nodes_per_member": self.nodes_per_member}
         for what, size in sizes.items():
             if size % self.segment_nodes:
-                raise ValueError(
-                    f"{what}: {size} must be a multiple of segment_nodes {self.segment_nodes}; change either"
-                )
+                multiple = f"must be a multiple of segment_nodes {self.segment_nodes}"
+                raise ValueError(f"{what}: {size} {multiple}; change either")
         return self
 
     @property
@@ -116,6 +114,13 @@ class Slot:
     ranks: tuple[int, ...]
 
 
+def strides(job: Job) -> dict[str, int]:
+    """Return by axis of a mesh the ranks from one member to the next along it."""
+    mesh = job.mesh or {}
+    axes = list(mesh)
+    return {a: job.nodes_per_member * math.prod(mesh[b] for b in axes[i + 1 :]) for i, a in enumerate(axes)}
+
+
 def slots(job: Job) -> Iterator[Slot]:
     """Return the job's groups in rank order: kind by kind, or the data groups of a mesh by their other axes."""
     if job.mesh is None:
@@ -125,10 +130,9 @@ def slots(job: Job) -> Iterator[Slot]:
                 yield Slot(k, f"{kind.name}[{i}]", tuple(range(first, first + kind.size)))
                 first += kind.size
         return
-    axes, k = list(job.mesh), job.nodes_per_member
-    stride = {a: k * math.prod(job.mesh[b] for b in axes[i + 1 :]) for i, a in enumerate(axes)}
+    k, stride = job.nodes_per_member, strides(job)
     data, step = job.mesh.get("data", 1), stride.get("data", 0)
-    others = [a for a in axes if a != "data"]
+    others = [a for a in job.mesh if a != "data"]
     for at in product(*(range(job.mesh[a]) for a in others)):
         first = sum(stride[a] * i for a, i in zip(others, at, strict=True))
         label = ",".join(f"{a}={i}" for a, i in zip(others, at, strict=True))
@@ -137,13 +141,7 @@ def slots(job: Job) -> Iterator[Slot]:
 
 
 def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
-    """Return a checked job from its file, a dict or itself; a plan's file is a job too.
-
-    Raises
-    ------
-    InputError
-        Names the file, the JSON path, the value and what was expected.
-    """
+    """Return a checked job from its file, a dict or itself; a plan's file is a job too."""
     if isinstance(given, Job):
         return given
     where = str(given) if isinstance(given, (str, Path)) else "job"
@@ -159,7 +157,6 @@ def read_job(given: "Job | Plan | Mapping[str, Any] | str | Path") -> Job:
 
 
 def _with_long_axes(data: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return a job's data with the long names of axes in place of tp, pp, dp, ep and cp."""
     renamed = dict(data)
     for key in ("mesh", "traffic_bytes_per_step"):
         axes = renamed.get(key)
@@ -187,3 +184,118 @@ def job_of_plan(plan: Plan, where: str = "plan") -> Job:
         return validated(Job, {"name": plan.instance.name, "mesh": mesh, "gpus_per_node": gpus}, where)
     kinds = [{"name": site, "size": n, "count": layout.rack_stages} for site, n in sorted(sizes.items())]
     return validated(Job, {"name": plan.instance.name, "groups": kinds, "gpus_per_node": gpus}, where)
+
+
+EXAMPLE = "such as pipeline=4,data=12"
+
+
+def parse_mesh(text: str, option: str) -> dict[str, int]:
+    """Read AXIS=SIZE,AXIS=SIZE in rank order, slowest first; tp, pp, dp, ep and cp are axes too.
+
+    InputError: A part is no AXIS=SIZE, or an axis stands twice.
+    """
+    mesh: dict[str, int] = {}
+    for part in text.split(","):
+        axis, equals, size = (x.strip() for x in part.partition("="))
+        if not equals or not axis or not size.isascii() or not size.isdigit() or not 0 < int(size[:10]) <= 10**9:
+            raise InputError(f"{option}: must be AXIS=SIZE,... {EXAMPLE} (is {part!r})")
+        if axis in mesh:
+            raise InputError(f"{option}: axis {axis!r} stands twice; keep one")
+        mesh[axis] = int(size)
+    return mesh
+
+
+def mesh_job(
+    name: str, mesh: str | None, nodes: int | None, *, gpus_per_node: int | None = None, option: str = "--mesh"
+) -> Job:
+    """Return the job of a mesh on some nodes: each member has its equal share of them.
+
+    Without a mesh all nodes are one all-reduce group; without nodes each member has one.
+
+    InputError: nodes are not a multiple of the mesh's members, or the mesh is none.
+    """
+    if mesh is None and nodes is None:
+        raise InputError(f"--job, --nodes, --mesh: give a job file, or nodes and a mesh {EXAMPLE}")
+    axes = {"data": nodes} if mesh is None else parse_mesh(mesh, option)
+    members = math.prod(n for n in axes.values() if n is not None)
+    each, rest = divmod(nodes or members, members)
+    if rest or not each:
+        raise InputError(f"--nodes: must be a multiple of the {members:,} members of {option} (is {nodes}); change one")
+    data: dict[str, Any] = {"name": name, "mesh": axes, "nodes_per_member": each}
+    return read_job(data if gpus_per_node is None else data | {"gpus_per_node": gpus_per_node})
+
+
+MEMBER = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MeshLevel:
+    """Blocks of one size: `axis` is the last that they hold whole, MEMBER where they are the nodes of one member."""
+
+    axis: str
+    size: int  # nodes of a block
+    groups: int  # groups of the axis in a block
+    count: int  # blocks
+
+    @property
+    def what(self) -> str:
+        """What is split where a block is."""
+        return "members" if self.axis == MEMBER else "groups" if self.axis == "data" else f"{self.axis} groups"
+
+
+def levels(job: Job) -> tuple[MeshLevel, ...]:
+    """Return the levels of a mesh from the inside; the data groups alone where nothing else exchanges."""
+    if job.mesh is None:
+        return ()
+    bytes_of = job.traffic_bytes_per_step
+    axes = sorted((a for a in EXCHANGES if job.mesh.get(a, 1) > 1), key=lambda a: -bytes_of.get(a, 0.0))
+    k, nodes = job.nodes_per_member, math.prod(job.mesh.values()) * job.nodes_per_member
+    found = [MeshLevel(MEMBER, k, 1, nodes // k)] if k > 1 else []
+    size = k
+    for axis in axes:
+        found.append(MeshLevel(axis, size * job.mesh[axis], size // k, nodes // (size * job.mesh[axis])))
+        size *= job.mesh[axis]
+    return tuple(found) or (MeshLevel("data", k, 1, nodes // k),)
+
+
+def numbering(job: Job, level: int) -> tuple[str, ...]:
+    """Return the axes outside the blocks of a level in the order of their numbers; neighbours of the last stay close.
+
+    Axes without groups come first, the pipeline last of them, else the slowest; then those of the levels above.
+    """
+    within, above = ([x.axis for x in part] for part in (levels(job)[: level + 1], levels(job)[level + 1 :]))
+    axes = [a for a in job.mesh or {} if a not in within and a not in above]
+    rest = sorted(axes, key=lambda a: (a == "pipeline", -axes.index(a)))
+    return (*rest, *reversed(above))
+
+
+def line(job: Job, level: int) -> int:
+    """Return the blocks that follow each other along the last axis of the numbering; all without one."""
+    axes = numbering(job, level)
+    return (job.mesh or {})[axes[-1]] if axes else levels(job)[level].count
+
+
+def blocks(job: Job, level: int) -> Iterator[Slot]:
+    """Return the blocks of a level in the order of their numbers; blocks of the levels inside follow each other."""
+    mesh, k, stride = job.mesh or {}, job.nodes_per_member, strides(job)
+    # Ranks of a block from its first: the outermost axis turns slowest, the nodes of a member follow each other.
+    inside = [0]
+    for x in reversed(levels(job)[: level + 1]):
+        if x.axis in mesh:
+            inside = [first + stride[x.axis] * i for first in inside for i in range(mesh[x.axis])]
+    outside = numbering(job, level)
+    for at in product(*(range(mesh[a]) for a in outside)):
+        first = sum(stride[a] * i for a, i in zip(outside, at, strict=True))
+        label = ",".join(f"{a}={i}" for a, i in zip(outside, at, strict=True))
+        yield Slot(0, label, tuple(first + r + n for r in inside for n in range(k)))
+
+
+def groups_of(job: Job, axis: str) -> list[tuple[int, ...]]:
+    """Return the ranks of each group of an axis, or of each member."""
+    mesh, k, stride = job.mesh or {}, job.nodes_per_member, strides(job)
+    others = [a for a in mesh if a != axis]
+    along = [stride[axis] * i for i in range(mesh[axis])] if axis in mesh else [0]
+    firsts = (
+        sum(stride[a] * i for a, i in zip(others, at, strict=True)) for at in product(*(range(mesh[a]) for a in others))
+    )
+    return [tuple(first + r + n for r in along for n in range(k)) for first in firsts]

@@ -1,4 +1,4 @@
-"""The placement of a job on a cluster: nodes in rank order, groups, and what is proven of each figure."""
+"""A cluster's network as schedulers describe it, a job's placement on it, and the results of changes."""
 
 from typing import Literal
 
@@ -6,6 +6,30 @@ from pydantic import Field
 
 from planner.instance.base import Frozen
 from planner.plan.certificate import Certificate
+
+
+class Switch(Frozen):
+    """One switch of a tree; a leaf has nodes, any other has the switches whose parent it is."""
+
+    name: str = Field(description="By which plans and pins name it.")
+    parent: str | None = Field(None, description="The switch above; null for a root.")
+    nodes: tuple[str, ...] = Field((), description="Nodes of a leaf, in the order of the file.")
+
+
+class Block(Frozen):
+    """Nodes that share a scale-up domain, or a base block of a scheduler that places by blocks."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+class Topology(Frozen):
+    """Where every node stands; a node is under one leaf at most, and in one block at most."""
+
+    kind: Literal["tree", "block"] = Field("tree", description="What the scheduler places by; trees may have blocks.")
+    switches: tuple[Switch, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    block_sizes: tuple[int, ...] = Field((), description="Sizes of aggregated blocks in nodes, the base block first.")
 
 
 class PlacedGroup(Frozen):
@@ -46,3 +70,53 @@ class Placement(Frozen):
     stopped: str = Field("proved", description="Why the search ended: proved, limit or interrupted.")
     reason: str = Field("", description="Why the job does not fit, in numbers.")
     certificate: Certificate = Field(description="What is proven of it.")
+
+
+class Move(Frozen):
+    """One rank's node before and after; null where there is none."""
+
+    job: str
+    rank: int = Field(description="Node rank in the placement after the move, or before it where the rank is gone.")
+    old: str | None
+    new: str | None
+
+
+class Mended(Frozen):
+    """A running job after a change, and the moves that lead there."""
+
+    placement: Placement
+    moves: tuple[Move, ...] = Field(description="Ranks whose node changed, renumbered ones left out.")
+
+
+class Running(Frozen):
+    """A job that runs, and what stopping or moving it costs."""
+
+    placement: Placement
+    priority: int = Field(1, ge=0, description="Cost of stopping one node of it.")
+
+
+class Preemption(Frozen):
+    """Jobs to stop so that another fits, and where it then runs."""
+
+    stop: tuple[str, ...]
+    cost: int | None = Field(description="Sum of priority times nodes; null where not even stopping all is enough.")
+    placement: Placement
+    certificate: Certificate
+
+
+class Defragmentation(Frozen):
+    """Moves that free whole leaves, in an order in which each finds its node free."""
+
+    leaves: tuple[str, ...]
+    moves: tuple[Move, ...]
+    certificate: Certificate
+
+
+class Queued(Frozen):
+    """Jobs placed together, and those that must wait."""
+
+    placements: tuple[Placement, ...]
+    waiting: tuple[str, ...]
+    reasons: tuple[str, ...] = Field((), description="Why each of them waits, in numbers.")
+    groups_split: int
+    certificate: Certificate = Field(description="Of all jobs together, as if they were one.")

@@ -17,10 +17,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from planner.cluster.hostlist import width
-from planner.exports.cable_list import labelled
-from planner.exports.from_plan import BuiltFabric
+from planner.exports.fabric_parts import BuiltFabric, labelled
 from planner.files import escaped, unwritable, write_streamed
-from planner.formats.kubernetes.yaml import dump
+from planner.formats.yaml_text import dump
 from planner.physics.network.cabling import switch_counts
 
 MANUFACTURER = "Generic"  # as the device-type library calls boxes of no maker
@@ -106,7 +105,6 @@ def _slug(name: str) -> str:
 
 
 def _device_type(model: str, units: int, ports: dict[str, float]) -> Iterator[str]:
-    """Write a device type with an interface for each port, which its devices have as soon as they are imported."""
     named = {"manufacturer": MANUFACTURER, "model": model, "slug": f"{_slug(MANUFACTURER)}-{_slug(model)}"}
     interfaces = [{"name": p, "type": _cage(gbps)} for p, gbps in ports.items()]
     size = {"u_height": units, "is_full_depth": True}
@@ -150,17 +148,13 @@ def _cables(x: BuiltFabric) -> Iterator[Row]:
 
 @cache
 def _cable_type(medium: str) -> str:
-    """Return NetBox's type of a medium, nothing where its name says none."""
     return next((kind for pattern, kind in CABLE_TYPES.items() if re.search(pattern, medium.lower())), "")
 
 
 def write_netbox(output: Path, x: BuiltFabric) -> None:
     """Write the files into a folder, which is made where there is none, or into a ZIP file: all of them or none.
 
-    Raises
-    ------
-    InputError
-        The folder or file cannot be written.
+    InputError: the folder or file cannot be written.
     """
     files = netbox_files(x)
     if output.suffix == ".zip":

@@ -1,14 +1,67 @@
-"""Read a topology in whichever format it stands, recognised by what the file says."""
+"""Read a topology in whichever format it stands, recognised by what the file says; a plan is one of them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from planner.cluster.topology import Topology
+from planner.cluster.hostlist import MAX_NAMES, PREFIX, width
+from planner.cluster.placement import Topology
 from planner.errors import InputError
 from planner.files import parse_json, read_text
+from planner.formats.topology_rows import SwitchRow, tree
 from planner.instance.read_items import ReadItems
+from planner.plan.fabric import SiteFabric
+from planner.plan.plan import Plan
+
+WAN = "wan"
+
+
+def plan_topology(plan: Plan, source: str) -> Topology:
+    """Read the fabric of a plan's sites; racks are named as in its placement, after their site where there are several.
+
+    InputError if the plan has no fabric, or a fabric for a site whose racks it does not state.
+    """
+    if plan.fabric is None or not plan.fabric.sites:
+        raise InputError(f"{source}: fabric: the plan has none; solve an instance with a network")
+    racks = dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)
+    if plan.sites:
+        racks = {s.id: s.racks for s in plan.sites.sites}
+    if sum(racks.values()) > MAX_NAMES:
+        problem = f"{sum(racks.values()):,} racks, more than {MAX_NAMES:,}"
+        raise InputError(f"{source}: sites: {problem}; run `planner check` on the plan")
+    several = len(plan.fabric.sites) > 1
+    rows: list[SwitchRow] = []
+    for site, fabric in sorted(plan.fabric.sites.items()):
+        if racks.get(site, 0) < 1 or fabric.leaf_domain_racks < 1 or fabric.leaf_domains_per_pod < 1:
+            where = f"{source}: fabric.sites.{site}"
+            raise InputError(f"{where}: no racks, or a leaf domain or pod of none; run `planner check` on the plan")
+        rows += _site(site, fabric, racks[site], f"{site}-" if several else "")
+    if several:
+        rows.append(SwitchRow("fabric.sites", WAN, children=tuple(sorted(plan.fabric.sites))))
+    return tree(source, rows)
+
+
+def _site(site: str, fabric: SiteFabric, racks: int, prefix: str) -> Iterator[SwitchRow]:
+    """Lay racks out as the placement does: leaf domain by leaf domain, the last one part-full."""
+    where, digits = f"fabric.sites.{site}", width(racks)
+    size, per_pod = fabric.leaf_domain_racks, fabric.leaf_domains_per_pod
+    leaves = []
+    for i, first in enumerate(range(0, racks, size)):
+        leaves.append(f"{prefix}leaf{i}")
+        numbers = range(first, min(first + size, racks))
+        yield SwitchRow(where, leaves[-1], tuple(f"{prefix}{PREFIX}{n:0{digits}d}" for n in numbers))
+    below, domains_below = tuple(leaves), 1
+    for word, domains in (("pod", per_pod), ("zone", fabric.leaf_domains_per_zone)):
+        each = max(1, domains // domains_below)
+        blocks = [below[i : i + each] for i in range(0, len(below), each)]
+        if domains and len(blocks) > 1:
+            for i, block in enumerate(blocks):
+                yield SwitchRow(where, f"{prefix}{word}{i}", children=block)
+            below = tuple(f"{prefix}{word}{i}" for i in range(len(blocks)))
+            domains_below = domains
+    yield SwitchRow(where, site, children=below)
+
 
 FORMATS = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, or a plan"
 
@@ -16,27 +69,19 @@ FORMATS = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, o
 def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:
     """Return the topology of a cluster.
 
-    Parameters
-    ----------
-    keys
-        Kubernetes' node labels that name the switches above a node, leaf first; known families by default.
-    name
-        Which topology of a topology.yaml; the cluster's default by default.
-
-    Raises
-    ------
-    InputError
-        Names file, line or JSON path, value and remedy.
+    `keys` are Kubernetes' node labels that name the switches above a node, leaf first, known families by default;
+    `name` says which topology of a topology.yaml, its default unless given. InputError names file, line or JSON path,
+    value and remedy.
     """
     path = Path(path)
     text = read_text(path)
     if text.lstrip().startswith("{"):
         return _from_json(parse_json(text, str(path)), str(path), keys)
     if path.suffix in {".yaml", ".yml"} or _first(text).startswith(("%YAML", "---", "- ", "-\t", "[")):
-        from planner.formats.slurm.topology_yaml import read_yaml
+        from planner.formats.slurm_topology import read_yaml
 
         return read_yaml(text, str(path), name)
-    from planner.formats.slurm.topology_conf import read_conf
+    from planner.formats.slurm_topology import read_conf
 
     return read_conf(text, str(path))
 
@@ -57,21 +102,20 @@ def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:
     if not isinstance(data, dict):
         raise InputError(f"{source}: must be a JSON object (is {type(data).__name__}); give {FORMATS}")
     if "instances" in data:
-        from planner.formats.topograph import read_topograph
+        from planner.formats.kubernetes import read_topograph
 
         return read_topograph(data, source)
     if "items" in data:
-        from planner.formats.kubernetes.nodes import read_kubernetes
+        from planner.formats.kubernetes import read_kubernetes
 
         return read_kubernetes(data, source, keys)
     if "planner_version" in data:
-        from planner.formats.from_plan import plan_topology
+        pass
         from planner.plan.files import plan_of
 
         return plan_topology(plan_of(data, source), source)
-    raise InputError(
-        f"{source}: is no topology known here (its keys are {', '.join(list(data)[:8]) or 'none'}); give {FORMATS}"
-    )
+    keys = ", ".join(list(data)[:8]) or "none"
+    raise InputError(f"{source}: is no topology known here (its keys are {keys}); give {FORMATS}")
 
 
 def _first(text: str) -> str:

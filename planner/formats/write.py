@@ -4,62 +4,55 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from planner.cluster.topology import Topology
+from planner.cluster.placement import Topology
 from planner.errors import InputError
-from planner.formats import openmpi
-from planner.formats.kubernetes import kueue, volcano
-from planner.formats.placement import Placed
-from planner.formats.slurm import job as slurm_job
-from planner.formats.slurm import topology_conf, topology_yaml
-from planner.formats.source import near
-from planner.formats.torchrun import torchrun, torchrun_line
+from planner.formats import kubernetes, placed_job, slurm_topology
+from planner.formats.placed_job import PlacedJob
+from planner.formats.topology_rows import near
 
-Writer = Callable[[Placed, Topology], str]
+Writer = Callable[[PlacedJob, Topology], str]
 
 
-def as_document(placed: Placed, topology: Topology) -> dict[str, Any]:
+def as_document(placed: PlacedJob, topology: Topology) -> dict[str, Any]:
     """Return all that a scheduler's script needs: ranks, groups, certificate, and the lines to submit and start by."""
-    hostfile = slurm_job.HOSTFILE.format(job=placed.job)
+    hostfile = placed_job.HOSTFILE.format(job=placed.job)
     return {
         **placed.model_dump(mode="json"),
-        "hostlist": slurm_job.rank_hostlist(placed),
-        "sbatch": slurm_job.sbatch_line(placed, topology),
-        "srun": slurm_job.srun_line(placed, topology),
+        "hostlist": placed_job.rank_hostlist(placed),
+        "sbatch": placed_job.sbatch_line(placed, topology),
+        "srun": placed_job.srun_line(placed, topology),
         "mpirun": {
-            "hostfile": openmpi.hostfile_line(placed, hostfile),
-            "rankfile": openmpi.rankfile_line(placed, f"{placed.job}.rankfile"),
+            "hostfile": placed_job.hostfile_line(placed, hostfile),
+            "rankfile": placed_job.rankfile_line(placed, f"{placed.job}.rankfile"),
         },
-        "torchrun": torchrun_line(placed, f"{placed.job}.torchrun"),
-        "hints": slurm_job.hints(placed, topology),
+        "torchrun": placed_job.torchrun_line(placed, f"{placed.job}.torchrun"),
+        "hints": placed_job.hints(placed, topology),
     }
 
 
 WRITERS: Mapping[str, Writer] = {
-    "hostlist": lambda placed, _: slurm_job.rank_hostlist(placed) + "\n",
-    "sbatch": lambda placed, topology: slurm_job.sbatch_line(placed, topology) + "\n",
-    "hostfile": slurm_job.hostfile,
+    "hostlist": lambda placed, _: placed_job.rank_hostlist(placed) + "\n",
+    "sbatch": lambda placed, topology: placed_job.sbatch_line(placed, topology) + "\n",
+    "hostfile": placed_job.hostfile,
     "mpi-hostfile": lambda placed, _: placed.hostfile,
-    "rankfile": lambda placed, _: openmpi.rankfile(placed),
-    "torchrun": lambda placed, _: torchrun(placed),
+    "rankfile": lambda placed, _: placed_job.rankfile(placed),
+    "torchrun": lambda placed, _: placed_job.torchrun(placed),
     "json": lambda placed, topology: json.dumps(as_document(placed, topology), indent=1) + "\n",
-    "kueue": lambda placed, _: kueue.kueue_job(placed),
-    "volcano": volcano.volcano_job,
+    "kueue": lambda placed, _: kubernetes.kueue_job(placed),
+    "volcano": kubernetes.volcano_job,
 }
 TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
-    "conf": topology_conf.write_conf,
-    "yaml": topology_yaml.write_yaml,
-    "kueue": kueue.kueue_topology,
-    "volcano": volcano.volcano_hypernodes,
+    "conf": slurm_topology.write_conf,
+    "yaml": slurm_topology.write_yaml,
+    "kueue": kubernetes.kueue_topology,
+    "volcano": kubernetes.volcano_hypernodes,
 }
 
 
-def write_placed(placed: Placed, topology: Topology, form: str) -> str:
+def write_placed(placed: PlacedJob, topology: Topology, form: str) -> str:
     """Return a placement in one of WRITERS' formats.
 
-    Raises
-    ------
-    InputError
-        If there is no such format, or the scheduler would refuse what it asks.
+    InputError if there is no such format, or the scheduler would refuse what it asks.
     """
     if form not in WRITERS:
         raise InputError(f"--format {form!r}: unknown; {near(form, WRITERS)}")
@@ -69,10 +62,7 @@ def write_placed(placed: Placed, topology: Topology, form: str) -> str:
 def write_topology(topology: Topology, form: str) -> str:
     """Return a topology in one of TOPOLOGY_WRITERS' formats.
 
-    Raises
-    ------
-    InputError
-        If there is no such format, or it cannot hold the topology.
+    InputError if there is no such format, or it cannot hold the topology.
     """
     if form not in TOPOLOGY_WRITERS:
         raise InputError(f"topology format {form!r}: unknown; {near(form, TOPOLOGY_WRITERS)}")

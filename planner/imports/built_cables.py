@@ -9,8 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from planner.errors import InputError
-from planner.exports.cable_list import labelled
-from planner.exports.from_plan import BuiltFabric
+from planner.exports.fabric_parts import BuiltFabric, labelled
 from planner.exports.netbox import end_of
 from planner.files import read_text, unescaped
 from planner.units import counted
@@ -40,11 +39,8 @@ def differences(path: Path, x: BuiltFabric) -> CableDifferences:
     The file is a cable list of `planner fabric export`, or cables as NetBox imports or exports them. Cables without an
     end at a port of the fabric are of other equipment.
 
-    Raises
-    ------
-    InputError
-        Names the file, and the line: no such table, a row of another length, a port with two cables, or no cable of
-        this fabric.
+    InputError names the file, and the line: no such table, a row of another length, a port with two cables, or no cable
+    of this fabric.
     """
     planned: Ends = {}
     for c in chain.from_iterable(block for _, block in labelled(x)):
@@ -82,7 +78,6 @@ def _once(ends: Ends) -> Iterator[tuple[str, str]]:
 
 
 def _read(path: Path, x: BuiltFabric) -> tuple[Ends, dict[str, int]]:
-    """Read the cables with an end at a port of the fabric, and the line of each such end."""
     boxes = {x.gpu_name(i) for i in range(x.design.racks * x.design.gpus_per_rack)}.union(*x.names.values())
     text = read_text(path, "give a cable list in CSV")
     head = text.partition("\n")[0]
@@ -122,7 +117,6 @@ def _read(path: Path, x: BuiltFabric) -> tuple[Ends, dict[str, int]]:
 
 
 def _columns(path: Path, header: list[str]) -> tuple[list[int], bool]:
-    """Return where the ends of a cable are in a row, and whether they are named as NetBox does."""
     for names in (OWN, *NETBOX):
         if set(names) <= set(header):
             return [header.index(n) for n in names], names is not OWN

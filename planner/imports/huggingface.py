@@ -50,10 +50,7 @@ WITHOUT = re.compile(
     r"model_parallel.*|floor_scale|first_k_dense_replace|moe_(layer_freq|intermediate_size)|head_dim|tie_encoder.*"
 )
 FULL, SLIDING = "full_attention", "sliding_attention"
-ALIKE = {
-    "chunked_attention": "llama4_text",
-    "linear_attention": "qwen3_next",
-}  # kinds of layers read as windowed, of whom
+ALIKE = {"chunked_attention": "llama4_text", "linear_attention": "qwen3_next"}  # kinds read as windowed, of whom
 LINEAR_HEADS = ("num_value_heads", "key_head_dim", "value_head_dim")
 LINEAR_CHUNK = 64  # tokens that a kernel of linear attention takes at once
 INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pictures and text has its Transformer
@@ -108,19 +105,11 @@ FAMILIES: dict[str, ConfigFamily] = {
 PHI3_WINDOWED = "phi3"  # windowed in every layer where sliding_window is given
 
 
-def is_config(data: Any) -> bool:
-    """Return whether JSON data are a Hugging Face configuration."""
-    return isinstance(data, Mapping) and "model_type" in data and ("architectures" in data or _first(data, LAYERS) != 0)
-
-
 def read_model(path: Path) -> Model:
     """Read the model of a config.json.
 
-    Raises
-    ------
-    InputError
-        Names the file, the key and its value: an unknown family, a missing figure, or layers that differ in a way that
-        the planner has no data for.
+    InputError names the file, the key and its value: an unknown family, a missing figure, or layers that differ in a
+    way that the planner has no data for.
     """
     if path.is_dir():
         path = path / "config.json"
@@ -166,11 +155,6 @@ def _effect(key: str, value: Any) -> str | None:
     return NO_EFFECT if not value or WITHOUT.fullmatch(key) else None
 
 
-def _first(config: Mapping[str, Any], names: Sequence[str]) -> Any:
-    """Return the first of several names that a configuration has a value under; 0 where it has none."""
-    return next((config[n] for n in names if config.get(n) is not None), 0)
-
-
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """One configuration, where it stands, and what its family leaves unsaid."""
@@ -193,7 +177,7 @@ class _Reader:
             "vocabulary": self.count(VOCABULARY, self.family.vocabulary),
             "tied_embeddings": self.family.tied if tied is None else tied,
         }
-        if _first(self.config, FFN):
+        if next((self.config[n] for n in FFN if self.config.get(n) is not None), 0):
             entry["ffn"] = self.count(FFN)
         elif self.family.gated and not self.family.experts:
             self.refuse(FFN[0], "is missing; add it")
@@ -222,7 +206,6 @@ class _Reader:
         raise InputError(f"{self.where}: {key}: {problem}")
 
     def _attention(self, entry: dict[str, Any]) -> None:
-        """Add the widths of heads, and how many share keys and values."""
         if self.family.latent:
             ranks = {ours: self.count((theirs,)) for ours, theirs in LATENT.items() if theirs != "q_lora_rank"}
             q_rank = self.config.get("q_lora_rank")
@@ -236,10 +219,8 @@ class _Reader:
             entry["head_size"] = size
 
     def _kv_heads(self, heads: int) -> int:
-        """Return the heads of keys and values; Falcon and BigCode say multi_query, ChatGLM its groups."""
-        if self.kind == "falcon" and not self.config.get("new_decoder_architecture"):
-            return 1 if self.config.get("multi_query", True) else heads
-        if self.kind == "gpt_bigcode":
+        old_falcon = self.kind == "falcon" and not self.config.get("new_decoder_architecture")
+        if old_falcon or self.kind == "gpt_bigcode":
             return 1 if self.config.get("multi_query", True) else heads
         if self.kind == "chatglm" and not self.config.get("multi_query_attention"):
             return heads
@@ -248,7 +229,6 @@ class _Reader:
         return self.count(KV_HEADS, heads)
 
     def _windows(self, entry: dict[str, Any]) -> None:
-        """Add the layers whose attention sees a window only."""
         layers = entry["layers"]
         kinds = self.config.get("layer_types")
         window = self.config.get("sliding_window") or (self.family.window if self.family.window_every else None)
@@ -282,15 +262,12 @@ class _Reader:
         return layers if every == 1 else layers - layers // every if every else 0
 
     def _experts(self, entry: dict[str, Any]) -> None:
-        """Add the routed and shared experts, and the first layers that have none."""
         count = self.count(EXPERTS, 0)
         if not count:
             return
         for key in ("decoder_sparse_step", "moe_layer_freq", "moe_layer_interval"):
-            if self.config.get(key, 1) != 1:
-                self.refuse(
-                    key, f"is {self.config[key]!r}; the planner knows dense layers only before all with experts"
-                )
+            if (every := self.config.get(key, 1)) != 1:
+                self.refuse(key, f"is {every!r}; the planner knows dense layers only before all with experts")
         width, shared = self.count(EXPERT_FFN), self.config.get("shared_expert_intermediate_size")
         if shared is None:
             shared = self.count(SHARED, 0) * width
@@ -336,19 +313,12 @@ class _Reader:
         The shared expert has them, which every token meets too.
         """
         heads, key, value = (self.count((f"linear_{x}",)) for x in LINEAR_HEADS)
-        keys, values, own = (
-            self.count(("linear_num_key_heads",)) * key,
-            heads * value,
-            entry["heads"] * entry["head_size"],
-        )
+        keys, values = self.count(("linear_num_key_heads",)) * key, heads * value
+        own = entry["heads"] * entry["head_size"]
         self.count(("linear_conv_kernel_dim",), 4)
         layers, linear = entry["layers"], entry.get("window_layers", 0)
-        projected = (
-            2 * keys
-            + 3 * values
-            + 2 * heads
-            - 2 * entry["head_size"] * (entry["heads"] + entry.get("kv_heads", entry["heads"]))
-        )
+        full_heads = entry["heads"] + entry.get("kv_heads", entry["heads"])
+        projected = 2 * keys + 3 * values + 2 * heads - 2 * entry["head_size"] * full_heads
         extra = (linear * projected + (layers - linear) * own) / layers
         entry["experts"]["shared_ffn"] += round(extra / 3)
         self.approximated.append(

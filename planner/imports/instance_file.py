@@ -1,13 +1,22 @@
-"""Find and read the file of an instance: JSON or YAML, a plan's own instance, or one that ships with the planner."""
+"""Find and read the file of an instance, or write a first one: short, commented YAML that solves as it is."""
 
+import math
+import os
+import re
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import yaml
 
 from planner.errors import InputError, hint
 from planner.files import exists
-from planner.formats.data import YAML, read_data
+from planner.formats.yaml_text import YAML, read_data
 from planner.imports.huggingface import read_model
+from planner.instance.catalogue import catalogue
+from planner.instance.workload import Model
+from planner.physics.training.transformer import active_parameters
 from planner.plan.kinds import kind_of, other_kind, without_schema_key
 
 SHIPPED_IN_WHEEL = "shipped"  # the folder of the package that the wheel has instances/ in
@@ -28,10 +37,7 @@ def shipped_names() -> list[str]:
 def instance_path(given: Path) -> Path:
     """Return a file that exists under its path, else the instance that ships under that name.
 
-    Raises
-    ------
-    InputError
-        A bare name is neither a file nor the name of an instance that ships.
+    InputError: A bare name is neither a file nor the name of an instance that ships.
     """
     if exists(given) or len(given.parts) != 1 or given.suffix in YAML:
         return given
@@ -46,10 +52,7 @@ def instance_path(given: Path) -> Path:
 def read_instance_file(given: Path) -> dict[str, Any]:
     """Return the data of an instance's file, a `config.json` for its model read; of a plan's file the plan's instance.
 
-    Raises
-    ------
-    InputError
-        The file does not exist, cannot be read, or is of another kind.
+    InputError: the file does not exist, cannot be read, or is of another kind.
     """
     path = instance_path(given)
     data = instance_data(read_data(path), str(given))
@@ -66,10 +69,7 @@ def holds_plan(given: Path) -> bool:
 def instance_data(data: Any, where: str) -> dict[str, Any]:
     """Return what data hold of an instance: themselves, or a plan's instance.
 
-    Raises
-    ------
-    InputError
-        They are of another kind, or no object.
+    InputError: they are of another kind, or no object.
     """
     if not isinstance(data, dict):
         raise InputError(
@@ -87,10 +87,7 @@ def instance_data(data: Any, where: str) -> dict[str, Any]:
 def read_config(data: dict[str, Any], where: str, folder: Path) -> None:
     """Put the model of a Hugging Face configuration in place of the name of its file, relative to the instance's.
 
-    Raises
-    ------
-    InputError
-        The file cannot be read.
+    InputError: the file cannot be read.
     """
     workload = data.get("workload")
     name = workload.get("model") if isinstance(workload, dict) else None
@@ -101,3 +98,185 @@ def read_config(data: dict[str, Any], where: str, folder: Path) -> None:
     except InputError as error:
         raise InputError(f"{where}: workload.model: {error}") from None
     workload["model"] = model.model_dump(mode="json", exclude_none=True)
+
+
+TOKENS_PER_WEIGHT = 20  # compute-optimal (Hoffmann et al. 2022, arXiv 2203.15556, table 3)
+DEFAULT_BUDGET_USD = 3e9  # of a plan of sites: without a limit, all power there is would be bought
+SITE_MW = 300.0  # of each place below, an example
+RACKS = 64  # of one cluster, an example
+# Places where large campuses are connected; the figures of power are examples for the user to change.
+PLACES: tuple[tuple[str, str, str, float, float, float], ...] = (
+    ("abilene", "ERCOT", "ercot", 32.45, -99.73, 40),
+    ("new-albany", "AEP", "eastern", 40.08, -82.81, 36),
+    ("council-bluffs", "MISO", "eastern", 41.26, -95.86, 34),
+    ("goodyear", "APS", "western", 33.44, -112.36, 42),
+    ("ashburn", "DOM", "eastern", 39.04, -77.49, 45),
+)
+
+
+class FabricParts(NamedTuple):
+    """Switches whose ports have a NIC's rate, and the transceiver of that rate with its price and power."""
+
+    switches: tuple[str, ...]
+    optics: str
+    usd: float
+    watts: float
+    source: str
+
+
+DR4 = "400G DR4 transceivers sell at $0.6K to $0.8K; 9 W [m]"
+DR8 = "800G DR8 transceivers sell at $1.1K to $1.4K, 16 W"
+FABRIC_PARTS: dict[float, FabricParts] = {  # by the NIC's Gb/s
+    200.0: FabricParts(("51.2T-256x200G",), "200G", 400, 6, "a guess between 100G and 400G transceivers"),
+    400.0: FabricParts(("25.6T-64x400G",), "400G-DR4", 700, 9, DR4),
+    800.0: FabricParts(("51.2T-64x800G", "51.2T-128x800G-2plane"), "800G-DR8", 1250, 16, DR8),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the user asks a first instance for; what is None has an example's value."""
+
+    name: str = "first"
+    sites: int = 0
+    budget_usd: float | None = None
+    model: str | None = None
+    accelerator: str = "B200"
+    racks: int | None = None
+    tokens: float | None = None
+    folder: Path = Path()  # that the instance is written to; a model's file is named from there
+
+
+def first_instance(wish: Wish) -> str:
+    """Return the YAML of an instance.
+
+    InputError: the model or the accelerator is no name of the catalogue, or a figure is out of its range.
+    """
+    if not 0 <= wish.sites <= len(PLACES):
+        raise InputError(f"--sites: must be from 0 (one cluster) to {len(PLACES)} (is {wish.sites}); add more by hand")
+    if wish.sites and wish.racks is not None:
+        raise InputError(f"--racks {wish.racks}: power and budget decide the racks of sites; leave out one of the two")
+    gpu = _named("accelerators", wish.accelerator, "--accelerator")
+    name = wish.model or ("llama3-405b" if wish.sites else "llama3-70b")
+    parts = [
+        _head(wish),
+        _workload(name, wish),
+        _hardware(wish, rack_of(wish.accelerator)),
+        *([_grid(wish.sites)] if wish.sites else []),
+        _network(gpu["nic_bytes_per_second"] * 8 / 1e9),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _named(kind: str, name: str, option: str) -> dict[str, Any]:
+    known = catalogue(kind)
+    if name not in known:
+        raise InputError(f"{option}: {name!r} is not in the catalogue; {hint(name, sorted(known))}")
+    entry: dict[str, Any] = known[name]
+    return entry
+
+
+def rack_of(accelerator: str) -> str:
+    """Return the catalogue's rack or node of an accelerator: the one that shares most of its name.
+
+    InputError: no rack of the catalogue has the accelerator.
+    """
+    words = accelerator.split("-")
+    for n in range(len(words), 0, -1):
+        for rack in catalogue("racks"):
+            if f"-{'-'.join(words[:n])}-" in f"-{rack}-" and ("seed" in rack) == ("seed" in accelerator):
+                return rack
+    raise InputError(f"--accelerator: no rack of the catalogue has {accelerator!r}; choose another, and write the rack")
+
+
+def _scalar(text: str) -> str:
+    """Write a text on one line of YAML, quoted where any reader might take it for something else."""
+    style = None if re.fullmatch(r"[A-Za-z][A-Za-z0-9_./-]*", text) else '"'
+    written: str = yaml.safe_dump(text, default_style=style, allow_unicode=True, width=math.inf)
+    return written.removesuffix("...\n").rstrip("\n")
+
+
+def _model(name: str) -> Model:
+    if name.endswith(".json"):
+        return read_model(Path(name))
+    return Model.model_validate(_named("models", name, "--model"))
+
+
+def _head(wish: Wish) -> str:
+    budget = wish.budget_usd if wish.budget_usd is not None else DEFAULT_BUDGET_USD if wish.sites else None
+    money = f"\n  budget_usd: {budget:.12g}  # all that is bought: racks, sites, fabric, fibre" if budget else ""
+    return f"""\
+# A planning question. Solve it: planner solve FILE -o plan.json
+# Every key with its meaning: planner schema instance, docs/instance.md. Names: planner catalogue.
+name: {_scalar(wish.name)}
+limits:{money}
+  max_batch_tokens: 16e6  # most tokens of an optimiser step that still train as well (Llama 3: 16M)
+"""
+
+
+def _workload(name: str, wish: Wish) -> str:
+    tokens = wish.tokens
+    if tokens is None:
+        tokens = float(f"{TOKENS_PER_WEIGHT * active_parameters(_model(name)):.2g}")
+        why = f"{TOKENS_PER_WEIGHT} for each weight that a token meets (Hoffmann et al. 2022)"
+    else:
+        _model(name)
+        why = "as asked for"
+    shown = os.path.relpath(name, wish.folder) if name.endswith(".json") else name
+    return f"""\
+workload:
+  model: {_scalar(shown)}  # of `planner catalogue models`, or the path of a Hugging Face config.json
+  tokens: {tokens:.12g}  # {why}
+  sequence_length: 8192
+  precision: bf16  # `planner catalogue precisions`
+  software: megatron-bridge  # the framework: `planner catalogue software`
+"""
+
+
+def _hardware(wish: Wish, rack: str) -> str:
+    if wish.sites:
+        last = "  facility_overhead_factor: 1.3  # facility over IT power (PUE)"
+    else:
+        last = f"  racks: {wish.racks or RACKS}  # of the one cluster; a `grid` in their place lets power decide"
+    return f"hardware:\n  accelerator: {wish.accelerator}\n  rack: {rack}\n{last}\n"
+
+
+def _grid(sites: int) -> str:
+    places = PLACES[:sites]
+    areas = "\n".join(
+        f"    - {{id: {area}, interconnection: {zone}, headroom_mw: {SITE_MW:g}, energy_usd_per_mwh: {price:g}}}"
+        for _, area, zone, _, _, price in places
+    )
+    nodes = "\n".join(
+        f"    - {{id: {name}, balancing_authority: {area}, latitude: {north:g}, longitude: {east:g}, "
+        f"generation_mw: {SITE_MW:g}, interconnect_mw: {SITE_MW:g}}}"
+        for name, area, _, north, east, _ in places
+    )
+    return f"""\
+grid:  # MW and prices are examples: put yours here
+  balancing_authorities:
+{areas}
+  nodes:
+{nodes}
+  rules:
+    interconnect: {{enabled: true, share: 1, reading: explicit}}  # a site draws no more than its interconnect_mw
+    max_sites: {sites}
+  prices:
+    building_usd_per_it_mw: 11.7e6
+    interconnection_usd_per_mw: 500e3
+    site_usd: 25e6
+wan: {{}}  # fibre between the sites, at the usual prices
+"""
+
+
+def _network(nic_gbps: float) -> str:
+    parts = FABRIC_PARTS.get(nic_gbps)
+    if parts is None:
+        return ""  # tori and the like: a layout without a fabric of switches
+    return f"""\
+network:
+  switches: [{", ".join(parts.switches)}]  # with ports of the NIC's rate; `planner catalogue switches`
+  max_tiers: 3
+  survives: one_spine  # the loss of a switch above the leaves cuts no two of them
+  optics: {{name: {parts.optics}, price_usd: {parts.usd:g}, power_watts: {parts.watts:g}}}
+"""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import Field, ValidationError
 
-from planner.calibration.own import is_tunable
+from planner.calibration.fit import is_tunable
 from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
@@ -25,7 +25,7 @@ from planner.physics.training.parallel_strategy import ParallelStrategy, read_st
 from planner.physics.training.step import Conditions
 from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.run import RunPlan
-from planner.simulation.reference_tree import transport_slowdown_of
+from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
 
 T = TypeVar("T")

@@ -26,10 +26,8 @@ from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
 from planner.plan.fabric import FabricAlternative, FabricPlan, SiteFabric
 from planner.plan.plan import Cost, Plan
 from planner.planning.joint.fabric_section import site_fabric
-from planner.simulation.flow_times import TransportName, flow_seconds
-from planner.simulation.from_plan import MAX_PLANES, part_of_design
-from planner.simulation.reference_tree import transport_slowdown_of
-from planner.simulation.traffic import permutation
+from planner.simulation.flow_times import TransportName, flow_seconds, transport_slowdown_of
+from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
 from planner.solvers.deadline import Deadline, OutOfTimeError
 from planner.units import money
 from planner.version import __version__

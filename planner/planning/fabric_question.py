@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError, hint
-from planner.imports.first_instance import FABRIC_PARTS, FabricParts
-from planner.imports.instance_file import read_instance_file
+from planner.imports.instance_file import FABRIC_PARTS, FabricParts, read_instance_file
 from planner.instance.base import out_of_range
 from planner.instance.catalogue import catalogue
 from planner.instance.instance import ANY_ACCELERATOR, FabricInstance

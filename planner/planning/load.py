@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from planner.calibration.measured import Given, MeasuredConstants, put_constants, read_constants
+from planner.calibration.constants import Given, MeasuredConstants, put_constants, read_constants
 from planner.errors import InputError, hint
 from planner.imports.instance_file import instance_data, read_config, read_instance_file
 from planner.instance.base import out_of_range

@@ -18,14 +18,9 @@ def _model(entry: Entry) -> list[str]:
     from planner.physics.training.transformer import active_parameters, total_parameters
 
     model = Model.model_validate(entry)
+    weights = [f"{count(model) / 1e9:,.4g}B" for count in (total_parameters, active_parameters)]
     experts = f"{model.experts.count} x {model.experts.per_token}" if model.experts else "-"
-    return [
-        f"{total_parameters(model) / 1e9:,.4g}B",
-        f"{active_parameters(model) / 1e9:,.4g}B",
-        str(model.layers),
-        f"{model.hidden:,}",
-        experts,
-    ]
+    return [*weights, str(model.layers), f"{model.hidden:,}", experts]
 
 
 def _accelerator(entry: Entry) -> list[str]:
@@ -41,8 +36,6 @@ def _accelerator(entry: Entry) -> list[str]:
 
 
 def _by_keys(*keys: str) -> Callable[[Entry], list[str]]:
-    """Return the figures of an entry under some of its keys."""
-
     def figures(entry: Entry) -> list[str]:
         values = [entry.get(k) for k in keys]
         return ["-" if v is None else f"{v:,g}" if isinstance(v, (int, float)) else str(v) for v in values]

@@ -1,11 +1,12 @@
-"""Plans and rows of sweeps side by side: a line a figure, a column a plan."""
+"""Plans and rows of sweeps side by side: how they differ in a few lines, and a line a figure, a column a plan."""
 
 import csv
 import io
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -17,12 +18,195 @@ from planner.files import read_text, unescaped
 from planner.plan.files import read_plan
 from planner.plan.flatten import Figure, digest
 from planner.plan.plan import Plan
-from planner.report.differences import Side, asked_of
+from planner.report.statements.statement import Statement
 from planner.report.summary import PIPE, fitted, statements
-from planner.sweeps.rows import RowObjective
-from planner.sweeps.store import LINES, read_rows
-from planner.sweeps.tasks import point_text
-from planner.units import counted
+from planner.sweeps.instance_paths import canonical
+from planner.sweeps.row_store import LINES, RowObjective, read_rows
+from planner.sweeps.sweep_run import point_text
+from planner.units import counted, money, percent, short, words
+
+CHANGES = 4  # values of the instance that are named
+MOST_JUDGED = 8  # sides of which each is set beside the first
+TERMS = 4  # of days and of dollars that are named
+IDLE = 1e-3  # share of the money from which idle racks are named
+SMALL = 0.02  # of the largest term, below which one is left out
+NOTHING = 1e-9  # relative: the same but for rounding
+UNITS = {"days_to_train": "days", "loss": "nats a token"}
+NAMES = ("name", "source", "note")  # of an instance: words about it, no part of the question
+STEP, LOST, CAPITAL = "layout.metrics.breakdown_seconds.", "reliability.lost_days.", "cost.capex_usd."
+STEP_SECONDS, STEP_DAYS = "layout.metrics.step_seconds", "layout.metrics.step_days_to_train"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A plan or a row of a sweep by its name and figures; of a plan also its instance's values and what it says."""
+
+    name: str
+    figures: Mapping[str, Figure]
+    asked: Mapping[str, Any] | None = None
+    reported: Sequence[Statement] = ()
+
+    def number(self, key: str) -> float | None:
+        """Return a figure that is a number."""
+        value = self.figures.get(key)
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+    def parts(self, front: str) -> dict[str, float]:
+        """Return the figures that are numbers and whose names begin so, by the rest of their names."""
+        figures = {k.removeprefix(front): self.number(k) for k in self.figures if k.startswith(front)}
+        return {k: x for k, x in figures.items() if x is not None}
+
+
+def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, x in value.items():
+            if key not in NAMES or (where and key == "name"):
+                yield from _leaves(x, f"{where}.{key}" if where else key)
+    elif isinstance(value, list):
+        for n, x in enumerate(value):
+            own = x.get("id", x.get("name")) if isinstance(x, dict) else None
+            yield from _leaves(x, f"{where}[{n if own is None else own}]")
+    else:
+        yield where, value
+
+
+def verdicts(sides: Sequence[Side]) -> Iterator[str]:
+    """Write the headline of each side, then for each behind the first what it changes, brings, and by which terms."""
+    wide = max(len(s.name) for s in sides)
+    for s in sides:
+        yield f"{s.name:<{wide}}  {headline(s)}"
+    first = sides[0]
+    for s in sides[1:]:
+        yield ""
+        front = "" if len(sides) == 2 else f"{s.name} beside {first.name}: "
+        yield f"{front}{changes(first, s)}: {brings(first, s)}"
+        yield from (f"  {line}" for line in terms(first, s))
+        known = {x.text for x in first.reported}
+        own = [x.text for x in s.reported if x.first and x.kind in ("limit", "warning") and x.text not in known]
+        yield from (f"  {s.name}: {text}" for text in own)
+
+
+def headline(s: Side) -> str:
+    """Write what a plan comes to: its verdict and money; of a row its objective, money and status."""
+    if s.reported:
+        return " ".join(x.text for x in s.reported if x.section == "verdict" and x.first and not x.runner_up)
+    status = str(s.figures.get("status", "no status"))
+    if s.figures.get("verified") is False:
+        status += ", not verified"
+    value, name = s.number("objective.value"), str(s.figures.get("objective.name", ""))
+    if value is None:
+        reason = s.figures.get("reason")
+        return status + (f": {reason}" if reason else "")
+    days, usd = s.number("layout.metrics.days_to_train"), s.number("cost.total_usd")
+    parts = [f"loss {value:.4f}"] if name == "loss" else []
+    parts += [] if days is None and name != "days_to_train" else [f"{value if days is None else days:,.1f} days"]
+    parts += [] if usd is None else [money(usd)]
+    racks = s.number("sites.racks")
+    parts += [] if racks is None else [f"{racks:,.0f} racks"]
+    return f"{', '.join(parts)}; {status}"
+
+
+def changes(a: Side, b: Side) -> str:
+    """Write which values of the instance differ; a number that moved as its share of what it was."""
+    if a.asked is None or b.asked is None:
+        return b.name
+    differ = [k for k in dict.fromkeys((*a.asked, *b.asked)) if a.asked.get(k) != b.asked.get(k)]
+    # A name says all of its object.
+    named_objects = tuple(k.removesuffix("name") for k in differ if k.endswith(".name"))
+    differ = [k for k in differ if k.endswith(".name") or not k.startswith(named_objects)] if named_objects else differ
+    named = [_change(k, a.asked.get(k), b.asked.get(k)) for k in differ[:CHANGES]]
+    more = [f"{len(differ) - CHANGES} other values"] if len(differ) > CHANGES else []
+    return ", ".join(named + more) or "the same instance"
+
+
+def _change(path: str, old: Any, new: Any) -> str:
+    path = canonical(path).removesuffix(".name")
+    numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (old, new))
+    if numbers and old:
+        return f"{path} {short(old)} -> {short(new)} ({100 * (new - old) / abs(old):+.3g} %)"
+    return f"{path} {'none' if old is None else short(old)} -> {'none' if new is None else short(new)}"
+
+
+def brings(a: Side, b: Side) -> str:
+    """Write the change of the objective, of the money and of what is left of it."""
+    if a.number("objective.value") is None or b.number("objective.value") is None:
+        return f"{a.figures.get('status')} -> {b.figures.get('status')}"
+    parts: list[str] = []
+    for key, unit in (("layout.metrics.days_to_train", "days"), ("objective.value", "")):
+        old, new = a.number(key), b.number(key)
+        own = unit or UNITS.get(str(b.figures.get("objective.name")), "")
+        if old is not None and new is not None and own and not any(own in p for p in parts):
+            share = f" ({percent((new - old) / old)})" if old and abs(new - old) > NOTHING * abs(old) else ""
+            moved = f"{new - old:+,.4g}" if abs(new - old) > NOTHING * max(abs(old), abs(new)) else "0"
+            parts.append(f"{moved} {own}{share}")
+    usd = [s.number("cost.total_usd") for s in (a, b)]
+    if usd[0] is not None and usd[1] is not None:
+        parts.append(f"{_dollars(usd[1] - usd[0])} of capital")
+    left = b.number("slack.budget_usd")
+    in_dollars = str(b.figures.get("objective.name")).endswith("_usd")  # then what is left is what was saved
+    if left is not None and left > 0 and usd[1] and left > SMALL * usd[1] and not in_dollars:
+        parts.append(f"{money(left)} of the budget is not spent")
+    before, idle = idle_racks(a), idle_racks(b)
+    if usd[1] and idle - before > IDLE * usd[1]:
+        parts.append(f"{money(idle - before)} {'more ' if before else ''}of idle racks")
+    return ", ".join(parts)
+
+
+def idle_racks(s: Side) -> float:
+    """Return what the GPUs that do no work cost with their racks, in dollars."""
+    used, idle, racks = (s.number(k) for k in ("layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"))
+    return racks * idle / (used + idle) if used and idle and racks else 0.0
+
+
+def best(sides: Sequence[Side]) -> str:
+    """Name the side of fewest days and that of least money, however many there are; nothing where none is a plan."""
+    found = []
+    # Days are compared where those of each side are known, or it has no plan.
+    in_days = all(
+        s.figures.get("objective.name") == "days_to_train"
+        or s.number("layout.metrics.days_to_train") is not None
+        or s.number("objective.value") is None
+        for s in sides
+    )
+    for what, keys, show in (
+        ("fewest days", ("layout.metrics.days_to_train", "objective.value"), lambda x: f"{x:,.1f}"),
+        ("least money", ("cost.total_usd",), money),
+    ):
+        figures = [(next((v for k in keys if (v := s.number(k)) is not None), None), s.name) for s in sides]
+        known = [(v, name) for v, name in figures if v is not None]
+        if known and (what != "fewest days" or in_days):
+            value, name = min(known)
+            alike = sum(v == value for v, _ in known) - 1
+            more = f" and {counted(alike, 'other')}" if alike else ""
+            found.append(f"{what}: {name}{more} ({show(value)})")
+    return "; ".join(found)
+
+
+def _dollars(usd: float) -> str:
+    return f"{'+' if usd > 0 else ''}{money(usd)}"
+
+
+def terms(a: Side, b: Side) -> Iterator[str]:
+    """Write the parts of days and of capital that moved most."""
+    for name, (old, new), show in (
+        ("days", (_days(a), _days(b)), lambda x: f"{x:+,.4g}"),
+        ("capital", (a.parts(CAPITAL), b.parts(CAPITAL)), _dollars),
+    ):
+        moved = {k: new.get(k, 0.0) - old.get(k, 0.0) for k in dict.fromkeys((*old, *new))}
+        most = max(map(abs, moved.values()), default=0.0)
+        total = max(sum(map(abs, x.values())) for x in (old, new))
+        if most > NOTHING * total:
+            order = sorted(moved.items(), key=lambda item: -abs(item[1]))
+            named = [f"{words(k)} {show(v)}" for k, v in order if abs(v) >= SMALL * most]
+            yield f"{name}: {', '.join(named[:TERMS])}"
+
+
+def _days(s: Side) -> dict[str, float]:
+    seconds, days = s.number(STEP_SECONDS), s.number(STEP_DAYS)
+    if not seconds or not days:
+        return s.parts(LOST)
+    return s.parts(LOST) | {k: x * days / seconds for k, x in s.parts(STEP).items()}
+
 
 Rows = dict[str, list[Figure]]
 NOT_COMPARED = ("key", "index", "seconds", "planner_version")  # of a row: not part of the answer
@@ -46,9 +230,8 @@ def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Sid
         return [side_of(path.stem, read_plan(path))]
     rows = [row for row in rows if index in (None, row[0])]
     if not rows:
-        raise InputError(
-            f"{path}: has no row{'' if index is None else f' of index {index}'}; give the rows of `planner sweep`"
-        )
+        which = "" if index is None else f" of index {index}"
+        raise InputError(f"{path}: has no row{which}; give the rows of `planner sweep`")
     front = f"{path.stem} " if several else ""
     figures = [{k: v for k, v in flat.items() if k not in NOT_COMPARED} for _, _, flat in rows]
     return [Side(front + (name or f"#{i}"), f) for (i, name, _), f in zip(rows, figures, strict=True)]
@@ -82,7 +265,8 @@ def _figure(text: str, where: str) -> Figure:
 
 def side_of(name: str, plan: Plan) -> Side:
     """Return a plan as one side of a comparison."""
-    return Side(name, figures_of(plan), asked_of(plan), statements(plan))
+    asked = dict(_leaves(plan.instance.model_dump(mode="json", exclude_none=True), ""))
+    return Side(name, figures_of(plan), asked, statements(plan))
 
 
 def figures_of(plan: Plan) -> dict[str, Figure]:
@@ -96,15 +280,12 @@ def figures_of(plan: Plan) -> dict[str, Figure]:
 def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:
     """Return the values of each figure that any column has, by section; `diff`: only those that differ."""
     names = list(dict.fromkeys(name for c in columns for name in c.figures))
-    names.sort(key=_section)  # stable, so that a section keeps its order
+    sections = {name: name.partition(".")[0] for name in names}
+    # Stable, so that a section keeps its order.
+    names.sort(key=lambda name: SECTIONS.index(sections[name]) if sections[name] in SECTIONS else 0)
     rows = {name: [c.figures.get(name) for c in columns] for name in names}
     rows = {name: values for name, values in rows.items() if any(v is not None for v in values)}
     return {name: values for name, values in rows.items() if not (diff and all(_same(v, values[0]) for v in values))}
-
-
-def _section(name: str) -> int:
-    first = name.partition(".")[0]
-    return SECTIONS.index(first) if first in SECTIONS else 0
 
 
 def _same(a: Any, b: Any) -> bool:

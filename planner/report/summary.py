@@ -1,35 +1,164 @@
-"""A plan's statements in the order in which they are read, and as text: on one screen, at length, or one section whole.
+"""A plan's statements in the order in which they are read, and a curve of money against days, as text."""
 
-Lines fit the width of a terminal: long ones are broken between words, the rest of them set in.
-"""
-
+import math
 import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
+from planner.plan.curve import Curve, CurvePoint
 from planner.plan.plan import Plan
-from planner.report.statements.calendar import calendar, day_bars
-from planner.report.statements.cautions import cautions, implausible_inputs, limits
-from planner.report.statements.curve import curve_section
-from planner.report.statements.fabric_alone import (
+from planner.planning.frontier import Frontier
+from planner.report.statements.sites_and_fabric import (
     chosen_fabric,
+    fabric,
     fabric_cautions,
     fabric_price,
     fabric_proof,
     fabric_verdict,
     other_kinds,
+    placement,
+    purchase,
+    sites,
+    transport,
+    wan,
 )
-from planner.report.statements.money import capital, run
-from planner.report.statements.network import fabric, placement, transport
-from planner.report.statements.sites import purchase, sites, wan
-from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of
-from planner.report.statements.training import layout, pools
-from planner.report.statements.verdict import faults, model_choice, verdict
+from planner.report.statements.statement import SECTIONS, Statement, Topic, proof_of, short_percent
+from planner.report.statements.training import calendar, day_bars, layout, pools
+from planner.report.statements.verdict import (
+    capital,
+    cautions,
+    faults,
+    implausible_inputs,
+    limits,
+    model_choice,
+    run,
+    verdict,
+)
+from planner.units import aligned, amount, counted, money
+
+CURVE_HEAD = ("", "capital", "days", "at least", "MFU", "racks", "idle GPUs")
+MOST_SEGMENTS = 8  # of whose bounds the lines below the table speak; the table has all
+CONSTANT_PRODUCT = 0.05  # of racks x days, within which a curve is as good as straight
+FEWEST_POINTS = 2  # points of a curve that can be straight
+
+
+def without_plan(curve: Curve) -> str:
+    """Write why a curve has no points."""
+    if curve.stopped == "proved":
+        return f"infeasible\nNo plan{_curve_box(curve)} keeps all rules (proven); `planner explain` says which rules."
+    return f"no plan so far: the search was ended by {_ended(curve)}; what plans there are is not known"
+
+
+def _ended(curve: Curve) -> str:
+    return "an interrupt" if curve.stopped == "interrupted" else "its limit"
+
+
+def _curve_box(curve: Curve) -> str:
+    """Write the plans that a curve is about."""
+    money_limit = "" if curve.most_usd is None else f" of at most {money(curve.most_usd)}"
+    if curve.least_usd is not None and curve.most_usd is not None:
+        money_limit = f" of {money(curve.least_usd)} to {money(curve.most_usd)}"
+    slowest = "" if curve.slowest_days is None else f" in less than {amount(curve.slowest_days)} days"
+    return f"{money_limit}{slowest}"
+
+
+def curve_table(points: Sequence[CurvePoint]) -> list[str]:
+    """Write a line a point: its figures, then its layout and what else changes against the point before it."""
+    figures = [CURVE_HEAD]
+    for p in points:
+        least = "-" if p.bound_days is None else rounded_down(p.bound_days)
+        cells = ("knee" if p.knee else "", money(p.capital_usd), amount(p.days_to_train), least, short_percent(p.mfu))
+        figures.append((*cells, f"{p.racks:,}", f"{p.idle_gpus:,}"))
+    texts = ["layout, and what else changes", *("; ".join((p.layout, *p.changes)) for p in points)]
+    return [f"{line}  {text}" for line, text in zip(aligned(figures).split("\n"), texts, strict=True)]
+
+
+def curve_section(curve: Curve) -> str:
+    """Write the curve that a plan holds as the last section of its summary: its points, knee and proven share."""
+    if len(curve.points) < FEWEST_POINTS:
+        other = "none of less money was found" if curve.none_below_usd is None else _none_below(curve)
+        return f"CURVE      This plan alone; {other}."
+    head = (
+        f"CURVE      What less money buys: {counted(len(curve.points), 'plan')}, none beaten in both capital and days"
+    )
+    if curve.stopped != "proved":
+        head += f" (ended by {_ended(curve)})"
+    below = [] if curve.none_below_usd is None else [_none_below(curve).capitalize() + "."]
+    share = [] if curve.epsilon is None else [*_covers(curve)]
+    lines = [*curve_table(curve.points), *knee(curve.points), *share, *below]
+    return "\n".join([head, *(f"           {line}" for line in lines)])
+
+
+def _none_below(curve: Curve) -> str:
+    return f"no plan of at most {money(curve.none_below_usd or 0.0)} keeps all rules (proven)"
+
+
+def proven(curve: Curve, epsilon: float) -> Iterator[str]:
+    """Write what is proven of plans that are no rows, and what ended the search before the share asked for."""
+    if curve.stopped != "proved":
+        yield f"The search was ended by {_ended(curve)} before {rounded_up(epsilon)} was proven."
+    if curve.epsilon is None:
+        yield "Of other plans nothing is proven."
+        return
+    yield from _covers(curve)
+
+
+def _covers(curve: Curve) -> Iterator[str]:
+    share = rounded_up(curve.epsilon or 0.0)
+    yield f"For every plan{_curve_box(curve)} a row is within {share} in money and days (proven)."
+
+
+def segments(points: Sequence[CurvePoint]) -> Iterator[str]:
+    """Write the fewest days for some money: of a few points all, of many those at both ends and at the knee."""
+    bounds = [p for p in points if p.bound_days is not None]
+    if len(bounds) > MOST_SEGMENTS:
+        bounds = [p for p in bounds if p.knee or p in (bounds[0], bounds[-1])]
+    for p in bounds:
+        days = rounded_down(p.bound_days or 0.0)
+        yield f"No plan of at most {money(p.capital_usd)} trains in less than {days} days."
+
+
+def _days_by_doubling(less: CurvePoint, more: CurvePoint) -> float:
+    """Return by how much twice the money divides the days on the way from one plan to another, on average."""
+    slope = math.log(less.days_to_train / more.days_to_train) / math.log(more.capital_usd / less.capital_usd)
+    return float(2.0**slope)
+
+
+def knee(points: Sequence[CurvePoint]) -> Iterator[str]:
+    """Write the plan behind which money saves few days; of a curve without one whether it is as good as straight."""
+    bend = next((p for p in points if p.knee), None)
+    if bend is not None:
+        where = f"{money(bend.capital_usd)}, {amount(bend.days_to_train)} days"
+        below, above = (_days_by_doubling(*ends) for ends in ((points[0], bend), (bend, points[-1])))
+        yield f"Knee: {where}; twice the money divides the days by {below:.2f} up to it, by {above:.2f} behind it."
+        return
+    if len(points) < FEWEST_POINTS:
+        return
+    products = [p.racks * p.days_to_train for p in points]
+    low, high = min(products), max(products)
+    if high <= low * (1 + CONSTANT_PRODUCT):
+        yield f"No knee: racks x days is constant within {100 * CONSTANT_PRODUCT:g} %."
+    else:
+        yield f"No knee; racks x days lies between {amount(low)} and {amount(high)}."
+
+
+def rounded_up(share: float) -> str:
+    """Write a share in percent with two digits, rounded up so that the claim stays true."""
+    percent = 100 * share
+    unit = 10.0 ** (math.floor(math.log10(percent)) - 1) if percent > 0 else 1.0
+    return f"{math.ceil(percent / unit - 1e-9) * unit:.6g} %"
+
+
+def rounded_down(days: float) -> str:
+    """Write days in four digits, rounded down so that the claim of a bound stays true."""
+    unit = 10.0 ** (math.floor(math.log10(days)) - 3) if days > 0 else 1.0
+    return amount(math.floor(days / unit + 1e-9) * unit)
+
 
 STATED = (
     *(faults, verdict, purchase, model_choice, sites, wan, layout, pools, fabric, transport, placement),
@@ -97,21 +226,8 @@ def _broken(line: str, width: int) -> str:
 def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, section: str | None = None) -> str:
     """Write a plan: verdict, purchase, each decision, days, money, limits and warnings.
 
-    Parameters
-    ----------
-    plan
-        To write.
-    width
-        Columns of the longest line; None: no line is broken.
-    verbose
-        All statements; else those of the first screen.
-    section
-        All statements of one section alone, by its name.
-
-    Raises
-    ------
-    InputError
-        No section has that name.
+    All statements where `verbose`, of one `section` alone by its name, else those of the first screen; no line is
+    longer than `width` columns. InputError: no section has that name.
     """
     reported = statements(plan)
     if section is not None:
@@ -139,3 +255,17 @@ def lines_of(reported: Iterable[Statement], bars: Iterable[str] = ()) -> Iterato
     for name in sorted(texts, key=SECTIONS.index):
         for n, text in enumerate(texts[name]):
             yield f"  {text}" if name == "verdict" else f"{name.upper() if n == 0 else '':{INDENT}}{text}"
+
+
+def curve_text(frontier: Frontier, epsilon: float, width: int | None = None) -> str:
+    """Write a curve: its plans by rising capital, its proven epsilon and bounds, and the knee or why there is none.
+
+    `epsilon` is the share within which a row was asked for; no line is longer than `width` columns.
+    """
+    curve = frontier.curve
+    if not curve.points:
+        return fitted(f"{frontier.instance.name}: {without_plan(curve)}", width)
+    plans = counted(len(curve.points), "plan")
+    head = f"{frontier.instance.name}: {plans} that no other beats in both capital and days"
+    lines = [head, *curve_table(curve.points), *proven(curve, epsilon), *segments(curve.points)]
+    return fitted("\n".join([*lines, *knee(curve.points)]), width)

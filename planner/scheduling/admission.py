@@ -5,16 +5,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace as changed
 from typing import TYPE_CHECKING
 
-from planner.cluster.job import Job
-from planner.cluster.nesting import levels
-from planner.cluster.results import Defragmentation, Move, Preemption, Queued, Running
+from planner.cluster.job import Job, levels
+from planner.cluster.placement import Defragmentation, Move, Preemption, Queued, Running
 from planner.errors import InputError
 from planner.models.placement.bounds import bounds, min_split_groups
 from planner.models.placement.data import Kind, Packing, Problem, measure, used
 from planner.models.placement.solve import FORMULATION, Solution, solve
 from planner.number_ranges import bounded
-from planner.scheduling.counting import Counted, is_plain
-from planner.scheduling.placing import does_not_fit, placement, rules_of, unplaced
+from planner.scheduling.placing import Counted, does_not_fit, is_plain, placement, rules_of, unplaced
 from planner.scheduling.session import Cluster, options_of
 from planner.solvers.outcome import Outcome, Stop
 
@@ -47,10 +45,8 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         else:
             what = f"{o.need * size:,} nodes" + (f" in whole segments of {size}" if size > 1 else "")
             reasons.append(f"needs {what} > {left * size:,} free after the jobs before it")
-    waits = {
-        "waiting": tuple(j.name for i, j in enumerate(jobs) if i not in admitted),
-        "reasons": tuple(reasons),
-    }
+    waiting = tuple(j.name for i, j in enumerate(jobs) if i not in admitted)
+    waits = {"waiting": waiting, "reasons": tuple(reasons)}
     given = f"jobs are admitted in the order of the queue by their nodes alone; {rules_of(jobs[0])}"
     if not admitted:
         certificate = does_not_fit(jobs[0], own[0], seed).certificate.model_copy(update={"given": given})
@@ -74,12 +70,9 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         placements.append(placement(cluster, jobs[i], counted, _stated(own[i], packing, outcome), seed))
         units = [u[n:] for u, n in zip(units, used(own[i], packing), strict=True)]
         first += len(own[i].kinds)
-    weighted = {k.weight for k in kinds} != {1}
-    what = (
-        "weight of split groups of all jobs, in millionths of the most bytes"
-        if weighted
-        else "split groups of all jobs"
-    )
+    what = "split groups of all jobs"
+    if {k.weight for k in kinds} != {1}:
+        what = f"weight of {what}, in millionths of the most bytes"
     certificate = outcome.certificate(formulation=FORMULATION, minimizes=what, seed=seed, given=given)
     split = len(solution.packing.split)
     return Queued(placements=tuple(placements), **waits, groups_split=split, certificate=certificate)
@@ -88,10 +81,8 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
 def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
     """Weigh the kinds of several jobs on one scale: bytes in millionths of the most of any job, 1 where none has any.
 
-    Raises
-    ------
-    InputError
-        If some jobs state bytes and others none: nothing says what a split group of these is worth beside the others.
+    InputError if some jobs state bytes and others none: nothing says what a split group of these is worth beside the
+    others.
     """
     given = [[job.traffic_bytes_per_step.get(k.name, 0.0) for k in job.kinds] for job in jobs]
     without = [job.name for job, of in zip(jobs, given, strict=True) if not any(of)]
@@ -120,7 +111,6 @@ def _require_plain(job: Job, what: str) -> None:
 
 
 def _part(packing: Packing, first: int, kinds: int) -> Packing:
-    """Return one job's groups of a joint packing."""
     own = range(first, first + kinds)
     whole = Counter({(i, k - first): n for (i, k), n in packing.whole.items() if k in own})
     return Packing(whole=whole, split=[(k - first, pieces) for k, pieces in packing.split if k in own])
@@ -154,10 +144,7 @@ def preempt(
 ) -> Preemption:
     """Choose the running jobs to stop, with the minimum sum of priority times nodes, so that a job fits.
 
-    Parameters
-    ----------
-    max_split
-        Split groups that the job may have then; the fewest that stopping all of them would allow, unless given.
+    `max_split`: split groups that the job may have then; the fewest that stopping all would allow, unless given.
     """
     from planner.models.cluster_changes.preemption import PreemptionProblem, minimize_stop_cost
 
@@ -186,11 +173,8 @@ def preempt(
         if q.need > q.free:
             reason = f"{does_not_fit(job, q, seed).reason} with every running job stopped"
         else:
-            none = (
-                "no choice of jobs to stop leaves room for"
-                if outcome.infeasible
-                else "no choice was found before the limit for"
-            )
+            none = "no choice of jobs to stop leaves room for"
+            none = none if outcome.infeasible else "no choice was found before the limit for"
             needs = f"job {job.name!r} needs {job.nodes:,} nodes and at most {max_split} split groups"
             reason = f"{needs}, which {none}"
         placed = unplaced(job, reason, certificate)

@@ -1,20 +1,141 @@
-"""From a solved problem to a placement: nodes in rank order, groups with their leaves, figures with what is proven."""
+"""A job in counts of a cluster's leaves, and from a solved problem to a placement with what is proven of it."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
-from planner.cluster.job import Job, slots
-from planner.cluster.nesting import Level, blocks, groups_of, levels, numbering
-from planner.cluster.placement import Figure, PlacedGroup, Placement
-from planner.models.placement.data import Problem, names
+from planner.cluster.job import Job, MeshLevel, blocks, groups_of, levels, line, numbering, slots
+from planner.cluster.placement import Figure, PlacedGroup, Placement, Topology
+from planner.models.placement.data import Kind, Leaf, LeafNodes, Problem, leaves_of, names
 from planner.models.placement.ranks import Ranked, in_rank_order, rank
 from planner.models.placement.solve import FORMULATION, Solution
 from planner.physics.network.locality import lower_bound_split
 from planner.plan.certificate import Certificate
-from planner.scheduling.counting import Counted
-from planner.scheduling.leaf_map import LeafMap
 from planner.solvers.outcome import Outcome, Stop
+
+
+class LeafMap:
+    """A topology's leaves in their order, and the leaf of each node."""
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self.leaves: tuple[LeafNodes, ...] = tuple(leaves_of(topology))
+        self.leaf_of = {node: i for i, leaf in enumerate(self.leaves) for node in leaf.nodes}
+        self.trees = len({leaf.tree for leaf in self.leaves})
+
+    def blocks_of(self, units: Sequence[Sequence[tuple[str, ...]]], leaf: int) -> list[int]:
+        """Return the number of the block of each free node of a leaf."""
+        number = {node: b for b, block in enumerate(self.leaves[leaf].blocks) for node in block}
+        return [number[unit[0]] for unit in units[leaf]]
+
+
+Unit = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A job's problem, and the nodes of each leaf's free units; of a mesh also the level whose blocks are placed."""
+
+    q: Problem
+    units: list[list[Unit]]
+    level: int | None
+
+
+def in_segments(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str]) -> Counted:
+    """Count a job's own groups, of a mesh its data groups, in its segments."""
+    size = job.segment_nodes
+    units = [list(segments(leaf, taken, size)) for leaf in leaves]
+    kinds = tuple(Kind(k.size // size, k.count, w) for k, w in zip(job.kinds, job.weights, strict=True))
+    if job.mesh is None:
+        groups = sum(k.count for k in kinds)
+        return Counted(_problem(leaves, units, (size, size), kinds, groups, follows=False), units, None)
+    last = len(levels(job)) - 1
+    q = _problem(leaves, units, (size, size), kinds, line(job, last), follows=bool(numbering(job, last)))
+    return Counted(q, units, last)
+
+
+def in_blocks(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int) -> Counted:
+    """Count the blocks of a level of a mesh, in units of the blocks inside them."""
+    found = levels(job)
+    unit = found[at - 1].size if at else job.segment_nodes
+    units = [list(_whole_units(leaf, taken, job.segment_nodes, unit)) for leaf in leaves]
+    kinds = (Kind(found[at].size // unit, found[at].count),)
+    follows = bool(numbering(job, at))
+    return Counted(_problem(leaves, units, (job.segment_nodes, unit), kinds, line(job, at), follows=follows), units, at)
+
+
+def level_to_place(job: Job, free: Sequence[int]) -> int:
+    """Return the first level of which not all blocks stand whole on leaves with so many free segments, or the last.
+
+    Where all blocks of a level fit, so do those inside them: the levels before are whole without a choice.
+    """
+    found = levels(job)
+
+    def fits(level: MeshLevel) -> bool:
+        return sum(f // (level.size // job.segment_nodes) for f in free) >= level.count
+
+    return next((i for i, x in enumerate(found) if not fits(x)), len(found) - 1)
+
+
+def is_plain(job: Job) -> bool:
+    """Return whether its segments are all that its data groups, or its groups, are made of."""
+    found = levels(job)
+    inner = all(x.axis == "data" or x.size <= job.segment_nodes for x in found)
+    return inner and "data" not in [x.axis for x in found[:-1]]
+
+
+def only(q: Problem, leaves: Collection[int]) -> Problem:
+    """Return the problem on some of the leaves: the others have nothing free."""
+    kept = tuple(leaf if i in leaves else Leaf(leaf.path, 0, leaf.size) for i, leaf in enumerate(q.leaves))
+    return replace(q, leaves=kept)
+
+
+def segments(leaf: LeafNodes, taken: Collection[str], size: int) -> Iterator[Unit]:
+    """Cut a leaf's free nodes into segments that stay within a block."""
+    if size == 1:
+        yield from ((node,) for node in leaf.nodes if node not in taken)
+        return
+    for block in leaf.blocks:
+        free = [node for node in block if node not in taken]
+        yield from (tuple(free[i : i + size]) for i in range(0, len(free) - size + 1, size))
+
+
+def _whole_units(leaf: LeafNodes, taken: Collection[str], segment: int, size: int) -> Iterator[Unit]:
+    """Join a leaf's free segments to units, within a scale-up block as far as they go."""
+    if size == segment:
+        yield from segments(leaf, taken, segment)
+        return
+    each, left = size // segment, list[Unit]()
+    for block in leaf.blocks:
+        own = LeafNodes(leaf.name, block, (block,), leaf.path)
+        free = list(segments(own, taken, segment))
+        whole = len(free) // each * each
+        yield from _joined(free[:whole], each)
+        left += free[whole:]
+    yield from _joined(left[: len(left) // each * each], each)
+
+
+def _joined(parts: Sequence[Unit], each: int) -> Iterator[Unit]:
+    for i in range(0, len(parts), each):
+        yield tuple(node for part in parts[i : i + each] for node in part)
+
+
+def _problem(
+    leaves: Sequence[LeafNodes],
+    units: Sequence[Sequence[Unit]],
+    sizes: tuple[int, int],
+    kinds: tuple[Kind, ...],
+    along: int,
+    *,
+    follows: bool,
+) -> Problem:
+    """Return the problem of kinds in units; `sizes` are the nodes of a segment and of a unit."""
+    segment, unit = sizes
+    counted = []
+    for leaf, free in zip(leaves, units, strict=True):
+        whole = len(leaf.nodes) if segment == 1 else sum(len(block) // segment for block in leaf.blocks)
+        counted.append(Leaf(leaf.path, len(free), whole // (unit // segment)))
+    return Problem(leaves=tuple(counted), kinds=kinds, line=along, follows=follows)
 
 
 def placement(
@@ -40,7 +161,7 @@ def placement(
     split = sum(len(g.leaves) > 1 for g in groups)
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
     own = {k.weight for k in q.kinds} == {1} and [x.axis for x in levels(job)] in ([], ["data"])
-    closed = _closed_form(job, free) if free is not None and counted.level is not None else solution.min_split
+    closed = split_at_least(job, free) if free is not None and counted.level is not None else solution.min_split
     return Placement(
         job=job.name,
         nodes=nodes,
@@ -59,8 +180,11 @@ def placement(
 
 def own_groups(cluster: LeafMap, job: Job, ranked: Sequence[Ranked], nodes: Sequence[str]) -> Iterable[Ranked]:
     """Return a job's groups as they are ranked, or the data groups of a mesh from its rank order."""
-    if job.mesh is None:
-        return ranked
+    return ranked if job.mesh is None else groups_in_ranks(cluster, job, nodes)
+
+
+def groups_in_ranks(cluster: LeafMap, job: Job, nodes: Sequence[str]) -> list[Ranked]:
+    """Return a job's groups, or the data groups of its mesh, from its nodes in rank order."""
     own = []
     for slot in slots(job):
         on = tuple(nodes[r] for r in slot.ranks)
@@ -69,7 +193,6 @@ def own_groups(cluster: LeafMap, job: Job, ranked: Sequence[Ranked], nodes: Sequ
 
 
 def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
-    """State the levels inside, all of them whole, and those that were searched, in groups of the axis."""
     rows = list(zip(names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True))
     if counted.level is None:
         return [Figure(name=n, value=v, bound=b, analytic_bound=a) for n, v, b, a in rows]
@@ -84,8 +207,7 @@ def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
     return [*inside, *figures]
 
 
-def _name(name: str, level: Level, job: Job, at: int) -> str:
-    """Name a level of the objective by the axis whose blocks are placed."""
+def _name(name: str, level: MeshLevel, job: Job, at: int) -> str:
     if name.startswith("boundaries"):
         axis = next(reversed(numbering(job, at)), None)
         along = "in the best order" if axis is None else f"along the {axis}" + " axis" * (axis != "pipeline")
@@ -108,8 +230,8 @@ def levels_above(cluster: LeafMap, job: Job, at: int, nodes: Sequence[str], free
     return figures
 
 
-def _closed_form(job: Job, free: Sequence[int]) -> int:
-    """Bound the split data groups of every placement on these free nodes."""
+def split_at_least(job: Job, free: Sequence[int]) -> int:
+    """Bound the split groups of a job of one kind by the free nodes of each leaf alone."""
     (kind,) = job.kinds
     return lower_bound_split(free, kind.count, kind.size)
 

@@ -9,11 +9,8 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from planner.cluster.hostlist import read_hosts
-from planner.cluster.job import Job, Slot, read_job, slots
-from planner.cluster.nesting import blocks, levels
-from planner.cluster.placement import Figure, Placement
-from planner.cluster.results import Mended, Move
-from planner.cluster.topology import Topology
+from planner.cluster.job import Job, Slot, blocks, levels, read_job, slots
+from planner.cluster.placement import Figure, Mended, Move, Placement, Topology
 from planner.errors import InputError
 from planner.files import read_json
 from planner.instance.read import complaints
@@ -22,8 +19,7 @@ from planner.models.placement.data import Leaf
 from planner.models.placement.ranks import Ranked, in_rank_order
 from planner.models.requests import Options
 from planner.number_ranges import bounded
-from planner.scheduling.counting import is_plain, only
-from planner.scheduling.placing import across_pods, levels_above, own_groups, placed_groups, rules_of
+from planner.scheduling.placing import across_pods, is_plain, levels_above, only, own_groups, placed_groups, rules_of
 from planner.scheduling.session import Cluster, opened, options_of
 from planner.solvers.outcome import Outcome
 
@@ -106,7 +102,10 @@ def resize(
     A mesh may differ in its data axis, groups in size and count. A group that shrinks returns its smallest pieces, a
     kind that loses groups those that are most split. What grows is served as by `replace`.
     """
-    _comparable(job, new)
+    fixed = [{a: n for a, n in (j.mesh or {}).items() if a != "data"} for j in (job, new)]
+    if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
+        may = "only the data axis of a mesh, or sizes and counts of groups, may change"
+        raise InputError(f"job {new.name!r}: {may} (mesh {job.mesh} to {new.mesh})")
     groups: dict[str, list[list[Unit]]] = {}
     for slot in _served(_same_size(job, running)):
         groups.setdefault(_family(job, slot), []).append(_units(job, [running.nodes[r] for r in slot.ranks]))
@@ -116,7 +115,12 @@ def resize(
     for slot in _served(new):
         members = groups.get(_family(new, slot), [])
         size = len(slot.ranks) // new.segment_nodes
-        units = _shrunk(cluster, members.pop(0), size) if members else []
+        units = members.pop(0) if members else []
+        on = _on(cluster, units)
+        # Those of the largest pieces stay.
+        leaves = [cluster.leaf_of[u[0]] for u in units]
+        order = sorted(range(len(units)), key=lambda x: (-on[leaves[x]], leaves[x], x))
+        units = [units[x] for x in sorted(order[:size])]
         kept.append(_Kept(slot, (*units, *[None] * (size - len(units)))))
     return _mended(cluster, new, running, kept, set(), options_of(time_limit, seed))
 
@@ -128,7 +132,6 @@ def _level(job: Job) -> int:
 
 
 def _by_data(job: Job) -> bool:
-    """Return whether a job's groups, or the data groups of its mesh, are kept together first."""
     return job.mesh is None or (is_plain(job) and levels(job)[-1].axis == "data")
 
 
@@ -138,21 +141,10 @@ def _served(job: Job) -> Iterable[Slot]:
 
 
 def _same_size(job: Job, running: Placement) -> Job:
-    """Refuse a placement of another job."""
     if len(running.nodes) != job.nodes:
         sizes = f"job {job.name!r} needs {job.nodes:,} nodes, the running placement has {len(running.nodes):,}"
         raise InputError(f"{sizes}; give the placement of this job")
     return job
-
-
-def _comparable(job: Job, new: Job) -> None:
-    """Refuse a new size that is another job."""
-    fixed = [{a: n for a, n in (j.mesh or {}).items() if a != "data"} for j in (job, new)]
-    if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
-        change = f"(mesh {job.mesh} to {new.mesh})"
-        raise InputError(
-            f"job {new.name!r}: only the data axis of a mesh, or sizes and counts of groups, may change {change}"
-        )
 
 
 def _family(job: Job, slot: Slot) -> str:
@@ -161,28 +153,16 @@ def _family(job: Job, slot: Slot) -> str:
 
 
 def _units(job: Job, nodes: Sequence[str]) -> list[Unit]:
-    """Cut a group's nodes into its segments."""
     return [tuple(nodes[i : i + job.segment_nodes]) for i in range(0, len(nodes), job.segment_nodes)]
 
 
 def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:
-    """Return the units of a group by leaf."""
     return Counter(cluster.leaf_of[u[0]] for u in units if u is not None)
-
-
-def _shrunk(cluster: Cluster, units: list[Unit], size: int) -> list[Unit]:
-    """Return so many units, those of the largest pieces."""
-    on = _on(cluster, units)
-    order = sorted(
-        range(len(units)), key=lambda x: (-on[cluster.leaf_of[units[x][0]]], cluster.leaf_of[units[x][0]], x)
-    )
-    return [units[x] for x in sorted(order[:size])]
 
 
 def _mended(
     cluster: Cluster, job: Job, running: Placement, kept: Sequence[_Kept], gone: set[str], options: Options
 ) -> Mended:
-    """Serve the missing segments and name the nodes of the result."""
     stay = {n for k in kept for u in k.units if u is not None for n in u}
     q, units = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
     homes = {cluster.leaves[cluster.leaf_of[n]].tree for n in stay}
@@ -206,7 +186,6 @@ def _mended(
 
 
 def _ranked(cluster: Cluster, kept: Sequence[_Kept], solution: Repair, units: Sequence[Sequence[Unit]]) -> list[Ranked]:
-    """Put free units where segments are missing, leaf by leaf, those of the group's own leaves first."""
     free = [iter(u) for u in units]
     ranked = []
     for g, k in enumerate(kept):
@@ -221,7 +200,6 @@ def _ranked(cluster: Cluster, kept: Sequence[_Kept], solution: Repair, units: Se
 
 
 def _moves(job: str, before: Sequence[str], after: Sequence[str], *, same_ranks: bool) -> Iterable[Move]:
-    """Pair the nodes that are gone with the new ones by rank, or list both where ranks change numbers."""
     if same_ranks:
         yield from (
             Move(job=job, rank=r, old=a, new=b) for r, (a, b) in enumerate(zip(before, after, strict=True)) if a != b
@@ -243,15 +221,16 @@ def _placement(
     running: Collection[str] = (),
     reason: str = "",
 ) -> Placement:
-    """Name the nodes and state what is proven, given that all others stay."""
     solution = outcome.solution
     values, bounds = (solution.values, solution.bounds) if solution else ((0, 0, 0), (0, 0, 0))
-    names = _names(job)
+    what = "groups" if _by_data(job) else levels(job)[_level(job)].what
+    names = LEVELS if what == "groups" else (f"split {what}", f"extra pieces of {what}", f"{what} across pods")
     pairs = list(zip(values, bounds, strict=True))
     at = next((i for i, (v, b) in enumerate(pairs) if v != b), 0)
     nodes = in_rank_order(ranked, job.nodes) if ranked else ()
+    inside = levels(job)[: _level(job)] if job.mesh else ()
     figures = [
-        *_inside(job),
+        *(Figure(name=f"split {x.what}", value=0, bound=0, analytic_bound=0) for x in inside),
         *(Figure(name=n, value=v, bound=b, analytic_bound=min(b, v)) for n, (v, b) in zip(names, pairs, strict=True)),
     ]
     if nodes and not _by_data(job):
@@ -289,15 +268,3 @@ def _placement(
             given=f"every other rank stays on its node; {rules_of(job, cluster.trees)}",
         ),
     )
-
-
-def _names(job: Job) -> tuple[str, ...]:
-    """Name what is minimized by the groups that are served."""
-    what = "groups" if _by_data(job) else levels(job)[_level(job)].what
-    return LEVELS if what == "groups" else (f"split {what}", f"extra pieces of {what}", f"{what} across pods")
-
-
-def _inside(job: Job) -> list[Figure]:
-    """State the members that are segments: nothing splits them."""
-    inside = levels(job)[: _level(job)] if job.mesh else ()
-    return [Figure(name=f"split {x.what}", value=0, bound=0, analytic_bound=0) for x in inside]

@@ -21,7 +21,7 @@ from planner.physics.training.step import Conditions
 from planner.plan.files import plan_of
 from planner.plan.plan import Plan
 from planner.scheduling.session import Cluster
-from planner.simulation.reference_tree import transport_slowdown_of
+from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import relative_gap
 
 FORMULATION = (
@@ -132,10 +132,7 @@ def _undominated(factors: Iterable[tuple[float, float]]) -> list[tuple[float, fl
 def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
     """Read the fabric of a plan at one site, and give each node of the cluster the place of a rack in it.
 
-    Raises
-    ------
-    InputError
-        If the plan has no such fabric, or the cluster does not have its shape.
+    InputError if the plan has no such fabric, or the cluster does not have its shape.
     """
     x = PlanPhysics(plan=plan)
     if plan.layout is None or plan.instance.network is None or len(x.wired) != 1:

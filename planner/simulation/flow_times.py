@@ -1,24 +1,268 @@
-"""When flows end under each transport: what plans assume of a transport and what `planner simulate` says, by one model.
+"""When flows end under each transport: bytes that wait at switches by step, the slowdown that plans assume."""
 
-ECMP gives a flow one path by a hash. Spraying sends a share of a flow over every path; the fullest of many equal cables
-is behind their mean, since packets are dealt out by lot (`lot_seconds`). Adaptive routing gives each eighth of a flow a
-path when it starts, by the bytes that wait then (`planner.simulation.adaptive`). On those paths queues and pauses are
-those of `planner.simulation.switch_queues`.
-"""
-
-from collections.abc import Sequence
-from dataclasses import replace
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
 
-from planner.simulation.adaptive import LocalView
-from planner.simulation.live_cables import Alive, Flows
-from planner.simulation.rng import Floats
-from planner.simulation.routing import Routes, ecmp, spray
-from planner.simulation.switch_queues import Pauses, spread
-from planner.simulation.traffic import failed_cables
-from planner.simulation.tree import Tree
+from planner.errors import InputError
+from planner.instance.network import Network, Switch, TransportRuns
+from planner.physics.ticks import tick
+from planner.plan.fabric import TransportFactor
+from planner.simulation import clos_tree
+from planner.simulation.clos_tree import Floats, Ints, Tree
+from planner.simulation.routing import Alive, Flows, RouteEntries, Routes, ecmp, hop_of, refuse_cut_off, spray
+from planner.simulation.traffic import failed_cables, permutation
+
+DONE = 1e-6  # share of a flow that may be missing at its end: a fluid leaves a queue as an exponential
+ROUNDING = 1e-9  # of sums of rates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """Thresholds of an ingress link at the rate of a host, and the step of time.
+
+    A link of several cables, or of a faster one, has its multiple. A pause acts two steps after its threshold: one for
+    the cable, whose bytes are on their way, and one for the pause itself.
+    """
+
+    xoff_bytes: float = 256e3  # a share of a 64 MB buffer over 64 ports, less headroom (unsourced estimate)
+    xon_bytes: float = 200e3
+    step_seconds: float = 0.5e-6
+    max_steps: int = 400_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Spread:
+    """What pauses did."""
+
+    end: Floats  # seconds when each part of a flow ended; infinite for those that were not waited for
+    paused: Floats  # share of the time that each link was paused
+    most_paused: int  # most links that were paused at one time
+
+
+# Writes into the links (third) of entries, of the parts that they belong to (second), those of the parts that start
+# (first), from the bytes that wait before every link (fourth).
+StartParts = Callable[[Ints, Ints, Ints, Floats], None]
+
+
+class Queues:
+    """RouteEntries of routes in order of travel, and the bytes that wait at each."""
+
+    def __init__(self, routes: Routes, rate: float, p: Pauses, start_parts: StartParts | None) -> None:
+        """Let the bytes of the parts that nothing goes before wait at their first links.
+
+        `rate`: of a host's link, for which the thresholds are.
+        """
+        self.routes, self.p, self.start_parts = routes, p, start_parts
+        self.used = np.arange(len(routes.capacity))
+        self.link, self.owner = routes.link.copy(), routes.owner()
+        if start_parts is None:
+            self.used, self.link = np.unique(routes.link, return_inverse=True)
+        capacity = routes.capacity[self.used]
+        self.host_step = rate * p.step_seconds
+        self.room, many = capacity * p.step_seconds, np.maximum(1.0, capacity / rate)
+        self.xoff, self.xon = p.xoff_bytes * many, p.xon_bytes * many
+        self.hop, self.share = routes.hop, routes.weight
+        self.least = np.maximum(self.room, 1e-300)  # that no quotient leaves the range of floats
+        self.waiting: Floats = np.zeros(len(self.link))
+        self.missing = routes.size.astype(float)
+        self.paused, self.due = np.zeros(len(capacity), bool), np.zeros(len(capacity), bool)
+        self.started = np.zeros(routes.parts, bool)
+        self._arrange(np.ones(len(self.link), bool))
+        self._start(np.flatnonzero(routes.after < 0), np.zeros(len(capacity)))
+
+    def _arrange(self, kept: np.ndarray) -> None:
+        """Keep some entries, and number the groups of a part's entries at one hop: those before and after each."""
+        self.link, self.owner, self.hop = self.link[kept], self.owner[kept], self.hop[kept]
+        self.share, self.waiting = self.share[kept], self.waiting[kept]
+        own = np.diff(self.owner, prepend=-1) != 0
+        opens = own | (np.diff(self.hop, prepend=-1) != 0)
+        self.group, self.groups = np.cumsum(opens) - 1, int(opens.sum())
+        first = own[opens]
+        last, at = np.append(first[1:], True), np.arange(self.groups)
+        self.first, self.last = first[self.group], last[self.group]
+        self.before = np.where(first, self.groups, at - 1)[self.group]
+        self.behind = np.where(last, self.groups, at + 1)[self.group]
+        self.single = self.groups == len(self.link)
+
+    def _start(self, parts: Ints, queue: Floats) -> None:
+        if len(parts):
+            if self.start_parts is not None:
+                self.start_parts(parts, self.owner, self.link, queue)
+            self.started[parts] = True
+            new = self.first & np.isin(self.owner, parts)
+            self.waiting[new] = (self.routes.size[self.owner] * self.share)[new]
+
+    def _of_groups(self, amount: Floats) -> Floats:
+        return np.append(amount if self.single else np.bincount(self.group, amount, self.groups), 0.0)
+
+    def step(self) -> None:
+        """Serve every link for one step of time, then pause and start what is due."""
+        links, parts = len(self.room), self.routes.parts
+        offered = np.where(self.first, np.minimum(self.waiting, self.host_step), self.waiting)  # a host: flows in turn
+        queue = np.bincount(self.link, offered, links)
+        rate = np.where(self.paused, 0.0, self.room / np.maximum(queue, self.least))
+        served = offered * rate[self.link]
+        self.waiting += self.share * self._of_groups(served)[self.before] - served
+        self.missing -= np.bincount(self.owner[self.last], served[self.last], parts)
+        brought = np.bincount(self.link, self.share * self._of_groups(self.waiting)[self.behind], links)
+        self.paused, self.due = self.due, (brought > self.xoff) | (self.due & (brought > self.xon))
+        if not self.started.all():
+            at_host = np.bincount(self.owner[self.first], self.waiting[self.first], parts)
+            left = self.started & (at_host <= self.host_step)
+            self._start(np.flatnonzero(~self.started & left[self.routes.after]), queue.astype(float))
+
+    def steps_without_a_queue(self) -> Floats | None:
+        """Return the step in which each part ends, or none where a link may be offered more than it serves in one.
+
+        Where none is, links pass on what comes within a step and nobody is paused, so the steps need not be taken.
+        """
+        r = self.routes
+        if self.start_parts is not None or (r.after >= 0).any() or (r.size <= 0).any() or (r.weight != 1).any():
+            return None
+        hops, sent = np.diff(r.start), np.minimum(r.size, self.host_step)
+        most = np.minimum(self.room * (1 + ROUNDING), self.xoff)
+        if not self.single or (np.bincount(self.link, sent[self.owner], len(self.room)) > most).any():
+            return None
+        return np.where(hops > 0, np.ceil((1 - DONE) * r.size / self.host_step) + hops - 1, 0.0)
+
+    def forget(self, ended: np.ndarray) -> None:
+        """Drop the entries of parts that have ended, once they are half of all."""
+        kept = ~ended[self.owner]
+        if 2 * np.count_nonzero(kept) < len(kept):
+            self._arrange(kept)
+
+
+def spread(
+    routes: Routes, rate: float, waited: Ints, p: Pauses | None = None, start_parts: StartParts | None = None
+) -> Spread:
+    """Return what pauses do until the `waited` parts have ended; the others send for as long as that takes.
+
+    A flow from a host to itself loads no link and ends at once.
+
+    `rate`: bytes per second of a host's link in a plane.
+
+    InputError: the flows have not ended after the last step.
+    """
+    p = p or Pauses()
+    tick()
+    q = Queues(routes, rate, p, start_parts)
+    alone = q.steps_without_a_queue()
+    if alone is not None and len(waited) and alone[waited].max() <= p.max_steps:
+        end = np.where(alone <= alone[waited].max(), alone * p.step_seconds, np.inf)
+        return Spread(end=end, paused=np.zeros(len(routes.capacity)), most_paused=0)
+    end, most, steps = np.where(np.diff(routes.start) > 0, np.inf, 0.0), 0, np.zeros(len(q.room))
+    step, due = 0, np.isinf(end[waited]).any()
+    while due and step < p.max_steps:
+        tick()
+        q.step()
+        step += 1
+        ended = np.isinf(end) & (q.missing <= DONE * routes.size)
+        steps += q.due
+        most = max(most, int(np.count_nonzero(q.due)))
+        if ended.any():
+            end[ended] = step * p.step_seconds
+            q.forget(np.isfinite(end))
+            due = np.isinf(end[waited]).any()
+    if due:
+        late = f"{int(np.isinf(end[waited]).sum())} flows have not ended"
+        raise InputError(f"pauses: {late} after {p.max_steps * p.step_seconds:g} s; give more steps")
+    paused = np.zeros(len(routes.capacity))
+    paused[q.used] = steps / max(step, 1)
+    return Spread(end=end, paused=paused, most_paused=most)
+
+
+FLOWLETS = 8  # of a flow in each plane, one after the other: few enough to stay quick
+# Flowlets are this much shorter or longer at most: a fluid would keep flows in step that packets put out of step, and
+# all flows of a leaf would choose at once. By 0.1 and 0.3 tails are the same within 3 % (72, 128 hosts; 1:1 to 4:1).
+UNEVEN = 0.1
+
+
+class LocalView:
+    """Flowlets, and the paths that they get when they start: up by the least loaded outputs of the switches they pass.
+
+    A switch sees what waits before its own outputs, and not what lies behind them: on the way down a flowlet meets
+    whatever others chose. No choice is reconsidered. A host has as many flowlets under way as planes, and gives each
+    the plane before whose port the least waits. Parallel cables share evenly.
+    """
+
+    def __init__(self, tree: Tree, flows: Flows, alive: Alive, seed: int, packet_bytes: float) -> None:
+        """Divide flows into flowlets whose links are open still; loads are told apart by whole packets."""
+        self.tree, self.flows, self.counts, self.merged = tree, flows, alive.counts, tree.bundled()
+        self.seed, self.packet = seed, packet_bytes
+        self.capacity, planes, n = alive.capacity(), len(tree.planes), len(flows)
+        self.meeting = tree.meeting_tier(flows.source, flows.target)
+        self.ends = [(tree.subtree(flows.source, t), tree.subtree(flows.target, t)) for t in range(tree.tiers)]
+        entries, flow = RouteEntries([], [], [], []), np.tile(np.arange(n), planes * FLOWLETS)
+        for tier in range(tree.tiers):
+            part = np.flatnonzero(self.meeting[flow] > tier)
+            for down in (0, 1):
+                entries.add(part, np.zeros(len(part), np.int64), hop_of(tree, tier, down))
+        shares = 1 + UNEVEN * (clos_tree.words(seed, 8, np.arange(len(flow))) / 2.0**63 - 1).reshape(-1, n)
+        size, before = (flows.size * shares / shares.sum(axis=0)).ravel(), np.arange(len(flow)) - planes * n
+        self.routes: Routes = entries.routes(flow, size, self.capacity, np.maximum(before, -1))
+
+    def start_parts(self, parts: Ints, owner: Ints, link: Ints, queue: Floats) -> None:
+        """Write the links of the flowlets that start, one after another in a random order."""
+        waiting = np.rint(queue / self.packet)
+        salts = clos_tree.words(self.seed, 7, parts)
+        order = np.argsort(salts, kind="stable")
+        first = np.searchsorted(owner, parts)
+        for part, at, salt in zip(parts[order].tolist(), first[order].tolist(), salts[order].tolist(), strict=True):
+            flow = int(self.routes.flow[part])
+            tier = int(self.meeting[flow])
+            plane, position = self._choose(flow, tier, waiting, salt)
+            for t in range(tier):
+                here = position // (self.tree.widths[tier] // self.tree.widths[t + 1])
+                up, down = (int(self._links(t, int(end[flow]), plane, here, d)) for d, end in enumerate(self.ends[t]))
+                link[at + t], link[at + 2 * tier - 1 - t] = up, down
+                waiting[up] += 1
+
+    def _choose(self, flow: int, tier: int, waiting: Floats, salt: int) -> tuple[int, int]:
+        """Return the plane and the position by the packets that wait at each output from which the target is reached.
+
+        Ties fall by `salt`.
+        """
+        reaching, planes = self._reaching(flow, tier), np.arange(len(self.tree.planes))
+        ports = self._links(0, int(self.ends[0][0][flow]), planes, 0, 0)
+        plane, position = self._least(ports, waiting, reaching[0][:, 0], salt), 0
+        if plane is None:
+            refuse_cut_off(self.tree, self.flows, flow)
+        for t in range(tier):
+            options = position * self.tree.up[t] + np.arange(self.tree.up[t])
+            outputs = self._links(t, int(self.ends[t][0][flow]), plane, options, 0)
+            position = int(
+                options[self._least(outputs, waiting, reaching[t + 1][plane, options], salt // (t + 2)) or 0]
+            )
+        return plane, position
+
+    def _links(self, t: int, subtree: int, plane: Ints | int, position: Ints | int, down: int) -> Ints:
+        """Return the links above a subtree: their numbers among those of whole bundles."""
+        cable = self.merged.offsets[t] + subtree * self.tree.widths[t + 1] + position
+        return np.asarray(cable + (2 * plane + down) * sum(self.merged.cables))
+
+    def _least(self, outputs: Ints, waiting: Floats, allowed: np.ndarray, salt: int) -> int | None:
+        """Return the least loaded output of those allowed, the first of equal ones from a place that `salt` draws."""
+        order = (np.arange(len(outputs)) + salt % len(outputs)) % len(outputs)
+        order = order[allowed[order]]
+        loads = (waiting[outputs[order]] + 1) / np.maximum(self.capacity[outputs[order]], 1e-300)
+        return int(order[loads.argmin()]) if len(order) else None
+
+    def _reaching(self, flow: int, tier: int) -> list[np.ndarray]:
+        """Return by plane, for the host and each tier on the way up, the positions from which live cables lead on."""
+        tree, reached = self.tree, [np.ones((len(self.tree.planes), self.tree.widths[tier]), bool)]
+        for t in reversed(range(tier)):
+            source, target = (int(end[flow]) for end in self.ends[t])
+            both = (self.counts[t][:, source] > 0) & (self.counts[t][:, target] > 0)
+            here = reached[0] & both[:, : tree.widths[t + 1]]
+            reached[0] = here
+            reached.insert(0, here.reshape(len(tree.planes), tree.widths[t], tree.up[t]).any(axis=2))
+        return reached
+
 
 TransportName = Literal["ecmp", "spray", "adaptive"]
 STEP_BYTES = 50e3  # that a host sends in a step: half a microsecond at 800 Gbps, of a cable and of a switch
@@ -91,3 +335,71 @@ def lot_seconds(tree: Tree, flows: Flows, packet_bytes: float) -> float:
             behind = np.sqrt(2 * np.log(len(used) * equal) * mean * (1 - 1 / equal))
             late = max(late, float(behind) * packet_bytes * planes / (tree.rates[t] * sum(tree.planes)))
     return late
+
+
+MAX_TIERS = 4
+
+
+def factor(network: Network | None) -> TransportFactor | None:
+    """Return the simulated slowdown, or none where the network does not ask for one.
+
+    Of several switches the one on which the transport is slowest counts, since the fabric is chosen later.
+    """
+    if network is None or network.transport.simulate is None:
+        return None
+    kinds = tuple(sorted((s.ports, s.planes, s.name) for s in network.switches if isinstance(s, Switch)))
+    return _slowest(network.transport.simulate, kinds, network.transport.slowdown)
+
+
+def transport_slowdown_of(network: Network | None) -> float:
+    """Return the transport's slowdown over the fluid ideal: simulated where the instance asks, else its constant."""
+    simulated = factor(network)
+    if simulated is not None:
+        return simulated.slowdown
+    return network.transport.slowdown if network is not None else 1.0
+
+
+@lru_cache(maxsize=64)
+def _slowest(runs: TransportRuns, kinds: tuple[tuple[int, int, str], ...], given: float) -> TransportFactor:
+    worst, ports, planes, name = max((slowdown(runs, *kind[:2]), *kind) for kind in kinds)
+    tree = reference_tree(runs, ports, planes)
+    return TransportFactor(
+        transport=runs.transport,
+        switch=name,
+        tiers=tree.tiers,
+        hosts=tree.hosts,
+        oversubscription=tree.down[0] / tree.up[1],
+        seeds=runs.seeds,
+        percentile=runs.percentile,
+        slowdown=worst,
+        configured_slowdown=given,
+    )
+
+
+@lru_cache(maxsize=64)
+def slowdown(runs: TransportRuns, ports: int, planes: int) -> float:
+    """Return the percentile over the seeds of the tail of a random permutation over its ideal.
+
+    The same model as of `planner simulate`: `planner.simulation.flow_times`.
+    """
+    tree, tails = reference_tree(runs, ports, planes), []
+    for seed in range(runs.seeds):
+        flows = permutation(tree.slots, FLOW_BYTES, seed)
+        tails.append(flow_seconds(tree, flows, runs.transport, seed).max() / ideal_seconds(tree, flows))
+    return float(np.percentile(tails, runs.percentile))
+
+
+def reference_tree(runs: TransportRuns, ports: int, planes: int) -> Tree:
+    """Return the fat tree of the fewest tiers, at least two, for the hosts: half of the ports face down."""
+    half = max(1, ports // 2)
+    tiers = next((t for t in range(2, MAX_TIERS) if half ** (t - 1) * ports >= runs.hosts), MAX_TIERS)
+    hosts = max(2, min(runs.hosts, half ** (tiers - 1) * ports))
+    ups = (max(1, math.floor(half / runs.oversubscription)), *(half,) * (tiers - 2))
+    return Tree(
+        down=(*(half,) * (tiers - 1), -(-hosts // half ** (tiers - 1))),
+        up=(1, *ups),
+        bundle=(1,) * tiers,
+        rates=(1.0,) * tiers,
+        planes=(1 / planes,) * planes,
+        slots=np.arange(hosts),
+    )

@@ -1,19 +1,210 @@
-"""Which directed links each flow loads, and how much: the three transports on one tree.
-
-A route is a set of (link, weight): a flow of rate x loads the link with weight · x. Next hops are those from which the
-target can still be reached, as a routing protocol that withdraws dead routes leaves them.
-"""
+"""Which directed links each flow loads, and how much: the three transports on one tree, with the cables that work."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NoReturn
 
 import numpy as np
 
 from planner.errors import InputError
-from planner.simulation import rng
-from planner.simulation.flow_classes import Classes
-from planner.simulation.live_cables import Alive, Flows
-from planner.simulation.rng import Floats, Ints
-from planner.simulation.tree import Tree
+from planner.simulation import clos_tree
+from planner.simulation.clos_tree import Floats, Ints, Tree
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Flows:
+    """Who sends how much to whom; ends are slots of the tree."""
+
+    source: Ints
+    target: Ints
+    size: Floats
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+def joined(parts: list[Flows]) -> Flows:
+    """Return the flows of several lists as one, in their order."""
+    if len(parts) == 1:
+        return parts[0]
+    source, target, size = zip(*((p.source, p.target, p.size) for p in parts), strict=True)
+    return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))
+
+
+class Alive:
+    """Which cables are alive, and the next hops that they leave."""
+
+    def __init__(self, tree: Tree, failed: Ints) -> None:
+        """Take the failed cables out; `failed` numbers cables between switches, plane after plane."""
+        self.tree = tree
+        each = sum(tree.cables[1:])
+        self.lanes = np.ones((len(tree.planes), sum(tree.cables)), bool)
+        self.lanes[failed // max(each, 1), tree.cables[0] + failed % max(each, 1)] = False
+        self.counts = [
+            np.add.reduce(self.lanes[:, first : first + n].reshape(len(tree.planes), subtrees, -1, bundle), axis=3)
+            for first, n, subtrees, bundle in zip(tree.offsets, tree.cables, tree.subtrees, tree.bundle, strict=False)
+        ]
+
+    def capacity(self) -> Floats:
+        """Return bytes per second of every directed bundle."""
+        one = [
+            np.concatenate([n[p].ravel() * r for n, r in zip(self.counts, self.tree.rates, strict=True)])
+            for p in range(len(self.tree.planes))
+        ]
+        return np.concatenate([share * x for share, x in zip(self.tree.planes, one, strict=True) for _ in (0, 1)])
+
+    def hops(self, flows: Flows, f: Ints, tier: int, plane: int) -> list[Ints]:
+        """Return, for every tier below the turn, how many live next hops lead to each position (flow by position)."""
+        tree, last = self.tree, self.tree.widths[tier]
+        valid, ups = np.ones((len(f), last), bool), []
+        for t in range(tier):
+            up = self.counts[t][plane, tree.subtree(flows.source[f], t)]
+            down = self.counts[t][plane, tree.subtree(flows.target[f], t)]
+            valid &= np.repeat((up > 0) & (down > 0), last // tree.widths[t + 1], axis=1)
+            ups.append(up)
+        if not valid.any(axis=1).all():
+            refuse_cut_off(tree, flows, int(f[np.flatnonzero(~valid.any(axis=1))[0]]), plane)
+        return [u * valid.reshape(len(f), tree.widths[t + 1], -1).any(axis=2) for t, u in enumerate(ups)]
+
+    def hashed(self, flows: Flows, f: Ints, tier: int, seed: tuple[int, int]) -> list[Ints]:
+        """Return the links of each flow over a live next hop at every hop, picked by a hash."""
+        tree, links, rows = self.tree, [], np.arange(len(f))
+        position = np.zeros(len(f), np.int64)
+        for t, hops in enumerate(self.hops(flows, f, tier, seed[1])):
+            here = hops.reshape(len(f), tree.widths[t], tree.up[t])[rows, position]
+            reached = np.cumsum(here, axis=1)
+            pick = clos_tree.below(reached[:, -1], *seed, 2 * t, f)
+            choice = (reached <= pick[:, None]).sum(axis=1)
+            rank = pick - np.where(choice > 0, reached[rows, choice - 1], 0)
+            position = position * tree.up[t] + choice
+            back = clos_tree.words(*seed, 2 * t + 1, f)
+            for down, end in enumerate((flows.source[f], flows.target[f])):
+                cable = tree.cable(t, tree.subtree(end, t), position)
+                alive = np.cumsum(self.lanes[seed[1]][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
+                wanted = (back % alive[:, -1].astype(np.uint64)).astype(np.int64) if down else rank
+                lane = (alive <= wanted[:, None]).sum(axis=1)
+                links.append(tree.link(cable + lane, down=bool(down), plane=seed[1]))
+        return links
+
+
+def refuse_cut_off(tree: Tree, flows: Flows, flow: int, plane: int | None = None) -> NoReturn:
+    """Refuse failed cables that leave a flow without a path, in a plane or (None) in any."""
+    source, target = flows.source[flow] // tree.down[0], flows.target[flow] // tree.down[0]
+    path = f"no path leads from leaf {source} to leaf {target}" + ("" if plane is None else f" in plane {plane}")
+    raise InputError(f"simulate: with the failed links {path}; fail fewer links")
+
+
+@dataclass(frozen=True, eq=False)
+class PositionClasses:
+    """Classes of the positions of one tier, those below one class of the tier under it side by side."""
+
+    parent: Ints  # class of the tier below
+    first: Ints  # the one position of a class that a failure touches, or the first of its positions
+    each: Ints  # positions for each position of the parent
+    many: Ints  # positions in all
+    apart: np.ndarray  # a failure touches it
+
+    @cached_property
+    def starts(self) -> Ints:
+        """First class below each class of the tier under it; every one has some."""
+        return np.flatnonzero(np.diff(self.parent, prepend=-1))
+
+
+class Classes:
+    """The classes of a tree with failed cables, and how flows split over them."""
+
+    def __init__(self, alive: Alive) -> None:
+        self.tree, self.counts = alive.tree, alive.counts
+        touched = self._touched()
+        self.levels = [_level([(-1, 0, 1, 1, True)])]
+        for t in range(self.tree.tiers):
+            self.levels.append(_above(self.levels[-1], touched[t], self.tree.up[t]))
+
+    def _touched(self) -> list[np.ndarray]:
+        """Return the positions of each tier, leaves first, to which, or above which, a cable has failed anywhere."""
+        tree, tiers = self.tree, []
+        above = np.zeros(tree.widths[-1], bool)
+        for t in reversed(range(tree.tiers)):
+            touched = (self.counts[t] < tree.bundle[t]).any(axis=(0, 1)) | above
+            tiers.append(touched)
+            above = touched.reshape(tree.widths[t], tree.up[t]).any(axis=1)
+        return tiers[::-1]
+
+    @cached_property
+    def offsets(self) -> list[int]:
+        """Number of the first cable class below each tier of one plane and direction, and of all of them."""
+        sizes = [self.tree.subtrees[t] * len(level.parent) for t, level in enumerate(self.levels[1:])]
+        return [0, *np.cumsum(sizes).tolist()]
+
+    def live(self, t: int, plane: int) -> Ints:
+        """Return live cables from one switch below tier t + 1 to each class, by subtree."""
+        level = self.levels[t + 1]
+        return np.where(level.apart, self.counts[t][plane][:, level.first], level.each * self.tree.bundle[t])
+
+    def capacity(self) -> Floats:
+        """Return bytes per second of every class of cables in every direction of every plane."""
+        rates = []
+        for plane, share in enumerate(self.tree.planes):
+            one = []
+            for t, rate in enumerate(self.tree.rates):
+                level = self.levels[t + 1]
+                cables = np.where(level.apart, self.live(t, plane), level.many * self.tree.bundle[t])
+                one.append((cables * rate).ravel())
+            rates += [share * np.concatenate(one)] * 2
+        return np.concatenate(rates)
+
+    def link(self, t: int, subtree: Ints, *, down: bool, plane: int) -> Ints:
+        """Return the number of the cable class from each subtree to every class of tier t + 1: subtree by class."""
+        n = len(self.levels[t + 1].parent)
+        return (2 * plane + down) * self.offsets[-1] + self.offsets[t] + subtree[:, None] * n + np.arange(n)
+
+    def entries(self, tier: int) -> int:
+        """Classes of cables that a flow which turns round at a tier loads in one plane."""
+        return 2 * sum(len(level.parent) for level in self.levels[1 : tier + 1])
+
+    def shared(self, flows: Flows, f: Ints, tier: int, plane: int) -> list[tuple[Ints, Floats]]:
+        """Return the cable classes of every hop, with each flow's share when it splits evenly over live next hops."""
+        ends = [[self.tree.subtree(end, t) for t in range(tier)] for end in (flows.source[f], flows.target[f])]
+        ups = [self.live(t, plane)[ends[0][t]] for t in range(tier)]
+        alive = self._reaching(ups, [self.live(t, plane)[ends[1][t]] for t in range(tier)])
+        if not alive[0].all():
+            refuse_cut_off(self.tree, flows, int(f[np.flatnonzero(~alive[0][:, 0])[0]]), plane)
+        share, loads = np.ones((len(f), 1)), []
+        for t in range(tier):
+            level, here = self.levels[t + 1], ups[t] * alive[t + 1]
+            total = np.add.reduceat(here, level.starts, axis=1)
+            share = share[:, level.parent] * here / np.maximum(total, 1)[:, level.parent]
+            loads += [(self.link(t, ends[down][t], down=bool(down), plane=plane), share) for down in (0, 1)]
+        return loads
+
+    def _reaching(self, ups: list[Ints], downs: list[Ints]) -> list[np.ndarray]:
+        """Return for each flow, tier by tier, which classes lead to its target."""
+        valid = [np.ones((len(ups[0]), 1), bool)]
+        for t, (up, down) in enumerate(zip(ups, downs, strict=True)):
+            valid.append(valid[-1][:, self.levels[t + 1].parent] & (up > 0) & (down > 0))
+        for t in reversed(range(len(ups))):
+            valid[t] &= np.logical_or.reduceat(valid[t + 1], self.levels[t + 1].starts, axis=1)
+        return valid
+
+
+def _above(below: PositionClasses, touched: np.ndarray, up: int) -> PositionClasses:
+    """Return the classes above those of a tier: each position that a failure touches, and its other siblings as one."""
+    columns: list[tuple[int, int, int, int, bool]] = []
+    classes = zip(below.first.tolist(), below.many.tolist(), below.apart.tolist(), strict=True)
+    for c, (first, many, apart) in enumerate(classes):
+        own = np.flatnonzero(touched[first * up : (first + 1) * up]) if apart else np.empty(0, np.int64)
+        columns += [(c, first * up + int(y), 1, 1, True) for y in own]
+        rest = up - len(own)
+        if rest:
+            at = int(np.setdiff1d(np.arange(up), own)[0])
+            columns.append((c, first * up + at, rest, many * rest, False))
+    return _level(columns)
+
+
+def _level(columns: list[tuple[int, int, int, int, bool]]) -> PositionClasses:
+    parent, first, each, many, apart = (np.array(v) for v in zip(*columns, strict=True))
+    return PositionClasses(parent=parent, first=first, each=each, many=many, apart=apart)
+
 
 MAX_ENTRIES = 40_000_000  # pairs of flow and link in memory at once: about 90 bytes each at work
 CHUNK = 1 << 22  # pairs of flow and switch worked on together: 32 MB an array
@@ -21,32 +212,16 @@ CHUNK = 1 << 22  # pairs of flow and switch worked on together: 32 MB an array
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Routes:
-    """The links of every part of every flow, part by part.
+    """The links of every part of every flow, part by part: entries of one hop share what arrives there."""
 
-    Attributes
-    ----------
-    start
-        First entry of each part, and behind the last one their number.
-    link, hop, weight
-        Of each entry, in the order of travel; entries of one hop share what arrives there.
-    flow
-        Flow that each part belongs to; a flow is done when its last part is.
-    size
-        Bytes of each part.
-    capacity
-        Bytes per second of each directed link.
-    after
-        Part whose last byte leaves the host before the first of this one; -1 where none does.
-    """
-
-    start: Ints
-    link: Ints
+    start: Ints  # first entry of each part, and behind the last one their number
+    link: Ints  # of each entry, in the order of travel, as `hop` and `weight`
     hop: Ints
     weight: Floats
-    flow: Ints
-    size: Floats
-    capacity: Floats
-    after: Ints
+    flow: Ints  # that each part belongs to; a flow is done when its last part is
+    size: Floats  # bytes of each part
+    capacity: Floats  # bytes per second of each directed link
+    after: Ints  # part whose last byte leaves the host before the first of this one; -1 where none does
 
     @property
     def parts(self) -> int:
@@ -70,7 +245,7 @@ class Routes:
 
 
 @dataclass(slots=True)
-class Entries:
+class RouteEntries:
     """Collects entries in any order and sorts them into routes."""
 
     part: list[Ints]
@@ -113,7 +288,7 @@ def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Rou
 
     Parallel cables are next hops of their own. Hashes at different switches are independent (no polarisation).
     """
-    entries, planes = Entries([], [], [], []), len(tree.planes)
+    entries, planes = RouteEntries([], [], [], []), len(tree.planes)
     flow = np.arange(len(flows))
     for plane in range(planes):
         part = plane * len(flows) + flow
@@ -128,7 +303,6 @@ def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Rou
 
 
 def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
-    """Return the flows that turn round at each tier."""
     meeting = tree.meeting_tier(flows.source, flows.target)
     return [(t, np.flatnonzero(meeting == t)) for t in range(1, tree.tiers + 1) if (meeting == t).any()]
 
@@ -137,9 +311,9 @@ def _hashed(tree: Tree, flows: Flows, f: Ints, tier: int, seed: tuple[int, int])
     """Return the links of each flow over a position and a lane picked at every hop, all of them alive."""
     links, position = [], np.zeros(len(f), np.int64)
     for t in range(tier):
-        pick = rng.below(tree.up[t] * tree.bundle[t], *seed, 2 * t, f)
+        pick = clos_tree.below(tree.up[t] * tree.bundle[t], *seed, 2 * t, f)
         position = position * tree.up[t] + pick // tree.bundle[t]
-        lane = rng.below(tree.bundle[t], *seed, 2 * t + 1, f)
+        lane = clos_tree.below(tree.bundle[t], *seed, 2 * t + 1, f)
         up = tree.cable(t, tree.subtree(flows.source[f], t), position, pick % tree.bundle[t])
         down = tree.cable(t, tree.subtree(flows.target[f], t), position, lane)
         links += [tree.link(up, down=False, plane=seed[1]), tree.link(down, down=True, plane=seed[1])]
@@ -155,7 +329,7 @@ def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
     if alive is not None:
         return _sprayed_around(tree, flows, Classes(alive))
     flow, planes = np.arange(len(flows)), len(tree.planes)
-    entries, merged = Entries([], [], [], []), tree.condensed()
+    entries, merged = RouteEntries([], [], [], []), tree.condensed()
     for plane in range(planes):
         for tier, who in _by_meeting_tier(tree, flows):
             for n, link in enumerate(_hashed(merged, flows, who, tier, (0, plane))):
@@ -165,9 +339,12 @@ def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
 
 def _sprayed_around(tree: Tree, flows: Flows, classes: Classes) -> Routes:
     """Return the routes of flows sprayed over what failures leave, cables that are alike as one."""
-    flow, planes, entries = np.arange(len(flows)), len(tree.planes), Entries([], [], [], [])
+    flow, planes, entries = np.arange(len(flows)), len(tree.planes), RouteEntries([], [], [], [])
     turns = _by_meeting_tier(tree, flows)
-    _refuse_large(planes * sum(len(who) * classes.entries(tier) for tier, who in turns))
+    loaded = planes * sum(len(who) * classes.entries(tier) for tier, who in turns)
+    if loaded > MAX_ENTRIES:
+        pairs = f"spraying around failed links loads {loaded:,} pairs of flow and link > {MAX_ENTRIES:,}"
+        raise InputError(f"simulate: {pairs}; take fewer hosts, or fewer failed links")
     for plane in range(planes):
         for tier, who in turns:
             for f in np.array_split(who, max(1, len(who) * classes.entries(tier) // CHUNK)):
@@ -175,11 +352,3 @@ def _sprayed_around(tree: Tree, flows: Flows, classes: Classes) -> Routes:
                     part = np.repeat(plane * len(flows) + f, share.shape[1])
                     entries.add(part, link.ravel(), hop_of(tree, n // 2, n % 2), share.ravel())
     return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), classes.capacity())
-
-
-def _refuse_large(entries: int) -> None:
-    if entries > MAX_ENTRIES:
-        raise InputError(
-            f"simulate: spraying around failed links loads {entries:,} pairs of flow and link > {MAX_ENTRIES:,}; take "
-            "fewer hosts, or fewer failed links"
-        )

@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.files import json_or_text, parse_json, read_text
-from planner.sweeps.paths import canonical
+from planner.sweeps.instance_paths import canonical
 
 MAX_VALUES = 1_000_000  # of one axis; more is a typing mistake, and would fill memory before the first solve
 FORMS = "START:STOP:STEP, START:STOP:xFACTOR, log:START:STOP:COUNT, lin:START:STOP:COUNT or A,B,C"
@@ -59,10 +59,6 @@ def parse_values(path: str, spec: str) -> list[Any]:
         return _even(where, start, stop, _number(where, parts[2]))
     if len(parts) == 2 and all(_is_number(p) for p in parts):
         raise InputError(f"{where}: has no step; write it as one of {FORMS}")
-    return _listed(path, spec)
-
-
-def _listed(path: str, spec: str) -> list[Any]:
     values = json_or_text(f"[{spec}]", path)
     return values if isinstance(values, list) else [json_or_text(x.strip(), path) for x in spec.split(",") if x.strip()]
 
@@ -82,7 +78,6 @@ def _number(where: str, text: str) -> int | float:
 
 
 def _rounded(x: float) -> float:
-    """Round what sums and products of decimals leave behind."""
     return float(f"{x:.12g}")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from planner.cluster.hostlist import natural
 from planner.cluster.job import GroupKind, Job, slots
-from planner.cluster.topology import Switch, Topology
+from planner.cluster.placement import Switch, Topology
 from planner.scheduling.session import Cluster
 
 LEAF, PER_POD = 32, 16

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import planner
-from planner.sweeps.rows import Row
+from planner.sweeps.row_store import Row
 
 ROOT = Path(__file__).parents[2]
 INSTANCE = ROOT / "instances" / "5gw.json"

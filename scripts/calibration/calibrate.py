@@ -19,14 +19,13 @@ from typing import Any
 
 import numpy as np
 from calibration_rows import Case, groups, read
+from catalogue_files import on_a_bound, write
 from error_table import error_classes, write_errors, write_points
 from fitted_constants import CONSTANTS, KNOWN
 from held_out import errors_by_fold, errors_by_source, fit_rows, fitted
 from recent_classes import lines, recent
 from rule_of_thumb import comparison
 
-from planner.calibration.catalogue_files import write
-from planner.calibration.constants import on_a_bound
 from planner.calibration.fit import Numbers, log_errors
 
 CATALOGUE = Path(__file__).resolve().parents[2] / "planner" / "catalogue"

@@ -11,7 +11,7 @@ fused loss as its kernel counts (8 to 16 bytes a logit), which the recipes of Me
 
 from dataclasses import dataclass
 
-from planner.calibration.constants import Constant, Kind
+from planner.calibration.constants import FittedConstant, Kind
 
 A100, H100, CAPPED = ("A100-40GB", "A100-80GB"), ("H100", "H200"), ("H100-96GB-500W",)
 B200, GB200, B300 = ("B200",), ("GB200",), ("B300", "GB300")
@@ -38,7 +38,7 @@ FORKS = {CORE: (CORE, "megatron-zero-bubble"), BRIDGE_2025: (BRIDGE_2025, FLEX, 
 class Known:
     """A constant with what is known of it before any run: its centre, and the spread of its logarithm."""
 
-    constant: Constant
+    constant: FittedConstant
     centre: float
     spread: float
 
@@ -55,7 +55,7 @@ def _known(
     found = []
     for group in entries:
         centre, spread = (own or {}).get(group[0], usual)
-        found.append(Known(Constant(kind, group, path, *bounds), centre, spread))
+        found.append(Known(FittedConstant(kind, group, path, *bounds), centre, spread))
     return found
 
 
@@ -170,4 +170,4 @@ KNOWN: tuple[Known, ...] = (
     *_software("expert_seconds", (1e-7, 2e-4), (5e-6, 0.7), (CORE, BRIDGE, BRIDGE_2025), apart=(FLEX,)),
     *_shared("expert_efficiency", (0.15, 1.0), (0.8, 0.1), ENGINE),
 )
-CONSTANTS: tuple[Constant, ...] = tuple(k.constant for k in KNOWN)
+CONSTANTS: tuple[FittedConstant, ...] = tuple(k.constant for k in KNOWN)

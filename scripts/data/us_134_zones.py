@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 from planner.files import write_atomically
-from planner.imports.draft import Options
-from planner.imports.read import import_grid
-from planner.imports.write import instance_with, text
+from planner.imports.grid_tables import GridOptions
+from planner.imports.read_grid import import_grid, instance_with, text
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 PRICES = INSTANCES / "us-134-zones-authorities.csv"
@@ -39,7 +38,7 @@ def main() -> None:
     """Write the instance."""
     if len(sys.argv) != 5:
         sys.exit(__doc__)
-    options = Options(authorities=PRICES, headroom_share=HEADROOM_SHARE, source=SOURCE)
+    options = GridOptions(authorities=PRICES, headroom_share=HEADROOM_SHARE, source=SOURCE)
     imported = import_grid([Path(f) for f in sys.argv[1:]], "reeds", options)
     data = instance_with(INSTANCES / "5gw.json", imported.grid, NAME) | {"source": TITLE}
     data["grid"]["note"] = f"{NOTE}; {data['grid']['note']}"

@@ -43,7 +43,8 @@ MADE_OF_CODE = "<!-- Made by scripts/docs/make_reference.py from the code: chang
 STABLE = (
     "What `import planner` has is stable: names are added, none is renamed or removed without a line in the changelog. "
     "Modules below `planner` are not. Data are frozen pydantic models; [instance.md](instance.md), [plan.md](plan.md) "
-    "and [job.md](job.md) have their keys, [calling.md](calling.md) has examples."
+    "and [job.md](job.md) have their keys, [calling.md](calling.md) has examples. Every call raises `PlannerError` "
+    "where its input cannot be used; the message says where and what to do."
 )
 PAGES = {"instance": ("instance",), "plan": ("plan",), "job": ("job", "placement")}
 UNITS = (

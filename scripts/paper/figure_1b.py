@@ -2,7 +2,7 @@
 
 1,024 hosts at 800 Gbps under three tiers of 16-port switches; each sends 300 MB (3 ms at line rate) to one other at the
 same moment. The paper has just under 3 ms as the optimum, 15 ms for RoCEv2 (ECMP), and within 5 % of the optimum for
-NDP and Homa, which spray. Queues and pauses are those of `planner.simulation.switch_queues`; start-up and
+NDP and Homa, which spray. Queues and pauses are those of `planner.simulation.flow_times`; start-up and
 retransmissions are not in it.
 
 Run it as `.venv/bin/python scripts/paper/figure_1b.py [SEEDS] [PICTURE.png]`.
@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from plotting import row, write_picture
 
-from planner.simulation.fat_tree import Fabric, tree_of_fabric
+from planner.simulation.clos_tree import Fabric, Floats, tree_of_fabric
 from planner.simulation.flow_times import TransportName, flow_seconds
-from planner.simulation.rng import Floats
 from planner.simulation.traffic import permutation
 
 BYTES = 300e6

@@ -3,7 +3,7 @@
 2,048 hosts at 800 Gbps under three tiers of 32-port switches; 128 of them send 30 MB each along a permutation, while a
 growing number of others send 30 MB each to one host outside it. Both run over hashed paths; the flows of the incast
 share no host with the permutation. Times are shown beside those of the same flows with nothing paused.
-The limits of the model stand in `planner.simulation.switch_queues`.
+The limits of the model stand in `planner.simulation.flow_times`.
 
 Run it as `.venv/bin/python scripts/paper/figure_1c.py [SEEDS] [PICTURE.png]`.
 """
@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from incast_flows import incast
 from plotting import row, write_picture
 
-from planner.simulation.fat_tree import Fabric, tree_of_fabric
-from planner.simulation.rng import Floats
+from planner.simulation.clos_tree import Fabric, Floats, tree_of_fabric
+from planner.simulation.flow_times import Pauses, spread
 from planner.simulation.routing import ecmp
-from planner.simulation.switch_queues import Pauses, spread
-from planner.simulation.traffic import incast
 
 BYTES, RATE = 30e6, 100e9
 SENDERS = (0, 8, 16, 32, 64)

@@ -10,8 +10,9 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from planner.api import limits
-from planner.cli.commands.limits import changed, fall, wall
+from planner.api.plans import limits
+from planner.cli.commands.sweep_commands import fall, wall
+from planner.sweeps.instance_paths import changed, read_changes
 
 INSTANCE = Path(__file__).parents[2] / "instances" / "limits-h100.json"
 ACCELERATOR, CHOOSE = "hardware.accelerator", "workload.choose"
@@ -45,7 +46,8 @@ def main() -> None:
     with ProcessPoolExecutor(mp_context=get_context("forkserver")) as pool:
         for name, change in CHANGES.items():
             started = time.perf_counter()
-            largest_first = limits(changed(instance, change), flop[::-1], tolerance=0.02, time_limit=120, executor=pool)
+            asked = changed(instance, read_changes(change), searched=False)
+            largest_first = limits(asked, flop[::-1], tolerance=0.02, time_limit=120, executor=pool)
             points = list(largest_first)[::-1]
             best = max((p.utilisation or 0.0 for p in points), default=0.0)
             drop, ends = fall(points), wall(points)

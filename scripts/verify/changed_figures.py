@@ -26,8 +26,7 @@ from planner.checks.cluster import check_placement
 from planner.checks.joint import rules as joint_rules
 from planner.checks.registry import violations
 from planner.cluster.job import Job, read_job
-from planner.cluster.placement import Placement
-from planner.cluster.topology import Topology
+from planner.cluster.placement import Placement, Topology
 from planner.formats.read import read_topology
 from planner.instance.instance import Instance, instance_sha256
 from planner.plan.certificate import Violation

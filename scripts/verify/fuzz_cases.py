@@ -14,8 +14,7 @@ from import_cases import TEXTS
 from sweep_rows import row
 from worked_plan import small
 
-from planner.exports.cable_list import cable_list
-from planner.exports.from_plan import built_fabric
+from planner.exports.fabric_parts import built_fabric, cable_list
 
 ROOT = Path(__file__).parents[2]
 PLAN = small().model_dump_json(indent=1)

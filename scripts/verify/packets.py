@@ -20,15 +20,11 @@ from itertools import count, pairwise
 
 import numpy as np
 
-from planner.simulation import rng
-from planner.simulation.adaptive import FLOWLETS
-from planner.simulation.fat_tree import Fabric, tree_of_fabric
-from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
-from planner.simulation.live_cables import Flows
-from planner.simulation.routing import ecmp
-from planner.simulation.switch_queues import Pauses
+from planner.simulation import clos_tree
+from planner.simulation.clos_tree import Fabric, Tree, tree_of_fabric
+from planner.simulation.flow_times import FLOWLETS, Pauses, TransportName, flow_seconds, ideal_seconds
+from planner.simulation.routing import Flows, ecmp
 from planner.simulation.traffic import allreduce, alltoall, blocks, permutation
-from planner.simulation.tree import Tree
 
 DELAY = 0.5e-6  # seconds until a pause acts, and of a cable with its switch: the step of the planner's fluid
 
@@ -163,7 +159,7 @@ class Row:
 
     def flows(self, tree: Tree, seed: int) -> Flows:
         """Return the flows of a seed."""
-        size, shuffled = self.megabytes * 1e6, tree.slots[rng.order(tree.hosts, seed, 21)]
+        size, shuffled = self.megabytes * 1e6, tree.slots[clos_tree.order(tree.hosts, seed, 21)]
         if self.pattern == "alltoall":
             return alltoall(blocks(shuffled, 8), size)
         sends = permutation(tree.slots, size, seed)

@@ -17,9 +17,9 @@ import grid_properties
 import numpy as np
 
 from planner.errors import InputError
-from planner.imports.draft import Options
+from planner.imports.grid_tables import GridOptions
 from planner.imports.own_dispatch import shortage
-from planner.imports.read import import_grid
+from planner.imports.read_grid import import_grid
 from planner.instance.grid import Grid
 from planner.physics.site.dc_power_flow import Network
 
@@ -71,7 +71,7 @@ def judged(g: Grid, most_nodes: int) -> tuple[str, list[str]]:
 
 def read(path: Path, counts: Counter[str], most_nodes: int) -> str:
     """Count a case, and return what is found of it."""
-    options = Options(
+    options = GridOptions(
         at=(40.0, -75.0), headroom_share=0.1, energy_usd_per_mwh=40.0, interconnection="eastern", sites=SITES
     )
     try:

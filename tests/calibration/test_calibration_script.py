@@ -11,15 +11,13 @@ import calibrate
 import numpy as np
 import pytest
 from calibration_rows import Case, read
+from catalogue_files import laid_out, on_a_bound, write
 from error_table import error_classes, write_points
 from fitted_constants import CONSTANTS, Known
 from held_out import errors_by_source
 
-from planner.calibration.catalogue_files import laid_out, write
-from planner.calibration.constants import Constant, on_a_bound, value_at
-from planner.calibration.fit import log_errors
-from planner.calibration.measured import CODE, GPU
-from planner.calibration.own import is_tunable
+from planner.calibration.constants import CODE, GPU, FittedConstant, value_at
+from planner.calibration.fit import is_tunable, log_errors
 from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator
 from planner.physics.step_errors import ENOUGH_ROWS, MIN_ROWS, ErrorTable, classes_of
@@ -97,7 +95,7 @@ def test_a_case_has_its_source(tmp_path: Path) -> None:
 
 def test_constants_on_a_bound_are_named() -> None:
     """A constant within 1 % of a bound of its fit is named; one further inside is not."""
-    c = Constant("software", ("torchtitan",), "step_seconds", 0.01, 1.0)
+    c = FittedConstant("software", ("torchtitan",), "step_seconds", 0.01, 1.0)
     assert on_a_bound([c] * 4, [0.0102, 0.98, 0.0105, 0.5]) == []
     assert [line.split(" is ")[0] for line in on_a_bound([c, c], [0.01005, 0.995])] == ["torchtitan: step_seconds"] * 2
 
@@ -118,7 +116,7 @@ def test_the_script_ends_with_one_where_a_constant_is_on_a_bound(
         assert "1 rows read, 1 left out:\n  1 rows: TP is not a whole number from 1" in printed
 
 
-SHARE = Constant("accelerators", ("H100", "H200"), "gemm_efficiency.max_share.bf16", 0.15, 0.98)
+SHARE = FittedConstant("accelerators", ("H100", "H200"), "gemm_efficiency.max_share.bf16", 0.15, 0.98)
 
 
 def test_every_constant_is_a_figure_of_its_entries() -> None:
@@ -158,7 +156,7 @@ def test_a_source_is_predicted_without_itself(tmp_path: Path) -> None:
     torch = [replace(c, source="other", id=f"other{c.id}") for c in cases]
     other_machine = replace(torch[0].machine, gpu=Accelerator.model_validate(catalogue("accelerators")["A100-80GB"]))
     torch = [replace(c, machine=other_machine) for c in torch]
-    a100 = Constant("accelerators", ("A100-80GB",), "gemm_efficiency.max_share.bf16", 0.15, 0.98)
+    a100 = FittedConstant("accelerators", ("A100-80GB",), "gemm_efficiency.max_share.bf16", 0.15, 0.98)
     known = [Known(SHARE, 0.6, 0.3), Known(a100, 0.4, 0.3)]
     errors = errors_by_source([*cases, *torch], known, [0.7, 0.8])
     wanted = np.expm1(log_errors(torch, [a100], [0.4]))

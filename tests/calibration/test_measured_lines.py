@@ -7,17 +7,16 @@ import pytest
 from measured_steps import write_rows
 from typer.testing import CliRunner
 
-from planner.calibration.logs import COLUMNS, read_runs
-from planner.calibration.runs import Run, dtype_of
+from planner.calibration.measured_steps import COLUMNS, MeasuredRun, dtype_of, read_runs
 from planner.cli import main
-from planner.cli.commands.calibrate import MEASURED_HELP
+from planner.cli.commands.file_commands import MEASURED_HELP
 from planner.errors import InputError
 
 HEADER = ("model", "gpus", "TP", "PP", "seq", "micro_batches", "step_ms")
 FINE = ("llama-3.1-8b", 16, 4, 2, 4096, 8, 500)
 
 
-def one(path: Path, header: Sequence[str], row: Sequence[object], **options: str) -> Run:
+def one(path: Path, header: Sequence[str], row: Sequence[object], **options: str) -> MeasuredRun:
     """Return the one run of a table of H100s."""
     (run,) = read_runs(write_rows(path / "log.csv", [row], header), **({"gpu": "H100"} | options))
     return run

@@ -11,15 +11,14 @@ from tiers import slow
 from typer.testing import CliRunner
 
 import planner
-from planner.calibration.constants import value_at
-from planner.calibration.measured import CODE, GPU, MeasuredConstants
-from planner.calibration.own import TUNABLES
+from planner.calibration.constants import CODE, GPU, MeasuredConstants, value_at
+from planner.calibration.fit import TUNABLES
 from planner.cli import main
 from planner.errors import InputError
 from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator
 from planner.instance.workload import Software
-from planner.sweeps.run import SweepOptions, tasks_for
+from planner.sweeps.sweep_run import SweepOptions, tasks_for
 
 STEP = CODE + "step_seconds"
 TRUE = {

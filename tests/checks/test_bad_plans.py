@@ -3,7 +3,7 @@
 import pytest
 from joint_bad_plans import bad_plan
 
-from planner.api import check
+from planner.api.plans import check
 from planner.plan.plan import Plan
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from worked_plan import edited_at, named, rules, small
 
-from planner.api import check
+from planner.api.plans import check
 from planner.plan.plan import Plan
 
 PLAN = small()

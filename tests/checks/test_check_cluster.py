@@ -7,8 +7,7 @@ import pytest
 import planner
 from planner.checks.cluster import check_placement
 from planner.cluster.job import Job
-from planner.cluster.placement import Placement
-from planner.cluster.topology import Block, Switch, Topology
+from planner.cluster.placement import Block, Placement, Switch, Topology
 
 NODES = tuple(f"n{i}" for i in range(12))
 TOPOLOGY = Topology(

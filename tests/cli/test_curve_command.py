@@ -13,7 +13,7 @@ from worked_plan import small
 
 import planner
 from planner.checks.registry import check
-from planner.cli.console import DONE, INFEASIBLE, INTERRUPTED, LIMIT, UNVERIFIED
+from planner.cli.console import ExitCode as Exit
 from planner.errors import InputError
 from planner.plan.curve import Curve
 from planner.plan.files import read_plan
@@ -39,7 +39,7 @@ def test_the_table_and_what_is_proven(monkeypatch: pytest.MonkeyPatch) -> None:
     """A line a plan, the knee marked, and below it the proven share, the bounds and the knee."""
     answer_with(monkeypatch, made(curve()))
     done = run_here("frontier", "one-rack")
-    assert (done.returncode, done.stdout, done.stderr) == (DONE, TABLE, "")
+    assert (done.returncode, done.stdout, done.stderr) == (Exit.DONE, TABLE, "")
 
 
 def test_a_plan_stands_for_its_instance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_plan_stands_for_its_instance(monkeypatch: pytest.MonkeyPatch, tmp_pat
     file = tmp_path / "plan.json"
     file.write_text(small().model_dump_json())
     done = run_here("frontier", file)
-    assert (done.returncode, done.stdout) == (DONE, TABLE)
+    assert (done.returncode, done.stdout) == (Exit.DONE, TABLE)
     assert done.stderr == f"{file}: is a plan; the curve is of its instance, and starts anew\n"
 
 
@@ -91,13 +91,21 @@ def test_progress_reaches_the_caller(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 @pytest.mark.parametrize(
     ("changes", "status", "text"),
     [
-        ({}, DONE, "a row is within 9.9 %"),
-        ({"epsilon": 0.1, "most_usd": None}, DONE, "For every plan in less than 800 days a row is within 10 %"),
-        ({"epsilon": 0.34123, "stopped": "limit"}, LIMIT, "ended by its limit before 10 % was proven.\nFor every plan"),
-        ({"epsilon": 0.34123, "stopped": "limit"}, LIMIT, "within 35 % in money"),
-        ({"epsilon": 0.08, "stopped": "limit"}, DONE, "within 8 %"),
-        ({"epsilon": None, "stopped": "limit"}, LIMIT, "Of other plans nothing is proven."),
-        ({"epsilon": 0.5, "stopped": "interrupted"}, INTERRUPTED, "ended by an interrupt before"),
+        ({}, Exit.DONE, "a row is within 9.9 %"),
+        (
+            {"epsilon": 0.1, "most_usd": None},
+            Exit.DONE,
+            "For every plan in less than 800 days a row is within 10 %",
+        ),
+        (
+            {"epsilon": 0.34123, "stopped": "limit"},
+            Exit.LIMIT,
+            "ended by its limit before 10 % was proven.\nFor every plan",
+        ),
+        ({"epsilon": 0.34123, "stopped": "limit"}, Exit.LIMIT, "within 35 % in money"),
+        ({"epsilon": 0.08, "stopped": "limit"}, Exit.DONE, "within 8 %"),
+        ({"epsilon": None, "stopped": "limit"}, Exit.LIMIT, "Of other plans nothing is proven."),
+        ({"epsilon": 0.5, "stopped": "interrupted"}, Exit.INTERRUPTED, "ended by an interrupt before"),
     ],
 )
 def test_exit_statuses_with_plans(
@@ -113,9 +121,13 @@ def test_exit_statuses_with_plans(
 @pytest.mark.parametrize(
     ("stopped", "status", "text"),
     [
-        ("proved", INFEASIBLE, "worked: infeasible\nNo plan of at most $10.00B in less than 800 days keeps all rules"),
-        ("limit", LIMIT, "no plan so far: the search was ended by its limit"),
-        ("interrupted", INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
+        (
+            "proved",
+            Exit.INFEASIBLE,
+            "worked: infeasible\nNo plan of at most $10.00B in less than 800 days keeps all rules",
+        ),
+        ("limit", Exit.LIMIT, "no plan so far: the search was ended by its limit"),
+        ("interrupted", Exit.INTERRUPTED, "no plan so far: the search was ended by an interrupt"),
     ],
 )
 def test_exit_statuses_without_plans(
@@ -136,7 +148,7 @@ def test_a_plan_that_the_checker_disagrees_with(monkeypatch: pytest.MonkeyPatch)
     wrong = front.plans[1].model_copy(update={"verified": False})
     answer_with(monkeypatch, Frontier(front.instance, front.curve, (front.plans[0], wrong, *front.plans[2:])))
     done = run_here("frontier", "one-rack")
-    assert done.returncode == UNVERIFIED
+    assert done.returncode == Exit.UNVERIFIED
     assert "the checker disagrees with 1 plan, such as that of index 1" in done.stderr
 
 
@@ -150,7 +162,7 @@ def test_ctrl_c_keeps_what_is_proven(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
     answer_with(monkeypatch, search)
     done = run_here("frontier", "one-rack", "-o", tmp_path / "curve.json")
-    assert done.returncode == INTERRUPTED
+    assert done.returncode == Exit.INTERRUPTED
     assert Curve.model_validate_json((tmp_path / "curve.json").read_text()).epsilon == 0.5
 
 
@@ -159,7 +171,7 @@ def test_plot_and_compare_read_the_rows(ending: str, monkeypatch: pytest.MonkeyP
     """Rows are those of a sweep: `planner plot` draws them, and `planner compare` sets them side by side."""
     answer_with(monkeypatch, made(curve()))
     rows = tmp_path / f"rows.{ending}"
-    assert run_here("frontier", "one-rack", "-o", rows).returncode == DONE
+    assert run_here("frontier", "one-rack", "-o", rows).returncode == Exit.DONE
     axes = ("-x", "frontier.capital_usd", "-y", "objective.value", "--log", "xy")
     drawn = run_here("plot", rows, *axes, "-o", tmp_path / "a.svg")
     assert (drawn.returncode, drawn.stderr) == (0, "")

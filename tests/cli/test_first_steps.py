@@ -14,14 +14,13 @@ from typer.testing import CliRunner, Result
 import planner
 from planner.cli.main import app
 from planner.errors import InputError
-from planner.formats.data import read_yaml_data
-from planner.imports.first_instance import FABRIC_PARTS, Wish, first_instance, rack_of
-from planner.imports.instance_file import shipped_names
+from planner.formats.yaml_text import read_yaml_data
+from planner.imports.instance_file import FABRIC_PARTS, Wish, first_instance, rack_of, shipped_names
 from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.planning.load import load_instance
 from planner.report.catalogue import KINDS
-from planner.sweeps.paths import canonical
+from planner.sweeps.instance_paths import canonical
 
 ROOT = Path(__file__).parents[2]
 JOB = {"name": "j", "mesh": {"data": 4}}

@@ -54,7 +54,9 @@ def test_a_defect_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr("planner.formats.read.read_topology", fails)
     found = fuzz.run(number, 0, running)
-    assert found.outcome == "traceback" and found.place.startswith("ZeroDivisionError at cli/commands/topology.py")
+    assert found.outcome == "traceback" and found.place.startswith(
+        "ZeroDivisionError at cli/commands/cluster_commands.py"
+    )
     monkeypatch.setattr("planner.formats.read.read_topology", hangs)
     assert fuzz.run(number, 0, running, seconds=0.2).outcome == "hang"
     monkeypatch.setattr("planner.formats.read.read_topology", litters)

@@ -53,5 +53,5 @@ def test_a_late_answer_and_much_memory_are_found(monkeypatch: pytest.MonkeyPatch
     case = fuzz_commands.Case(SUBJECTS[0], b"{}", ("init",), seconds=0.3)
     monkeypatch.setattr(fuzz, "case", lambda *_: case)
     for outcome, call in (("late", late), ("memory", large)):
-        monkeypatch.setattr("planner.imports.first_instance.first_instance", call)
+        monkeypatch.setattr("planner.imports.instance_file.first_instance", call)
         assert [x.outcome for x in fuzz.results(range(1), 0)] == [outcome]

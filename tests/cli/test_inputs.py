@@ -11,25 +11,25 @@ from import_cases import CASE
 from typer.testing import CliRunner
 from worked_plan import small
 
-from planner.cli.commands.limits import changed
 from planner.cli.console import read_pins
 from planner.cli.main import app
 from planner.cluster.job import read_job
 from planner.errors import InputError
 from planner.files import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, read_json, read_text
 from planner.formats.read import read_topology
-from planner.formats.slurm.node_states import read_states
-from planner.formats.source import MAX_NAMES_OF_FILE
-from planner.imports.draft import Options
-from planner.imports.read import import_grid
+from planner.formats.slurm_states import read_states
+from planner.formats.topology_rows import MAX_NAMES_OF_FILE
+from planner.imports.grid_tables import GridOptions
+from planner.imports.read_grid import import_grid
 from planner.plan.files import read_plan
 from planner.planning.load import load_instance
 from planner.report.compare import columns_of_file
-from planner.report.plots.rows import read_rows as drawn_rows
-from planner.simulation.request import Options as Simulated
-from planner.simulation.request import simulation_request
+from planner.report.plots.sweep_rows import read_rows as drawn_rows
+from planner.simulation.simulate import SimulationOptions as Simulated
+from planner.simulation.simulate import simulation_request
 from planner.sweeps.axes import axis_of, read_pairs
-from planner.sweeps.store import read_rows
+from planner.sweeps.instance_paths import read_changes
+from planner.sweeps.row_store import read_rows
 
 PLAN = small()
 ROOT = Path(__file__).parents[2]
@@ -67,8 +67,8 @@ JSON_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "drawn": (".jsonl", drawn_rows),
 }
 TABLE_READERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
-    "case": (".m", lambda p: import_grid([p], "auto", Options())),
-    "table": (".csv", lambda p: import_grid([p], "auto", Options())),
+    "case": (".m", lambda p: import_grid([p], "auto", GridOptions())),
+    "table": (".csv", lambda p: import_grid([p], "auto", GridOptions())),
     "pairs-csv": (".csv", read_pairs),
     "drawn-csv": (".csv", drawn_rows),
     "compare-csv": (".csv", lambda p: columns_of_file(p, None, several=False)),
@@ -156,7 +156,7 @@ def test_values_of_options_are_limited_too(value: str) -> None:
     with pytest.raises(InputError, match=r"--pin hardware\.racks"):
         read_pins([f"hardware.racks={value}"])
     with pytest.raises(InputError, match=r"--set hardware\.racks"):
-        changed(ROOT / "instances" / "limits-h100.json", [f"hardware.racks={value}"])
+        read_changes([f"hardware.racks={value}"])
     with pytest.raises(InputError, match=r"hardware\.racks"):
         axis_of("hardware.racks", value)
 
@@ -186,7 +186,7 @@ def test_a_file_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_names_of_a_file_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines that each stand for few enough names are too many together."""
     assert MAX_NAMES_OF_FILE >= 1_000_000
-    monkeypatch.setattr("planner.formats.source.MAX_NAMES_OF_FILE", 1_000)
+    monkeypatch.setattr("planner.formats.topology_rows.MAX_NAMES_OF_FILE", 1_000)
     conf = "".join(f"SwitchName=leaf{i} Nodes=n{i}x[1-400]\n" for i in range(3))
     yaml = "- topology: a\n  tree:\n    switches:\n" + "".join(
         f"      - switch: leaf{i}\n        nodes: n{i}x[1-400]\n" for i in range(3)
@@ -207,9 +207,9 @@ def test_lines_end_at_line_feeds_alone(tmp_path: Path) -> None:
     """A separator of Unicode in a comment of a case does not begin a line of code."""
     path = tmp_path / "case4.m"
     path.write_text(CASE.replace("% base", "% base\u2028mpc.bus = 3;"), encoding="utf-8")
-    assert import_grid([path], "auto", Options(at=(40.0, -75.0))).grid.nodes
+    assert import_grid([path], "auto", GridOptions(at=(40.0, -75.0))).grid.nodes
     path.write_bytes(CASE.replace("\n", "\r\n").encode())
-    assert import_grid([path], "auto", Options(at=(40.0, -75.0))).grid.nodes
+    assert import_grid([path], "auto", GridOptions(at=(40.0, -75.0))).grid.nodes
 
 
 @contextmanager

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from planner.cli.commands.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
 from planner.errors import InputError
 from planner.files import read_text, require_writable, write_atomically, write_streamed
-from planner.formats.names import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
 from planner.formats.write import TOPOLOGY_WRITERS, WRITERS
 
 TOO_LONG = f"{'x' * 300}.json"

@@ -17,7 +17,7 @@ from planner.cli.main import app, main
 from planner.cluster.hostlist import expand
 from planner.cluster.job import GroupKind, Job
 from planner.cluster.placement import Placement
-from planner.formats.slurm.node_states import read_states
+from planner.formats.slurm_states import read_states
 from planner.formats.write import write_topology
 from planner.models.placement import lexicographic
 

@@ -11,7 +11,7 @@ from joint_brute_force import toy
 from typer.testing import CliRunner, Result
 
 from planner.checks.registry import check
-from planner.cli.console import INTERRUPTED
+from planner.cli.console import ExitCode
 from planner.cli.main import app
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.search.days import FewestDays
@@ -52,7 +52,7 @@ def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, m
     monkeypatch.setattr(highs, "_solve", slow)
     done, path = solve(tmp_path)
     plan = Plan.model_validate_json(path.read_text())
-    assert (done.exit_code, plan.status, plan.stopped) == (INTERRUPTED, "feasible", "interrupted")
+    assert (done.exit_code, plan.status, plan.stopped) == (ExitCode.INTERRUPTED, "feasible", "interrupted")
     assert plan.objective.gap is not None and plan.objective.bound is not None
     assert check(plan) == []
     assert not signals.interrupted()
@@ -70,7 +70,7 @@ def test_a_signal_before_a_plan_leaves_unknown(number: int, tmp_path: Path, monk
     monkeypatch.setattr("planner.models.joint.search.loop.strategy_bound", bounded)
     done, path = solve(tmp_path)
     plan = Plan.model_validate_json(path.read_text())
-    assert (done.exit_code, plan.status, plan.stopped) == (INTERRUPTED, "unknown", "interrupted")
+    assert (done.exit_code, plan.status, plan.stopped) == (ExitCode.INTERRUPTED, "unknown", "interrupted")
     assert plan.conflict is not None and "signal" in plan.conflict.reason
     assert check(plan) == [] and json.loads(path.read_text())["objective"]["value"] is None
 
@@ -86,7 +86,7 @@ def test_a_second_signal_ends_the_command_at_once(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("planner.models.joint.search.loop.strategy_bound", twice)
     before = signal.getsignal(signal.SIGTERM)
     done, path = solve(tmp_path)
-    assert done.exit_code == INTERRUPTED and not path.exists()
+    assert done.exit_code == ExitCode.INTERRUPTED and not path.exists()
     assert signal.getsignal(signal.SIGTERM) is before and not signals.interrupted()
 
 
@@ -111,5 +111,5 @@ def test_a_signal_ends_the_reading_of_a_file(
     if before:
         monkeypatch.setattr("planner.planning.sessions.session.Reporter", opened)
     done, path = solve(tmp_path)
-    assert (done.exit_code, path.exists(), searched) == (INTERRUPTED, False, [])
+    assert (done.exit_code, path.exists(), searched) == (ExitCode.INTERRUPTED, False, [])
     assert not signals.interrupted()

@@ -11,9 +11,8 @@ from commands import run_here
 from worked_plan import small
 
 from planner.cli import main
-from planner.errors import InputError
+from planner.errors import InputError, needed
 from planner.files import json_or_text, write_atomically
-from planner.optional_packages import needed
 
 PLANNER = [sys.executable, "-m", "planner"]
 LONG = "a" * 300

@@ -7,7 +7,7 @@ from cluster_worlds import tree
 from typer.testing import CliRunner
 
 from planner.cli.main import app
-from planner.cluster.topology import Block, Topology
+from planner.cluster.placement import Block, Topology
 from planner.errors import InputError
 from planner.formats.read import read_topology
 from planner.formats.write import write_topology

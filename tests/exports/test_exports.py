@@ -16,12 +16,12 @@ from worked_plan import edited, edited_at, instance_with, small, worked
 from planner.cli.main import app
 from planner.cluster.hostlist import parse
 from planner.errors import InputError
-from planner.exports import bill_of_materials, cable_list, graph, slurm
-from planner.exports.from_plan import BuiltFabric, built_fabric
+from planner.exports import fabric_graph, fabric_parts
+from planner.exports.fabric_parts import BuiltFabric, built_fabric
 from planner.files import write_streamed
 from planner.instance.network import Floor, Medium
 from planner.physics.network.links import NO_MEDIUM, MediaTable
-from planner.report.statements.network import fabric
+from planner.report.statements.sites_and_fabric import fabric
 
 PLAN = small()
 E1 = built_fabric(PLAN, "e1")
@@ -29,7 +29,7 @@ E1 = built_fabric(PLAN, "e1")
 
 def test_cable_list_names_each_port_once() -> None:
     """A line a cable; no port of a switch or GPU stands in two of them, and none is beyond the switch."""
-    rows = list(csv.DictReader(io.StringIO("".join(cable_list.cable_list(E1)))))
+    rows = list(csv.DictReader(io.StringIO("".join(fabric_parts.cable_list(E1)))))
     assert len(rows) == E1.fabric.endpoint_links + E1.fabric.switch_links
     ports = Counter([(r["from"], r["from_port"]) for r in rows] + [(r["to"], r["to_port"]) for r in rows])
     assert set(ports.values()) == {1}
@@ -40,10 +40,10 @@ def test_cable_list_names_each_port_once() -> None:
 
 def test_cable_list_measures_by_the_floor_of_the_instance() -> None:
     """Media and lengths are those of the instance; what none reaches is said."""
-    assert {r["medium"] for r in csv.DictReader(io.StringIO("".join(cable_list.cable_list(E1))))} == {"module"}
+    assert {r["medium"] for r in csv.DictReader(io.StringIO("".join(fabric_parts.cable_list(E1))))} == {"module"}
     near = {"name": "near", "reach_m": 30, "price_usd": 1}
     plan = small(network__floor=Floor(row_pitch_m=50, racks_per_row=1).model_dump(), network__media=[near])
-    rows = list(csv.DictReader(io.StringIO("".join(cable_list.cable_list(built_fabric(plan, "e1"))))))
+    rows = list(csv.DictReader(io.StringIO("".join(fabric_parts.cable_list(built_fabric(plan, "e1"))))))
     assert {r["medium"] for r in rows} == {"near", "none reaches"}
     assert all((float(r["length_m"]) <= 30) == (r["medium"] == "near") for r in rows)
 
@@ -59,13 +59,13 @@ def test_cheapest_medium_that_reaches() -> None:
 @pytest.mark.parametrize("by_pod", [False, True])
 def test_graph_holds_every_cable(by_pod: bool) -> None:
     """Edges sum to the cables, nodes to the switches and GPUs, whether by switch or by pod; the file reads back."""
-    g = nx.parse_graphml("\n".join(nx.generate_graphml(graph.graph(E1, by_pod=by_pod))))
+    g = nx.parse_graphml("\n".join(nx.generate_graphml(fabric_graph.graph(E1, by_pod=by_pod))))
     assert sum(c for *_, c in g.edges(data="cables")) == E1.fabric.endpoint_links + E1.fabric.switch_links
     assert sum(n.get("switches", 0) for _, n in g.nodes(data=True)) == E1.fabric.switches
     assert sum(n.get("gpus", 0) for _, n in g.nodes(data=True)) == E1.fabric.endpoint_links
     assert nx.is_connected(g)
     if not by_pod:
-        assert g.number_of_edges() == graph.edges(E1)
+        assert g.number_of_edges() == fabric_graph.edges(E1)
         assert g.number_of_nodes() == E1.fabric.switches + E1.design.domains
 
 
@@ -74,7 +74,7 @@ def racks_in(text: str) -> list[int]:
     return sorted(n for found in re.findall(r"[Nn]odes[=:] ?(\S+)", text) for n in parse(found))
 
 
-@pytest.mark.parametrize("write", [slurm.topology_conf, slurm.topology_yaml])
+@pytest.mark.parametrize("write", [fabric_graph.topology_conf, fabric_graph.topology_yaml])
 @pytest.mark.parametrize("site", ["e1", "w1"])
 def test_slurm_names_every_rack_once(write, site: str) -> None:
     """Each rack of the site is under one leaf, under the name that the placement gives it."""
@@ -88,7 +88,7 @@ def test_slurm_names_every_rack_once(write, site: str) -> None:
 def test_slurm_tree_has_pods_and_a_core() -> None:
     """Three leaf domains in pods of two: leaves under pods, pods under the core."""
     plan = worked(instance_with(), leaf_down=3, domains_per_pod=2)
-    text = "".join(slurm.topology_conf(built_fabric(plan, "e1")))
+    text = "".join(fabric_graph.topology_conf(built_fabric(plan, "e1")))
     assert [line.split()[0] for line in text.splitlines()[1:]] == [
         f"SwitchName={n}" for n in ("leaf0", "leaf1", "leaf2", "pod0", "pod1", "core")
     ]
@@ -106,12 +106,12 @@ def test_exports_name_the_model_of_each_tier() -> None:
     usd = two.fabric.sites["e1"].cost_usd + spines * (large.price_usd - box.price_usd)
     mixed = edited_at(edited_at(two, "fabric.sites.e1.tiers.1.switch", "large"), "fabric.sites.e1.cost_usd", usd)
     x = built_fabric(mixed, "e1")
-    bill = list(csv.DictReader(io.StringIO("".join(bill_of_materials.bill_of_materials(x)))))
+    bill = list(csv.DictReader(io.StringIO("".join(fabric_parts.bill_of_materials(x)))))
     counts = {r["part"]: int(r["count"]) for r in bill if r["where"] == "fabric"}
     assert counts == {"box": x.design.leaves + x.design.cores, "large": spines}
-    models = {(n["tier"], n["model"]) for _, n in graph.graph(x, by_pod=False).nodes(data=True) if "model" in n}
+    models = {(n["tier"], n["model"]) for _, n in fabric_graph.graph(x, by_pod=False).nodes(data=True) if "model" in n}
     assert models == {("leaf", "box"), ("spine", "large"), ("core", "box")}
-    assert "switches of box and large" in next(slurm.topology_conf(x))
+    assert "switches of box and large" in next(fabric_graph.topology_conf(x))
     assert f"{spines} spines of large" in next(fabric(mixed)).text
 
 

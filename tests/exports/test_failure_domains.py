@@ -14,9 +14,9 @@ from worked_plan import instance_with, small, worked
 
 from planner.cli.main import app
 from planner.cluster.hostlist import expand, parse
-from planner.exports import failure_domains as exported
-from planner.exports.failure_domains import failure_domains
-from planner.exports.from_plan import BuiltFabric, built_fabric
+from planner.exports import fabric_graph as exported
+from planner.exports.fabric_graph import failure_domains
+from planner.exports.fabric_parts import BuiltFabric, built_fabric
 from planner.physics.network.cabling import lay, switch_counts
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics

@@ -16,9 +16,8 @@ from typer.testing import CliRunner
 from worked_plan import small
 
 from planner.cli.main import app
-from planner.exports import graph
-from planner.exports.cable_list import cable_list
-from planner.exports.from_plan import BuiltFabric, built_fabric
+from planner.exports import fabric_graph
+from planner.exports.fabric_parts import BuiltFabric, built_fabric, cable_list
 from planner.exports.netbox import end_of, interface_of, netbox_files, write_netbox
 
 E1 = built_fabric(small(), "e1")
@@ -107,8 +106,8 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("by_pod", [False, True])
 def test_graphviz_reads_the_graph(by_pod: bool) -> None:
     """An edge a line, from the lower tier to the higher one; Graphviz draws it where it is installed."""
-    g = graph.graph(E1, by_pod=by_pod)
-    text = "".join(graph.dot(g))
+    g = fabric_graph.graph(E1, by_pod=by_pod)
+    text = "".join(fabric_graph.dot(g))
     drawn = re.findall(r'^  "(\S+)" -- "(\S+)" \[label="(\d+)"', text, re.MULTILINE)
     assert {frozenset(e[:2]): int(e[2]) for e in drawn} == {frozenset((a, b)): n for a, b, n in g.edges(data="cables")}
     upward = ["racks", "leaf", "spine", "core"].index

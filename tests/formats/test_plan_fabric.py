@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from planner.cluster.hostlist import parse
-from planner.cluster.topology import Topology
+from planner.cluster.placement import Topology
 from planner.errors import InputError
-from planner.formats.from_plan import plan_topology
-from planner.formats.read import read_topology
-from planner.formats.slurm.topology_conf import read_conf, write_conf
+from planner.formats.read import plan_topology, read_topology
+from planner.formats.slurm_topology import read_conf, write_conf
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
 from planner.plan.fabric import FabricPlan, SiteFabric

@@ -11,7 +11,7 @@ import re
 import pytest
 from test_writers import NODES, PLACED, TREE, _objects, _of_kind, _on
 
-from planner.cluster.topology import Switch, Topology
+from planner.cluster.placement import Switch, Topology
 from planner.errors import InputError
 from planner.formats.write import write_placed, write_topology
 

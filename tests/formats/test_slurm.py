@@ -10,13 +10,11 @@ from slurm_controller import Controller, controller, why_not
 
 import planner
 from planner.cluster.hostlist import expand, fold_names, natural
-from planner.cluster.topology import Switch, Topology
+from planner.cluster.placement import Switch, Topology
 from planner.errors import InputError
-from planner.formats.placement import Placed
-from planner.formats.slurm.job import hostfile, sbatch_arguments
-from planner.formats.slurm.node_states import read_states
-from planner.formats.slurm.running import read_running
-from planner.formats.slurm.topology_conf import read_conf, write_conf
+from planner.formats.placed_job import PlacedJob, hostfile, sbatch_arguments
+from planner.formats.slurm_states import read_running, read_states
+from planner.formats.slurm_topology import read_conf, write_conf
 from planner.formats.write import write_placed
 
 RACKS, PER_RACK, PODS = 16, 16, 4
@@ -48,8 +46,8 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Controller]:
         yield running
 
 
-def _placed(seed: int, size: int) -> Placed:
-    return Placed(job=f"job{seed}", nodes=tuple(random.Random(seed).sample(NODES, size)), gpus_per_node=8)
+def _placed(seed: int, size: int) -> PlacedJob:
+    return PlacedJob(job=f"job{seed}", nodes=tuple(random.Random(seed).sample(NODES, size)), gpus_per_node=8)
 
 
 def test_the_controller_reads_the_tree_as_written(slurm: Controller) -> None:
@@ -243,7 +241,7 @@ def test_real_ranks_are_where_the_files_put_them(tmp_path: Path) -> None:
     )
     names = [n for own in leaves for n in own]
     nodes = ("n11", "n2", "n20", "n1")
-    placed = Placed(job="j", nodes=nodes, gpus_per_node=1)
+    placed = PlacedJob(job="j", nodes=nodes, gpus_per_node=1)
     (tmp_path / "ranks").write_text(hostfile(placed, tree))
     (tmp_path / "torch.sh").write_text(write_placed(placed, tree, "torchrun"))
     (tmp_path / "torchrun").write_text('#!/bin/sh\necho "$SLURMD_NODENAME $*"\n')

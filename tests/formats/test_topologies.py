@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cluster.topology import Block, Switch, Topology
+from planner.cluster.placement import Block, Switch, Topology
 from planner.errors import InputError
 from planner.formats.read import read_topology
-from planner.formats.slurm.topology_conf import read_conf, write_conf
-from planner.formats.slurm.topology_yaml import read_yaml, write_yaml
+from planner.formats.slurm_topology import read_conf, read_yaml, write_conf, write_yaml
 from planner.formats.write import TOPOLOGY_WRITERS, write_topology
 
 TREE = """\

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.cluster.topology import Block, Switch, Topology
+from planner.cluster.placement import Block, Switch, Topology
 from planner.errors import InputError
-from planner.formats.kubernetes.yaml import Node, parse
 from planner.formats.read import read_topology
 from planner.formats.write import write_topology
+from planner.formats.yaml_text import Node, parse
 
 INSTANCES = {
     "instances": [

@@ -12,17 +12,14 @@ from typing import Any
 import pytest
 
 import planner
-from planner.cli.commands.place import placement_text
+from planner.cli.commands.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS, placement_text
 from planner.cluster.hostlist import expand
-from planner.cluster.topology import Block, Switch, Topology
+from planner.cluster.placement import Block, Switch, Topology
 from planner.errors import InputError
-from planner.formats.kubernetes.volcano import lowest_common_tier
-from planner.formats.kubernetes.yaml import Node, dump, parse
-from planner.formats.names import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
-from planner.formats.openmpi import rankfile_line
-from planner.formats.placement import Placed, PlacedGroup
-from planner.formats.slurm.job import hints, sbatch_arguments, srun_line
+from planner.formats.kubernetes import lowest_common_tier
+from planner.formats.placed_job import PlacedJob, RankGroup, hints, rankfile_line, sbatch_arguments, srun_line
 from planner.formats.write import TOPOLOGY_WRITERS, WRITERS, write_placed, write_topology
+from planner.formats.yaml_text import Node, dump, parse
 
 NODES = tuple(f"n{i:02d}" for i in range(1, 17))
 TREE = Topology(
@@ -37,24 +34,24 @@ BLOCKS = Topology(
     blocks=tuple(Block(name=f"b{i}", nodes=NODES[4 * i : 4 * i + 4]) for i in range(4)),
     block_sizes=(4, 8),
 )
-PLACED = Placed(
+PLACED = PlacedJob(
     job="train",
     nodes=("n07", "n05", "n01", "n02"),
-    groups=(PlacedGroup(name="dp0", nodes=("n07", "n05")), PlacedGroup(name="dp1", nodes=("n01", "n02"))),
+    groups=(RankGroup(name="dp0", nodes=("n07", "n05")), RankGroup(name="dp1", nodes=("n01", "n02"))),
     gpus_per_node=2,
     certificate={"status": "optimal", "bound": 0},
 )
 
 
-def _on(*nodes: int, groups: int = 0) -> Placed:
+def _on(*nodes: int, groups: int = 0) -> PlacedJob:
     """Place a job on nodes by number, in groups of so many."""
     names = tuple(f"n{i:02d}" for i in nodes)
     cut = (
-        tuple(PlacedGroup(name=f"g{i}", nodes=names[i : i + groups]) for i in range(0, len(names), groups))
+        tuple(RankGroup(name=f"g{i}", nodes=names[i : i + groups]) for i in range(0, len(names), groups))
         if groups
         else ()
     )
-    return Placed(job="j", nodes=names, groups=cut)
+    return PlacedJob(job="j", nodes=names, groups=cut)
 
 
 def _plain(node: Node) -> Any:
@@ -93,10 +90,10 @@ def test_rank_order_is_kept_where_it_counts() -> None:
 
 def test_a_list_too_long_for_an_argument_is_refused() -> None:
     """Linux takes 128 KiB an argument: names that do not fold fill it, names that fold do not."""
-    long = Placed(job="j", nodes=tuple(f"n{i:05d}-{i}x" for i in range(12_000)))
+    long = PlacedJob(job="j", nodes=tuple(f"n{i:05d}-{i}x" for i in range(12_000)))
     with pytest.raises(InputError, match="more than the 131,071 of one argument"):
         sbatch_arguments(long)
-    assert len(sbatch_arguments(Placed(job="j", nodes=tuple(f"n{i}" for i in range(1, 100_000, 1))))[-1]) < 100
+    assert len(sbatch_arguments(PlacedJob(job="j", nodes=tuple(f"n{i}" for i in range(1, 100_000, 1))))[-1]) < 100
 
 
 def test_blocks_take_no_hostfile() -> None:
@@ -268,7 +265,7 @@ def test_every_format_has_every_node(form: str) -> None:
 def test_a_node_stands_once() -> None:
     """A rank order with a node twice is no placement."""
     with pytest.raises(ValueError, match="a node stands twice"):
-        Placed(job="j", nodes=("n1", "n1"))
+        PlacedJob(job="j", nodes=("n1", "n1"))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from worked_plan import small
 
-from planner.exports.from_plan import BuiltFabric, built_fabric
+from planner.exports.fabric_parts import BuiltFabric, built_fabric
 from planner.instance.network import Switch
 from planner.physics.network.cabling import switch_counts
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, dragonfly

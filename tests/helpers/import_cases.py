@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from planner.imports.assemble import Imported
-from planner.imports.draft import Options
-from planner.imports.read import import_grid
+from planner.imports.grid_tables import GridOptions
+from planner.imports.read_grid import Imported, import_grid
 
 # Four buses in two areas on a base of 50 MVA: two equal circuits, one unequal beside them, a transformer, and a branch
 # out of service.
@@ -116,4 +115,4 @@ def put(folder: Path, names: str, old: str = "", new: str = "") -> list[Path]:
 
 def imported(folder: Path, names: str, *, kind: str = "auto", **options: object) -> Imported:
     """Import the named files as they stand."""
-    return import_grid(put(folder, names), kind, Options(**options))  # type: ignore[arg-type]
+    return import_grid(put(folder, names), kind, GridOptions(**options))  # type: ignore[arg-type]

@@ -4,10 +4,9 @@ import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from planner.calibration.constants import Constant, entries_with
+from planner.calibration.constants import GPU, FittedConstant, entries_with
 from planner.calibration.fit import step_seconds
-from planner.calibration.logs import read_runs
-from planner.calibration.measured import GPU
+from planner.calibration.measured_steps import read_runs
 
 ACCELERATOR, SOFTWARE = "H100", "megatron-core-2025"
 HEADER = ("model", "layers", "gpus", "TP", "PP", "seq", "micro_batch", "micro_batches", "precision", "step_s")
@@ -28,13 +27,13 @@ SHAPES = (
 """Twelve lines of one node: models cut to a few layers, varied micro-batches, degrees and sequences."""
 
 
-def constants_at(paths: Mapping[str, float]) -> tuple[list[Constant], list[float]]:
+def constants_at(paths: Mapping[str, float]) -> tuple[list[FittedConstant], list[float]]:
     """Return constants of the cluster by their paths in an instance, and their values."""
     constants = []
     for path in paths:
         gpu = path.startswith(GPU)
         name, kind = (ACCELERATOR, "accelerators") if gpu else (SOFTWARE, "software")
-        constants.append(Constant(kind, (name,), path.split(".", 2)[2], 0.0, 1e9))  # type: ignore[arg-type]
+        constants.append(FittedConstant(kind, (name,), path.split(".", 2)[2], 0.0, 1e9))  # type: ignore[arg-type]
     return constants, list(paths.values())
 
 

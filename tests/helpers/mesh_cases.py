@@ -5,7 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 from planner.cluster.job import Job
-from planner.cluster.topology import Switch, Topology
+from planner.cluster.placement import Switch, Topology
 
 # Which axes exchange in groups, and in which order they are kept together where no bytes are given.
 EXCHANGES = ("tensor", "context", "expert", "data")

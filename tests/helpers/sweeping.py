@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from planner.sweeps.tasks import Answer, Task, solve_point
+from planner.sweeps.sweep_run import PointAnswer, Task, solve_point
 
 ROOT = Path(__file__).parents[2]
 PINS = {
@@ -31,14 +31,14 @@ def written(folder: Path) -> Path:
     return path
 
 
-def kills_at_two(task: Task) -> Answer:
+def kills_at_two(task: Task) -> PointAnswer:
     """Solve a point, but die at two racks, each time."""
     if task.point["hardware.racks"] == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return solve_point(task)
 
 
-def kills_once(task: Task) -> Answer:
+def kills_once(task: Task) -> PointAnswer:
     """Solve a point, but die the first time at two racks: the file that the environment names remembers."""
     marker = Path(os.environ["SWEEP_TEST_MARKER"])
     if task.point["hardware.racks"] == 2 and not marker.exists():

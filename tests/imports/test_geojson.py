@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from import_cases import imported
 
-from planner.imports.geojson import geojson
+from planner.imports.read_grid import geojson
 from planner.instance.grid import Grid
 
 

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.imports.geometry import nearest, unit_vectors
-from planner.imports.readers.eia_860 import group_plants
-from planner.imports.readers.plants import Plant
+from planner.imports.grid_tables import Plant, nearest, unit_vectors
+from planner.imports.plant_lists import group_plants
 from planner.physics.site.wan import great_circle_km
 
 

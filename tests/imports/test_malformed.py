@@ -6,8 +6,8 @@ import pytest
 from import_cases import put
 
 from planner.errors import InputError
-from planner.imports.draft import Options
-from planner.imports.read import import_grid
+from planner.imports.grid_tables import GridOptions
+from planner.imports.read_grid import import_grid
 
 RTS = "bus.csv branch.csv gen.csv"
 REEDS = "zones.csv interfaces.csv"
@@ -93,7 +93,7 @@ def test_refused(tmp_path: Path, name: str) -> None:
     names, old, new, words = CASES[name]
     files = put(tmp_path, names, old, new)
     positions = next((f for f in files if f.name == "positions.csv"), None)
-    options = Options(positions=positions, at=None if positions else (40.0, -75.0))
+    options = GridOptions(positions=positions, at=None if positions else (40.0, -75.0))
     with pytest.raises(InputError) as caught:
         import_grid([f for f in files if f != positions], "auto", options)
     assert all(w in str(caught.value) for w in words), str(caught.value)
@@ -103,7 +103,7 @@ def test_files_as_they_are_pass(tmp_path: Path) -> None:
     """The same files without a mistake are imported, so that each refusal above is for its mistake."""
     for names in {names for names, *_ in CASES.values()}:
         files = [f for f in put(tmp_path, names) if f.name != "positions.csv"]
-        assert import_grid(files, "auto", Options(at=(40.0, -75.0))).grid.nodes
+        assert import_grid(files, "auto", GridOptions(at=(40.0, -75.0))).grid.nodes
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_files_as_they_are_pass(tmp_path: Path) -> None:
 def test_files_that_do_not_go_together(tmp_path: Path, names: str, kind: str, words: list[str]) -> None:
     """Files of no format, of two, or without what a format needs, are refused."""
     with pytest.raises(InputError) as caught:
-        import_grid(put(tmp_path, names), kind, Options())
+        import_grid(put(tmp_path, names), kind, GridOptions())
     assert all(w in str(caught.value) for w in words), str(caught.value)
 
 
@@ -143,7 +143,7 @@ def test_table_of_authorities(tmp_path: Path, table: str, words: list[str]) -> N
     path = tmp_path / "authorities.csv"
     path.write_text(table)
     with pytest.raises(InputError) as caught:
-        import_grid(put(tmp_path, "plants.csv"), "auto", Options(authorities=path))
+        import_grid(put(tmp_path, "plants.csv"), "auto", GridOptions(authorities=path))
     assert all(w in str(caught.value) for w in ["authorities.csv", *words]), str(caught.value)
 
 
@@ -151,21 +151,21 @@ def test_file_that_is_no_text(tmp_path: Path) -> None:
     """A binary file, and one that is not there, are refused by name."""
     path = tmp_path / "plants.csv"
     with pytest.raises(InputError, match=r"plants\.csv: no such file"):
-        import_grid([path], "auto", Options())
+        import_grid([path], "auto", GridOptions())
     path.write_bytes(b"\xff\xfe\x00\x00")
     with pytest.raises(InputError, match=r"plants\.csv: cannot be read"):
-        import_grid([path], "auto", Options())
+        import_grid([path], "auto", GridOptions())
 
 
 def test_no_bound_for_an_unlimited_branch(tmp_path: Path) -> None:
     """Without any generation nothing stands for a missing rating, so the file is refused."""
     files = put(tmp_path, "bus.csv branch.csv", "0.084,400", "0.084,0")
     with pytest.raises(InputError, match="without a rating"):
-        import_grid(files, "auto", Options())
+        import_grid(files, "auto", GridOptions())
 
 
 def test_a_rating_below_a_kilowatt(tmp_path: Path) -> None:
     """A branch that carries next to nothing keeps its rating; none is rounded to no line at all."""
     files = put(tmp_path, "case4.m", "-0.1\t0\t100", "-0.1\t0\t0.0002")
-    found = import_grid(files, "auto", Options(at=(40.0, -75.0)))
+    found = import_grid(files, "auto", GridOptions(at=(40.0, -75.0)))
     assert 0.0002 in [x.rating_mw for x in found.grid.lines]

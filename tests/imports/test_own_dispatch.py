@@ -8,9 +8,9 @@ import pytest
 from import_cases import CASE, imported
 from site_grids import case, line, node
 
-from planner.imports.draft import Options
+from planner.imports.grid_tables import GridOptions
 from planner.imports.own_dispatch import shortage
-from planner.imports.read import import_grid
+from planner.imports.read_grid import import_grid
 from planner.instance.grid import Grid
 
 
@@ -55,7 +55,7 @@ def test_negative_demand_is_fed_in_whatever_is_planned(tmp_path: Path) -> None:
     """A bus of -30 MW is a node of a load of -30 MW, which bounds lines without a limit too, and the note says so."""
     path = tmp_path / "case4.m"
     path.write_text(CASE.replace("4 1 7 0 0", "4 1 -30 0 0"), encoding="utf-8")
-    g = import_grid([path], "auto", Options(at=(40.0, -75.0))).grid
+    g = import_grid([path], "auto", GridOptions(at=(40.0, -75.0))).grid
     assert [n.load_mw for n in g.nodes] == [0, 100, 50, -30]
     assert "buses of negative demand feed in whatever is planned: 1" in (g.note or "")
     assert max(x.rating_mw for x in g.lines) == 300 + 30

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from planner.cli.main import app
 from planner.formats.read import topology_items
-from planner.formats.slurm.node_states import read_states
-from planner.imports.flags.effects import EFFECTS, megatron_effect
-from planner.imports.flags.read import layout_of_run, read_run
+from planner.formats.slurm_states import read_states
+from planner.imports.megatron_flags import EFFECTS, megatron_effect
+from planner.imports.training_run import layout_of_run, read_run
 from planner.instance.read_items import NO_EFFECT, ReadItems, TrackedItems
 from planner.planning.load import load_instance
 

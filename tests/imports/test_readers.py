@@ -7,9 +7,8 @@ import pytest
 from import_cases import CASE, TEXTS, imported, put
 
 from planner.errors import InputError
-from planner.imports.draft import Options
-from planner.imports.read import import_grid
-from planner.imports.write import part, text
+from planner.imports.grid_tables import GridOptions
+from planner.imports.read_grid import import_grid, part, text
 from planner.instance.grid import Grid
 
 SETS = {
@@ -75,13 +74,13 @@ def test_matpower_version_1(tmp_path: Path) -> None:
         CASE.replace("function mpc = case4", "function [baseMVA, bus, gen, branch] = case4").replace("mpc.", "")
     )
     new = imported(tmp_path, "case4.m", at=(0.0, 0.0)).grid
-    assert import_grid([old], "auto", Options(at=(0.0, 0.0))).grid.lines == new.lines
+    assert import_grid([old], "auto", GridOptions(at=(0.0, 0.0))).grid.lines == new.lines
 
 
 def test_matpower_isolated_bus(tmp_path: Path) -> None:
     """An isolated bus and the branches at it are left out."""
     files = put(tmp_path, "case4.m", "; 4 1 7", "; 4 4 7")
-    g = import_grid(files, "auto", Options(at=(0.0, 0.0))).grid
+    g = import_grid(files, "auto", GridOptions(at=(0.0, 0.0))).grid
     assert [n.id for n in g.nodes] == ["bus-1", "bus-2", "bus-3"]
     assert {end for x in g.lines for end in (x.a, x.b)} <= {n.id for n in g.nodes}
 
@@ -127,7 +126,7 @@ def test_plants_with_generators(tmp_path: Path) -> None:
     )
     units = tmp_path / "generator.csv"
     units.write_text("Plant Code,Generator ID,Nameplate Capacity (MW)\n1,A,600\n1,B,700\n2,A,900\n")
-    g = import_grid([units, plants], "auto", Options()).grid
+    g = import_grid([units, plants], "auto", GridOptions()).grid
     assert [(n.id, n.generation_mw, n.largest_unit_mw) for n in g.nodes] == [("big", 2200, 900), ("idle", 0, None)]
 
 
@@ -191,5 +190,5 @@ def test_equal_names_get_ids_of_their_own(tmp_path: Path) -> None:
         "plant_id,name,lat,lon,capacity_mw,ba\n1,Beaver Dam,40,-76,9,A\n2,Beaver Dam 3,45,-76,8,A\n"
         "3,Beaver Dam,50,-76,7,A\n4,Beaver Dam,55,-76,6,A\n"
     )
-    ids = [n.id for n in import_grid([table], "auto", Options()).grid.nodes]
+    ids = [n.id for n in import_grid([table], "auto", GridOptions()).grid.nodes]
     assert ids == ["beaver-dam", "beaver-dam-3", "beaver-dam-3-3", "beaver-dam-4"]

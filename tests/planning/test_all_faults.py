@@ -14,7 +14,7 @@ from planner.instance.read import put_stand_in
 from planner.plan.files import plan_of
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
-from planner.simulation.fat_tree import Fabric
+from planner.simulation.clos_tree import Fabric
 
 WORKLOAD = {"model": "llama3-70b", "tokens": 1e11, "sequence_length": 8192}
 SOUND = {

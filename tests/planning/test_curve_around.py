@@ -16,8 +16,7 @@ from planner.models.requests import Options
 from planner.plan.curve import Curve
 from planner.plan.plan import Plan
 from planner.planning.alternatives.curve_around import covered_within, why_no_curve
-from planner.report.statements.curve import curve_section
-from planner.report.summary import summary
+from planner.report.summary import curve_section, summary
 from planner.solvers.deadline import Deadline
 from planner.solvers.signals import Interrupter
 

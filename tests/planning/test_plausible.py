@@ -15,8 +15,8 @@ from planner.imports.instance_file import shipped_names
 from planner.instance.instance import Instance
 from planner.planning.load import load_instance
 from planner.planning.plausible import RANGES, implausible, range_of
-from planner.report.statements.cautions import implausible_inputs
-from planner.sweeps.run import SweepOptions, tasks_for
+from planner.report.statements.verdict import implausible_inputs
+from planner.sweeps.sweep_run import SweepOptions, tasks_for
 
 BATCH = "limits.max_batch_tokens is 5e+12, not from 10000 to 3e+09: published runs take 0.5 to 60 million tokens a step"
 

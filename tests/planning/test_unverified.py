@@ -16,7 +16,7 @@ from planner.errors import InternalError
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
 from planner.plan.files import read_plan
-from planner.sweeps import run as sweep_run
+from planner.sweeps import sweep_run
 
 
 def other_bill(c: PlanPhysics) -> Iterator[Violation]:

@@ -13,11 +13,10 @@ from worked_plan import small
 
 from planner.errors import InputError
 from planner.plan.plan import Plan
-from planner.report.compare import rows_of, side_of, table
-from planner.report.differences import Side, best, brings, changes, headline, terms, verdicts
-from planner.report.statements.cautions import without_source
+from planner.report.compare import Side, best, brings, changes, headline, rows_of, side_of, table, terms, verdicts
+from planner.report.statements.verdict import without_source
 from planner.report.summary import fitted, summary
-from planner.sweeps.store import parse_rows
+from planner.sweeps.row_store import parse_rows
 
 
 def with_budget(plan: Plan, usd: float) -> Plan:

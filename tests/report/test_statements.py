@@ -14,9 +14,8 @@ from planner.instance.workload import Experts
 from planner.physics.site import run_cost
 from planner.plan.flatten import digest
 from planner.plan.plan import Plan
-from planner.report.compare import figures_of, rows_of
-from planner.report.differences import Side
-from planner.report.statements.network import groups
+from planner.report.compare import Side, figures_of, rows_of
+from planner.report.statements.sites_and_fabric import groups
 from planner.report.statements.statement import SECTIONS, Statement, days, short_percent
 from planner.report.summary import statements, summary
 

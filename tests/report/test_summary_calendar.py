@@ -8,13 +8,12 @@ from failing_plan import RATES, failing
 from page_cases import infeasible
 from worked_plan import edited, small
 
-from planner.api import check
+from planner.api.plans import check
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.flatten import digest
 from planner.plan.plan import Plan
-from planner.report.compare import figures_of, rows_of
-from planner.report.differences import Side
-from planner.report.statements.calendar import CALENDAR, OTHER, STEP_PARTS, STEPS, day_bars, days_by_part, shown_days
+from planner.report.compare import Side, figures_of, rows_of
+from planner.report.statements.training import CALENDAR, OTHER, STEP_PARTS, STEPS, day_bars, days_by_part, shown_days
 from planner.report.summary import statements, summary
 from planner.units import duration, storage
 

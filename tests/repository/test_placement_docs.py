@@ -16,7 +16,7 @@ from slurm_controller import controller, why_not
 
 from planner.cluster.hostlist import expand, fold_names
 from planner.formats.read import read_topology
-from planner.formats.slurm.topology_conf import write_conf
+from planner.formats.slurm_topology import write_conf
 
 pytestmark = pytest.mark.slow
 

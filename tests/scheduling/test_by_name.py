@@ -11,7 +11,7 @@ import planner
 from planner.checks.cluster import check_placement
 from planner.cluster.hostlist import natural
 from planner.cluster.job import GroupKind, Job
-from planner.cluster.topology import Switch, Topology
+from planner.cluster.placement import Switch, Topology
 from planner.errors import InputError
 
 ORDER = {"order": "name"}

@@ -7,13 +7,12 @@ from mesh_cases import assignments, lines, order_of, pieces, random_mesh, split
 import planner
 from planner.checks.cluster import check_placement
 from planner.cluster.job import Job
-from planner.cluster.placement import Placement
-from planner.cluster.topology import Topology
+from planner.cluster.placement import Placement, Topology
 from planner.errors import InputError
 from planner.models.placement.solve import solve
 from planner.models.requests import Options
 from planner.scheduling.admission import place_queue, preempt
-from planner.scheduling.counting import in_blocks, level_to_place
+from planner.scheduling.placing import in_blocks, level_to_place
 from planner.scheduling.repair import replace
 from planner.scheduling.session import Cluster
 

@@ -11,8 +11,7 @@ from cluster_worlds import some_busy, tree
 
 from planner.checks.cluster import check_placement
 from planner.cluster.job import GroupKind, Job
-from planner.cluster.placement import PlacedGroup, Placement
-from planner.cluster.results import Move, Running
+from planner.cluster.placement import Move, PlacedGroup, Placement, Running
 from planner.errors import InputError
 from planner.models.cluster_changes.defragmentation import LeafLoad, in_order
 from planner.scheduling.admission import defragment, place_queue, preempt

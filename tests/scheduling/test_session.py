@@ -11,8 +11,7 @@ from cluster_worlds import renamed, some_busy, tree
 import planner
 from planner.checks.cluster import check_placement
 from planner.cluster.job import GroupKind, Job, read_job
-from planner.cluster.placement import Placement
-from planner.cluster.topology import Block, Switch, Topology
+from planner.cluster.placement import Block, Placement, Switch, Topology
 from planner.errors import InputError, PlannerError
 from planner.scheduling.session import Cluster
 

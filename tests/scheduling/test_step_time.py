@@ -10,9 +10,9 @@ from stored_plans import stored
 import planner
 from planner.checks.cluster import check_placement
 from planner.cluster.job import Job, job_of_plan
-from planner.cluster.topology import Switch, Topology
+from planner.cluster.placement import Switch, Topology
 from planner.errors import InputError
-from planner.formats.from_plan import plan_topology
+from planner.formats.read import plan_topology
 from planner.physics.training.blocks.prediction import metrics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions

@@ -13,7 +13,7 @@ from tiers import slow
 
 from planner.checks.cluster import expected_groups
 from planner.cluster.job import Job
-from planner.formats.from_plan import plan_topology
+from planner.formats.read import plan_topology
 from planner.physics.network.locality import min_crossings
 from planner.physics.network.topology import Design
 from planner.plan.plan import Plan

@@ -11,12 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.simulation.fat_tree import Fabric, tree_of_fabric
-from planner.simulation.flow_classes import Classes
-from planner.simulation.live_cables import Alive, Flows
-from planner.simulation.routing import Routes, spray
+from planner.simulation.clos_tree import Fabric, Tree, tree_of_fabric
+from planner.simulation.routing import Alive, Classes, Flows, Routes, spray
 from planner.simulation.traffic import failed_cables, permutation, switch_cables
-from planner.simulation.tree import Tree
 
 Cable = tuple[int, int, int, int, bool]  # tier, subtree below, position above, plane, down
 

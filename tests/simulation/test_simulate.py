@@ -10,13 +10,13 @@ from commands import run_here
 from worked_plan import edited_at, small
 
 import planner
-from planner.api import check
+from planner.api.plans import check
 from planner.errors import InputError
 from planner.plan.plan import Plan
 from planner.simulation import traffic
-from planner.simulation.from_plan import overlap
-from planner.simulation.reference_tree import factor, transport_slowdown_of
-from planner.simulation.run import Simulation, summary
+from planner.simulation.flow_times import factor, transport_slowdown_of
+from planner.simulation.simulate import Simulation, summary
+from planner.simulation.traffic import overlap
 
 ROOT = Path(__file__).parents[2]
 K8: dict[str, Any] = {"hosts": 128, "ports_per_switch": 8}
@@ -322,7 +322,7 @@ def test_the_constant_is_read_in_one_place() -> None:
         for p in sorted((ROOT / "planner").rglob("*.py"))
         if ".transport.slowdown" in p.read_text(encoding="utf-8")
     ]
-    assert readers == ["planner/physics/plan_physics.py", "planner/simulation/reference_tree.py"]
+    assert readers == ["planner/physics/plan_physics.py", "planner/simulation/flow_times.py"]
 
 
 @pytest.mark.parametrize("pattern", ["p2p", "allreduce"])

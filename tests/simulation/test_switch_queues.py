@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from incast_flows import incast
 
 from planner.errors import InputError
 from planner.physics.ticks import ticking
-from planner.simulation.fat_tree import Fabric, tree_of_fabric
-from planner.simulation.flow_times import flow_seconds
-from planner.simulation.live_cables import Alive, Flows
-from planner.simulation.routing import ecmp, spray
-from planner.simulation.switch_queues import DONE, Pauses, Queues, spread
-from planner.simulation.traffic import failed_cables, incast, permutation
+from planner.simulation.clos_tree import Fabric, tree_of_fabric
+from planner.simulation.flow_times import DONE, Pauses, Queues, flow_seconds, spread
+from planner.simulation.routing import Alive, Flows, ecmp, spray
+from planner.simulation.traffic import failed_cables, permutation
 
 RATE = 100e9  # of a host, bytes per second
 UNPAUSED = Pauses(xoff_bytes=1e18, xon_bytes=1e18, step_seconds=0.25e-6)

@@ -11,15 +11,10 @@ from tiers import slow
 
 from planner.errors import InputError
 from planner.physics.network.topology import Design, unwirable
-from planner.simulation.adaptive import LocalView
-from planner.simulation.fat_tree import Fabric, tree_of_fabric
-from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds, lot_seconds
-from planner.simulation.from_plan import tree_of_design
-from planner.simulation.live_cables import Alive, Flows
-from planner.simulation.rng import order, words
-from planner.simulation.routing import ecmp, spray
-from planner.simulation.traffic import failed_cables, permutation
-from planner.simulation.tree import Tree
+from planner.simulation.clos_tree import Fabric, Tree, order, tree_of_fabric, words
+from planner.simulation.flow_times import LocalView, TransportName, flow_seconds, ideal_seconds, lot_seconds
+from planner.simulation.routing import Alive, Flows, ecmp, spray
+from planner.simulation.traffic import failed_cables, permutation, tree_of_design
 
 # Mean of 40 seeds of the largest number of flows on one link, random permutation on a k-ary tree of three tiers,
 # counted by hand-written code.

@@ -9,12 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.physics.network.topology import Design, unwirable
-from planner.simulation.fat_tree import Fabric, tree_of_fabric
-from planner.simulation.from_plan import tree_of_design
-from planner.simulation.live_cables import Alive, Flows
-from planner.simulation.routing import ecmp
-from planner.simulation.traffic import permutation
-from planner.simulation.tree import Tree
+from planner.simulation.clos_tree import Fabric, Tree, tree_of_fabric
+from planner.simulation.routing import Alive, Flows, ecmp
+from planner.simulation.traffic import permutation, tree_of_design
 
 
 @st.composite

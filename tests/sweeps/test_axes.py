@@ -12,7 +12,7 @@ import planner
 from planner.errors import InputError
 from planner.planning.load import load_instance
 from planner.sweeps.axes import grid_of, in_shard, parse_values, points_of, read_pairs, read_vary, shard_of
-from planner.sweeps.paths import canonical, check_path, leaves, put
+from planner.sweeps.instance_paths import canonical, check_path, leaves, put
 
 ROOT = Path(__file__).parents[2]
 MAIN = load_instance(ROOT / "instances" / "5gw.json")

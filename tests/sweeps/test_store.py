@@ -18,13 +18,10 @@ from typer.testing import CliRunner
 from planner.cli.main import app
 from planner.errors import InputError
 from planner.report.compare import columns_of_file
-from planner.report.plots import rows as drawn
-from planner.sweeps import run as sweep_run
-from planner.sweeps.executors import on_executor
-from planner.sweeps.rows import Row, failed_row
-from planner.sweeps.run import SweepOptions, tasks_for
-from planner.sweeps.store import Store, csv_text, read_rows
-from planner.sweeps.tasks import Answer, Task, parts_of
+from planner.report.plots import sweep_rows as drawn
+from planner.sweeps import sweep_run
+from planner.sweeps.row_store import Row, Store, csv_text, failed_row, read_rows
+from planner.sweeps.sweep_run import PointAnswer, SweepOptions, Task, on_executor, parts_of, tasks_for
 
 RACKS = "hardware.racks"
 
@@ -44,15 +41,15 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Put a made-up answer in the place of every solve; points of `failing` fail, keys of `asked` were asked for."""
     state: dict[str, Any] = {"failing": set(), "asked": [], "status": "optimal"}
 
-    def answers(tasks: Sequence[Task], *_: Any) -> Iterator[tuple[Task, Answer]]:
+    def answers(tasks: Sequence[Task], *_: Any) -> Iterator[tuple[Task, PointAnswer]]:
         for task in tasks:
             racks = task.point[RACKS]
             state["asked"].append(racks)
             if racks in state["failing"]:
-                yield task, Answer(failed_row(task.index, task.key, task.point, "the executor cancelled it", 0.0))
+                yield task, PointAnswer(failed_row(task.index, task.key, task.point, "the executor cancelled it", 0.0))
             else:
                 own = {"index": task.index, "key": task.key, "point": task.point, "seconds": 0.1}
-                yield task, Answer(Row.model_validate(own | {"status": state["status"]}))
+                yield task, PointAnswer(Row.model_validate(own | {"status": state["status"]}))
 
     monkeypatch.setattr(sweep_run, "at_home", answers)
     return state
@@ -171,14 +168,14 @@ class Cancelled(Executor):
         self.points = 0
 
     def submit(self, _: Any, /, *__: Any, **___: Any) -> Future[Any]:
-        """Answer the first point and cancel the others."""
+        """PointAnswer the first point and cancel the others."""
         future: Future[Any] = Future()
         self.points += 1
         if self.points > 1:
             future.cancel()
             future.set_running_or_notify_cancel()
         else:
-            future.set_result(Answer(row(0)))
+            future.set_result(PointAnswer(row(0)))
         return future
 
 

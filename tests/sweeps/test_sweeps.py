@@ -20,11 +20,9 @@ import planner
 from planner.errors import InputError
 from planner.plan.flatten import digest, runs
 from planner.plan.plan import Plan
-from planner.report.plots import rows as pictures
-from planner.sweeps.executors import at_home, on_executor
-from planner.sweeps.run import SweepOptions, tasks_for
-from planner.sweeps.store import Store, columns_of, read_rows
-from planner.sweeps.tasks import Answer, Task, solve_point
+from planner.report.plots import sweep_rows as pictures
+from planner.sweeps.row_store import Store, columns_of, read_rows
+from planner.sweeps.sweep_run import PointAnswer, SweepOptions, Task, at_home, on_executor, solve_point, tasks_for
 
 pytestmark = pytest.mark.slow
 
@@ -71,10 +69,10 @@ def test_rows_come_as_they_finish() -> None:
         """Holds back every point but the first."""
 
         def __init__(self) -> None:
-            self.waiting: list[tuple[Future[Answer], Task]] = []
+            self.waiting: list[tuple[Future[PointAnswer], Task]] = []
 
         def submit(self, fn: Any, /, *args: Any, **_: Any) -> Future[Any]:
-            future: Future[Answer] = Future()
+            future: Future[PointAnswer] = Future()
             if not self.waiting:
                 future.set_result(fn(*args))
             self.waiting.append((future, args[0]))
@@ -274,7 +272,7 @@ def test_columns_of_mixed_kinds() -> None:
     assert runs((2, 2, 2, 1)) == "3x2 1"
 
 
-def done_twice() -> Iterator[tuple[Task, Answer]]:
+def done_twice() -> Iterator[tuple[Task, PointAnswer]]:
     """Yield two answers."""
     yield from on_executor(tasks(1, 2), solve_point, ThreadPoolExecutor(1))
 

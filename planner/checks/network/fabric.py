@@ -17,7 +17,7 @@ from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.certificate import Violation
 from planner.plan.fabric import SiteFabric
-from planner.simulation.reference_tree import factor
+from planner.simulation.flow_times import factor
 
 TIER_FIGURES = ("switches", "down_ports", "up_ports", "oversubscription", "bundle")
 

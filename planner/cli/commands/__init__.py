@@ -1,1 +1,1 @@
-"""The commands of the command line that do not plan: one file each, parse, call, print."""
+"""The commands of the command line by topic: each parses, calls and prints."""

@@ -18,7 +18,7 @@ from planner.models.fabric.design_table import Options as Designs
 from planner.models.fabric.modes import TOLERANCE
 from planner.models.fabric.worst_placement import WorstTraffic, worst_traffic
 from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
-from planner.simulation.reference_tree import transport_slowdown_of
+from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.deadline import Deadline, OutOfTimeError
 
 Kind = tuple[int, int]  # of leaf domains: racks outside, and splits, where these are axes

@@ -11,7 +11,7 @@ from planner.models.fabric.modes import TOLERANCE
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Floats, Ints, Loads, Traffic
 from planner.models.requests import FabricRequest
 from planner.physics.network.locality import exchange_bound
-from planner.simulation.reference_tree import transport_slowdown_of
+from planner.simulation.flow_times import transport_slowdown_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from planner.physics.training.operations import Machine, Shape
 from planner.physics.training.process_groups import Weights, weights_of
 from planner.physics.training.schedule import Schedule
 from planner.physics.training.stage_memory import LayerBytes
-from planner.simulation.reference_tree import transport_slowdown_of
+from planner.simulation.flow_times import transport_slowdown_of
 
 MICRO_BATCHES = tuple(range(1, 17))  # sequences; ranks that share a sequence take one at a time
 MOST_CONTEXT_RACKS = 16  # over which one replica's CP spreads

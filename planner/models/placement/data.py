@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from planner.cluster.topology import Block, Topology
+from planner.cluster.placement import Block, Topology
 from planner.errors import InputError
 
 Piece = tuple[int, int]  # (leaf, units)

@@ -37,7 +37,7 @@ from planner.plan.wan import WanPlan
 from planner.planning.joint.fabric_section import GatewayRates, site_fabric
 from planner.planning.joint.proof import columns_of, objective_of, proof_of
 from planner.planning.joint.without import without_plan
-from planner.simulation.reference_tree import factor, transport_slowdown_of
+from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.solvers import signals
 from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import relative_gap

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.errors import InputError
-from planner.exports.launch.run import Run, nearest_choices, recomputed_under
+from planner.exports.launch import LaunchRun as Run
+from planner.exports.launch import nearest_choices, recomputed_under
 from planner.exports.own_layout import layout_question
 from planner.instance.instance import Instance
 from planner.physics.training.blocks.plain_layout import even_layers

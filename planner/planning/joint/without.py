@@ -6,7 +6,7 @@ from planner.models.requests import Options
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.planning.joint.proof import objective_of, refused_of
-from planner.simulation.reference_tree import factor
+from planner.simulation.flow_times import factor
 from planner.solvers.deadline import ENDED
 from planner.version import __version__
 

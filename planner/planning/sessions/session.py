@@ -22,7 +22,7 @@ from planner.solvers.running.turns import turn
 from planner.solvers.signals import Interrupter, ended_by, ending_at_once
 
 if TYPE_CHECKING:
-    from planner.calibration.measured import MeasuredConstants
+    from planner.calibration.constants import MeasuredConstants
 
 
 def solve_once(

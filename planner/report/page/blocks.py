@@ -1,10 +1,12 @@
-"""The blocks of a plan's section: where racks stand, how a step runs, days and money, fabric, stops, model."""
+"""The blocks of a plan's section, and every figure of the plan in tables, so that none is left out or written twice."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import groupby
+from typing import Any
 
 from planner.errors import InputError
-from planner.exports.from_plan import built_fabric
+from planner.exports.fabric_parts import built_fabric
 from planner.instance.grid import Grid, PowerNode
 from planner.physics.plan_physics import layout_faults
 from planner.physics.reliability.plan_curves import exposure_of, interval_curves, spare_points
@@ -14,20 +16,30 @@ from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import read_strategy
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
-from planner.report.page.drawings.bars import Bar, Limit, StageMemory, stacked, stages, waterfall
-from planner.report.page.drawings.curve import Axis, Line, curve, even_marks
-from planner.report.page.drawings.fabric_tiers import fabric_tiers
-from planner.report.page.drawings.schedule import BUBBLES, schedule
-from planner.report.page.drawings.site_map import plan_map
-from planner.report.page.parts import Block, Picture, Table, colours
-from planner.report.plots.labels import plain
-from planner.report.statements.calendar import OTHER, STEP_PARTS, days_by_part, shown_days
+from planner.report.page.charts import (
+    BUBBLES,
+    Bar,
+    ChartAxis,
+    ChartLine,
+    Limit,
+    StageMemory,
+    curve,
+    even_marks,
+    schedule,
+    stacked,
+    stages,
+    waterfall,
+)
+from planner.report.page.elements import Block, PageCell, PageRow, PageTable, Picture, colours, figure
+from planner.report.page.fabric_tiers import fabric_tiers
+from planner.report.page.site_map import plan_map
+from planner.report.plots.sweep_rows import name_and_unit, plain
 from planner.report.statements.statement import short_percent
-from planner.report.statements.training import machine_of, recomputes
+from planner.report.statements.training import OTHER, STEP_PARTS, days_by_part, machine_of, recomputes, shown_days
 from planner.units import amount, counted, duration, memory, money, percent
 
 MOST = "what each place could hold at most with all lines built"
-NAMED, LISTED = 8, 6  # rows of the table of places, and names of a row
+PLACE_ROWS, LISTED_PLACES = 8, 6  # rows of the table of places, and names of a row
 SCENARIOS = (
     "Power that runs in each scenario; the dashed line is what the sites have. "
     "Energy includes curtailed load at its price."
@@ -79,11 +91,11 @@ def where(plan: Plan) -> Iterator[Block]:
     width = 4 if plan.sites else 3
     rows = []
     for rest, names in alike.items():
-        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-        rows.append((", ".join(names[:LISTED]) + more, *rest)[:width])
+        more = f" and {len(names) - LISTED_PLACES} more" if len(names) > LISTED_PLACES else ""
+        rows.append((", ".join(names[:LISTED_PLACES]) + more, *rest)[:width])
     what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
-    what += f"; {len(rows) - NAMED} more rows are left out" if len(rows) > NAMED else ""
-    table = [Table(what, head[:width], rows[:NAMED], head[2:width])] if rows else []
+    what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
+    table = [PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])] if rows else []
     yield Block("Where", (Picture(svg, caption),), table)
 
 
@@ -117,7 +129,6 @@ def _limits(plan: Plan, grid: Grid, n: PowerNode, drawn: Mapping[str, float]) ->
 
 
 def _why(plan: Plan, grid: Grid, n: PowerNode, most: float) -> str:
-    """Say why a place has no site, as far as plan and question tell."""
     rules, h, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
     if within is not None and n.ready_months > within:
         return f"ready in {n.ready_months:g} months, asked for within {within:g}"
@@ -220,22 +231,22 @@ def stops(plan: Plan) -> Iterator[Block]:
     if x is None or u is None:
         return
     pictures, seconds = [], x.checkpoint_interval_seconds
-    y_axis = Axis("time that trains", lambda v: f"{100 * v:.4g} %")
+    y_axis = ChartAxis("time that trains", lambda v: f"{100 * v:.4g} %")
     if seconds is not None and (curves := interval_curves(u)):
         lines = []
         for n, c in enumerate(curves):
             way = "elastic" if c.recovery == "elastic" else f"{c.recovery.replace('-', ' ')}, {c.target}"
-            lines.append(Line(way, list(zip(c.seconds, c.share, strict=True)), n))
+            lines.append(ChartLine(way, list(zip(c.seconds, c.share, strict=True)), n))
         # Marks without decimals that are zero.
-        x_axis = Axis("between checkpoints", lambda v: duration(v).replace(".0 ", " "), TIMES, log=True)
+        x_axis = ChartAxis("between checkpoints", lambda v: duration(v).replace(".0 ", " "), TIMES, log=True)
         alt = f"Time that trains by checkpoint interval: the plan has {percent(x.useful_share)} at {duration(seconds)}"
         pictures.append(Picture(curve(alt, lines, (seconds, x.useful_share), x_axis, y_axis), INTERVAL))
     if len(points := spare_points(u)) > 1:
         racks = sum(x.spare_racks_by_site.values())
         marks = [v for v in even_marks(0, points[-1].racks) if v == round(v)]
-        line = Line("", [(float(p.racks), p.share) for p in points], 0)
+        line = ChartLine("", [(float(p.racks), p.share) for p in points], 0)
         alt = f"Time that trains by spare racks: the plan has {percent(x.useful_share)} with {counted(racks, 'rack')}"
-        x_axis = Axis("spare racks", "{:,.0f}".format, marks)
+        x_axis = ChartAxis("spare racks", "{:,.0f}".format, marks)
         pictures.append(Picture(curve(alt, [line], (float(racks), x.useful_share), x_axis, y_axis), SPARES))
     if pictures:
         yield Block("Stops, checkpoints and spares", pictures)
@@ -269,3 +280,98 @@ def model(plan: Plan) -> Iterator[Block]:
     shades = {"had": "c0", "at full use": "c5"}
     compute = stacked("Compute that is had, its bound and the ideal's", bars, shades, "{:.4g}".format)
     yield Block("The best model for the deadline", (Picture(goes, IDEAL), Picture(compute, BOUND)))
+
+
+PARTS = (
+    *("objective", "sites", "wan", "layout", "pools", "fabric", "transport", "placement", "reliability", "cost"),
+    *("run", "model_choice", "proof", "instance.limits", "instance.workload", "instance.hardware"),
+    *("instance.grid.balancing_authorities", "instance.pins"),
+)
+NOT_SHOWN = ("source", "note", "assignment", "stripes", "catalog")  # where figures are from; racks one by one
+SHARES = ("share", "mfu", "gap", "availability", "target")  # ends of keys whose values are parts of one
+LISTED_ROWS, ACROSS, TEXT = 60, 4, 24  # rows of a table; entries that stand side by side; letters of a text
+
+
+def tables(plan: Plan) -> Iterator[tuple[str, list[PageTable]]]:
+    """Yield the name and the tables of each part of a plan, then how it was asked for and made."""
+    data = plan.model_dump(mode="json")
+    for path in PARTS:
+        value: Any = data
+        for key in path.split("."):
+            value = value.get(key) if value else None
+        if value:
+            name = plain(path.rpartition(".")[2])
+            yield ("question: " if "." in path else "") + name, list(_tables(path, value, name))
+    yield "run of the planner", list(_tables("", {k: v for k, v in data.items() if not isinstance(v, dict)}, "run"))
+
+
+def _tables(path: str, value: Any, name: str) -> Iterator[PageTable]:
+    """Yield the table of an object's own figures, then those of the objects in it."""
+    pairs = [(str(k), v) for k, v in (enumerate(value) if isinstance(value, list) else value.items())]
+    entries = {k: v for k, v in pairs if k not in NOT_SHOWN}
+    kinds = {tuple(sorted(v)) if isinstance(v, dict) else None for _, v in pairs}
+    if kinds and None not in kinds and (isinstance(value, list) or len(kinds) == 1):  # all are objects of one kind
+        yield from _grid(path, entries, name)
+    elif rows := [(_name(path, k), _cell(path, k, v)) for k, v in entries.items() if _is_figure(v)]:
+        is_text = any(isinstance(v, (str, list)) and len(str(v)) > TEXT for v in entries.values())
+        yield PageTable(name, ("", "value"), rows[:LISTED_ROWS], ("value",) if is_text else ())
+    objects = [(k, v) for k, v in entries.items() if v and isinstance(v, (dict, list)) and not _is_figure(v)]
+    for k, v in objects[:LISTED_ROWS]:
+        yield from _tables(f"{path}.{k}".removeprefix("."), v, f"{name}: {_called(k, v)}")
+
+
+def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[PageTable]:
+    """Yield one table of entries with the same keys: few stand side by side, many below one another."""
+    figures = (k for x in entries.values() for k, v in x.items() if _is_figure(v) and k not in NOT_SHOWN)
+    keys = list(dict.fromkeys(figures))
+    names = [_called(k, x) for k, x in entries.items()]
+    cells = [[_cell(f"{path}.{at}", k, x.get(k)) for k in keys] for at, x in entries.items()]
+    heads = tuple(_name(f"{path}.0", k) for k in keys)
+    if keys and len(entries) <= ACROSS:
+        rows: list[PageRow] = [(h, *column) for h, column in zip(heads, zip(*cells, strict=True), strict=True)]
+        yield PageTable(name, ("", *names), rows)
+    elif keys:
+        more = f"; {len(cells) - LISTED_ROWS:,} more are in the plan" if len(cells) > LISTED_ROWS else ""
+        rows = [(n, *row) for n, row in zip(names[:LISTED_ROWS], cells, strict=False)]
+        yield PageTable(name + more, ("", *heads), rows)
+
+
+def _is_figure(value: Any) -> bool:
+    """Return whether a value is written in one cell: it holds no objects."""
+    if isinstance(value, list):
+        return bool(value) and not any(isinstance(x, (dict, list)) for x in value)
+    return value not in (None, "") and not isinstance(value, dict)
+
+
+def _called(key: str, value: Any) -> str:
+    known = value if isinstance(value, dict) else {}
+    own = next((known[k] for k in ("id", "name", "line", "node", "rule") if known.get(k)), None)
+    return str(own) if own else f"{int(key) + 1}" if key.isdigit() else plain(key)
+
+
+def _name(path: str, key: str) -> str:
+    return key if "." in key else name_and_unit(f"{path}.{key}")[0]
+
+
+def _cell(at: str, key: str, value: Any) -> PageCell:
+    path = f"{at}.{key}".removeprefix(".")
+    if value in (None, "", []):
+        return "-"
+    if isinstance(value, list):
+        runs = [(x, len(list(g))) for x, g in groupby(value)]
+        return ", ".join(f"{n} x {_text(path, x)}" if n > 1 else _text(path, x) for x, n in runs[:LISTED_ROWS])
+    # A key that is a number with a point in it is no path.
+    return figure(path, value, _text(path, value)) if "." not in key else _text(at, value)
+
+
+def _text(path: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    (_, unit), keys = name_and_unit(path), path.split(".")[-2:]
+    if unit.startswith("USD"):
+        return money(value) + unit.removeprefix("USD")
+    if unit.startswith("bytes"):
+        return memory(value)
+    if isinstance(value, float) and (keys[-1].endswith(SHARES) or "share" in keys[0]):
+        return percent(value)
+    return f"{value:,}" if isinstance(value, int) else f"{amount(value)} {unit}".rstrip()

@@ -9,12 +9,12 @@ from datetime import date
 from importlib.resources import files
 from typing import Any
 
-from planner.optional_packages import needed
+from planner.errors import needed
 from planner.plan.plan import Plan
 from planner.report.page import blocks
-from planner.report.page.parts import Figure, Headline, Row, Table, figure
-from planner.report.page.tables import tables
-from planner.report.plots.page import POLICY, style
+from planner.report.page.blocks import tables
+from planner.report.page.elements import Headline, PageFigure, PageRow, PageTable, figure
+from planner.report.plots.sweep_plot import POLICY, style
 from planner.report.statements.statement import Statement, days, short_percent
 from planner.report.summary import by_section, statements
 from planner.units import money
@@ -30,17 +30,14 @@ BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on pu
 def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     """Return plans, each with its name, as one HTML page that was made on a date.
 
-    Raises
-    ------
-    InputError
-        jinja2 is not installed.
+    InputError: jinja2 is not installed.
     """
     with needed("report", "jinja2", "report"):
         import jinja2
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.tests.update(figure=lambda c: isinstance(c, Figure))
+    environment.tests.update(figure=lambda c: isinstance(c, PageFigure))
     template = environment.from_string((files("planner.report.page") / "page.html.jinja").read_text(encoding="utf-8"))
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(given, 1)]
@@ -56,7 +53,6 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
 
 
 def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
-    """Return what the template shows of one plan."""
     first = [x for x in reported if x.first]
     return {
         "name": name,
@@ -89,7 +85,6 @@ def _on_page(x: Statement) -> str:
 
 
 def _with_range(x: Statement) -> str:
-    """Return a statement with its range, where its words do not have it."""
     if x.interval is None or "likely" in x.text:
         return x.text
     low, high = x.interval
@@ -115,7 +110,13 @@ def headlines(plan: Plan) -> Iterator[Headline]:
     likely = f"likely {days(low)} to {days(high)} (4 of 5 like runs)"
     yield Headline("Trains in", shown, likely, low / top, high / top, value / top)
     if plan.cost is not None:
-        yield _capital(plan, plan.cost.total_usd)
+        usd, budget = plan.cost.total_usd, plan.instance.limits.budget_usd
+        text = "no budget is set"
+        if budget:
+            left = f"{money(budget - usd)} left" if usd <= budget else f"{money(usd - budget)} over"
+            text = f"of a budget of {money(budget)}, {left}"
+        shares = (min(1.0, usd / budget), 1.0) if budget else (0.0, 0.0)
+        yield Headline("Costs", figure("cost.total_usd", usd, money(usd)), text, 0.0, *shares)
     slow, fast = (value / x for x in (high, low))  # the range of a rate is that of the days, turned over
     if plan.layout is not None:
         mfu = plan.layout.metrics.mfu
@@ -129,18 +130,9 @@ def headlines(plan: Plan) -> Iterator[Headline]:
         yield Headline("A step takes", shown, text, low / top, high / top, value / top)
 
 
-def _capital(plan: Plan, usd: float) -> Headline:
-    budget = plan.instance.limits.budget_usd
-    shown = figure("cost.total_usd", usd, money(usd))
-    if not budget:
-        return Headline("Costs", shown, "no budget is set", 0.0, 0.0, 0.0)
-    left = f"{money(budget - usd)} left" if usd <= budget else f"{money(usd - budget)} over"
-    return Headline("Costs", shown, f"of a budget of {money(budget)}, {left}", 0.0, min(1.0, usd / budget), 1.0)
-
-
-def side_by_side(names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]) -> Table:
+def side_by_side(names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]) -> PageTable:
     """Return the table of plans, a column each: the figures of the first screen, purchases, limits and risks."""
-    rows: list[Row] = [("status", *(p.status for p in plans))]
+    rows: list[PageRow] = [("status", *(p.status for p in plans))]
     figures = [{h.label: f"{h.figure.text}; {h.range}" for h in headlines(p)} for p in plans]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
@@ -148,4 +140,4 @@ def side_by_side(names: Sequence[str], plans: Sequence[Plan], reported: Sequence
     for section in dict.fromkeys(name for own in texts for name in own):
         # Sentences are joined by spaces, and phrases by semicolons.
         rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))
-    return Table("Plans side by side", ("", *names), rows, tuple(names))
+    return PageTable("Plans side by side", ("", *names), rows, tuple(names))

@@ -1,15 +1,19 @@
-"""Statements on the layout: how a step is cut over GPUs, what its time and memory are made of."""
+"""Statements on the layout and on the days of a run: parts of a step and its memory, stops, checkpoints and spares."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from planner.instance.reliability import Reliability
 from planner.physics import step_errors
+from planner.physics.reliability.standing import counted as counted_stops
 from planner.physics.training import step
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import read_strategy
 from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
-from planner.report.statements.statement import Statement, shares_of, short_percent
-from planner.units import counted, memory, short
+from planner.plan.reliability import ReliabilityPlan
+from planner.report.statements.statement import LIKELY, Statement, days, shares_of, short_percent
+from planner.units import counted, duration, memory, percent, short, storage, words
 
 NAMED_PARTS = 4  # of a step, on the first screen
 
@@ -108,3 +112,145 @@ def pools(plan: Plan) -> Iterator[Statement]:
         yield Statement("choice", "pools", f"{text}; {recomputes(own)}", True, path=f"pools.layouts.{name}")
         for statement in _layout(plan, own, first=False):
             yield Statement(statement.kind, "pools", f"{name}: {statement.text}", interval=statement.interval)
+
+
+# Parts of a step by the row that they stand in, in the order of the rows.
+STEP_PARTS = {
+    "compute": ("gemm", "attention", "elementwise", "quantise", "recompute", "head", "optimizer"),
+    "tensor exchange": ("tensor_parallel",),
+    "context exchange": ("context_parallel",),
+    "expert exchange": ("expert_parallel",),
+    "data exchange": ("data_parallel",),
+    "exchange between sites": ("between_sites",),
+    "sharding exchange": ("sharding",),
+    "pipeline sends": ("pipeline_send", "ring_wait"),
+    "pipeline bubble": ("pipeline_bubble", "chunk_wait"),
+    "host": ("launch", "cpu_overhead"),
+}
+OTHER = "other parts of a step"
+STEPS, CALENDAR, AWAY = "days of steps", "days on a calendar", "not at work"
+CAUSES = 4  # of stops that are named
+GOES_ON = {
+    "restart": "the whole job restarts from its last checkpoint",
+    "warm-spares": "the whole job restarts on spares that stand by",
+    "elastic": "the job goes on without the lost replica",
+}
+NOT_STATED = "The plan does not say what stops cost, though its instance counts them."
+NOTHING_FAILS = "Failures not modelled. Set reliability: llama3-2024 to include them."
+
+
+@dataclass(frozen=True, slots=True)
+class DaysPart:
+    """A row: days of a part, or a sum so far."""
+
+    name: str
+    days: float
+    is_sum: bool = False
+
+
+def days_by_part(plan: Plan) -> list[DaysPart]:
+    """Return the parts of a run in days, none that is 0: those of steps with their sum, what is lost, and the total.
+
+    Where failures do not count, nothing is lost but what workload.availability says.
+    """
+    if plan.layout is None:
+        return []
+    m = plan.layout.metrics
+    days_per_second = m.step_days_to_train / m.step_seconds
+    known = {key for keys in STEP_PARTS.values() for key in keys}
+    rows = {name: sum(m.breakdown_seconds.get(key, 0.0) for key in keys) for name, keys in STEP_PARTS.items()}
+    rows[OTHER] = sum(v for key, v in m.breakdown_seconds.items() if key not in known)
+    parts = [DaysPart(name, seconds * days_per_second) for name, seconds in rows.items() if seconds]
+    parts.append(DaysPart(STEPS, m.step_days_to_train, True))
+    lost = {AWAY: m.days_to_train - m.step_days_to_train} if m.useful_share < 1 else {}
+    lost = plan.reliability.lost_days if plan.reliability is not None else lost
+    parts += [DaysPart(name, days) for name, days in lost.items() if days]
+    return [*parts, DaysPart(CALENDAR, m.days_to_train, True)] if lost else parts
+
+
+def shown_days(total: float, days: float) -> str:
+    """Write days with so many digits that small parts of a total are seen."""
+    return f"{days:,.{1 if total >= 1000 else 2 if total >= 10 else 3}f}"
+
+
+def day_bars(plan: Plan, most: int) -> Iterator[str]:
+    """Write the days of each part, with a bar of at most `most` columns that begins where the one before it ends."""
+    rows = days_by_part(plan)
+    total = max((r.days for r in rows), default=0.0)
+    rows = [r for r in rows if float(shown_days(total, r.days).replace(",", ""))]
+    width = max((len(r.name) for r in rows), default=0)
+    figures = max((len(shown_days(total, r.days)) for r in rows), default=0)
+    end = 0.0
+    for r in rows:
+        start, end = (0.0, r.days) if r.is_sum else (end, end + r.days)
+        low, high = (round(most * x / total) for x in sorted((start, end)))
+        low = min(low, most - 1)
+        bar = " " * low + ("=" if r.is_sum else "#") * max(high - low, 1)
+        yield f"{r.name:<{width}}  {shown_days(total, r.days):>{figures}} d  {percent(r.days / total):>7}  {bar}"
+
+
+def calendar(plan: Plan) -> Iterator[Statement]:
+    """State the days with their range, and what stops make of days of steps."""
+    section = plan.layout.metrics if plan.layout else plan.pools
+    if section is None:
+        return
+    low, high = section.days_to_train_interval
+    path = "layout.metrics.days_to_train" if plan.layout else "pools.days_to_train"
+    text = f"{days(section.days_to_train)} days, likely {days(low)} to {days(high)}: {LIKELY} lie in it"
+    yield Statement("figure", "days", text, interval=(low, high), source=LIKELY, path=path)
+    share, r = plan.instance.workload.availability, plan.instance.reliability
+    if plan.reliability is not None and plan.layout is not None:
+        yield from _with_stops(plan, plan.reliability, plan.layout)
+    elif share < 1:
+        own = " and not reliability" if r is not None else ""
+        both = _both(section.days_to_train * share, section.days_to_train)
+        yield Statement("figure", "days", f"{both}, as workload.availability{own} says.", True)
+    else:
+        yield Statement("warning", "days", NOT_STATED if counted_stops(plan.instance) else NOTHING_FAILS, True)
+
+
+def _both(steps: float, on_calendar: float) -> str:
+    whole = f"{shown_days(on_calendar, steps)} days of steps are {shown_days(on_calendar, on_calendar)} on a calendar"
+    return f"{whole}: {short_percent(steps / on_calendar)} of the time trains"
+
+
+def _with_stops(plan: Plan, x: ReliabilityPlan, layout: LayoutPlan) -> Iterator[Statement]:
+    text = f"{_both(layout.metrics.step_days_to_train, layout.metrics.days_to_train)}."
+    yield Statement("figure", "days", text, True, path="layout.metrics.useful_share")
+    every = f"A stop every {duration(x.stop_seconds)} of work; {GOES_ON[x.recovery]} ({words(x.recovery)})"
+    r = plan.instance.reliability
+    rates = f" (rates of {r.name})" if isinstance(r, Reliability) and r.name else ""
+    yield Statement("figure", "days", f"{every}.", True, path="reliability.stop_seconds")
+    total = sum(x.stops_per_day_by_part.values())
+    by_share = sorted(x.stops_per_day_by_part.items(), key=lambda item: (-item[1], item[0]))
+    causes = [f"{name} {short_percent(n / total)}" for name, n in by_share[:CAUSES]]
+    if rest := [n for _, n in by_share[CAUSES:]]:
+        causes.append(f"{counted(len(rest), 'other')} {short_percent(sum(rest) / total)}")
+    costs = f"A stop costs {duration(x.restart_seconds)} and the lost work. By cause{rates}: {', '.join(causes)}."
+    yield Statement("figure", "days", costs, path="reliability.stops_per_day_by_part")
+    yield Statement("choice", "days", _checkpoints(x, layout), path="reliability.checkpoint_interval_seconds")
+    yield Statement("choice", "days", _spares(x, layout.data_parallel), path="reliability.spare_racks_by_site")
+    if x.extrapolated and isinstance(r, Reliability):
+        grow = "in proportion to GPUs" if not r.scale_exponent else f"as GPUs to the power of {1 + r.scale_exponent:g}"
+        text = f"Failure rates of {r.measured_gpus:,.0f} GPUs for {layout.gpus_used:,}: growth {grow} is assumed."
+        yield Statement("warning", "days", text, True)
+
+
+def _checkpoints(x: ReliabilityPlan, layout: LayoutPlan) -> str:
+    target = "storage" if x.checkpoint_target == "storage" else "memory of neighbours"
+    sharded = x.recovery == "elastic" and layout.zero_stage > 0
+    copies = "; each step ends with a copy of the sharded state to memory of neighbours" if sharded else ""
+    if x.checkpoint_interval_seconds is None:
+        return f"No checkpoint is written behind the first ({storage(x.checkpoint_bytes)}){copies}."
+    often = f"every {duration(x.checkpoint_interval_seconds)}, written in {duration(x.checkpoint_write_seconds)}"
+    return f"A checkpoint of {storage(x.checkpoint_bytes)} to {target} {often}{copies}."
+
+
+def _spares(x: ReliabilityPlan, replicas: int) -> str:
+    sites = [f"{n:,} at {site}" for site, n in sorted(x.spare_racks_by_site.items()) if n]
+    racks = f"Spare racks: {', '.join(sites)}" if sites else "No spare racks"
+    gpus = f"{counted(x.spare_gpus_per_rack, 'spare GPU')} in a rack" if x.spare_gpus_per_rack else "no spare GPUs"
+    enough = f"enough racks are fit {short_percent(x.enough_racks_share)} of the time"
+    if x.recovery == "elastic":
+        enough = f"of {counted(replicas, 'replica')} {x.replicas_short:,.3g} are short of racks on average"
+    return f"{racks}; {gpus}; {enough}."

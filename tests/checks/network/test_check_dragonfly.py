@@ -15,14 +15,14 @@ import pytest
 from stored_plans import stored
 from worked_plan import edited_at, named
 
-from planner.api import check
+from planner.api.plans import check
 from planner.errors import InputError
-from planner.exports import cable_list, graph, slurm
-from planner.exports.from_plan import built_fabric
+from planner.exports import fabric_graph, fabric_parts
+from planner.exports.fabric_parts import built_fabric
 from planner.plan.plan import Plan
 from planner.planning.pareto import frontier
-from planner.report.page.drawings.fabric_tiers import fabric_tiers
-from planner.simulation.from_plan import part_of_plan
+from planner.report.page.fabric_tiers import fabric_tiers
+from planner.simulation.traffic import part_of_plan
 
 INSTANCES = Path(__file__).parents[3] / "instances"
 FLOOR = {
@@ -121,13 +121,13 @@ def test_a_simulation_is_of_trees(routers: Plan) -> None:
 def test_exports_agree(kind: str, request: pytest.FixtureRequest) -> None:
     """A line a cable and no port twice; edges of the graph sum to the cables; the other files come whole."""
     x = built_fabric(request.getfixturevalue(kind), None)
-    rows = list(csv.DictReader(io.StringIO("".join(cable_list.cable_list(x)))))
+    rows = list(csv.DictReader(io.StringIO("".join(fabric_parts.cable_list(x)))))
     assert len(rows) == x.fabric.endpoint_links + x.fabric.switch_links
     assert set(
         Counter([(r["from"], r["from_port"]) for r in rows] + [(r["to"], r["to_port"]) for r in rows]).values()
     ) == {1}
-    g = nx.parse_graphml("\n".join(nx.generate_graphml(graph.graph(x, by_pod=False))))
+    g = nx.parse_graphml("\n".join(nx.generate_graphml(fabric_graph.graph(x, by_pod=False))))
     assert sum(data["cables"] for *_, data in g.edges(data=True)) == len(rows)
-    assert g.number_of_edges() <= graph.edges(x)
+    assert g.number_of_edges() <= fabric_graph.edges(x)
     assert f"one group of {x.fabric.pods}" in fabric_tiers(x)
-    assert "SwitchName" in "".join(slurm.topology_conf(x))
+    assert "SwitchName" in "".join(fabric_graph.topology_conf(x))

@@ -8,7 +8,7 @@ import pytest
 from stored_plans import stored
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
-from planner.api import check
+from planner.api.plans import check
 from planner.checks.network.fabric import pods_of_one_switch
 from planner.physics.plan_physics import PlanPhysics
 

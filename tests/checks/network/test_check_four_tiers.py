@@ -13,17 +13,16 @@ import numpy as np
 import pytest
 from worked_plan import edited_at, instance_with, named, rules, worked
 
-from planner.api import check
-from planner.exports import graph, slurm
-from planner.exports.cable_list import cable_list
-from planner.exports.from_plan import built_fabric
-from planner.formats.from_plan import plan_topology
+from planner.api.plans import check
+from planner.exports import fabric_graph
+from planner.exports.fabric_parts import built_fabric, cable_list
+from planner.formats.read import plan_topology
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.report.page.blocks import fabric
-from planner.report.page.drawings.fabric_tiers import fabric_tiers
+from planner.report.page.fabric_tiers import fabric_tiers
 from planner.report.summary import summary
-from planner.simulation.from_plan import part_of_plan
+from planner.simulation.traffic import part_of_plan
 
 # Two racks a leaf domain; pods of two rails of one domain; zones of all four rails of two domains.
 ZONES = {
@@ -148,14 +147,14 @@ def test_cable_list_joins_zones() -> None:
 @pytest.mark.parametrize("by_pod", [False, True])
 def test_graph_holds_every_cable(by_pod: bool) -> None:
     """Edges sum to the cables and nodes to the switches; by pod the cores are kept apart by zone."""
-    g = nx.parse_graphml("\n".join(nx.generate_graphml(graph.graph(E1, by_pod=by_pod))))
+    g = nx.parse_graphml("\n".join(nx.generate_graphml(fabric_graph.graph(E1, by_pod=by_pod))))
     assert sum(c for *_, c in g.edges(data="cables")) == E1.fabric.endpoint_links + E1.fabric.switch_links
     assert sum(n.get("switches", 0) for _, n in g.nodes(data=True)) == E1.fabric.switches
     assert nx.is_connected(g)
     if by_pod:
         assert {"core-zone-0", "core-zone-1", "super-spine"} <= set(g)
     else:
-        assert g.number_of_edges() == graph.edges(E1)
+        assert g.number_of_edges() == fabric_graph.edges(E1)
 
 
 def test_slurm_tree_has_four_levels() -> None:
@@ -163,7 +162,7 @@ def test_slurm_tree_has_four_levels() -> None:
     lines = [
         line.split()
         for line in "".join(
-            slurm.topology_conf(
+            fabric_graph.topology_conf(
                 built_fabric(zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 4}), "e1")
             )
         ).splitlines()
@@ -180,7 +179,7 @@ def test_slurm_tree_has_four_levels() -> None:
 def test_a_part_full_zone_closes_the_tree() -> None:
     """Five pods in zones of two: the last zone holds one, in Slurm's tree and in the plan's own."""
     plan = zoned({"leaf_down": 1, "domains_per_pod": 2, "domains_per_zone": 6})
-    text = "".join(slurm.topology_yaml(built_fabric(plan, "e1")))
+    text = "".join(fabric_graph.topology_yaml(built_fabric(plan, "e1")))
     assert "zone0\n        children: pod[0-2]" in text and "zone1\n        children: pod3" in text
     parents = {s.name: s.parent for s in plan_topology(plan, "plan").switches}
     assert {n: p for n, p in parents.items() if n.startswith("e1-pod")} == {

@@ -33,7 +33,7 @@ def with_upgrades(*bought: tuple[str, int], months: float | None = None) -> Plan
 )
 def test_upgrades(bought: list[tuple[str, int]], words: str | None) -> None:
     """Only what a node offers is bought, no more of it than it has, also where it is bought twice."""
-    from planner.api import check
+    from planner.api.plans import check
 
     found = {v.message for v in check(with_upgrades(*bought)) if v.rule.startswith("upgrades[")}
     assert found == ({words} if words else set())
@@ -104,7 +104,7 @@ def test_a_site_of_no_racks(count: int) -> None:
 
 def test_sites_exchange_at_a_rate() -> None:
     """Two sites with replicas need a rate between them; one that has them all needs none."""
-    from planner.api import check
+    from planner.api.plans import check
 
     plan = small()
     found = [v for v in check(edited(plan, layout__assumptions__wan_gbps=None)) if v.rule == "wan_need"]

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from stored_plans import stored
 from worked_plan import LAYOUT, edited_at, instance_with, named
 
-from planner.api import check
+from planner.api.plans import check
 from planner.plan.plan import Plan
 
 NODES = [

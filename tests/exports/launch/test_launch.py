@@ -16,11 +16,10 @@ from typer.testing import CliRunner
 import planner
 from planner.cli.main import app
 from planner.errors import InputError
-from planner.exports.launch.others import WRITERS
-from planner.exports.launch.run import Run, nearest_choices, run_of
+from planner.exports.launch import WRITERS, LaunchRun, nearest_choices, run_of
 from planner.exports.own_layout import layout_question, plan_of_layout
-from planner.imports.flags.read import layout_of_run, read_run
 from planner.imports.huggingface import model_of
+from planner.imports.training_run import layout_of_run, read_run
 from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Software
@@ -143,7 +142,7 @@ def question(model: str) -> Instance:
     return load_instance(data, searched=False)
 
 
-def run_for(model: str, layout: dict[str, Any]) -> tuple[Run, Plan, Instance]:
+def run_for(model: str, layout: dict[str, Any]) -> tuple[LaunchRun, Plan, Instance]:
     """Return the run of a layout, its plan and its instance."""
     instance = question(model)
     e = planner.evaluate(instance, layout)

@@ -14,8 +14,7 @@ from fabric_graph import meets, survives
 from fabric_zone_cases import every_design
 from tiers import more
 
-from planner.exports.bill_of_materials import bill_of_materials
-from planner.exports.from_plan import BuiltFabric
+from planner.exports.fabric_parts import BuiltFabric, bill_of_materials
 from planner.instance.instance import Instance
 from planner.instance.network import Floor, Switch
 from planner.models import rack_order

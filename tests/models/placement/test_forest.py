@@ -8,7 +8,7 @@ from cluster_cases import best, random_problem
 
 from planner.checks.cluster import check_placement
 from planner.cluster.job import Job
-from planner.cluster.topology import Switch, Topology
+from planner.cluster.placement import Switch, Topology
 from planner.models.placement.data import Kind, Leaf, Problem
 from planner.models.placement.forest import over_all, solve_in_one_tree
 from planner.models.requests import Options

@@ -5,7 +5,7 @@ from itertools import combinations
 
 import pytest
 
-from planner.cluster.topology import Block, Switch, Topology
+from planner.cluster.placement import Block, Switch, Topology
 from planner.errors import InputError
 from planner.models.placement.data import Kind, Leaf, LeafNodes, Problem, leaves_of
 

@@ -14,7 +14,7 @@ from planner.models.wan import solve as wan
 from planner.models.wan.data import gather
 from planner.physics.site.fibre import link_prices
 from planner.plan.wan import WanPlan
-from planner.report.statements import sites
+from planner.report.statements import sites_and_fabric
 from planner.solvers.outcome import Outcome, Stop
 
 OPTIONS = Options()
@@ -79,7 +79,7 @@ def test_a_node_on_a_route_and_its_backup_is_named(ends: tuple[str, str], shared
     plan = solved(fibre(edges, protection="one_cut"), asked()).solution
     assert plan is not None
     assert plan.shared_nodes == shared
-    assert ("E0 - W0 at n2" in sites._survives(plan)) == bool(shared)
+    assert ("E0 - W0 at n2" in sites_and_fabric._survives(plan)) == bool(shared)
 
 
 @pytest.mark.parametrize("protection", ["none", "one_cut"])
@@ -115,9 +115,9 @@ def test_wavelengths_kept_for_a_cut_are_shared() -> None:
         {"name": "first", "a": "E0", "b": "W0", **bytes_a_day},
         {"name": "second", "a": "E1", "b": "W0", **bytes_a_day},
     ]
-    sites = ("E0", "E1", "W0")
-    instance = fibre(edges, sites=sites, protection="one_cut", traffic=traffic, routes=20)
-    design = solved(instance, replace(asked(sites=sites), exchanging=("E0",))).solution
+    sites_and_fabric = ("E0", "E1", "W0")
+    instance = fibre(edges, sites=sites_and_fabric, protection="one_cut", traffic=traffic, routes=20)
+    design = solved(instance, replace(asked(sites=sites_and_fabric), exchanging=("E0",))).solution
     assert {e.id: e.wavelengths for e in design.edges} == {"E0-W0": 2, "other": 2, "E0-n2": 2, "E1-n2": 2, "n2-W0": 2}
 
 
@@ -171,9 +171,9 @@ def test_two_sites_without_a_graph_cannot_survive_a_cut() -> None:
     """One fibre joins two sites where no graph is given; three are joined all round."""
     two = fibre([], fibre_nodes=[], protection="one_cut")
     assert "no two routes that share no edge" in solved(two).detail
-    sites = ("E0", "E1", "W0")
-    three = fibre([], sites=sites, fibre_nodes=[], protection="one_cut")
-    design = solved(three, sites=sites).solution
+    sites_and_fabric = ("E0", "E1", "W0")
+    three = fibre([], sites=sites_and_fabric, fibre_nodes=[], protection="one_cut")
+    design = solved(three, sites=sites_and_fabric).solution
     assert design.protection == "one_cut"
     assert {len(d.routes[0].backup_edges) for d in design.demands} == {2}
 

@@ -20,8 +20,8 @@ from planner.physics.network.transport import (
 from planner.physics.network.wan_gateway import FreeUplinks
 from planner.simulation import traffic
 from planner.simulation.flow_times import flow_seconds
-from planner.simulation.from_plan import part_of_design
-from planner.simulation.live_cables import joined
+from planner.simulation.routing import joined
+from planner.simulation.traffic import part_of_design
 
 loads = st.fractions(0, 8).map(float)
 LEVELS = "leaf", "pod", "zone"

@@ -12,10 +12,9 @@ from worked_plan import edited, instance_with, small, worked
 
 from planner.plan.layout import LayoutPlan
 from planner.report.page.blocks import days_and_money, steps, where
-from planner.report.page.drawings.bars import HIGH, StageMemory, stacked, stages
-from planner.report.page.drawings.schedule import pieces, schedule
-from planner.report.page.drawings.site_map import at_work, plan_map
-from planner.report.page.drawings.svg import WIDTH
+from planner.report.page.charts import HIGH, StageMemory, pieces, schedule, stacked, stages
+from planner.report.page.elements import WIDTH
+from planner.report.page.site_map import at_work, plan_map
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
 SCHEDULES = st.fixed_dictionaries(

@@ -11,10 +11,10 @@ from itertools import combinations
 import pytest
 from drawn_fabrics import DESIGNS, WORKED, built
 
-from planner.exports.from_plan import BuiltFabric
+from planner.exports.fabric_parts import BuiltFabric
 from planner.physics.network.cabling import lay, stages, switch_counts
-from planner.report.page.drawings.fabric_tiers import LEFT, MANY, fabric_svg, fabric_tiers
-from planner.report.page.drawings.svg import WIDTH, width_of
+from planner.report.page.elements import WIDTH, width_of
+from planner.report.page.fabric_tiers import LEFT, MANY, fabric_svg, fabric_tiers
 
 SVG = "{http://www.w3.org/2000/svg}"
 FABRICS = {"worked": WORKED} | {name: built(d) for name, d in DESIGNS.items()}

@@ -9,9 +9,8 @@ from page_cases import infeasible
 from worked_plan import edited, small
 
 from planner.report.page.blocks import stops
-from planner.report.page.drawings.bars import Bar, waterfall
-from planner.report.page.drawings.curve import LEFT, TOP, Axis, Line, curve, even_marks
-from planner.report.page.drawings.svg import WIDTH
+from planner.report.page.charts import CURVE_LEFT, CURVE_TOP, Bar, ChartAxis, ChartLine, curve, even_marks, waterfall
+from planner.report.page.elements import WIDTH
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]
 RECT = re.compile(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="13" class="(\w+)"')
@@ -45,7 +44,7 @@ def test_the_chosen_point_lies_on_its_line(ways: tuple[str, ...]) -> None:
             float, re.search(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="4.5" class="chosen"', picture.svg).groups()
         )
         assert min(_height_above(line, cx, cy) for line in lines) < 0.6
-        assert all(LEFT <= x <= WIDTH and y >= TOP - 0.1 for line in lines for x, y in line)
+        assert all(CURVE_LEFT <= x <= WIDTH and y >= CURVE_TOP - 0.1 for line in lines for x, y in line)
         # No other way, and no number of spares below, trains more than what the plan takes by more than a line's width.
         assert min(y for line in lines for x, y in line if x <= cx) > cy - 1.0
 
@@ -76,7 +75,7 @@ def test_marks_span_the_range(low: float, high: float) -> None:
 
 def test_a_line_of_one_height_and_names_that_would_touch() -> None:
     """A flat line is drawn, and of marks that stand close every name but the first is left out."""
-    axis = Axis("x", lambda v: f"{v:g} s", (1.0, 1.01, 9.0))
-    svg = curve("flat", [Line("a", [(1.0, 0.5), (10.0, 0.5)], 0)], (1.0, 0.5), axis, Axis("y", str))
+    axis = ChartAxis("x", lambda v: f"{v:g} s", (1.0, 1.01, 9.0))
+    svg = curve("flat", [ChartLine("a", [(1.0, 0.5), (10.0, 0.5)], 0)], (1.0, 0.5), axis, ChartAxis("y", str))
     assert ">1 s<" in svg and ">1.01 s<" not in svg and ">9 s<" in svg
     assert "nan" not in svg

@@ -6,9 +6,8 @@ import pytest
 from sweep_rows import X, Y, row, written
 
 from planner.errors import InputError
-from planner.report.plots.changes import Band, best_by_x, changes_of, edges_of, lanes_of
-from planner.report.plots.labels import label, quantity, short
-from planner.report.plots.rows import check_path, flattened, read_rows, why_none
+from planner.report.plots.sweep_plot import Band, best_by_x, changes_of, edges_of, lanes_of
+from planner.report.plots.sweep_rows import check_path, flattened, label, quantity, read_rows, short, why_none
 
 
 def test_changes_are_told_where_they_happen(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.report.plots.rows import SENSES, frontier, senses_of
+from planner.report.plots.sweep_rows import SENSES, frontier, senses_of
 
 POINT = st.tuples(st.integers(0, 6).map(float), st.integers(0, 6).map(float))
 

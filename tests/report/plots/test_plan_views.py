@@ -18,7 +18,7 @@ import planner
 from planner import views
 from planner.errors import InternalError
 from planner.report.summary import summary
-from planner.sweeps.rows import row_of_plan
+from planner.sweeps.row_store import row_of_plan
 
 mpl.use("Agg")
 PLOTS = ("plot_step", "plot_memory", "plot_cost", "plot_sites")

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from planner.report.page.drawings.site_map import outline
-from planner.report.plots.projection import albers, flat, in_us
+from planner.report.page.site_map import albers, flat, in_us, outline
 
 
 def test_albers_meets_the_worked_example() -> None:

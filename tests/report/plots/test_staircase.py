@@ -6,7 +6,7 @@ from random import Random
 import pytest
 from curves import POINTS, curve
 
-from planner.report.plots.staircase import bound_corners, plan_corners, staircase
+from planner.report.plots.plan_plots import bound_corners, plan_corners, staircase
 
 
 def test_between_two_plans_the_dearer_one_is_out_of_reach() -> None:

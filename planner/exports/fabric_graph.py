@@ -1,0 +1,272 @@
+"""A fabric as a graph, as Slurm's topology, and what each of its switches takes with it when it fails."""
+
+import csv
+import io
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from planner.checks.network.wan_gateway import free_by_exchange
+from planner.cluster.hostlist import PREFIX, fold, fold_names, width
+from planner.exports.fabric_parts import BuiltFabric
+from planner.physics.network.cabling import WAN_GATEWAY, switch_counts
+from planner.physics.network.dragonfly import Dragonfly
+from planner.physics.network.links import Ints
+from planner.physics.network.topology import Design
+from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
+from planner.physics.network.wan_gateway import FreeUplinks
+from planner.physics.plan_physics import PlanPhysics
+from planner.plan.plan import Plan
+from planner.units import counted
+
+TOPS = ("core", "super-spine", WAN_GATEWAY)  # tiers of which no switch is in a pod
+MAX_EDGES = 50_000  # of a graph that viewers still open; larger ones are drawn by pod
+
+
+def edges(x: BuiltFabric) -> int:
+    """Return the edges at the level of switches: pairs that a bundle joins; links between groups may share an edge."""
+    d = x.design
+    return d.leaves + d.wan_gateway_links + d.switch_pairs
+
+
+def graph(x: BuiltFabric, *, by_pod: bool) -> Any:
+    """Return a networkx graph: an edge carries how many cables it stands for and the longest of them."""
+    import networkx as nx
+
+    g = nx.Graph(site=x.site, switch=x.fabric.switch, planes=x.fabric.planes, detail="pod" if by_pod else "switch")
+    for tier, n in switch_counts(x.design).items():
+        nodes, counts = np.unique(_node(x, tier, np.arange(n, dtype=np.int64), by_pod=by_pod), return_counts=True)
+        for node, switches in zip(nodes.tolist(), counts.tolist(), strict=True):
+            g.add_node(_label(x, tier, node, by_pod=by_pod), tier=tier, switches=switches, model=x.models[tier].name)
+    for c, metres in x.measured():
+        low, high = (_node(x, *end, by_pod=by_pod) for end in ((c.low_tier, c.low), (c.high_tier, c.high)))
+        pairs, which, cables = np.unique(np.stack([low, high]), axis=1, return_inverse=True, return_counts=True)
+        longest = np.zeros(len(cables))
+        np.maximum.at(longest, which.ravel(), metres)
+        for a, b, n, m in zip(*pairs.tolist(), cables.tolist(), longest.tolist(), strict=True):
+            ends = _label(x, c.low_tier, a, by_pod=by_pod), _label(x, c.high_tier, b, by_pod=by_pod)
+            if ends[0] != ends[1]:
+                # Cables of one edge may come in several blocks.
+                before = g.edges[ends] if g.has_edge(*ends) else {"cables": 0, "longest_m": 0.0}
+                g.add_edge(*ends, cables=before["cables"] + n, longest_m=max(before["longest_m"], round(m, 1)))
+            if c.low_tier == "gpu":
+                racks = g.nodes[_label(x, "gpu", a, by_pod=by_pod)]
+                racks.update(tier="racks", gpus=racks.get("gpus", 0) + n)
+    return g
+
+
+def graphml(g: Any) -> Iterator[str]:
+    """Write such a graph as GraphML."""
+    import networkx as nx
+
+    return (f"{line}\n" for line in nx.generate_graphml(g))
+
+
+def dot(g: Any) -> Iterator[str]:
+    """Write such a graph for Graphviz: tiers in rows, racks lowest, lines wider the more cables they stand for."""
+    yield f"graph {json.dumps(g.graph['site'])} {{\n  rankdir=BT; ranksep=2; node [shape=box];\n"
+    for tier in dict.fromkeys(own for _, own in g.nodes(data="tier")):
+        named = " ".join(f"{json.dumps(n)};" for n, own in g.nodes(data="tier") if own == tier)
+        yield f"  {{ rank=same; {named} }}\n"
+    for node, own in g.nodes(data=True):
+        holds = f"{own['gpus']:,} GPUs" if "gpus" in own else f"x {own['switches']:,}" if own["switches"] > 1 else ""
+        if holds:
+            label = json.dumps(f"{node}\n{holds}")
+            yield f"  {json.dumps(node)} [label={label}];\n"
+    upward = ("racks", "leaf", "spine", *TOPS).index
+    for a, b, own in g.edges(data=True):
+        low, high = sorted((a, b), key=lambda n: upward(g.nodes[n]["tier"]))
+        width = 1 + math.log2(own["cables"]) / 2
+        yield f'  {json.dumps(low)} -- {json.dumps(high)} [label="{own["cables"]}", penwidth={width:.2f}];\n'
+    yield "}\n"
+
+
+def _node(x: BuiltFabric, tier: str, index: Ints, *, by_pod: bool) -> Ints:
+    """Return the number of the node that stands for each switch or GPU, within its tier."""
+    if not by_pod:
+        return x.domain_of(tier, index) if tier == "gpu" else index
+    return x.zone_of(index) if tier == "core" else x.pod_of(tier, index)
+
+
+def _label(x: BuiltFabric, tier: str, node: int, *, by_pod: bool) -> str:
+    if tier == "gpu":
+        return "racks" if by_pod else f"racks-{node}"
+    if by_pod:
+        if tier == "core" and x.design.zones:
+            return f"core-zone-{node}"
+        return tier if tier in TOPS else f"{tier}-pod-{node}"
+    return x.names[tier][node]
+
+
+Switch = tuple[str, str, str]  # name, "nodes" or "children", hostlist of them
+
+
+def tree(x: BuiltFabric) -> Iterator[Switch]:
+    """Yield the switches of the tree from the leaf domains up."""
+    d = x.design
+    digits = width(d.racks)
+    size = d.domain_racks
+    for i in range(d.domains):
+        yield _name("leaf", i, d.domains), "nodes", _run(PREFIX, i * size, min((i + 1) * size, d.racks), digits)
+    below, n, domains_below = "leaf", d.domains, 1
+    for word, domains in (("pod", d.domains_per_pod), ("zone", d.domains_per_zone)):
+        blocks, each = -(-d.domains // (domains or d.domains)), domains // domains_below
+        if blocks > 1:
+            for i in range(blocks):
+                yield _name(word, i, blocks), "children", _run(below, i * each, min((i + 1) * each, n), width(n))
+            below, n, domains_below = word, blocks, domains
+    if n > 1:
+        yield "super-spine" if d.zones else "core", "children", _run(below, 0, n, width(n))
+
+
+def topology_conf(x: BuiltFabric) -> Iterator[str]:
+    """Write topology.conf for the plugin topology/tree."""
+    yield f"# {x.site}: {x.fabric.switches} switches of {x.fabric.boxes}; nodes are racks\n"
+    for name, kind, members in tree(x):
+        yield f"SwitchName={name} {'Nodes' if kind == 'nodes' else 'Switches'}={members}\n"
+
+
+def topology_yaml(x: BuiltFabric) -> Iterator[str]:
+    """Write topology.yaml with one tree, the default."""
+    yield "---\n- topology: fabric\n  cluster_default: true\n  tree:\n    switches:\n"
+    for name, kind, members in tree(x):
+        yield f"      - switch: {name}\n        {kind}: {members}\n"
+
+
+def _name(word: str, i: int, n: int) -> str:
+    return f"{word}{i:0{width(n)}d}"
+
+
+def _run(word: str, first: int, after: int, digits: int) -> str:
+    one = f"{word}{first:0{digits}d}"
+    return one if after - first == 1 else f"{word}[{first:0{digits}d}-{after - 1:0{digits}d}]"
+
+
+MAX_ROWS = 200  # of a tier; more are merged where they are alike
+
+
+@dataclass(frozen=True, slots=True)
+class FailureDomain:
+    """The switches of a tier that serve the same racks, any one of which may fail.
+
+    `alike`: such sets of racks that this row stands for, of which `switch`, `racks` and `ranks` are the first. Ranks
+    are stage-place: the place of a rack in the rank order of its stage. Slowdowns are over line rate, with one switch
+    down; None where nothing gets through or nothing is placed.
+    """
+
+    tier: str
+    switch: str
+    switches: int
+    alike: int
+    racks: str
+    ranks: str
+    gpus_cut_off: int
+    uplinks_lost: float
+    pipeline_send_slowdown: float | None
+    allreduce_slowdown: float | None
+    effect: str
+
+
+def failure_domains(plan: Plan, x: BuiltFabric) -> list[FailureDomain]:
+    """Return what fails with one switch of each tier, from the leaves up, a row for each set of racks below it."""
+    rows: list[FailureDomain] = []
+    physics = PlanPhysics(plan=plan)
+    ranks = {r: (s, q) for s, own in enumerate(physics.stages.get(x.site, [])) for q, r in enumerate(own)}
+    for tier, count in switch_counts(x.design).items():
+        span = min(x.design.racks, x.design.domain_racks if tier == "leaf" else x.design.racks_around(tier))
+        firsts = range(0, x.design.racks, span)
+        each = _of_a_switch(physics, x, tier)
+        own = []
+        for n, first in enumerate(firsts):
+            racks = range(first, min(first + span, x.design.racks))
+            placed = sorted(ranks[r] for r in racks if r in ranks)
+            row = replace(
+                each,
+                switch=x.names[tier][n * (count // x.design.networks // len(firsts))],
+                switches=count // len(firsts),
+                racks=fold(racks, width(x.design.racks)),
+                ranks=fold_names(f"stage{s}-{q}" for s, q in placed),
+                gpus_cut_off=len(racks) * each.gpus_cut_off,
+            )
+            own.append(replace(row, effect=_effect(x, row, len(racks), len(placed))))
+        if len(own) > MAX_ROWS:
+            alike = Counter(row.effect for row in own)
+            firsts_alike = {row.effect: row for row in reversed(own)}.items()
+            own = [replace(r, alike=alike[e], switches=r.switches * alike[e]) for e, r in firsts_alike]
+        rows += own
+    return rows
+
+
+def _of_a_switch(physics: PlanPhysics, x: BuiltFabric, tier: str) -> FailureDomain:
+    """Return what any one switch of a tier takes with it; of a leaf, GPUs of each rack."""
+    d, lost = x.design, _lost(x.design, tier)
+    cut = 0 if tier != "leaf" or d.lanes > 1 else d.rail_gpus * (d.rails if d.single else 1)
+    of_nic = d.lanes / (d.lanes - 1) if tier == "leaf" and d.lanes > 1 else 1.0
+    send = allreduce = None
+    if x.site in physics.crossings:
+        where, free = physics.crossings[x.site], free_by_exchange(physics, x.site, d)
+        left = FreeUplinks(free.leaf - lost.leaf, free.pod - lost.pod, free.zone - lost.zone)
+        shares = where.share_leaving_leaf, where.share_leaving_pod, where.share_leaving_zone
+        groups = where.allreduces_leaving_leaf, where.allreduces_leaving_pod, where.allreduces_leaving_zone
+        send = _finite(of_nic * pipeline_send_slowdown(physics.transport_slowdown, d, *shares, free=left))
+        allreduce = _finite(of_nic * allreduce_slowdown(physics.transport_slowdown, d, *groups, free=left))
+    most = max(lost.leaf, lost.pod, lost.zone)
+    if tier == WAN_GATEWAY:
+        most = d.networks / d.wan_gateways
+    return FailureDomain(tier, "", 0, 1, "", "", cut, most, send, allreduce, "")
+
+
+def _lost(d: Design, tier: str) -> FreeUplinks:
+    """Return the share of a leaf's, a pod's and a zone's uplinks that go with one switch of a tier."""
+    if isinstance(d, Dragonfly):
+        switches, links = d.spines_per_pod or min(d.group_sizes), d.pod_uplinks if d.valiant else d.group_links
+        if (tier == "spine") != (d.spines > 0):
+            return FreeUplinks(0.0, 0.0, 0.0)
+        inside = 1 / switches if d.spines or d.valiant else 0.0
+        return FreeUplinks(inside, math.ceil(links / switches) / links if links else 0.0, 0.0)
+    lost = {
+        "spine": (1 / max(1, d.spines_per_pod), 1 / max(1, d.spines_per_pod), 0.0),
+        "core": (
+            0.0,
+            d.positions_per_core * d.spine_bundle / max(1, d.pod_uplinks),
+            1 / d.core_positions if d.tiers > 3 else 0.0,
+        ),
+        "super-spine": (0.0, 0.0, d.core_bundle / max(1, d.zone_uplinks)),
+    }
+    return FreeUplinks(*lost.get(tier, (0.0, 0.0, 0.0)))
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _effect(x: BuiltFabric, row: FailureDomain, racks: int, placed: int) -> str:
+    if row.tier == WAN_GATEWAY:
+        return f"{100 * row.uplinks_lost:.3g} % of the ports to the wide area are lost"
+    under = f"{counted(racks, 'rack')} ({placed:,} with ranks)"
+    if row.gpus_cut_off:
+        return f"{counted(row.gpus_cut_off, 'GPU')} of {under} are cut off"
+    lost = f"one of {x.design.lanes} lanes" if row.tier == "leaf" else f"{100 * row.uplinks_lost:.3g} % of uplinks"
+    speeds = {"pipeline sends": row.pipeline_send_slowdown, "all-reduces": row.allreduce_slowdown}
+    slower = [f"{k} {'stop' if v is None else f'take {v:.3g} times'}" for k, v in speeds.items() if placed]
+    return "; ".join([f"{under} lose {lost}", *slower])
+
+
+def failure_domains_csv(plan: Plan, x: BuiltFabric) -> Iterator[str]:
+    """Write the failure domains as CSV."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(f.name for f in fields(FailureDomain))
+    for row in failure_domains(plan, x):
+        table.writerow(f"{v:.6g}" if isinstance(v, float) else "" if v is None else v for v in asdict(row).values())
+    yield text.getvalue()
+
+
+def failure_domains_json(plan: Plan, x: BuiltFabric) -> Iterator[str]:
+    """Write the failure domains as a list in JSON."""
+    yield json.dumps([asdict(row) for row in failure_domains(plan, x)], indent=1) + "\n"

@@ -1,0 +1,459 @@
+"""A plan's layout as what Megatron-LM, torchtitan, NeMo and DeepSpeed are started with."""
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from planner.errors import InputError
+from planner.formats.yaml_text import dump
+from planner.instance.hardware import Rack
+from planner.instance.workload import Model, Precision
+from planner.plan.layout import LayoutPlan
+from planner.plan.plan import Plan
+
+NODE_GPUS = 8  # GPUs that one host starts where a rack has more: boards of NVL72 racks have 4, HGX nodes 8
+BOARD_GPUS = {72: 4}  # of a rack of so many GPUs, those of one host
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRun:
+    """A training run as planned."""
+
+    name: str
+    model: Model
+    precision: Precision
+    sequence_length: int
+    layout: LayoutPlan
+    rack_gpus: int
+
+    @property
+    def data_parallel(self) -> int:
+        """Replicas over all sites."""
+        return sum(self.layout.data_parallel_by_site.values()) or self.layout.data_parallel
+
+    @property
+    def gpus(self) -> int:
+        """Ranks that are started."""
+        x = self.layout
+        return x.tensor_parallel * x.context_parallel * x.pipeline_parallel * self.data_parallel
+
+    @property
+    def node_gpus(self) -> int:
+        """GPUs that one host starts: as many as all hosts can start alike."""
+        own = BOARD_GPUS.get(self.rack_gpus, self.rack_gpus if self.rack_gpus <= NODE_GPUS else NODE_GPUS)
+        return math.gcd(own, self.gpus)
+
+    @property
+    def nodes(self) -> int:
+        """Hosts that start ranks."""
+        return self.gpus // self.node_gpus
+
+    @property
+    def global_batch(self) -> int:
+        """Sequences of one step."""
+        return self.layout.microbatch_sequences * self.layout.microbatches_per_step * self.data_parallel
+
+    @property
+    def chunks(self) -> list[int]:
+        """Layers of each chunk in the order of the pass: the first chunk of every stage, the second of every stage."""
+        v = self.layout.virtual_stages
+        return [n // v + (1 if k < n % v else 0) for k in range(v) for n in self.layout.layers_per_stage]
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all chunks have as many layers."""
+        return len(set(self.chunks)) == 1
+
+
+def run_of(plan: Plan, where: str) -> LaunchRun:
+    """Return the run of a plan. InputError: the plan has no layout, or one for each of several pools."""
+    layout, work, rack = plan.layout, plan.instance.workload, plan.instance.hardware.rack
+    if layout is None or not isinstance(work.model, Model) or not isinstance(rack, Rack):
+        why = "each pool has a layout of its own" if plan.pools else f"status {plan.status}"
+        raise InputError(f"{where}: has no layout to start ({why}); give a plan with one")
+    return LaunchRun(
+        name=plan.instance.name,
+        model=work.model,
+        precision=work.precision,
+        sequence_length=work.sequence_length,
+        layout=layout,
+        rack_gpus=rack.gpus,
+    )
+
+
+# Choices of the layout that each framework can be told, beside tensor and data parallelism.
+_CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
+CHOICES = {
+    "megatron": _CHOICES | {"recomputed_layers_per_stage"},
+    "nemo": _CHOICES | {"recomputed_layers_per_stage"},
+    "torchtitan": _CHOICES,
+    "deepspeed": {"pipeline_parallel", "zero_stage"},
+}
+
+
+def require(run: LaunchRun, framework: str) -> None:
+    """Refuse a layout that has what a framework cannot be told.
+
+    InputError names the first such choice, its value, and how to plan without it.
+    """
+    x = run.layout
+    some = [] if x.recomputed_layers_per_stage == x.layers_per_stage else list(x.recomputed_layers_per_stage)
+    asked = {
+        "tensor_parallel_inner": (x.tensor_parallel_inner, 1),
+        "context_parallel": (x.context_parallel, 1),
+        "expert_parallel": (x.expert_parallel, 1),
+        "pipeline_parallel": (x.pipeline_parallel, 1),
+        "virtual_stages": (x.virtual_stages, 1),
+        "schedule": (x.schedule, "1f1b"),
+        "recomputed_layers_per_stage": (some, []),
+        "zero_stage": (x.zero_stage, 0),
+    }
+    for key, (value, plain) in asked.items():
+        if value != plain and key not in CHOICES[framework]:
+            pin = f"plan with --pin layout.{key}={plain}" if plain != [] else "plan with --pin layout.recompute=none"
+            raise InputError(f"layout.{key}: {framework} cannot be told {value!r}; {pin}, or choose another framework")
+
+
+def pipeline_layout(run: LaunchRun) -> str:
+    """Return the chunks as Megatron's pipeline layout: E embedding, t a layer, L the loss, stages divided by |."""
+    parts = [f"t*{n}" if n > 2 else "t" * n for n in run.chunks]
+    parts[0], parts[-1] = f"E{parts[0]}", f"{parts[-1]}L"
+    pieces: list[str] = []
+    for part, group in groupby(parts[:-1]):
+        count = len(list(group))
+        pieces.append(f"({part}|)*{count}" if count > 2 else f"{part}|" * count)
+    return "".join(pieces) + parts[-1]
+
+
+def recomputed_under(run: LaunchRun, each: int) -> tuple[int, ...]:
+    """Return the layers that every stage recomputes where each of its chunks recomputes `each`, as frameworks count."""
+    stages = run.layout.pipeline_parallel
+    return tuple(sum(min(each, n) for n in run.chunks[stage::stages]) for stage in range(stages))
+
+
+def equal_recomputed(run: LaunchRun, framework: str) -> int | None:
+    """Return the recomputed layers of each chunk where only some are; None under none, selective or all.
+
+    InputError: stages recompute different numbers, for which frameworks have one flag.
+    """
+    counts = run.layout.recomputed_layers_per_stage
+    if run.layout.recompute != "full" or not counts or counts == run.layout.layers_per_stage:
+        return None
+    same = next((n for n in range(max(run.chunks) + 1) if recomputed_under(run, n) == counts), None)
+    if same is None:
+        raise InputError(
+            f"layout.recomputed_layers_per_stage: {framework} has one number for all chunks (are {list(counts)}); "
+            "leave out --exact to take the nearest"
+        )
+    return same
+
+
+def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
+    """Return the choices by which the nearest layout that a framework runs differs; nothing where it runs the plan's.
+
+    More layers are recomputed, never fewer, and activations are divided further, never less, so that memory holds.
+    """
+    x, counts, changes = run.layout, run.layout.recomputed_layers_per_stage, dict[str, Any]()
+    megatron, v = framework in ("megatron", "nemo"), x.virtual_stages
+    if x.tensor_parallel_inner > 1:
+        changes["tensor_parallel_inner"] = 1
+    if x.schedule != "1f1b":
+        changes["schedule"] = "1f1b"
+    if megatron and v > 1 and x.microbatches_per_step < x.pipeline_parallel:
+        changes["virtual_stages"] = v = 1
+    divides = framework == "torchtitan" or (megatron and run.model.experts is not None)
+    if divides and x.tensor_parallel > 1 and not x.sequence_parallel:
+        changes["sequence_parallel"] = True
+    layers = x.layers_per_stage
+    if framework == "deepspeed" and len(set(layers)) > 1 and sum(layers) % len(layers) == 0:
+        changes["layers_per_stage"] = layers = (sum(layers) // len(layers),) * len(layers)
+    if framework == "deepspeed" and x.recompute == "selective":
+        changes["recompute"] = "full"
+    if changes.get("recompute", x.recompute) == "full" and (counts or "recompute" in changes):
+        other = replace(run, layout=x.model_copy(update={"virtual_stages": v, "layers_per_stage": layers}))
+        fewest = max((-(-n // v) for n in counts), default=0)
+        wanted = recomputed_under(other, fewest) if megatron and counts != x.layers_per_stage else layers
+        while megatron and any(a < b for a, b in zip(wanted, counts, strict=True)):
+            fewest += 1
+            wanted = recomputed_under(other, fewest)
+        if wanted != counts:
+            changes["recomputed_layers_per_stage"] = wanted
+    return changes
+
+
+SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
+Flag = tuple[str, object]  # the name without its dashes, and the value; True: no value
+
+
+def megatron_script(run: LaunchRun) -> str:
+    """Write the environment, the flags by group, and the command that starts them.
+
+    InputError: the layout has what Megatron-LM cannot be told.
+    """
+    require(run, "megatron")
+    require_startable(run)
+    groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
+    arrays = "\n\n".join(
+        f"{name}=(\n" + "".join(f"    {_text(f)}\n" for f in flags) + ")" for name, flags in groups.items()
+    )
+    use = " ".join(f'"${{{name}[@]}}"' for name in groups)
+    return f"""\
+#!/bin/bash
+# {run.name}: {run.gpus:,} GPUs on {run.nodes:,} nodes. Data, optimiser and checkpoints are yours to add.
+export CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}
+NNODES={run.nodes}
+GPUS_PER_NODE={run.node_gpus}
+
+{arrays}
+
+torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE_RANK" \\
+    --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
+    pretrain_gpt.py {use} "$@"
+"""
+
+
+def require_startable(run: LaunchRun) -> None:
+    """Refuse what Megatron Core stops at in its first step (moe_layer.py, schedules.py of core 0.14)."""
+    x = run.layout
+    if run.model.experts is not None and x.tensor_parallel > 1 and not x.sequence_parallel:
+        raise InputError(
+            "layout.sequence_parallel: Megatron Core asks for it where experts stand beside tensor parallelism "
+            "(is false); plan with --pin layout.sequence_parallel=true"
+        )
+    if x.virtual_stages > 1 and x.microbatches_per_step < x.pipeline_parallel:
+        raise InputError(
+            f"layout.virtual_stages: Megatron Core asks for {x.pipeline_parallel} micro-batches or more under "
+            f"interleaving (are {x.microbatches_per_step}); plan with --pin layout.virtual_stages=1"
+        )
+
+
+def connections(run: LaunchRun) -> int:
+    """Return CUDA's work queues: one, as tensor and context parallelism require; more, as Megatron FSDP does."""
+    return 32 if run.layout.zero_stage in SHARDING else 1
+
+
+def _text(flag: Flag) -> str:
+    name, value = flag
+    quote = "'" if set(str(value)) & set("()|*[] ") else ""
+    return f"--{name}" if value is True else f"--{name} {quote}{value}{quote}"
+
+
+def _model(run: LaunchRun) -> Iterator[Flag]:
+    m = run.model
+    yield "num-layers", m.layers
+    yield "hidden-size", m.hidden
+    yield "num-attention-heads", m.heads
+    yield "ffn-hidden-size", m.ffn_width
+    yield "seq-length", run.sequence_length
+    yield "max-position-embeddings", run.sequence_length
+    yield "vocab-size", m.vocabulary
+    yield "position-embedding-type", "rope"
+    yield "normalization", "RMSNorm"
+    yield "disable-bias-linear", True
+    if m.gated_ffn:
+        yield "swiglu", True
+    if not m.tied_embeddings:
+        yield "untie-embeddings-and-output-weights", True
+    latent = m.latent_attention
+    if latent is not None:
+        yield "multi-latent-attention", True
+        if latent.q_rank is not None:
+            yield "q-lora-rank", latent.q_rank
+        yield "kv-lora-rank", latent.kv_rank
+        yield "qk-head-dim", latent.head_nope
+        yield "qk-pos-emb-head-dim", latent.head_rope
+        yield "v-head-dim", latent.head_value
+    else:
+        yield "kv-channels", m.head
+        if m.kv != m.heads:
+            yield "group-query-attention", True
+            yield "num-query-groups", m.kv
+    if m.experts is not None:
+        e = m.experts
+        yield "num-experts", e.count
+        yield "moe-router-topk", e.per_token
+        yield "moe-ffn-hidden-size", e.ffn
+        yield "moe-grouped-gemm", True
+        if e.shared_ffn:
+            yield "moe-shared-expert-intermediate-size", e.shared_ffn
+        if e.dense_layers:
+            yield "moe-layer-freq", f"([0]*{e.dense_layers}+[1]*{m.layers - e.dense_layers})"
+
+
+def _parallel(run: LaunchRun) -> Iterator[Flag]:
+    x = run.layout
+    yield "tensor-model-parallel-size", x.tensor_parallel
+    yield "pipeline-model-parallel-size", x.pipeline_parallel
+    yield "context-parallel-size", x.context_parallel
+    if run.model.experts is not None:
+        yield "expert-model-parallel-size", x.expert_parallel
+        yield "expert-tensor-parallel-size", 1  # an expert is whole on its GPU
+    if x.sequence_parallel:
+        yield "sequence-parallel", True
+    if x.pipeline_parallel > 1 and not run.is_even:
+        yield "pipeline-model-parallel-layout", pipeline_layout(run)
+    elif x.virtual_stages > 1:
+        yield "num-layers-per-virtual-pipeline-stage", run.chunks[0]
+    if x.zero_stage in SHARDING:
+        yield "use-megatron-fsdp", True
+        yield "data-parallel-sharding-strategy", SHARDING[x.zero_stage]
+        yield "ckpt-format", "fsdp_dtensor"  # the only one that Megatron FSDP takes
+    if x.zero_stage:
+        yield "use-distributed-optimizer", True
+        yield "overlap-param-gather", True
+    yield "overlap-grad-reduce", True
+
+
+def _training(run: LaunchRun) -> Iterator[Flag]:
+    x, p = run.layout, run.precision
+    yield "micro-batch-size", x.microbatch_sequences
+    yield "global-batch-size", run.global_batch
+    if x.recompute == "selective":
+        yield "recompute-activations", True
+    if x.recompute == "full":
+        some = equal_recomputed(run, "megatron")
+        yield "recompute-granularity", "full"
+        yield "recompute-method", "uniform" if some is None else "block"
+        yield "recompute-num-layers", 1 if some is None else some
+    yield ("fp16" if p.compute == "fp16" else "bf16"), True
+    if p.compute == "fp8":
+        yield "fp8-format", "hybrid"
+    if p.gradient_bytes <= 2 and p.compute != "fp16":
+        yield "grad-reduce-in-bf16", True
+
+
+def torchtitan_toml(run: LaunchRun) -> str:
+    """Write the parts of a train config that the layout decides (torchtitan/config/job_config.py).
+
+    Under a pipeline torchtitan cuts the local batch into micro-batches; without one it accumulates gradients.
+
+    InputError: the layout has what torchtitan cannot be told.
+    """
+    require(run, "torchtitan")
+    x, replicas = run.layout, run.data_parallel
+    routed = run.model.experts is not None and x.tensor_parallel > 1
+    if routed and x.expert_parallel % (x.context_parallel * x.tensor_parallel):
+        raise InputError(
+            f"layout.expert_parallel: torchtitan keeps experts whole beside TP {x.tensor_parallel} only where TP x CP "
+            f"divides it (is {x.expert_parallel}); pin a multiple of {x.context_parallel * x.tensor_parallel}, or TP 1"
+        )
+    if x.zero_stage == 1:
+        raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
+    if x.tensor_parallel > 1 and not x.sequence_parallel:
+        problem = "torchtitan has it wherever tensors are parallel (is false)"
+        raise InputError(f"layout.sequence_parallel: {problem}; pin true")
+    pipelined, selective = x.pipeline_parallel > 1, {"selective_ac_option": "op"} if x.recompute == "selective" else {}
+    local = x.microbatch_sequences * (x.microbatches_per_step if pipelined else 1)
+    parallelism: dict[str, Any] = {
+        "data_parallel_replicate_degree": 1 if x.zero_stage else replicas,
+        "data_parallel_shard_degree": replicas if x.zero_stage else 1,
+        "fsdp_reshard_after_forward": "never" if x.zero_stage == 2 else "always",
+        "tensor_parallel_degree": x.tensor_parallel,
+        "context_parallel_degree": x.context_parallel,
+        "pipeline_parallel_degree": x.pipeline_parallel,
+        "expert_parallel_degree": x.expert_parallel,
+    }
+    if routed:
+        parallelism["expert_tensor_parallel_degree"] = 1  # an expert is whole on its GPU
+    if pipelined:
+        parallelism["pipeline_parallel_schedule"] = "Interleaved1F1B" if x.virtual_stages > 1 else "1F1B"
+        parallelism["pipeline_parallel_microbatch_size"] = x.microbatch_sequences
+        first, parts = 0, list[list[str]]()
+        for i, n in enumerate(run.chunks):
+            layers = [f"layers.{k}" for k in range(first, first + n)]
+            parts.append(["tok_embeddings"] * (i == 0) + layers + ["norm", "output"] * (i == len(run.chunks) - 1))
+            first += n
+        parallelism["module_fqns_per_model_part"] = parts
+    tables = {
+        "training": {"seq_len": run.sequence_length, "local_batch_size": local, "global_batch_size": run.global_batch},
+        "parallelism": parallelism,
+        "activation_checkpoint": {"mode": x.recompute, **selective},
+    }
+    lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
+    lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
+    for name, table in tables.items():
+        lines += ["", f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def nemo_yaml(run: LaunchRun) -> str:
+    """Write the overrides of a recipe of NeMo's Megatron Bridge (its ConfigContainer: model, train, ddp, dataset).
+
+    InputError: the layout has what it cannot be told.
+    """
+    require(run, "nemo")
+    require_startable(run)
+    x = run.layout
+    model: dict[str, Any] = {
+        "seq_length": run.sequence_length,
+        "tensor_model_parallel_size": x.tensor_parallel,
+        "pipeline_model_parallel_size": x.pipeline_parallel,
+        "virtual_pipeline_model_parallel_size": x.virtual_stages if x.virtual_stages > 1 else None,
+        "context_parallel_size": x.context_parallel,
+        "expert_model_parallel_size": x.expert_parallel,
+        "expert_tensor_parallel_size": 1,  # an expert is whole on its GPU
+        "sequence_parallel": x.sequence_parallel,
+    }
+    if x.pipeline_parallel > 1 and not run.is_even:
+        model["pipeline_model_parallel_layout"] = pipeline_layout(run)
+        del model["virtual_pipeline_model_parallel_size"]  # the layout says it
+    if x.recompute == "selective":
+        model["recompute_granularity"] = "selective"
+    if x.recompute == "full":
+        some = equal_recomputed(run, "nemo")
+        model |= {"recompute_granularity": "full", "recompute_method": "uniform" if some is None else "block"}
+        model["recompute_num_layers"] = 1 if some is None else some
+    ddp: dict[str, Any] = {"use_distributed_optimizer": x.zero_stage > 0, "overlap_grad_reduce": True}
+    if x.zero_stage in SHARDING:
+        ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": SHARDING[x.zero_stage]}
+    data = {
+        "model": model,
+        "train": {"micro_batch_size": x.microbatch_sequences, "global_batch_size": run.global_batch},
+        "ddp": ddp,
+        "dataset": {"seq_length": run.sequence_length},
+    }
+    start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
+    return f"# {run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}\n{dump(data)}"
+
+
+def deepspeed_json(run: LaunchRun) -> str:
+    """Write a DeepSpeed configuration; stages are cut evenly, as its configuration has no layers by stage.
+
+    InputError: the layout has what DeepSpeed cannot be told.
+    """
+    require(run, "deepspeed")
+    x = run.layout
+    if x.pipeline_parallel > 1 and x.zero_stage > 1:
+        raise InputError(f"layout.zero_stage: DeepSpeed has 0 or 1 under a pipeline (is {x.zero_stage}); pin 1")
+    if not run.is_even:
+        raise InputError(
+            f"layout.layers_per_stage: DeepSpeed cuts stages evenly (are {list(x.layers_per_stage)}); "
+            "pin layers_per_stage to even numbers, or choose another framework"
+        )
+    data: dict[str, Any] = {
+        "train_batch_size": run.global_batch,
+        "train_micro_batch_size_per_gpu": x.microbatch_sequences,
+        "gradient_accumulation_steps": x.microbatches_per_step,
+        "zero_optimization": {"stage": x.zero_stage, "overlap_comm": True},
+        ("fp16" if run.precision.compute == "fp16" else "bf16"): {"enabled": True},
+        "tensor_parallel": {"autotp_size": x.tensor_parallel},
+        "pipeline": {
+            "stages": x.pipeline_parallel,
+            "partition": "uniform",
+            "activation_checkpoint_interval": 1 if x.recompute == "full" else 0,
+        },
+    }
+    if x.recompute == "selective":
+        raise InputError("layout.recompute: DeepSpeed's configuration has none or full (is 'selective'); pin one")
+    return json.dumps(data, indent=2) + "\n"
+
+
+WRITERS: dict[str, Callable[[LaunchRun], str]] = {
+    "megatron": megatron_script,
+    "torchtitan": torchtitan_toml,
+    "nemo": nemo_yaml,
+    "deepspeed": deepspeed_json,
+}

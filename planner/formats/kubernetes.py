@@ -1,0 +1,396 @@
+"""Kubernetes: nodes read by topograph's graph, labels and states; placements written for Kueue and Volcano."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from planner.cluster.placement import Topology
+from planner.errors import InputError
+from planner.formats.placed_job import PlacedJob, RankGroup
+from planner.formats.topology_rows import Layered, chains, children_of, from_layers, heights, leaf_of, leaves, shown
+from planner.formats.yaml_text import dump
+
+# Labels of the scale-up domain, the nearest to the hardware first; older graphs have it as attributes.nvlink.
+DOMAIN_LABELS = ("accelerator.topograph.run/domain", "network.topology.nvidia.com/accelerator", "nvidia.com/gpu.clique")
+
+
+def read_topograph(data: Mapping[str, Any], source: str) -> Topology:
+    """Read {"instances": [{"id", "network_layers": ["leaf", "spine"], "labels": {}}]}."""
+    instances = data["instances"]
+    if not isinstance(instances, list) or not instances:
+        raise InputError(f"{source}: instances: must be a list with at least one instance (is {shown(instances)})")
+    return from_layers(source, _instance_rows(instances, source))
+
+
+def _instance_rows(instances: list[Any], source: str) -> Iterator[Layered]:
+    for i, item in enumerate(instances):
+        where = f"instances[{i}]"
+        if not isinstance(item, dict):
+            raise InputError(f"{source}: {where}: must be an object with id and network_layers (is {shown(item)})")
+        name, layers = item.get("id"), item.get("network_layers")
+        if not isinstance(name, str) or not name:
+            raise InputError(f"{source}: {where}.id: must be a node's name (is {shown(name)})")
+        if not isinstance(layers, list) or not layers or not all(isinstance(s, str) and s for s in layers):
+            rule = f"must name the switches above {name!r}, leaf first (is {shown(layers)})"
+            raise InputError(f"{source}: {where}.network_layers: {rule}")
+        yield Layered(where, name, tuple(layers), _domain(item))
+
+
+def _domain(item: Mapping[str, Any]) -> str | None:
+    labels, attributes = item.get("labels"), item.get("attributes")
+    if isinstance(labels, dict):
+        for key in DOMAIN_LABELS:
+            if isinstance(labels.get(key), str) and labels[key]:
+                return str(labels[key])
+    nvlink = attributes.get("nvlink") if isinstance(attributes, dict) else None
+    return nvlink if isinstance(nvlink, str) and nvlink else None
+
+
+TIER = "fabric.topograph.run/tier-{}"
+# Labels that name the switches above a node, leaf first, by who writes them; that with most keys on nodes is taken.
+# topograph 1.x and its older keys, GKE, EKS (layer 1 is the highest), OCI, and what every cloud writes.
+FAMILIES: tuple[tuple[str, ...], ...] = (
+    ("network.topology.nvidia.com/leaf", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/core"),
+    (
+        "network.topology.nvidia.com/block",
+        "network.topology.nvidia.com/spine",
+        "network.topology.nvidia.com/datacenter",
+    ),
+    ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
+    tuple(f"topology.k8s.aws/network-node-layer-{n}" for n in (4, 3, 2, 1)),
+    ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
+    ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
+)
+_TIER = re.compile(re.escape(TIER.format("")) + r"(\d{1,2})", re.ASCII)
+
+Labelled = tuple[str, str, dict[str, str]]
+
+
+def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = ()) -> Topology:
+    """Read where nodes stand from their labels, by `keys` (leaf first) or else by a known family of keys.
+
+    Nodes without any of the keys (a control plane) are left out; a node with some of them must have all of them.
+    """
+    nodes: list[Labelled] = []
+    for where, item in _items(data, source):
+        name = _name(item, source, where)
+        labels = _object(item["metadata"], "labels", f"{source}: {where}.metadata")
+        nodes.append((where, name, {k: v for k, v in labels.items() if isinstance(v, str) and v}))
+    keys = tuple(keys) or _family(nodes)
+    keys = tuple(k for k in keys if any(k in labels for _, _, labels in nodes))
+    if not keys:
+        known = ", ".join(f[0] for f in FAMILIES)
+        raise InputError(f"{source}: items: no node has a topology label; name the keys, leaf first (known: {known})")
+    return from_layers(source, _node_rows(nodes, source, keys))
+
+
+def down_nodes(data: Mapping[str, Any], source: str) -> frozenset[str]:
+    """Return the nodes that take no pods: cordoned, or not Ready."""
+    down = set()
+    for where, item in _items(data, source):
+        spec = _object(item, "spec", f"{source}: {where}")
+        conditions = _object(item, "status", f"{source}: {where}").get("conditions") or []
+        if not isinstance(conditions, list):
+            problem = f"must be a list (is {shown(conditions)})"
+            raise InputError(f"{source}: {where}.status.conditions: {problem}; correct it")
+        conditions = [c for c in conditions if isinstance(c, dict)]
+        ready = [c.get("status") for c in conditions if c.get("type") == "Ready"]
+        if spec.get("unschedulable") is True or (ready and ready[0] != "True"):
+            down.add(_name(item, source, where))
+    return frozenset(down)
+
+
+def node_names(data: Mapping[str, Any], source: str) -> list[str]:
+    """Return the nodes of the list."""
+    return [_name(item, source, where) for where, item in _items(data, source)]
+
+
+def _items(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    items = data.get("items")
+    if not isinstance(items, list) or not items:
+        remedy = "give what `kubectl get nodes -o json` prints"
+        raise InputError(f"{source}: items: must be a list of nodes (is {shown(items)}); {remedy}")
+    for i, item in enumerate(items):
+        if not isinstance(item, dict) or item.get("kind", "Node") != "Node":
+            raise InputError(f"{source}: items[{i}]: must be a Node (is {shown(item)})")
+        yield f"items[{i}]", item
+
+
+def _name(item: Mapping[str, Any], source: str, where: str) -> str:
+    metadata = item.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str) or not name:
+        raise InputError(f"{source}: {where}.metadata.name: must be a node's name (is {shown(name)})")
+    return name
+
+
+def _object(holder: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
+    """Return the object at a key, an empty one where there is none."""
+    value = holder.get(key)
+    if value is not None and not isinstance(value, dict):
+        raise InputError(f"{where}.{key}: must be an object (is {shown(value)}); correct it")
+    return value or {}
+
+
+def _family(nodes: Sequence[Labelled]) -> tuple[str, ...]:
+    """Return the keys to read by: topograph's tiers of any depth, else the family of which most keys are carried."""
+    carried = {k for _, _, labels in nodes for k in labels}
+    tiers = sorted(int(found[1]) for k in carried if (found := _TIER.fullmatch(k)))
+    if tiers:
+        return tuple(TIER.format(n) for n in tiers)
+    return max(FAMILIES, key=lambda family: sum(k in carried for k in family))
+
+
+def _node_rows(nodes: Sequence[Labelled], source: str, keys: Sequence[str]) -> Iterator[Layered]:
+    for where, name, labels in nodes:
+        if not any(k in labels for k in keys):
+            continue
+        missing = [k for k in keys if k not in labels]
+        if missing:
+            node = f"{source}: {where}: node {name!r}"
+            raise InputError(f"{node} has no label {missing[0]}, though others have; label it")
+        domain = next((labels[k] for k in DOMAIN_LABELS if k in labels), None)
+        yield Layered(f"{where} ({name})", name, tuple(labels[k] for k in keys), domain)
+
+
+QUEUE, IMAGE = "default", "example.invalid/training:1"  # for the user to put in
+HOSTNAME = "kubernetes.io/hostname"
+JOB, GROUP, RANK = "planner/job", "planner/group", "planner/rank"
+_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = re.compile(rf"(?=.{{1,253}}$){_PART}(\.{_PART})*", re.ASCII)  # a subdomain of RFC 1123
+_NAME_RULE = "small letters, digits, - and . alone"
+
+
+def documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
+    """Write objects one after another, as kubectl apply -f takes them."""
+    return "".join(f"# {line}\n" for line in comment.splitlines()) + "---\n".join(dump(o) for o in objects)
+
+
+def label(value: str, what: str) -> str:
+    """Return a label's value, or refuse what Kubernetes does not take."""
+    if not _LABEL.fullmatch(value):
+        rule = "63 letters, digits, - _ . at most, a letter or digit at both ends"
+        raise InputError(f"{what}: {value!r} cannot be a label's value ({rule}); rename it")
+    return value
+
+
+def object_name(value: str, what: str) -> str:
+    """Return an object's name in small letters, or refuse what Kubernetes does not take."""
+    name = value.lower().replace("_", "-")
+    if not _NAME.fullmatch(name):
+        raise InputError(f"{what}: {value!r} cannot be an object's name ({_NAME_RULE}); rename it")
+    return name
+
+
+def node_name(value: str) -> str:
+    """Return a node's name as it stands, or refuse what no Kubernetes node is called."""
+    if not _NAME.fullmatch(value):
+        remedy = "give the names they have there, or take hostlist"
+        raise InputError(f"node {value!r} cannot be a Kubernetes node ({_NAME_RULE}); {remedy}")
+    return value
+
+
+def pod(gpus: int) -> dict[str, Any]:
+    """Return the pod that carries one node's ranks; the image and its command are the user's."""
+    limits = {"nvidia.com/gpu": gpus}
+    return {
+        "restartPolicy": "Never",
+        "containers": [{"name": "ranks", "image": IMAGE, "resources": {"requests": limits, "limits": limits}}],
+    }
+
+
+API = "kueue.x-k8s.io/v1beta1"
+
+
+def kueue_job(placed: PlacedJob) -> str:
+    """Return the node labels, a Topology of groups and ranks, its ResourceFlavor, and the job."""
+    name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
+    flavor = {"nodeLabels": {JOB: label(placed.job, "job")}, "topologyName": f"{name}-ranks"}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": QUEUE}},
+        "spec": {
+            "suspend": True,
+            "completionMode": "Indexed",
+            "completions": len(placed.nodes),
+            "parallelism": len(placed.nodes),
+            "template": {"metadata": {"annotations": annotations(placed)}, "spec": pod(per_node)},
+        },
+    }
+    comment = (
+        f"Job {placed.job}: one pod a node, {per_node} GPUs each; "
+        f"pod i carries ranks {per_node}i to {per_node}i+{per_node - 1}.\n"
+        "Apply with kubectl apply --server-side -f; put the training image in, and the flavor into a ClusterQueue."
+    )
+    return documents(
+        comment,
+        [
+            *_rank_labels(placed),
+            _topology_object(f"{name}-ranks", [GROUP, RANK] if consecutive(placed) else [RANK]),
+            {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": f"{name}-nodes"}, "spec": flavor},
+            job,
+        ],
+    )
+
+
+def annotations(placed: PlacedJob) -> dict[str, str]:
+    """Return the podset's: each group in one domain where all are as large and in order, else pods on any node."""
+    sizes = {len(g.nodes) for g in placed.groups}
+    if len(sizes) == 1 and consecutive(placed):
+        return {
+            "kueue.x-k8s.io/podset-slice-required-topology": GROUP,
+            "kueue.x-k8s.io/podset-slice-size": str(sizes.pop()),
+        }
+    return {"kueue.x-k8s.io/podset-unconstrained-topology": "true"}
+
+
+def consecutive(placed: PlacedJob) -> bool:
+    """Return whether the groups, one after another by their first ranks, are the rank order."""
+    return [n for g in _by_first_rank(placed) for n in g.nodes] == list(placed.nodes)
+
+
+def _by_first_rank(placed: PlacedJob) -> list[RankGroup]:
+    rank = {n: i for i, n in enumerate(placed.nodes)}
+    return sorted(placed.groups, key=lambda g: min((rank[n] for n in g.nodes if n in rank), default=len(rank)))
+
+
+def kueue_topology(topology: Topology, name: str = "fabric") -> str:
+    """Write the cluster's Topology by fabric tiers, highest first, or by blocks, and labels as topograph does.
+
+    InputError if leaves stand at different depths: Kueue wants every level on every node.
+    """
+    if topology.kind == "block":
+        named = (_node_object(n, {DOMAIN_LABELS[0]: label(b.name, "block")}) for b in topology.blocks for n in b.nodes)
+        return documents(
+            "Apply with kubectl apply --server-side -f.", [_topology_object(name, [DOMAIN_LABELS[0], HOSTNAME]), *named]
+        )
+    above = chains(topology)
+    depths = {len(c) for c in above.values()}
+    if len(depths) != 1:
+        raise InputError("kueue: leaves stand at different depths below the root; give each as many switches above")
+    levels = [TIER.format(n) for n in reversed(range(depths.pop()))]
+    domain = {n: b.name for b in topology.blocks for n in b.nodes}
+    nodes = (
+        {
+            **{TIER.format(i): label(s, "switch") for i, s in enumerate(above[leaf.name])},
+            **({DOMAIN_LABELS[0]: label(domain[n], "block")} if n in domain else {}),
+        }
+        for leaf in leaves(topology)
+        for n in leaf.nodes
+    )
+    names = [n for leaf in leaves(topology) for n in leaf.nodes]
+    labelled = (_node_object(n, labels) for n, labels in zip(names, nodes, strict=True))
+    return documents(
+        "Apply with kubectl apply --server-side -f.", [_topology_object(name, [*levels, HOSTNAME]), *labelled]
+    )
+
+
+def _rank_labels(placed: PlacedJob) -> Iterator[dict[str, Any]]:
+    """Label each node with its job, group and place in the rank order; padded, for they are sorted as text."""
+    group = {n: i for i, g in enumerate(_by_first_rank(placed)) for n in g.nodes}
+    width_group, width_rank = len(str(max(len(placed.groups) - 1, 0))), len(str(len(placed.nodes) - 1))
+    for i, node in enumerate(placed.nodes):
+        yield _node_object(
+            node,
+            {
+                JOB: label(placed.job, "job"),
+                GROUP: f"{group.get(node, 0):0{width_group}d}",
+                RANK: f"{i:0{width_rank}d}",
+            },
+        )
+
+
+def _node_object(name: str, labels: dict[str, str]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name(name), "labels": labels}}
+
+
+def _topology_object(name: str, levels: list[str]) -> dict[str, Any]:
+    return {
+        "apiVersion": API,
+        "kind": "Topology",
+        "metadata": {"name": name},
+        "spec": {"levels": [{"nodeLabel": key} for key in levels]},
+    }
+
+
+TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alpha1"
+
+
+def volcano_hypernodes(topology: Topology) -> str:
+    """Return a HyperNode a switch: leaves at tier 1, each switch above its highest child.
+
+    InputError if the cluster has blocks alone, or two switches have one name in small letters.
+    """
+    return documents("Apply with kubectl apply -f.", list(_hypernodes(topology)))
+
+
+def volcano_job(placed: PlacedJob, topology: Topology) -> str:
+    """Return the job: gang-scheduled, within the lowest switch that holds all its nodes.
+
+    Volcano numbers the pods of a task as it likes among its nodes: groups are kept, the order inside a ring is not.
+    """
+    name, per_node = object_name(placed.job, "job"), placed.gpus_per_node
+    groups = placed.groups or (RankGroup(name="ranks", nodes=placed.nodes),)
+    spec = {
+        "schedulerName": "volcano",
+        "queue": QUEUE,
+        "minAvailable": len(placed.nodes),
+        "networkTopology": {"mode": "hard", "highestTierAllowed": lowest_common_tier(placed, topology)},
+        "tasks": [
+            {
+                "name": f"group-{i}",
+                "replicas": len(g.nodes),
+                "template": {"spec": {**pod(per_node), "affinity": _on(g)}},
+            }
+            for i, g in enumerate(groups)
+        ],
+    }
+    comment = (
+        f"Job {placed.job}: one task a group, one pod a node, {per_node} GPUs each; "
+        "apply the HyperNodes first, put the training image in."
+    )
+    return documents(comment, [{"apiVersion": JOB_API, "kind": "Job", "metadata": {"name": name}, "spec": spec}])
+
+
+def lowest_common_tier(placed: PlacedJob, topology: Topology) -> int:
+    """Return the tier of the lowest switch above all nodes of the job, leaves being 1."""
+    _require_tree(topology)
+    leaf, above, tiers = leaf_of(topology), chains(topology), heights(topology)
+    used = {leaf[n] for n in placed.nodes}
+    shared = Counter(s for name in used for s in above[name])
+    return 1 + min(tiers[s] for s, times in shared.items() if times == len(used))
+
+
+def _hypernodes(topology: Topology) -> Iterator[dict[str, Any]]:
+    _require_tree(topology)
+    names = {s.name: object_name(s.name, "switch") for s in topology.switches}
+    twice = [name for name, times in Counter(names.values()).items() if times > 1]
+    if twice:
+        raise InputError(f"volcano: two switches are called {twice[0]!r} in small letters; rename one")
+    children, tiers = children_of(topology), heights(topology)
+    for s in topology.switches:
+        members = [("Node", node_name(n)) for n in s.nodes] or [("HyperNode", names[c]) for c in children[s.name]]
+        yield {
+            "apiVersion": TOPOLOGY_API,
+            "kind": "HyperNode",
+            "metadata": {"name": names[s.name]},
+            "spec": {
+                "tier": tiers[s.name] + 1,
+                "members": [{"type": kind, "selector": {"exactMatch": {"name": n}}} for kind, n in members],
+            },
+        }
+
+
+def _require_tree(topology: Topology) -> None:
+    if topology.kind != "tree":
+        raise InputError("volcano: HyperNodes are switches, and the cluster has blocks alone; give its tree")
+
+
+def _on(group: RankGroup) -> dict[str, Any]:
+    """Return the affinity that binds a group's pods to its nodes, and keeps two off one node by their GPUs alone."""
+    expression = {"key": HOSTNAME, "operator": "In", "values": [node_name(n) for n in group.nodes]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}

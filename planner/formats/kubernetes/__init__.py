@@ -1,1 +1,0 @@
-"""Kubernetes' nodes, Kueue and Volcano."""

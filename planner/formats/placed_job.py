@@ -1,0 +1,211 @@
+"""A job placed on nodes, and how Slurm, Open MPI and torchrun start it in its rank order."""
+
+import math
+import re
+import shlex
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from planner.cluster.hostlist import fold_names, natural
+from planner.cluster.placement import Topology
+from planner.errors import InputError
+from planner.formats.topology_rows import leaf_of
+from planner.instance.base import Frozen
+
+
+class RankGroup(Frozen):
+    """An all-reduce group: its nodes in ring order."""
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+class PlacedJob(Frozen):
+    """One job on nodes; ranks fill each node before the next."""
+
+    job: str = Field(min_length=1, description="Name of the job.")
+    nodes: tuple[str, ...] = Field(min_length=1, description="In rank order.")
+    groups: tuple[RankGroup, ...] = ()
+    gpus_per_node: int = Field(8, ge=1, description="Ranks of a node, one a GPU.")
+    certificate: Mapping[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _once(self) -> "PlacedJob":
+        """Refuse a node that stands twice: no scheduler starts it twice."""
+        if len(set(self.nodes)) < len(self.nodes):
+            raise ValueError("a node stands twice in the rank order; give each once")
+        return self
+
+    @property
+    def ranks(self) -> int:
+        """Processes of the job."""
+        return len(self.nodes) * self.gpus_per_node
+
+    @property
+    def hostfile(self) -> str:
+        """The nodes, a line a rank in rank order."""
+        return "".join(f"{node}\n" * self.gpus_per_node for node in self.nodes)
+
+
+MAX_ARGUMENT_BYTES = 131_071  # Linux takes no longer argument (MAX_ARG_STRLEN is 32 pages of 4 KiB, its end included).
+HOSTFILE = "{job}.hostfile"
+
+
+def rank_hostlist(placed: PlacedJob) -> str:
+    """Return the nodes folded in rank order."""
+    return fold_names(placed.nodes)
+
+
+def hostfile(placed: PlacedJob, topology: Topology | None = None) -> str:
+    """Return a SLURM_HOSTFILE: a line a rank, in rank order.
+
+    InputError if the cluster places by blocks: topology/block refuses hostfiles.
+    """
+    if topology is not None and topology.kind == "block":
+        raise InputError(
+            "the hostfile format: topology/block refuses SLURM_HOSTFILE; take the format hostlist to submit, "
+            "and json or rankfile to give each node its rank"
+        )
+    return placed.hostfile
+
+
+def sbatch_arguments(placed: PlacedJob, topology: Topology | None = None) -> list[str]:
+    """Return sbatch's arguments: the full list, and -N as long, as a shorter one is refused or filled up with others.
+
+    A list that topology/block takes in segments alone is given by all other nodes of the cluster (-x): 24.11 refuses
+    --segment beside -w, 26.05 takes either.
+
+    InputError if the list is too long for one argument.
+    """
+    segment = _segment(placed, topology) if topology is not None and topology.kind == "block" else None
+    # -w sorts the nodes anyway, and in the order of their names they take the fewest bytes.
+    listed = fold_names(sorted(placed.nodes, key=natural))
+    if segment and topology is not None:
+        own = set(placed.nodes)
+        listed = fold_names(sorted((n for b in topology.blocks for n in b.nodes if n not in own), key=natural))
+    if len(listed.encode()) > MAX_ARGUMENT_BYTES:
+        limit = f"more than the {MAX_ARGUMENT_BYTES:,} of one argument"
+        raise InputError(
+            f"the node list of {placed.job!r} takes {len(listed.encode()):,} bytes, {limit}; "
+            "split the job, or number nodes so that they fold"
+        )
+    start = [
+        f"--job-name={placed.job}",
+        f"-N{len(placed.nodes)}",
+        f"--ntasks-per-node={placed.gpus_per_node}",
+        "--exclusive",
+    ]
+    if segment:
+        return [*start, f"--segment={segment}", *(["-x", listed] if listed else [])]
+    return [*start, "-w", listed]
+
+
+def sbatch_line(placed: PlacedJob, topology: Topology | None = None) -> str:
+    """Return the line to submit with, the script left to the user."""
+    return shlex.join(["sbatch", *sbatch_arguments(placed, topology)])
+
+
+def srun_line(placed: PlacedJob, topology: Topology | None = None) -> str:
+    """Return the line that starts the ranks inside the allocation, in their order; by node name on topology/block."""
+    # The arbitrary distribution follows SLURM_HOSTFILE, and takes no -N beside it (refused since 26.05); blocks take no
+    # hostfile.
+    if topology is not None and topology.kind == "block":
+        return f"srun -N{len(placed.nodes)} -n{placed.ranks}"
+    line = f"srun -n{placed.ranks} -m arbitrary"
+    return f"SLURM_HOSTFILE={shlex.quote(HOSTFILE.format(job=placed.job))} {line}"
+
+
+def hints(placed: PlacedJob, topology: Topology) -> dict[str, str]:
+    """Return what a submission without the node list may ask: --switches on a tree, --segment on blocks.
+
+    --segment is left out where a group is larger than the base block (refused by 24.11) or the groups differ in size.
+    """
+    if topology.kind == "tree":
+        leaf = leaf_of(topology)
+        return {"switches": f"--switches={len({leaf[n] for n in placed.nodes})}"}
+    sizes = {len(g.nodes) for g in placed.groups}
+    if len(sizes) == 1 and (size := sizes.pop()) <= _block_sizes(topology)[0] and len(placed.nodes) % size == 0:
+        return {"segment": f"--segment={size}"}
+    return {}
+
+
+def _segment(placed: PlacedJob, topology: Topology) -> int | None:
+    """Return the --segment that makes topology/block take the nodes, None where it takes their list without.
+
+    On 24.11 and 26.05 a list must lie in as few aggregated blocks as its length allows, of the smallest size that fits
+    it; divided into segments, each must lie in one block, wherever these are. The greatest common divisor of the nodes
+    by base block is always such a segment, and never larger than a base block, the largest that 24.11 takes.
+    """
+    home = {n: i for i, b in enumerate(topology.blocks) for n in b.nodes}
+    counts = Counter(home[n] for n in placed.nodes)
+    sizes = _block_sizes(topology)
+    level = next((s for s in sizes if s >= len(placed.nodes)), sizes[-1])
+    used = len({i // (level // sizes[0]) for i in counts})
+    return None if used <= -(-len(placed.nodes) // level) else math.gcd(*counts.values())
+
+
+def _block_sizes(topology: Topology) -> tuple[int, ...]:
+    """Return the sizes of aggregated blocks; without any, a block is only its own."""
+    return topology.block_sizes or (min(len(b.nodes) for b in topology.blocks),)
+
+
+def rankfile(placed: PlacedJob) -> str:
+    """Return a rankfile: each rank's node, and its slot on it."""
+    per_node = placed.gpus_per_node
+    return "".join(
+        f"rank {i * per_node + slot}={node} slot={slot}\n"
+        for i, node in enumerate(placed.nodes)
+        for slot in range(per_node)
+    )
+
+
+def rankfile_line(placed: PlacedJob, file: str) -> str:
+    """Return the line that starts the ranks by the rankfile (--map-by rankfile:file= since 5.0, --rankfile before)."""
+    return f"mpirun -np {placed.ranks} --map-by rankfile:file={shlex.quote(file)}"
+
+
+def hostfile_line(placed: PlacedJob, file: str) -> str:
+    """Return the line that starts the ranks in the hostfile's order.
+
+    Open MPI follows it by the sequential mapper alone (--map-by seq since 5.0, --mca rmaps seq before); any other
+    mapper takes the lines as slots and orders nodes itself.
+    """
+    return f"mpirun -np {placed.ranks} --hostfile {shlex.quote(file)} --map-by seq"
+
+
+PORT = 29_500  # torchrun's own, unless MASTER_PORT is set
+_NODE = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
+
+
+def torchrun(placed: PlacedJob) -> str:
+    """Return the script: SLURMD_NODENAME or the host's short name is the node's; the training script follows it.
+
+    InputError if a node's name is none that a shell takes as it stands.
+    """
+    for node in placed.nodes:
+        if not _NODE.fullmatch(node):
+            raise InputError(f"the torchrun format: node {node!r} is no host's name; take the format json")
+    table = "".join(f"{node} {rank}\n" for rank, node in enumerate(placed.nodes))
+    name = re.sub(r"[^ -~]", "?", placed.job)
+    return (
+        "#!/bin/sh\n"
+        f"# Job {name}: start it once on each of its {len(placed.nodes)} nodes, with the training script and its "
+        "arguments:\n"
+        f"#   srun -N{len(placed.nodes)} --ntasks-per-node=1 sh THIS_FILE train.py ...\n"
+        'node="${SLURMD_NODENAME:-$(hostname -s)}"\n'
+        "rank=$(awk -v node=\"$node\" '$1 == node { print $2 }' <<'END'\n"
+        f"{table}END\n"
+        ")\n"
+        '[ -n "$rank" ] || { echo "$node is no node of this job" >&2; exit 1; }\n'
+        f"exec torchrun --nnodes={len(placed.nodes)} --nproc-per-node={placed.gpus_per_node} "
+        f'--node-rank="$rank" --master-addr={shlex.quote(placed.nodes[0])} '
+        f'--master-port="${{MASTER_PORT:-{PORT}}}" "$@"\n'
+    )
+
+
+def torchrun_line(placed: PlacedJob, file: str) -> str:
+    """Return the line that starts the script on every node of an allocation."""
+    return f"srun -N{len(placed.nodes)} --ntasks-per-node=1 sh {shlex.quote(file)} train.py"

@@ -1,1 +1,0 @@
-"""Slurm's topologies, node states and jobs."""

@@ -1,0 +1,302 @@
+"""Rows of any topology file, validated and made a Topology: switches, blocks, nodes with the switches above them."""
+
+import difflib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from planner.cluster.hostlist import MAX_NAMES, expand, fold_names
+from planner.cluster.placement import Block, Switch, Topology
+from planner.errors import InputError
+
+MAX_NAMES_OF_FILE = MAX_NAMES
+SHOWN = 20  # Further complaints are counted, not printed: a file with one fault may have a thousand.
+
+
+class Hostlists:
+    """The hostlists of one file, which together may stand for so many names and no more."""
+
+    def __init__(self, source: str) -> None:
+        self.source, self.count = source, 0
+
+    def names(self, where: str, text: str) -> tuple[str, ...]:
+        """Expand a hostlist found at a place of the file.
+
+        InputError names file and place: the text is no hostlist, is empty, or is one too many.
+        """
+        try:
+            names = tuple(expand(text))
+        except ValueError as error:
+            raise InputError(f"{self.source}: {where}: {error}") from None
+        if not names:
+            raise InputError(f"{self.source}: {where}: the hostlist is empty; name at least one, such as n[1-4]")
+        self.count += len(names)
+        if self.count > MAX_NAMES_OF_FILE:
+            problem = f"the file stands for more than {MAX_NAMES_OF_FILE:,} names"
+            raise InputError(f"{self.source}: {where}: {problem}; check its ranges")
+        return names
+
+
+def raise_all(source: str, problems: Iterable[str]) -> None:
+    """Raise every complaint at once; nothing where there are none."""
+    lines = [f"{source}: {p}" for p in problems]
+    if len(lines) > SHOWN:
+        lines = [*lines[:SHOWN], f"{source}: and {len(lines) - SHOWN:,} more like these"]
+    if lines:
+        raise InputError("\n".join(lines))
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """Return the nearest known name, or some of them."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 1, 0.4) if len(names) <= 5_000 else []
+    return f"did you mean {close[0]!r}?" if close else f"known: {some(names)}"
+
+
+def some(names: Sequence[str], limit: int = 5) -> str:
+    """List a few names, and how many more there are."""
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
+
+
+def shown(value: Any) -> str:
+    """Show a value as it stands in a JSON file, shortened."""
+    return json.dumps(value, default=str)[:80]
+
+
+def children_of(topology: Topology) -> dict[str, list[str]]:
+    """Return the switches under each switch, in the order of the file."""
+    children: dict[str, list[str]] = {}
+    for s in topology.switches:
+        if s.parent is not None:
+            children.setdefault(s.parent, []).append(s.name)
+    return children
+
+
+def heights(topology: Topology) -> dict[str, int]:
+    """Return the tier of each switch: 0 for a leaf, else one more than its highest child."""
+    tiers = {s.name: 0 for s in topology.switches if s.nodes}
+    parents = {s.name: s.parent for s in topology.switches}
+    for leaf in list(tiers):
+        at, height = leaf, 0
+        while (above := parents[at]) is not None and tiers.get(above, -1) < height + 1:
+            at, height = above, height + 1
+            tiers[at] = height
+    return tiers
+
+
+def leaves(topology: Topology) -> Iterator[Switch]:
+    """Return the switches that have nodes, in the order of the file."""
+    return (s for s in topology.switches if s.nodes)
+
+
+def leaf_of(topology: Topology) -> dict[str, str]:
+    """Return the leaf of each node."""
+    return {n: s.name for s in leaves(topology) for n in s.nodes}
+
+
+def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
+    """Return for each leaf the switches from itself up to the root."""
+    parents = {s.name: s.parent for s in topology.switches}
+    chains: dict[str, tuple[str, ...]] = {}
+    for s in leaves(topology):
+        chain, at = [s.name], s.parent
+        while at is not None:
+            chain.append(at)
+            at = parents[at]
+        chains[s.name] = tuple(chain)
+    return chains
+
+
+# What no hostlist and no topology.conf takes as part of one name: it would come back as two, or not at all.
+_UNFIT = re.compile(r"""[\s\x00-\x1f\x7f,\[\]="'#\\]""")
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchRow:
+    """A switch as a file has it; `where` is its line or path."""
+
+    where: str
+    name: str
+    nodes: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """A block as a file has it."""
+
+    where: str
+    name: str
+    nodes: tuple[str, ...]
+
+
+def tree(
+    source: str, rows: Sequence[SwitchRow], blocks: Sequence[BlockRow] = (), sizes: Sequence[int] = ()
+) -> Topology:
+    """Return the tree, with blocks beside it where there are any."""
+    raise_all(source, [*_names(rows, "switch"), *_spelling(rows, "switch")])
+    contents = []
+    for row in rows:
+        if row.nodes and row.children:
+            both = "has both nodes and switches; put its nodes under a leaf of their own"
+            contents.append(f"{row.where}: switch {row.name!r} {both}")
+        if not row.nodes and not row.children:
+            none = "has neither nodes nor switches; give it some or remove it"
+            contents.append(f"{row.where}: switch {row.name!r} {none}")
+    raise_all(source, [*contents, *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
+    parents = {child: row.name for row in rows for child in row.children}
+    raise_all(source, _shape(rows, parents))
+    leaf_nodes = {n for row in rows for n in row.nodes}
+    strays = ((b, n) for b in blocks for n in b.nodes if n not in leaf_nodes)
+    raise_all(source, (f"{b.where}: node {n!r} of block {b.name!r} is under no leaf; add it to one" for b, n in strays))
+    return Topology(
+        kind="tree",
+        switches=tuple(Switch(name=r.name, parent=parents.get(r.name), nodes=r.nodes) for r in rows),
+        blocks=tuple(Block(name=b.name, nodes=b.nodes) for b in blocks),
+        block_sizes=tuple(sizes),
+    )
+
+
+def block_topology(
+    source: str, blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_where: str = "BlockSizes"
+) -> Topology:
+    """Return a topology of blocks alone."""
+    raise_all(source, _block_problems(blocks, sizes, sizes_where))
+    return Topology(
+        kind="block", blocks=tuple(Block(name=b.name, nodes=b.nodes) for b in blocks), block_sizes=tuple(sizes)
+    )
+
+
+def _block_problems(blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_where: str = "BlockSizes") -> Iterator[str]:
+    yield from _names(blocks, "block")
+    yield from _spelling(blocks, "block")
+    yield from _homes(blocks, "block")
+    for b in blocks:
+        if not b.nodes:
+            yield f"{b.where}: block {b.name!r} has no nodes; give it some or remove it"
+    for below, size in pairwise(sizes):
+        times, rest = divmod(size, below)
+        if rest or times < 2 or times & (times - 1):
+            yield f"{sizes_where}: {size} is not {below} times a power of two; write such as {below},{below * 2}"
+    if sizes and sizes[0] < 1:
+        yield f"{sizes_where}: must be at least 1 (is {sizes[0]})"
+
+
+def _names(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterator[str]:
+    first: dict[str, str] = {}
+    for row in rows:
+        if first.setdefault(row.name, row.where) != row.where:
+            yield f"{row.where}: {what} {row.name!r} is already at {first[row.name]}; rename one"
+
+
+def _spelling(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterator[str]:
+    for row in rows:
+        for kind, name in [(what, row.name), *(("node", n) for n in row.nodes)]:
+            unfit = _UNFIT.search(name)
+            if unfit or not name:
+                fault = f"contains {unfit[0]!r}" if unfit else "is empty"
+                yield f"{row.where}: {kind} {name!r} {fault}; name it with letters, digits, '-', '_' and '.'"
+
+
+def _children(rows: Sequence[SwitchRow]) -> Iterator[str]:
+    known = {r.name for r in rows}
+    above: dict[str, SwitchRow] = {}
+    for row in rows:
+        for child in row.children:
+            if child not in known:
+                yield f"{row.where}: switch {row.name!r} has the unknown child {child!r}; {near(child, sorted(known))}"
+            elif child in above:
+                other = above[child]
+                two = f"a child of {other.name!r} ({other.where}) and of {row.name!r}"
+                twice = f"twice a child of {row.name!r}" if other is row else two
+                yield f"{row.where}: switch {child!r} is {twice}; keep one"
+            above.setdefault(child, row)
+
+
+def _homes(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterator[str]:
+    home: dict[str, SwitchRow | BlockRow] = {}
+    twice: dict[tuple[int, int], list[str]] = {}
+    places = {id(row): i for i, row in enumerate(rows)}
+    for row in rows:
+        for node in row.nodes:
+            first = home.setdefault(node, row)
+            if first is not row:
+                twice.setdefault((places[id(first)], places[id(row)]), []).append(node)
+        repeated = [n for n, times in Counter(row.nodes).items() if times > 1]
+        if repeated:
+            yield f"{row.where}: {what} {row.name!r} names {some(repeated)} twice; keep one"
+    for (a, b), nodes in twice.items():
+        one, two = rows[a], rows[b]
+        homes = f"under {what} {one.name!r} ({one.where}) and under {what} {two.name!r}"
+        yield f"{two.where}: node {fold_names(nodes)} is {homes}; keep one"
+
+
+def _shape(rows: Sequence[SwitchRow], parents: dict[str, str]) -> Iterator[str]:
+    """Name cycles. Several roots make several trees, none of which a job leaves: controllers run such clusters."""
+    places = {r.name: r.where for r in rows}
+    sound: set[str] = set()
+    for row in rows:
+        path, at = dict[str, None](), row.name
+        while at not in sound and at not in path and at in parents:
+            path[at] = None
+            at = parents[at]
+        if at in path:
+            cycle = [*path][[*path].index(at) :]
+            circle = f"its parents run in a circle, {' under '.join([*cycle, at])}"
+            yield f"{places[at]}: the tree has no root above {at!r}: {circle}; remove one of these links"
+        sound.update(path, [at])
+    if not rows:
+        yield "line 1: there is no switch; write SwitchName=leaf1 Nodes=n[1-4]"
+
+
+ROOT = "root"
+
+
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """A node, the switches above it from its leaf up, and its scale-up domain."""
+
+    where: str
+    node: str
+    switches: tuple[str, ...]
+    domain: str | None = None
+
+
+def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
+    """Return the tree; several switches of the highest layer are joined under one more, named root.
+
+    InputError if a switch is below two others, or a node stands twice.
+    """
+    parents: dict[str, str | None] = {}
+    places: dict[str, str] = {}
+    nodes: dict[str, list[str]] = {}
+    domains: dict[str, list[str]] = {}
+    seen: dict[str, str] = {}
+    for row in rows:
+        if seen.setdefault(row.node, row.where) != row.where:
+            raise InputError(f"{source}: {row.where}: node {row.node!r} is already at {seen[row.node]}; keep one")
+        for name, above in zip(row.switches, (*row.switches[1:], None), strict=True):
+            if parents.setdefault(name, above) != above:
+                one, two = (repr(p) if p else "the top" for p in (parents[name], above))
+                above_both = f"below {one} at {places[name]} and below {two} here"
+                remedy = "give switches names of their own"
+                raise InputError(f"{source}: {row.where}: switch {name!r} is {above_both}; {remedy}")
+            places.setdefault(name, row.where)
+        nodes.setdefault(row.switches[0], []).append(row.node)
+        if row.domain:
+            domains.setdefault(row.domain, []).append(row.node)
+    roots = [s for s, above in parents.items() if above is None]
+    if len(roots) > 1:
+        places.setdefault(ROOT, "the top")
+        parents |= {s: ROOT for s in roots if s != ROOT}
+        parents[ROOT] = None
+    children: dict[str, list[str]] = {}
+    for name, above in parents.items():
+        if above is not None:
+            children.setdefault(above, []).append(name)
+    switches = [SwitchRow(places[s], s, tuple(nodes.get(s, ())), tuple(children.get(s, ()))) for s in parents]
+    return tree(source, switches, [BlockRow(seen[members[0]], d, tuple(members)) for d, members in domains.items()])

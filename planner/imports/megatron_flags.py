@@ -1,0 +1,420 @@
+"""Read the layout of a Megatron-LM run from the flags of a shell script, and say what each other flag does."""
+
+import ast
+import operator
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.errors import InputError
+from planner.instance.read_items import NO_EFFECT, ReadItems, TrackedItems
+
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
+_ARITHMETIC = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_MOST = 10**12  # of what arithmetic may come to
+Flags = dict[str, str | None]  # the value behind a flag; None: none
+
+
+def read_flags(text: str, where: str) -> tuple[Flags, dict[str, str]]:
+    """Return the flags by name without their dashes, and the variables that are assigned; nothing is run.
+
+    InputError: the quotes do not close.
+    """
+    variables: dict[str, str] = {}
+    words: list[str] = []
+    joined = _ARITHMETIC.sub(lambda m: m[0].replace(" ", ""), re.sub(r"\\\n", " ", text))
+    lexer = shlex.shlex(joined, posix=True, punctuation_chars=False)
+    lexer.whitespace_split, lexer.commenters = True, "#"  # quotes may span lines
+    try:
+        script = list(lexer)
+    except ValueError as error:
+        problem = f"cannot be read as a shell script or arguments ({error})"
+        raise InputError(f"{where}: {problem}; close the quotes") from None
+    for word in script:
+        assigned = _ASSIGNED.fullmatch(word)
+        if assigned and not assigned[2].startswith("("):
+            variables[assigned[1]] = _expanded(assigned[2].rstrip(";"), variables)
+            if assigned[2].lstrip().startswith("--"):  # ARGS="--a 1 --b 2"
+                words += shlex.split(variables[assigned[1]])
+            continue
+        bare = word.partition("=(")[2] if assigned else word
+        words.append(_expanded(bare.lstrip("(") if bare != word or bare == "(" else bare, variables))
+    return _flags(words), variables
+
+
+def _expanded(text: str, variables: Mapping[str, str]) -> str:
+    """Put the values of variables that are assigned above, and of arithmetic, in their place; others stay."""
+
+    def value(m: re.Match[str]) -> str:
+        return variables.get(m[1] or m[3], m[2] if m[2] is not None else m[0])
+
+    def computed(m: re.Match[str]) -> str:
+        names = re.sub(r"\b[A-Za-z_]\w*\b", lambda n: variables.get(n[0], n[0]), _VARIABLE.sub(value, m[1]))
+        try:  # sums and products of whole numbers; anything else stays
+            return str(_value(ast.parse(names.strip(), mode="eval").body))
+        except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+            return m[0]
+
+    return _VARIABLE.sub(value, _ARITHMETIC.sub(computed, text))
+
+
+def _value(node: ast.expr) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        result = _OPERATORS[type(node.op)](_value(node.left), _value(node.right))
+        if abs(result) <= _MOST:
+            return result
+    raise ValueError(ast.dump(node)[:80])
+
+
+def _flags(words: list[str]) -> Flags:
+    """Return each --name with the word behind it that is no flag itself; the last of two holds, as in argparse."""
+    flags: Flags = {}
+    for i, word in enumerate(words):
+        if not word.startswith("--") or len(word) < 3:
+            continue
+        name, equals, value = word[2:].rstrip(")").partition("=")
+        following = words[i + 1].rstrip() if i + 1 < len(words) else "--"
+        behind = None if following.startswith("--") or following in (")", "\\") else following
+        flags[name.replace("_", "-")] = value if equals else behind
+    return flags
+
+
+NO_WORDS = "-"  # an effect that its name says
+# Flags that change time or memory, or the model, in a way that no figure here follows; by what stands in for them.
+STAND_INS: dict[str, str] = {
+    "workload.software.tensor_overlap has a fixed share": """tp-comm-overlap tp-comm-overlap-cfg tp-comm-overlap-ag
+        tp-comm-overlap-rs tp-comm-overlap-rs-dgrad tp-comm-bulk-wgrad tp-comm-bulk-dgrad tp-comm-split-ag
+        tp-comm-split-rs tp-comm-atomic-ag tp-comm-atomic-rs disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad
+        disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs disable-tp-comm-split-ag disable-tp-comm-split-rs
+        tp-comm-overlap-disable-qkv tp-comm-overlap-disable-fc1 no-async-tensor-model-parallel-allreduce""",
+    "workload.software.expert_overlap has a fixed share": """overlap-moe-expert-parallel-comm delay-wgrad-compute
+        moe-shared-expert-overlap overlap-dispatch-backward-with-experts-wgrad ep-overlap-early-attn-memory-release""",
+    "workload.software.dispatch_seconds is that of one dispatcher": """moe-token-dispatcher-type moe-enable-deepep
+        moe-flex-dispatcher-backend moe-deepep-num-sms moe-hybridep-num-sms moe-flex-dispatcher-num-sms
+        moe-use-legacy-grouped-gemm moe-permute-fusion moe-router-fusion""",
+    "workload.software.pipeline_overlap has a fixed share": """no-overlap-p2p-communication overlap-p2p-comm
+        overlap-p2p-communication-warmup-flush overlap-p2p-comm-warmup-flush use-ring-exchange-p2p batch-p2p-comm
+        pipeline-model-parallel-comm-backend no-scatter-gather-tensors-in-pipeline""",
+    "workload.software.context_overlap has a fixed share": "cp-comm-type hierarchical-context-parallel-sizes "
+    "hybrid-context-parallel max-seqlen-per-dp-cp-rank",
+    "workload.software.launch_seconds is without graphs": """enable-cuda-graph external-cuda-graph cuda-graph-impl
+        cuda-graph-scope cuda-graph-modules optimizer-cuda-graph""",
+    "workload.software.elementwise_traffic is of fused kernels": """no-bias-gelu-fusion no-bias-swiglu-fusion
+        no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm no-masked-softmax-fusion
+        no-gradient-reduce-div-fusion no-gradient-accumulation-fusion bias-activation-fusion bias-dropout-fusion
+        masked-softmax-fusion apply-rope-fusion gradient-accumulation-fusion transformer-impl disable-jit-fuser
+        fp32-residual-connection use-fused-weighted-squared-relu use-transformer-engine-op-fuser
+        fused-residual-rmsnorm mla-down-proj-fusion""",
+    "workload.software.loss_bytes_per_logit is of one kernel": """cross-entropy-loss-fusion cross-entropy-fusion-impl
+        fp16-lm-cross-entropy defer-embedding-wgrad-compute wgrad-deferral-limit output-logit-dtype""",
+    "workload.precision has the bytes of each role": """use-precision-aware-optimizer main-grads-dtype main-params-dtype
+        exp-avg-dtype exp-avg-sq-dtype fp8-param-gather fp8-param fp4-param-gather fp4-param grad-reduce-in-bf16
+        accumulate-allreduce-grads-in-fp32 optimizer keep-fp8-transpose-cache reuse-grad-buf-for-mxfp8-param-ag
+        megatron-fsdp-main-params-dtype megatron-fsdp-main-grads-dtype megatron-fsdp-grad-comm-dtype
+        ddp-reduce-scatter-with-fp32-accumulation gtp-remat-reduce-scatter-with-fp32-accumulation
+        ddp-param-name-patterns-for-fp32-local-accumulation""",
+    "all products run in one type": """fp8-recipe first-last-layers-bf16 num-layers-at-start-in-bf16 fp4-recipe
+        num-layers-at-end-in-bf16 no-fp8-wgrad fp8-wgrad kitchen-config-file kitchen-recipe-number quant-recipe
+        fp8-dot-product-attention fp8-multi-head-attention fp8-output-proj te-precision-config-file""",
+    "the batch is that of every step": "rampup-batch-size step-batch-size-schedule decrease-batch-size-if-needed",
+    "tokens spread evenly over experts": """moe-expert-capacity-factor moe-pad-expert-input-to-capacity
+        moe-router-padding-for-fp8 moe-router-topk-limited-devices moe-router-padding-for-quantization
+        moe-expert-rank-capacity-factor""",
+    "the NIC's own rate": """use-nccl-ub use-sharp sharp-enabled-group nccl-communicator-config-path symmetric-ar-type
+        distributed-backend ddp-bucket-size ddp-num-buckets ddp-pad-buckets-for-high-nccl-busbw
+        suggested-communication-unit-size no-align-grad-reduce no-align-param-gather high-priority-stream-groups
+        num-distributed-optimizer-instances overlap-param-gather-with-optimizer-step fsdp-double-buffer
+        enable-full-sharding-in-hsdp outer-dp-sharding-strategy use-tp-pp-dp-mapping create-all-gather-group
+        ddp-average-in-collective disable-symmetric-registration fsdp-db-use-persist-buf-on-alloc-fail
+        fsdp-manual-registration gtp-expert-remat-nccl-ub gtp-remat-nccl-ub no-use-layer-wise-param-layout
+        megatron-fsdp-enable-fine-grained-param-gather megatron-fsdp-max-pool-double-buffer megatron-fsdp-version""",
+    "recomputed whole, or the kernel of attention alone": """moe-layer-recompute distribute-saved-activations
+        checkpoint-activations gtp-weight-remat-size expert-gtp-weight-remat-size mhc-recompute-layer-num
+        num-microbatches-with-partial-activation-checkpoints mlp-chunks-for-training""",
+    "every layer is of one kind but for windows and first dense ones": """is-hybrid-model hybrid-attention-ratio
+        hybrid-mlp-ratio hybrid-override-pattern hybrid-layer-pattern heterogeneous-layers-config-path
+        heterogeneous-layers-config-encoded-json linear-attention-freq experimental-attention-variant spec
+        mtp-num-layers moe-latent-size enable-mhc-connections retro-add-retriever vision-pretraining yaml-cfg
+        encoder-num-layers decoder-num-layers window-size window-attn-skip-freq""",
+    NO_WORDS: """optimizer-cpu-offload optimizer-offload-fraction overlap-cpu-optimizer-d2h-h2d
+        use-torch-optimizer-for-cpu-offload no-pin-cpu-grads no-pin-cpu-params cpu-offloading
+        cpu-offloading-num-layers cpu-offloading-activations cpu-offloading-weights
+        fine-grained-activation-offloading offload-modules activation-offload-fraction moe-paged-stash
+        microbatch-group-size-per-virtual-pipeline-stage microbatch-group-size-per-vp-stage
+        account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split use-torch-fsdp2
+        torch-fsdp2-no-reshard-after-forward deterministic-mode attention-backend use-legacy-models
+        empty-unused-memory-level reset-position-ids reset-attention-mask variable-seq-lengths sft
+        train-sync-interval batch-invariant-mode tensor-parallel-num-weight-shards
+        expert-tensor-parallel-num-weight-shards add-qkv-bias attention-output-gate apply-query-key-layer-scaling
+        attention-softmax-in-fp32""",
+}
+EFFECTS = {flag: words for words, flags in STAND_INS.items() for flag in flags.split()}
+# Names, or their beginnings before a *, of flags without effect on time and memory; what the instance's model or the
+# planner's own prediction states already is among them.
+WITHOUT = """
+    lr* min-lr decoupled-* override-opt* adam-* sgd-* lion-* muon-* *weight-decay* clip-grad seed init-m*
+    embedding-init* *-initialization tokenizer* *vocab* merge-file tiktoken-* data-* *-data-path split mock-data
+    dataloader-* num-workers num-dataset* eod-mask* no-mmap* no-create-attention-mask* fim-* *log* *tensorboard*
+    wandb-* timing-* app-tag* save* load* no-save* no-load* async-save *persistent-* *ckpt* *-checkpoint* finetune
+    exit-* eval-* test-mode skip-train train-iters train-samples *validation* profile* *profiler* record-* memory-*
+    rerun-* error-injection* inprocess-* enable-ft* calc-ft* ft-* *straggler* inference-* rl-* grpo-* langrl-*
+    perform-rl* retro-* bert-* biencoder-* ict-* img-* dino-* swin-* vision-* indexer-* embedding-path mask-*
+    query-in* retriever-* short-seq* use-one-sent* iter-per-epoch num-classes num-channels patch-dim classes-fraction
+    sample-rate result-* norm-epsilon *layernorm* qk-l2-norm rotary-* rope-* use-rope* use-rotary* no-rope-freq
+    mscale* mrope-* *yarn-* *dropout openai-gelu quick-geglu onnx-safe normalization *position-embedding* pad-*
+    relative-attention-* beta-* swiglu squared-relu gated-linear-unit activation-func* bf16 fp16 loss-scale*
+    initial-loss* min-loss* hysteresis fp8-margin fp8-interval fp8-amax* params-dtype pipeline-dtype autocast*
+    *-bias-linear multi-latent-attention group-query-attention untie-embeddings* share-embeddings* use-mcore-models
+    use-flash-attn moe-grouped-gemm moe-router-* moe-aux* moe-z* moe-input-jitter* moe-per-layer* moe-apply-probs*
+    moe-extended-tp moe-use-upcycling moe-upcycling* moe-layer-freq moe-token-drop-policy overlap-grad-reduce
+    overlap-param-gather use-megatron-fsdp mtp-loss* *check-for* check-weight* distributed-timeout* local-rank
+    lazy-mpu-init no-data-sharding data-parallel-random* no-barrier* *manual-gc* disable-gloo* *rng-tracker
+    enable-experimental calculate-per-token* *strict-fsdp* iterations-to-skip cache-mla* flash-decode *-for-prefill
+    decode-only* *chunked-prefill max-tokens-to-oom mid-level* run-workload* replication* adlr-* no-clone* *-msc
+    object-storage* mamba-* disable-mamba* cuda-graph-* head-lr* disable-bf16* otel-* flight-recorder* batch-size
+    warmup model-parallel-size decoder-seq-length encoder-seq-length per-split* phase-transition* use-legacy-static*
+    sft-tokenizer* per-dataset* freeze-* dump-* timers *-func scatter-embedding* parallel-output generation-config
+    hf-* bias-init* output-bert* allow-ambiguous* num-speculative* refit-method use-same-sampling* fake-process-group
+    tp-comm-bootstrap-backend recompute-* *-pipeline-num-layers use-distributed-* num-layers-per-virtual*
+    num-virtual-stages* name rdzv* node-rank max-restarts master-* local-addr nproc-per-node nnodes role tee redirects
+    standalone container-* partition account ntasks* cpus-per* gpus* time job-name output error nodes mem mpi
+    exclusive export qos constraint comment dependency
+"""
+_WITHOUT = re.compile("|".join(re.escape(word).replace(r"\*", ".*") for word in WITHOUT.split()))
+# Values that are what the planner takes anyway.
+AS_TAKEN = {
+    "optimizer": ("adam",),
+    "transformer-impl": ("transformer_engine",),
+    "distributed-backend": ("nccl",),
+    "attention-backend": ("auto", "flash", "fused"),
+}
+CORE_ATTENTION = "core-attn"  # the only module that selective recompute repeats here
+
+
+def megatron_effect(flag: str, value: Any) -> str | None:
+    """Return what a flag does that no figure follows: nothing, words on it, or None where it is not known."""
+    name = flag.replace("_", "-")
+    if name == "recompute-modules":
+        text = value if isinstance(value, str) else " ".join(value or ())
+        modules = [m for m in text.replace("_", "-").split() if m != CORE_ATTENTION]
+        return f"recomputed here: {CORE_ATTENTION} alone" if modules else NO_EFFECT
+    if value in AS_TAKEN.get(name, ()):
+        return NO_EFFECT
+    if name in EFFECTS:
+        return EFFECTS[name]
+    return NO_EFFECT if _WITHOUT.fullmatch(name) else None
+
+
+MOST_LAYERS = 100_000  # of a pipeline layout once its multiplications are written out
+ZERO = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+# The flag of a figure of the model, and where the instance has it.
+MODEL_FLAGS = {
+    "num-layers": "layers",
+    "hidden-size": "hidden",
+    "num-attention-heads": "heads",
+    "num-query-groups": "kv",
+    "kv-channels": "head",
+    "ffn-hidden-size": "ffn_width",
+    "num-experts": "experts.count",
+    "moe-router-topk": "experts.per_token",
+    "moe-ffn-hidden-size": "experts.ffn",
+    "moe-shared-expert-intermediate-size": "experts.shared_ffn",
+    "q-lora-rank": "latent_attention.q_rank",
+    "kv-lora-rank": "latent_attention.kv_rank",
+    "qk-head-dim": "latent_attention.head_nope",
+    "qk-pos-emb-head-dim": "latent_attention.head_rope",
+    "v-head-dim": "latent_attention.head_value",
+}
+# A file without any of these is no training run.
+KNOWN_BY = ("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size")
+NODES = ("nnodes", "NNODES", "NUM_NODES", "SLURM_NNODES")
+PER_NODE = ("nproc-per-node", "GPUS_PER_NODE", "NPROC_PER_NODE", "GPU_PER_NODE")
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRun:
+    """What a user's own files say: the layout's choices, and figures that the instance must agree with."""
+
+    framework: str
+    layout: dict[str, Any]
+    batch_sequences: int | None = None
+    gpus: int | None = None
+    model: dict[str, int] = field(default_factory=dict)
+    sequence_length: int | None = None
+    compute: str | None = None  # type of the matrix products
+    items: ReadItems = field(default_factory=ReadItems)
+
+
+def megatron_run(text: str, where: str) -> OwnRun:
+    """Return the run of a shell script or a file of arguments."""
+    given, variables = read_flags(text, where)
+    flags = TrackedItems(given)
+    if not any(flag in flags for flag in KNOWN_BY):
+        known = ", ".join(f"--{flag}" for flag in KNOWN_BY)
+        raise InputError(
+            f"{where}: has none of {known}; give a Megatron script, or .toml, .yaml or .json of another run"
+        )
+    f = _Flags(flags, where)
+    stages = f.count("pipeline-model-parallel-size", 1)
+    layout: dict[str, Any] = {
+        "tensor_parallel": f.count("tensor-model-parallel-size", 1),
+        "pipeline_parallel": stages,
+        "context_parallel": f.count("context-parallel-size", 1),
+        "expert_parallel": f.count("expert-model-parallel-size", 1),
+        "microbatch_sequences": f.count("micro-batch-size", 1),
+        "sequence_parallel": "sequence-parallel" in flags,
+        "zero_stage": _zero(f),
+    }
+    require_whole_experts(
+        f.count("num-experts", 0) > 0 or layout["expert_parallel"] > 1,
+        layout["tensor_parallel"],
+        f.count("expert-tensor-parallel-size", layout["tensor_parallel"]),
+        f"{where}: --expert-tensor-parallel-size",
+    )
+    layout |= stage_layers(f, stages)
+    layout |= _recompute(f, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
+    nodes = next((n for n in (_whole(flags.get(k) or variables.get(k)) for k in NODES) if n), None)
+    each = next((n for n in (_whole(flags.get(k) or variables.get(k)) for k in PER_NODE) if n), None)
+    world = _whole(variables.get("WORLD_SIZE")) or (nodes * each if nodes and each else None)
+    model = {key: f.count(flag, 0) for flag, key in MODEL_FLAGS.items() if flags.get(flag)}
+    types = {"fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
+    return OwnRun(
+        framework="megatron",
+        layout=layout,
+        batch_sequences=f.count("global-batch-size", 0) or None,
+        gpus=world,
+        model=model,
+        sequence_length=f.count("seq-length", 0) or None,
+        compute=next((kind for kind, flag in types.items() if flag in flags), None),
+        items=flags.read(megatron_effect, "--{}"),
+    )
+
+
+def require_whole_experts(routed: bool, tensor: int, expert_tensor: int, where: str) -> None:
+    """Refuse experts that are divided over tensor parallelism, as they are where nothing else is said.
+
+    InputError: the step time is known only of experts that are whole on their GPU.
+    """
+    if routed and tensor > 1 and expert_tensor > 1:
+        raise InputError(
+            f"{where}: must be 1 (is {expert_tensor}, by default the tensor parallelism): "
+            "experts are whole on their GPU here; add it with 1"
+        )
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Flags:
+    """The flags of a file, read as whole numbers and choices."""
+
+    flags: TrackedItems
+    where: str
+
+    def count(self, name: str, default: int) -> int:
+        """Return the whole number behind a flag."""
+        if name not in self.flags:
+            return int(self.flags.get(name, default))
+        value = _whole(self.flags[name])
+        if value is None:
+            raise InputError(
+                f"{self.where}: --{name}: must be a whole number (is {self.flags[name]!r}); "
+                "write the figure, or assign its variable in the file"
+            )
+        return value
+
+    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
+        """Return the choice behind a flag."""
+        value = self.flags.get(name, default)
+        if value not in choices:
+            raise InputError(f"{self.where}: --{name}: must be one of {', '.join(choices)} (is {value!r}); correct it")
+        return str(value)
+
+
+def _zero(f: _Flags) -> int:
+    if "data-parallel-sharding-strategy" in f.flags:
+        return ZERO[f.choice("data-parallel-sharding-strategy", tuple(ZERO), "no_shard")]
+    return 1 if "use-distributed-optimizer" in f.flags else 0
+
+
+def stage_layers(f: _Flags, stages: int) -> dict[str, Any]:
+    """Return the layers of every stage and the virtual stages, from whichever flags say them."""
+    layers = f.count("num-layers", 0)
+    text = f.flags.get("pipeline-model-parallel-layout")
+    if text:
+        return layout_choices(text, stages, f"{f.where}: --pipeline-model-parallel-layout")
+    each = f.count("num-layers-per-virtual-pipeline-stage", 0)
+    virtual = f.count("num-virtual-stages-per-pipeline-rank", 1)
+    if each and layers:
+        if layers % (stages * each):
+            raise InputError(
+                f"{f.where}: --num-layers-per-virtual-pipeline-stage: {each} x {stages} stages must divide "
+                f"--num-layers (is {layers}); change one"
+            )
+        virtual = layers // (stages * each)
+    first, last = f.count("decoder-first-pipeline-num-layers", 0), f.count("decoder-last-pipeline-num-layers", 0)
+    if not layers or not (first or last):
+        return {"virtual_stages": virtual}
+    middle = stages - bool(first) - bool(last)
+    if middle < 1 or (layers - first - last) % middle:
+        raise InputError(
+            f"{f.where}: --num-layers: {layers} less {first + last} of the first and last stage must be divided "
+            f"evenly by {middle} other stages; change --decoder-first-pipeline-num-layers or the last"
+        )
+    inner = [(layers - first - last) // middle] * middle
+    return {"virtual_stages": virtual, "layers_per_stage": [*[first] * bool(first), *inner, *[last] * bool(last)]}
+
+
+def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
+    """Return the layers of every stage of a pipeline layout such as `Et*3|(tt|)*6tL`: chunks go round the stages.
+
+    InputError: it has other letters than E, t, m and L, or chunks that the stages do not divide.
+    """
+    chunks = [chunk.count("t") for chunk in _written_out(text, where).split("|")]
+    if len(chunks) % stages:
+        raise InputError(f"{where}: has {len(chunks)} chunks, which {stages} stages do not divide; change one")
+    return {
+        "virtual_stages": len(chunks) // stages,
+        "layers_per_stage": [sum(chunks[stage::stages]) for stage in range(stages)],
+    }
+
+
+def _written_out(text: str, where: str) -> str:
+    plain = re.sub(r"[,\s]", "", text)
+    for pattern in (r"\(([^()]+)\)\*(\d{1,6})", r"([EtmL|])\*(\d{1,6})"):
+        size = len(plain) + sum(len(m[1]) * int(m[2]) for m in re.finditer(pattern, plain))
+        if size > MOST_LAYERS:
+            raise InputError(f"{where}: stands for more than {MOST_LAYERS:,} layers; shorten it")
+        plain = re.sub(pattern, lambda m: m[1] * int(m[2]), plain)
+    odd = re.search(r"[^EtmL|]", plain)
+    if odd:
+        raise InputError(f"{where}: {odd[0]!r} is none of E, t, m, L and | (in {text[:60]!r}); correct it")
+    return plain
+
+
+def _recompute(f: _Flags, layers: list[int] | None, stages: int, virtual: int) -> dict[str, Any]:
+    granularity = f.choice("recompute-granularity", ("none", "selective", "full"), "none")
+    if granularity == "none":
+        return {"recompute": "selective" if "recompute-activations" in f.flags else "none"}
+    if granularity == "full" and f.choice("recompute-method", ("uniform", "block"), "uniform") == "block":
+        number, total = f.count("recompute-num-layers", 1) * virtual, f.count("num-layers", 0)
+        by_stage = layers or ([total // stages] * stages if total and total % stages == 0 else [])
+        if not by_stage:
+            raise InputError(f"{f.where}: --recompute-method block: --num-layers is missing or uneven; add it")
+        return {"recompute": "full", "recomputed_layers_per_stage": [min(number, n) for n in by_stage]}
+    return {"recompute": granularity}

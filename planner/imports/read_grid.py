@@ -1,0 +1,340 @@
+"""Read a grid from files of any format, recognised by their columns; fill what a draft lacks, and write the grid."""
+
+import difflib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InputError, hint
+from planner.imports import grid_tables, matpower, plant_lists
+from planner.imports.grid_tables import CsvTable, Draft, DraftAuthority, DraftNode, GridOptions, read_table
+from planner.imports.instance_file import read_instance_file
+from planner.instance.grid import BalancingAuthority, Grid, Line, NewLine, PowerNode
+from planner.instance.read_items import NOT_MODELLED, ReadItems
+
+OPTIONS = {
+    "headroom_mw": "--headroom-share",
+    "energy_usd_per_mwh": "--energy-usd-per-mwh",
+    "interconnection": "--interconnection",
+}
+COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
+
+
+def fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
+    """Return the authorities, and what is missing of them, which is written as 0.
+
+    The user's table comes before the options, and these before the files.
+    """
+    given = {} if options.authorities is None else _given(options.authorities, [a.id for a in draft.authorities])
+    installed: defaultdict[str, float] = defaultdict(float)
+    for n in draft.nodes:
+        installed[n.authority] += n.installed_mw or 0.0
+    authorities, without = [], defaultdict(list)
+    for a in sorted(draft.authorities, key=lambda a: a.id):
+        row = given.get(a.id, {})
+        headroom, reading = _headroom(a, installed[a.id], options)
+        if "headroom_mw" in row:
+            headroom, reading = float(row["headroom_mw"]), "given"
+        price = float(row["energy_usd_per_mwh"]) if "energy_usd_per_mwh" in row else options.energy_usd_per_mwh
+        area = row.get("interconnection") or a.interconnection or options.interconnection
+        for key, value in (("headroom_mw", headroom), ("energy_usd_per_mwh", price), ("interconnection", area)):
+            if value is None:
+                without[key].append(a.id)
+        authorities.append(
+            BalancingAuthority(
+                id=a.id,
+                interconnection=area or "unnamed",
+                headroom_mw=round(headroom or 0.0, 3),
+                energy_usd_per_mwh=price or 0.0,
+                source=row.get("source"),
+                note=f"headroom_mw: {reading}",
+            )
+        )
+    missing = []
+    for key, ids in without.items():
+        named = ", ".join(ids[:6]) + (f" and {len(ids) - 6} more" if len(ids) > 6 else "")
+        written = "'unnamed'" if key == "interconnection" else "0"
+        missing.append(f"{key} of {named}: written as {written}; give {OPTIONS[key]} or --authorities")
+    return tuple(authorities), tuple(missing)
+
+
+def _headroom(a: DraftAuthority, installed_mw: float, options: GridOptions) -> tuple[float | None, str]:
+    share = options.headroom_share
+    if share is not None and a.peak_mw is not None:
+        return share * a.peak_mw, f"{share:.3g} of a peak demand of {a.peak_mw:,.0f} MW"
+    if share is not None and installed_mw > 0:
+        return share * installed_mw, f"{share:.3g} of {installed_mw:,.0f} MW installed"
+    if a.peak_mw is not None:
+        reading = f"{installed_mw:,.0f} MW installed less a demand of {a.peak_mw:,.0f} MW"
+        return max(0.0, installed_mw - a.peak_mw), reading
+    return None, "missing"
+
+
+def _given(path: Path, known: list[str]) -> dict[str, dict[str, str]]:
+    """Read the user's table: a row for an authority, an empty cell for what it leaves to options and files."""
+    table = read_table(path)
+    key = table.need("authority", "id")
+    if table.find(*COLUMNS[:3]) is None:
+        raise InputError(f"{path}: gives none of {', '.join(COLUMNS[:3])}; add one of these columns")
+    given: dict[str, dict[str, str]] = {}
+    for row in table.rows:
+        name = row.text(key)
+        if name not in known:
+            raise row.wrong(key, "is no authority of this grid", hint(name, sorted(known)))
+        if name in given:
+            raise row.wrong(key, "stands twice", "keep one row")
+        given[name] = {c: row.cells[c] for c in COLUMNS if row.cells.get(c)}
+        for c in ("headroom_mw", "energy_usd_per_mwh"):
+            if c in given[name]:
+                row.number(c, low=0)
+    return given
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """A grid, what is missing in its files, and what became of what is in them."""
+
+    grid: Grid
+    missing: tuple[str, ...]
+    items: ReadItems
+
+
+def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
+    """Return the grid of a draft; its note names everything that is filled and not in the files."""
+    installed_mw = sum((n.installed_mw or 0.0) + max(0.0, -n.load_mw) for n in draft.nodes)
+    draft = _only(draft, options.only)
+    nodes = _nodes(draft.nodes, options)
+    lines = _lines(draft, installed_mw)
+    authorities, missing = fill(draft, options)
+    unknown = sum(n.installed_mw is None for n in draft.nodes)
+    if unknown:
+        missing += (f"generation_mw of {unknown:,} nodes: written as 0; give a plant list beside the files",)
+    if not lines:
+        missing += ("lines: none; under the transport model each site is fed by its own node alone",)
+    left_out = tuple(n for n in draft.notes if "left out" in n or "without" in n)
+    kept = (f"{NOT_MODELLED}{n}" if n in left_out else n for n in draft.notes)
+    notes = (*kept, *_readings(draft, options, installed_mw), *(f"MISSING {m}" for m in missing))
+    grid = Grid(
+        source=options.source or draft.source,
+        note="; ".join(notes),
+        balancing_authorities=authorities,
+        nodes=nodes,
+        lines=lines,
+    )
+    read = (items or ReadItems()).model_copy(update={"defaulted": missing, "not_modelled": left_out})
+    return Imported(grid, missing, read)
+
+
+def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
+    if not wanted:
+        return draft
+    known = sorted(a.id for a in draft.authorities)
+    for name in wanted:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.4)
+            question = f"did you mean {near[0]}? " if near else ""
+            raise InputError(f"--only {name}: no such balancing authority; {question}known: {', '.join(known)}")
+    nodes = tuple(n for n in draft.nodes if n.authority in wanted)
+    kept = {n.id for n in nodes}
+    return replace(
+        draft,
+        nodes=nodes,
+        branches=tuple(b for b in draft.branches if b.a in kept and b.b in kept),
+        authorities=tuple(a for a in draft.authorities if a.id in wanted),
+        notes=(*draft.notes, f"of all authorities only {', '.join(sorted(wanted))}"),
+    )
+
+
+def _nodes(drafts: tuple[DraftNode, ...], options: GridOptions) -> tuple[PowerNode, ...]:
+    """Return the nodes; where candidates are limited, sites may stand on those with most generation."""
+    ranked = sorted(drafts, key=lambda n: (-(n.installed_mw or 0.0), n.id))
+    candidates = {n.id for n in ranked[: options.sites]}
+    return tuple(
+        PowerNode(
+            id=n.id,
+            balancing_authority=n.authority,
+            latitude=n.latitude,
+            longitude=n.longitude,
+            generation_mw=round((n.installed_mw or 0.0) * options.spare_share, 3),
+            load_mw=round(n.load_mw, 3) if options.spare_share == 1 else 0.0,
+            largest_unit_mw=n.largest_unit_mw,
+            site=n.id in candidates,
+            note=n.note,
+        )
+        for n in drafts
+    )
+
+
+def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
+    """Merge parallel branches that are equal into the circuits of one line; keep those that differ apart.
+
+    No flow exceeds all generation there is, so that stands for a branch without a limit.
+    """
+    if unlimited_mw <= 0 and any(b.rating_mw is None for b in draft.branches):
+        problem = "branches without a rating, and no generation that would bound their flow"
+        raise InputError(f"{draft.source}: {problem}; give them ratings")
+    circuits: Counter[tuple[str, str, float, float | None, str | None]] = Counter()
+    ends: dict[tuple[str, str, float, float | None, str | None], tuple[str, str]] = {}
+    for b in draft.branches:
+        unlimited = "no limit in the file" if b.rating_mw is None else None
+        note = "; ".join(x for x in (b.note, unlimited) if x) or None
+        key = (min(b.a, b.b), max(b.a, b.b), unlimited_mw if b.rating_mw is None else b.rating_mw, b.reactance_pu, note)
+        ends.setdefault(key, (b.a, b.b))
+        circuits[key] += 1
+    used: Counter[tuple[str, str]] = Counter()
+    lines = []
+    for key, (start, end) in ends.items():
+        used[key[:2]] += 1
+        name = f"{start}--{end}" if used[key[:2]] == 1 else f"{start}--{end}#{used[key[:2]]}"
+        rating = round(key[2], 3) or key[2]  # a kilowatt and less stays as it is
+        line = Line(id=name, a=start, b=end, circuits=circuits[key], rating_mw=rating, reactance_pu=key[3], note=key[4])
+        lines.append(line)
+    return tuple(lines)
+
+
+def _readings(draft: Draft, options: GridOptions, installed_mw: float) -> tuple[str, ...]:
+    capacity = "installed capacity"
+    if options.spare_share < 1:
+        capacity = f"{options.spare_share:.0%} of the installed capacity"
+    readings = [f"generation_mw is {capacity}"]
+    if draft.branches:
+        readings.append("rating_mw is the whole of each circuit")
+    load_mw = sum(n.load_mw for n in draft.nodes)
+    if load_mw and options.spare_share == 1:
+        readings.append(f"flows count the load in the file, {load_mw:,.0f} MW")
+    elif draft.branches:
+        left = f": {load_mw:,.0f} MW is left out, since plants spare what it does not take" if load_mw else ""
+        readings.append(f"flows are of the sites alone, no other load is counted{left}")
+    unlimited = sum(b.rating_mw is None for b in draft.branches)
+    if unlimited:
+        written = f"written with {installed_mw:,.0f} MW, all generation there is"
+        readings.append(f"branches without a limit in the file, {written}: {unlimited:,}")
+    if options.sites is not None and options.sites < len(draft.nodes):
+        readings.append(f"sites may stand on the {options.sites:,} nodes with most generation")
+    return tuple(readings)
+
+
+FORMATS = ("auto", "matpower", "rts-gmlc", "eia-860", "reeds")
+
+# A table's role, and the columns that it is recognised by, each by any of its names; the first that fits is chosen.
+ROLES: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
+    ("gen", (("GEN UID",), ("Bus ID",))),
+    ("bus", (("Bus ID",), ("BaseKV", "MW Load"))),
+    ("branch", (("From Bus",), ("To Bus",))),
+    ("zones", (("zone",), ("interconnect", "planning_group"))),
+    ("interfaces", (("from",), ("to",), ("mw_forward", "mw_reverse"))),
+    ("generators", (grid_tables.ID, ("Generator ID", "generator_id"))),
+    ("plants", (grid_tables.ID, grid_tables.LATITUDE)),
+    ("peaks", (("ba", "authority"), ("peak_mw", "peak_mw_clean_2023_24"))),
+)
+READERS: dict[str, Callable[[dict[str, CsvTable], GridOptions], Draft]] = {
+    "rts-gmlc": matpower.read_rts_gmlc,
+    "reeds": plant_lists.read_reeds,
+    "eia-860": plant_lists.read_eia_860,
+}
+# The table that each format must have, and those that it can use beside it.
+NEEDS = {
+    "rts-gmlc": ("bus", ("branch", "gen")),
+    "reeds": ("zones", ("interfaces", "plants", "generators", "peaks")),
+    "eia-860": ("plants", ("generators", "peaks")),
+}
+
+
+def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Imported:
+    """Read files of one format into a grid."""
+    if kind not in FORMATS:
+        raise InputError(f"--format {kind}: must be one of {', '.join(FORMATS)}")
+    cases = [f for f in files if f.suffix == ".m" or kind == "matpower"]
+    if cases and (len(files) > 1 or kind not in ("auto", "matpower")):
+        others = f"(with {len(files) - 1} other files, --format {kind})"
+        raise InputError(f"{cases[0]}: a MATPOWER case stands alone {others}; import it by itself")
+    if cases:
+        return assemble(matpower.read_matpower(cases[0], options), options)
+    draft, tables = _from_tables(files, kind, options)
+    columns = sorted((f"{Path(t.file).name}: {c}", c in t.looked_up) for t in tables.values() for c in t.columns)
+    items = ReadItems(
+        taken=tuple(c for c, used in columns if used), ignored=tuple(c for c, used in columns if not used)
+    )
+    return assemble(draft, options, items)
+
+
+def _from_tables(files: Sequence[Path], kind: str, options: GridOptions) -> tuple[Draft, dict[str, CsvTable]]:
+    tables: dict[str, CsvTable] = {}
+    for f in files:
+        table = read_table(f)
+        role = next((role for role, columns in ROLES if all(table.find(*names) for names in columns)), None)
+        if role is None:
+            problem = f"its columns are of no known format (has {', '.join(table.columns[:12])})"
+            raise InputError(f"{table.file}: {problem}; see `planner grid import --help`")
+        if role in tables:
+            raise InputError(f"{f}: is a second table of {role}, beside {tables[role].file}; give one")
+        tables[role] = table
+    if kind == "auto":
+        kind = next((k for k, (required, _) in NEEDS.items() if required in tables), "")
+    given = f"a table of {next(iter(tables))}"
+    if not kind:
+        raise InputError(f"{files[0]}: {given} alone makes no grid; give the table of bus, zones or plants with it")
+    required, optional = NEEDS[kind]
+    if required not in tables:
+        raise InputError(f"{files[0]}: --format {kind} needs a table of {required} (is {given}); give it")
+    for role, table in tables.items():
+        if role not in (required, *optional):
+            raise InputError(f"{table.file}: is a table of {role}, which {kind} does not use; leave it out")
+    return READERS[kind](tables, options), tables
+
+
+def geojson(grid: Grid) -> dict[str, Any]:
+    """Return the grid as a FeatureCollection; every other figure is a property, `kind` says node, line or new line."""
+    where = {n.id: [n.longitude, n.latitude] for n in grid.nodes}
+    features = [_feature(n, "node", {"type": "Point", "coordinates": where[n.id]}) for n in grid.nodes]
+    for kind, lines in (("line", grid.lines), ("new_line", grid.new_lines)):
+        features += [_feature(x, kind, {"type": "LineString", "coordinates": [where[x.a], where[x.b]]}) for x in lines]
+    return {"type": "FeatureCollection", "features": features}
+
+
+def _feature(item: PowerNode | Line | NewLine, kind: str, geometry: dict[str, Any]) -> dict[str, Any]:
+    figures = item.model_dump(mode="json", exclude={"latitude", "longitude"}, exclude_none=True)
+    return {"type": "Feature", "id": f"{kind}/{item.id}", "geometry": geometry, "properties": {"kind": kind} | figures}
+
+
+def part(grid: Grid) -> dict[str, Any]:
+    """Return a grid as JSON data, without figures at their defaults."""
+    data: dict[str, Any] = grid.model_dump(mode="json", exclude_defaults=True)
+    for family in ("balancing_authorities", "nodes", "lines"):
+        data[family] = [{k: x[k] for k in sorted(x, key=("source", "note").__contains__)} for x in data.get(family, [])]
+    return data
+
+
+def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
+    """Return the instance of a file with this grid instead of its own; rules, site prices and all else are kept.
+
+    An explicit interconnect rule falls back to the lines' capacity with the largest out where the nodes have no figure.
+    """
+    data = read_instance_file(path)
+    old: dict[str, Any] = data["grid"] if isinstance(data.get("grid"), dict) else {}
+    new = part(grid) | {k: old[k] for k in ("rules", "prices") if k in old}
+    rules = new.get("rules")
+    rule = rules.get("interconnect") if isinstance(rules, dict) else None
+    if isinstance(rule, dict) and rule.get("enabled", rule.get("on")) and rule.get("reading", "explicit") == "explicit":
+        rule["reading"] = "capacity_n1"
+        new["note"] += "; the interconnect rule reads lines (capacity_n1), as the nodes have no explicit figure"
+    data |= {"name": name or f"{data.get('name', path.stem)} on an imported grid", "grid": new}
+    return data
+
+
+def text(data: Any, depth: int = 0) -> str:
+    """Write JSON with a line for each item of a list and each small object, so that a grid can be read and compared."""
+    line = json.dumps(data, ensure_ascii=False)
+    inner, outer = " " * (depth + 1) * 2, " " * depth * 2
+    nested = isinstance(data, dict) and (depth < 2 or len(line) > 140)
+    if nested:
+        body = ",\n".join(f"{inner}{json.dumps(k)}: {text(v, depth + 1)}" for k, v in data.items())
+        written = f"{{\n{body}\n{outer}}}" if data else "{}"
+    elif isinstance(data, list) and data and isinstance(data[0], dict):
+        written = "[\n" + ",\n".join(f"{inner}{json.dumps(x, ensure_ascii=False)}" for x in data) + f"\n{outer}]"
+    else:
+        written = line
+    return written if depth else written + "\n"

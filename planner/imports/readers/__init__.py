@@ -1,1 +1,0 @@
-"""One module per format of grid data, each of which makes a draft."""

@@ -1,0 +1,308 @@
+"""Read a user's own training run from any framework's file, as pins for an instance that it must agree with."""
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from planner.errors import InputError
+from planner.files import parse_json, read_text
+from planner.formats.yaml_text import YAML, read_yaml_data
+from planner.imports.megatron_flags import (
+    MODEL_FLAGS,
+    NO_WORDS,
+    OwnRun,
+    layout_choices,
+    megatron_effect,
+    megatron_run,
+    require_whole_experts,
+)
+from planner.instance.hardware import Rack
+from planner.instance.instance import Instance
+from planner.instance.read_items import NO_EFFECT, ReadItems, TrackedItems
+from planner.instance.workload import Model
+
+REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
+
+
+def read_run(path: Path) -> OwnRun:
+    """Read a run: TOML of torchtitan, YAML of NeMo, JSON of DeepSpeed, or else flags of Megatron-LM."""
+    text, where = read_text(path, REMEDY), str(path)
+    suffix = path.suffix.lower()
+    if suffix == ".toml":
+        try:
+            return torchtitan_run(tomllib.loads(text), where)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"{where}: is no TOML ({error}); correct it") from None
+    if suffix == ".json":
+        return deepspeed_run(parse_json(text, where), where)
+    if suffix in YAML:
+        # A comment may start it by torchrun, which states its GPUs.
+        found = re.search(r"#.*--nnodes[ =](\d{1,9})\b.*--nproc[-_]per[-_]node[ =](\d{1,9})\b", text)
+        return nemo_run(read_yaml_data(text, where), where, int(found[1]) * int(found[2]) if found else None)
+    return megatron_run(text, where)
+
+
+class _Table:
+    """A nested mapping, read by dotted path."""
+
+    def __init__(self, data: Any, where: str) -> None:
+        self.where = where
+        self.items = TrackedItems(dict(_leaves(data, "")))
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """Return the value at a path, or the default."""
+        value = self.items.get(path, default)
+        return default if value is None else value
+
+    def read(self, effect_of: Callable[[str, Any], str | None]) -> ReadItems:
+        """Group the keys; a key that is off by its value has no effect, unless it turns an overlap off."""
+        return self.items.read(lambda k, v: NO_EFFECT if not v and "overlap" not in k else effect_of(k, v))
+
+    def count(self, path: str, default: int = 1, least: int = 1) -> int:
+        """Return a whole number at a path."""
+        value = self.get(path, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            problem = f"must be a whole number from {least} (is {value!r})"
+            raise InputError(f"{self.where}: {path}: {problem}; write the figure")
+        return value
+
+    def choice(self, path: str, choices: tuple[str, ...], default: str) -> str:
+        """Return one of several words at a path."""
+        value = self.get(path, default)
+        if value not in choices:
+            raise InputError(f"{self.where}: {path}: must be one of {', '.join(choices)} (is {value!r}); correct it")
+        return str(value)
+
+    def require(self, *keys: str) -> None:
+        """Refuse a file that has none of the keys by which its framework is known."""
+        if not any(name == k or name.startswith(f"{k}.") for name in self.items for k in keys):
+            raise InputError(f"{self.where}: has none of {', '.join(keys)}; {REMEDY} of a training run")
+
+
+def _leaves(data: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+    elif path:
+        yield path, data
+
+
+# Tables of torchtitan's configuration without effect on time and memory, and keys that the planner has no figure for.
+TITAN_WITHOUT = re.compile(
+    r"(job|profiling|metrics|optimizer\.(lr|eps|beta.|name|weight_decay)|lr_scheduler|checkpoint|comm|fault_tolerance|"
+    r"validation|debug|experimental\.custom.*|model)(\..*)?|training\.(dataset.*|steps|seed|max_norm|gc_.*|"
+    r"deterministic|mixed_precision_.*)|activation_checkpoint\.selective_ac_option|quantize\..*filter_fqns|"
+    r"parallelism\.(pipeline_parallel_schedule|context_parallel_degree)|compile\.enable"
+)
+DEEPSPEED_WITHOUT = re.compile(
+    r"(optimizer|scheduler|bf16|fp16|tensorboard|wandb|csv_monitor|flops_profiler|comms_logger|checkpoint|data_types|"
+    r"data_efficiency|activation_checkpointing)(\..*)?|steps_per_print|wall_clock_breakdown|gradient_clipping|"
+    r"zero_optimization\.(overlap_comm|contiguous_gradients|reduce_scatter|allgather_partitions)|prescale_gradients|"
+    r"zero_allow_untested_optimizer|dump_state|memory_breakdown|pipeline\.(partition|seed_layers)|seed"
+)
+NEMO_WITHOUT = re.compile(
+    r"(scheduler|checkpoint|logger|tokenizer|dataset|rng|exp_manager|run|name|validation|data|profiling|"
+    r"trainer|inprocess_restart|straggler|dist|ft|nvrx_straggler|rerun_state_machine)(\..*)?|_target_|.*\._target_"
+)
+
+
+def _other_effect(without: re.Pattern[str], known: str) -> Callable[[str, Any], str | None]:
+    """Return what a key does that is not read: nothing, or what its name says where it is in a known table."""
+    return lambda key, _: NO_EFFECT if without.fullmatch(key) else NO_WORDS if re.match(known, key) else None
+
+
+def _nemo_effect(key: str, value: Any) -> str | None:
+    """Return what a key of NeMo's does that is not read, by the name of Megatron's flag."""
+    name = key.rpartition(".")[2].replace("_", "-")
+    without = NEMO_WITHOUT.fullmatch(key) or name == "virtual-pipeline-model-parallel-size"
+    return NO_EFFECT if without else megatron_effect(name, value)
+
+
+def torchtitan_run(data: Any, where: str) -> OwnRun:
+    """Return the run of a torchtitan train config."""
+    t = _Table(data, where)
+    t.require("parallelism", "training.local_batch_size")
+    shard, replicate = t.count("parallelism.data_parallel_shard_degree", -1, -1), 1
+    replicate = t.count("parallelism.data_parallel_replicate_degree")
+    if shard < 1:
+        problem = f"must be a figure (is {shard}, all GPUs left)"
+        raise InputError(f"{where}: parallelism.data_parallel_shard_degree: {problem}; write it")
+    kept = t.choice("parallelism.fsdp_reshard_after_forward", ("default", "always", "never"), "default")
+    stages = t.count("parallelism.pipeline_parallel_degree")
+    keeps = kept == "never" or (kept == "default" and stages > 1)
+    layout: dict[str, Any] = {
+        "tensor_parallel": t.count("parallelism.tensor_parallel_degree"),
+        "pipeline_parallel": stages,
+        "context_parallel": t.count("parallelism.context_parallel_degree"),
+        "expert_parallel": t.count("parallelism.expert_parallel_degree"),
+        "data_parallel": shard * replicate,
+        "zero_stage": 0 if shard == 1 else 2 if keeps else 3,
+        "recompute": t.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective"),
+    }
+    layout["sequence_parallel"] = layout["tensor_parallel"] > 1
+    whole_experts = t.count("parallelism.expert_tensor_parallel_degree", layout["tensor_parallel"]) == 1
+    if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1 and not whole_experts:
+        raise InputError(
+            f"{where}: parallelism.tensor_parallel_degree: must be 1 beside expert parallelism, or "
+            "expert_tensor_parallel_degree 1 "
+            f"(is {layout['tensor_parallel']}): experts are whole on their GPU here; change one"
+        )
+    local = t.count("training.local_batch_size", 8)
+    layout["microbatch_sequences"] = t.count("parallelism.pipeline_parallel_microbatch_size") if stages > 1 else local
+    parts = t.get("parallelism.module_fqns_per_model_part")
+    if parts:
+        chunks = [sum(str(name).startswith("layers.") for name in part) for part in parts]
+        layout |= layout_choices("|".join("t" * n for n in chunks), stages, f"{where}: module_fqns_per_model_part")
+    whole = t.count("training.global_batch_size", -1, -1)
+    return OwnRun(
+        framework="torchtitan",
+        layout=layout,
+        batch_sequences=whole if whole > 0 else local * shard * replicate,
+        sequence_length=t.count("training.seq_len", 2048),
+        compute="fp8" if any("float8" in str(c) for c in t.get("model.converters", ())) else None,
+        items=t.read(
+            _other_effect(TITAN_WITHOUT, r"(training|parallelism|activation_checkpoint|compile|quantize|float8)\.")
+        ),
+    )
+
+
+def nemo_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
+    """Return the run of overrides of NeMo (Megatron Bridge, or the older model and trainer) on some GPUs."""
+    t = _Table(data, where)
+    t.require("model.tensor_model_parallel_size", "model.pipeline_model_parallel_size", "train.global_batch_size")
+    stages = t.count("model.pipeline_model_parallel_size")
+    sharding = t.choice("ddp.data_parallel_sharding_strategy", ("", "optim", "optim_grads", "optim_grads_params"), "")
+    sharded = t.get("ddp.use_distributed_optimizer", t.get("model.optim.name") == "distributed_fused_adam")
+    layout: dict[str, Any] = {
+        "tensor_parallel": t.count("model.tensor_model_parallel_size"),
+        "pipeline_parallel": stages,
+        "context_parallel": t.count("model.context_parallel_size"),
+        "expert_parallel": t.count("model.expert_model_parallel_size"),
+        "virtual_stages": t.count("model.virtual_pipeline_model_parallel_size"),
+        "sequence_parallel": bool(t.get("model.sequence_parallel", False)),
+        "zero_stage": {"": int(bool(sharded)), "optim": 1, "optim_grads": 2, "optim_grads_params": 3}[sharding],
+        "microbatch_sequences": t.count("train.micro_batch_size", t.count("model.micro_batch_size")),
+    }
+    require_whole_experts(
+        layout["expert_parallel"] > 1 or bool(t.get("model.num_moe_experts")),
+        layout["tensor_parallel"],
+        t.count("model.expert_tensor_parallel_size", layout["tensor_parallel"]),
+        f"{where}: model.expert_tensor_parallel_size",
+    )
+    text = t.get("model.pipeline_model_parallel_layout")
+    if text:
+        layout |= layout_choices(str(text), stages, f"{where}: model.pipeline_model_parallel_layout")
+    granularity = t.get("model.recompute_granularity", t.get("model.activations_checkpoint_granularity", "none"))
+    layout["recompute"] = t.choice("model.recompute_granularity", ("none", "selective", "full"), granularity)
+    if layout["recompute"] == "full" and t.get("model.recompute_method") == "block":
+        by_stage = layout.get("layers_per_stage") or even(t.count("model.num_layers", 0, 0), stages)
+        number = t.count("model.recompute_num_layers") * layout["virtual_stages"]
+        # Without layers by stage in the file they are known once the instance is.
+        layout["recomputed_layers_per_stage"] = [min(number, n) for n in by_stage] or [number] * stages
+    paths = {f"model.{flag.replace('-', '_')}": key for flag, key in MODEL_FLAGS.items()}
+    paths["model.num_moe_experts"] = paths.pop("model.num_experts")
+    nodes, each = t.count("trainer.num_nodes", 0, 0), t.count("trainer.devices", 0, 0)
+    return OwnRun(
+        framework="nemo",
+        layout=layout,
+        batch_sequences=t.count("train.global_batch_size", t.count("model.global_batch_size", 0, 0), 0) or None,
+        gpus=nodes * each or gpus,
+        model={key: t.count(path) for path, key in paths.items() if t.get(path) is not None},
+        sequence_length=t.count("model.seq_length", t.count("model.encoder_seq_length", 0, 0), 0) or None,
+        compute="fp8" if t.get("model.fp8") or "fp8" in str(t.get("mixed_precision", "")) else None,
+        items=t.read(_nemo_effect),
+    )
+
+
+def even(layers: int, stages: int) -> list[int]:
+    """Return as many layers a stage, or nothing where they are not divided evenly."""
+    return [layers // stages] * stages if layers and layers % stages == 0 else []
+
+
+def deepspeed_run(data: Any, where: str) -> OwnRun:
+    """Return the run of a DeepSpeed configuration."""
+    t = _Table(data, where)
+    t.require("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
+    micro, steps = t.count("train_micro_batch_size_per_gpu"), t.count("gradient_accumulation_steps")
+    batch = t.count("train_batch_size", 0, 0)
+    layout: dict[str, Any] = {
+        "tensor_parallel": t.count("tensor_parallel.autotp_size"),
+        "pipeline_parallel": t.count("pipeline.stages"),
+        "microbatch_sequences": micro,
+        "microbatches_per_step": steps,
+        "zero_stage": t.count("zero_optimization.stage", 0, 0),
+        "recompute": "full" if t.count("pipeline.activation_checkpoint_interval", 0, 0) else "none",
+    }
+    if batch:
+        if batch % (micro * steps):
+            problem = f"must be a multiple of {micro} x {steps} sequences (is {batch})"
+            raise InputError(f"{where}: train_batch_size: {problem}; change one")
+        layout["data_parallel"] = batch // (micro * steps)
+    known = r"zero_optimization\.|pipeline\.|tensor_parallel\.|aio|compression|sparse_attention|communication_data_type"
+    return OwnRun(
+        framework="deepspeed",
+        layout=layout,
+        batch_sequences=batch or None,
+        compute="fp16" if t.get("fp16.enabled") is True else None,
+        items=t.read(_other_effect(DEEPSPEED_WITHOUT, known)),
+    )
+
+
+def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]:
+    """Return the pins of a run, completed by its batch and GPUs or by the instance's; both must agree.
+
+    InputError: the run has another model or sequence length than the instance, or no whole number of replicas or of
+    micro-batches.
+    """
+    for problem in _differences(run, instance):
+        raise InputError(f"{where}: {problem}")
+    layout = dict(run.layout)
+    unit = layout["tensor_parallel"] * layout["pipeline_parallel"] * layout.get("context_parallel", 1)
+    if "data_parallel" not in layout:
+        rack, racks = instance.hardware.rack, instance.hardware.racks
+        own = racks * rack.gpus if racks is not None and isinstance(rack, Rack) else None
+        gpus = run.gpus or own
+        if gpus is None:
+            raise InputError(f"{where}: says no number of GPUs (--nnodes, --nproc-per-node); add it, or --pin dp=...")
+        if gpus < unit:
+            raise InputError(f"{where}: {gpus:,} GPUs are fewer than the {unit:,} of one replica; correct the degrees")
+        layout["data_parallel"] = gpus // unit
+    if "microbatches_per_step" not in layout and run.batch_sequences is not None:
+        each = layout["data_parallel"] * layout["microbatch_sequences"]
+        if run.batch_sequences % each:
+            raise InputError(
+                f"{where}: the global batch of {run.batch_sequences:,} sequences is no multiple of {each:,} = "
+                f"{layout['data_parallel']:,} replicas x {layout['microbatch_sequences']}; change one"
+            )
+        layout["microbatches_per_step"] = run.batch_sequences // each
+    return {f"layout.{key}": value for key, value in layout.items()}
+
+
+def _differences(run: OwnRun, instance: Instance) -> list[str]:
+    model, problems = instance.workload.model, []
+    if run.sequence_length not in (None, instance.workload.sequence_length):
+        own = instance.workload.sequence_length
+        problems.append(
+            f"sequence length is {run.sequence_length:,}, workload.sequence_length {own:,}; make them the same"
+        )
+    compute = instance.workload.precision.compute
+    if run.compute not in (None, compute):
+        problems.append(
+            f"products run in {run.compute}, workload.precision.compute is {compute}; "
+            f"give --set workload.precision={run.compute}"
+        )
+    for key, value in run.model.items():
+        if not isinstance(model, Model):
+            break
+        part = key.rpartition(".")[0]
+        holder: Any = getattr(model, part) if part else model
+        if holder is None and key != "experts.count":
+            continue  # flags of what the run does not have have no effect
+        if (key == "ffn_width" and model.moe_layers == model.layers) or (key == "head" and model.latent_attention):
+            continue  # no layer has it
+        own = getattr(holder, key.rpartition(".")[2], 0) or 0
+        if value != own:
+            problems.append(f"{key} is {value:,}, workload.model.{key} {own:,}; name that model in the instance")
+    return problems

@@ -1,0 +1,300 @@
+"""Charts of a page: bars, a waterfall, the memory of stages, lines over an axis, the schedule of a step."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from planner.plan.layout import LayoutPlan
+from planner.report.page.elements import (
+    WIDTH,
+    colours,
+    cut,
+    drawing,
+    el,
+    legend,
+    line,
+    path,
+    rect,
+    text,
+    title,
+    width_of,
+)
+from planner.report.plots.sweep_rows import plain
+from planner.units import memory
+
+CURVE_LEFT, CURVE_RIGHT, CURVE_TOP, CURVE_HEIGHT = 46.0, 12.0, 18.0, 170.0  # margins, and how high the lines may be
+EDGE = 6.0  # beside the first and the last point
+NICE = (1.0, 2.0, 2.5, 5.0, 10.0)  # steps between marks of an axis, times a power of ten
+MARKS = 5  # of an axis at most
+
+
+@dataclass(frozen=True, slots=True)
+class ChartLine:
+    """Points of a line by ascending x; `shade` is the number of its colour."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    shade: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChartAxis:
+    """An axis: its name, how a value reads, and the marks to choose from; without marks they are even."""
+
+    name: str
+    show: Callable[[float], str]
+    marks: Sequence[float] = ()
+    log: bool = False
+
+
+def even_marks(low: float, high: float) -> list[float]:
+    """Return round values with even steps that span a range."""
+    width = high - low or abs(high) or 1.0
+    scale = 10.0 ** math.floor(math.log10(width / MARKS))
+    step = next((scale * x for x in NICE if width / (scale * x) <= MARKS), scale * 10)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [n * step for n in range(first, max(last, first + 1) + 1)]
+
+
+def curve(
+    alt: str, lines: Sequence[ChartLine], chosen: tuple[float, float], x_axis: ChartAxis, y_axis: ChartAxis
+) -> str:
+    """Draw lines with the chosen point, marked axes and, where there are several, their names below."""
+    xs = [x for n in lines for x, _ in n.points] + [chosen[0]]
+    ys = [y for n in lines for _, y in n.points] + [chosen[1]]
+    left, right = min(xs), max(xs)
+    y_marks = even_marks(min(ys), max(ys))
+    x_marks = [x for x in x_axis.marks or even_marks(left, right) if left <= x <= right]
+    place = math.log if x_axis.log else float
+
+    def across(x: float) -> float:
+        width = place(right) - place(left) or 1.0
+        return CURVE_LEFT + EDGE + (place(x) - place(left)) / width * (WIDTH - CURVE_LEFT - CURVE_RIGHT - 2 * EDGE)
+
+    def up(y: float) -> float:
+        return CURVE_TOP + (y_marks[-1] - y) / (y_marks[-1] - y_marks[0]) * CURVE_HEIGHT
+
+    bottom = CURVE_TOP + CURVE_HEIGHT
+    drawn = [text(0, 9, y_axis.name, "quiet")]
+    for y in y_marks:
+        drawn += [
+            line(CURVE_LEFT, up(y), WIDTH - CURVE_RIGHT, up(y), "grid"),
+            text(CURVE_LEFT - 5, up(y) + 4, y_axis.show(y), "", "end"),
+        ]
+    for x in _apart(x_marks, across, x_axis.show):
+        anchor = "end" if across(x) > WIDTH - CURVE_RIGHT - 20 else "middle"
+        drawn.append(line(across(x), bottom, across(x), bottom + 4, "line"))
+        drawn.append(text(across(x), bottom + 16, x_axis.show(x), "", anchor))
+    drawn.append(text(WIDTH - CURVE_RIGHT, bottom + 31, x_axis.name, "quiet", "end"))
+    drawn += [path([(across(x), up(y)) for x, y in n.points], f"k{n.shade}") for n in lines]
+    tip = title(f"chosen: {x_axis.show(chosen[0])}, {y_axis.show(chosen[1])}")
+    drawn.append(el("circle", tip, cx=across(chosen[0]), cy=up(chosen[1]), r=4.5, cls="chosen"))
+    names, end = legend({x.name: f"c{x.shade}" for x in lines} if len(lines) > 1 else {}, bottom + 37)
+    return drawing(end, alt, "".join(drawn) + names)
+
+
+def _apart(marks: Sequence[float], across: Callable[[float], float], show: Callable[[float], str]) -> list[float]:
+    """Return the marks whose names do not run into each other."""
+    found: list[float] = []
+    for x in marks:
+        if not found or across(x) - across(found[-1]) > (width_of(show(x)) + width_of(show(found[-1]))) / 2 + 6:
+            found.append(x)
+    return found
+
+
+# Units: the height of a bar and from one to the next, of rows and of a waterfall; room above both.
+BAR, STEP, FALL_BAR, FALL_STEP, TOP = 20.0, 44.0, 13.0, 20.0, 4.0
+FALL_LEFT, FALL_RIGHT = 138.0, 66.0  # of a waterfall: room for names and for figures
+STAGES_TOP, HIGH, LEAST = 16.0, 120.0, 1.2  # above bars of memory, the limit's height, the narrowest gap between bars
+MOST_NAMES = 9  # of a legend
+PARTS, OTHER = 5, "other"  # of memory that have a colour of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """What a row must stay within, and its name."""
+
+    value: float
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A part of a waterfall, or a sum, which begins at 0."""
+
+    name: str
+    value: float
+    shade: str
+    is_sum: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageMemory:
+    """The layers of a stage, how many of them run again, and its bytes by part."""
+
+    layers: int
+    repeated: int
+    parts: Mapping[str, float]
+
+
+def stacked(
+    alt: str,
+    rows: Sequence[tuple[str, Mapping[str, float], Limit | None]],
+    shades: Mapping[str, str],
+    show: Callable[[float], str],
+) -> str:
+    """Draw one bar a row, its parts side by side, all on one scale, each limit as a dashed line, and a legend.
+
+    Parts below zero count in the sum alone.
+    """
+    lengths = [sum(v for v in parts.values() if v > 0) for _, parts, _ in rows]
+    lengths += [limit.value for _, _, limit in rows if limit is not None]
+    scale = (WIDTH - 2) / (max(lengths, default=0.0) or 1.0)
+    drawn: list[str] = []
+    for n, (name, parts, limit) in enumerate(rows):
+        y = TOP + n * STEP
+        total = show(sum(parts.values())) + (f" of {show(limit.value)} ({limit.name})" if limit else "")
+        name_of_row = cut(name, WIDTH - width_of(total) - 8, "strong")
+        drawn += [text(0, y + 11, name_of_row, "strong"), text(WIDTH, y + 11, total, "", "end")]
+        x = 0.0
+        for part, value in parts.items():
+            if value > 0:
+                drawn.append(rect(x, y + 16, value * scale, BAR, shades[part], f"{part}: {show(value)}"))
+                x += value * scale
+        if limit:
+            drawn.append(line(limit.value * scale, y + 13, limit.value * scale, y + 19 + BAR, "limit"))
+    whole = {k: sum(parts.get(k, 0.0) for _, parts, _ in rows) for k in shades}
+    named = {f"{k} {show(v)}" if len(rows) == 1 else k: shades[k] for k, v in whole.items() if v > 0}
+    names, end = legend(dict(list(named.items())[:MOST_NAMES]), TOP + len(rows) * STEP)
+    return drawing(end, alt, "".join(drawn) + names)
+
+
+def waterfall(alt: str, bars: Sequence[Bar], show: Callable[[float], str]) -> str:
+    """Draw a bar a line on one scale, joined where they end; parts below zero go back."""
+    spans: list[tuple[float, float]] = []
+    for b in bars:
+        start = 0.0 if b.is_sum or not spans else spans[-1][1]
+        spans.append((start, start + b.value))
+    scale = (WIDTH - FALL_LEFT - FALL_RIGHT) / (max((end for _, end in spans), default=0.0) or 1.0)
+    drawn: list[str] = []
+    for n, (b, (start, end)) in enumerate(zip(bars, spans, strict=True)):
+        y, low, high = TOP + n * FALL_STEP, FALL_LEFT + min(start, end) * scale, FALL_LEFT + max(start, end) * scale
+        style = "strong" if b.is_sum else ""
+        drawn += [text(0, y + 11, b.name, style), text(WIDTH, y + 11, show(b.value), style, "end")]
+        # What is thinner than a line still shows that it is there.
+        drawn.append(rect(low, y + 1, max(high - low, 0.8), FALL_BAR, b.shade, f"{b.name}: {show(b.value)}"))
+        if n + 1 < len(bars):
+            x = FALL_LEFT + end * scale
+            drawn.append(line(x, y + 1 + FALL_BAR, x, y + 1 + FALL_STEP, "line"))
+    return drawing(TOP + len(bars) * FALL_STEP, alt, "".join(drawn))
+
+
+def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
+    """Draw the memory of stages from first to last against a limit, equal neighbours as one bar, parts by colour."""
+    largest = {k: max(s.parts.get(k, 0.0) for s in in_memory) for k in {k for s in in_memory for k in s.parts}}
+    names = sorted(largest, key=lambda k: (-largest[k], k))
+    named = [*names[:PARTS], *([OTHER] if len(names) > PARTS else [])]
+    shades = colours(named)
+    fullest = max(sum(s.parts.values()) for s in in_memory)
+    scale = HIGH / max(limit, fullest)
+    runs = [(s, len(list(g))) for s, g in groupby(in_memory)]
+    gap = LEAST if len(runs) < WIDTH / 5 else 0.0
+    drawn, first, foot = [], 0, STAGES_TOP + HIGH
+    for s, count in runs:
+        left, wide = first / len(in_memory) * WIDTH, count / len(in_memory) * WIDTH - gap
+        which = f"stage {first}" if count == 1 else f"stages {first} to {first + count - 1}"
+        recomputed = f", {s.repeated} recomputed" if s.repeated else ""
+        y, total = foot, sum(s.parts.values())
+        shown = {k: s.parts.get(k, 0.0) for k in names[:PARTS]}
+        shown[OTHER] = sum(s.parts.get(k, 0.0) for k in names[PARTS:])
+        for k, size in shown.items():
+            if size > 0:
+                y -= size * scale
+                tip = f"{which}: {s.layers} layers{recomputed}; {plain(k)} {memory(size)} of {memory(total)}"
+                drawn.append(rect(left, y, wide, size * scale, shades[k], tip))
+        first += count
+    drawn += [line(0, foot - limit * scale, WIDTH, foot - limit * scale, "limit"), text(0, 10, memory(limit))]
+    drawn.append(text(WIDTH, 10, f"fullest {memory(fullest)}", "", "end"))
+    drawn.append(text(0, foot + 13, "stage 0"))
+    if len(in_memory) > 1:
+        drawn.append(text(WIDTH, foot + 13, f"stage {len(in_memory) - 1}", "", "end"))
+    key, end = legend({plain(k): shades[k] for k in named}, foot + 20)
+    return drawing(end, f"Memory by stage of {len(in_memory)} stages, at most {memory(fullest)}", "".join(drawn) + key)
+
+
+# Units: room for names, the height of a bar, and from one to the next.
+SCHEDULE_LEFT, STAGE_BAR, STAGE_STEP = 62.0, 22.0, 27.0
+STAGE_ROWS = 6  # stages that are drawn: the first, the last and some between them
+ALONE = 10  # passes of the drain that are drawn one by one; of more, that many wider ones
+EXCHANGES = ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_send", "sharding")
+BUBBLES = ("pipeline_bubble", "chunk_wait", "ring_wait")
+GRADIENTS, ENDS = ("data_parallel", "between_sites"), ("optimizer", "cpu_overhead")
+STAGE_SHADES = {"compute": "c0", "exposed exchange": "c5", "bubble": "c4", "gradients": "c3", "optimiser, host": "c6"}
+
+
+def schedule(name: str, x: LayoutPlan) -> str:
+    """Draw some stages of a pipeline over one step; each bar is as long as its seconds."""
+    m, stages = x.metrics, x.pipeline_parallel
+    chosen = sorted({round(n * (stages - 1) / (STAGE_ROWS - 1)) for n in range(STAGE_ROWS)}) if stages > 1 else [0]
+    scale = (WIDTH - SCHEDULE_LEFT) / m.step_seconds
+    passes = sum(v for k, v in m.breakdown_seconds.items() if k not in (*GRADIENTS, *ENDS, *BUBBLES))
+    # The share of the passes that is exchange which nothing hides.
+    exposed = sum(m.breakdown_seconds.get(k, 0.0) for k in EXCHANGES) / passes if passes else 0.0
+    used, drawn = set(), []
+    for row, stage in enumerate(chosen):
+        y, at = 2 + row * STAGE_STEP, SCHEDULE_LEFT
+        drawn.append(text(0, y + 15, f"stage {stage}"))
+        for kind, seconds in pieces(x, stage):
+            width, tip = seconds * scale, f"stage {stage}, {kind}: {seconds:.3g} s"
+            if width > 0:
+                used.add(kind)
+                drawn.append(rect(at, y, width, STAGE_BAR, STAGE_SHADES[kind], tip))
+            # The exchange that work does not hide is as large a part of its bar as of its time.
+            if width > 0 and kind == "compute" and exposed:
+                used.add("exposed exchange")
+                shade = STAGE_SHADES["exposed exchange"]
+                drawn.append(rect(at, y + STAGE_BAR * (1 - exposed), width, STAGE_BAR * exposed, shade, tip))
+            at += width
+    y = 2 + len(chosen) * STAGE_STEP
+    for mark in [v for v in even_marks(0.0, m.step_seconds) if v <= m.step_seconds]:
+        at = SCHEDULE_LEFT + mark * scale
+        anchor = "end" if at > WIDTH - 16 else "middle"
+        drawn += [line(at, y - 3, at, y + 2, "line"), text(at, y + 13, f"{mark:g} s", "small", anchor)]
+    names, end = legend({k: v for k, v in STAGE_SHADES.items() if k in used}, y + 20)
+    alt = f"{name}Schedule of one step of {m.step_seconds:.3g} s, stages {', '.join(map(str, chosen))} of {stages}"
+    return drawing(end, alt, "".join(drawn) + names)
+
+
+def pieces(x: LayoutPlan, stage: int) -> Iterator[tuple[str, float]]:
+    """Yield what a stage does in a step, one thing after the other; the seconds sum to the step.
+
+    1F1B as in Narayanan et al. (2021): a stage begins when those before it have passed on their first micro-batch,
+    waits for the first to come back, and in the drain for each of the last ones. Each stage waits as long as any
+    other. What is a bubble in all is the plan's, of which each stage before or behind takes an equal part; how it
+    divides into forward and backward passes is by the plan's backward pass of a layer. What unequal chunks and sends
+    behind rings wait for is spread over the passes, and drawn as one.
+    """
+    parts, before, behind = x.metrics.breakdown_seconds, stage, x.pipeline_parallel - 1 - stage
+    bubble, *waits = (parts.get(k, 0.0) for k in BUBBLES)
+    wait = sum(waits)
+    gradients, ends = (sum(parts.get(k, 0.0) for k in keys) for keys in (GRADIENTS, ENDS))
+    work = x.metrics.step_seconds - bubble - wait - gradients - ends
+    each = bubble / max(1, x.pipeline_parallel - 1)
+    chunk = max(x.layers_per_stage, default=1) / x.virtual_stages
+    backward = min(x.metrics.allreduce_window_seconds * chunk, 0.75 * each) or 2 / 3 * each
+    forward = each - backward
+    warm = min((behind + 1) * forward, work / 3)
+    drained = min(behind * backward, work - warm)
+    yield "bubble", before * forward
+    yield "compute", warm
+    yield "bubble", behind * backward
+    yield "compute", work - warm - drained
+    yield "bubble", wait
+    times = min(behind, ALONE)
+    for _ in range(times):
+        yield "bubble", behind * forward / times
+        yield "compute", drained / times
+    yield "bubble", before * backward
+    yield "gradients", gradients
+    yield "optimiser, host", ends

@@ -1,0 +1,182 @@
+"""Pictures of one plan on matplotlib axes, and the staircase of money against days."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from planner.errors import InputError, needed
+from planner.plan.curve import Curve, CurvePoint
+from planner.plan.plan import Plan
+from planner.report.page.site_map import albers, flat, in_us
+from planner.report.plots.sweep_plot import COLOURS, Point, name_log_ticks, picture_of
+from planner.report.plots.sweep_rows import label, plain
+from planner.report.statements.statement import name_of_part
+from planner.units import amount, counted, money
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+Section = TypeVar("Section")
+SMALL = 0.002  # share of a total below which a part is drawn with the others
+LARGEST = 400.0  # square points of the largest site
+
+
+def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
+    """Draw the parts of a training step, in seconds, the longest first."""
+    m, axes = _section(plan, "layout", plan.layout).metrics, _axes(ax)
+    _bars(axes, {name_of_part(k): v for k, v in m.breakdown_seconds.items()}, "s")
+    axes.set_xlabel("seconds of a step")
+    axes.set_title(f"{plan.instance.name}: step of {m.step_seconds:.4g} s, MFU {m.mfu:.1%}")
+    return axes
+
+
+def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
+    """Draw what the worst GPU holds, in GB, with the limit as a line."""
+    m, axes, left = _section(plan, "layout", plan.layout).metrics, _axes(ax), 0.0
+    parts = [(name, size / 1e9) for name, size in m.memory_breakdown_bytes.items() if size > 0]
+    for i, (name, size) in enumerate(sorted(parts, key=lambda x: -x[1])):
+        axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{plain(name)} {size:.1f}")
+        left += size
+    axes.axvline(m.memory_limit_bytes / 1e9, color="black", linestyle="--", label="limit")
+    axes.set_yticks([])
+    axes.set_xlabel("GB on the worst GPU")
+    axes.set_title(f"{plan.instance.name}: {m.memory_bytes_per_gpu / 1e9:.1f} of {m.memory_limit_bytes / 1e9:.1f} GB")
+    axes.legend(fontsize="small")
+    return axes
+
+
+def plot_cost(plan: Plan, ax: "Axes | None" = None) -> "Axes":
+    """Draw the capital by part, in dollars, the dearest first."""
+    parts, axes = _section(plan, "cost", plan.cost).capex_usd, _axes(ax)
+    _bars(axes, parts, "usd")
+    axes.set_xlabel("USD")
+    axes.set_title(f"{plan.instance.name}: {money(sum(parts.values()))} of capital")
+    return axes
+
+
+def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
+    """Draw the sites on a map, each as large as its power, with the links between them."""
+    section, axes = _section(plan, "sites", plan.sites), _axes(ax)
+    sites = section.sites
+    places = [(s.latitude, s.longitude) for s in sites]
+    points = [albers(*p) for p in places] if all(in_us(*p) for p in places) else flat(places)
+    at = dict(zip((s.id for s in sites), points, strict=True))
+    for link in section.links:
+        (x0, y0), (x1, y1) = at[link.a], at[link.b]
+        axes.plot([x0, x1], [y0, y1], color=COLOURS[5], zorder=1)
+    largest = max(s.facility_mw for s in sites)
+    sizes = [LARGEST * s.facility_mw / largest for s in sites]
+    axes.scatter([p[0] for p in points], [p[1] for p in points], s=sizes, color=COLOURS[0], zorder=2)
+    for s in sites:
+        axes.annotate(f"{s.id}\n{s.facility_mw:,.0f} MW", at[s.id], xytext=(6, 6), textcoords="offset points")
+    axes.set_aspect("equal", adjustable="datalim")
+    axes.set_axis_off()
+    axes.margins(0.2)
+    axes.set_title(f"{plan.instance.name}: {counted(len(sites), 'site')}")
+    return axes
+
+
+def _section(plan: Plan, name: str, section: Section | None) -> Section:
+    if section is None:
+        raise InputError(f"{name}: is not in the plan ({plan.status}); draw a plan that has it")
+    return section
+
+
+def _axes(ax: "Axes | None") -> "Axes":
+    if ax is not None:
+        return ax
+    with needed("plot", "matplotlib", "plot"):
+        from matplotlib import pyplot
+    axes: Any = pyplot.subplots(layout="constrained")[1]
+    return axes
+
+
+def _bars(axes: "Axes", parts: Mapping[str, float], unit: str) -> None:
+    total = sum(parts.values())
+    shown = {name: x for name, x in parts.items() if x > SMALL * total}
+    rest = total - sum(shown.values())
+    rows = sorted(shown.items(), key=lambda x: -x[1])
+    if rest > 0:
+        rows.append(("other", rest))
+    names = [plain(name) for name, _ in rows]
+    drawn = axes.barh(names, [x for _, x in rows], color=COLOURS[0])
+    texts = [money(x) if unit == "usd" else f"{x:.3g} {unit}" for _, x in rows]
+    axes.bar_label(drawn, labels=texts, padding=3, fontsize="small")
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+
+
+MONEY, DAYS = "capital_usd", "days_to_train"
+MARGIN = 1.15  # of the axis beyond the first and the last plan, where the curve has no end of its own
+
+
+def plan_corners(curve: Curve) -> list[Point]:
+    """Return the corners of the days that plans reach for some money: a plan's days last until the next one's money."""
+    corners: list[Point] = []
+    for p in curve.points:
+        if corners:
+            corners.append((p.capital_usd, corners[-1][1]))
+        corners.append((p.capital_usd, p.days_to_train))
+    if corners:
+        most = curve.most_usd or MARGIN * corners[-1][0]
+        corners.append((max(most, corners[-1][0]), corners[-1][1]))
+    return corners
+
+
+def bound_corners(points: Sequence[CurvePoint]) -> list[Point]:
+    """Return the corners of the fewest days that are proven for some money, up to the last point with a bound.
+
+    A bound for at most some capital is valid for any less, so a point without a bound has that of a dearer one.
+    """
+    proven: list[tuple[float, float]] = []  # money, and days of every plan of at most that money; the dearest first
+    for p in reversed(points):
+        days = max(p.bound_days or 0.0, proven[-1][1] if proven else 0.0)
+        if days > 0:
+            proven.append((p.capital_usd, days))
+    corners: list[Point] = []
+    for usd, days in reversed(proven):
+        corners += [(corners[-1][0] if corners else points[0].capital_usd / MARGIN, days), (usd, days)]
+    return corners
+
+
+def staircase(curve: Curve, name: str, form: str) -> bytes:
+    """Draw the curve of an instance by its name, as svg or png; both axes are logarithmic where all figures allow it.
+
+    InputError: matplotlib is not installed.
+    """
+    return picture_of(lambda: _figure(curve, name), f"{name}: money against days", form)
+
+
+def _figure(curve: Curve, name: str) -> "Figure":
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 4.4))
+    axes = figure.add_axes((0.12, 0.12, 0.85, 0.8))
+    reached, proven = plan_corners(curve), bound_corners(curve.points)
+    if all(x > 0 and y > 0 and math.isfinite(y) for x, y in (*reached, *proven)) and reached:
+        axes.set(xscale="log", yscale="log")
+        name_log_ticks(axes.xaxis, MONEY)
+        name_log_ticks(axes.yaxis, DAYS)
+    if proven:
+        axes.plot(
+            *zip(*proven, strict=True), color=COLOURS[1], linestyle=":", label="no plan is below, proven", zorder=2
+        )
+    if reached:
+        axes.plot(*zip(*reached, strict=True), color=COLOURS[0], linewidth=1.2, label="plans", zorder=3)
+        plans = [(p.capital_usd, p.days_to_train) for p in curve.points]
+        axes.plot(*zip(*plans, strict=True), "o", color=COLOURS[0], markersize=4, zorder=3)
+    for p in curve.points:
+        if p.knee:
+            text = f"knee: {money(p.capital_usd)}, {amount(p.days_to_train)} days"
+            axes.plot([p.capital_usd], [p.days_to_train], "*", color=COLOURS[4], markersize=11, label=text, zorder=4)
+    if reached or proven:
+        axes.legend(fontsize=7.5, framealpha=0.85, edgecolor="none", loc="upper right")
+    axes.set_xlabel(label(MONEY))
+    axes.set_ylabel(label(DAYS))
+    axes.set_title(f"{name}: money against days", fontsize=10)
+    axes.tick_params(which="both", length=3.0, pad=3.5)
+    axes.grid(color="#E4E4E4", linewidth=0.6)
+    axes.set_axisbelow(True)
+    return figure

@@ -1,0 +1,463 @@
+"""The picture of a sweep: points and frontiers, what has no plan, a strip of decision changes, and its page."""
+
+import io
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import files
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from planner.errors import InputError, needed
+from planner.plan.decisions import LANES, changed_decisions
+from planner.report.plots.sweep_rows import (
+    Row,
+    Sense,
+    frontier,
+    label,
+    name_and_unit,
+    number,
+    plain,
+    planned,
+    quantity,
+    why_none,
+)
+from planner.units import counted, short
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
+
+
+TINTS = ("#CFE3F2", "#F6DDC4")  # of bands, neighbours in turn
+STRIP_LETTER = 0.052  # inches of a letter of the strip
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A stretch of the axis over which a decision stays the same."""
+
+    first: float
+    last: float
+    value: str
+
+
+def best_by_x(rows: Sequence[Row], x: str, y: str, *, largest: bool = False) -> list[Row]:
+    """Return for each x the row of smallest (or largest) y, whose decisions the strip shows, by ascending x."""
+    best: dict[float, tuple[float, Row]] = {}
+    for row in rows:
+        at, value = number(row, x), number(row, y)
+        if at is None or value is None:
+            continue
+        rank = -value if largest else value
+        if at not in best or rank < best[at][0]:
+            best[at] = (rank, row)
+    return [best[at][1] for at in sorted(best)]
+
+
+def lanes_of(rows: Sequence[Row], x: str) -> dict[str, list[Band]]:
+    """Return the decisions that change along x, each as bands of one value; rows are in the order of x."""
+    lanes = {}
+    for name, decision in LANES.items():
+        bands: list[Band] = []
+        for row in rows:
+            at, value = number(row, x) or 0.0, decision(row)
+            if bands and bands[-1].value == value:
+                bands[-1] = Band(bands[-1].first, at, value)
+            elif value is not None:
+                bands.append(Band(at, at, value))
+        if len(bands) > 1:
+            lanes[name] = bands
+    return lanes
+
+
+def changes_of(rows: Sequence[Row], x: str) -> list[str]:
+    """Describe each change in words, in the order of x: `at $64B a third site opens: palo-verde`."""
+    changes = []
+    for before, after in pairwise(rows):
+        at = quantity(x, after.get(x))
+        changes += [f"at {at} {what}" for what in changed_decisions(before, after).values()]
+    return changes
+
+
+def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
+    """Return the borders between neighbouring points, half-way, and as far outside the ends."""
+    at = [math.log(x) for x in xs] if logarithmic else list(xs)
+    if len(at) == 1:
+        return [xs[0], xs[0]]
+    middle = [(a + b) / 2 for a, b in pairwise(at)]
+    ends = [at[0] - (middle[0] - at[0]), *middle, at[-1] + (at[-1] - middle[-1])]
+    return [math.exp(x) for x in ends] if logarithmic else ends
+
+
+def draw_strip(axes: "Axes", rows: Sequence[Row], x: str, *, inches: float) -> None:
+    """Draw the lanes; rows are in the order of x, one an x; `inches` is the width of the axes, whose scale is set."""
+    lanes = lanes_of(rows, x)
+    axes.set_yticks(range(len(lanes)), list(lanes), fontsize=7.5)
+    axes.set_ylim(len(lanes) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    if not lanes:
+        style = {"transform": axes.transAxes, "fontsize": 7.5, "color": "#606060"}
+        axes.text(0.5, 0.5, "the same decisions all along", ha="center", va="center", **style)
+        return
+    xs = [number(r, x) or 0.0 for r in rows]
+    logarithmic = axes.get_xscale() == "log"
+    edges = edges_of(xs, logarithmic=logarithmic)
+    scale = math.log if logarithmic else float
+    low, high = axes.get_xlim()
+    per_inch = (max(scale(high), scale(edges[-1])) - min(scale(low), scale(edges[0]))) / inches
+    for n, bands in enumerate(lanes.values()):
+        for k, band in enumerate(bands):
+            left, right = edges[xs.index(band.first)], edges[xs.index(band.last) + 1]
+            style = {"facecolor": TINTS[k % 2], "edgecolor": "white", "linewidth": 0.8}
+            axes.broken_barh([(left, right - left)], (n - 0.4, 0.8), **style)
+            if len(band.value) * STRIP_LETTER * per_inch <= scale(right) - scale(left):
+                middle = math.sqrt(left * right) if logarithmic else (left + right) / 2
+                axes.text(middle, n, band.value, ha="center", va="center", fontsize=6.5)
+
+
+Point = tuple[float, float]
+# Okabe and Ito (2008), Color Universal Design: colour-blind readers see them apart too.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800")
+GREY, FAILED = "#B0B0B0", "#A00000"
+# Inches: a line of text; left of the axes, above and below them; the plot; between it and its strip. Matplotlib's own
+# layouts differ from run to run in the last digit, which the same picture twice must not.
+LINE, LEFT, TOP, BOTTOM, MAIN, GAP = 0.17, 0.85, 0.35, 0.55, 3.6, 0.12
+LEGEND_LETTER = 0.062  # of a legend
+# Facets in a picture; reasons, each a mark of its own, in a legend; lines of changes below the picture.
+MAX_FACETS, MAX_REASONS, MAX_CHANGES = 12, 3, 6
+# Text as paths and a fixed salt: the same rows give the same bytes, and no reader's fonts matter.
+STYLE = {
+    "font.size": 9.0,
+    "svg.fonttype": "path",
+    "svg.hashsalt": "planner",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlotRequest:
+    """What to draw of the rows."""
+
+    x: str
+    y: str
+    facet: str | None = None
+    color: str | None = None
+    log: str = ""
+    senses: tuple[Sense, Sense] | None = ("min", "min")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The size of one plot with its strip, in inches."""
+
+    width: float
+    strip: float
+    right: float
+
+    @property
+    def inner(self) -> float:
+        """Width of the axes."""
+        return self.width - LEFT - self.right
+
+    @property
+    def height(self) -> float:
+        """Height of all."""
+        return TOP + MAIN + GAP + self.strip + BOTTOM
+
+    def axes_at(self, left: float, base: float, tall: float, figure: "Figure", **shared: "Axes | None") -> "Axes":
+        """Add axes at a place of the figure."""
+        width, height = figure.get_size_inches()
+        return figure.add_axes((left / width, base / height, self.inner / width, tall / height), **shared)
+
+
+def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
+    """Draw rows as svg or png.
+
+    InputError: there is nothing to draw, matplotlib is not installed, or the facets are too many.
+    """
+    return picture_of(lambda: _sweep_figure(rows, request), title(request), form)
+
+
+def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
+    """Draw a figure in the style of all plots and return it as svg or png with its name.
+
+    InputError: matplotlib is not installed.
+    """
+    with needed("plot", "matplotlib", "plot"):
+        import matplotlib
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(STYLE)
+        picture = io.BytesIO()
+        svg = {"Date": None, "Creator": "planner", "Title": name}
+        metadata = svg if form == "svg" else {"Software": "planner"}
+        figure().savefig(picture, format=form, dpi=150, metadata=metadata)
+    return picture.getvalue()
+
+
+def title(request: PlotRequest) -> str:
+    """Return the name of the picture."""
+    by = f", by {label(request.facet)}" if request.facet else ""
+    return f"{label(request.y)} over {label(request.x)}{by}"
+
+
+def facets_of(rows: Sequence[Row], facet: str | None) -> list[tuple[str, list[Row]]]:
+    """Divide the rows by the value of a path, in the order of the values; one part without it."""
+    if facet is None:
+        return [("", list(rows))]
+    values = sorted({by_value(r.get(facet)) for r in rows})
+    if len(values) > MAX_FACETS:
+        problem = f"has {len(values)} values; at most {MAX_FACETS} pictures fit"
+        raise InputError(f"--facet {facet}: {problem}, use it as --color or -x")
+    parts = [[r for r in rows if by_value(r.get(facet)) == v] for v in values]
+    return [(f"{plain(facet.rpartition('.')[2])}: {quantity(facet, p[0].get(facet))}", p) for p in parts]
+
+
+def by_value(value: Any) -> tuple[int, float, str]:
+    """Sort numbers before words, and both before nothing."""
+    if isinstance(value, (int, float)):
+        return 0, float(value), ""
+    return (2, 0.0, "") if value is None else (1, 0.0, str(value))
+
+
+def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
+    from matplotlib.figure import Figure
+
+    parts = facets_of(rows, request.facet)
+    strips = [best_rows(part, request) for _, part in parts]
+    lanes = max(1, *(len(lanes_of(best, request.x)) for best in strips))
+    changes = changes_of(strips[0], request.x) if len(parts) == 1 else []
+    foot = LINE * min(len(changes), MAX_CHANGES + 1)
+    # A colour for each value of a path; None where there are none or the values form a scale.
+    values = sorted({r.get(request.color) for r in rows if planned(r)}, key=by_value) if request.color else []
+    scaled = request.color is None or len(values) > len(COLOURS)
+    shades = None if scaled else dict(zip(values, COLOURS, strict=False))
+    across, down = min(3, len(parts)), -(-len(parts) // 3)
+    right = 0.15 if request.color is None or shades else 1.05
+    cell = Cell(7.2 if across == 1 else 4.6, strip=0.25 + 0.2 * lanes, right=right)
+    height = cell.height * down + foot
+    figure = Figure(figsize=(cell.width * across, height))
+    panels: list[Axes] = []
+    for n, ((name, part), best) in enumerate(zip(parts, strips, strict=True)):
+        row, column = divmod(n, across)
+        left, base = column * cell.width + LEFT, height - (row + 1) * cell.height + BOTTOM
+        first = panels[0] if panels else None
+        main = cell.axes_at(left, base + cell.strip + GAP, MAIN, figure, sharex=first, sharey=first)
+        _panel(main, part, request, shades)
+        main.set_title(name or title(request), fontsize=10)
+        below = cell.axes_at(left, base, cell.strip, figure, sharex=main)
+        _name_axes(main, below, request)
+        panels.append(main)
+        draw_strip(below, best, request.x, inches=cell.inner)
+    _make_room(panels, cell.inner)
+    lines = changes[:MAX_CHANGES]
+    lines += [f"and {len(changes) - MAX_CHANGES} more changes"] if len(changes) > MAX_CHANGES else []
+    for n, text in enumerate(lines):  # below the picture, the first at the top
+        figure.text(0.02, foot / height * (1 - (n + 0.4) / len(lines)), text, fontsize=7.5, va="center")
+    return figure
+
+
+def best_rows(rows: Sequence[Row], request: PlotRequest) -> list[Row]:
+    """Return the best plan for each x."""
+    largest = request.senses is not None and request.senses[1] == "max"
+    return best_by_x([r for r in rows if planned(r)], request.x, request.y, largest=largest)
+
+
+def _make_room(panels: "Sequence[Axes]", inches: float) -> None:
+    """Raise the top of all plots where the legend of one would lie on its points."""
+    needed_height = 0.0
+    for axes in panels:
+        legend = axes.get_legend()
+        names = [t.get_text() for t in legend.get_texts()] + [legend.get_title().get_text()] if legend else []
+        if not names:
+            continue
+        wide, tall = (0.55 + LEGEND_LETTER * max(map(len, names))) / inches, (0.15 + LINE * len(names)) / MAIN
+        points = [p for line in axes.get_lines() if line.get_transform() == axes.transData for p in line.get_xydata()]
+        points += [p for dots in axes.collections for p in dots.get_offsets()]
+        places = [axes.transAxes.inverted().transform(axes.transData.transform(p)) for p in points]
+        if any(x > 1 - wide and y > 1 - tall for x, y in places):
+            needed_height = max(needed_height, tall)
+    if needed_height:
+        to_axes = panels[0].transData + panels[0].transAxes.inverted()
+        x, _ = to_axes.transform((panels[0].get_xlim()[0], panels[0].get_ylim()[0]))
+        panels[0].set_ylim(top=to_axes.inverted().transform((x, 1 / (1 - needed_height)))[1])
+
+
+def _name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    if "x" in request.log:
+        main.set_xscale("log")
+    if "y" in request.log:
+        main.set_yscale("log")
+    for axis, path, log in ((below.xaxis, request.x, "x" in request.log), (main.yaxis, request.y, "y" in request.log)):
+        if log:
+            name_log_ticks(axis, path)
+        else:
+            axis.set_major_formatter(FuncFormatter(lambda v, _, p=path: tick(p, v)))
+    for axes in (main, below):
+        axes.tick_params(which="both", length=3.0, pad=3.5)
+    main.tick_params(labelbottom=False, which="both")
+    below.tick_params(axis="y", length=0)
+    main.set_ylabel(label(request.y))
+    below.set_xlabel(label(request.x))
+    main.grid(color="#E4E4E4", linewidth=0.6)
+    main.set_axisbelow(True)
+
+
+def name_log_ticks(axis: "Axis", path: str) -> None:
+    """Name those ticks of a logarithmic axis that have space for it, in the unit of its figure."""
+    from matplotlib.ticker import LogFormatter
+
+    class LogTicks(LogFormatter):  # type: ignore[misc]
+        """The name of a tick, or nothing."""
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return tick(path, x) if super().__call__(x, pos) else ""
+
+    for set_formatter in (axis.set_major_formatter, axis.set_minor_formatter):
+        set_formatter(LogTicks(minor_thresholds=(1.5, 0.6)))
+
+
+def tick(path: str, value: float) -> str:
+    """Return the name of a tick; only money carries its unit there."""
+    return quantity(path, value) if "usd" in path else short(value)
+
+
+def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict[Any, str] | None) -> None:
+    plans = [(number(r, request.x), number(r, request.y), r) for r in rows if planned(r)]
+    points = [(x, y, r) for x, y, r in plans if x is not None and y is not None]
+    heading, color = None, request.color
+    if color is None:
+        name = "on the frontier" if request.senses else "plans"
+        _group(axes, [(x, y) for x, y, _ in points], request, COLOURS[0], name)
+    elif shades is None:
+        _scale(axes, points, request, color)
+    else:
+        heading = label(color)
+        for value, shade in shades.items():
+            group = [(x, y) for x, y, r in points if r.get(color) == value]
+            _group(axes, group, request, shade, quantity(color, value))
+    _without_plan(axes, rows, request, len(plans) - len(points))
+    handles, names = axes.get_legend_handles_labels()
+    if handles:
+        sizes = {"fontsize": 7.5, "title_fontsize": 7.5, "framealpha": 0.85}
+        axes.legend(handles, names, title=heading, edgecolor="none", loc="upper right", **sizes)
+
+
+def _group(axes: "Axes", points: Sequence[Point], request: PlotRequest, shade: str, name: str) -> None:
+    if not points:
+        return
+    if request.senses is None:
+        axes.scatter(*zip(*points, strict=True), s=18, color=shade, label=name, zorder=3)
+        return
+    front = frontier(points, request.senses)
+    rest = [p for i, p in enumerate(points) if i not in set(front)]
+    if rest:
+        known = "dominated" in axes.get_legend_handles_labels()[1]
+        axes.scatter(*zip(*rest, strict=True), s=14, color=GREY, label=None if known else "dominated", zorder=2)
+    xs, ys = zip(*(points[i] for i in front), strict=True)
+    axes.plot(xs, ys, color=shade, marker="o", markersize=4, linewidth=1.2, label=name, zorder=3)
+
+
+def _scale(axes: "Axes", points: Sequence[tuple[float, float, Row]], request: PlotRequest, color: str) -> None:
+    coloured = [((x, y), shade) for x, y, r in points if (shade := number(r, color)) is not None]
+    if not coloured:
+        problem = f"has more than {len(COLOURS)} values and they are no numbers"
+        raise InputError(f"--color {color}: {problem}; choose another path")
+    places = [p for p, _ in coloured]
+    if request.senses is not None:
+        xs, ys = zip(*(places[i] for i in frontier(places, request.senses)), strict=True)
+        axes.plot(xs, ys, color="black", linewidth=1.0, label="frontier", zorder=2)
+    shades = [shade for _, shade in coloured]
+    dots = axes.scatter(*zip(*places, strict=True), c=shades, s=18, cmap="viridis", zorder=3)
+    bar = axes.inset_axes((1.02, 0, 0.03, 1))
+    axes.figure.colorbar(dots, cax=bar, label=label(color), format=lambda v, _: tick(color, v))
+
+
+def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incomplete: int) -> None:
+    without = [(number(r, request.x), why_none(r)) for r in rows if not planned(r)]
+    reasons = Counter(why for _, why in without)
+    style = {"color": FAILED, "markersize": 5, "transform": axes.get_xaxis_transform(), "clip_on": False}
+    for n, (why, count) in enumerate(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))):
+        if n == MAX_REASONS:
+            axes.plot([], [], " ", label=f"and {len(reasons) - n} more reasons")
+            break
+        xs = [x for x, reason in without if reason == why and x is not None]
+        text = why if len(why) <= 60 else why[:59] + "…"
+        axes.plot(xs, [0.02 + 0.03 * n] * len(xs), "x", label=f"{count} {text}", **style)
+    if incomplete:
+        axes.plot([], [], " ", label=f"{incomplete} plans without these figures")
+
+
+# No source of any kind is allowed: the browser itself keeps the page from asking for anything.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+
+
+def style() -> str:
+    """Return the style sheet of all pages."""
+    return (files("planner.report") / "data" / "page.css").read_text(encoding="utf-8")
+
+
+def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
+    """Return the best point, the changes along the axis, the picture and its points, folded, as one HTML page."""
+    name = title(request)
+    described = f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"'
+    inline = svg[svg.index("<svg") :].replace("<svg", described, 1)
+    return "\n".join(
+        [
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
+            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">',
+            f"<title>{escape(name)}</title>\n<style>\n{style()}</style>\n</head>\n<body>\n<main>\n<h1>{escape(name)}</h1>",
+            f'<p class="verdict">{escape(_sweep_verdict(rows, request))}</p>',
+            *_change_lists(rows, request),
+            f'<figure class="wide plot" tabindex="0">{inline}</figure>',
+            *_point_table(rows, request),
+            "</main>\n</body>\n</html>\n",
+        ]
+    )
+
+
+def _sweep_verdict(rows: Sequence[Row], request: PlotRequest) -> str:
+    found = [(y, r) for r in rows if planned(r) and (y := number(r, request.y)) is not None]
+    count = f"{len(found):,} of {counted(len(rows), 'point')} have a plan"
+    if not found:
+        return f"{count}."
+    most = request.senses is not None and request.senses[1] == "max"
+    _, best = (max if most else min)(found, key=lambda item: item[0])
+    value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
+    of, along = (name_and_unit(path)[0] for path in (request.y, request.x))
+    return f"{count}; {'most' if most else 'least'} {of}: {value}, at {along} {at}."
+
+
+def _change_lists(rows: Sequence[Row], request: PlotRequest) -> list[str]:
+    lines = []
+    for name, part in facets_of(rows, request.facet):
+        changes = changes_of(best_rows(part, request), request.x)
+        items = [f"<li>{escape(text)}</li>" for text in changes] or ["<li>nothing</li>"]
+        lines += [f"<h3>What changes{escape(f' ({name})' if name else '')}</h3>\n<ul>", *items, "</ul>"]
+    return lines
+
+
+def _point_table(rows: Sequence[Row], request: PlotRequest) -> list[str]:
+    paths = list(dict.fromkeys(p for p in (request.x, request.facet, request.color, request.y) if p))
+    head = "".join(f'<th scope="col">{escape(label(p))}</th>' for p in paths)
+    body = []
+    for r in sorted(rows, key=lambda r: [by_value(r.get(p)) for p in paths]):
+        cells = "".join(f"<td>{'-' if r.get(p) is None else escape(quantity(p, r.get(p)))}</td>" for p in paths)
+        # A row without a plan has its reason here.
+        status = escape(str(r["status"]) if planned(r) else why_none(r))
+        body.append(f'<tr>{cells}<td class="text">{status}</td></tr>')
+    return [
+        '<details><summary>All points</summary>\n<div class="scroll"><table>',
+        f'<thead><tr>{head}<th class="text" scope="col">status</th></tr></thead>\n<tbody>',
+        *body,
+        "</tbody></table></div></details>",
+    ]

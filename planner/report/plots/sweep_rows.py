@@ -1,0 +1,212 @@
+"""Rows of a sweep as they are drawn: their names and units, figures by dotted path, the frontier of points."""
+
+import csv
+import difflib
+import io
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from planner.errors import InputError
+from planner.files import parse_json, read_text, unescaped
+from planner.sweeps.row_store import read_parquet
+from planner.units import short
+
+UNITS = {
+    "usd_per_year": "USD a year",
+    "usd": "USD",
+    "mw": "MW",
+    "bytes": "bytes",
+    "bytes_per_gpu": "bytes a GPU",
+    "seconds": "s",
+    "tokens": "tokens",
+    "flop": "FLOP",
+    "m2": "m²",
+    "km": "km",
+    "gbps": "Gb/s",
+    "ms": "ms",
+    "days": "days",
+    "watts": "W",
+    "kw": "kW",
+}
+SPELLED = {"gpu": "GPU", "gpus": "GPUs", "mw": "MW", "usd": "USD", "wan": "WAN", "zero": "ZeRO"}
+NAMES = {
+    "days_to_train": ("time to train", "days"),
+    "mfu": ("model FLOP utilisation", ""),
+    "tokens_per_step": ("tokens a step", "tokens"),
+    "racks": ("racks", ""),
+    "gpus_used": ("GPUs used", ""),
+}
+
+
+def name_and_unit(path: str) -> tuple[str, str]:
+    """Return the last key of a path in plain words and its unit or ""; a part has the unit of its total."""
+    parent, _, last = path.rpartition(".")
+    for key in (last, parent.rpartition(".")[2]):
+        for end in sorted(UNITS, key=len, reverse=True):
+            if key.endswith("_" + end):
+                return plain(last.removesuffix("_" + end)), UNITS[end]
+    return NAMES.get(last) or (plain(last), "")
+
+
+def label(path: str) -> str:
+    """Name a figure with its unit: `budget (USD)` for limits.budget_usd."""
+    name, unit = name_and_unit(path)
+    return f"{name} ({unit})" if unit else name
+
+
+def quantity(path: str, value: Any) -> str:
+    """Write a figure with the unit of its path: $64B, 2,500 MW."""
+    _, unit = name_and_unit(path)
+    if not unit or not isinstance(value, (int, float)):
+        return short(value)
+    if unit.startswith("USD"):
+        return ("-$" if value < 0 else "$") + short(abs(value)) + unit.removeprefix("USD")
+    return f"{short(value)} {unit}"
+
+
+def plain(name: str) -> str:
+    """Write a key in plain words."""
+    return " ".join(SPELLED.get(word, word) for word in name.split("_"))
+
+
+Row = dict[str, Any]
+Sense = Literal["min", "max"]
+ENDS: tuple[Sense, Sense] = ("min", "max")
+SENSES: dict[str, tuple[Sense, Sense]] = {f"{x}-{y}": (x, y) for y in ENDS for x in ENDS}
+PLANNED = ("optimal", "feasible")  # of a row's status: there is a plan
+WRAPPERS = ("point.", "plan.")  # parts of a row whose figures go by their own names
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read JSON lines, CSV or Parquet; a last line that a killed run left incomplete is no row.
+
+    InputError: the file cannot be read, or a line is no row; the message names the line.
+    """
+    if path.suffix == ".parquet":
+        rows = [_typed(row) for row in read_parquet(path)]
+    else:
+        text = read_text(path, "give the rows of `planner sweep`")
+        rows = [_typed(row) for row in _csv_rows(path, text)] if path.suffix == ".csv" else list(_lines(path, text))
+    rows = list({r.get("key", n): r for n, r in enumerate(rows)}.values())  # of each point the latest
+    if not rows:
+        raise InputError(f"{path}: holds no rows; run `planner sweep -o {path}` first")
+    return rows
+
+
+def _typed(row: dict[str, Any]) -> Row:
+    return {k: _value(v) if isinstance(v, str) else v for k, v in row.items() if v is not None}
+
+
+def _lines(path: Path, text: str) -> Iterator[Row]:
+    lines = text.split("\n")
+    for n, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = parse_json(line, f"{path}: line {n}")
+        except InputError:
+            if n == len(lines):
+                return
+            raise
+        if not isinstance(row, dict):
+            raise InputError(f"{path}: line {n}: must be an object (is {line[:60]}); give the rows of `planner sweep`")
+        yield flattened({k: v for k, v in row.items() if k != "base"})
+
+
+def _csv_rows(path: Path, text: str) -> Iterator[dict[str, str]]:
+    # Not splitlines: a cell may hold U+0085, U+2028 or U+2029.
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        for row in rows:
+            yield {k: unescaped(v) for k, v in row.items() if k is not None and v not in ("", None)}
+    except csv.Error as error:
+        raise InputError(f"{path}: line {rows.line_num}: {error}; correct the cell there") from None
+
+
+def _value(text: str) -> Any:
+    try:
+        return parse_json(text, "cell")
+    except InputError:
+        return {"True": True, "False": False}.get(text, text)
+
+
+def flattened(row: dict[str, Any]) -> Row:
+    """Return a row on one level; entries of lists go by their id or name, else by place."""
+    figures: Row = {}
+    for path, value in _leaves(row, ""):
+        name = next((path.removeprefix(w) for w in WRAPPERS if path.startswith(w)), path)
+        figures.setdefault(name, value)
+    return figures
+
+
+def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    front = f"{where}." if where else ""
+    if isinstance(value, dict):
+        for key, child in value.items():
+            yield from _leaves(child, front + str(key))
+    elif isinstance(value, list):
+        for n, child in enumerate(value):
+            name = child.get("id") or child.get("name") if isinstance(child, dict) else None
+            yield from _leaves(child, f"{front}{name or n}")
+    else:
+        yield where, value
+
+
+def planned(row: Row) -> bool:
+    """Return whether a row has a plan."""
+    return row.get("status") in PLANNED
+
+
+def check_path(rows: Sequence[Row], option: str, path: str) -> None:
+    """Refuse a path that no row has, naming its option and the nearest that some row has."""
+    known = sorted({k for r in rows for k in r})
+    if path in known:
+        return
+    last = path.rpartition(".")[2]
+    near = [k for k in known if k.rpartition(".")[2] == last] or difflib.get_close_matches(path, known, 3, 0.5)
+    hint = f"did you mean {' or '.join(near[:3])}?" if near else f"known: {', '.join(known)}"
+    raise InputError(f"{option} {path}: no row has this figure; {hint}")
+
+
+def number(row: Row, path: str) -> float | None:
+    """Return a finite number of a row, or None."""
+    value = row.get(path)
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if plain and value is not None else None
+
+
+def why_none(row: Row) -> str:
+    """Return why a row has no plan: its status and the rules in conflict, or else the reason."""
+    status = str(row.get("status") or "no status")
+    rules = row.get("rules")
+    if not isinstance(rules, str) or not rules:
+        rules = "; ".join(str(v) for k, v in sorted(row.items()) if k.startswith("rules."))
+    why = rules or str(row.get("reason") or row.get("stopped") or "")
+    return f"{status}: {why}" if why else status
+
+
+def senses_of(text: str) -> tuple[Sense, Sense] | None:
+    """Read `min-min` and its like, the sense of x first; None for `none`; refuse anything else."""
+    if text == "none":
+        return None
+    if text not in SENSES:
+        raise InputError(f"--frontier {text}: must be one of {', '.join(SENSES)}, none")
+    return SENSES[text]
+
+
+def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense]) -> list[int]:
+    """Return the places of the points that no other point dominates, by ascending x.
+
+    A point dominates another where it is no worse in both and better in one; of equal points the first is returned.
+    """
+    sx, sy = (1.0 if s == "min" else -1.0 for s in senses)
+    order = sorted(range(len(points)), key=lambda i: (sx * points[i][0], sy * points[i][1], i))
+    kept: list[int] = []
+    best = float("inf")
+    for i in order:
+        if sy * points[i][1] < best:
+            best = sy * points[i][1]
+            kept.append(i)
+    return sorted(kept, key=lambda i: points[i][0])

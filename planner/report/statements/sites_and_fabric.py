@@ -1,0 +1,329 @@
+"""Statements on the purchase, sites and fibre, each site's fabric, placement, and a fabric asked for alone."""
+
+from collections.abc import Iterator, Sequence
+
+from planner.instance.network import Switch
+from planner.physics.network.links import media_of
+from planner.physics.network.price import by_reach
+from planner.physics.plan_physics import CLUSTER
+from planner.plan.fabric import FabricAlternative, SiteFabric, Tier
+from planner.plan.plan import Plan
+from planner.plan.sites import SitesPlan
+from planner.plan.wan import WanPlan
+from planner.report.statements.statement import Statement, proof_of, short_percent
+from planner.units import amount, counted, money
+
+NAMED_SITES, NAMED_LINKS = 4, 2  # on the first screen
+SURVIVES = {"off": "nothing out", "margin": "nothing out", "node": "a site's largest circuit out"}
+
+
+def racks_of(plan: Plan) -> int | None:
+    """Return the racks that a plan buys or owns."""
+    return sum(s.racks for s in plan.sites.sites) if plan.sites else plan.instance.hardware.racks
+
+
+def purchase(plan: Plan) -> Iterator[Statement]:
+    """State the purchase: racks with their GPUs, sites, price and budget."""
+    racks, h = racks_of(plan), plan.instance.hardware
+    if plan.cost is None or (racks is None and not h.pools):
+        return
+    if h.pools:
+        bought = " and ".join(f"{counted(p.racks, 'rack')} of {p.name}" for p in h.pools)
+    else:
+        gpu = h.accelerator if isinstance(h.accelerator, str) else h.accelerator.name
+        gpus = f" ({plan.layout.gpus_used + plan.layout.gpus_idle:,} {gpu})" if plan.layout else ""
+        bought = f"{counted(racks or 0, 'rack')}{gpus}"
+    ids = [s.id for s in plan.sites.sites] if plan.sites else []
+    at = f" at {ids[0] if len(ids) == 1 else counted(len(ids), 'site')}" if ids else ""
+    budget = plan.instance.limits.budget_usd
+    of = f" (budget {money(budget)})" if budget else ""
+    text = f"Buys {bought}{at} for {money(plan.cost.total_usd)}{of}."
+    yield Statement("choice", "verdict", text, True, path="cost.total_usd")
+
+
+def sites(plan: Plan) -> Iterator[Statement]:
+    """State each open site with its load, the links between sites, and the lines and interconnects built."""
+    s, grid = plan.sites, plan.instance.grid
+    if s is None:
+        return
+    shown = len(s.sites) if len(s.sites) <= NAMED_SITES else NAMED_SITES - 1
+    for n, site in enumerate(s.sites):
+        authority = f"{site.balancing_authority}, {site.interconnection}"
+        text = f"{site.id} ({authority}): {counted(site.racks, 'rack')}, {site.facility_mw:,.0f} MW"
+        yield Statement("choice", "sites", text, n < shown, path=f"sites.sites.{n}")
+    if rest := s.sites[shown:]:
+        racks, mw = sum(x.racks for x in rest), sum(x.facility_mw for x in rest)
+        text = f"{len(rest)} more sites ({', '.join(x.id for x in rest)}): {racks:,} racks, {mw:,.0f} MW"
+        yield Statement("choice", "sites", text, True)
+    open_sites = {x.id for x in s.sites}
+    if grid and (unused := [n.id for n in grid.nodes if n.site and n.id not in open_sites]):
+        few = len(unused) <= NAMED_LINKS
+        text = f"Not used: {', '.join(unused)}" if few else f"Not used: {len(unused)} other candidates"
+        yield Statement("choice", "sites", text, few)
+    for n, k in enumerate(() if plan.wan else s.links):  # a designed wide area says more than this estimate
+        far = f"{k.a} to {k.b}: {k.route_km:,.0f} km, {k.rtt_ms:.1f} ms"
+        text = f"{far}; {k.required_gbps / 1e3:,.1f} Tbps, {counted(k.fibre_pairs, 'fibre pair')}"
+        yield Statement("figure", "sites", text, n < NAMED_LINKS, path=f"sites.links.{n}")
+        lit = f"{k.a} to {k.b}: {counted(k.wavelengths, 'wavelength')}, {money(k.usd_per_year)} a year"
+        yield Statement("figure", "sites", lit, path=f"sites.links.{n}.wavelengths")
+    yield from _works(s)
+    if grid is not None and grid.rules.grid_model == "dc":
+        load = sum(n.load_mw for n in grid.nodes)
+        other = f"with {load:,.0f} MW of other load" if load else "of the sites alone: no node states a load_mw"
+        survives = SURVIVES.get(grid.rules.n1, "any one circuit or unit out")
+        yield Statement("proof", "sites", f"sites: power flow by reactances, {other}; {survives}")
+
+
+def _works(s: SitesPlan) -> Iterator[Statement]:
+    """State lines and interconnects that are bought, soft rules that are broken, and years that may come."""
+    for built in s.new_lines:
+        yield Statement("choice", "sites", f"Builds {counted(built.circuits, 'circuit')} in {built.line}.", True)
+    for bought in s.upgrades:
+        text = f"Buys {counted(bought.steps, 'step')} of interconnect at {bought.node}."
+        yield Statement("choice", "sites", text, True)
+    for x in s.excess:
+        weighs = f"{money(x.usd_per_year)} a year in the choice, not billed"
+        text = f"Soft rule {x.rule} is exceeded by {x.amount:,.6g} {x.unit}; that weighs {weighs}."
+        yield Statement("warning", "sites", text, True)
+    for name, run in s.scenarios.items():
+        power = sum(run.running_mw.values())
+        text = f"In {name}: {power:,.0f} MW run, energy {money(run.energy_usd_per_year)} a year."
+        yield Statement("figure", "sites", text, path=f"sites.scenarios.{name}")
+
+
+def wan(plan: Plan) -> Iterator[Statement]:
+    """State the routes between sites, the lit fibre, the cuts that it survives, and other traffic."""
+    x = plan.wan
+    if x is None:
+        return
+    for d in [d for d in x.demands if d.priority == 0]:
+        r, backup = d.routes[0], ""
+        if r.backup_rtt_ms is not None:
+            backup = f"; while cut {r.backup_rtt_ms:.1f} ms and {(r.backup_gbps or 0) / 1e3:,.1f} Tbps"
+        path = f"{counted(len(r.edges), 'span')}, {r.route_km:,.0f} km, {r.rtt_ms:.1f} ms, {r.gbps / 1e3:,.1f} Tbps"
+        yield Statement("choice", "wan", f"{d.a} to {d.b}: {path}{backup}", True)
+    waves, pairs = sum(e.wavelengths for e in x.edges), sum(e.fibre_pairs for e in x.edges)
+    form = f"; exchange by {x.exchange}" if x.exchange else ""
+    lit = f"{counted(waves, 'wavelength')} in {counted(pairs, 'fibre pair')} on {counted(len(x.edges), 'span')}"
+    yield Statement("choice", "wan", f"{lit}, {money(x.capex_usd)}{form}; survives {_survives(x)}", True)
+    others = [d for d in x.demands if d.priority]
+    for name in dict.fromkeys(d.name for d in others):
+        own = [d for d in others if d.name == name]
+        asked, missing = sum(d.requested_gbps for d in own), sum(d.missing_gbps for d in own)
+        text = f"{name} (priority {own[0].priority}): {amount(asked - missing)} of {amount(asked)} Gbps carried"
+        if missing <= 1e-6 * asked:
+            yield Statement("figure", "wan", text)
+        else:
+            full = ", ".join(sorted({e for d in own for e in d.saturated_edges}))
+            why = f"full: {full}" if full else "there is no route"
+            yield Statement("warning", "wan", f"{text}; {why}", True)
+
+
+def _survives(x: WanPlan) -> str:
+    at = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(x.shared_nodes.items()))
+    but = f", but not the loss of a node that a route and its backup share: {at}" if at else ""
+    return f"{'any one span cut' if x.protection == 'one_cut' else 'no cut'}{but}"
+
+
+TIER_NAMES = {"leaf": "leaves", "spine": "spines", "core": "cores", "super-spine": "super-spines"}
+NAMED_FABRICS = 2  # whose fabrics are on the first screen
+AT_LINE_RATE = 0.005  # relative: of a slowdown
+
+
+def fabric(plan: Plan) -> Iterator[Statement]:
+    """State each site's switches by tier, what they cost, and how pipeline sends fare in them."""
+    if plan.fabric is None:
+        return
+    by_site = sorted(plan.fabric.sites.items())
+    for n, (site, f) in enumerate(by_site):
+        family = "" if f.family == "rail" else f" ({f.family})"
+        text = f"{site}{family}: {', '.join(tier_words(t, f) for t in f.tiers)}; {money(f.cost_usd)}"
+        yield Statement("choice", "fabric", text, n < NAMED_FABRICS, path=f"fabric.sites.{site}.tiers")
+    if rest := by_site[NAMED_FABRICS:]:
+        usd = money(sum(f.cost_usd for _, f in rest))
+        text = f"{counted(len(rest), 'more fabric')} ({', '.join(site for site, _ in rest)}): {usd}"
+        yield Statement("choice", "fabric", text, True)
+    yield Statement("figure", "fabric", _sends([f for _, f in by_site]), True, path="fabric.sites")
+    for site, f in by_site:
+        yield from _site_fabric(site, f)
+
+
+def _site_fabric(site: str, f: SiteFabric) -> Iterator[Statement]:
+    path = f"fabric.sites.{site}"
+    takes = f"{counted(f.planes, 'plane')} of {f.boxes}; {f.switches:,} switches, {f.switch_links:,} links"
+    wired = f"; {f.wired_gpus_per_rack} GPUs of a rack cabled" if f.wired_gpus_per_rack else ""
+    racks = f"{counted(f.leaf_domain_racks, 'rack')} under a leaf{wired}"
+    yield Statement("figure", "fabric", f"{site}: {takes}; {racks}", path=f"{path}.switches")
+    rings = f"all-reduces {_over(f.allreduce_slowdown)}"
+    yield Statement("figure", "fabric", f"{site}: {_sends([f]).lower()}; {rings}", path=f"{path}.p2p_seconds")
+    if f.shared_links:
+        worst = max(f.shared_links, key=lambda x: x.together_slowdown)
+        link = {"nic": "NICs"}.get(worst.link, f"uplinks of a {worst.link}")
+        text = f"{site}: where the schedule lets sends and rings meet, the {link} take {_over(worst.together_slowdown)}"
+        yield Statement("figure", "fabric", text, path=f"{path}.shared_links")
+    if (g := f.wan_gateway) is not None:
+        ports = f"{counted(g.wan_ports, 'port')} to the wide area, {g.uplinks:,} up"
+        text = f"{site}: WAN gateway of {g.wan_gbps:,.0f} Gbps: {counted(g.switches, 'switch')}, {ports}"
+        yield Statement("choice", "fabric", f"{text}, {money(g.cost_usd)}", path=f"{path}.wan_gateway")
+
+
+def _sends(fabrics: Sequence[SiteFabric]) -> str:
+    """Write the longest pipeline send of some sites, and the largest shares that leave leaf, pod and zone."""
+    slowest = max(fabrics, key=lambda f: f.p2p_seconds)
+    send = f"Pipeline sends {slowest.p2p_seconds * 1e3:.3g} ms, {_over(slowest.pipeline_send_slowdown)}"
+    f = max(fabrics, key=lambda f: (f.share_leaving_leaf, f.share_leaving_pod))
+    if not f.share_leaving_leaf:
+        return f"{send}; none cross leaves"
+    others = [("groups" if f.group_links else "pods", f.share_leaving_pod)]
+    others += [("zones", f.share_leaving_zone)] if f.zones else []
+    more = [f"{short_percent(share) if share else 'none'} {name}" for name, share in others]
+    return f"{send}; {', '.join([f'{short_percent(f.share_leaving_leaf)} cross leaves', *more])}"
+
+
+def tier_words(t: Tier, f: SiteFabric) -> str:
+    """Write a tier: its switches, their model where tiers differ, of leaves the ports, and ports down to ports up."""
+    name = f"{t.switches:,} {t.name if t.switches == 1 else TIER_NAMES[t.name]}"
+    name += f" of {t.switch}" if f.boxes != f.switch else ""
+    ports = f"{t.down_ports} down, {t.up_ports} up, " if t.name == "leaf" else ""
+    return f"{name} ({ports}{t.oversubscription:.3g}:1)" if t.up_ports else name
+
+
+def _over(slowdown: float) -> str:
+    if slowdown < 1 + AT_LINE_RATE:
+        return "at line rate"
+    slower = f"{100 * (slowdown - 1):.0f} % slower than line rate"
+    return slower if slowdown < 2 else f"{slowdown:.2f} times its time at line rate"
+
+
+def transport(plan: Plan) -> Iterator[Statement]:
+    """State the slowdown of the transport that was simulated, and the constant that it replaces."""
+    if (x := plan.transport) is not None:
+        tree = f"{x.pattern} of {x.hosts:,} hosts, {x.tiers} tiers of {x.switch}"
+        runs = f"percentile {x.percentile:g} of {x.seeds} seeds, {tree}"
+        text = f"{x.transport}: {x.slowdown:.3f} times the fluid ideal ({runs}), in place of {x.configured_slowdown:g}"
+        yield Statement("figure", "transport", text, source="simulated", path="transport.slowdown")
+
+
+def placement(plan: Plan) -> Iterator[Statement]:
+    """State how many all-reduce groups stay under one leaf, and the order of racks."""
+    x = plan.placement
+    if x is None:
+        return
+    text = groups(x.groups, x.groups_leaf_local, x.lower_bound_split, x.extra_pieces)
+    yield Statement("figure", "placement", text, True, path="placement.groups_leaf_local")
+    if x.groups_cross_pod:
+        text = f"{x.groups_cross_pod:,} of {x.groups:,} all-reduce groups cross pods"
+        yield Statement("figure", "placement", text, path="placement.groups_cross_pod")
+    for site, stripes in sorted(x.stripes.items()):
+        blocks = f"{x.blocks_by_site.get(site, 0):,} blocks of {counted(x.block_racks, 'rack')}"
+        order = "whole pipelines side by side" if stripes == 1 else f"in {stripes} stripes of stages"
+        yield Statement("choice", "placement", f"{site}: {blocks}, {order}", path=f"placement.stripes.{site}")
+
+
+def groups(total: int, local: int, unavoidable: int, extra: int) -> str:
+    """Write how many of all all-reduce groups stay under one leaf, and into how many fragments the others fall."""
+    split, every = total - local, "The one all-reduce group" if total == 1 else f"All {total:,} all-reduce groups"
+    verb = "s" if total == 1 else ""
+    if not split:
+        return f"{every} stay{verb} under one leaf"
+    fragments = f"({f'{unavoidable:,}' if unavoidable else 'none'} unavoidable): {split + extra:,} fragments"
+    if not local:
+        return f"{every} span{verb} several leaves {fragments}"
+    return f"{local:,} of {total:,} all-reduce groups stay under one leaf; {split:,} span several {fragments}"
+
+
+SURVIVED = {"one_spine": "any one switch above the leaves", "one_leaf_uplink": "any one link between leaf and spine"}
+
+
+def fabric_verdict(plan: Plan) -> Iterator[Statement]:
+    """State what the fabric joins and costs, and whether a cheaper one is possible."""
+    if plan.cost is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
+        return
+    hardware, f = plan.instance.hardware, plan.fabric.sites[CLUSTER]
+    gpus, nic = f.wired_gpus_per_rack, hardware.gpu_nic_bytes_per_second * 8 / 1e9
+    what = f"{counted(hardware.racks or 0, 'host')} of {counted(gpus, 'GPU')} ({nic:g} Gb/s each)"
+    asked = ", ".join(plan.instance.network.families) if plan.instance.network else ""
+    sure = f"Proven cheapest of its kind ({asked})." if plan.status == "optimal" else "Not proven cheapest: time limit."
+    each = money(plan.cost.total_usd / max(1, gpus * (hardware.racks or 0)))
+    text = f"Joins {what} for {money(plan.cost.total_usd)} ({each} a GPU), {f.power_mw * 1e3:,.4g} kW. {sure}"
+    yield Statement("verdict", "verdict", text, True, path="cost.total_usd")
+
+
+def chosen_fabric(plan: Plan) -> Iterator[Statement]:
+    """State the chosen fabric: switches by tier, links, what it carries and what it survives."""
+    if plan.instance.network is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
+        return
+    f, network, chosen = plan.fabric.sites[CLUSTER], plan.instance.network, plan.fabric.alternatives[0]
+    one = f" of {f.switch}" if f.boxes == f.switch else ""
+    text = f"{chosen.name}: {', '.join(tier_words(t, f) for t in f.tiers)}{one}"
+    yield Statement("choice", "fabric", text, True, path=f"fabric.sites.{CLUSTER}.tiers")
+    links = f"{f.endpoint_links:,} links to GPUs, {f.switch_links:,} between switches"
+    planes = f"; {counted(f.planes, 'plane')}" if f.planes > 1 else ""
+    leaf = f"{counted(f.leaf_domain_racks, 'host')} under a leaf"
+    yield Statement("figure", "fabric", f"{f.switches:,} switches, {links}{planes}; {leaf}", True)
+    yield Statement("figure", "fabric", f"Carries {_carries(chosen)}", True)
+    ends = f"{counted(f.tiers[0].down_ports, 'GPU port')}"
+    loss = f"Survives the loss of {SURVIVED[network.survives]}; " if network.survives else "No loss is provided for; "
+    yield Statement("figure", "fabric", f"{loss}a leaf's loss cuts its {ends}.", True)
+
+
+def _carries(x: FabricAlternative) -> str:
+    """Write the rate between halves and the tails of a random permutation."""
+    within = " within each rail" if x.fabric is not None and x.fabric.family == "rail-only" else ""
+    text = f"{x.bisection_tbps or 0.0:,.1f} Tb/s between two halves of the hosts{within}"
+    if x.ecmp_tail is None or x.spray_tail is None:
+        return f"{text}; tails are simulated of trees alone"
+    tails = f"{x.ecmp_tail:.2g} times its time at line rate under ECMP, {x.spray_tail:.2g} sprayed"
+    return f"{text}; the slowest flow of a random permutation takes {tails}"
+
+
+def fabric_price(plan: Plan) -> Iterator[Statement]:
+    """State the price by part, and the figures that it rests on."""
+    network = plan.instance.network
+    if network is None or plan.cost is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
+        return
+    f = plan.fabric.sites[CLUSTER]
+    offered = [s for s in network.switches if isinstance(s, Switch)]
+    of = {s.name: s for s in offered}
+    boxes = sum(t.switches * of[name].price_usd for t, name in zip(f.tiers, f.models, strict=True))
+    text = f"{money(f.cost_usd)} = switches {money(boxes)}, links {money(f.cost_usd - boxes)}"
+    yield Statement("figure", "money", text, True, path="cost.total_usd")
+    from_these = ", ".join(f"{s.name} ({money(s.price_usd)}, {s.power_watts:g} W)" for s in offered)
+    optics = (
+        f"transceivers {network.optics.name} at {money(network.optics.price_usd)}, {network.optics.power_watts:g} W"
+    )
+    media = ", ".join(m.name for m in media_of(network)) if by_reach(network) else ""
+    yield Statement("figure", "money", f"Chosen from {from_these}; {media or optics}", True)
+
+
+def other_kinds(plan: Plan) -> Iterator[Statement]:
+    """State each other kind of fabric and why it lost, those with a design on the first screen."""
+    for x in plan.fabric.alternatives[1:] if plan.fabric else ():
+        if x.fabric is None:
+            yield Statement("choice", "fabric", f"{x.name}: none; {x.lost}", runner_up=x.name)
+            continue
+        f = x.fabric
+        counts = f"{money(f.cost_usd)}, {f.power_mw * 1e3:,.4g} kW, {f.switches:,} switches"
+        text = f"{x.name}: {counts}, {x.bisection_tbps or 0.0:,.1f} Tb/s; {x.lost}"
+        yield Statement("choice", "fabric", text, True, runner_up=x.name)
+
+
+def fabric_proof(plan: Plan) -> Iterator[Statement]:
+    """State the proof."""
+    if plan.fabric is not None:
+        yield proof_of("fabric", plan.fabric.certificate)
+        yield Statement("proof", "fabric", f"Space: {plan.objective.space}.", path="objective.space")
+
+
+def fabric_cautions(plan: Plan) -> Iterator[Statement]:
+    """Warn of what the price leaves out and of what the budget leaves over."""
+    network, budget = plan.instance.network, plan.instance.limits.budget_usd
+    if network is None or plan.cost is None:
+        return
+    if network.floor is None:
+        text = "Links have one price whatever their length: give the floor to price them by reach."
+        yield Statement("warning", "fabric", text, True)
+    if budget and budget > plan.cost.total_usd:
+        left = f"${budget - plan.cost.total_usd:,.0f} of the budget of {money(budget)}"
+        share = short_percent(1 - plan.cost.total_usd / budget)
+        yield Statement("limit", "money", f"{left} ({share}) is not spent.", True)

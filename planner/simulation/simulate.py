@@ -1,0 +1,376 @@
+"""Simulation requests, and their runs: a pattern over a transport on a plan's site or a fabric, seed by seed."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from planner.errors import InputError
+from planner.files import read_json
+from planner.instance.base import Frozen
+from planner.instance.read import complaints
+from planner.plan.files import plan_of
+from planner.plan.plan import Plan
+from planner.simulation import traffic
+from planner.simulation.clos_tree import Fabric, Floats, Ints, Tree, load_fabric, tree_of_fabric
+from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
+from planner.simulation.routing import Flows, joined
+
+
+class Percentiles(Frozen):
+    """A distribution by its percentiles."""
+
+    p50: float
+    p90: float
+    p99: float
+    max: float
+
+
+class SeedRun(Frozen):
+    """One seed: other hashes, another permutation, other failed links."""
+
+    seed: int
+    ideal_seconds: float = Field(
+        description="Time of the exchange if every link as built were loaded evenly: no transport is faster."
+    )
+    tail_seconds: float = Field(description="When the last flow ended.")
+    slowdown: float = Field(description="Tail over ideal.")
+    line_rates: float = Field(description="Tail over the time of the largest flow at the rate of an idle host.")
+    fct_seconds: Percentiles = Field(description="Completion times of the flows.")
+
+
+class PatternTail(Frozen):
+    """The slowest flow of one of several patterns that run at once, over its largest flow's time at line rate."""
+
+    pattern: str
+    flows: int
+    mean_line_rates: float = Field(description="With the other patterns, mean of the seeds.")
+    alone_line_rates: float = Field(description="The same with nothing else on the network.")
+    assumed_line_rates: float | None = Field(None, description="As the plan assumes alone, transport included.")
+    assumed_together_line_rates: float | None = Field(
+        None, description="As the plan states of the links where its schedule lets sends and rings meet."
+    )
+
+
+class Simulation(Frozen):
+    """An exchange on a network, over some seeds."""
+
+    name: str
+    simulated: str = Field(description="What of the network is simulated.")
+    pattern: str
+    transport: TransportName
+    hosts: int
+    flows: int
+    steps: int = Field(1, description="Times that the exchange is repeated: the steps of a ring; times are of one.")
+    flow_bytes: float = Field(description="Of the largest flow.")
+    failed_links: int
+    runs: tuple[SeedRun, ...]
+    fct_seconds: Percentiles = Field(description="Completion times of the flows of all seeds.")
+    fct_over_ideal: Percentiles = Field(description="The same over each seed's ideal.")
+    slowdown: Percentiles = Field(description="Tail over ideal, over the seeds.")
+    mean_slowdown: float = Field(description="Tail over ideal, mean of the seeds.")
+    mean_line_rates: float = Field(
+        description="Tail over the time of the largest flow at the rate of an idle host, mean of the seeds."
+    )
+    assumed_line_rates: float | None = Field(None, description="The same as the plan assumes, transport included.")
+    together: tuple[PatternTail, ...] = Field((), description="Of several patterns at once, each.")
+    overlap: str | None = Field(None, description="Whether the plan's schedule lets its sends and rings meet.")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pattern:
+    """Who sends to whom; `flows` draws the flows of a seed.
+
+    `assumed` is what a plan takes their slowdown to be alone, `assumed_together` where its sends and rings meet.
+    """
+
+    name: str
+    flows: Callable[[int], Flows]
+    steps: int = 1
+    assumed: float | None = None
+    assumed_together: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SimulationRequest:
+    """A network, the patterns that run on it at once, and a transport to simulate."""
+
+    name: str
+    simulated: str
+    patterns: tuple[Pattern, ...]
+    tree: Tree
+    transport: TransportName
+    failed: int | Sequence[int] = 0
+    overlap: str | None = None
+
+    def flows(self, seed: int) -> Flows:
+        """Return the flows of all patterns for a seed, those of the first one first."""
+        return joined([p.flows(seed) for p in self.patterns])
+
+
+def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
+    """Return the completion times of every seed, and their distribution.
+
+    InputError if the flows take no time at all in floating point.
+    """
+    runs, times, ratios, flows = [], [], [], request.flows(seeds[0])
+    for seed in seeds:
+        flows = request.flows(seed)
+        ideal = ideal_seconds(request.tree, flows)
+        if ideal <= 0.0:
+            size, rate = float(flows.size.max()), request.tree.host_rate
+            raise InputError(
+                f"simulate: flows of {size:g} bytes at {rate:g} bytes/s take no time; correct bytes or rates"
+            )
+        completions = flow_seconds(request.tree, flows, request.transport, seed, request.failed)
+        line = float(flows.size.max()) / request.tree.host_rate
+        tail = float(completions.max())
+        runs.append(
+            SeedRun(
+                seed=seed,
+                ideal_seconds=ideal,
+                tail_seconds=tail,
+                slowdown=tail / ideal,
+                line_rates=tail / line,
+                fct_seconds=percentiles(completions),
+            )
+        )
+        times.append(completions)
+        ratios.append(completions / ideal)
+    tails, several = np.asarray([r.slowdown for r in runs]), len(request.patterns) > 1
+    return Simulation(
+        name=request.name,
+        simulated=request.simulated,
+        pattern="+".join(p.name for p in request.patterns),
+        transport=request.transport,
+        hosts=request.tree.hosts,
+        flows=len(flows),
+        steps=1 if several else request.patterns[0].steps,
+        flow_bytes=float(flows.size.max()),
+        failed_links=request.failed if isinstance(request.failed, int) else len(request.failed),
+        runs=tuple(runs),
+        fct_seconds=percentiles(np.concatenate(times)),
+        fct_over_ideal=percentiles(np.concatenate(ratios)),
+        slowdown=percentiles(tails),
+        mean_slowdown=float(tails.mean()),
+        mean_line_rates=float(np.mean([r.line_rates for r in runs])),
+        assumed_line_rates=None if several else request.patterns[0].assumed,
+        together=tuple(_together(request, seeds, times)) if several else (),
+        overlap=request.overlap,
+    )
+
+
+def _together(request: SimulationRequest, seeds: Sequence[int], times: list[Floats]) -> Iterator[PatternTail]:
+    """Yield the tails of each pattern, of the times of all, and alone on the same paths."""
+    first = 0
+    for pattern in request.patterns:
+        tails, own = [], slice(first, first + len(pattern.flows(seeds[0])))
+        for seed, ends in zip(seeds, times, strict=True):
+            flows = request.flows(seed)
+            size = np.zeros(len(flows))
+            size[own] = flows.size[own]
+            alone = flow_seconds(request.tree, replace(flows, size=size), request.transport, seed, request.failed)
+            tails.append((ends[own].max() / size.max(), alone[own].max() / size.max()))
+        first = own.stop
+        together, apart = (np.mean(tails, axis=0) * request.tree.host_rate).tolist()
+        yield PatternTail(
+            pattern=pattern.name,
+            flows=own.stop - own.start,
+            mean_line_rates=together,
+            alone_line_rates=apart,
+            assumed_line_rates=pattern.assumed,
+            assumed_together_line_rates=pattern.assumed_together,
+        )
+
+
+def percentiles(values: Floats) -> Percentiles:
+    """Return the percentiles of a distribution."""
+    p50, p90, p99, largest = (float(x) for x in np.percentile(values, [50, 90, 99, 100]))
+    return Percentiles(p50=p50, p90=p90, p99=p99, max=largest)
+
+
+def summary(s: Simulation) -> str:
+    """Return a simulation in a few lines."""
+    fct, over, tail = s.fct_seconds, s.fct_over_ideal, s.slowdown
+    steps = f"; an all-reduce of {s.steps} such steps takes {s.steps * fct.max * 1e3:.3f} ms" if s.steps > 1 else ""
+    assumed = "" if s.assumed_line_rates is None else f"; the plan assumes {s.assumed_line_rates:.2f}"
+    failed = f", {s.failed_links:,} links failed" if s.failed_links else ""
+    ms = {"p50": fct.p50 * 1e3, "p90": fct.p90 * 1e3, "p99": fct.p99 * 1e3, "max": fct.max * 1e3}
+    sizes = f"{s.hosts:,} hosts, {s.flows:,} flows of up to {s.flow_bytes / 1e6:,.4g} MB"
+    return "\n".join(
+        [
+            f"{s.name}: {s.pattern} over {s.transport}, {sizes}{failed}",
+            f"SIMULATED  {s.simulated}",
+            f"FCT        {', '.join(f'{name} {x:.3f}' for name, x in ms.items())} ms{steps}",
+            f"           over the ideal: p50 {over.p50:.2f}, p90 {over.p90:.2f}, "
+            f"p99 {over.p99:.2f}, max {over.max:.2f}",
+            f"SLOWDOWN   tail over ideal, {len(s.runs)} seed(s): "
+            f"mean {s.mean_slowdown:.3f}, p50 {tail.p50:.3f}, max {tail.max:.3f}",
+            f"           tail over the line-rate time of a flow: mean {s.mean_line_rates:.2f}{assumed}",
+            *(_beside(t) for t in s.together),
+            *([f"OVERLAP    {s.overlap}"] if s.overlap else []),
+        ]
+    )
+
+
+def _beside(t: PatternTail) -> str:
+    assumed = "" if t.assumed_line_rates is None else f"; the plan assumes {t.assumed_line_rates:.2f}"
+    if t.assumed_together_line_rates is not None:
+        assumed += f" alone, {t.assumed_together_line_rates:.2f} where both meet"
+    return f"           {t.pattern}: mean {t.mean_line_rates:.2f}, alone {t.alone_line_rates:.2f}{assumed}"
+
+
+PATTERNS = ("permutation", "p2p", "allreduce", "alltoall")
+TRANSPORTS: dict[str, TransportName] = {"ecmp": "ecmp", "spray": "spray", "adaptive": "adaptive"}
+# Of a fabric's flows: 3 ms at 800 Gbps, the exchange of figure 1b of Agache et al. 2024 (arXiv 2407.12819).
+FLOW_BYTES = 300e6
+GROUP = 16  # hosts of a group where no placement forms groups
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulationOptions:
+    """The pattern and transport of a request, and its limits; None takes the plan's or the usual."""
+
+    pattern: str
+    transport: TransportName
+    site: str | None
+    failed: int
+    hosts: int | None
+    size: float | None
+    group: int | None
+
+
+def transport_named(name: str) -> TransportName:
+    """Return a transport by its name."""
+    if name not in TRANSPORTS:
+        raise InputError(f"--transport {name}: must be one of {', '.join(TRANSPORTS)}; choose one")
+    return TRANSPORTS[name]
+
+
+def simulation_request(
+    given: "Plan | Fabric | Mapping[str, Any] | str | Path", options: SimulationOptions
+) -> SimulationRequest:
+    """Return the request for a plan or a fabric, cut to the hosts wanted, with the pattern laid on it."""
+    network = _read(given)
+    return _of_plan(network, options) if isinstance(network, Plan) else _of_fabric(network, options)
+
+
+def _of_fabric(fabric: Fabric, o: SimulationOptions) -> SimulationRequest:
+    if o.site is not None:
+        raise InputError(f"--site {o.site}: a fabric has no sites; give a plan, or leave --site out")
+    if o.hosts is not None:
+        fabric = load_fabric(fabric.model_dump() | {"hosts": o.hosts})
+    if o.failed and fabric.failed_cables:
+        listed = f"the fabric lists {len(fabric.failed_cables)} failed cables itself"
+        raise InputError(f"--failed-links {o.failed}: {listed}; leave one of them out")
+    tree = tree_of_fabric(fabric)
+    groups = traffic.blocks(tree.slots, o.group or GROUP)
+    shape = "/".join(str(d) for d in tree.down[:-1]) or str(tree.down[0])
+    tiers = f"{fabric.tiers} tier(s) of {fabric.ports_per_switch}-port switches"
+    return SimulationRequest(
+        name=fabric.name,
+        simulated=f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)",
+        patterns=_whole_rings([_pattern(name, tree.slots, groups, o.size or FLOW_BYTES) for name in names(o.pattern)]),
+        tree=tree,
+        transport=o.transport,
+        failed=o.failed or fabric.failed_cables or 0,
+    )
+
+
+def names(pattern: str) -> list[str]:
+    """Return the patterns that run at once: several by plus signs, or the path of a file as it is."""
+    several = pattern.split("+")
+    return several if set(several) <= set(PATTERNS) else [pattern]
+
+
+def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fabric:
+    if isinstance(given, (Plan, Fabric)):
+        return given
+    if isinstance(given, Mapping):
+        if "instance" not in given:
+            return load_fabric(given)
+        try:
+            return Plan.model_validate(dict(given))
+        except ValidationError as error:
+            raise InputError("\n".join(complaints(error, "plan", Plan, given))) from None
+    data = read_json(Path(given))
+    where = str(given)
+    return plan_of(data, where) if isinstance(data, dict) and "instance" in data else load_fabric(data, where)
+
+
+def _of_plan(plan: Plan, o: SimulationOptions) -> SimulationRequest:
+    """Return the request for a planned site: pipeline sends and all-reduces as placed, of the bytes of the layout."""
+    name, part = traffic.part_of_plan(plan, o.site, o.hosts)
+    patterns = _whole_rings([_planned(plan, name, part, pattern, o) for pattern in names(o.pattern)])
+    both = {"p2p", "allreduce"} <= {p.name for p in patterns} and plan.layout is not None
+    return SimulationRequest(
+        name=f"{plan.instance.name}, {name}",
+        simulated=part.described,
+        patterns=patterns,
+        tree=part.tree,
+        transport=o.transport,
+        failed=o.failed,
+        overlap=traffic.overlap(plan, name) if both else None,
+    )
+
+
+def _planned(plan: Plan, site: str, part: traffic.SimulatedPart, pattern: str, o: SimulationOptions) -> Pattern:
+    layout, slots = plan.layout, part.tree.slots
+    if plan.fabric is None:
+        raise InputError("simulate: the plan has no fabric; solve the instance again")
+    rate, fabric = plan.instance.hardware.gpu_nic_bytes_per_second, plan.fabric.sites[site]
+    bytes_sent = o.size or (layout.metrics.pipeline_send_nic_seconds * rate if layout else 0.0) or FLOW_BYTES
+    together = max((x.together_slowdown for x in fabric.shared_links), default=None)
+    if layout is not None and pattern == "p2p" and o.group is None:
+        wrap = layout.virtual_stages > 1
+        sends = [traffic.p2p(stages, bytes_sent, wrap=wrap) for stages in traffic.stages(plan, site, part)]
+        return Pattern(
+            name=pattern,
+            flows=_same(joined(sends), pattern),
+            assumed=fabric.pipeline_send_slowdown,
+            assumed_together=together,
+        )
+    if layout is not None and pattern == "allreduce" and o.group is None:
+        groups = [g for stages in traffic.stages(plan, site, part) for g in stages]
+        steps = traffic.allreduce_steps(groups)
+        buffer = o.size or layout.metrics.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
+        flows = _same(traffic.allreduce(groups, buffer or FLOW_BYTES), pattern)
+        return Pattern(
+            name=pattern, flows=flows, steps=steps, assumed=fabric.allreduce_slowdown, assumed_together=together
+        )
+    return _pattern(pattern, slots, traffic.blocks(slots, o.group or GROUP), bytes_sent)
+
+
+def _pattern(pattern: str, slots: Ints, groups: list[Ints], size: float) -> Pattern:
+    """Return a pattern over hosts and groups of neighbours; the name of none is the path of a file."""
+    if pattern == "permutation":
+        return Pattern(name=pattern, flows=lambda seed: traffic.permutation(slots, size, seed))
+    if pattern == "p2p":
+        return Pattern(name=pattern, flows=_same(traffic.p2p(groups, size), pattern))
+    if pattern == "allreduce":
+        flows = _same(traffic.allreduce(groups, size), pattern)
+        return Pattern(name=pattern, flows=flows, steps=traffic.allreduce_steps(groups))
+    if pattern == "alltoall":
+        return Pattern(name=pattern, flows=_same(traffic.alltoall(groups, size), pattern))
+    return Pattern(name=pattern, flows=_same(traffic.from_file(Path(pattern), slots), pattern))
+
+
+def _whole_rings(patterns: list[Pattern]) -> tuple[Pattern, ...]:
+    """Return patterns that run at once, rings with all their steps: each member sends them to the same neighbour."""
+    if len(patterns) == 1:
+        return tuple(patterns)
+
+    def whole(p: Pattern) -> Pattern:
+        one = p.flows(0)
+        return replace(p, flows=_same(replace(one, size=one.size * p.steps), p.name), steps=1)
+
+    return tuple(whole(p) if p.steps > 1 else p for p in patterns)
+
+
+def _same(flows: Flows, pattern: str) -> Callable[[int], Flows]:
+    if len(flows) == 0:
+        raise InputError(f"--pattern {pattern}: no host sends to another; give more hosts, or smaller --group")
+    return lambda _: flows

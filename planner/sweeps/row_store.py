@@ -1,0 +1,354 @@
+"""Rows of a sweep, one a point, and their file: appended by one writer, resumed, made a table at the end."""
+
+import csv
+import fcntl
+import io
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator
+
+from planner.errors import InputError, needed
+from planner.files import escaped, read_bytes, require_writable, unwritable, write_atomically, write_fallback
+from planner.instance.base import Frozen
+from planner.plan.flatten import Figure, digest
+from planner.plan.plan import Plan
+from planner.planning.frontier import Frontier
+from planner.version import __version__
+
+MOST = 1e300  # of a figure
+FAILED: Literal["failed"] = "failed"
+
+
+class RowObjective(Frozen):
+    """The figure of merit of a point and what is proven of it."""
+
+    name: str
+    value: float | None = None
+    bound: float | None = None
+    gap: float | None = None
+    joint_bound: float | None = None
+    joint_gap: float | None = None
+    fabric_free_bound: float | None = None
+
+
+class Row(Frozen):
+    """The answer at one point of a sweep."""
+
+    schema_version: Literal[1] = 1
+    index: int = Field(description="Place of the point in the sweep, from 0.")
+    key: str = Field(
+        description="SHA-256 of the instance as solved, the planner's version and the options of the solve."
+    )
+    point: dict[str, Any] = Field(description="Value by path; a pin's path begins with pins.")
+    status: Literal["optimal", "feasible", "infeasible", "unknown", "failed"]
+    stopped: Literal["proved", "gap", "limit", "interrupted"] | None = None
+    verified: bool | None = Field(None, description="Whether the checker agrees with the plan; null: not checked.")
+    objective: RowObjective | None = None
+    reason: str | None = Field(None, description="Why there is no plan.")
+    rules: tuple[str, ...] = Field((), description="Rules in conflict, where the point is infeasible.")
+    plan: dict[str, Figure] = Field(default_factory=dict, description="Figures of the plan by their own dotted names.")
+    planner_version: str = __version__
+    base: dict[str, str] = Field(
+        default_factory=dict, description="SHA-256 (its first 12 digits) of each part of the sweep's instance by key."
+    )
+    seconds: float = Field(description="Wall time of the solve.")
+
+    @field_validator("point", "plan", "objective", mode="before")
+    @classmethod
+    def _as_floats(cls, figures: Any) -> Any:
+        """Refuse whole numbers that no float holds: figures are compared and drawn as floats."""
+        for name, x in figures.items() if isinstance(figures, dict) else ():
+            if isinstance(x, int) and abs(x) > MOST:
+                raise ValueError(f"{name[:40]} is beyond {MOST:g}")
+        return figures
+
+    def flat(self) -> dict[str, Any]:
+        """Return the row as one level of columns: the point's paths and the plan's names beside the row's own."""
+        own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
+        own["rules"] = "; ".join(self.rules) or None
+        objective = {f"objective.{k}": v for k, v in (self.objective or RowObjective(name="")).model_dump().items()}
+        front = {k: own.pop(k) for k in ("index", "key")}
+        return {**front, **self.point, **own, **objective, **self.plan}
+
+
+def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds: float) -> Row:
+    """Sum up a plan in a row."""
+    return Row(
+        index=index,
+        key=key,
+        point=point,
+        status=plan.status,
+        stopped=plan.stopped,
+        verified=plan.verified,
+        objective=RowObjective.model_validate(plan.objective.model_dump(include=set(RowObjective.model_fields))),
+        reason=plan.conflict.reason if plan.conflict else None,
+        rules=plan.conflict.rules if plan.conflict else (),
+        plan=digest(plan),
+        seconds=seconds,
+    )
+
+
+def latest(rows: Iterable[Row]) -> list[Row]:
+    """Return one row a key, the latest, in the order of their first: a failed point that was solved later is solved."""
+    return list({r.key: r for r in rows}.values())
+
+
+def failed_row(index: int, key: str, point: dict[str, Any], reason: str, seconds: float) -> Row:
+    """Say of a point that it could not be solved, and why."""
+    return Row(index=index, key=key, point=point, status=FAILED, reason=reason, seconds=seconds)
+
+
+def read_parquet(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of a Parquet file. InputError: the file cannot be read as Parquet."""
+    pyarrow, parquet = need_pyarrow()
+    try:
+        rows: list[dict[str, Any]] = parquet.read_table(path).to_pylist()
+    except (OSError, pyarrow.ArrowException) as error:
+        problem = str(error).splitlines()[0]
+        raise InputError(f"{path}: cannot be read as Parquet ({problem}); give the rows of `planner sweep`") from None
+    return rows
+
+
+def need_pyarrow() -> tuple[Any, Any]:
+    """Return pyarrow and its Parquet module. InputError: it is not installed."""
+    with needed("a .parquet file, unlike .csv,", "pyarrow", "parquet"):
+        import pyarrow
+        from pyarrow import parquet
+    return pyarrow, parquet
+
+
+LINES = (".jsonl", ".ndjson")
+ROW_BEGINS = b'{"schema_version":1,"index":'
+TABLES = (".csv", ".parquet")
+
+
+def journal_of(output: Path) -> Path:
+    """Return the file that rows go to as they come: the output, or the journal beside a table."""
+    if output.suffix in LINES:
+        return output
+    if output.suffix in TABLES:
+        return output.with_name(output.name + ".jsonl")
+    ending = output.suffix or "without an ending"
+    raise InputError(f"{output}: must end in {', '.join((*LINES, *TABLES))} (is {ending!r})")
+
+
+class Store:
+    """Rows on disk, under a lock for as long as it is open.
+
+    InputError: another sweep writes the file, it has rows and is not resumed, its rows are of another instance than
+    `base` says or of another version, or a line of it is no row.
+    """
+
+    def __init__(self, output: Path, *, resume: bool, base: Mapping[str, str] | None = None) -> None:
+        # The journal of a link's table is the table's own; the lock is on the file itself, by whatever name.
+        self.output = output
+        journal_of(output)
+        self.path = journal_of(Path(os.path.realpath(output)) if output.is_symlink() else output)
+        require_writable(output, self.path)
+        if output.suffix == ".parquet":
+            need_pyarrow()
+        try:
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            raise unwritable(self.path, error) from None
+        try:
+            self._lock()
+            self.rows = self._rows_of_earlier_run(resume)
+            _require_same(self.path, latest(self.rows), base)
+        except OSError as error:
+            os.close(self._file)
+            raise unwritable(self.path, error) from None
+        except InputError:
+            os.close(self._file)
+            raise
+        self._owner.write_text(f"{os.getpid()}\n", encoding="utf-8")
+
+    @property
+    def _owner(self) -> Path:
+        """The file beside the rows that names the process which writes them."""
+        rows = Path(os.path.realpath(self.path))
+        return rows.with_name(f".{rows.name}.lock")
+
+    def _lock(self) -> None:
+        """Lock the rows themselves; the kernel gives the lock back when the process ends, however it ends."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = self._owner.read_text(encoding="utf-8").strip() if self._owner.exists() else ""
+            problem = f"another sweep is writing it (process {owner or 'unknown'})"
+            raise InputError(f"{self.path}: {problem}; wait for it, or choose another file") from None
+
+    def _rows_of_earlier_run(self, resume: bool) -> list[Row]:
+        data = self.path.read_bytes()
+        if data and not resume:
+            raise InputError(f"{self.path}: holds a sweep already; go on with --resume, or choose another file")
+        complete = _complete(self.path, data)
+        rows = parse_rows(self.path, complete)
+        if len(complete) < len(data):
+            os.truncate(self.path, len(complete))
+        return rows
+
+    @property
+    def finished(self) -> frozenset[str]:
+        """Keys of the points that need not be solved: a failed one is tried once more."""
+        return frozenset(r.key for r in latest(self.rows) if r.status != FAILED)
+
+    def append(self, row: Row) -> None:
+        """Write a row in one piece, and return when it is on the disk."""
+        line = _line_of(row).encode()
+        try:
+            written = os.write(self._file, line)
+            os.fsync(self._file)
+        except OSError as error:
+            problem = f"cannot be written ({error.strerror})"
+        else:
+            problem = "" if written == len(line) else "cannot be written to its end: the disk is full"
+        if problem:
+            fallback = write_fallback(self.path, lambda: [line])
+            kept = f"; the last row is in {fallback}" if fallback else ""
+            raise InputError(f"{self.path}: {problem}{kept}; free space and go on with --resume")
+        self.rows.append(row)
+
+    def tabulate(self) -> None:
+        """Write the table, where one was asked for, from all rows on the disk in the order of the sweep."""
+        # An interrupt may have come between a row's way to the disk and to the list.
+        self.rows = read_rows(self.path)
+        rows = sorted(self.rows, key=lambda r: r.index)
+        if self.output.suffix in TABLES:
+            write_rows(self.output, rows)
+
+    def close(self) -> None:
+        """Close the file, which releases the lock."""
+        with suppress(OSError):
+            self._owner.unlink(missing_ok=True)
+        os.close(self._file)
+
+    def __enter__(self) -> Self:
+        """Return the open store."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Read the rows of a JSONL file, the latest of each point; a torn last line is left out."""
+    data = read_bytes(path, "give a file of rows")
+    return latest(parse_rows(path, _complete(path, data)))
+
+
+def _complete(path: Path, data: bytes) -> bytes:
+    """Return the complete lines; what stands behind the last of them must be the torn beginning of a row."""
+    complete = data[: data.rfind(b"\n") + 1]
+    torn = data[len(complete) :]
+    if not (torn.startswith(ROW_BEGINS) or ROW_BEGINS.startswith(torn)):
+        raise InputError(f"{path}: its last line is no row of a sweep; remove the line, or choose another file")
+    return complete
+
+
+def _require_same(path: Path, rows: Sequence[Row], base: Mapping[str, str] | None) -> None:
+    for row in rows:
+        if row.planner_version != __version__:
+            differs = f"planner {row.planner_version} wrote its rows, this is {__version__}"
+        elif base is not None and row.base != base:
+            parts = sorted(k for k in {*row.base, *base} if row.base.get(k) != base.get(k))
+            differs = f"its rows are of another instance, which differs in {', '.join(parts)}"
+        else:
+            continue
+        raise InputError(f"{path}: {differs}; go on with what it was begun with, or begin anew in another file")
+
+
+def parse_rows(path: Path, data: bytes) -> list[Row]:
+    """Read rows from complete lines, or name the line that is none."""
+    from pydantic import ValidationError
+
+    rows = []
+    # Not splitlines of the text: JSON may hold U+0085, U+2028 and U+2029 as they are.
+    for n, line in enumerate(data.split(b"\n")[:-1], 1):
+        try:
+            rows.append(Row.model_validate_json(line.decode("utf-8", "replace")))
+        except ValidationError as error:
+            problem = f"is no row of a sweep ({error.errors(include_url=False)[0]['msg']})"
+            raise InputError(f"{path}: line {n}: {problem}; remove the line, or choose another file") from None
+    return rows
+
+
+def write_rows(path: Path, rows: Sequence[Row]) -> None:
+    """Write all rows at once, in the form that the ending asks for: lines, CSV or Parquet."""
+    if path.suffix == ".csv":
+        write_atomically(path, csv_text(rows))
+    elif path.suffix == ".parquet":
+        pyarrow, parquet = need_pyarrow()
+        table = io.BytesIO()
+        parquet.write_table(pyarrow.table(columns_of(rows)), table)
+        write_atomically(path, table.getvalue())
+    else:
+        write_atomically(path, "".join(map(_line_of, rows)))
+
+
+def _line_of(row: Row) -> str:
+    return row.model_dump_json(exclude_none=True) + "\n"
+
+
+def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """Return rows as columns; a column of numbers and texts becomes texts, one of integers and other numbers floats."""
+    flat = [r.flat() for r in rows]
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    return {name: _of_one_type([row.get(name) for row in flat]) for name in names}
+
+
+def _of_one_type(values: list[Any]) -> list[Any]:
+    plain = [json.dumps(v) if isinstance(v, (dict, list)) else v for v in values]
+    kinds = {type(v) for v in plain if v is not None}
+    if len(kinds) <= 1:
+        return plain
+    if kinds == {int, float}:
+        return [None if v is None else float(v) for v in plain]
+    return [None if v is None else v if isinstance(v, str) else json.dumps(v) for v in plain]
+
+
+def csv_text(rows: Sequence[Row]) -> str:
+    """Write rows as CSV."""
+    columns = columns_of(rows)
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    # A text that a spreadsheet would run as a formula gets an apostrophe; numbers stay numbers.
+    rows_of_cells = zip(*columns.values(), strict=True)
+    writer.writerows([escaped(v) if isinstance(v, str) else v for v in row] for row in rows_of_cells)
+    return out.getvalue()
+
+
+CURVE = ".json"  # the curve itself, with its proven epsilon
+ENDINGS = (CURVE, *LINES, *TABLES)
+
+
+def curve_rows(frontier: Frontier, seconds: float) -> Iterator[Row]:
+    """Yield a row for each point, its capital the value that it is named by.
+
+    The row's bound is of the days of every plan of at most that capital. `seconds`, of the search, are on every row.
+    """
+    instance = frontier.instance.model_dump_json()
+    for index, (p, plan) in enumerate(zip(frontier.curve.points, frontier.plans, strict=True)):
+        point = {"frontier.capital_usd": p.capital_usd}
+        key = sha256(f"{instance} {p.capital_usd!r} {p.days_to_train!r}".encode()).hexdigest()
+        gap = None if p.bound_days is None else max(0.0, p.days_to_train - p.bound_days) / p.days_to_train
+        objective = RowObjective(name="days_to_train", value=p.days_to_train, bound=p.bound_days, gap=gap)
+        own = {"frontier.layout": p.layout, "frontier.idle_gpus": p.idle_gpus, "frontier.knee": p.knee}
+        row = row_of_plan(index, key, point, plan, seconds)
+        yield row.model_copy(update={"objective": objective, "plan": {**digest(plan), **own}})
+
+
+def curve_plan_file(folder: Path, index: int) -> Path:
+    """Return the file of the plan of a point, named by the index of its row."""
+    return folder / f"{index:03d}.json"

@@ -1,0 +1,384 @@
+"""A sweep from its points to its rows: which remain, and the workers that solve them here or on a cluster."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
+from typing import Any
+
+from planner.calibration.constants import Given, MeasuredConstants, names_an_entry, put_constants, read_constants
+from planner.errors import InputError, PlannerError, needed
+from planner.files import require_folder, write_atomically
+from planner.instance.instance import Instance, instance_sha256
+from planner.models.requests import Options
+from planner.planning.load import load_instance
+from planner.planning.plausible import warn
+from planner.planning.solve import options_of
+from planner.sweeps.axes import Point, in_shard
+from planner.sweeps.instance_paths import canonical, check_path, put
+from planner.sweeps.row_store import Row, failed_row, row_of_plan
+from planner.version import __version__
+
+ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# Two solves in threads of one process would fight over the solvers' signal handlers and thread pools.
+_one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One point to solve: its instance in full, since a worker may be on another machine."""
+
+    index: int
+    key: str
+    point: Point
+    data: dict[str, Any]
+    options: Options
+    with_plan: bool  # whether the plan itself is wanted
+    base: dict[str, str] = field(default_factory=dict)  # hashes of the parts of the sweep's instance
+
+
+@dataclass(frozen=True, slots=True)
+class PointAnswer:
+    """The row of a point and, where it was wanted, its plan as JSON."""
+
+    row: Row
+    plan: str | None = None
+
+
+def tasks_of(
+    base: Instance,
+    points: Sequence[Point],
+    options: Options,
+    *,
+    with_plan: bool,
+    constants: MeasuredConstants | None = None,
+) -> list[Task]:
+    """Make a task of every point, points that ask the same question once; accelerators get their own constants.
+
+    InputError: A point is no usable instance; the message names the point and what is wrong with it.
+    """
+    tasks: dict[str, Task] = {}
+    asked: list[Instance] = []
+    plain = base.model_dump(mode="json", exclude_none=True)
+    parts = parts_of(base)
+    for index, point in enumerate(points):
+        data = _copied(plain)
+        for path, value in point.items():
+            put(data, base, path, value)
+        try:
+            instance = load_instance(data)
+            if constants is not None and any(names_an_entry(*x) for x in point.items()):
+                data = instance.model_dump(mode="json", exclude_none=True)
+                put_constants(data, constants)
+                instance = load_instance(data)
+        except InputError as error:
+            raise InputError(f"point {index} ({point_text(point)}): {error}") from None
+        asked.append(instance)
+        key = key_of(instance, options)
+        task = Task(index=index, key=key, point=point, data=data, options=options, with_plan=with_plan, base=parts)
+        tasks.setdefault(key, task)
+    warn(*asked)
+    return list(tasks.values())
+
+
+def parts_of(base: Instance) -> dict[str, str]:
+    """Return a hash of each part of a sweep's instance, so that a resumed sweep can name the part that changed."""
+    parts = base.model_dump(mode="json").items()
+    return {k: sha256(json.dumps(v, sort_keys=True).encode()).hexdigest()[:12] for k, v in parts}
+
+
+def _copied(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {k: _copied(v) for k, v in data.items()}
+    return [_copied(x) for x in data] if isinstance(data, list) else data
+
+
+def key_of(instance: Instance, options: Options) -> str:
+    """Return a hash of a solve's instance, the planner's version and the options that may change the answer."""
+    text = f"{instance_sha256(instance)} {__version__} {options.time_limit} {options.gap} {options.seed}"
+    return sha256(text.encode()).hexdigest()
+
+
+def point_text(point: Mapping[str, Any]) -> str:
+    """Write a point for a message."""
+    values = {k: repr(v) if isinstance(v, str) else f"{v:g}" if isinstance(v, float) else v for k, v in point.items()}
+    return ", ".join(f"{k}={v}" for k, v in values.items())
+
+
+_kept: dict[str, Any] = {}  # what this process keeps from point to point: it saves time and changes no answer
+
+
+def solve_point(task: Task) -> PointAnswer:
+    """Solve one point; whatever goes wrong is the reason of its row."""
+    from planner.models.joint.cache import JointCache
+    from planner.planning.solve import solve_instance
+
+    started = time.perf_counter()
+    try:
+        with _one_at_a_time:
+            cache = _kept.setdefault("joint", JointCache())
+            plan = solve_instance(load_instance(task.data), task.options, lambda _: None, cache=cache)
+    except Exception as error:  # a defect at one point must not end a sweep of thousands
+        reason = f"{type(error).__name__}: {error}"
+        return PointAnswer(failed_row(task.index, task.key, task.point, reason, time.perf_counter() - started))
+    row = row_of_plan(task.index, task.key, task.point, plan, time.perf_counter() - started)
+    return PointAnswer(row, plan.model_dump_json(indent=1) + "\n" if task.with_plan else None)
+
+
+def begin_worker() -> None:
+    """Prepare a worker process: one thread, Ctrl-C left to the parent, and ended as soon as the parent is."""
+    for name in ONE_THREAD:
+        os.environ.setdefault(name, "1")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # in the middle of a point, with all cleaning up
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+
+
+def _leave_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+TRIES = 2  # workers that one point may take with it: the first death may be chance, the second is the point's doing
+AT_ONCE = 256  # points submitted to an executor ahead of their answers: enough to keep a cluster busy
+START_SECONDS = 30.0  # a process that imports the planner on a loaded machine has started by then
+GRACE_SECONDS = 2.0  # from the request to end to the kill: solvers check for it every second or so
+NO_START = (
+    "a worker process cannot start: a new process must be able to import the main script, so guard what it runs by "
+    "`if __name__ == '__main__':`, or pass an executor"
+)
+Call = Callable[[Task], PointAnswer]
+
+
+def cores() -> int:
+    """Return the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Lane:
+    """One worker process and its points: a death has one culprit, and neighbours follow each other."""
+
+    def __init__(self, points: Sequence[Task]) -> None:
+        self.waiting = deque(points)
+        self._pool: ProcessPoolExecutor | None = None
+        self._pid: Future[int] | None = None
+        self._point: Future[PointAnswer] | None = None
+
+    def submit(self, call: Call, task: Task) -> Future[PointAnswer]:
+        """Submit one point to the process; start a process where there is none."""
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=begin_worker)
+            self._pid = self._pool.submit(os.getpid)
+        self._point = self._pool.submit(call, task)
+        return self._point
+
+    @property
+    def started(self) -> bool:
+        """Whether the process came so far as to report its number."""
+        pid = self._pid
+        return pid is not None and pid.done() and not pid.cancelled() and pid.exception() is None
+
+    def end(self) -> None:
+        """End the process, in the middle of a point if need be."""
+        if self._pool is None:
+            return
+        if self._point is not None and not self._point.done():
+            self._stop(self._point)
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool = self._pid = self._point = None
+
+    def _stop(self, point: Future[PointAnswer]) -> None:
+        """Ask the process to leave its point, and make it where a solver does not listen."""
+        # A process that is only just starting is waited for: until it reports its number it cannot be stopped.
+        with suppress(BrokenExecutor, CancelledError, TimeoutError, ProcessLookupError):
+            if self._pid is not None:
+                pid = self._pid.result(timeout=START_SECONDS)
+                os.kill(pid, signal.SIGTERM)
+                if not wait([point], timeout=GRACE_SECONDS).done:
+                    os.kill(pid, signal.SIGKILL)
+
+
+def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> Iterator[tuple[Task, PointAnswer]]:
+    """Solve points on processes of this machine, one point and one thread each; yield answers as they come.
+
+    Every process takes a stretch of neighbours and, when it has none left, the far end of the longest stretch.
+    """
+    count = max(1, min(workers or cores(), len(tasks)))
+    lanes = [Lane(tasks[len(tasks) * i // count : len(tasks) * (i + 1) // count]) for i in range(count)]
+    running: dict[Future[PointAnswer], tuple[Lane, Task]] = {}
+    deaths: dict[str, int] = {}
+    try:
+        for lane in lanes:
+            _advance(lane, lanes, call, running)
+        while running:
+            done, _ = wait(running, return_when="FIRST_COMPLETED")
+            for future in sorted(done, key=lambda f: running[f][1].index):
+                lane, task = running.pop(future)
+                if _died(future):
+                    if not lane.started:
+                        raise PlannerError(NO_START)
+                    lane.end()
+                    deaths[task.key] = deaths.get(task.key, 0) + 1
+                    if deaths[task.key] < TRIES:
+                        lanes[(lanes.index(lane) + 1) % len(lanes)].waiting.append(task)
+                    else:
+                        problem = f"the worker process died at this point, {TRIES} times"
+                        yield task, _failed(task, f"{problem}; look for memory or a crash in a solver")
+                else:
+                    yield task, _answer(task, future)
+                for idle in lanes:
+                    if idle not in [busy for busy, _ in running.values()]:
+                        _advance(idle, lanes, call, running)
+    finally:
+        for lane in lanes:
+            lane.end()
+
+
+def _advance(
+    lane: Lane, lanes: Sequence[Lane], call: Call, running: dict[Future[PointAnswer], tuple[Lane, Task]]
+) -> None:
+    """Start the next point of a lane: its own, or the last one of the longest queue."""
+    longest = max(lanes, key=lambda other: len(other.waiting))
+    if lane.waiting:
+        task = lane.waiting.popleft()
+    elif longest.waiting:
+        task = longest.waiting.pop()
+    else:
+        return
+    running[lane.submit(call, task)] = (lane, task)
+
+
+def on_executor(tasks: Sequence[Task], call: Call, executor: Executor) -> Iterator[tuple[Task, PointAnswer]]:
+    """Solve points on an executor of the caller's; yield answers as they come. The executor is left open."""
+    waiting = deque(tasks)
+    running: dict[Future[PointAnswer], Task] = {}
+    deaths: dict[str, int] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < AT_ONCE:
+                task = waiting.popleft()
+                try:
+                    running[executor.submit(call, task)] = task
+                except RuntimeError as error:  # shut down, or a pool whose worker died
+                    yield task, _failed(task, f"the executor takes no more points ({error}); resume with a new one")
+            done, _ = wait(running, return_when="FIRST_COMPLETED")
+            for future in sorted(done, key=lambda f: running[f].index):
+                task = running.pop(future)
+                if _died(future):
+                    deaths[task.key] = deaths.get(task.key, 0) + 1
+                    if deaths[task.key] < TRIES:
+                        waiting.append(task)
+                        continue
+                yield task, _answer(task, future)
+    finally:
+        for future in running:
+            future.cancel()
+
+
+def _died(future: Future[PointAnswer]) -> bool:
+    """Return whether the worker ended under a point: broken, or asked to end."""
+    return not future.cancelled() and isinstance(future.exception(), (BrokenExecutor, SystemExit))
+
+
+def _answer(task: Task, future: Future[PointAnswer]) -> PointAnswer:
+    if future.cancelled():
+        return _failed(task, "the executor cancelled the point")
+    error = future.exception()
+    return future.result() if error is None else _failed(task, f"{type(error).__name__}: {error}")
+
+
+def _failed(task: Task, reason: str) -> PointAnswer:
+    return PointAnswer(failed_row(task.index, task.key, task.point, reason, 0.0))
+
+
+LOCAL = "local"
+
+
+@contextmanager
+def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor]:
+    """Connect to a scheduler and yield its executor; the scheduler tries points whose workers die elsewhere.
+
+    InputError: the extra is not installed, or nobody answers at the address.
+    """
+    with needed("--dask", "distributed", "dask"):
+        import dask
+        from distributed import Client, LocalCluster
+    if address == LOCAL:
+        count = workers or cores()
+        # One death more than this and a point is given up: it has taken TRIES workers with it.
+        with (
+            dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}),
+            LocalCluster(n_workers=count, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+            Client(cluster) as client,
+        ):
+            yield client.get_executor(pure=False)
+        return
+    try:
+        client = Client(address, timeout="10s")
+    except (OSError, ValueError) as error:
+        problem = f"no scheduler answers there ({error})"
+        raise InputError(f"--dask {address}: {problem}; give HOST:PORT of a running one, or local") from None
+    with client:
+        yield client.get_executor(pure=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions:
+    """How every point is solved, which points are, and where their plans go."""
+
+    shard: tuple[int, int] | None = None
+    time_limit: float | None = None
+    gap: float | None = None
+    seed: int = 0
+    plans: Path | None = None
+    constants: Given | None = None
+
+
+def tasks_for(
+    instance: Instance | Mapping[str, Any] | str | Path, points: Sequence[Point], options: SweepOptions
+) -> list[Task]:
+    """Check every path and every point, and return the tasks of the shard.
+
+    InputError: A path leads nowhere, or a point is no usable instance.
+    """
+    constants = None if options.constants is None else read_constants(options.constants)
+    base = load_instance(instance, constants=constants)
+    points = [{canonical(path): value for path, value in point.items()} for point in points]
+    for path in sorted({p for point in points for p in point}):
+        check_path(base, path)
+    if options.plans is not None:
+        require_folder(options.plans)
+    solver_options = options_of(time_limit=options.time_limit, gap=options.gap, seed=options.seed, threads=1)
+    tasks = tasks_of(base, points, solver_options, with_plan=options.plans is not None, constants=constants)
+    return tasks if options.shard is None else [tasks[i] for i in in_shard(len(tasks), options.shard)]
+
+
+def rows_of(
+    tasks: Sequence[Task],
+    options: SweepOptions,
+    *,
+    finished: Collection[str] = (),
+    executor: Executor | None = None,
+    workers: int | None = None,
+) -> Iterator[Row]:
+    """Solve the tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
+    left = [t for t in tasks if t.key not in finished]
+    # The largest numbers first: what is proven of the layouts of more racks is valid for fewer.
+    first = sorted(left, key=lambda t: [v for v in t.point.values() if isinstance(v, (int, float))], reverse=True)
+    answers = at_home(first, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
+    for task, answer in answers:
+        if answer.plan is not None and options.plans is not None:
+            write_atomically(options.plans / f"{task.index:05d}-{task.key[:12]}.json", answer.plan)
+        yield answer.row.model_copy(update={"base": task.base})
