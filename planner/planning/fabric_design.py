@@ -170,8 +170,8 @@ def _cheapest(
     """Return a kind with its cheapest design below a price; not searched where the time is over."""
     survives = None if FAMILIES[kind.family].wiring is not TREE else network.survives
     own = network.model_copy(update={"families": (kind.family,), "survives": survives})
-    # Super-spines over one zone join nothing.
-    pins = {**instance.pins, "fabric.tiers": kind.tiers, "fabric.min_zones": 2}
+    # Cores over one pod join nothing, nor do super-spines over one zone.
+    pins = {**instance.pins, "fabric.tiers": kind.tiers, "fabric.min_pods": 2, "fabric.min_zones": 2}
     if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
         return kind
     asked = instance.model_copy(update={"network": own, "pins": pins})

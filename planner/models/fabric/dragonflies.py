@@ -5,6 +5,7 @@ leaf has u uplinks in bundles of b. More links between groups cost more and calm
 are looked at.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -47,11 +48,17 @@ def with_groups(s: Site, domain: int) -> list[Options]:
         shut |= {"leaf_up_ports", "spine_down_ports", "spine_up_ports", "spine_switch"} & set(s.pins)
     if shut or s.pins.get("tiers", tiers) != tiers or s.network.max_tiers < tiers:
         return []
-    shapes, parts = _shapes(s, domain), list[Options]()
-    for rails, width in shapes[_may_pay(s, domain, shapes)].tolist():
-        x = Shape(domain, rails, width)
-        groups = _groups(s, x)
-        parts += _of_shape(s, x, groups, (_spine_ways if plus_family else _router_ways)(s, x, groups))
+    shapes, parts, best = _shapes(s, domain), list[Options](), math.inf
+    least, may = _least_usd(s, domain, shapes)
+    for k in np.argsort(least, kind="stable").tolist():
+        if s.loads.nothing and not s.power_counts and least[k] * BELOW > best:
+            break  # all are as calm, so that the cheapest beats the others
+        if may[k]:
+            s.tick()
+            x = Shape(domain, *shapes[k].tolist())
+            groups = _groups(s, x)
+            found = _of_shape(s, x, groups, (_spine_ways if plus_family else _router_ways)(s, x, groups))
+            parts, best = [*parts, *found], min([best, *(float(x.usd.min()) for x in found)])
     return parts
 
 
@@ -87,8 +94,8 @@ def _floor_links(s: Site, x: Shape, groups: Groups) -> int:
     return max(1, -(-floor // (groups.number - 1)))
 
 
-def _may_pay(s: Site, domain: int, shapes: Ints) -> Flags:
-    """Return which shapes, with the fewest links and spines that the rules ask, may beat the templates so far."""
+def _least_usd(s: Site, domain: int, shapes: Ints) -> tuple[Floats, Flags]:
+    """Price shapes with the fewest links and spines that the rules ask; return which may beat the templates so far."""
     m, p, domains, (rails, width) = s.mode, s.prices, s.domains(domain), shapes.T
     plus_family = FAMILIES[m.family].wiring is SPINE_GROUPS
     across, along = -(-m.rails // rails), -(-domains // width)
@@ -120,8 +127,9 @@ def _may_pay(s: Site, domain: int, shapes: Ints) -> Flags:
     apart = np.where(groups > 1, links * np.where(groups > 1, between, 0.0), 0.0)
     usd, mw = (gateway[i] + m.networks * switches * p.switch[i] + local[i] + apart[i] for i in (0, 1))
     several = (groups > 1) | ((rails * width > 1) & (not plus_family))
-    found: Flags = several & s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw)
-    return found
+    if not plus_family:  # a router of a largest group has ports for the others there, and its links out
+        several &= rails * width - 1 + -(-(groups - 1) * links // (rails * width)) <= s.uplinks(domain)
+    return usd, several & s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw)
 
 
 def _router_ways(s: Site, x: Shape, groups: Groups) -> Ways:

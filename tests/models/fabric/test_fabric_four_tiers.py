@@ -1,16 +1,14 @@
-"""Four tiers: agreement with a brute force over every design, rules at their edges, pins, and groups of spines."""
+"""Four tiers: agreement with a brute force over every design, rules at their edges, and pins."""
 
 import dataclasses
 import math
 import random
 
-import numpy as np
 import pytest
 from fabric_cases import cheapest, dearer, hidden, instance, request, switch
-from fabric_zone_cases import FAMILIES, divisors, enough_between, every_design, pinned
+from fabric_zone_cases import FAMILIES, enough_between, every_design, pinned
 
 from planner.instance.instance import Instance
-from planner.models.fabric.four_tier_groups import INFINITE_COST, GroupRequest, group_costs, group_design
 from planner.models.fabric.frontier import alternatives
 from planner.models.requests import FabricRequest, Options
 from planner.physics.network.price import bill
@@ -151,65 +149,6 @@ def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
     """
     i, r = wide_case(seed)
     compare(dearer(i, seed), r)
-
-
-# --- the ways to build one spine group ------------------------------------------------------------------------------
-
-
-def slow_ways(a: GroupRequest) -> dict[int, tuple[int, int]]:
-    """Return the least (cost, switches) by spine uplinks, by plain loops over bundles and uplinks of cores."""
-    best: dict[int, tuple[int, int]] = {}
-    for up in range(1, a.ports):
-        for bundle in (b for b in divisors(up) if not a.core_down or b * a.zone_pods == a.core_down):
-            cores = up // bundle
-            for core_up in range(1, a.ports - a.zone_pods * bundle + 1):
-                for top_bundle in (b for b in divisors(core_up) if a.zones * b <= a.ports):
-                    tops = cores * core_up // top_bundle
-                    fits = tops * (a.ports - a.zones * top_bundle) >= a.wan_gateway and cores * core_up >= a.zone_up
-                    if fits and a.core_up in (0, core_up):
-                        switches = a.pods + a.zones * cores + tops
-                        key = a.switch * switches + a.spine_link * up + a.zone_link * cores * core_up, switches
-                        best[up] = min(best.get(up, key), key)
-    return best
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_ways_are_the_best_of_all_bundles(seed: int) -> None:
-    """For every number of spine uplinks cost and switches are those of the best bundles.
-
-    The bundles returned are of that cost.
-    """
-    r = random.Random(seed)
-    ports, zones, pods = r.randint(3, 16), r.randint(1, 6), r.randint(1, 6)
-    sizes = {
-        "ports": ports,
-        "pods": pods * zones,
-        "zones": zones,
-        "zone_pods": pods,
-        "wan_gateway": r.choice([0, 0, r.randint(1, 40)]),
-    }
-    prices = {"switch": r.choice([0, 7, 100]), "spine_link": r.randint(0, 9), "zone_link": r.choice([0, 3, 50])}
-    pins = {"core_down": r.choice([0, 0, pods * r.randint(1, 3)]), "core_up": r.choice([0, 0, r.randint(1, ports)])}
-    a = GroupRequest(**sizes, **prices, **pins, zone_up=r.randint(0, 30))
-    best, found = slow_ways(a), group_costs(a)
-    assert {int(up) for up in np.flatnonzero(found.cores < INFINITE_COST)} == set(best)
-    for up, (cost, switches) in best.items():
-        d = group_design(a, up)
-        cores = up // d["spine_bundle"]
-        total = a.pods + a.zones * cores + cores * d["core_up"] // d["core_bundle"]
-        assert (int(found.cost[up]), int(found.switches[up])) == (cost, switches) == (
-            a.switch * total + a.spine_link * up + a.zone_link * cores * d["core_up"], total
-        )  # fmt: skip
-
-
-@pytest.mark.parametrize(("ports", "wan_gateway", "built"), [(4, 0, True), (4, 1, False), (5, 1, True), (5, 99, False)])
-def test_super_spines_without_a_free_port_take_no_wan_gateway(ports: int, wan_gateway: int, built: bool) -> None:
-    """Four zones fill a super-spine of four ports; of five ports one is free, in each of a group's super-spines."""
-    a = GroupRequest(
-        ports=ports, switch=7, pods=4, spine_link=1, wan_gateway=wan_gateway, zones=4, zone_pods=1, zone_link=1,
-        zone_up=1, core_down=0, core_up=0,
-    )  # fmt: skip
-    assert bool(slow_ways(a)) == built == bool((group_costs(a).cores < INFINITE_COST).any())
 
 
 # --- rules at their edges -------------------------------------------------------------------------------------------
