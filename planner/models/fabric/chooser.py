@@ -340,6 +340,7 @@ class Templates:
         own |= {"rails_per_pod": k["rails"], "domains_per_pod": k["width"], "leaf_bundle": k["leaf_bundle"]}
         if issubclass(wiring.design, Dragonfly):
             own |= {} if wiring is ROUTER_GROUPS else {"leaf_up": k["leaf_up"]}
+            own |= {f"{tier}_ports": switch.ports for tier, switch in self._models(key).items()}
             valiant = self.network.group_routing == "valiant"
             return dragonfly(wiring.design, **own, group_links=k["group_links"], valiant=valiant)
         counts = "leaf_up", "spine_up", "spine_bundle", "core_up", "core_bundle", "core_boxes", "super_spine_boxes"
@@ -401,13 +402,8 @@ def _pods(s: Site, domain: int, tops: trees.Tops | None, stripes: list[int], lea
 
 
 def _groups(s: Site, domain: int, tops: trees.Tops | None, _: list[int], __: Floats) -> list[Options]:
-    return dragonflies.with_groups(s, domain) if tops is None and _one_model(s) else []
+    return dragonflies.with_groups(s, domain) if tops is None else []
 
 
 def _zones(s: Site, domain: int, tops: trees.Tops | None, _: list[int], leaf_loads: Floats) -> list[Options]:
     return [] if tops is None else four_tiers.with_zones(s, domain, leaf_loads)
-
-
-def _one_model(s: Site) -> bool:
-    """Return whether pins allow spines and cores of the leaf's model, the only one of dragonflies."""
-    return all(s.pins.get(pin, s.mode.switch.name) == s.mode.switch.name for pin in TIER_SWITCHES[1:])

@@ -56,9 +56,9 @@ class Site:
         """Ports of a leaf."""
         return self.mode.switch.ports
 
-    def with_models(self) -> Iterator["Site"]:
-        """Yield the site with each pair of models that spines and cores may be of."""
-        for spine, core in self.pairs:
+    def with_models(self, pairs: tuple[tuple[int, int], ...] = ()) -> Iterator["Site"]:
+        """Yield the site with each pair of models that spines and cores may be of, or with some of them."""
+        for spine, core in pairs or self.pairs:
             yield self if (spine, core) == (self.spine, self.core) else replace(self, spine=spine, core=core)
 
     @cached_property
