@@ -43,11 +43,12 @@ def with_tiers(base: Design, ports: int, domains: int, *, fewest: bool) -> Itera
                 three = dataclasses.replace(d, spine_up=up, spine_bundle=bundle)
                 yield three
                 positions, taken = d.spines_per_pod * up // bundle, three.pods * bundle
-                fitting = (n for n in range(1, positions) if math.ceil(positions / n) * taken <= ports)
+                above = three.core_ports or three.ports  # of cores, and of super-spines, which are of their model
+                fitting = (n for n in range(1, positions) if math.ceil(positions / n) * taken <= above)
                 yield from (dataclasses.replace(three, core_boxes=n) for n in fitting)
                 for cores in divisors(positions):
                     shared = dataclasses.replace(three, core_boxes=cores * (cores < positions))
-                    yield from with_zones(shared, ports, domains, fewest=fewest)
+                    yield from with_zones(shared, above, domains, fewest=fewest)
 
 
 def with_zones(three: Design, ports: int, domains: int, *, fewest: bool) -> Iterator[Design]:
@@ -85,6 +86,7 @@ def every_design(
             "ports": s.ports,
             "spine_ports": (spine or s).ports,
             "core_ports": (core or s).ports,
+            "super_spine_ports": (core or s).ports,
             "rails": rails,
             "racks": r.racks,
             "rail_gpus": width,

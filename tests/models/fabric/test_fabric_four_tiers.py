@@ -1,10 +1,12 @@
 """Four tiers: agreement with a brute force over every design, rules at their edges, and pins."""
 
 import dataclasses
+import itertools
 import math
 import random
 
 import pytest
+from dragonfly_cases import alike
 from fabric_cases import cheapest, dearer, hidden, instance, request, switch
 from fabric_zone_cases import FAMILIES, enough_between, every_design, pinned
 
@@ -20,8 +22,10 @@ PINS = ("leaf_domain_racks", "leaf_up_ports", "spine_down_ports", "spine_up_port
 def brute_force(i: Instance, r: FabricRequest) -> float | None:
     """Return the cost of the best design that the rules accept."""
     best = None
-    for s in i.network.switches:
-        for d in every_design(i, r, s):
+    boxes = i.network.switches
+    mixed = [(s, x, y) for s, x, y in itertools.product(boxes, repeat=3) if alike(s) == alike(x) == alike(y)]
+    for s, spine, core in mixed:
+        for d in every_design(i, r, s, spine, core):
             if (
                 d.tiers > i.network.max_tiers
                 or not pinned(i, d)
@@ -30,7 +34,7 @@ def brute_force(i: Instance, r: FabricRequest) -> float | None:
                 or not hidden(i, r, d)
             ):
                 continue
-            usd = bill(i.network, s, d).usd
+            usd = bill(i.network, s, d, [spine, core, core]).usd
             best = min(best or usd, usd) if math.isfinite(usd) else best
     return best
 
@@ -79,6 +83,16 @@ def test_agrees_with_brute_force(seed: int) -> None:
     """The cost is that of the best design of one to four tiers, or there is none."""
     i, r = case(seed, {})
     compare(dearer(i, seed), r)
+
+
+@pytest.mark.parametrize("seed", range(200, 230))
+def test_two_models_agree_with_brute_force(seed: int) -> None:
+    """Leaves, spines and cores with super-spines of either of two models: the cost is that of the best of all."""
+    r = random.Random(seed)
+    boxes = switch(3, r.choice([500, 2000])), switch(r.choice([4, 5]), r.choice([2500, 9000]))
+    pins: dict[str, object] = {"fabric.tiers": 4} if r.random() < 0.6 else {}
+    i = instance(1, *boxes, optics_usd=r.choice([0, 100]), max_tiers=4, pins=pins, min_core_share=r.choice([0, 0.25]))
+    compare(i, request(r.randint(5, 12), groups=r.randint(2, 4), send=r.choice([1, 2, 8])))
 
 
 @pytest.mark.parametrize("seed", range(100, 160))
