@@ -59,8 +59,8 @@ TRANSPORTS: tuple[TransportName, ...] = ("ecmp", "spray")
 MINIMIZES = "price of the fabric, in dollars"
 SPACE = (
     "every tree of up to four tiers with equal bundles, dragonfly and dragonfly+ of the families, switches and tiers "
-    "allowed, every host cabled; in trees of up to three tiers spines and cores of other models with a leaf's ports, "
-    "and cores that spine positions share"
+    "allowed, every host cabled; spines, and cores with super-spines, of other models with a leaf's ports; cores that "
+    "spine positions share, in four tiers equally many each, and super-spines that positions above cores share"
 )
 
 
