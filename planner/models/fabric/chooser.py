@@ -231,7 +231,7 @@ class Templates:
                 for d in s.worthwhile_domains(s.domain_sizes()[step // 2 :: step])
                 if (s.index, -d) not in parts
             ]
-            every = self._leaf_loads(sites, {d for s, d in some if trees.may_share_a_pod(s, d)})
+            every = self._leaf_loads(sites, {domain for _, domain in some})
             for s, domain in some:
                 self.deadline.check()
                 if s.loads.nothing and not s.worthwhile_domains([domain]):
