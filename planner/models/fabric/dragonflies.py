@@ -50,6 +50,10 @@ def with_groups(s: Site, domain: int) -> list[Options]:
         s = replace(s, pairs=((0, 0),))
     if shut or s.pins.get("tiers", tiers) != tiers or s.network.max_tiers < tiers:
         return []
+    if s.prices.places is None and not s.wan_ports:  # leaves and links to GPUs alone, of any groups
+        usd, mw = s.fixed(domain)
+        if not s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw):
+            return []
     spines = dict.fromkeys((spine, s.pairs[0][1]) for spine, _ in s.pairs)  # no core stands above groups
     return [x for each in s.with_models(tuple(spines)) for x in _of_models(each, domain, plus_family=plus_family)]
 
