@@ -234,9 +234,9 @@ def _lost(d: Design, tier: str) -> FreeUplinks:
         "core": (
             0.0,
             d.positions_per_core * d.spine_bundle / max(1, d.pod_uplinks),
-            1 / d.core_positions if d.tiers > 3 else 0.0,
+            1 / d.zone_cores if d.tiers > 3 else 0.0,
         ),
-        "super-spine": (0.0, 0.0, d.core_bundle / max(1, d.zone_uplinks)),
+        "super-spine": (0.0, 0.0, d.positions_per_super_spine * d.core_bundle / max(1, d.zone_uplinks)),
     }
     return FreeUplinks(*lost.get(tier, (0.0, 0.0, 0.0)))
 

@@ -55,10 +55,10 @@ class BuiltFabric:
         d = self.design
         spines = max(1, d.spines_per_pod)
         second = {"leaf": 1 if d.single else d.rails, "spine": spines, "core": d.cores // spines}
-        second |= {"core": d.core_boxes} if d.core_boxes else {}
+        second |= {"core": d.zone_cores} if d.core_boxes or d.zones else {}
         second[WAN_GATEWAY] = d.wan_gateways // d.networks
         if d.zones:
-            second |= {"core": d.core_positions, "super-spine": d.core_up // d.core_bundle}
+            second |= {"super-spine": d.super_spine_boxes or d.core_up // d.core_bundle}
         names = {tier: _pairs(tier, n // second[tier], second[tier]) for tier, n in switch_counts(d).items()}
         return names | {"rack": [f"{PREFIX}{i:0{width(d.racks)}d}" for i in range(d.racks)]}
 
@@ -95,7 +95,7 @@ class BuiltFabric:
 
     def zone_of(self, core: Ints) -> Ints:
         """Return the zone of cores, counted over all networks; 0 where there are none."""
-        return core // self.design.core_positions if self.design.zones else np.zeros_like(core)
+        return core // self.design.zone_cores if self.design.zones else np.zeros_like(core)
 
 
 def _pairs(word: str, first: int, second: int) -> list[str]:

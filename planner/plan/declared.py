@@ -51,17 +51,19 @@ SMALL_BATCH = 12  # sequences up to which shares are counted one by one
 
 TEMPLATE_SPACE = (
     "one fabric a site in one family: rail, rack, rail-only, dragonfly, dragonfly+; of one switch, spines and cores of "
-    "two or three tiers of any with the leaf's rate, planes and price of links; "
+    "any with the leaf's rate, planes and price of links, super-spines of the cores' model; "
     "NICs over the fewest lanes that carry them, leaf ports split by breakout, spare ports; "
     "leaf domains of any whole units of racks; a single switch, two tiers, three tiers with pods of all or of some "
-    "leaf domains, every number of uplinks and bundle of leaves and of spines; "
+    "leaf domains, every number of uplinks and bundle of leaves and of spines, core boxes that the positions of all "
+    "spines share in turn; "
     "four tiers at the slowdowns of their leaves with any number of uplinks, "
-    "sends and allreduces each times 1, 1.5, 2, 4 or any; "
+    "sends and allreduces each times 1, 1.5, 2, 4 or any, each core of a zone with equally many spine positions, "
+    "super-spine boxes that the positions above all cores share in turn; "
     "dragonflies with every bundle and number of links between groups; "
     "WAN gateways; links at one price or by length; every number of stripes"
 )
 TEMPLATE_OUTSIDE = (
-    "several families in one fabric, several switches in a tier, in four tiers or in a dragonfly; "
+    "several families in one fabric, several switches in a tier, boxes that rails, lanes or zones share; "
     "leaf domains that part a CP group; unequal bundles; "
     "pods, zones and groups of more rails than their count needs (groups under valiant have any), zones and groups on "
     "shortest paths of more pods or domains than their count needs; two-tier pods that nothing joins; "

@@ -78,7 +78,11 @@ class SiteFabric(Frozen):
     leaf_domains_per_zone: int = Field(0, description="Leaf domains that share a zone; 0 below four tiers.")
     zones: int = Field(0, description="Of the site; 0 below four tiers.")
     core_boxes: int = Field(
-        0, description="Cores of a network that its core positions share in turn; 0: each position has its own."
+        0,
+        description="Cores of a network, or of each zone, that core positions share in turn; 0: each has its own.",
+    )
+    super_spine_boxes: int = Field(
+        0, description="Super-spines of a network that the positions above cores share in turn; 0: each has its own."
     )
     share_leaving_leaf: float = Field(description="Largest share of pipeline flows that leave a leaf.")
     share_leaving_pod: float = Field(description="Largest share of pipeline flows that leave a pod.")

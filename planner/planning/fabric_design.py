@@ -57,8 +57,8 @@ TRANSPORTS: tuple[TransportName, ...] = ("ecmp", "spray")
 MINIMIZES = "price of the fabric, in dollars"
 SPACE = (
     "every tree of up to four tiers with equal bundles, dragonfly and dragonfly+ of the families, switches and tiers "
-    "allowed, every host cabled; in trees of up to three tiers spines and cores of other models with a leaf's ports, "
-    "and cores that spine positions share"
+    "allowed, every host cabled; spines, and cores with super-spines, of other models with a leaf's ports; cores that "
+    "spine positions share, in four tiers equally many each, and super-spines that positions above cores share"
 )
 
 
@@ -168,8 +168,8 @@ def _cheapest(
     """Return a kind with its cheapest design below a price; not searched where the time is over."""
     survives = None if FAMILIES[kind.family].wiring is not TREE else network.survives
     own = network.model_copy(update={"families": (kind.family,), "survives": survives})
-    # Super-spines over one zone join nothing.
-    pins = {**instance.pins, "fabric.tiers": kind.tiers, "fabric.min_zones": 2}
+    # Cores over one pod join nothing, nor do super-spines over one zone.
+    pins = {**instance.pins, "fabric.tiers": kind.tiers, "fabric.min_pods": 2, "fabric.min_zones": 2}
     if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
         return kind
     asked = instance.model_copy(update={"network": own, "pins": pins})

@@ -84,10 +84,12 @@ class Queues:
         self.group, self.groups = np.cumsum(opens) - 1, int(opens.sum())
         first = own[opens]
         last, at = np.append(first[1:], True), np.arange(self.groups)
-        self.first, self.last = first[self.group], last[self.group]
+        self.first, self.last = first[self.group], np.flatnonzero(last[self.group])
         self.before = np.where(first, self.groups, at - 1)[self.group]
         self.behind = np.where(last, self.groups, at + 1)[self.group]
-        self.single = self.groups == len(self.link)
+        self.single, self.whole = self.groups == len(self.link), bool((self.share == 1).all())
+        self.most = np.where(self.first, self.host_step, np.inf)  # offered at once: a host serves its flows in turn
+        self.sums: Floats = np.zeros(self.groups + 1)
 
     def _start(self, parts: Ints, queue: Floats) -> None:
         if len(parts):
@@ -97,19 +99,21 @@ class Queues:
             new = self.first & np.isin(self.owner, parts)
             self.waiting[new] = (self.routes.size[self.owner] * self.share)[new]
 
-    def _of_groups(self, amount: Floats) -> Floats:
-        return np.append(amount if self.single else np.bincount(self.group, amount, self.groups), 0.0)
+    def _shared(self, amount: Floats, groups: Ints) -> Floats:
+        """Return of every entry its share of the sum of a group; of none, nothing."""
+        self.sums[:-1] = amount if self.single else np.bincount(self.group, amount, self.groups)
+        return self.sums[groups] if self.whole else self.share * self.sums[groups]
 
     def step(self) -> None:
         """Serve every link for one step of time, then pause and start what is due."""
         links, parts = len(self.room), self.routes.parts
-        offered = np.where(self.first, np.minimum(self.waiting, self.host_step), self.waiting)  # a host: flows in turn
+        offered = np.minimum(self.waiting, self.most)
         queue = np.bincount(self.link, offered, links)
         rate = np.where(self.paused, 0.0, self.room / np.maximum(queue, self.least))
         served = offered * rate[self.link]
-        self.waiting += self.share * self._of_groups(served)[self.before] - served
+        self.waiting += self._shared(served, self.before) - served
         self.missing -= np.bincount(self.owner[self.last], served[self.last], parts)
-        brought = np.bincount(self.link, self.share * self._of_groups(self.waiting)[self.behind], links)
+        brought = np.bincount(self.link, self._shared(self.waiting, self.behind), links)
         self.paused, self.due = self.due, (brought > self.xoff) | (self.due & (brought > self.xon))
         if not self.started.all():
             at_host = np.bincount(self.owner[self.first], self.waiting[self.first], parts)
@@ -131,9 +135,9 @@ class Queues:
         return np.where(hops > 0, np.ceil((1 - DONE) * r.size / self.host_step) + hops - 1, 0.0)
 
     def forget(self, ended: np.ndarray) -> None:
-        """Drop the entries of parts that have ended, once they are half of all."""
+        """Drop the entries of parts that have ended, once they are a fifth of all."""
         kept = ~ended[self.owner]
-        if 2 * np.count_nonzero(kept) < len(kept):
+        if 5 * np.count_nonzero(kept) < 4 * len(kept):
             self._arrange(kept)
 
 

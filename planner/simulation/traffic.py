@@ -193,6 +193,8 @@ def tree_of_design(
     leaf = (pod * x + rail % x) * y + domain % y
     slots = leaf * d.leaf_down + rack % d.domain_racks * d.rail_gpus + own
     above = [(up, bundle) for up, bundle in ((d.spine_up, d.spine_bundle), (d.core_up, d.core_bundle)) if up]
+    if d.tiers > 3 and d.core_boxes:  # each position of a core has its part of the core's uplinks
+        rates = (*rates[:-1], cable_rate * d.core_boxes / d.core_positions)
     tree = Tree(
         down=(d.leaf_down, x * y, d.core_pods, d.zones)[: d.tiers],
         up=(1, d.spines_per_pod, *(up // bundle for up, bundle in above)),

@@ -46,7 +46,8 @@ def designs(row: Row, apart: int) -> Iterator[Design]:
                 yield two
             for b in (b for b in range(1, spine_up + 1) if spine_up % b == 0):
                 three = replace(two, spine_up=spine_up, spine_bundle=b)
-                yield from zoned(three, spine_down, spine_up) if number(row, "tiers") > 3 else [three]
+                tall = zoned(three, spine_down, spine_up) if number(row, "tiers") > 3 else [three]
+                yield from (x for d in tall for x in shared(d))
 
 
 def zoned(three: Design, core_down: int, core_up: int) -> Iterator[Design]:
@@ -57,6 +58,16 @@ def zoned(three: Design, core_down: int, core_up: int) -> Iterator[Design]:
     )
     for b in (b for b in range(1, core_up + 1) if core_up % b == 0 and four.zones * b <= four.ports):
         yield replace(four, core_bundle=b)
+
+
+def shared(d: Design) -> Iterator[Design]:
+    """Yield a design whose top positions have a box each, and with the fewest boxes that can share them."""
+    yield d
+    name, positions, taken = ("core_boxes", d.core_positions, d.pods * d.spine_bundle)
+    if d.tiers > 3:
+        name, positions, taken = "super_spine_boxes", d.super_spine_positions, d.zones * d.core_bundle
+    if each := d.ports // max(1, taken):
+        yield replace(d, **{name: math.ceil(positions / each)})
 
 
 def counts(d: Design) -> tuple[int, ...]:

@@ -31,8 +31,9 @@ ZONED = {
     "core_up": 4,
     "core_bundle": 2,
 }
+SHARED = "rail 1k of four tiers that share boxes"
 TREES = {"worked": E1, "zoned": built_fabric(worked(instance_with(), **ZONED), "e1")}
-TREES |= {name: built(DESIGNS[name]) for name in ("rail 1k", "rail 16k", "rail-only 1k")}
+TREES |= {name: built(DESIGNS[name]) for name in ("rail 1k", "rail 16k", "rail-only 1k", SHARED)}
 
 
 def lost_by_cables(x: BuiltFabric, tier: str) -> float:

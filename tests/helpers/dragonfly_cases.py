@@ -12,8 +12,13 @@ from planner.physics.network.links import spare_ports
 from planner.physics.network.wan_gateway import wan_ports
 
 
-def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Dragonfly]]:
-    """Yield every dragonfly of every switch that the instance offers, by plain loops; most cannot be wired."""
+def alike(s: Switch) -> tuple[float, int, float]:
+    """Return what the ports of two switches must have in common for a cable to join them."""
+    return s.port_gbps, s.planes, s.link_factor
+
+
+def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Switch, Dragonfly]]:
+    """Yield every dragonfly with the models of leaves and spines, by plain loops; most cannot be wired."""
     n, rails = i.network, i.hardware.rack.gpus
     kinds = ((s, family, split) for s in n.switches for family in n.families for split in range(1, s.breakout + 1))
     for (s, family, split), down in itertools.product(kinds, range(1, 2 * max(s.ports for s in n.switches))):
@@ -30,14 +35,16 @@ def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Dra
             "valiant": n.group_routing == "valiant",
             "wan_ports": wan_ports(r.wan_gbps, 1, s.port_gbps),
         }
+        most = max(x.ports for x in n.switches)
         widths = itertools.product(range(1, rails + 1), range(1, math.ceil(r.racks / down) + 1))
-        for (x, y), bundle, links in itertools.product(widths, range(1, s.ports), range(2 * s.ports)):
+        for (x, y), bundle, links in itertools.product(widths, range(1, s.ports), range(2 * most)):
             shape = same | {"rails_per_pod": x, "domains_per_pod": y, "leaf_bundle": bundle, "group_links": links}
             if family == "dragonfly":
-                yield s, dragonfly(Dragonfly, **shape)
+                yield s, s, dragonfly(Dragonfly, **shape)
             else:
                 for up in range(bundle, s.ports - math.ceil((down + spare) / split) + 1, bundle):
-                    yield s, dragonfly(DragonflyPlus, **shape, leaf_up=up)
+                    for spine in (x for x in n.switches if alike(x) == alike(s)):
+                        yield s, spine, dragonfly(DragonflyPlus, **shape, leaf_up=up, spine_ports=spine.ports)
 
 
 def enough_between_groups(i: Instance, d: Dragonfly) -> bool:

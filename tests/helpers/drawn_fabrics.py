@@ -24,7 +24,7 @@ def built(d: Design) -> BuiltFabric:
     tiers = []
     for name in [t for t in d.tier_switches if t in switch_counts(d)]:
         ports, bundle = up.get(name, (0, 0))
-        own = {"switches": switch_counts(d)[name], "down_ports": down.get(name, d.zones * d.core_bundle)}
+        own = {"switches": switch_counts(d)[name], "down_ports": down.get(name, d.super_spine_down)}
         tiers.append(Tier(name=name, up_ports=ports, bundle=bundle, oversubscription=over.get(name, 1.0), **own))
     stated: dict[str, object] = {
         "tiers": tuple(tiers),
@@ -74,6 +74,17 @@ DESIGNS: dict[str, Design] = {
         domains_per_zone=8,
         core_up=16,
         core_bundle=2,
+    ),
+    "rail 1k of four tiers that share boxes": Design(
+        **_at("1k", rails_per_pod=2, leaf_down=16, leaf_up=8, leaf_bundle=2, domains_per_pod=2),
+        spine_up=3,
+        spine_bundle=1,
+        rails_per_zone=4,
+        domains_per_zone=4,
+        core_boxes=6,
+        core_up=4,
+        core_bundle=1,
+        super_spine_boxes=5,
     ),
     "rail-only 1k": _only("1k", leaf_down=32, leaf_up=8, leaf_bundle=2, domains_per_pod=4),
     "rail-only 16k": _only("16k", leaf_down=32, leaf_up=32, leaf_bundle=1, domains_per_pod=64),

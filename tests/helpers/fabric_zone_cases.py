@@ -43,20 +43,29 @@ def with_tiers(base: Design, ports: int, domains: int, *, fewest: bool) -> Itera
                 three = dataclasses.replace(d, spine_up=up, spine_bundle=bundle)
                 yield three
                 positions, taken = d.spines_per_pod * up // bundle, three.pods * bundle
-                fitting = (n for n in range(1, positions) if math.ceil(positions / n) * taken <= ports)
+                above = three.core_ports or three.ports  # of cores, and of super-spines, which are of their model
+                fitting = (n for n in range(1, positions) if math.ceil(positions / n) * taken <= above)
                 yield from (dataclasses.replace(three, core_boxes=n) for n in fitting)
-                yield from with_zones(three, ports, domains, fewest=fewest)
+                for cores in divisors(positions):
+                    shared = dataclasses.replace(three, core_boxes=cores * (cores < positions))
+                    yield from with_zones(shared, above, domains, fewest=fewest)
 
 
 def with_zones(three: Design, ports: int, domains: int, *, fewest: bool) -> Iterator[Design]:
-    """Yield every zone and every super-spine over three tiers."""
+    """Yield every zone and every super-spine over three tiers, super-spines that positions share among them."""
     across, along = math.ceil(three.rails / three.rails_per_pod), math.ceil(domains / three.domains_per_pod)
     for wide, deep in itertools.product(sizes(across, fewest=fewest), sizes(along, fewest=fewest)):
         zone = {"rails_per_zone": wide * three.rails_per_pod, "domains_per_zone": deep * three.domains_per_pod}
-        zones, down = math.ceil(across / wide) * math.ceil(along / deep), wide * deep * three.spine_bundle
-        for up in range(1, ports - down + 1):
+        zones, each = math.ceil(across / wide) * math.ceil(along / deep), three.positions_per_core * three.spine_bundle
+        for up in range(1, ports - wide * deep * each + 1):
             for bundle in (b for b in divisors(up) if zones * b <= ports):
-                yield dataclasses.replace(three, **zone, core_up=up, core_bundle=bundle)
+                four = dataclasses.replace(three, **zone, core_up=up, core_bundle=bundle)
+                positions = four.super_spine_positions
+                yield from (
+                    dataclasses.replace(four, super_spine_boxes=n % positions)
+                    for n in range(1, positions + 1)
+                    if math.ceil(positions / n) * zones * bundle <= ports
+                )
 
 
 def every_design(
@@ -77,6 +86,7 @@ def every_design(
             "ports": s.ports,
             "spine_ports": (spine or s).ports,
             "core_ports": (core or s).ports,
+            "super_spine_ports": (core or s).ports,
             "rails": rails,
             "racks": r.racks,
             "rail_gpus": width,

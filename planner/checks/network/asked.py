@@ -75,12 +75,13 @@ def cut_by(d: Design) -> tuple[int, int]:
     A tree of equal bundles stays joined as long as each leaf reaches one spine: every spine position of a pod has
     cores of its own, and every core position super-spines, that join all pods and zones. A lost link cuts leaves where
     it is the only one of its leaf, and a lost switch where it is the only spine of its pod: of two positions the other
-    remains. Of cores that positions share two must be there to join several pods; every one of them joins all.
+    remains. Of cores that positions share two must be there to join several pods, and of super-spines two to join
+    several zones; every one of them joins all.
     """
     if d.single:
         return 0, 0
-    spines = d.leaf_up // d.leaf_bundle
-    return d.leaf_up, min(spines, d.core_boxes) if d.core_boxes and d.pods > 1 else spines
+    shared = [boxes for boxes, several in ((d.core_boxes, d.pods), (d.super_spine_boxes, d.zones)) if several > 1]
+    return d.leaf_up, min([d.leaf_up // d.leaf_bundle, *(boxes for boxes in shared if boxes)])
 
 
 RULES: tuple[Rule, ...] = (oversubscription, survival)

@@ -23,6 +23,7 @@ MERITS = ("cost_usd", "pipeline_send_slowdown", "power_mw", "racks_outside_leaf"
 COUNTS = (
     "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
     "spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "core_boxes",
+    "super_spine_boxes",
 )  # fmt: skip
 BUNDLES = ("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", "core_bundle")
 
@@ -74,8 +75,9 @@ def _faults(c: PlanPhysics, network: Network, row: Row) -> Iterator[str]:
 
 
 def _models(row: Row) -> list[str]:
-    """Return the models of a row's leaves, spines and cores, by name."""
-    return [row["switch"], *(row.get(f"{tier}_switch", row["switch"]) for tier in ("spine", "core"))]
+    """Return the models of a row's leaves, spines, cores and super-spines, which are of the cores', by name."""
+    spine, core = (row.get(f"{tier}_switch", row["switch"]) for tier in ("spine", "core"))
+    return [row["switch"], spine, core, core]
 
 
 def _design(c: PlanPhysics, network: Network, site: str, row: Row) -> Design:
@@ -84,14 +86,14 @@ def _design(c: PlanPhysics, network: Network, site: str, row: Row) -> Design:
     rack, wiring = family.rack_ports(c.wired_gpus_per_rack(site)), family.wiring
     own: dict[str, Any] = {name: row.get(name, 0) for name in COUNTS} | rack._asdict()
     own |= {"ports": switch.ports, "racks": c.cabled_racks(site)}
-    models = zip(("spine_ports", "core_ports"), _models(row)[1:], strict=True)
+    models = zip(("spine_ports", "core_ports", "super_spine_ports"), _models(row)[1:], strict=True)
     own |= {ports: c.switches[name].ports for ports, name in models if name != switch.name}
     own["leaf_spare"] = spare_ports(own["leaf_down"], spares.share, spares.failure_chance, spares.shortage_chance)
     own["wan_ports"] = wan_ports(_gateway(c, site)[0], rack.apart * own["lanes"], switch.port_gbps)
     if not issubclass(wiring.design, Dragonfly):
         return wiring.design(**own)
-    above = {"spine_up", "spine_bundle", "rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "core_boxes"}
-    own = {name: value for name, value in own.items() if name not in above}
+    of_trees = COUNTS[COUNTS.index("spine_up") :]
+    own = {name: value for name, value in own.items() if name not in of_trees}
     return dragonfly(wiring.design, **own, valiant=network.group_routing == "valiant")
 
 

@@ -215,6 +215,8 @@ class Templates:
         """
         plain = [s for s in sites if not s.mode.grouped]
         singles = [trees.single(s) for s in plain]
+        if any(s.pins.get("tiers") == 1 for s in plain):
+            return undominated([self.rivals, *singles], power_counts=self.power_counts), []
         later: dict[tuple[int, int], tuple[Site, int, trees.Tops | None]] = {}  # by mode and size, the largest first
         parts: dict[tuple[int, int], Options] = {}
         for step in (SIZE_STEP, 1):
@@ -233,6 +235,9 @@ class Templates:
             for s, domain in some:
                 self.deadline.check()
                 if s.loads.nothing and not s.worthwhile_domains([domain]):
+                    continue
+                if not trees.may_share_a_pod(s, domain):
+                    later[s.index, -domain], parts[s.index, -domain] = (s, domain, trees.NO_TOPS), no_options()
                     continue
                 stripes, load = every[domain]
                 kept = trees.undominated_rows(load)
@@ -258,6 +263,8 @@ class Templates:
     ) -> Options:
         """Add pods of some domains, dragonflies, or four tiers: each only where it beats the templates found."""
         front = Front(found, power_counts=self.power_counts)
+        if any(s.loads.nothing for s, *_ in later):  # the cheapest of all rules the others out
+            later = sorted(later, key=lambda x: float(x[0].least_prices([x[1]])[0][0]))
         for kind in kinds:
             for s, domain, tops in later:
                 self.deadline.check()
@@ -333,17 +340,19 @@ class Templates:
         own |= {"rails_per_pod": k["rails"], "domains_per_pod": k["width"], "leaf_bundle": k["leaf_bundle"]}
         if issubclass(wiring.design, Dragonfly):
             own |= {} if wiring is ROUTER_GROUPS else {"leaf_up": k["leaf_up"]}
+            own |= {f"{tier}_ports": switch.ports for tier, switch in self._models(key).items()}
             valiant = self.network.group_routing == "valiant"
             return dragonfly(wiring.design, **own, group_links=k["group_links"], valiant=valiant)
-        counts = "leaf_up", "spine_up", "spine_bundle", "core_up", "core_bundle", "core_boxes"
+        counts = "leaf_up", "spine_up", "spine_bundle", "core_up", "core_bundle", "core_boxes", "super_spine_boxes"
         own |= {name: k[name] for name in counts}
         own |= {f"{tier}_ports": switch.ports for tier, switch in self._models(key).items()}
         return Design(**own, rails_per_zone=k["zone_rails"], domains_per_zone=k["zone_width"])
 
     def _models(self, key: Mapping[str, int]) -> dict[str, Switch]:
-        """Return the models of a template's spines and cores, where they are not the leaf's."""
+        """Return the models of a template's tiers above the leaves, where they are not the leaf's."""
         switches = resolved_switches(self.network.switches)
-        places = {tier: key[f"{tier}_model"] for tier in ("spine", "core")}
+        places = {"spine": key["spine_model"], "core": key["core_model"]}
+        places |= {"super_spine": key["core_model"]} if key["core_up"] else {}
         return {tier: switches[place - 1] for tier, place in places.items() if place}
 
     def template(self, traffic: Traffic, blocks: int, x: Options, i: int) -> Template:
@@ -355,7 +364,7 @@ class Templates:
         mode = self.modes(traffic.rails)[key["mode"]]
         design = self.design(mode, traffic, blocks, key)
         models = self._models(key)
-        above = [models.get(tier, mode.switch) for tier in ("spine", "core")]
+        above = [models.get(tier, mode.switch) for tier in ("spine", "core", "super_spine")]
         found = bill(self.network, mode.switch, design, above)
         send, allreduce = self._slowdowns(traffic, blocks, key["stripes"], mode, design)
         names = tuple(x.name for x in above)
@@ -393,13 +402,8 @@ def _pods(s: Site, domain: int, tops: trees.Tops | None, stripes: list[int], lea
 
 
 def _groups(s: Site, domain: int, tops: trees.Tops | None, _: list[int], __: Floats) -> list[Options]:
-    return dragonflies.with_groups(s, domain) if tops is None and _one_model(s) else []
+    return dragonflies.with_groups(s, domain) if tops is None else []
 
 
 def _zones(s: Site, domain: int, tops: trees.Tops | None, _: list[int], leaf_loads: Floats) -> list[Options]:
-    return [] if tops is None or not _one_model(s) else four_tiers.with_zones(s, domain, leaf_loads)
-
-
-def _one_model(s: Site) -> bool:
-    """Return whether pins allow spines and cores of the leaf's model, the only one of four tiers and dragonflies."""
-    return all(s.pins.get(pin, s.mode.switch.name) == s.mode.switch.name for pin in TIER_SWITCHES[1:])
+    return [] if tops is None else four_tiers.with_zones(s, domain, leaf_loads)

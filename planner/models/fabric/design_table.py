@@ -12,7 +12,7 @@ Flags = NDArray[np.bool_]
 KEY = (
     "mode", "domain", "leaf_up", "leaf_bundle", "rails", "width", "spine_up", "spine_bundle",
     "core_boxes", "zone_rails", "zone_width", "core_up", "core_bundle", "group_links", "spine_model", "core_model",
-    "stripes",
+    "super_spine_boxes", "stripes",
 )  # fmt: skip
 AT_A_TIME = 2000  # templates compared one by one, the cheapest first
 AT = {name: i for i, name in enumerate(KEY)}

@@ -5,7 +5,9 @@ leaf has u uplinks in bundles of b. More links between groups cost more and calm
 are looked at.
 """
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -39,19 +41,36 @@ class Ways(NamedTuple):
 
 
 def with_groups(s: Site, domain: int) -> list[Options]:
-    """Return the dragonflies of a leaf domain that may beat the templates found so far."""
+    """Return the dragonflies of a leaf domain, spines of any model, that may beat the templates found so far."""
     plus_family = FAMILIES[s.mode.family].wiring is SPINE_GROUPS
     tiers = 1 + plus_family
     shut = {"core_down_ports", "core_up_ports", "spine_bundle", "core_switch"} & set(s.pins)
     if not plus_family:
         shut |= {"leaf_up_ports", "spine_down_ports", "spine_up_ports", "spine_switch"} & set(s.pins)
+        s = replace(s, pairs=((0, 0),))
     if shut or s.pins.get("tiers", tiers) != tiers or s.network.max_tiers < tiers:
         return []
-    shapes, parts = _shapes(s, domain), list[Options]()
-    for rails, width in shapes[_may_pay(s, domain, shapes)].tolist():
-        x = Shape(domain, rails, width)
-        groups = _groups(s, x)
-        parts += _of_shape(s, x, groups, (_spine_ways if plus_family else _router_ways)(s, x, groups))
+    if s.prices.places is None and not s.wan_ports:  # leaves and links to GPUs alone, of any groups
+        usd, mw = s.fixed(domain)
+        if not s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw):
+            return []
+    spines = dict.fromkeys((spine, s.pairs[0][1]) for spine, _ in s.pairs)  # no core stands above groups
+    return [x for each in s.with_models(tuple(spines)) for x in _of_models(each, domain, plus_family=plus_family)]
+
+
+def _of_models(s: Site, domain: int, *, plus_family: bool) -> list[Options]:
+    """Return the dragonflies whose spines, if they have some, are of one model."""
+    shapes, parts, best = _shapes(s, domain), list[Options](), math.inf
+    least, may = _least_usd(s, domain, shapes)
+    for k in np.argsort(least, kind="stable").tolist():
+        if s.loads.nothing and not s.power_counts and least[k] * BELOW > best:
+            break  # all are as calm, so that the cheapest beats the others
+        if may[k]:
+            s.tick()
+            x = Shape(domain, *shapes[k].tolist())
+            groups = _groups(s, x)
+            found = _of_shape(s, x, groups, (_spine_ways if plus_family else _router_ways)(s, x, groups))
+            parts, best = [*parts, *found], min([best, *(float(x.usd.min()) for x in found)])
     return parts
 
 
@@ -68,7 +87,7 @@ def _shapes(s: Site, domain: int) -> Ints:
 
     of_both = sizes(s.mode.rails, "rails_per_pod"), sizes(s.domains(domain), "leaf_domains_per_pod")
     shapes = np.stack(np.meshgrid(*of_both, indexing="ij"), axis=-1).reshape(-1, 2)
-    return np.asarray(shapes[shapes.prod(axis=1) <= s.ports])
+    return np.asarray(shapes[shapes.prod(axis=1) <= max(s.ports, s.spine_ports)])
 
 
 def _groups(s: Site, x: Shape) -> Groups:
@@ -87,8 +106,8 @@ def _floor_links(s: Site, x: Shape, groups: Groups) -> int:
     return max(1, -(-floor // (groups.number - 1)))
 
 
-def _may_pay(s: Site, domain: int, shapes: Ints) -> Flags:
-    """Return which shapes, with the fewest links and spines that the rules ask, may beat the templates so far."""
+def _least_usd(s: Site, domain: int, shapes: Ints) -> tuple[Floats, Flags]:
+    """Price shapes with the fewest links and spines that the rules ask; return which may beat the templates so far."""
     m, p, domains, (rails, width) = s.mode, s.prices, s.domains(domain), shapes.T
     plus_family = FAMILIES[m.family].wiring is SPINE_GROUPS
     across, along = -(-m.rails // rails), -(-domains // width)
@@ -109,19 +128,24 @@ def _may_pay(s: Site, domain: int, shapes: Ints) -> Flags:
         between = priced(lambda x, y: p.between(domain * y, x))
     if plus_family:
         up = max(1, s.leaf_share(domain))
-        needed = -(-(rails * width * up + (groups - 1) * links) // s.ports)
-        switches = m.rails * domains + groups * (up // np.maximum(1, up // np.maximum(1, needed)))
+        needed = -(-(rails * width * up + (groups - 1) * links) // s.spine_ports)
+        spines = groups * (up // np.maximum(1, up // np.maximum(1, needed)))
         local = up * priced(lambda _, y: p.leaf_uplink(domain, y)) + np.array(p.endpoints(domain))[:, None]
     else:
         squares = [n // part * part**2 + (n % part) ** 2 for n, part in ((m.rails, rails), (domains, width))]
         local = np.array(p.beside(1))[:, None] * ((squares[0] * squares[1] - m.rails * domains) // 2)
-        local, switches = local + priced(lambda _, y: p.endpoints(domain * y)), m.rails * domains
+        local, spines = local + priced(lambda _, y: p.endpoints(domain * y)), np.zeros_like(groups)
     gateway = plus(p.wan_gateway(s.wan_ports), p.beside(s.wan_ports) if flat else FREE)
     apart = np.where(groups > 1, links * np.where(groups > 1, between, 0.0), 0.0)
-    usd, mw = (gateway[i] + m.networks * switches * p.switch[i] + local[i] + apart[i] for i in (0, 1))
+    leaves = m.rails * domains
+    usd, mw = (
+        gateway[i] + m.networks * (leaves * p.switch[i] + spines * s.box_prices[0][i]) + local[i] + apart[i]
+        for i in (0, 1)
+    )
     several = (groups > 1) | ((rails * width > 1) & (not plus_family))
-    found: Flags = several & s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw)
-    return found
+    if not plus_family:  # a router of a largest group has ports for the others there, and its links out
+        several &= rails * width - 1 + -(-(groups - 1) * links // (rails * width)) <= s.uplinks(domain)
+    return usd, several & s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw)
 
 
 def _router_ways(s: Site, x: Shape, groups: Groups) -> Ways:
@@ -144,13 +168,13 @@ def _spine_ways(s: Site, x: Shape, groups: Groups) -> Ways:
     """Return every number of uplinks, bundle and links between groups that leaves and spines have ports for."""
     up, bundle = bundles(s.ports)
     down = bundle * x.rails * x.width
-    keep = (up >= s.leaf_share(x.domain)) & (up <= s.uplinks(x.domain)) & (down < s.ports)
+    keep = (up >= s.leaf_share(x.domain)) & (up <= s.uplinks(x.domain)) & (down < s.spine_ports)
     for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):
         if name in s.pins:
             keep &= value == s.pins[name]
     up, bundle, down = up[keep], bundle[keep], down[keep]
     spines, others = up // bundle, groups.number - 1
-    free = s.ports - down - -(-s.wan_ports // (groups.number * spines))
+    free = s.spine_ports - down - -(-s.wan_ports // (groups.number * spines))
     most = np.maximum(free, 0) * spines // others
     links = np.arange(_floor_links(s, x, groups), int(most.max(initial=0)) + 1)
     row, at = np.nonzero(links <= most[:, None])
@@ -188,14 +212,15 @@ def _prices(s: Site, x: Shape, groups: Groups, w: Ways) -> tuple[Floats, Floats]
     totals = []
     if FAMILIES[m.family].wiring is SPINE_GROUPS:
         ends, link = p.endpoints(x.domain), p.leaf_uplink(x.domain, x.width)
-        local, switches = [w.up * link[i] for i in (0, 1)], leaves + groups.number * (w.up // w.bundle)
+        local, spines = [w.up * link[i] for i in (0, 1)], groups.number * (w.up // w.bundle)
     else:
         pairs = _local_pairs(s, x)
         ends, link = p.endpoints(x.domain * x.width), p.beside(pairs)
-        local, switches = [w.bundle * link[i] for i in (0, 1)], np.full(len(w.links), leaves)
+        local, spines = [w.bundle * link[i] for i in (0, 1)], np.zeros_like(w.links)
     for i in (0, 1):
         apart = w.links * between[i] if groups.number > 1 else 0.0
-        totals.append(ends[i] + gateway[i] + m.networks * switches * p.switch[i] + local[i] + apart)
+        boxes = m.networks * (leaves * p.switch[i] + spines * s.box_prices[0][i])
+        totals.append(ends[i] + gateway[i] + boxes + local[i] + apart)
     return totals[0], totals[1]
 
 
@@ -223,7 +248,7 @@ def _of_shape(s: Site, x: Shape, groups: Groups, w: Ways) -> list[Options]:
         good = fits & s.worthwhile(send, allreduce, usd, mw)
         up, bundle, links = (column[good] for column in w)
         own = {"leaf_up": up, "leaf_bundle": bundle, "group_links": links, "stripes": stripes[k]}
-        own |= {"domain": x.domain, "rails": x.rails, "width": x.width}
+        own |= {"domain": x.domain, "rails": x.rails, "width": x.width, "spine_model": s.spine}
         parts.append(s.table(send[good], allreduce[good], usd[good], mw[good], **own))
     return [p for p in parts if len(p)]
 

@@ -1,5 +1,8 @@
 """Trees of four tiers: pods in zones that super-spines join.
 
+Of a spine's u2 uplinks every zone has s·u2 core positions. Each of its cores takes p of them, the same number, and has
+u3 uplinks; super-spines take the positions above the cores in turn. Cores and super-spines are of one model.
+
 There are too many of them to list at every slowdown, so each is the cheapest that keeps a target: the slowdowns of
 leaves with some number of uplinks, those of sends and of allreduces each times 1, 1.5, 2 or 4 for all tiers, or any
 slowdown at all.
@@ -7,140 +10,254 @@ slowdown at all.
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from functools import lru_cache
 
 import numpy as np
 
-from planner.models.fabric.bundles import core_bundles
+from planner.models.fabric.bundles import part_sizes
 from planner.models.fabric.design_table import Flags, Floats, Ints, Options, undominated
-from planner.models.fabric.four_tier_groups import INFINITE_COST, GroupRequest, core_pairs, group_costs, group_design
-from planner.models.fabric.link_prices import Price
 from planner.models.fabric.modes import TOLERANCE
 from planner.models.fabric.pods import Shape
 from planner.models.fabric.pods import slowdowns as pod_slowdowns
 from planner.models.fabric.site_mode import BELOW, Site, over
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
-from planner.models.fabric.trees import rail_sizes, undominated_rows, width_sizes, wirings
+from planner.models.fabric.trees import (
+    NONE,
+    fewest_boxes,
+    own_boxes,
+    rail_sizes,
+    spine_bundles,
+    undominated_rows,
+    width_sizes,
+    wirings,
+)
 
 FACTORS = (1.0, 1.5, 2.0, 4.0, math.inf)  # of leaves' slowdowns, which all tiers keep
-ROUNDING = 1e-8  # relative, of prices and slowdowns
-CENT = 100.0  # prices of groups of spines are compared in whole cents
-
-
-class Zone(NamedTuple):
-    """Zones of whole pods: their rails and domains."""
-
-    rails: int
-    width: int
+ROUNDING = 1e-9  # relative, of prices and slowdowns
+AT_A_TIME = 1 << 16  # rows with uplinks of a spine, priced at a time
+ROWS_AT_A_TIME = 256  # looked at together, those of the least price first
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One shape with a number of leaf uplinks and a bundle, and the least that it costs."""
+class Rows:
+    """Shapes of pods and zones with uplinks and bundles of leaves, one entry each, and the least that each costs.
 
-    shape: Shape
-    zone: Zone
-    up: int
-    bundle: int
-    low: int
-    high: int
-    usd: float
-    mw: float
-    spine_link_usd: float  # of one uplink more of every spine
-
-
-@dataclass(frozen=True, slots=True)
-class ZoneWirings:
-    """Rows under some stripes, with what each costs and slows at the least: a line a row, a column a spine's uplinks.
-
-    What leaves a zone is not counted. `worth`: where that may beat the templates found so far.
+    Links are priced by one uplink of every leaf, of one spine of every pod, and of one core of every zone.
     """
 
-    rows: list[Row]
+    rails: Ints
+    width: Ints
+    zone_rails: Ints
+    zone_width: Ints
+    up: Ints
+    bundle: Ints
+    low: Ints  # uplinks of a spine, and the most below
+    high: Ints
+    pods: Ints
+    zones: Ints
+    zone_pods: Ints
+    floor: Ints  # links out of a zone that the core share asks for
+    link_usd: Floats  # of leaf, spine and core: columns
+    link_mw: Floats
     usd: Floats
-    send: Floats
-    allreduce: Floats
-    worth: Flags
+    mw: Floats
+
+    def part(self, which: Ints) -> "Rows":
+        """Return some of the rows."""
+        return Rows(*(getattr(self, f.name)[which] for f in fields(self)))
+
+    @property
+    def spines(self) -> Ints:
+        """Spines of a pod."""
+        return self.up // self.bundle
+
+
+@dataclass(frozen=True, slots=True)
+class Tops:
+    """Cores and super-spines over rows with some uplinks of spines, one entry each: the cheapest."""
+
+    usd: Floats  # of the whole fabric; infinite where there are none
+    bundle: Ints  # of a spine's uplinks, before cores that positions share are told from those of their own
+    cores: Ints  # of a zone
+    up: Ints
+    boxes: Ints  # super-spines of a network
 
 
 def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
-    """Return the templates of four tiers of a leaf domain that may beat those found so far."""
+    """Return the templates of four tiers of a leaf domain, of any models, that may beat those found so far."""
     if s.network.max_tiers < 4 or s.pins.get("tiers", 4) != 4:
         return []
-    leaf_loads = leaf_loads[undominated_rows(leaf_loads)]
-    zones = _min_zones(s)
+    leaf_loads, zones = leaf_loads[undominated_rows(leaf_loads)], _min_zones(s)
     ups = s.worthwhile_uplinks(domain, leaf_loads, switches=zones + 1, crossings=2 * (zones > 1))
-    if not len(ups):
+    return [x for each in s.with_models() for x in _of_models(each, domain, leaf_loads, ups)] if len(ups) else []
+
+
+def _of_models(s: Site, domain: int, leaf_loads: Floats, ups: Ints) -> list[Options]:
+    """Return the templates of one pair of models."""
+    rows = _rows(s, domain, ups, leaf_loads)
+    if not len(rows.up):
         return []
-    rows = sorted(_rows(s, domain, int(ups.min()), leaf_loads), key=lambda r: r.usd)
     if s.loads.nothing and not s.power_counts:
-        return _cheapest_of_all(s, rows)
-    if s.whole:
-        return [x for n in _stripes(s, domain) for x in _all_worthwhile(s, rows, n)] if rows else []
-    least = np.array([_least_usd(s, row) for row in rows]).reshape(len(rows), s.ports)
+        n, calm = next(iter(s.stripes), 1), np.zeros(len(rows.up))
+        return _cheapest(s, domain, rows, rows.low, calm, np.ones(len(calm), dtype=bool), n)
+    at, v, least = _least_usd(s, domain, rows)
     parts = []
-    for n in _stripes(s, domain) if rows else ():
-        ways = _ways(s, rows, least, n)
-        if not ways.worth.any():
-            continue
-        leaf = s.loads.at(n, np.array([domain]))[0]
-        targets: set[tuple[float, float]] = set()
-        for up in ups.tolist():
-            send, allreduce = (float(x) for x in s.leaf_slowdowns(domain, np.array(up, dtype=np.float64), leaf))
-            for more in itertools.product(FACTORS, FACTORS):
-                targets.add((send * more[0], allreduce * more[1]))
-        for target in sorted(targets):
-            s.tick()
-            parts += _cheapest(s, ways, n, target)
+    for n in _stripes(s, domain):
+        s.tick()
+        some = rows.part(at)
+        shape, loads = Shape(domain, some.rails, some.width), _loads(s, domain, some, n)[:2]
+        send, allreduce = pod_slowdowns(s, shape, some.up, some.bundle, v, np.stack(loads, axis=-2))
+        worth = s.worthwhile(send, allreduce, least, BELOW * some.mw)
+        if s.whole:
+            for i in np.unique(at[worth]):
+                parts += _all_of(s, domain, rows.part(np.array([i])), v[worth & (at == i)], n)
+        elif worth.any():
+            bound = np.where(worth, least, np.inf), send, allreduce
+            parts += _at_targets(s, domain, rows, at, bound, ups, n)
     return parts
 
 
-def _cheapest_of_all(s: Site, rows: list[Row]) -> list[Options]:
-    """Return the cheapest template of rows, by their bounds, where nothing is to be carried: all are as calm."""
-    best: tuple[float, Row | None, dict[str, int]] = s.max_usd, None, {}
-    n = next(iter(s.stripes), 1)
-    for row in rows:
+def _at_targets(
+    s: Site, domain: int, rows: Rows, at: Ints, bound: tuple[Floats, Floats, Floats], ups: Ints, n: int
+) -> list[Options]:
+    """Return the cheapest templates at each target under some stripes, where some row may beat the front there.
+
+    `bound`: the least price of rows `at` with uplinks of spines, infinite where it beats nothing, and their slowdowns.
+    """
+    least, send, allreduce = bound
+    leaf = s.loads.at(n, np.array([domain]))[0]
+    slow = [[float(x) for x in s.leaf_slowdowns(domain, np.array(float(up)), leaf)] for up in ups.tolist()]
+    more = itertools.product(FACTORS, FACTORS)
+    targets = {(a * x, b * y) for (a, b), (x, y) in itertools.product(slow, list(more))}
+    parts = []
+    for target in sorted(targets):
         s.tick()
-        if row.usd * BELOW > best[0]:
+        inside = (send <= target[0] * (1 + ROUNDING)) & (allreduce <= target[1] * (1 + ROUNDING))
+        worth = np.where(inside, least, np.inf)
+        if math.isfinite(worth.min(initial=np.inf)):
+            parts += _keeping(s, domain, rows.part(np.unique(at[inside])), target, n)
+    return parts
+
+
+def _keeping(s: Site, domain: int, rows: Rows, target: tuple[float, float], n: int) -> list[Options]:
+    """Return the cheapest template of rows that keeps a target under some stripes; none where none does."""
+    leaf, pod, zone = _loads(s, domain, rows, n)
+    send, allreduce = s.leaf_slowdowns(domain, rows.up, leaf)
+    kept = (send <= target[0] * (1 + TOLERANCE)) & (allreduce <= target[1] * (1 + TOLERANCE))
+    kept &= s.leaf_fits(rows.up, leaf)
+    out = np.ceil(_need(s, pod, rows.rails, target) / rows.spines).astype(np.int64)
+    low = np.maximum(rows.low, out)
+    return _cheapest(s, domain, rows, low, _need(s, zone, rows.zone_rails, target), kept, n)
+
+
+def _cheapest(s: Site, domain: int, rows: Rows, low: Ints, need: Floats, kept: Flags, n: int) -> list[Options]:
+    """Return the cheapest template of rows kept, of so many uplinks of a spine or more and links out of a zone."""
+    order = np.flatnonzero(kept & (low <= rows.high))
+    order = order[np.argsort(rows.usd[order], kind="stable")]
+    best, found = s.max_usd, list[Options]()
+    for first in range(0, len(order), ROWS_AT_A_TIME):
+        s.tick()
+        i = order[first : first + ROWS_AT_A_TIME]
+        if rows.usd[i[0]] * BELOW > best:
             break
-        found = _completed(s, row, n, (1.0, 1.0))
-        if found is not None and (found[0] < best[0] or best[1] is None):
-            best = found[0], row, found[1]
-    return [_table(s, best[1], best[2], n)] if best[1] is not None else []
+        r, more = rows.part(i), np.arange(int((rows.high - low)[i].max()) + 1)
+        least = r.usd[:, None] + (low[i, None] - r.low[:, None] + more) * (r.spines * r.link_usd[:, 1])[:, None]
+        k, more = np.nonzero((more <= (r.high - low[i])[:, None]) & (least * BELOW <= best))
+        tops = _completed(s, domain, r.part(k), low[i][k] + more, need[i][k])
+        if len(k) and (least_usd := float(tops.usd.min())) <= best and math.isfinite(least_usd):
+            j = np.array([tops.usd.argmin()])
+            chosen = Tops(*(getattr(tops, f.name)[j] for f in fields(tops)))
+            best, found = least_usd, [_table(s, domain, r.part(k[j]), low[i][k[j]] + more[j], chosen, n)]
+    return found
 
 
-def _least_usd(s: Site, r: Row) -> Floats:
-    """Bound the price of a row by a spine's uplinks, from 1 on; infinite for those that it cannot have."""
-    s.tick()
-    request, spines = _request(s, r, 0.0), r.up // r.bundle
-    leaf, spine, core = _links(s, r.shape, r.zone)
-    v = np.arange(1, s.ports + 1)
-    # Groups are priced in whole cents: by so much may one link, or switch, be less.
-    switch = s.mode.networks * s.prices.switch[0]
-    off = [abs(x * CENT - round(x * CENT)) for x in (switch, spine[0], core[0])]
-    slack = off[0] * (request.pods + (request.zones + s.ports) * v) + off[1] * v + off[2] * v * s.ports
-    cost = group_costs(request).cost[1:]
-    usd = s.fixed(r.shape.domain)[0] + r.up * leaf[0] + spines * (cost - slack) / CENT
-    return np.where((v >= r.low) & (v <= r.high) & (cost < INFINITE_COST), usd * (1 - ROUNDING), np.inf)
-
-
-def _ways(s: Site, rows: list[Row], least: Floats, n: int) -> ZoneWirings:
-    """Bound what rows cost and slow under some stripes, by a spine's uplinks, and mark what may beat the front."""
-    send, allreduce = np.empty_like(least), np.empty_like(least)
-    v = np.arange(1, s.ports + 1)
-    shapes: dict[Shape, list[int]] = {}
-    for i, row in enumerate(rows):
-        shapes.setdefault(row.shape, []).append(i)
-    for x, at in shapes.items():
+def _rows(s: Site, domain: int, ups: Ints, leaf_loads: Floats) -> Rows:
+    """Return the shapes that ports allow and the front does not rule out, with the least that each costs."""
+    m = s.mode
+    shapes = np.array(list(itertools.product(rail_sizes(s), width_sizes(s, s.domains(domain)))), dtype=np.int64)
+    shapes = shapes.reshape(-1, 2)
+    shape, w = wirings(s, domain, shapes, s.uplinks(domain))
+    kept = np.flatnonzero(np.isin(w.up, ups))
+    shape, w = shape[kept], w.part(kept)
+    zoned = []
+    for k in np.unique(shape).tolist():
         s.tick()
-        loads = s.loads.at(n, np.array([x.domain, x.domain * x.width]))
-        up, bundle = (np.array([getattr(rows[i], name) for i in at])[:, None] for name in ("up", "bundle"))
-        send[at], allreduce[at] = pod_slowdowns(s, x, up, bundle, v, loads)
-    mw = np.array([row.mw for row in rows])[:, None]
-    worth = np.isfinite(least) & s.worthwhile(send, allreduce, least, mw)
-    return ZoneWirings(rows, least, send, allreduce, worth)
+        zones = _zones(s, domain, *shapes[k].tolist())
+        zoned.append(np.column_stack([np.full(len(zones), k), zones]))
+    z = np.concatenate([np.empty((0, 7), dtype=np.int64), *zoned])
+    links = _links(s, domain, z)
+    # Every zone of a shape with every wiring of it.
+    first, many = np.searchsorted(shape, z[:, 0]), np.bincount(shape, minlength=len(shapes))[z[:, 0]]
+    i = np.repeat(np.arange(len(z)), many)
+    j = np.repeat(first - np.append(0, np.cumsum(many)[:-1]), many) + np.arange(len(i))
+    _, rails, width, zone_rails, zone_width, pods, zones = z[i].T
+    zone_pods, w, link = zone_rails // rails * (zone_width // width), w.part(j), links[:, i]
+    ends = domain * m.rail_gpus * zone_rails * zone_width
+    share = np.ceil(ends * s.network.asked_core_share / m.split * (1 - TOLERANCE))
+    floor = np.where(zones > 1, share, 0).astype(np.int64)
+    # As many ports of cores and super-spines as the links have ends.
+    out, pod_links = np.maximum(1, floor), w.spines * w.low
+    cores = np.maximum(zones, np.ceil((pods * pod_links + zones * out) / s.core_ports))
+    tops = np.maximum(1, np.ceil(zones * out / s.core_ports))
+    (spine_box, core_box), fixed = s.box_prices, s.fixed(domain)
+    usd, mw = (
+        fixed[k] + w.up * link[k, :, 0] + pod_links * link[k, :, 1] + out * link[k, :, 2]
+        + m.networks * (pods * w.spines * spine_box[k] + (cores + tops) * core_box[k])
+        for k in (0, 1)
+    )  # fmt: skip
+    rows = Rows(
+        rails, width, zone_rails, zone_width, w.up, w.bundle, w.low, w.high, pods, zones, zone_pods, floor,
+        link[0], link[1], usd, mw,
+    )  # fmt: skip
+    send, allreduce = s.leaf_slowdowns(domain, w.up, leaf_loads[:, None])
+    return rows.part(np.flatnonzero(s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw).any(axis=0)))
+
+
+def _zones(s: Site, domain: int, rails: int, width: int) -> Ints:
+    """List the zones over pods of a shape, for each count of zones the fewest pods.
+
+    Columns: rails and domains of a pod and of a zone, pods and zones of a network.
+    """
+    across, along = -(-s.mode.rails // rails), -(-s.domains(domain) // width)
+    wide, deep = _zone_parts(across, along, s.pins.get("core_down_ports", 0))
+    zones = -(-across // wide) * -(-along // deep)
+    fits = (wide * deep < s.core_ports) & (zones >= _min_zones(s)) & (zones <= s.core_ports)
+    one = np.ones_like(wide)
+    return np.column_stack(
+        [rails * one, width * one, wide * rails, deep * width, across * along * one, zones]
+    )[fits]  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _zone_parts(across: int, along: int, core_down: int) -> tuple[Ints, Ints]:
+    """Return pods of a zone across and along: the fewest for each count; every divisor of a core's pinned ports."""
+    sizes = [
+        np.array([v for v in range(1, items + 1) if core_down % v == 0]) if core_down else part_sizes(items, items)
+        for items in (across, along)
+    ]
+    wide, deep = np.meshgrid(*sizes, indexing="ij")
+    return wide.ravel(), deep.ravel()
+
+
+def _links(s: Site, domain: int, z: Ints) -> Floats:
+    """Price links of zones (rows): dollars and MW, of one uplink of every leaf, of a spine a pod, of a core a zone."""
+    p = s.prices
+    if p.places is None:
+        flat = s.mode.networks * np.array(p.flat_link)[:, None]
+        leaf = np.tile(np.array(p.leaf_uplink(domain, 1))[:, None], len(z))
+        return np.stack([leaf, flat * z[:, 5], flat * z[:, 6]], axis=2)
+    found = [
+        (p.leaf_uplink(domain, y), p.spine_uplink(domain * y, x, domain * deep), p.spine_uplink(domain * deep, wide))
+        for _, x, y, wide, deep, *_ in z.tolist()
+    ]
+    return np.array(found).reshape(-1, 3, 2).transpose(2, 0, 1)
+
+
+def _min_zones(s: Site) -> int:
+    """Return the fewest zones: one is of use only where a pin, or a WAN gateway, asks for its super-spines."""
+    return s.pins.get("min_zones") or (1 if {"tiers", "core_up_ports"} & set(s.pins) or s.wan_ports else 2)
 
 
 def _stripes(s: Site, domain: int) -> list[int]:
@@ -151,229 +268,149 @@ def _stripes(s: Site, domain: int) -> list[int]:
     return [every[i] for i in undominated_rows(loads).tolist()]
 
 
-def _min_zones(s: Site) -> int:
-    """Return the fewest zones: one is of use only where a pin, or a WAN gateway, asks for its super-spines."""
-    return s.pins.get("min_zones") or (1 if {"tiers", "core_up_ports"} & set(s.pins) or s.wan_ports else 2)
-
-
-def _zones(s: Site, x: Shape) -> Iterator[Zone]:
-    """Yield the zones over pods of a shape: for each count of zones the fewest pods."""
-    across, along = -(-s.mode.rails // x.rails), -(-s.domains(x.domain) // x.width)
-    for wide in _parts(s, across):
-        for deep in _parts(s, along):
-            zones = -(-across // wide) * -(-along // deep)
-            if wide * deep < s.ports and _min_zones(s) <= zones <= s.ports:
-                yield Zone(wide * x.rails, deep * x.width)
-
-
-def _parts(s: Site, items: int) -> list[int]:
-    """List the sizes of parts, the fewest for each count of them; every divisor of a core's pinned ports down."""
-    down = s.pins.get("core_down_ports")
-    if down is not None:
-        return [v for v in range(1, items + 1) if down % v == 0]
-    return sorted({-(-items // n) for n in range(1, items + 1)})
-
-
-def _counts(s: Site, x: Shape, z: Zone) -> tuple[int, int, int]:
-    """Count the pods and zones of a network, and the pods of a full zone."""
-    pods = -(-s.mode.rails // x.rails) * -(-s.domains(x.domain) // x.width)
-    zones = -(-s.mode.rails // z.rails) * -(-s.domains(x.domain) // z.width)
-    return pods, zones, z.rails // x.rails * (z.width // x.width)
-
-
-def _links(s: Site, x: Shape, z: Zone) -> tuple[Price, Price, Price]:
-    """Price one uplink of every leaf, of one spine of every pod, and of one core of every zone."""
-    p, pod, zone = s.prices, x.domain * x.width, x.domain * z.width
-    return p.leaf_uplink(x.domain, x.width), p.spine_uplink(pod, x.rails, zone), p.spine_uplink(zone, z.rails)
-
-
-def _rows(s: Site, domain: int, min_up: int, leaf_loads: Floats) -> Iterator[Row]:
-    """Yield the shapes that ports allow and the front does not rule out, with the least that each costs."""
-    m, p, fixed = s.mode, s.prices, s.fixed(domain)
-    for rails in rail_sizes(s):
-        for width in width_sizes(s, s.domains(domain)):
-            s.tick()
-            x = Shape(domain, rails, width)
-            w = wirings(s, domain, rails, width, s.uplinks(domain))
-            w = w.part(np.flatnonzero(w.up >= min_up))
-            of = [z for z in _zones(s, x) if _counts(s, x, z)[2] < s.ports]
-            if not of or not len(w.up):
-                continue
-            pods, zones, _ = np.array([_counts(s, x, z) for z in of]).T[..., None]
-            leaf, spine, core = np.array([_links(s, x, z) for z in of]).transpose(1, 2, 0)[..., None]
-            # A core of each zone and a super-spine to a spine position, with ports for the links of all spines and for
-            # those out of zones that the core share asks for.
-            floor = np.array([_floor(s, z.rails, domain * z.width, _counts(s, x, z)[1]) for z in of])[:, None]
-            out = np.maximum(w.spines, floor)
-            cores = np.maximum(zones * w.spines, np.ceil((pods * w.spines * w.low + zones * out) / s.ports))
-            switches = m.networks * (pods * w.spines + cores + np.maximum(w.spines, np.ceil(zones * out / s.ports)))
-            usd, mw = (
-                fixed[i] + w.up * leaf[i] + switches * p.switch[i] + w.spines * w.low * spine[i] + out * core[i]
-                for i in (0, 1)
-            )
-            send, allreduce = s.leaf_slowdowns(domain, w.up, leaf_loads[:, None, None])
-            worth = s.worthwhile(send, allreduce, usd, mw).any(axis=0)
-            for k, i in zip(*(at.tolist() for at in np.nonzero(worth)), strict=True):
-                each = int(w.up[i]), int(w.bundle[i]), int(w.low[i]), int(w.high[i])
-                yield Row(x, of[k], *each, float(usd[k, i]), float(mw[k, i]), float(w.spines[i] * spine[0][k, 0]))
-
-
-def _cheapest(s: Site, w: ZoneWirings, n: int, target: tuple[float, float]) -> list[Options]:
-    """Return the cheapest template of all shapes that keeps a target under some stripes.
-
-    Nothing where none does, or where it cannot beat the templates found so far.
-    """
-    inside = (w.send <= target[0] * (1 + ROUNDING)) & (w.allreduce <= target[1] * (1 + ROUNDING))
-    worth = np.where(inside & w.worth, w.usd, np.inf).min()
-    least = np.where(inside, w.usd, np.inf).min(axis=1)
-    best: tuple[float, int, dict[str, int]] = math.inf, -1, {}
-    for i in np.argsort(least, kind="stable").tolist():
-        if math.isinf(least[i]) or least[i] > best[0] or worth > best[0]:
-            break
-        found = _completed(s, w.rows[i], n, target)
-        if found is not None and (found[0], i) < best[:2]:
-            best = found[0], i, found[1]
-    return [_table(s, w.rows[best[1]], best[2], n)] if math.isfinite(worth) and worth <= best[0] < math.inf else []
-
-
-def _need(s: Site, load: Floats, rails: int, target: tuple[float, float]) -> float:
-    """Return the links that what leaves a pod or zone of so many rails asks for, to keep a target."""
+def _need(s: Site, load: Floats, rails: Ints, target: tuple[float, float]) -> Floats:
+    """Return the links that what leaves pods or zones of so many rails asks for, to keep a target."""
     m = s.mode
-    sent = max(load[FLOWS] / target[0], load[ALLREDUCES] / target[1], load[EXCHANGES])
-    gone = s.exchange_ports * load[SHARES] * min(rails, m.rails)
-    return float(sent * m.rail_gpus * rails / m.split + gone) * (1 - TOLERANCE)
+    sent = np.maximum(load[..., FLOWS] / target[0], load[..., ALLREDUCES] / target[1])
+    sent = np.maximum(sent, load[..., EXCHANGES])
+    gone = s.exchange_ports * load[..., SHARES] * np.minimum(rails, m.rails)
+    return np.asarray((sent * m.rail_gpus * rails / m.split + gone) * (1 - TOLERANCE))
 
 
-def _floor(s: Site, rails: int, racks: int, parts: int) -> float:
-    ends = racks * s.mode.rail_gpus * rails
-    return math.ceil(ends * s.network.asked_core_share / s.mode.split * (1 - TOLERANCE)) if parts > 1 else 0.0
+def _least_usd(s: Site, domain: int, rows: Rows) -> tuple[Ints, Ints, Floats]:
+    """Return rows with uplinks of their spines, and the least price of each that may pay: no traffic leaves a zone."""
+    found = []
+    step = max(1, AT_A_TIME // s.spine_ports)
+    for first in range(0, len(rows.up), step):
+        s.tick()
+        some = rows.part(np.arange(first, min(first + step, len(rows.up))))
+        v = np.arange(1, s.spine_ports + 1)
+        least = some.usd[:, None] + (v - some.low[:, None]) * (some.spines * some.link_usd[:, 1])[:, None]
+        inside = (v >= some.low[:, None]) & (v <= some.high[:, None])
+        i, k = np.nonzero(inside & s.worthwhile(1.0, 1.0, BELOW * least, BELOW * some.mw[:, None]))
+        usd = BELOW * _completed(s, domain, some.part(i), v[k], np.zeros(len(i))).usd
+        kept = np.isfinite(usd)
+        found.append((first + i[kept], v[k][kept], usd[kept]))
+    at, v, usd = (np.concatenate(x) for x in zip(*found, strict=True))
+    return at, v, usd
 
 
-def _request(s: Site, r: Row, need: float) -> GroupRequest:
-    """Return the request of a row to the cores and super-spines of a spine position, by links that leave a zone."""
-    x, z, spines = r.shape, r.zone, r.up // r.bundle
-    pods, zones, zone_pods = _counts(s, x, z)
-    _, spine, core = _links(s, x, z)
-    zone = max(need, _floor(s, z.rails, x.domain * z.width, zones))
-    return GroupRequest(
-        ports=s.ports,
-        switch=round(s.mode.networks * s.prices.switch[0] * CENT),
-        pods=pods,
-        spine_link=round(spine[0] * CENT),
-        wan_gateway=-(-s.wan_ports // spines),
-        zones=zones,
-        zone_pods=zone_pods,
-        zone_link=round(core[0] * CENT),
-        zone_up=max(0, math.ceil(zone / spines)),
-        core_down=s.pins.get("core_down_ports", 0),
-        core_up=s.pins.get("core_up_ports", 0),
-    )
+def _completed(s: Site, domain: int, r: Rows, v: Ints, need: Floats) -> Tops:
+    """Return the cheapest cores and super-spines over rows with so many uplinks of spines and links out of a zone."""
+    best, chosen = np.full(len(v), np.inf), np.zeros((4, len(v)), dtype=np.int64)
+    for bundle, p in _positions(s, r):
+        i, cores, taken = _cores(s, r, v, bundle, p)
+        # More uplinks than needed cost more, and take no fewer super-spines.
+        up = _fewest_up(s, r.part(i), cores, need[i])
+        boxes = _super_spines(s, r.part(i), cores * up)
+        fits = np.flatnonzero((up + taken <= s.core_ports) & (boxes < NONE))
+        i, columns = i[fits], np.stack([np.full_like(i, bundle), cores, up, boxes])[:, fits]
+        usd = _bill(s, domain, r.part(i), v[i], columns[1], columns[2], columns[3])[0]
+        better = usd < best[i]
+        best[i[better]], chosen[:, i[better]] = usd[better], columns[:, better]
+    return Tops(best, *chosen)
 
 
-def _completed(s: Site, r: Row, n: int, target: tuple[float, float]) -> tuple[float, dict[str, int]] | None:
-    """Return price and choices of the cheapest cores and super-spines of a row that keep a target; None if none do."""
-    x, z = r.shape, r.zone
-    loads = s.loads.at(n, np.array([x.domain, x.domain * x.width, x.domain * z.width]))
-    send, allreduce = s.leaf_slowdowns(x.domain, np.array(r.up, dtype=np.float64), loads[0])
-    late = float(send) > target[0] * (1 + TOLERANCE) or float(allreduce) > target[1] * (1 + TOLERANCE)
-    if late or not s.leaf_fits(np.array(r.up), loads[0]):
-        return None
-    low = max(r.low, math.ceil(_need(s, loads[1], x.rails, target) / (r.up // r.bundle)))
-    request = _request(s, r, _need(s, loads[2], z.rails, target))
-    if low > r.high:
-        return None
-    costs = group_costs(request).cost[low : r.high + 1]
-    v = low + int(costs.argmin())
-    if costs[v - low] >= INFINITE_COST:
-        return None
-    choice = {"spine_up": v, **group_design(request, v)}
-    if s.pins.get("spine_bundle", choice["spine_bundle"]) != choice["spine_bundle"]:
-        return None
-    return float(_bill(s, r, choice)[0]), choice
+def _positions(s: Site, r: Rows) -> Iterator[tuple[int, int]]:
+    """Yield bundles of spines with the positions that a core may take of them."""
+    least = int(r.zone_pods.min(initial=s.core_ports))
+    return itertools.product(spine_bundles(s), range(1, (s.core_ports - 1) // least + 1))
 
 
-def _all_worthwhile(s: Site, rows: list[Row], n: int) -> Iterator[Options]:
-    """Yield the templates of rows that may beat those found so far: bounded by fewest cores, then by best ones."""
-    v, each = np.arange(1, s.ports + 1), np.array([(r.usd, r.spine_link_usd, r.low, r.high) for r in rows])
-    usd, link, low, high = each.T[..., None]
-    worth = _ways(s, rows, np.where((v >= low) & (v <= high), usd + (v - low) * link, np.inf), n).worth.any(axis=1)
-    rows = [rows[i] for i in np.flatnonzero(worth)]
-    if rows:
-        ways = _ways(s, rows, np.array([_least_usd(s, r) for r in rows]), n)
-        for i in np.flatnonzero(ways.worth.any(axis=1)):
-            yield from _all_of(s, rows[i], ways.worth[i], n)
+def _cores(s: Site, r: Rows, v: Ints, bundle: int, p: int) -> tuple[Ints, Ints, Ints]:
+    """Return the rows whose cores take p positions each, the cores of a zone, and the ports that a core needs down."""
+    positions, taken = r.spines * (v // bundle), p * r.zone_pods * bundle
+    cores = positions // p
+    fits = (v % bundle == 0) & (positions % p == 0) & (cores >= np.where(r.pods > 1, s.network.asked_spines, 1))
+    fits &= (taken < s.core_ports) & (taken == s.pins.get("core_down_ports", taken))
+    i = np.flatnonzero(fits)
+    return i, cores[i], np.broadcast_to(taken, cores.shape)[i]
 
 
-def _all_of(s: Site, r: Row, worth: Flags, n: int) -> list[Options]:
-    """Return the templates of a row with every choice of cores and super-spines that may beat those found so far.
+def _fewest_up(s: Site, r: Rows, cores: Ints, need: Floats) -> Ints:
+    """Return the fewest uplinks of a core: for links out of a zone, losses to survive, and a WAN gateway's ports."""
+    links = np.maximum(np.maximum(np.ceil(need).astype(np.int64), r.floor), _asked_tops(s, r))
+    if s.wan_ports:
+        links = np.maximum(links, -(-s.wan_ports // np.maximum(1, s.core_ports - r.zones)))
+    up = np.maximum(1, -(-links // cores))
+    wanted = s.pins.get("core_up_ports")
+    return up if wanted is None else np.where(up <= wanted, wanted, s.core_ports)
 
-    `worth`: at which uplinks of a spine, from 1 on, one may.
+
+def _asked_tops(s: Site, r: Rows) -> Ints:
+    return np.where(r.zones > 1, s.network.asked_spines, 1)
+
+
+def _super_spines(s: Site, r: Rows, positions: Ints) -> Ints:
+    """Return the fewest super-spines of a network that take so many positions, each with a port for every zone."""
+    return fewest_boxes(s, r.zones, positions, _asked_tops(s, r))
+
+
+def _all_of(s: Site, domain: int, r: Rows, v: Ints, n: int) -> list[Options]:
+    """Return the templates of one row with all cores and super-spines that may beat those found so far.
+
+    `v`: uplinks of a spine with which one may.
     """
     s.tick()
-    x, z, spines, u = r.shape, r.zone, r.up // r.bundle, np.arange(1, s.ports + 1)
-    request = _request(s, r, 0.0)
-    loads = s.loads.at(n, np.array([x.domain, x.domain * x.width, x.domain * z.width]))
-    cores, bundle = core_pairs(s.ports, request.zone_pods, request.core_down)
-    keep = worth[cores * bundle - 1] & s.block_fits(spines * cores * bundle, loads[1], np.array(x.rails))
-    keep &= s.leaf_fits(np.array(r.up), loads[0]) & (bundle == s.pins.get("spine_bundle", bundle))
-    cores, bundle = cores[keep], bundle[keep]
-    gateway = -(-request.wan_gateway // cores)
-    each, which = np.unique(gateway, return_inverse=True)
-    above = np.array([core_bundles(s.ports, request.zones, k)[1:] for k in each.tolist()]).reshape(-1, s.ports)
-    above = above[which.ravel()]
-    links = spines * cores[:, None] * u
-    fits = (u + request.zone_pods * bundle[:, None] <= s.ports) & (request.zones * above <= s.ports)
-    fits &= (u // above * s.ports >= request.zones * u + gateway[:, None]) & (u == s.pins.get("core_up_ports", u))
-    fits &= links >= _floor(s, z.rails, x.domain * z.width, request.zones)
-    fits &= s.block_fits(links, loads[2], np.array(z.rails))
-    i, j = np.nonzero(fits)
-    c = {"spine_up": (cores * bundle)[i], "spine_bundle": bundle[i], "core_up": u[j], "core_bundle": above[i, j]}
-    kept = s.worthwhile(*_slowdowns(s, r, c, n), *_bill(s, r, c))
-    c = {name: values[kept] for name, values in c.items()}
-    return [undominated([_table(s, r, c, n)], power_counts=s.power_counts)] if kept.any() else []
+    leaf, pod, zone = _loads(s, domain, r, n)
+    parts, u = [], np.arange(1, s.core_ports)
+    v = v[s.block_fits(r.spines * v, pod, r.rails)] if s.leaf_fits(r.up, leaf)[0] else v[:0]
+    each = r.part(np.zeros(len(v), dtype=np.int64))
+    for bundle, p in _positions(s, r):
+        i, cores, taken = _cores(s, each, v, bundle, p)
+        fits = (u >= _fewest_up(s, each.part(i), cores, np.zeros(len(i)))[:, None]) & (
+            u + taken[:, None] <= s.core_ports
+        )
+        fits &= s.block_fits(cores[:, None] * u, zone, r.zone_rails) & (u == s.pins.get("core_up_ports", u))
+        k, j = np.nonzero(fits)
+        i, cores, up = i[k], cores[k], u[j]
+        tops = Tops(np.zeros(len(i)), np.full_like(i, bundle), cores, up, _super_spines(s, each.part(i), cores * up))
+        parts.append(_table(s, domain, each.part(i), v[i], tops, n))
+    return [undominated(parts, power_counts=s.power_counts)] if parts else []
 
 
-def _bill(s: Site, r: Row, c: Mapping[str, int | Ints]) -> tuple[Floats, Floats]:
-    """Price a row with its cores and super-spines."""
-    (pods, zones, _), spines, p = _counts(s, r.shape, r.zone), r.up // r.bundle, s.prices
-    cores = spines * (c["spine_up"] // c["spine_bundle"])
-    switches = s.mode.networks * (pods * spines + zones * cores + cores * (c["core_up"] // c["core_bundle"]))
-    leaf, spine, core = _links(s, r.shape, r.zone)
-    fixed = s.fixed(r.shape.domain)
+def _loads(s: Site, domain: int, r: Rows, n: int) -> list[Floats]:
+    """Return what leaves leaves, pods and zones of rows under some stripes."""
+    return [s.loads.at(n, domain * x) for x in (np.ones_like(r.width), r.width, r.zone_width)]
+
+
+def _bill(s: Site, domain: int, r: Rows, v: Ints, cores: Ints, up: Ints, boxes: Ints) -> tuple[Floats, Floats]:
+    """Price rows with their uplinks of spines, cores of a zone with their uplinks, and super-spines of a network."""
+    (spine_box, core_box), fixed, networks = s.box_prices, s.fixed(domain), s.mode.networks
 
     def total(i: int) -> Floats:
-        links = r.up * leaf[i] + spines * c["spine_up"] * spine[i] + cores * c["core_up"] * core[i]
-        return np.asarray(fixed[i] + switches * p.switch[i] + links)
+        link = (r.link_usd, r.link_mw)[i]
+        links = r.up * link[:, 0] + r.spines * v * link[:, 1] + cores * up * link[:, 2]
+        tops = np.where(boxes < NONE, boxes * core_box[i], np.inf)
+        return np.asarray(
+            fixed[i] + links + networks * (r.pods * r.spines * spine_box[i] + r.zones * cores * core_box[i] + tops)
+        )
 
     return total(0), total(1)
 
 
-def _slowdowns(s: Site, r: Row, c: Mapping[str, int | Ints], n: int) -> tuple[Floats, Floats]:
-    """Return the slowdowns over the transport's own of a row with its cores and super-spines under some stripes."""
-    x, z, m = r.shape, r.zone, s.mode
-    loads = s.loads.at(n, np.array([x.domain, x.domain * x.width, x.domain * z.width]))
-    one = np.ones(np.size(c["spine_up"]), dtype=np.int64)
-    send, allreduce = pod_slowdowns(s, x, r.up * one, r.bundle * one, c["spine_up"] * one, loads[:2])
-    zone_pods, load = _counts(s, x, z)[2], loads[2]
-    links = r.up // r.bundle * (c["spine_up"] // c["spine_bundle"]) * c["core_up"]
-    free = 1 - s.exchange_ports * load[SHARES] * min(m.rails, z.rails) / (links * one)
-    leaf_over = x.domain * m.rail_gpus / (r.up * m.split)
-    spine_over, core_over = (
-        x.rails * x.width * r.bundle / c["spine_up"],
-        zone_pods * c["spine_bundle"] / c["core_up"],
-    )
-    sent = load[FLOWS] / (x.domain * z.width) * leaf_over * spine_over * core_over
-    reduced = load[ALLREDUCES] / (links * m.split / (z.rails * m.rail_gpus))
-    send = np.maximum(send, over(sent * one, free))
-    return send, np.maximum(allreduce, over(reduced * one, free))
-
-
-def _table(s: Site, r: Row, c: Mapping[str, int | Ints], n: int) -> Options:
-    """Return the templates of a row with its cores and super-spines under some stripes."""
-    x, z, one = r.shape, r.zone, np.ones(np.size(c["spine_up"]))
-    send, allreduce = _slowdowns(s, r, c, n)
-    usd, mw = _bill(s, r, c)
+def _table(s: Site, domain: int, r: Rows, v: Ints, tops: Tops, n: int) -> Options:
+    """Return the templates of rows with their cores and super-spines under some stripes that beat those found."""
+    m, loads = s.mode, _loads(s, domain, r, n)
+    shape = Shape(domain, r.rails, r.width)
+    send, allreduce = pod_slowdowns(s, shape, r.up, r.bundle, v, np.stack(loads[:2], axis=-2))
+    links, load = tops.cores * tops.up, loads[2]
+    free = 1 - s.exchange_ports * load[..., SHARES] * np.minimum(m.rails, r.zone_rails) / links
+    gpus = domain * m.rail_gpus / m.split * r.rails * r.width * r.zone_pods  # of full zones
+    sent = load[..., FLOWS] / (domain * r.zone_width) * gpus / links
+    reduced = load[..., ALLREDUCES] / (links * m.split / (r.zone_rails * m.rail_gpus))
+    send, allreduce = np.maximum(send, over(sent, free)), np.maximum(allreduce, over(reduced, free))
+    usd, mw = _bill(s, domain, r, v, tops.cores, tops.up, tops.boxes)
+    core_bundle, boxes = own_boxes(tops.cores, tops.up, 1, tops.boxes, split=True)
+    pinned = "spine_bundle" in s.pins
+    bundle, cores = own_boxes(r.spines, v, tops.bundle, tops.cores, split=not pinned)
+    kept = np.flatnonzero(s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw))
+    columns = {
+        "leaf_up": r.up, "leaf_bundle": r.bundle, "rails": r.rails, "width": r.width, "zone_rails": r.zone_rails,
+        "zone_width": r.zone_width, "spine_up": v, "spine_bundle": bundle, "core_boxes": cores, "core_up": tops.up,
+        "core_bundle": core_bundle, "super_spine_boxes": boxes,
+    }  # fmt: skip
     return s.table(
-        send, allreduce, usd * one, mw * one, domain=x.domain, leaf_up=r.up, leaf_bundle=r.bundle,
-        rails=x.rails, width=x.width, zone_rails=z.rails, zone_width=z.width, stripes=n, **c,
+        send[kept], allreduce[kept], usd[kept], mw[kept], **{name: x[kept] for name, x in columns.items()},
+        domain=domain, stripes=n, spine_model=s.spine, core_model=s.core,
     )  # fmt: skip

@@ -28,7 +28,7 @@ DESIGN_CHOICES = (
     "lanes", "split", "leaf_down", "leaf_up", "leaf_bundle", "rails_per_pod", "domains_per_pod", "group_links",
     "spine_up", "spine_bundle", "core_boxes",
 )  # fmt: skip
-ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle")
+ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", "super_spine_boxes")
 
 
 def alternatives(

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from planner.models.fabric.trees import (
     Tops,
     Wirings,
     core_boxes,
-    own_cores,
+    own_boxes,
     rail_sizes,
     spine_bundles,
     top_prices,
@@ -29,11 +30,11 @@ MOST_WAYS = 1 << 18  # of leaves and spine uplinks, priced at a time
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Pods of some rails of some leaf domains of so many racks, and the loads of a leaf that no stripes beat."""
+    """Pods of some rails of some leaf domains of so many racks: of one shape, or of many."""
 
     domain: int
-    rails: int
-    width: int
+    rails: Any
+    width: Any
 
 
 def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf_loads: Floats) -> list[Options]:
@@ -115,7 +116,7 @@ def _links_of(s: Site, domain: int, shapes: Ints, pods: Ints) -> tuple[Floats, F
 
 
 def _pods(s: Site, x: Shape) -> int:
-    return -(-s.mode.rails // x.rails) * -(-s.domains(x.domain) // x.width)
+    return int(-(-s.mode.rails // x.rails) * -(-s.domains(x.domain) // x.width))
 
 
 @lru_cache(maxsize=16)
@@ -214,7 +215,7 @@ def _below(s: Site, tops: Tops, up: Ints, usd: Floats, mw: Floats) -> Flags:
 
 def _of_shape(s: Site, x: Shape, up: Ints, stripes: Ints, loads: Floats) -> list[Options]:
     """Return the templates of a shape with some uplinks of a leaf, under numbers of stripes with such loads."""
-    w = wirings(s, x.domain, x.rails, x.width, s.uplinks(x.domain))
+    _, w = wirings(s, x.domain, np.array([[x.rails, x.width]]), s.uplinks(x.domain))
     w = w.part(np.flatnonzero(np.isin(w.up, up)))
     (leaf, spine), fixed, parts = _links(s, x), s.fixed(x.domain), []
     if not math.isfinite(leaf[0] + spine[0]):
@@ -227,7 +228,8 @@ def _of_shape(s: Site, x: Shape, up: Ints, stripes: Ints, loads: Floats) -> list
         row, v = _useful(s, ways, top_prices(s, pods, ways.spines[:, None], every, boxes, spine[0], 0))
         some, n = ways.part(row), boxes[row, v]
         price = [fixed[i] + some.up * leaf[i] + top_prices(s, pods, some.spines, v, n, spine[i], i) for i in (0, 1)]
-        parts.append(_under(s, x, some, v, own_cores(s, some.spines, v, bundle, n), price, stripes, loads))
+        cores = own_boxes(some.spines, v, bundle, n, split="spine_bundle" not in s.pins)
+        parts.append(_under(s, x, some, v, cores, price, stripes, loads))
     return [p for p in parts if len(p)]
 
 
@@ -264,7 +266,7 @@ def slowdowns(s: Site, x: Shape, up: Ints, bundle: Ints, spine_up: Ints, loads: 
     send, allreduce = s.leaf_slowdowns(x.domain, up, loads[..., 0, :])
     links = up // bundle * spine_up
     free = (
-        1 - s.exchange_ports * load[..., SHARES] * min(m.rails, x.rails) / links
+        1 - s.exchange_ports * load[..., SHARES] * np.minimum(m.rails, x.rails) / links
         if s.exchange_ports
         else np.asarray(1.0)
     )

@@ -56,9 +56,9 @@ class Site:
         """Ports of a leaf."""
         return self.mode.switch.ports
 
-    def with_models(self) -> Iterator["Site"]:
-        """Yield the site with each pair of models that spines and cores may be of."""
-        for spine, core in self.pairs:
+    def with_models(self, pairs: tuple[tuple[int, int], ...] = ()) -> Iterator["Site"]:
+        """Yield the site with each pair of models that spines and cores may be of, or with some of them."""
+        for spine, core in pairs or self.pairs:
             yield self if (spine, core) == (self.spine, self.core) else replace(self, spine=spine, core=core)
 
     @cached_property
@@ -176,21 +176,41 @@ class Site:
         return plus(self.prices.wan_gateway(self.wan_ports), self.prices.beside(self.wan_ports))
 
     def worthwhile_domains(self, domains: list[int]) -> list[int]:
-        """Return the sizes of leaf domains with which a tree may be worth it if it slows nothing, by their least price.
-
-        It takes the uplinks of each leaf that the core share asks for, at least one, and the ports of spines at their
-        ends; links cost something where they have one price.
-        """
-        p, m, least = self.prices, self.mode, list[Price]()
-        boxes = [(p.box(x), x.ports) for x in self.upper_models]
-        port = [m.networks * min(price[i] / ports for price, ports in boxes) for i in (0, 1)]
-        for d in domains:
-            up, link = max(1, self.leaf_share(d)), FREE if p.places else p.leaf_uplink(d, 1)
-            ends = m.rails * self.domains(d) * up
-            least.append(plus(self.fixed(d), (up * link[0] + ends * port[0], up * link[1] + ends * port[1])))
-        usd, mw = BELOW * np.array(least).reshape(-1, 2).T
+        """Return the sizes of leaf domains whose trees may be worth it if they slow nothing, by their least price."""
+        usd, mw = self.least_prices(domains)
         may = self.worthwhile(1.0, 1.0, usd, mw)
         return [domains[i] for i in np.argsort(usd, kind="stable").tolist() if may[i]]
+
+    def least_prices(self, domains: list[int]) -> tuple[Floats, Floats]:
+        """Bound the price and power of trees with leaf domains of some sizes.
+
+        They take the uplinks of each leaf that the core share asks for, at least one, and the ports of spines at their
+        ends; links cost something where they have one price.
+        """
+        p, m = self.prices, self.mode
+        boxes = [(p.box(x), x.ports) for x in self.upper_models]
+        port = [m.networks * min(price[i] / ports for price, ports in boxes) for i in (0, 1)]
+        up = np.array([max(1, self.leaf_share(d)) for d in domains], dtype=np.int64)
+        fixed = np.array([self.fixed(d) for d in domains]).reshape(-1, 2).T
+        leaves, out = m.rails * -(-self.racks // np.array(domains, dtype=np.int64)), self.links_out(self.crossings)
+        link, above = (0.0, 0.0) if p.places else p.flat_link, (0.0, 0.0) if p.places else p.flat_link
+        usd, mw = (
+            BELOW
+            * (fixed[i] + m.networks * (up * leaves * link[i] + out * above[i]) + (leaves * up + 2 * out) * port[i])
+            for i in (0, 1)
+        )
+        return usd, mw
+
+    @property
+    def crossings(self) -> int:
+        """Tiers above the leaves that pins ask to join several blocks."""
+        tiers = self.pins.get("tiers", 0)
+        return {3: 1, 4: 2}.get(tiers, 0) if min(self.pins.get("min_pods", 1), self.pins.get("min_zones", 1)) > 1 else 0
+
+    def links_out(self, crossings: int) -> float:
+        """Return the links of a network out of blocks of so many tiers that the core share asks for."""
+        m = self.mode
+        return crossings * self.racks * m.rails * m.rail_gpus * self.network.asked_core_share / m.split
 
     def worthwhile_uplinks(self, domain: int, leaf_loads: Floats, *, switches: int = 0, crossings: int = 0) -> Ints:
         """Return the uplinks of a leaf at which some tree with leaf domains of a size may beat the templates so far.
@@ -204,7 +224,7 @@ class Site:
         if "leaf_up_ports" in self.pins:
             up = up[up == self.pins["leaf_up_ports"]]
         ends = m.rails * self.domains(domain) * up
-        out = crossings * self.racks * m.rails * m.rail_gpus * self.network.asked_core_share / m.split
+        out = self.links_out(max(crossings, self.crossings))
         # Upper tiers are of any models allowed: each figure is bounded by the model with the least of it.
         every = self.upper_models
         counts = [np.maximum(-(-ends // x.ports) + switches, (ends + 2 * out) / x.ports) for x in every]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -43,24 +44,32 @@ def core_boxes(s: Site, pods: Ints, spines: Ints, up: Ints, bundle: int) -> Ints
         fits = (each * taken == down) & (-(-positions // np.maximum(boxes, 1)) == each)
         fits &= down + (s.wan_ports > 0) <= ports
     else:
-        boxes = np.maximum(-(-positions // np.maximum(ports // taken, 1)), fewest)
-        boxes = np.maximum(boxes, -(-(positions * taken + s.wan_ports) // ports))
-        fits = taken + -(-s.wan_ports // np.maximum(positions, 1)) <= ports
-        while (
-            s.wan_ports and (full := fits & (-(-positions // boxes) * taken + -(-s.wan_ports // boxes) > ports)).any()
-        ):
-            boxes = boxes + full
+        boxes, fits = fewest_boxes(s, taken, positions, fewest), np.asarray(True)
     return np.where(fits & (up > 0) & (up % bundle == 0) & (boxes <= positions), boxes, NONE)
 
 
-def own_cores(s: Site, spines: Ints, up: Ints, bundle: int, boxes: Ints) -> tuple[Ints, Ints]:
-    """Return bundles of spines and the cores that positions share: none where each position can have its own."""
-    each = np.maximum(boxes // np.maximum(spines, 1), 1)
-    alone = (
-        (spines * each == boxes)
-        & (up % each == 0)
-        & ((up == bundle * each) | (bundle == 1 and "spine_bundle" not in s.pins))
-    )
+def fewest_boxes(s: Site, taken: Ints, positions: Ints, fewest: Ints) -> Ints:
+    """Return the fewest boxes of the top tier for positions of so many ports each; `NONE` where none do.
+
+    They take the positions in turn, and keep ports for the WAN gateway.
+    """
+    ports = s.core_ports
+    boxes = np.maximum(-(-positions // np.maximum(ports // taken, 1)), fewest)
+    boxes = np.maximum(boxes, -(-(positions * taken + s.wan_ports) // ports))
+    fits = taken + -(-s.wan_ports // np.maximum(positions, 1)) <= ports
+    while s.wan_ports and (full := fits & (-(-positions // boxes) * taken + -(-s.wan_ports // boxes) > ports)).any():
+        boxes = boxes + full
+    return np.where(fits & (boxes <= positions), boxes, NONE)
+
+
+def own_boxes(below: Ints, up: Ints, bundle: Ints | int, boxes: Ints, *, split: bool) -> tuple[Ints, Ints]:
+    """Return the bundles of switches below and the boxes that positions share: none where each can have its own.
+
+    `split`: bundles of single links may be joined to larger ones.
+    """
+    each = np.maximum(boxes // np.maximum(below, 1), 1)
+    joined = (up == bundle * each) | (np.equal(bundle, 1) & split)
+    alone = (below * each == boxes) & (up % each == 0) & joined
     return np.where(alone, up // each, bundle), np.where(alone, 0, boxes)
 
 
@@ -104,30 +113,34 @@ class Wirings:
         return Wirings(self.up[which], self.bundle[which], self.low[which], self.high[which])
 
 
-def wirings(s: Site, domain: int, rails: int, width: int, max_up: int, *, room: int = 1) -> Wirings:
+def wirings(s: Site, domain: int, shapes: Ints, max_up: int, *, room: int = 1) -> tuple[Ints, Wirings]:
     """Return the ways that ports and pins allow, uplinks of leaves and spines at least what the core share asks for.
 
-    And spines of a pod at least those that survive the loss of one, where the network asks for that.
-    `room`: ports that a spine keeps for uplinks at the least.
+    And spines of a pod at least those that survive the loss of one, where the network asks for that. Each comes with
+    the row of its shape (rails and domains of a pod). `room`: ports that a spine keeps for uplinks at the least.
     """
-    up, bundle = bundles(s.ports, (s.spine_ports - room) // (rails * width))
-    down = bundle * rails * width
-    keep = (up >= s.leaf_share(domain)) & (up <= max_up)
-    keep &= up // bundle >= s.network.asked_spines
-    for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle), ("spine_down_ports", down)):
+    leaves, n = shapes[:, 0] * shapes[:, 1], s.network
+    most = (s.spine_ports - room) // leaves
+    up, bundle = bundles(s.ports, int(most.max(initial=0)))
+    keep = (up >= s.leaf_share(domain)) & (up <= max_up) & (up // bundle >= n.asked_spines)
+    for name, value in (("leaf_up_ports", up), ("leaf_bundle", bundle)):
         if name in s.pins:
             keep &= value == s.pins[name]
-    up, bundle, down = up[keep], bundle[keep], down[keep]
-    pods = -(-s.mode.rails // rails) * -(-s.domains(domain) // width)
-    ends = domain * s.mode.rail_gpus * rails * width
-    floor = ends * s.network.asked_core_share / s.mode.split * (1 - TOLERANCE) if pods > 1 else 0.0
-    by_tier = np.ceil(down / s.network.tier_ratios[1] * (1 - TOLERANCE)) if pods > 1 else 0.0
+    row, at = np.nonzero(bundle[keep] <= most[:, None])
+    up, bundle, down = up[keep][at], bundle[keep][at], bundle[keep][at] * leaves[row]
+    if "spine_down_ports" in s.pins:
+        kept = down == s.pins["spine_down_ports"]
+        row, up, bundle, down = row[kept], up[kept], bundle[kept], down[kept]
+    several = (-(-s.mode.rails // shapes[:, 0]) * -(-s.domains(domain) // shapes[:, 1]) > 1)[row]
+    ends = domain * s.mode.rail_gpus * leaves[row] * several
+    floor = ends * n.asked_core_share / s.mode.split * (1 - TOLERANCE)
+    by_tier = np.ceil(down * several / n.tier_ratios[1] * (1 - TOLERANCE))
     low = np.maximum(1, np.maximum(by_tier, np.ceil(np.ceil(floor) / (up // bundle)))).astype(np.int64)
     high = s.spine_ports - down
     if "spine_up_ports" in s.pins:
         low, high = np.maximum(low, s.pins["spine_up_ports"]), np.minimum(high, s.pins["spine_up_ports"])
-    found = Wirings(up, bundle, low, high)
-    return found.part(np.flatnonzero(low <= high)) if room else found
+    kept = np.flatnonzero(low <= high) if room else np.arange(len(row))
+    return row[kept], Wirings(up, bundle, low, high).part(kept)
 
 
 def single(s: Site) -> Options:
@@ -174,6 +187,16 @@ class Tops:
         return Tops(*(getattr(self, name)[which] for name in self.__slots__))
 
 
+_NONE: Any = np.empty(0, dtype=np.int64)
+NO_TOPS = Tops(_NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, np.empty(0), np.empty(0))
+
+
+def may_share_a_pod(s: Site, domain: int) -> bool:
+    """Return whether spines have ports for all leaf domains of a size, and pins allow two or three tiers."""
+    most = max(x.ports for x in s.upper_models)
+    return s.pins.get("tiers", 2) in (2, 3) and s.domains(domain) <= most
+
+
 def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     """Return for every number of uplinks the cheapest spines and cores whose pods hold all domains, of any models.
 
@@ -199,7 +222,7 @@ def _tops_of_models(s: Site, domain: int, domains: int, max_up: int) -> list[Top
     parts, rails = [_two_tiers(s, domain, domains, max_up)] if s.core == s.pairs[0][1] else [], s.mode.rails
     if s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins:
         above = {"tiers", "spine_up_ports", "core_down_ports", "spine_bundle", "core_switch"}
-        one_pod = bool(s.wan_ports or above & set(s.pins))
+        one_pod = bool(s.wan_ports or above & set(s.pins)) and s.pins.get("min_pods", 1) < 2
         sizes = rail_sizes(s) if domains in width_sizes(s, domains) else []
         sizes = [x for x in sizes if (x < rails or one_pod) and x * domains < s.spine_ports]
         parts += _three_tiers(s, domain, sizes, domains, max_up) if sizes else []
@@ -208,7 +231,7 @@ def _tops_of_models(s: Site, domain: int, domains: int, max_up: int) -> list[Top
 
 def _two_tiers(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     m, p = s.mode, s.prices
-    w = wirings(s, domain, m.rails, domains, max_up, room=0)
+    _, w = wirings(s, domain, np.array([[m.rails, domains]]), max_up, room=0)
     shut = s.network.max_tiers < 2 or s.pins.get("tiers", 2) != 2 or s.pins.get("rails_per_pod", m.rails) != m.rails
     shut |= s.pins.get("leaf_domains_per_pod", domains) != domains
     shut |= bool({"spine_up_ports", "spine_bundle", "core_down_ports", "core_up_ports", "core_switch"} & set(s.pins))
@@ -223,9 +246,8 @@ def _two_tiers(s: Site, domain: int, domains: int, max_up: int) -> Tops:
 def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: int) -> list[Tops]:
     """Return the ways of pods of all domains and some rails: each with the cheapest uplinks of its spines."""
     m, p, leaf = s.mode, s.prices, s.prices.leaf_uplink(domain, domains)
-    each = [wirings(s, domain, x, domains, max_up) for x in sizes]
-    rails = np.repeat(sizes, [len(w.up) for w in each])
-    w = Wirings(*(np.concatenate([getattr(x, name) for x in each]) for name in Wirings.__slots__))
+    row, w = wirings(s, domain, np.array([(x, domains) for x in sizes]), max_up)
+    rails = np.array(sizes)[row]
     gone = np.ceil(s.exchange_ports * (1 - TOLERANCE) * rails / w.spines).astype(np.int64)
     w = Wirings(w.up, w.bundle, np.maximum(w.low, gone), w.high)
     fits = np.flatnonzero(w.low <= w.high)
@@ -249,7 +271,7 @@ def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: i
         some, x, v, n = w.part(at), rails[at], up[at], boxes[at]
         link = np.array([links[k] for k in x.tolist()]).reshape(-1, 2).T
         usd, mw = (some.up * leaf[i] + top_prices(s, pods[at], some.spines, v, n, link[i], i) for i in (0, 1))
-        bundle, shared = own_cores(s, some.spines, v, b, n)
+        bundle, shared = own_boxes(some.spines, v, b, n, split="spine_bundle" not in s.pins)
         spine, core = (np.full_like(v, value) for value in (s.spine, s.core))
         parts.append(Tops(some.up, some.bundle, x, v, bundle, shared, spine, core, usd, mw))
     return parts

@@ -82,5 +82,5 @@ def _place(d: Design, tier: str, index: Ints) -> Ints:
     if tier == "spine":
         return index // d.spines_per_pod % d.pods // d.pods_across
     if tier == "core" and d.tiers > 3:
-        return index // d.core_positions % d.zones // d.zones_across
+        return index // d.zone_cores % d.zones // d.zones_across
     return np.zeros_like(index)

@@ -34,7 +34,7 @@ def design_of(f: SiteFabric, racks: int, *, switches: Mapping[str, Switch], gpus
     if issubclass(wiring.design, Dragonfly):
         return dragonfly(wiring.design, **own, group_links=f.group_links, valiant=network.group_routing == "valiant")
     own |= {"spine_up": spine.up_ports, "spine_bundle": spine.bundle} if spine else {}
-    own["core_boxes"] = f.core_boxes
+    own |= {"core_boxes": f.core_boxes, "super_spine_boxes": f.super_spine_boxes}
     if len(f.tiers) == len(wiring.tiers):
         own |= {"core_up": f.tiers[2].up_ports, "core_bundle": f.tiers[2].bundle}
         own |= {"rails_per_zone": f.rails_per_zone, "domains_per_zone": f.leaf_domains_per_zone}
@@ -67,8 +67,11 @@ def tree_fault(f: SiteFabric, expected: tuple[str, ...]) -> str | None:
     if last > 0 and min(f.rails_per_pod, f.leaf_domains_per_pod) < 1:
         pod = f"{f.rails_per_pod} rails and {f.leaf_domains_per_pod} leaf domains"
         return f"a pod of {pod}; at least 1 of each expected"
-    if f.core_boxes < 0 or (f.core_boxes > 0 and len(names) != 3):
-        return f"{f.core_boxes} shared core boxes in {len(names)} tiers; none, or some of three tiers, expected"
+    for tier, boxes in (("core", f.core_boxes), ("super-spine", f.super_spine_boxes)):
+        if boxes < 0 or (boxes > 0 and tier not in names):
+            return (
+                f"{boxes} shared {tier} boxes in {len(names)} tiers; none, or some where there is that tier, expected"
+            )
     zone, zoned = (f.rails_per_zone, f.leaf_domains_per_zone), names == expected
     if min(zone) < zoned or (max(zone) > 0 and not zoned):
         wanted = "at least 1 of each" if zoned else f"none under {names[-1]}s"

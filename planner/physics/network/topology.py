@@ -7,8 +7,10 @@ them a part each of every NIC. A pod joins x rails of y domains under s = u1/b1 
 of them. Each of the s groups of spines (one of every pod) has c = u2/b2 cores, b2 links from each spine to each core of
 its group. Of three tiers `core_boxes` of a network may take all these core positions in turn, each with the ports of
 several: pods meet in a box by any position that it has. Where cores have uplinks, they join the pods of a zone only,
-some rails of some domains again; every zone has s·c of its own, and each of these s·c positions has e = u3/b3 super-
-spines, b3 links from the core of each zone to each of them.
+some rails of some domains again; every zone has cores of its own, one for each position or `core_boxes` that take
+equally many, so that no uplink has more below it than another. Each core of a zone has e = u3/b3 positions above, b3
+links from that core of each zone to each of them: a super-spine each, or `super_spine_boxes` of a network take all of
+them in turn.
 
 Ports and bundles are those of one switch. A leaf's port may be split into `split` slower ones, each for a GPU:
 `leaf_down` and `leaf_spare` count these; a link between switches takes a whole port and carries what `split` GPUs send.
@@ -49,7 +51,8 @@ class Design:
     domains_per_zone: int = 0
     core_up: int = 0
     core_bundle: int = 0
-    core_boxes: int = 0  # of a network, which its core positions share; 0: a box for each position
+    core_boxes: int = 0  # of a network, or of a zone, which its core positions share; 0: a box for each position
+    super_spine_boxes: int = 0  # of a network, which the positions above its cores share; 0: a box for each
     group_links: int = 0  # between two groups of a dragonfly
     spine_ports: int = 0  # of a spine, and below of a core and a super-spine: 0 where it is the leaf's model
     core_ports: int = 0
@@ -123,7 +126,12 @@ class Design:
     @property
     def cores(self) -> int:
         """Core switches: those that core positions share, or one for each position of every zone."""
-        return 0 if self.tiers < 3 else self.networks * (self.core_boxes or max(1, self.zones) * self.core_positions)
+        return 0 if self.tiers < 3 else self.networks * max(1, self.zones) * self.zone_cores
+
+    @property
+    def zone_cores(self) -> int:
+        """Cores of a zone, of three tiers those of a network."""
+        return self.core_boxes or self.core_positions
 
     @property
     def core_positions(self) -> int:
@@ -160,12 +168,22 @@ class Design:
     @property
     def super_spine_down(self) -> int:
         """Ports of a super-spine towards cores."""
-        return self.zones * self.core_bundle
+        return self.positions_per_super_spine * self.zones * self.core_bundle
+
+    @property
+    def super_spine_positions(self) -> int:
+        """Places for a super-spine that a zone reaches: one for each bundle upwards of its cores."""
+        return 0 if self.tiers < 4 else self.zone_cores * (self.core_up // self.core_bundle)
+
+    @property
+    def positions_per_super_spine(self) -> int:
+        """Positions above cores of the super-spine that has most of them."""
+        return math.ceil(self.super_spine_positions / self.super_spine_boxes) if self.super_spine_boxes else 1
 
     @property
     def super_spines(self) -> int:
-        """Super-spine switches: one group for each core position of a zone."""
-        return 0 if self.tiers < 4 else self.networks * self.core_positions * (self.core_up // self.core_bundle)
+        """Super-spine switches: those that positions above cores share, or one for each."""
+        return self.networks * (self.super_spine_boxes or self.super_spine_positions)
 
     @property
     def tier_switches(self) -> dict[str, int]:
@@ -195,7 +213,10 @@ class Design:
         if self.tiers > 2:
             cores = self.spine_up // self.spine_bundle
             pairs += self.spines * min(cores, self.core_boxes or cores)
-        return pairs + (self.cores * (self.core_up // self.core_bundle) if self.tiers > 3 else 0)
+        if self.tiers > 3:
+            above = self.core_up // self.core_bundle
+            pairs += self.cores * min(above, self.super_spine_boxes or above)
+        return pairs
 
     @property
     def leaf_down_used(self) -> int:
@@ -220,7 +241,7 @@ class Design:
     @property
     def zone_uplinks(self) -> int:
         """Links that leave a zone; 0 where nothing joins zones."""
-        return 0 if self.tiers < 4 else self.core_positions * self.core_up
+        return 0 if self.tiers < 4 else self.zone_cores * self.core_up
 
     @property
     def allreduce_uplinks(self) -> float:
@@ -355,16 +376,19 @@ class Design:
         if self.tiers > 2:
             if self.spine_bundle < 1 or self.spine_up % self.spine_bundle:
                 bad.append(f"spine bundle: {self.spine_up} uplinks are not whole bundles of {self.spine_bundle}")
-            elif self.tiers == 4:
-                bad += self._zone_faults()
             elif not 0 <= self.core_boxes <= self.core_positions:
                 bad.append(f"core boxes: {self.core_boxes} for {self.core_positions} positions")
+            elif self.tiers == 4:
+                bad += self._zone_faults()
             elif self.core_down > ports["core"]:
                 shared = f"{self.positions_per_core} positions of " * (self.core_boxes > 0)
                 bad.append(f"core ports: {shared}{self.pods} pods x {self.spine_bundle} links > {ports['core']} ports")
-        return bad + [f"core boxes: shared in {self.tiers} tiers; 3 expected"] * (
-            self.core_boxes > 0 and self.tiers != 3
-        )
+        in_turn = ("core", self.core_boxes, 3), ("super-spine", self.super_spine_boxes, 4)
+        return bad + [
+            f"{name} boxes: shared in {self.tiers} tiers; at least {least} expected"
+            for name, boxes, least in in_turn
+            if boxes and self.tiers < least
+        ]
 
     def _zone_faults(self) -> list[str]:
         """Return what does not add up in zones, and in the super-spines that join them."""
@@ -373,12 +397,19 @@ class Design:
             zone, pod = (f"{rails} rails and {domains} domains" for rails, domains in zip(*sizes, strict=True))
             return [f"zone: {zone} are not whole pods of {pod}, rails within {self.rails}"]
         core, top = self.tier_ports["core"], self.tier_ports["super-spine"]
-        text = f"core ports: {self.core_pods} pods x {self.spine_bundle} links + {self.core_up} up > {core} ports"
-        bad = [text] * (self.core_down + self.core_up > core)
+        several = f"{self.positions_per_core} positions of " * (self.core_boxes > 0)
+        down = f"{several}{self.core_pods} pods x {self.spine_bundle} links"
+        bad = [f"core ports: {down} + {self.core_up} up > {core} ports"] * (self.core_down + self.core_up > core)
+        if self.core_boxes and self.core_positions % self.core_boxes:
+            bad.append(f"core boxes: {self.core_boxes} for {self.core_positions} positions; equally many expected")
         if self.core_bundle < 1 or self.core_up % self.core_bundle:
-            bad.append(f"core bundle: {self.core_up} uplinks are not whole bundles of {self.core_bundle}")
+            return [*bad, f"core bundle: {self.core_up} uplinks are not whole bundles of {self.core_bundle}"]
+        boxes, positions = self.super_spine_boxes, self.super_spine_positions
+        if not 0 <= boxes <= positions:
+            bad.append(f"super-spine boxes: {boxes} for {positions} positions")
         elif self.super_spine_down > top:
-            bad.append(f"super-spine ports: {self.zones} zones x {self.core_bundle} links > {top} ports")
+            several = f"{self.positions_per_super_spine} positions of " * (boxes > 0)
+            bad.append(f"super-spine ports: {several}{self.zones} zones x {self.core_bundle} links > {top} ports")
         return bad
 
     @property

@@ -1,10 +1,11 @@
 """Every cable of a tree, port to port, by number, and the lengths of its cables on the floor.
 
 Switches are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core
-(zone·s + group)·c + position in the group, super-spine (position of the core)·e + position, WAN gateway switches in
-their order. The ports of a switch are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of a rack) +
-its index, its NIC has a port for each lane. Where a leaf's ports are split, its ends towards GPUs are numbered by part
-of a port: the first port has parts 0 to split - 1.
+zone·(cores of a zone) + place in the zone, super-spine network·(super-spines of a network) + place there, WAN gateway
+switches in their order. Boxes take the positions of their tier in turn, each with ports of its own. The ports of a
+switch are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of a rack) + its index, its NIC has a
+port for each lane. Where a leaf's ports are split, its ends towards GPUs are numbered by part of a port: the first
+port has parts 0 to split - 1.
 """
 
 from collections.abc import Callable, Iterator
@@ -68,13 +69,12 @@ def leaf_uplinks(d: Design, e: Ints) -> Ends:
 def _spine_uplinks(d: Design, e: Ints) -> Ends:
     """Return the ends of spine uplinks: a bundle from spine i of every pod to each core of group i in its zone.
 
-    A core keeps a bundle of ports for each pod of a full zone. Shared cores take the positions of all groups in turn,
-    each with ports of its own.
+    A core keeps a bundle of ports for each pod of a full zone.
     """
     spine, up = e // d.spine_up, e % d.spine_up
     pod, group = spine // d.spines_per_pod, spine % d.spines_per_pod
     zone, seat = _zone_seat(d, pod)
-    position, boxes = group * (d.spine_up // d.spine_bundle) + up // d.spine_bundle, d.core_boxes or d.core_positions
+    position, boxes = group * (d.spine_up // d.spine_bundle) + up // d.spine_bundle, d.zone_cores
     port = (position // boxes * d.core_pods + seat) * d.spine_bundle + up % d.spine_bundle
     return spine, d.spine_down + up, zone * boxes + position % boxes, port
 
@@ -91,14 +91,15 @@ def _zone_seat(d: Design, pod: Ints) -> tuple[Ints, Ints]:
 
 
 def _core_uplinks(d: Design, e: Ints) -> Ends:
-    """Return the ends of core uplinks: a bundle from core i of every zone of a network to each super-spine of group i.
+    """Return the ends of core uplinks: a bundle from core i of every zone of a network to each position above core i.
 
-    A super-spine keeps a bundle of ports for each zone.
+    A super-spine keeps a bundle of ports for each zone and position.
     """
     core, up = e // d.core_up, e % d.core_up
-    zone, position = core // d.core_positions, core % d.core_positions
-    top = (zone // d.zones * d.core_positions + position) * (d.core_up // d.core_bundle) + up // d.core_bundle
-    return core, d.core_down + up, top, zone % d.zones * d.core_bundle + up % d.core_bundle
+    network, zone, own = core // d.zone_cores // d.zones, core // d.zone_cores % d.zones, core % d.zone_cores
+    position, boxes = own * (d.core_up // d.core_bundle) + up // d.core_bundle, d.super_spines // d.networks
+    port = (position // boxes * d.zones + zone) * d.core_bundle + up % d.core_bundle
+    return core, d.core_down + up, network * boxes + position % boxes, port
 
 
 def tree_wan_ends(d: Design, network: Ints, n: Ints) -> tuple[Ints, Ints]:

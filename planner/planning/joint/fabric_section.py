@@ -79,6 +79,7 @@ def site_fabric(
         leaf_domains_per_zone=d.domains_per_zone,
         zones=d.zones,
         core_boxes=d.core_boxes,
+        super_spine_boxes=d.super_spine_boxes,
         share_leaving_leaf=x.share_leaving_leaf,
         share_leaving_pod=x.share_leaving_pod,
         share_leaving_zone=x.share_leaving_zone,

@@ -219,9 +219,9 @@ def _tiers(x: BuiltFabric) -> list[DrawnTier]:
     for t in x.fabric.tiers:
         up = f", {t.up_ports:,} up, {t.oversubscription:.3g}:1" if t.up_ports else ", none up"
         boxes = {"leaf": rails * domains, "spine": d.spines_per_pod, "super-spine": d.super_spines // d.networks}
-        drawn = d.core_boxes or d.core_positions if t.name == "core" else boxes[t.name]
+        drawn = d.zone_cores if t.name == "core" else boxes[t.name]
         columns = d.spines_per_pod if t.name != "leaf" else rails if rails > 1 else _columns(drawn)
-        if t.name == "core" and d.core_boxes:
+        if (t.name == "core" and d.core_boxes) or (t.name == "super-spine" and (d.core_boxes or d.super_spine_boxes)):
             columns = _columns(drawn)
         notes = (f"{t.down_ports:,} down{up}", *blocks.get(t.name, ()))
         tiers.append(DrawnTier(t.name, drawn, columns, counts[t.name], notes, ring and t.name == "leaf"))
@@ -256,8 +256,9 @@ def _links(x: BuiltFabric) -> list[DrawnLinks]:
         each = d.spine_up // d.core_boxes if all_reached else d.spine_up
         links.append(DrawnLinks(shape, cables["spine", "core"], each, gbps))
     if d.super_spines:
-        column = d.spine_up // d.spine_bundle * d.core_up
-        links.append(DrawnLinks("columns", cables["core", "super-spine"], column, gbps))
+        column, shared = d.spine_up // d.spine_bundle * d.core_up, d.core_boxes or d.super_spine_boxes
+        each, shape = (d.core_up, "trunk") if shared else (column, "columns")
+        links.append(DrawnLinks(shape, cables["core", "super-spine"], each, gbps))
     if isinstance(d, Dragonfly) and d.pods > 1:
         links.append(DrawnLinks("hub", d.global_links, d.group_links, gbps))
     if d.wan_ports:

@@ -83,7 +83,8 @@ def test_agrees_with_brute_force(seed: int) -> None:
     """
     i, r = random_case(seed)
     i, r = dearer(i, seed), with_gateway(seed, i, r)
-    cost = min((bill(i.network, s, d).usd for s, d in every_dragonfly(i, r) if accepted(i, r, d)), default=math.inf)
+    accepted_ones = ((s, spine, d) for s, spine, d in every_dragonfly(i, r) if accepted(i, r, d))
+    cost = min((bill(i.network, s, d, [spine]).usd for s, spine, d in accepted_ones), default=math.inf)
     found = cheapest(i, r)
     assert (found is None) == math.isinf(cost)
     if found is not None:

@@ -1,17 +1,17 @@
-"""Four tiers: agreement with a brute force over every design, rules at their edges, pins, and groups of spines."""
+"""Four tiers: agreement with a brute force over every design, rules at their edges, and pins."""
 
 import dataclasses
+import itertools
 import math
 import random
 
-import numpy as np
 import pytest
+from dragonfly_cases import alike
 from fabric_cases import cheapest, dearer, hidden, instance, request, switch
-from fabric_zone_cases import FAMILIES, divisors, enough_between, every_design, pinned
+from fabric_zone_cases import FAMILIES, enough_between, every_design, pinned
 from tiers import more
 
 from planner.instance.instance import Instance
-from planner.models.fabric.four_tier_groups import INFINITE_COST, GroupRequest, group_costs, group_design
 from planner.models.fabric.frontier import alternatives
 from planner.models.requests import FabricRequest, Options
 from planner.physics.network.price import bill
@@ -23,8 +23,10 @@ PINS = ("leaf_domain_racks", "leaf_up_ports", "spine_down_ports", "spine_up_port
 def brute_force(i: Instance, r: FabricRequest) -> float | None:
     """Return the cost of the best design that the rules accept."""
     best = None
-    for s in i.network.switches:
-        for d in every_design(i, r, s):
+    boxes = i.network.switches
+    mixed = [(s, x, y) for s, x, y in itertools.product(boxes, repeat=3) if alike(s) == alike(x) == alike(y)]
+    for s, spine, core in mixed:
+        for d in every_design(i, r, s, spine, core):
             if (
                 d.tiers > i.network.max_tiers
                 or not pinned(i, d)
@@ -33,7 +35,7 @@ def brute_force(i: Instance, r: FabricRequest) -> float | None:
                 or not hidden(i, r, d)
             ):
                 continue
-            usd = bill(i.network, s, d).usd
+            usd = bill(i.network, s, d, [spine, core, core]).usd
             best = min(best or usd, usd) if math.isfinite(usd) else best
     return best
 
@@ -82,6 +84,16 @@ def test_agrees_with_brute_force(seed: int) -> None:
     """The cost is that of the best design of one to four tiers, or there is none."""
     i, r = case(seed, {})
     compare(dearer(i, seed), r)
+
+
+@pytest.mark.parametrize("seed", range(200, 230))
+def test_two_models_agree_with_brute_force(seed: int) -> None:
+    """Leaves, spines and cores with super-spines of either of two models: the cost is that of the best of all."""
+    r = random.Random(seed)
+    boxes = switch(3, r.choice([500, 2000])), switch(r.choice([4, 5]), r.choice([2500, 9000]))
+    pins: dict[str, object] = {"fabric.tiers": 4} if r.random() < 0.6 else {}
+    i = instance(1, *boxes, optics_usd=r.choice([0, 100]), max_tiers=4, pins=pins, min_core_share=r.choice([0, 0.25]))
+    compare(i, request(r.randint(5, 12), groups=r.randint(2, 4), send=r.choice([1, 2, 8])))
 
 
 @pytest.mark.parametrize("seed", [*range(100, 124), *more(*range(124, 160))])
@@ -152,65 +164,6 @@ def test_families_and_lengths_agree_with_brute_force(seed: int) -> None:
     """
     i, r = wide_case(seed)
     compare(dearer(i, seed), r)
-
-
-# --- the ways to build one spine group ------------------------------------------------------------------------------
-
-
-def slow_ways(a: GroupRequest) -> dict[int, tuple[int, int]]:
-    """Return the least (cost, switches) by spine uplinks, by plain loops over bundles and uplinks of cores."""
-    best: dict[int, tuple[int, int]] = {}
-    for up in range(1, a.ports):
-        for bundle in (b for b in divisors(up) if not a.core_down or b * a.zone_pods == a.core_down):
-            cores = up // bundle
-            for core_up in range(1, a.ports - a.zone_pods * bundle + 1):
-                for top_bundle in (b for b in divisors(core_up) if a.zones * b <= a.ports):
-                    tops = cores * core_up // top_bundle
-                    fits = tops * (a.ports - a.zones * top_bundle) >= a.wan_gateway and cores * core_up >= a.zone_up
-                    if fits and a.core_up in (0, core_up):
-                        switches = a.pods + a.zones * cores + tops
-                        key = a.switch * switches + a.spine_link * up + a.zone_link * cores * core_up, switches
-                        best[up] = min(best.get(up, key), key)
-    return best
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_ways_are_the_best_of_all_bundles(seed: int) -> None:
-    """For every number of spine uplinks cost and switches are those of the best bundles.
-
-    The bundles returned are of that cost.
-    """
-    r = random.Random(seed)
-    ports, zones, pods = r.randint(3, 16), r.randint(1, 6), r.randint(1, 6)
-    sizes = {
-        "ports": ports,
-        "pods": pods * zones,
-        "zones": zones,
-        "zone_pods": pods,
-        "wan_gateway": r.choice([0, 0, r.randint(1, 40)]),
-    }
-    prices = {"switch": r.choice([0, 7, 100]), "spine_link": r.randint(0, 9), "zone_link": r.choice([0, 3, 50])}
-    pins = {"core_down": r.choice([0, 0, pods * r.randint(1, 3)]), "core_up": r.choice([0, 0, r.randint(1, ports)])}
-    a = GroupRequest(**sizes, **prices, **pins, zone_up=r.randint(0, 30))
-    best, found = slow_ways(a), group_costs(a)
-    assert {int(up) for up in np.flatnonzero(found.cores < INFINITE_COST)} == set(best)
-    for up, (cost, switches) in best.items():
-        d = group_design(a, up)
-        cores = up // d["spine_bundle"]
-        total = a.pods + a.zones * cores + cores * d["core_up"] // d["core_bundle"]
-        assert (int(found.cost[up]), int(found.switches[up])) == (cost, switches) == (
-            a.switch * total + a.spine_link * up + a.zone_link * cores * d["core_up"], total
-        )  # fmt: skip
-
-
-@pytest.mark.parametrize(("ports", "wan_gateway", "built"), [(4, 0, True), (4, 1, False), (5, 1, True), (5, 99, False)])
-def test_super_spines_without_a_free_port_take_no_wan_gateway(ports: int, wan_gateway: int, built: bool) -> None:
-    """Four zones fill a super-spine of four ports; of five ports one is free, in each of a group's super-spines."""
-    a = GroupRequest(
-        ports=ports, switch=7, pods=4, spine_link=1, wan_gateway=wan_gateway, zones=4, zone_pods=1, zone_link=1,
-        zone_up=1, core_down=0, core_up=0,
-    )  # fmt: skip
-    assert bool(slow_ways(a)) == built == bool((group_costs(a).cores < INFINITE_COST).any())
 
 
 # --- rules at their edges -------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from tiers import more
 
 from planner.checks.network.cables import count
 from planner.instance.instance import Instance
-from planner.models.fabric.bundles import core_bundles
 from planner.models.requests import FabricRequest
 from planner.physics.network.cabling import lay
 from planner.physics.network.price import bill
@@ -134,12 +133,6 @@ def test_no_medium_for_links_that_are_not_there(family: str, racks: int, found: 
     assert (out is not None) == found
     if found:
         assert out.usd == pytest.approx(bill(i.network, i.network.switches[0], out.design).usd)
-
-
-@pytest.mark.parametrize(("wan_gateway", "bundle"), [(0, 4), (1, 2), (8, 2), (9, 1), (16, 1)])
-def test_bundles_leave_the_wan_gateway_its_ports(wan_gateway: int, bundle: int) -> None:
-    """Two spines of four uplinks fill a core of eight ports; two cores leave eight free, four leave 24."""
-    assert core_bundles(8, 2, wan_gateway)[4] == bundle
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def weighed(i: Instance, r: FabricRequest, s: Switch, d: Design) -> Point:
 def every_point(i: Instance, r: FabricRequest) -> list[Point]:
     """Weigh all that the rules accept, by plain loops."""
     if i.network.families != ("rail",):
-        return [weighed(i, r, s, d) for s, d in every_dragonfly(i, r) if accepted(i, r, d)]
+        return [weighed(i, r, s, d) for s, _, d in every_dragonfly(i, r) if accepted(i, r, d)]
     trees = ((s, d) for s in i.network.switches for d in every_design(s.ports, i.hardware.rack.gpus, r.racks))
     if i.network.max_tiers > 3:
         trees = ((s, d) for s in i.network.switches for d in every_tall_design(i, r, s))

@@ -25,8 +25,9 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
     """No dragonfly that can be wired is calmer or cheaper than all templates, under any number of stripes."""
     r = random.Random(f"{seed}{family}{routing}")
     rails, stages, blocks = r.randint(1, 2), r.randint(2, 3), r.randint(1, 3)
+    boxes = [switch(r.randint(4, 6), 5e4), *([switch(8, r.choice([6e4, 2e5]))] if r.random() < 0.4 else [])]
     i = instance(
-        rails, switch(r.randint(4, 6), 5e4), families=[family], group_routing=routing,
+        rails, *boxes, families=[family], group_routing=routing,
         optics_usd=r.choice([50, 9000]), min_core_share=r.choice([0.0, 0.0, 0.5]),
     )  # fmt: skip
     traffic = Traffic(stages=stages, unit_racks=1, wrap=r.random() < 0.5, rails=rails)
@@ -37,10 +38,10 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
         assert unwirable(found.design, cross_rail=False) == []
         assert (x.send[k], x.allreduce[k], x.usd[k]) == pytest.approx((found.send, found.allreduce, found.usd))
     seen = 0
-    for s, d in every_dragonfly(i, request(traffic.racks(blocks))):
+    for s, spine, d in every_dragonfly(i, request(traffic.racks(blocks))):
         if unwirable(d, cross_rail=True) or not enough_between_groups(i, d):
             continue
-        usd = bill(i.network, s, d).usd
+        usd = bill(i.network, s, d, [spine]).usd
         for n in range(1, stages + 1):
             c = locality(
                 rack_order.rank_order(stages, blocks, n, 1),

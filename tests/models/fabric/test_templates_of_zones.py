@@ -38,16 +38,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
 def by_loops(draw: random.Random, s: Site, domain: int, loads: np.ndarray[Any, Any]) -> Iterator[tuple[Any, float]]:
     """Yield the cheapest of all rows at a few targets of each leaf, one by one, whatever else was found."""
     s.front = Front(no_options(), power_counts=False)
-    rows = list(four_tiers._rows(s, domain, 1, loads))
+    rows = four_tiers._rows(s, domain, np.arange(1, s.ports), loads)
     for n in s.stripes:
         leaf = s.loads.at(n, np.array([domain]))[0]
         for up in range(1, s.uplinks(domain) + 1):
             slow = [float(x) for x in s.leaf_slowdowns(domain, np.array(float(up)), leaf)]
             for more in draw.sample(list(itertools.product(four_tiers.FACTORS, four_tiers.FACTORS)), 5):
                 target = slow[0] * more[0], slow[1] * more[1]
-                found = [x for row in rows if (x := four_tiers._completed(s, row, n, target)) is not None]
+                each = (rows.part(np.array([k])) for k in range(len(rows.up)))
+                found = [float(x.usd[0]) for r in each for x in four_tiers._keeping(s, domain, r, target, n)]
                 if found:
-                    yield target, min(usd for usd, _ in found)
+                    yield target, min(found)
 
 
 @pytest.mark.parametrize("seed", range(4))
