@@ -75,7 +75,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Tops:
+class CoreTops:
     """Cores and super-spines over rows with some uplinks of spines, one entry each: the cheapest."""
 
     usd: Floats  # of the whole fabric; infinite where there are none
@@ -168,7 +168,7 @@ def _cheapest(s: Site, domain: int, rows: Rows, low: Ints, need: Floats, kept: F
         tops = _completed(s, domain, r.part(k), low[i][k] + more, need[i][k])
         if len(k) and (least_usd := float(tops.usd.min())) <= best and math.isfinite(least_usd):
             j = np.array([tops.usd.argmin()])
-            chosen = Tops(*(getattr(tops, f.name)[j] for f in fields(tops)))
+            chosen = CoreTops(*(getattr(tops, f.name)[j] for f in fields(tops)))
             best, found = least_usd, [_table(s, domain, r.part(k[j]), low[i][k[j]] + more[j], chosen, n)]
     return found
 
@@ -295,7 +295,7 @@ def _least_usd(s: Site, domain: int, rows: Rows) -> tuple[Ints, Ints, Floats]:
     return at, v, usd
 
 
-def _completed(s: Site, domain: int, r: Rows, v: Ints, need: Floats) -> Tops:
+def _completed(s: Site, domain: int, r: Rows, v: Ints, need: Floats) -> CoreTops:
     """Return the cheapest cores and super-spines over rows with so many uplinks of spines and links out of a zone."""
     best, chosen = np.full(len(v), np.inf), np.zeros((4, len(v)), dtype=np.int64)
     for bundle, p in _positions(s, r):
@@ -308,7 +308,7 @@ def _completed(s: Site, domain: int, r: Rows, v: Ints, need: Floats) -> Tops:
         usd = _bill(s, domain, r.part(i), v[i], columns[1], columns[2], columns[3])[0]
         better = usd < best[i]
         best[i[better]], chosen[:, i[better]] = usd[better], columns[:, better]
-    return Tops(best, *chosen)
+    return CoreTops(best, *chosen)
 
 
 def _positions(s: Site, r: Rows) -> Iterator[tuple[int, int]]:
@@ -364,7 +364,9 @@ def _all_of(s: Site, domain: int, r: Rows, v: Ints, n: int) -> list[Options]:
         fits &= s.block_fits(cores[:, None] * u, zone, r.zone_rails) & (u == s.pins.get("core_up_ports", u))
         k, j = np.nonzero(fits)
         i, cores, up = i[k], cores[k], u[j]
-        tops = Tops(np.zeros(len(i)), np.full_like(i, bundle), cores, up, _super_spines(s, each.part(i), cores * up))
+        tops = CoreTops(
+            np.zeros(len(i)), np.full_like(i, bundle), cores, up, _super_spines(s, each.part(i), cores * up)
+        )
         parts.append(_table(s, domain, each.part(i), v[i], tops, n))
     return [undominated(parts, power_counts=s.power_counts)] if parts else []
 
@@ -389,7 +391,7 @@ def _bill(s: Site, domain: int, r: Rows, v: Ints, cores: Ints, up: Ints, boxes: 
     return total(0), total(1)
 
 
-def _table(s: Site, domain: int, r: Rows, v: Ints, tops: Tops, n: int) -> Options:
+def _table(s: Site, domain: int, r: Rows, v: Ints, tops: CoreTops, n: int) -> Options:
     """Return the templates of rows with their cores and super-spines under some stripes that beat those found."""
     m, loads = s.mode, _loads(s, domain, r, n)
     shape = Shape(domain, r.rails, r.width)
