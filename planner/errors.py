@@ -35,7 +35,7 @@ def hint(name: str, known: Collection[str], cutoff: float = CUTOFF) -> str:
 def needed(feature: str, package: str, extra: str) -> Iterator[None]:
     """Import a package of an extra inside; where it is missing, say how to install what the feature needs.
 
-    InputError: the package is not installed, or refuses its environment.
+    Raise InputError where the package is not installed, or refuses its environment.
     """
     try:
         yield

@@ -99,7 +99,7 @@ def parse_json(text: str, where: str) -> Any:
 def json_or_text(text: str, where: str) -> Any:
     """Parse a value of the command line or of a cell: JSON, or the text itself where it is none.
 
-    InputError: it is JSON that `parse_json` refuses.
+    Raise InputError where it is JSON that `parse_json` refuses.
     """
     try:
         return _parsed(text, where)
@@ -177,7 +177,7 @@ def _float(text: str) -> float:
 def require_writable(*outputs: Path | None) -> None:
     """Check, before any work is done, that each output can be written; None is no output.
 
-    InputError: the folder does not exist or cannot be written, or the output is a folder.
+    Raise InputError where the folder does not exist or cannot be written, or the output is a folder.
     """
     for output in outputs:
         if output is not None:
@@ -187,7 +187,7 @@ def require_writable(*outputs: Path | None) -> None:
 def require_folder(folder: Path) -> None:
     """Check, before any work is done, that files can be written into a folder.
 
-    InputError: there is no such folder, or it cannot be written into.
+    Raise InputError where there is no such folder, or it cannot be written into.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: is no folder; make it, or write the plans elsewhere")

@@ -235,7 +235,7 @@ class Posterior:
 def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
     """Return the constants that a user's measured steps determine, the rest at the catalogue's values.
 
-    InputError: there are too few lines to say anything.
+    Raise InputError where there are too few lines to say anything.
     """
     if len(runs) < 2:
         raise InputError(f"{path}: has {len(runs)} measured line; give at least 2, better 10 with varied micro-batches")

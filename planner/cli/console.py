@@ -116,7 +116,7 @@ def tell_not_modelled(instance: "Instance") -> None:
 def requiring_sound(plan: "Plan", path: Path) -> Iterator[None]:
     """Name a rule that a plan breaks where it cannot be shown or written; the failure of a sound plan is a defect.
 
-    InputError: the plan of the file breaks a rule.
+    Raise InputError where the plan of the file breaks a rule.
     """
     try:
         yield

@@ -192,7 +192,7 @@ EXAMPLE = "such as pipeline=4,data=12"
 def parse_mesh(text: str, option: str) -> dict[str, int]:
     """Read AXIS=SIZE,AXIS=SIZE in rank order, slowest first; tp, pp, dp, ep and cp are axes too.
 
-    InputError: A part is no AXIS=SIZE, or an axis stands twice.
+    Raise InputError where a part is no AXIS=SIZE, or an axis stands twice.
     """
     mesh: dict[str, int] = {}
     for part in text.split(","):

@@ -107,7 +107,7 @@ def _pairs(word: str, first: int, second: int) -> list[str]:
 def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
     """Return the fabric of a site of a plan, of the only one where none is named.
 
-    InputError if the plan has no such fabric, or one that cannot be wired.
+    Raise InputError if the plan has no such fabric, or one that cannot be wired.
     """
     fabrics = plan.fabric.sites if plan.fabric else {}
     known = ", ".join(sorted(fabrics))
@@ -209,7 +209,7 @@ class BillLine:
 def bill_of_materials(x: BuiltFabric) -> Iterator[str]:
     """Write the bill as CSV; amounts are rounded so that they sum to the rounded total.
 
-    InternalError if the lines do not sum to the price of the fabric.
+    Raise InternalError if the lines do not sum to the price of the fabric.
     """
     lines = [line for line in _lines(x) if line.count != 0]
     total, stated = sum(line.usd for line in lines), x.fabric.cost_usd

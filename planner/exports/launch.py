@@ -97,7 +97,7 @@ CHOICES = {
 def require(run: LaunchRun, framework: str) -> None:
     """Refuse a layout that has what a framework cannot be told.
 
-    InputError names the first such choice, its value, and how to plan without it.
+    Raise InputError that names the first such choice, its value, and how to plan without it.
     """
     x = run.layout
     some = [] if x.recomputed_layers_per_stage == x.layers_per_stage else list(x.recomputed_layers_per_stage)
@@ -137,7 +137,7 @@ def recomputed_under(run: LaunchRun, each: int) -> tuple[int, ...]:
 def equal_recomputed(run: LaunchRun, framework: str) -> int | None:
     """Return the recomputed layers of each chunk where only some are; None under none, selective or all.
 
-    InputError: stages recompute different numbers, for which frameworks have one flag.
+    Raise InputError where stages recompute different numbers, for which frameworks have one flag.
     """
     counts = run.layout.recomputed_layers_per_stage
     if run.layout.recompute != "full" or not counts or counts == run.layout.layers_per_stage:
@@ -191,7 +191,7 @@ Flag = tuple[str, object]  # the name without its dashes, and the value; True: n
 def megatron_script(run: LaunchRun) -> str:
     """Write the environment, the flags by group, and the command that starts them.
 
-    InputError: the layout has what Megatron-LM cannot be told.
+    Raise InputError where the layout has what Megatron-LM cannot be told.
     """
     require(run, "megatron")
     require_startable(run)
@@ -382,7 +382,7 @@ def torchtitan_toml(run: LaunchRun) -> str:
 def nemo_yaml(run: LaunchRun) -> str:
     """Write the overrides of a recipe of NeMo's Megatron Bridge (its ConfigContainer: model, train, ddp, dataset).
 
-    InputError: the layout has what it cannot be told.
+    Raise InputError where the layout has what it cannot be told.
     """
     require(run, "nemo")
     require_startable(run)
@@ -422,7 +422,7 @@ def nemo_yaml(run: LaunchRun) -> str:
 def deepspeed_json(run: LaunchRun) -> str:
     """Write a DeepSpeed configuration; stages are cut evenly, as its configuration has no layers by stage.
 
-    InputError: the layout has what DeepSpeed cannot be told.
+    Raise InputError where the layout has what DeepSpeed cannot be told.
     """
     require(run, "deepspeed")
     x = run.layout

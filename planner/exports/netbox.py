@@ -154,7 +154,7 @@ def _cable_type(medium: str) -> str:
 def write_netbox(output: Path, x: BuiltFabric) -> None:
     """Write the files into a folder, which is made where there is none, or into a ZIP file: all of them or none.
 
-    InputError: the folder or file cannot be written.
+    Raise InputError where the folder or file cannot be written.
     """
     files = netbox_files(x)
     if output.suffix == ".zip":

@@ -260,7 +260,7 @@ def _by_first_rank(placed: PlacedJob) -> list[RankGroup]:
 def kueue_topology(topology: Topology, name: str = "fabric") -> str:
     """Write the cluster's Topology by fabric tiers, highest first, or by blocks, and labels as topograph does.
 
-    InputError if leaves stand at different depths: Kueue wants every level on every node.
+    Raise InputError if leaves stand at different depths: Kueue wants every level on every node.
     """
     if topology.kind == "block":
         named = (_node_object(n, {DOMAIN_LABELS[0]: label(b.name, "block")}) for b in topology.blocks for n in b.nodes)
@@ -322,7 +322,7 @@ TOPOLOGY_API, JOB_API = "topology.volcano.sh/v1alpha1", "batch.volcano.sh/v1alph
 def volcano_hypernodes(topology: Topology) -> str:
     """Return a HyperNode a switch: leaves at tier 1, each switch above its highest child.
 
-    InputError if the cluster has blocks alone, or two switches have one name in small letters.
+    Raise InputError if the cluster has blocks alone, or two switches have one name in small letters.
     """
     return documents("Apply with kubectl apply -f.", list(_hypernodes(topology)))
 

@@ -62,7 +62,7 @@ def rank_hostlist(placed: PlacedJob) -> str:
 def hostfile(placed: PlacedJob, topology: Topology | None = None) -> str:
     """Return a SLURM_HOSTFILE: a line a rank, in rank order.
 
-    InputError if the cluster places by blocks: topology/block refuses hostfiles.
+    Raise InputError if the cluster places by blocks: topology/block refuses hostfiles.
     """
     if topology is not None and topology.kind == "block":
         raise InputError(
@@ -183,7 +183,7 @@ _NODE = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 def torchrun(placed: PlacedJob) -> str:
     """Return the script: SLURMD_NODENAME or the host's short name is the node's; the training script follows it.
 
-    InputError if a node's name is none that a shell takes as it stands.
+    Raise InputError if a node's name is none that a shell takes as it stands.
     """
     for node in placed.nodes:
         if not _NODE.fullmatch(node):

@@ -20,7 +20,7 @@ WAN = "wan"
 def plan_topology(plan: Plan, source: str) -> Topology:
     """Read the fabric of a plan's sites; racks are named as in its placement, after their site where there are several.
 
-    InputError if the plan has no fabric, or a fabric for a site whose racks it does not state.
+    Raise InputError if the plan has no fabric, or a fabric for a site whose racks it does not state.
     """
     if plan.fabric is None or not plan.fabric.sites:
         raise InputError(f"{source}: fabric: the plan has none; solve an instance with a network")

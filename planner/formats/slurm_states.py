@@ -69,7 +69,7 @@ def read_states(path: str | Path) -> NodeStates:
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
     """Keep to the topology's nodes; those that the list leaves out are down, as nothing says that they can be had.
 
-    InputError if the list names a node that the topology does not have.
+    Raise InputError if the list names a node that the topology does not have.
     """
     known = known_nodes(topology)
     require_known(states.free | states.taken, topology, source)

@@ -26,7 +26,7 @@ class Hostlists:
     def names(self, where: str, text: str) -> tuple[str, ...]:
         """Expand a hostlist found at a place of the file.
 
-        InputError names file and place: the text is no hostlist, is empty, or is one too many.
+        Raise InputError with file and place where the text is no hostlist, is empty, or is one too many.
         """
         try:
             names = tuple(expand(text))
@@ -269,7 +269,7 @@ class Layered:
 def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
     """Return the tree; several switches of the highest layer are joined under one more, named root.
 
-    InputError if a switch is below two others, or a node stands twice.
+    Raise InputError if a switch is below two others, or a node stands twice.
     """
     parents: dict[str, str | None] = {}
     places: dict[str, str] = {}

@@ -52,7 +52,7 @@ TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
 def write_placed(placed: PlacedJob, topology: Topology, form: str) -> str:
     """Return a placement in one of WRITERS' formats.
 
-    InputError if there is no such format, or the scheduler would refuse what it asks.
+    Raise InputError if there is no such format, or the scheduler would refuse what it asks.
     """
     if form not in WRITERS:
         raise InputError(f"--format {form!r}: unknown; {near(form, WRITERS)}")
@@ -62,7 +62,7 @@ def write_placed(placed: PlacedJob, topology: Topology, form: str) -> str:
 def write_topology(topology: Topology, form: str) -> str:
     """Return a topology in one of TOPOLOGY_WRITERS' formats.
 
-    InputError if there is no such format, or it cannot hold the topology.
+    Raise InputError if there is no such format, or it cannot hold the topology.
     """
     if form not in TOPOLOGY_WRITERS:
         raise InputError(f"topology format {form!r}: unknown; {near(form, TOPOLOGY_WRITERS)}")

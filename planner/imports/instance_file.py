@@ -37,7 +37,7 @@ def shipped_names() -> list[str]:
 def instance_path(given: Path) -> Path:
     """Return a file that exists under its path, else the instance that ships under that name.
 
-    InputError: A bare name is neither a file nor the name of an instance that ships.
+    Raise InputError where a bare name is neither a file nor the name of an instance that ships.
     """
     if exists(given) or len(given.parts) != 1 or given.suffix in YAML:
         return given
@@ -52,7 +52,7 @@ def instance_path(given: Path) -> Path:
 def read_instance_file(given: Path) -> dict[str, Any]:
     """Return the data of an instance's file, a `config.json` for its model read; of a plan's file the plan's instance.
 
-    InputError: the file does not exist, cannot be read, or is of another kind.
+    Raise InputError where the file does not exist, cannot be read, or is of another kind.
     """
     path = instance_path(given)
     data = instance_data(read_data(path), str(given))
@@ -69,7 +69,7 @@ def holds_plan(given: Path) -> bool:
 def instance_data(data: Any, where: str) -> dict[str, Any]:
     """Return what data hold of an instance: themselves, or a plan's instance.
 
-    InputError: they are of another kind, or no object.
+    Raise InputError where they are of another kind, or no object.
     """
     if not isinstance(data, dict):
         raise InputError(
@@ -87,7 +87,7 @@ def instance_data(data: Any, where: str) -> dict[str, Any]:
 def read_config(data: dict[str, Any], where: str, folder: Path) -> None:
     """Put the model of a Hugging Face configuration in place of the name of its file, relative to the instance's.
 
-    InputError: the file cannot be read.
+    Raise InputError where the file cannot be read.
     """
     workload = data.get("workload")
     name = workload.get("model") if isinstance(workload, dict) else None
@@ -179,7 +179,7 @@ def _named(kind: str, name: str, option: str) -> dict[str, Any]:
 def rack_of(accelerator: str) -> str:
     """Return the catalogue's rack or node of an accelerator: the one that shares most of its name.
 
-    InputError: no rack of the catalogue has the accelerator.
+    Raise InputError where no rack of the catalogue has the accelerator.
     """
     words = accelerator.split("-")
     for n in range(len(words), 0, -1):

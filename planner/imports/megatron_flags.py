@@ -29,7 +29,7 @@ Flags = dict[str, str | None]  # the value behind a flag; None: none
 def read_flags(text: str, where: str) -> tuple[Flags, dict[str, str]]:
     """Return the flags by name without their dashes, and the variables that are assigned; nothing is run.
 
-    InputError: the quotes do not close.
+    Raise InputError where the quotes do not close.
     """
     variables: dict[str, str] = {}
     words: list[str] = []
@@ -306,7 +306,7 @@ def megatron_run(text: str, where: str) -> OwnRun:
 def require_whole_experts(routed: bool, tensor: int, expert_tensor: int, where: str) -> None:
     """Refuse experts that are divided over tensor parallelism, as they are where nothing else is said.
 
-    InputError: the step time is known only of experts that are whole on their GPU.
+    Raise InputError where the step time is known only of experts that are whole on their GPU.
     """
     if routed and tensor > 1 and expert_tensor > 1:
         raise InputError(

@@ -153,9 +153,9 @@ class Network(Sourced):
 
     @model_validator(mode="after")
     def _survival_of_trees(self) -> Self:
-        """Refuse of groups of switches joined directly a loss to survive, as which links remain is not counted.
+        """Refuse a loss to survive and ratios by tier where groups of switches are joined directly.
 
-        And ratios by tier, as there are none.
+        Which links remain is not counted there, and there are no tiers.
         """
         grouped = [f for f in self.families if f.startswith("dragonfly")]
         by_tier = "a list of max_oversubscription" if isinstance(self.max_oversubscription, tuple) else None

@@ -141,7 +141,7 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
 def _that_fits(instance: Instance, strategy: ParallelStrategy) -> tuple[ParallelStrategy, dict[str, str]]:
     """Return a layout whose ZeRO stage, where it is left open, is the first that memory holds, and what was filled in.
 
-    Under no stage that the framework has: the plainest.
+    The plainest stage is taken where memory holds none that the framework has.
     """
     machine, limit = step.machine_of(instance), step.memory_limit_bytes(instance)
     stages = machine.software.zero_stages_under(strategy.pipeline_parallel)

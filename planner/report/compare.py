@@ -299,7 +299,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
     """Write the rows as a table; figures beside the first column's say how many times as large they are.
 
-    As many columns as the width has room for, their cells broken where they must be.
+    A table has as many columns as the width has room for, their cells broken where they must be.
     """
     shown = max(2, min(len(names), (width - min(width // 3, max(map(len, rows)))) // (LEAST_COLUMN + 2)))
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

@@ -211,7 +211,7 @@ def opened(
 def running_jobs(cluster: Cluster, files: Sequence[Path]) -> list[Running]:
     """Return the running jobs of files: what Slurm prints of them, or placements of `planner place --format json`.
 
-    InputError: A file cannot be read, a node is not in the topology, or two jobs have one node.
+    Raise InputError where a file cannot be read, a node is not in the topology, or two jobs have one node.
     """
     running = [job for file in files for job in _of_file(cluster, file)]
     owner: dict[str, str] = {}

@@ -132,7 +132,7 @@ def _undominated(factors: Iterable[tuple[float, float]]) -> list[tuple[float, fl
 def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
     """Read the fabric of a plan at one site, and give each node of the cluster the place of a rack in it.
 
-    InputError if the plan has no such fabric, or the cluster does not have its shape.
+    Raise InputError if the plan has no such fabric, or the cluster does not have its shape.
     """
     x = PlanPhysics(plan=plan)
     if plan.layout is None or plan.instance.network is None or len(x.wired) != 1:

@@ -114,7 +114,7 @@ class SimulationRequest:
 def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
     """Return the completion times of every seed, and their distribution.
 
-    InputError if the flows take no time at all in floating point.
+    Raise InputError if the flows take no time at all in floating point.
     """
     runs, times, ratios, flows = [], [], [], request.flows(seeds[0])
     for seed in seeds:

@@ -133,7 +133,7 @@ def switch_cables(tree: Tree) -> int:
 def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
     """Return the cables between switches that are out: those listed, or so many drawn at random by the seed.
 
-    InputError: there are not so many cables.
+    Raise InputError where there are not so many cables.
     """
     cables = switch_cables(tree)
     if isinstance(failed, int):

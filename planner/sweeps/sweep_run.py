@@ -310,7 +310,7 @@ LOCAL = "local"
 def dask_executor(address: str, workers: int | None = None) -> Iterator[Executor]:
     """Connect to a scheduler and yield its executor; the scheduler tries points whose workers die elsewhere.
 
-    InputError: the extra is not installed, or nobody answers at the address.
+    Raise InputError where the extra is not installed, or nobody answers at the address.
     """
     with needed("--dask", "distributed", "dask"):
         import dask
@@ -351,7 +351,7 @@ def tasks_for(
 ) -> list[Task]:
     """Check every path and every point, and return the tasks of the shard.
 
-    InputError: A path leads nowhere, or a point is no usable instance.
+    Raise InputError where a path leads nowhere, or a point is no usable instance.
     """
     constants = None if options.constants is None else read_constants(options.constants)
     base = load_instance(instance, constants=constants)

@@ -85,7 +85,7 @@ def _by_authority(c: PlanPhysics, year: Year) -> dict[str, float]:
 def generation(c: PlanPhysics) -> Iterator[Violation]:
     """Check that each node feeds in no more than its plants can.
 
-    Without flows, an authority's sites are fed by its own plants' power above its load.
+    An authority's sites are fed, where no flows are stated, by its own plants' power above its load.
     """
     for year in years(c):
         yield from _known_plants(year)

@@ -45,10 +45,7 @@ MOST_TOPS = 4096  # tables of spines and cores kept
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One fabric of a site with the order of its racks, what it costs and draws.
-
-    And its slowdowns of sends and allreduces.
-    """
+    """A fabric of a site with an order of its racks: price, power, and slowdowns of sends and allreduces."""
 
     switch: str
     family: FabricFamily
@@ -313,7 +310,7 @@ class Templates:
     def _tops(self, s: Site, domain: int) -> trees.Tops:
         """Return spines and cores over the leaf domains of a size, for the uplinks that its leaves have ports for.
 
-        Without lengths and shares of leaf domains they depend on the number of domains alone.
+        They depend on the number of domains alone where no lengths and shares of leaf domains count.
         """
         domains, n = s.domains(domain), self.network
         apart = (s.racks, domain) if by_reach(n) or n.asked_core_share or n.max_oversubscription else ()

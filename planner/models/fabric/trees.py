@@ -304,9 +304,9 @@ def _firsts(up: Ints, order: Ints) -> Ints:
 
 
 def with_all_domains(s: Site, domain: int, tops: Tops, stripes: list[int], loads: Floats) -> Options:
-    """Return the templates of a leaf domain whose pods hold all of them that may beat those found so far.
+    """Return the templates of a leaf domain whose pods hold all domains.
 
-    Under each number of stripes and its loads.
+    They are those under each number of stripes and its loads that may beat what was found so far.
     """
     usd, mw = (s.fixed(domain)[i] + x for i, x in enumerate((tops.usd, tops.mw)))
     send, allreduce = s.leaf_slowdowns(domain, tops.up, loads[:, None])

@@ -71,10 +71,7 @@ class WorstLoads(Loads):
 
 
 def worst_traffic(network: Network, request: FabricRequest, gpus: int) -> tuple[WorstTraffic, float]:
-    """Return the traffic of a request in racks of `gpus` GPUs, and the largest slowdown of pipeline sends it allows.
-
-    Infinite where nothing is sent.
-    """
+    """Return a request's traffic in racks of `gpus` GPUs, and its largest send slowdown: infinite without sends."""
     own, r = transport_slowdown_of(network), request
     send = _largest(r.pipeline_send_seconds, r.pipeline_send_window_seconds, own)
     traffic = WorstTraffic(

@@ -30,9 +30,9 @@ def max_racks(world: World, rails: int) -> int:
 
 
 def strategy_bound(world: World, s: Strategy) -> float:
-    """Bound a strategy: its layers alone, on as many racks as there can be.
+    """Bound the seconds of a strategy by its layers alone, on as many racks as there can be.
 
-    With the fewest GPUs of each that it can have cabled.
+    The racks are bounded with the fewest GPUs of each cabled that the strategy can have.
     """
     shape, gpus = s.shape, s.problem.gpus
     unit = gpus // shape.tensor_parallel

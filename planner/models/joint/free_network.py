@@ -151,7 +151,7 @@ class FewestFreeDays(FewestDays):
 def least_seconds(world: World) -> float | None:
     """Bound the seconds a sequence of every plan: the fastest column on the most racks that the money may buy.
 
-    Infinite where no column fits; None where the limit came first.
+    The bound is infinite where no column fits, and None where the limit came first.
     """
     goal = FewestFreeDays(world=world)
     return goal.free if Loop(goal=goal).run() == "proved" else None

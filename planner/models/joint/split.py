@@ -215,10 +215,7 @@ class Stages:
 
     @cached_property
     def seconds(self) -> Floats:
-        """Seconds a step of the stages of each size, head and unequal chunks included.
-
-        Infinite where they do not fit.
-        """
+        """Compute the seconds a step by stage and size, head and unequal chunks included; infinite where none fits."""
         c, x, recompute, sizes = self.column, self.pipeline, self.recomputed, self.sizes[None, :]
         fits = recompute < NO_FIT
         recompute = np.where(fits, recompute, 0)
@@ -292,10 +289,7 @@ class Stages:
         return bool(np.all(caps >= self.least_sizes) and caps.sum() >= self.column.strategy.problem.layers)
 
     def limits(self) -> Iterator[Thresholds]:
-        """Yield the limits that could be the best of all.
-
-        For each most layers the least stage at each largest chunk.
-        """
+        """Yield the limits that could be best: for each most layers the least stage time at each largest chunk."""
         if not len(self.sizes):
             return
         wanted = self.column.strategy.problem.stage_layers

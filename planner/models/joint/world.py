@@ -101,7 +101,7 @@ class World:
     sites: "Sites | None"
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)
-    most_blocks: dict[Strategy, Ints] = field(default_factory=dict)  # of the pipelines of each, at the budget
+    most_blocks: dict[Strategy, Ints] = field(init=False, default_factory=dict)  # at the budget; a copy has its own
     cache: JointCache = field(default_factory=JointCache)
     deadline: Deadline = field(default_factory=Deadline)  # of the search
     given_up: float = math.inf  # least seconds a sequence of a candidate that was left without a proof

@@ -15,7 +15,7 @@ def solve_in_one_tree(
 ) -> tuple[int, Outcome[Solution]]:
     """Solve each tree, and return the number of the best with what is proven over all.
 
-    Each of `trees` is the cluster with all other trees taken.
+    A tree is the cluster with all other trees taken.
     """
     if len(trees) == 1:
         return 0, solve(trees[0], options, fragmentation=fragmentation)

@@ -41,7 +41,7 @@ def min_crossing_pods(
 ) -> tuple[list[Cluster], int]:
     """Return clusters divided by pod so that the fewest groups cross pods, with a lower bound on their number.
 
-    Without `search` the first packing is returned, as it is where the analytic bound proves it.
+    The first packing is returned where `search` is not asked for, as it is where the analytic bound proves it.
     """
     clusters = pack_first_fit(shape, choice)
     bound = analytic_cross_pod(shape, choice.groups)

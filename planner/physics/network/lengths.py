@@ -20,7 +20,7 @@ def endpoint_metres(places: Places, domain: int) -> Metres:
 def leaf_metres(places: Places, leaf: Ints, domain: int, pod: Ints | int) -> Metres:
     """Return the length of a cable from the leaves of domains that begin at racks `leaf` to their spines, amid the pod.
 
-    Of four tiers also that from the spines of pods to their cores, amid the zone's racks.
+    It is also that from the spines of pods to their cores in four tiers, amid the zone's racks.
     """
     first = leaf // pod * pod
     return places.metres(places.middle(leaf, leaf + domain), places.middle(first, first + pod), spread=True)
@@ -29,7 +29,7 @@ def leaf_metres(places: Places, leaf: Ints, domain: int, pod: Ints | int) -> Met
 def spine_metres(places: Places, first: Ints, pod: Ints | int) -> Metres:
     """Return the length of a cable from the spines of pods that begin at racks `first` to the cores, amid the site.
 
-    Of four tiers that from the cores of zones to the super-spines.
+    It is that from the cores of zones to the super-spines in four tiers.
     """
     site = np.zeros(1, dtype=np.int64)
     return places.metres(places.middle(first, first + pod), places.middle(site, site + places.racks), spread=True)

@@ -58,7 +58,7 @@ def _times(o: Operation, years: float, life_years: float | None) -> float:
 def _watt_usd(instance: Instance, years: float) -> float:
     """Return the energy of a watt of fabric over the years, overhead with it; none where no price or no draw is known.
 
-    With a grid the sites count it.
+    It is counted by the sites where there is a grid.
     """
     o, h = _operation(instance), instance.hardware
     if instance.grid is not None or h.overhead_includes_fabric or o.energy_usd_per_mwh is None:

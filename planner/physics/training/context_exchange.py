@@ -14,10 +14,7 @@ def context_levels(m: Machine, s: Shape, slowdown: float) -> tuple[Level, ...]:
 
 
 def keys_and_values_bytes(m: Machine, s: Shape) -> float:
-    """Count the bytes of one layer's keys and values of a micro-batch, all ranks' together.
-
-    That one TP rank gathers.
-    """
+    """Count the bytes of keys and values that one TP rank gathers of a layer and micro-batch, all ranks' together."""
     return s.micro_batch * m.sequence * kv_elements(m.model) / s.tensor_parallel * m.precision.collective_bytes
 
 

@@ -107,7 +107,7 @@ class Weights:
 def weights_of(m: Machine, s: Shape) -> Weights:
     """Return the weights of a layer on one GPU: TP divides all but the routed experts, which the EP group does.
 
-    With experts a layer is one that has them; the dense ones at the front are counted apart.
+    A layer of a model with experts is one that has them; the dense ones at the front are counted apart.
     """
     model, experts = m.model, m.model.experts
     end, dense = embedding_parameters(model) / s.tensor_parallel, dense_layer_parameters(model) / s.tensor_parallel

@@ -65,10 +65,7 @@ def budget_flop(flop_per_second: Num, seconds: Num, *, utilisation: float = 1.0)
 
 
 def training_flop(parameters: Num, tokens: Num) -> Num:
-    """Compute the FLOP of training as 6·N·D, attention left out (Kaplan 2020).
-
-    Each weight and token takes two forward and four backward.
-    """
+    """Compute the FLOP of training without attention as 6·N·D (Kaplan 2020): 2 forward, 4 backward."""
     return 6 * parameters * tokens
 
 

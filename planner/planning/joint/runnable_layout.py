@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.errors import InputError
-from planner.exports.launch import LaunchRun as Run
-from planner.exports.launch import nearest_choices, recomputed_under
+from planner.exports.launch import LaunchRun, nearest_choices, recomputed_under
 from planner.exports.own_layout import layout_question
 from planner.instance.instance import Instance
 from planner.physics.training.blocks.plain_layout import even_layers
@@ -23,13 +22,13 @@ MAX_CHUNKS = 8  # virtual stages that are tried
 class RunnableLayout:
     """A run of a layout that a framework has, the choices that differ from the plan's, and what a step takes."""
 
-    run: Run
+    run: LaunchRun
     changes: dict[str, tuple[Any, Any]]  # before and after
     step_seconds: float
     longer: float  # share of the plan's step
 
 
-def runnable_layout(plan: Plan, run: Run, framework: str) -> RunnableLayout | None:
+def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayout | None:
     """Return the fastest near layout that fits; None where the framework runs the plan's own.
 
     Stages and batch stay; virtual stages, even layers, ZeRO, more expert parallelism and what is recomputed are tried.
@@ -82,7 +81,7 @@ def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterato
 
 
 def _fewest_recomputed(
-    question: Instance, run: Run, framework: str, layout: dict[str, Any]
+    question: Instance, run: LaunchRun, framework: str, layout: dict[str, Any]
 ) -> tuple[dict[str, Any], Evaluation] | None:
     """Return the layout with the fewest recomputed layers under which it fits; None where none does."""
     kept = "none" if layout["recompute"] == "full" else layout["recompute"]

@@ -30,7 +30,7 @@ BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on pu
 def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     """Return plans, each with its name, as one HTML page that was made on a date.
 
-    InputError: jinja2 is not installed.
+    Raise InputError where jinja2 is not installed.
     """
     with needed("report", "jinja2", "report"):
         import jinja2

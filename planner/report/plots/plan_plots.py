@@ -144,7 +144,7 @@ def bound_corners(points: Sequence[CurvePoint]) -> list[Point]:
 def staircase(curve: Curve, name: str, form: str) -> bytes:
     """Draw the curve of an instance by its name, as svg or png; both axes are logarithmic where all figures allow it.
 
-    InputError: matplotlib is not installed.
+    Raise InputError where matplotlib is not installed.
     """
     return picture_of(lambda: _figure(curve, name), f"{name}: money against days", form)
 

@@ -187,7 +187,7 @@ def drawn(rows: Sequence[Row], request: PlotRequest, form: str) -> bytes:
 def picture_of(figure: Callable[[], "Figure"], name: str, form: str) -> bytes:
     """Draw a figure in the style of all plots and return it as svg or png with its name.
 
-    InputError: matplotlib is not installed.
+    Raise InputError where matplotlib is not installed.
     """
     with needed("plot", "matplotlib", "plot"):
         import matplotlib

@@ -82,7 +82,7 @@ WRAPPERS = ("point.", "plan.")  # parts of a row whose figures go by their own n
 def read_rows(path: Path) -> list[Row]:
     """Read JSON lines, CSV or Parquet; a last line that a killed run left incomplete is no row.
 
-    InputError: the file cannot be read, or a line is no row; the message names the line.
+    Raise InputError where the file cannot be read, or a line is no row; the message names the line.
     """
     if path.suffix == ".parquet":
         rows = [_typed(row) for row in read_parquet(path)]

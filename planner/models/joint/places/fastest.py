@@ -180,9 +180,9 @@ class Search(CapitalBounds):
         return {t for known in self.asked.values() for _, t, _ in known}
 
     def _affordable(self, rtt: float) -> list[tuple[float, Level, int]]:
-        """List the slowdowns that the money may pay.
+        """List the slowdowns that the money may pay, the fastest first.
 
-        Each with the most wavelengths and a lower bound on its time, the least first.
+        Every entry has its bound on the time, the slowdowns, and the most wavelengths that are paid with them.
         """
         budget = self.shape_problem.world.budget + CENTS
         most = np.searchsorted(self._lower_bounds(rtt)[self._wavelengths], budget - self._level_usd, side="right")

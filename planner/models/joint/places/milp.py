@@ -146,10 +146,7 @@ def design_fibre(m: Any, q: Question) -> None:
 
 
 def total_musd(m: Any, q: Question) -> Any:
-    """Capital of sites, racks, lines, fabrics and fibre, the counted years of energy.
-
-    And a year's penalties of soft rules, in M$.
-    """
+    """Sum capital of sites, racks, lines, fabrics and fibre, counted energy and a year's soft penalties, in M$."""
     prices, h, years = q.data.grid.prices, q.data.hardware, q.data.instance.limits.budgeted_years
     fabrics = sum(q.kinds[k][0].fabrics[f][0] / 1e6 * m.fabric[x, k, f] for x, k, f in m.fabric)
     usd = {p: x for p, x in q.pair_usd.items() if math.isfinite(x)}

@@ -86,10 +86,7 @@ class ShapeProblem:
         return None if found is None else replace(found, seconds=found.seconds / self.column.sequences)
 
     def seconds(self, send: float, allreduce: float, fibre: Fibre | None, cutoff: float) -> float:
-        """Return the least seconds a sequence under some slowdowns and fibre.
-
-        Infinite where they are not under the cutoff.
-        """
+        """Return the least seconds a sequence under given slowdowns and fibre, infinite where they reach the cutoff."""
         found = self.split(self.conditions(send, allreduce, fibre), cutoff)
         return math.inf if found is None else found.seconds
 

@@ -141,9 +141,9 @@ def hold_all_racks(m: Any, q: Question, racks: int) -> None:
 
 
 def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> float:
-    """Bound the capital, less so much in M$ for each module, of at least so many racks at so many sites, in USD.
+    """Bound the capital in USD of at least `racks` racks at a number of sites, without fabrics.
 
-    Without fabrics; infinite where no sites hold them.
+    `module_musd` is taken off for each module; the bound is infinite where no sites hold the racks.
     """
     rtts = s.rtts_ms()
     if sites > 1 and not rtts:

@@ -17,10 +17,7 @@ COARSE_BITS = 5  # behind the first, that a coarse number of racks keeps: 1.6 to
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Blocks at one site: their number, racks in use, and the fabrics that it may have.
-
-    As prices in USD and power in MW.
-    """
+    """Blocks at one site: their number, racks in use, and possible fabrics as prices in USD and power in MW."""
 
     blocks: int
     racks: int

@@ -27,9 +27,9 @@ CHEAP = 20  # columns that are priced for it
 
 
 def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, Plan]]) -> None:
-    """Find a first incumbent: from the plans of other budgets, else among a sample of strategies.
+    """Find a first incumbent from the plans of other budgets, else among a sample of strategies.
 
-    Of these, the columns that are fastest on a free network.
+    The sample is searched by the columns that are fastest on a free network.
     """
     for budget, plan in known:
         descend(goal, _rescaled(plan.column, goal.world.budget / budget))

@@ -150,9 +150,9 @@ class Loop:
             self.push_ranges(bounded(self.goal, replace(x, seconds=np.maximum(x.seconds, t))))
 
     def _open_ranges(self, t: float, c: float, x: Ranges) -> None:
-        """Take the ranges of a batch that are to be opened now: halve wide ones, give others a ZeRO stage.
+        """Halve the wide ranges of a batch that are to be opened now, and give the others a ZeRO stage.
 
-        Of those that have one list the columns, as many as the goal asks for; the rest waits.
+        Ranges that have one list as many columns as the goal asks for; the rest waits.
         """
         goal, key = self.goal, self.current
         x = self._hot(x)
