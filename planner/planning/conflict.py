@@ -10,7 +10,7 @@ from planner.errors import InternalError
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.wan import Wan
-from planner.models.joint.columns import in_memory
+from planner.models.joint.columns import some_in_memory
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.requests import Options, SitesRequest
@@ -193,14 +193,9 @@ def _never_in_memory(instance: Instance, rules: dict[str, Relax], options: Optio
     for name, relax in rules.items():
         instance = instance if name == MEMORY else relax(instance)
     try:
-        world = world_of(instance, options, deadline)
-        for s in world.strategies():
-            deadline.check()
-            if in_memory(world, s).any():
-                return False
+        return not some_in_memory(world_of(instance, options, deadline))
     except (OutOfTimeError, UnansweredError):
         return False
-    return True
 
 
 def _some_plan(instance: Instance, relax: Relax, options: Options) -> bool:

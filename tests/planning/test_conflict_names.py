@@ -50,12 +50,13 @@ def test_memory_that_holds_no_layer_is_named(how: dict[str, Any]) -> None:
 
 
 @pytest.mark.slow
-def test_memory_of_a_large_cluster_is_named_in_seconds() -> None:
-    """Memory is judged by the bytes of columns: a search over relaxed limits took minutes. CPU seconds count."""
-    began = time.process_time()
-    plan = solved(cluster(memory_reserve_fraction=0.999))
+def test_memory_of_a_large_cluster_takes_no_search() -> None:
+    """Memory is judged by the bytes of pipelines: a search, and one more over relaxed limits, took minutes."""
+    i = cluster(memory_reserve_fraction=0.999)
+    plan = solved(i)
     assert rules(plan) == ("memory",) and "leaves no memory" in (plan.conflict.reason if plan.conflict else "")
-    assert time.process_time() - began < 15
+    found = solve_joint(i, Options(), lambda _: None)
+    assert found.status is JointStatus.INFEASIBLE and set(found.counts) <= {"strategies", "pipelines"}
 
 
 @pytest.mark.slow

@@ -178,7 +178,7 @@ def min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
     return world.cache.terms[s]
 
 
-def in_memory(world: World, s: Strategy) -> Flags:
+def pipelines_in_memory(world: World, s: Strategy) -> Flags:
     """Return which pipelines of a strategy may hold the model under any ZeRO stage.
 
     The state falls with the stage; at stage 3 the weights of a layer are gathered besides.
@@ -189,6 +189,15 @@ def in_memory(world: World, s: Strategy) -> Flags:
         found = [bounds.holds_layers(s, z, rows) for z in sorted(least)]
         world.cache.holding[s] = np.any(found, axis=0) if found else np.zeros(len(rows), dtype=bool)
     return world.cache.holding[s]
+
+
+def some_in_memory(world: World) -> bool:
+    """Return whether memory holds the model in any pipeline; raise where the time comes first."""
+    for s in world.strategies():
+        world.deadline.check()
+        if pipelines_in_memory(world, s).any():
+            return True
+    return False
 
 
 def terms_under_zero(s: Strategy, zero: int, rows: Rows) -> tuple[bounds.Terms, Floats]:

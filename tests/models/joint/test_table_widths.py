@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from planner.models.joint import bounds
-from planner.models.joint.columns import in_memory, pipelines_of
+from planner.models.joint.columns import pipelines_in_memory, pipelines_of
 from planner.models.joint.space import Floats, Problem, problem_of, strategies
 from planner.models.joint.world import World
 from planner.planning.load import load_instance
@@ -71,6 +71,6 @@ def test_states_of_stages_that_the_stack_lacks_make_no_room() -> None:
     for problem, found in ((deep(zero_stages=[0]), few), (deep(zero_stages=[0, 1, 2]), many)):
         world = World(problem=problem, sites=None, templates=None)
         for s in [x for x in strategies(problem) if x.shape.tensor_parallel == 8 and x.shape.micro_batch == 1][::4]:
-            found.append(int(in_memory(world, s).sum()))
+            found.append(int(pipelines_in_memory(world, s).sum()))
     assert len(few) == len(many) and sum(few) < sum(many)
     assert all(a <= b for a, b in zip(few, many, strict=True))

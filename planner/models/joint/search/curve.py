@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.columns import StrategyTable, free_seconds, in_memory, table_of
+from planner.models.joint.columns import StrategyTable, free_seconds, pipelines_in_memory, table_of
 from planner.models.joint.free_network import racks_of
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
@@ -90,7 +90,7 @@ class WholeCurve(Goal):
         for s in self.world.strategies():
             self.world.deadline.check()
             of = table_of(self.world, s)
-            fitting = np.flatnonzero(in_memory(self.world, s)) if len(of) else np.empty(0, dtype=np.int64)
+            fitting = np.flatnonzero(pipelines_in_memory(self.world, s)) if len(of) else np.empty(0, dtype=np.int64)
             if len(fitting):
                 found[s] = of.part(fitting)
         return found

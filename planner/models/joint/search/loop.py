@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.columns import column_at, free_seconds, strategy_bound, table_of
+from planner.models.joint.columns import column_at, free_seconds, some_in_memory, strategy_bound, table_of
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.goal import Goal, Node, Stopped
 from planner.models.joint.search.ranges import (
@@ -84,6 +84,8 @@ class Loop:
                 self.push(strategy_bound(self.world, s), 0.0, s)
             self.current = math.inf
             self.goal.begin(self)
+            if not self.goal.has_plan and not some_in_memory(self.world):  # then no node has a plan
+                self.heap.clear()
             self._open_all()
         except OutOfTimeError:
             return self.world.deadline.cause
