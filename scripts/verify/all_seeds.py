@@ -1,7 +1,8 @@
 """Run the properties of the tests that know more cases than both tiers take, with all their cases.
 
 Run `.venv/bin/python scripts/verify/all_seeds.py [PYTEST ARGUMENTS]`: `-k NAME` picks some, `--numprocesses auto` takes
-all cores. The cases left out of the tiers take too long for what they add: planted bugs are found without them.
+all cores. The cases left out of the tiers take too long for every change: run them before a release, and where a
+formulation has changed.
 """
 
 import os
