@@ -174,6 +174,12 @@ class ShapeProblem:
         found = self.world.sites.rtts_ms()
         return found if self.world.problem.wan.round_trips > 0 else found[-1:]
 
+    @property
+    def known_unhoused(self) -> bool:
+        """Whether an answer of the sites to another question says that the money pays none for all racks."""
+        site_bounds, usd = self.world.site_bounds, self.world.budget - self.min_fabrics_usd
+        return site_bounds is not None and bool(self.rtts_ms) and site_bounds.bound(self.point(self.rtts_ms[-1])) > usd
+
     @cached_property
     def may_be_housed(self) -> bool:
         """Whether the money may pay any sites for all racks, with a part as large as the largest."""

@@ -173,6 +173,10 @@ class FewestDays(Goal):
             self.descended.add(kind)
             dive.descend(self, column)
 
+    def known_unhoused(self, q: ShapeProblem) -> bool:
+        """Return whether earlier answers of the sites say that the money pays none for a shape."""
+        return q.known_unhoused
+
     def houses(self, q: ShapeProblem) -> bool:
         """Return whether the money may pay any sites for a shape, the least fabrics with them."""
         return q.may_be_housed

@@ -149,12 +149,12 @@ def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
             q = ShapeProblem(world=goal.world, column=column, shape=shape)
             if math.isinf(q.min_stretch):
                 continue
-            if not goal.houses(q):  # before its time, which takes longer to bound
+            known, phi = goal.known_unhoused(q), goal.world.problem.transport_slowdown
+            if not known and not goal.opens(q.bound(phi, phi, goal.cutoff(0.0), q.best_fibre), 0.0):
+                break
+            if known or not goal.houses(q):
                 if column.sparing.target:
                     continue
-                break
-            phi = goal.world.problem.transport_slowdown
-            if not goal.opens(q.bound(phi, phi, goal.cutoff(0.0), q.best_fibre), 0.0):
                 break
             if goal.pays(q):
                 return q

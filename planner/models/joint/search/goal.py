@@ -126,6 +126,10 @@ class Goal(ABC):
         """Bound the capital of a shape."""
         return c
 
+    def known_unhoused(self, q: ShapeProblem) -> bool:
+        """Return whether it is known, without a question to the sites, that the money pays none for a shape."""
+        return False
+
     def houses(self, q: ShapeProblem) -> bool:
         """Return whether the money may pay sites for a shape; where it does not, it pays none for less even ones."""
         return True

@@ -235,7 +235,7 @@ class Loop:
             q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=shape)
             if math.isinf(q.min_stretch):  # never enough racks at all sites; less even shapes may differ
                 continue
-            if not goal.houses(q):  # before its time, which takes longer to bound
+            if goal.known_unhoused(q):  # before its time, which takes longer to bound
                 if x.column.sparing.target:
                     continue
                 return
@@ -243,6 +243,10 @@ class Loop:
             even, fibre = replace(q, shape=replace(shape, min_replicas=fewest)), q.best_fibre
             least = even.bound(phi, phi, cut, fibre, stretch=q.free_stretch)
             if not goal.opens(least, c):
+                return
+            if not goal.houses(q):
+                if x.column.sparing.target:
+                    continue
                 return
             if not goal.pays(q):
                 continue
