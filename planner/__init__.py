@@ -12,6 +12,7 @@ from planner.api.plans import (
     evaluate,
     explain,
     frontier,
+    layouts,
     limits,
     solve,
     sweep,
@@ -22,35 +23,44 @@ from planner.version import __version__
 from planner.views import provide
 
 if TYPE_CHECKING:
-    from planner.cluster.job import Job
-    from planner.cluster.placement import Placement, Topology
+    from planner.cluster.job import Job, Placement, Topology
     from planner.instance.instance import Instance
     from planner.plan.certificate import Violation
     from planner.plan.plan import Plan
     from planner.planning.frontier import Frontier
     from planner.planning.sessions.session import Session
     from planner.scheduling.session import Cluster
-    from planner.solvers.running.progress import BoundRaised, Event, Finished, IncumbentFound, Note, PhaseStarted
+    from planner.solvers.progress import BoundRaised, Event, Finished, IncumbentFound, Note, PhaseStarted
     from planner.solvers.signals import Interrupter
     from planner.sweeps.row_store import Row
 
 __all__ = ["BoundRaised", "Cluster", "Event", "Finished", "Frontier", "IncumbentFound", "InputError", "Instance"]
 __all__ += ["Interrupter", "Job", "Note", "PhaseStarted", "Placement", "Plan", "PlannerError", "Row", "Session"]
 __all__ += ["Topology", "Violation", "__version__", "calibrate", "changed", "check", "design_fabric", "evaluate"]
-__all__ += ["explain", "frontier", "limits", "place", "show_versions", "simulate", "solve", "sweep", "to_frame"]
+__all__ += [
+    "explain",
+    "frontier",
+    "layouts",
+    "limits",
+    "place",
+    "show_versions",
+    "simulate",
+    "solve",
+    "sweep",
+    "to_frame",
+]
 
 provide(VIEWS)
 
 _HOMES = {
     name: module
     for module, names in {
-        "planner.solvers.running.progress": "BoundRaised Event Finished IncumbentFound Note PhaseStarted",
+        "planner.solvers.progress": "BoundRaised Event Finished IncumbentFound Note PhaseStarted",
         "planner.scheduling.session": "Cluster",
         "planner.planning.frontier": "Frontier",
         "planner.instance.instance": "Instance",
         "planner.solvers.signals": "Interrupter",
-        "planner.cluster.job": "Job",
-        "planner.cluster.placement": "Placement Topology",
+        "planner.cluster.job": "Job Placement Topology",
         "planner.plan.plan": "Plan",
         "planner.sweeps.row_store": "Row",
         "planner.planning.sessions.session": "Session",

@@ -35,6 +35,11 @@ def memory(size: float) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 1e8 else f"{size / 1e6:,.3g} MB"
 
 
+def power(mw: float) -> str:
+    """Write MW in kW or MW: 84.86 kW, 194 MW."""
+    return f"{mw * 1e3:,.4g} kW" if mw < 1 else f"{amount(mw)} MW"
+
+
 def storage(size: float) -> str:
     """Write bytes of a checkpoint in the largest unit that suits: 347.0 TB."""
     for unit, scale in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9)):
@@ -59,11 +64,6 @@ def gap(value: float) -> str:
 def percent(value: float) -> str:
     """Write a share in percent."""
     return f"{100 * value:.1f} %"
-
-
-def share(part: float, total: float) -> str:
-    """Write a part as a percentage of a total."""
-    return percent(part / total) if total else "-"
 
 
 def counted(number: int, noun: str) -> str:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from planner.number_ranges import bounded
 
 if TYPE_CHECKING:
-    from planner.cluster.job import Job
-    from planner.cluster.placement import Placement, Topology
+    from planner.cluster.job import Job, Placement, Topology
     from planner.plan.plan import Plan
     from planner.scheduling.session import Cluster
-    from planner.simulation.clos_tree import Fabric
+    from planner.simulation.routing import Fabric
     from planner.simulation.simulate import Simulation
 
 OBJECTIVES = ("locality", "step-time")

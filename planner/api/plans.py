@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from planner.planning.evaluate import Evaluation
     from planner.planning.explain import Explanation
     from planner.planning.frontier import Frontier
+    from planner.planning.layouts import NearLayouts
     from planner.planning.utilisation import LimitPoint
-    from planner.solvers.running.progress import Event
+    from planner.solvers.progress import Event
     from planner.solvers.signals import Interrupter
     from planner.sweeps.row_store import Row
 
@@ -64,14 +65,14 @@ def changed(
     PlannerError
         A path leads nowhere, or the instance cannot be used so; the message names path, value and remedy.
     """
-    from planner.sweeps.instance_paths import changed as instance_with
+    from planner.sweeps.axes import changed as instance_with
 
     return instance_with(instance, changes, searched=searched)
 
 
 def check(plan: "Plan") -> "list[Violation]":
     """Return each violated rule by name with both of its sides in numbers; nothing where all hold."""
-    from planner.checks.registry import check as verify
+    from planner.checks.check_plan import check as verify
 
     return verify(plan)
 
@@ -107,13 +108,13 @@ def evaluate(
     PlannerError
         The input cannot be used, or the layout is not complete; the message says where and what to do.
     """
-    from planner.instance.references import refuse_pools
+    from planner.instance.references import of_one_layout
     from planner.planning.evaluate import evaluated
     from planner.planning.load import load_instance
     from planner.planning.plausible import warn
 
     pins = {f"layout.{k}": v for k, v in (layout or {}).items()}
-    request = refuse_pools(load_instance(instance, pins=pins, searched=False, constants=constants))
+    request = of_one_layout(load_instance(instance, pins=pins, searched=False, constants=constants))
     warn(request)
     return evaluated(request)
 
@@ -140,7 +141,7 @@ def design_fabric(
 
 @bounded
 def explain(
-    instance: "Instance | Mapping[str, Any] | str | Path",
+    instance: "Instance | Plan | Mapping[str, Any] | str | Path",
     *,
     time_limit: float | None = None,
     seed: int = 0,
@@ -150,14 +151,16 @@ def explain(
     within: float = 0.05,
     on_progress: "Callable[[Event], Any] | None" = None,
     interrupt: "Interrupter | None" = None,
+    on_part: "Callable[[Explanation], Any] | None" = None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
 ) -> "Explanation":
-    """Solve an instance and explain the answer.
+    """Explain a plan, or solve an instance and explain the answer.
 
     Parameters
     ----------
     instance
-        A path to a JSON file, its content as a dict, or an Instance.
+        A plan or its file: where it is proven it is not solved again. Else a path to an instance's file, its content as
+        a dict, or an Instance.
     time_limit
         Seconds for the plan, and again for each alternative that it is compared with.
     seed, threads, pins
@@ -165,26 +168,43 @@ def explain(
     near, within
         How many of the best splits over different sets of sites to list, of those within this share of the best.
     on_progress, interrupt
-        As in `solve`; what is left to compare at an interrupt is not proven.
+        As in `solve`; after an interrupt nothing more is asked, and what was is returned.
+    on_part
+        Called with the explanation as it grows: the plan, its sites, each limit, each other choice.
     constants
         Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
     """
-    from planner.instance.references import refuse_pools
-    from planner.planning.explain import explained
+    from planner.errors import InternalError
+    from planner.imports.instance_file import holds_plan
+    from planner.instance.references import of_one_layout
+    from planner.plan.plan import Plan
+    from planner.plan.plan_files import read_plan
+    from planner.planning.explain import Explanation, explained, proven_plan
     from planner.planning.load import load_instance
     from planner.planning.plausible import warn
     from planner.planning.solve import options_of
-    from planner.solvers.deadline import Deadline
-    from planner.solvers.running.progress import Reporter
-    from planner.solvers.running.turns import turn
-    from planner.solvers.signals import ended_by
+    from planner.solvers.progress import Reporter, turn
+    from planner.solvers.signals import Deadline, ended_by
 
-    request = refuse_pools(load_instance(instance, pins=pins, constants=constants))
+    plan = None
+    if isinstance(instance, Plan):
+        plan, instance = instance, instance.instance
+    elif isinstance(instance, (str, Path)) and holds_plan(Path(instance)):
+        plan = read_plan(Path(instance))
+    request = of_one_layout(load_instance(instance, pins=pins, constants=constants))
     warn(request)
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
     reporter = Reporter(on_event=on_progress, unit="usd" if request.objective.in_dollars else "days")
+    known = plan is not None and request == plan.instance and proven_plan(plan)
+    found: Explanation | None = None
     with ended_by(interrupt), turn(Deadline()):
-        return explained(request, options, near=near, within=within, progress=reporter)
+        asked = plan if plan is not None and known else request
+        for found in explained(asked, options, near=near, within=within, progress=reporter):
+            if on_part is not None:
+                on_part(found)
+    if found is None:
+        raise InternalError("an explanation has at least its plan")
+    return found
 
 
 @bounded
@@ -237,7 +257,7 @@ def frontier(
     from planner.planning.load import load_instance
     from planner.planning.plausible import warn
     from planner.planning.solve import options_of
-    from planner.solvers.running.progress import Reporter
+    from planner.solvers.progress import Reporter
     from planner.solvers.signals import ended_by, ending_at_once
 
     options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
@@ -248,6 +268,55 @@ def frontier(
     reporter = Reporter(on_line=progress, on_event=on_progress)
     with ended_by(interrupt):
         return search.frontier_of(request, options, reporter, epsilon=epsilon, points=points)
+
+
+@bounded
+def layouts(
+    instance: "Instance | Mapping[str, Any] | str | Path",
+    *,
+    within: float = 0.02,
+    time_limit: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    pins: Mapping[str, Any] | None = None,
+    on_progress: "Callable[[Event], Any] | None" = None,
+    interrupt: "Interrupter | None" = None,
+    constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
+) -> "NearLayouts":
+    """Return the kinds of layout that are nearly as fast as the fastest, each by its fastest plan.
+
+    Parameters
+    ----------
+    instance
+        As in `solve`; its objective does not matter.
+    within
+        Share of the fewest days that a layout may take longer: 0.02 is two percent.
+    time_limit, seed, threads, pins, on_progress, interrupt, constants
+        As in `solve`.
+
+    Returns
+    -------
+    NearLayouts
+        `plans`, the fastest first, one for each kind (tensor, context, expert and pipeline parallelism); `proven`:
+        whether no other kind has a plan within the share.
+
+    Raises
+    ------
+    PlannerError
+        The input cannot be used, or has several layouts: pools, alternatives to the hardware.
+    """
+    from planner.instance.references import of_one_layout
+    from planner.planning.layouts import near_layouts
+    from planner.planning.load import load_instance
+    from planner.planning.solve import options_of
+    from planner.solvers.progress import Reporter
+    from planner.solvers.signals import ended_by, ending_at_once
+
+    options = options_of(time_limit=time_limit, gap=None, seed=seed, threads=threads)
+    with ending_at_once():
+        request = of_one_layout(load_instance(instance, pins=pins, constants=constants))
+    with ended_by(interrupt):
+        return near_layouts(request, options, Reporter(on_event=on_progress), within=within)
 
 
 @bounded
@@ -281,11 +350,11 @@ def limits(
     constants
         Of the user's own cluster, as `calibrate` returns them, or their file: in place of the catalogue's.
     """
-    from planner.instance.references import refuse_pools
+    from planner.instance.references import of_one_layout
     from planner.planning.load import load_instance
     from planner.planning.utilisation import point
 
-    request = refuse_pools(load_instance(instance, searched=False, constants=constants))
+    request = of_one_layout(load_instance(instance, searched=False, constants=constants))
     if executor is None:
         for c in flop:
             yield point(request, c, days=days, tolerance=tolerance, time_limit=time_limit)

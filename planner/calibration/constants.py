@@ -11,10 +11,9 @@ from pydantic import Field
 from planner.errors import InputError
 from planner.files import read_json
 from planner.instance.base import Count, Frozen, NonNegative, Positive
-from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator
 from planner.instance.read import validated
-from planner.instance.workload import Software
+from planner.instance.workload import SWITCHES, Software, catalogue
 from planner.physics.training.operations import Machine
 
 Kind = Literal["accelerators", "software"]
@@ -77,9 +76,10 @@ class CatalogueEntries:
     software: dict[str, Software]
 
     def machine(self, m: Machine) -> Machine:
-        """Return a machine with these entries in place of its own; it keeps its NIC, which is the cluster's."""
+        """Return a machine with these entries in place of its own; it keeps its NIC, and the switches of its stack."""
+        switches = {key: getattr(m.software, key) for key in SWITCHES}
         gpu = self.accelerators[m.gpu.name].model_copy(update={"nic_bytes_per_second": m.gpu.nic_bytes_per_second})
-        return replace(m, gpu=gpu, software=self.software[m.software.name])
+        return replace(m, gpu=gpu, software=self.software[m.software.name].model_copy(update=switches))
 
 
 def entries_with(

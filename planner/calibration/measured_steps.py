@@ -14,9 +14,8 @@ from pydantic import ValidationError
 from planner.errors import InputError, hint
 from planner.files import read_text
 from planner.instance.base import Dtype
-from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.workload import Model, Precision, Software
+from planner.instance.workload import Model, Precision, Software, catalogue
 from planner.physics.training.blocks.plain_layout import even_layers, packing
 from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import Machine

@@ -1,15 +1,17 @@
-"""Rules of the bill: every part recomputed, the total within the budget, and the budget spent."""
+"""Rules of money: the bill recomputed and within the budget; energy, money and carbon of the whole run."""
 
 from collections.abc import Iterator
+from functools import partial
 
-from planner.checks.network.fabric import priced
-from planner.checks.rule import Rule, broken, must_equal, show
-from planner.checks.site import sites, wan
-from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site.cost import bill
+from planner.checks import sites
+from planner.checks.fabric import priced
+from planner.checks.rule import Rule, broken, must_be, must_equal, show
+from planner.instance.instance import Operation
+from planner.physics.plan_physics import CLUSTER, PlanPhysics
+from planner.physics.site.cost import bill as bill_of
 from planner.plan.certificate import Violation
-from planner.plan.plan import Cost, Plan
-from planner.plan.sites import Link, Site, SitesPlan
+from planner.plan.plan import Cost, Plan, RunPlan
+from planner.plan.plan_sections import Link, Site, SitesPlan
 
 
 def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
@@ -31,11 +33,10 @@ def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
             return None
         usd = {s: priced(c, c.instance.network, f, c.wired[s]).usd for s, f in fabrics.items()}
         fabrics = {s: f.model_copy(update={"cost_usd": usd[s]}) for s, f in fabrics.items()}
-    return bill(c.instance, sum(c.racks_by_site.values()), split, fabrics, wan.repriced(c))
+    return bill_of(c.instance, sum(c.racks_by_site.values()), split, fabrics, sites.repriced(c))
 
 
 def _exact(c: PlanPhysics, s: Site) -> Site:
-    """Return a site with the figures that its racks and its node give it."""
     x = c.site_named(s.id)
     area = x.authority.id if x else s.balancing_authority
     return s.model_copy(
@@ -44,7 +45,6 @@ def _exact(c: PlanPhysics, s: Site) -> Site:
 
 
 def _exact_links(c: PlanPhysics, split: SitesPlan) -> tuple[Link, ...]:
-    """Return the links with the length that their ends give them."""
     exact = {(k.a, k.b): k.model_copy(update={"route_km": sites.route_km(c, a, b)}) for _, k, a, b in sites.links(c)}
     return tuple(exact.get((k.a, k.b), k) for k in split.links)
 
@@ -70,3 +70,182 @@ def budget(c: PlanPhysics) -> Iterator[Violation]:
 
 
 RULES: tuple[Rule, ...] = (parts, budget)
+
+
+YEAR_HOURS = 365 * 24
+LISTED_YEARS = 100
+SLACK = 1e-9  # of a count of lives or of years
+# Name, part of the money, price, life in years and the key that states it.
+Bought = tuple[str, str, float, float | None, str]
+Cents = partial(must_equal, unit=" USD")
+
+
+def _section(c: PlanPhysics) -> Iterator[tuple[RunPlan, Cost, float]]:
+    """Yield the section with the bill recomputed and the days that the plan states, where it has all three."""
+    layout, pools, run = c.plan.layout, c.plan.pools, c.plan.run
+    found = pools.days_to_train if pools is not None else layout.metrics.days_to_train if layout is not None else None
+    money = recomputed(c.plan, c)
+    if run is not None and money is not None and found is not None:
+        yield run, money, found
+
+
+def _years(c: PlanPhysics, days: float) -> float:
+    given = c.instance.limits.operation_years
+    return days * 24 / YEAR_HOURS if given is None else given
+
+
+def _loads(c: PlanPhysics) -> dict[str, tuple[float, float | None, float | None]]:
+    """Return the draw of every site in MW, and the price and the carbon of its MWh."""
+    if c.instance.grid is not None:
+        areas = ((x.site, x.authority) for x in c.standing)
+        return {s.id: (c.load_mw(s.id, s.racks), area.energy_usd_per_mwh, area.carbon_kg_per_mwh) for s, area in areas}
+    o, h = c.instance.operation or Operation(), c.instance.hardware
+    drawn = sum(c.load_mw(s, n) for s, n in c.racks_by_site.items())
+    for pool in h.pools:
+        if not isinstance(pool.rack, str):
+            drawn += pool.racks * pool.rack.it_kw * h.facility_overhead_factor / 1e3
+    return {CLUSTER: (drawn, o.energy_usd_per_mwh, o.carbon_kg_per_mwh)}
+
+
+def _bought(c: PlanPhysics, money: Cost) -> Iterator[Bought]:
+    h, o = c.instance.hardware, c.instance.operation or Operation()
+    for i, p in enumerate(h.pools):
+        if not isinstance(p.rack, str):
+            key = f"hardware.pools[{i}].rack.life_years"
+            yield p.name, "rack_replacement", p.racks * p.rack.price_usd, p.rack.life_years, key
+    if not h.pools and not isinstance(h.rack, str):
+        yield "racks", "rack_replacement", money.capex_usd["racks"], h.rack.life_years, "hardware.rack.life_years"
+    if "fabric" in money.capex_usd:
+        life, usd = o.fabric_life_years, money.capex_usd["fabric"]
+        yield "fabric", "fabric_replacement", usd, life, "operation.fabric_life_years"
+
+
+def _ends(years: float, life: float | None) -> int:
+    """Count the lives that end before the run does."""
+    return 0 if life is None else max(0, int(-(-(years / life - SLACK) // 1)) - 1)
+
+
+def _yearly(c: PlanPhysics, money: Cost) -> dict[str, float]:
+    """Return what a year costs beside replacements, by part."""
+    o, loads = c.instance.operation or Operation(), _loads(c).values()
+    found = {k: v for k, v in money.opex_usd_per_year.items() if k != "energy"}
+    if all(price is not None for _, price, _ in loads):
+        found["energy"] = sum(mw * (price or 0.0) for mw, price, _ in loads) * YEAR_HOURS
+    if o.maintenance_share_per_year is not None:
+        found["maintenance"] = sum(usd for _, _, usd, _, _ in _bought(c, money)) * o.maintenance_share_per_year
+    if o.staff_usd_per_year is not None:
+        found["staff"] = o.staff_usd_per_year
+    return found
+
+
+def _spent(c: PlanPhysics, money: Cost, years: float, start: float, end: float) -> dict[str, float]:
+    """Return what a run of some years costs from one moment of it to another, by part, without the capital."""
+    found = {k: v * (end - start) for k, v in _yearly(c, money).items()}
+    for _, part, usd, life, _ in _bought(c, money):
+        if life is not None:
+            last = _ends(years, life)
+            until = last if end >= years - SLACK else min(last, _ends(end, life))
+            found[part] = found.get(part, 0.0) + usd * (until - min(last, _ends(start, life)))
+    return found
+
+
+def total_usd(c: PlanPhysics) -> float | None:
+    """Recompute what a plan costs over its run, capital with it; None where its days or a price are not known."""
+    layout, bill = c.plan.layout, recomputed(c.plan, c)
+    if layout is None or bill is None:
+        return None
+    years = _years(c, layout.metrics.days_to_train)
+    return sum(bill.capex_usd.values()) + sum(_spent(c, bill, years, 0.0, years).values())
+
+
+def run_budget(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that the whole run is within the budget, to the cent, where that is what costs least."""
+    limit, usd = c.instance.limits.budget_usd, total_usd(c)
+    asked = c.instance.objective.minimize == "total_cost_of_ownership_usd"
+    if asked and limit is not None and usd is not None and usd > limit + 0.01:
+        yield broken("budget[run]", f"{show(usd)} USD until the run ends > {show(limit)} USD budget")
+
+
+def length(c: PlanPhysics) -> Iterator[Violation]:
+    """Check the days and the years that are counted, and that a plan without days has no run."""
+    if c.plan.run is not None and c.plan.layout is None and c.plan.pools is None:
+        yield broken("run_length", f"{c.plan.run.days:g} days stated of a plan that has 0 layouts")
+    for run, _, days in _section(c):
+        yield from must_equal("run_length", "days of the run against those to train", run.days, days)
+        yield from must_equal("run_length", "years counted", run.years, _years(c, days))
+
+
+def energy(c: PlanPhysics) -> Iterator[Violation]:
+    """Check what every site draws, its price and its carbon, and their sums."""
+    for run, _, days in _section(c):
+        loads, years, tokens = _loads(c), _years(c, days), c.instance.workload.tokens
+        yield from must_be("run_energy", "sites", sorted(run.sites), sorted(loads))
+        for name in sorted(set(run.sites) & set(loads)):
+            (mw, price, carbon), x, rule = loads[name], run.sites[name], f"run_energy[{name}]"
+            mwh = mw * years * YEAR_HOURS
+            yield from must_equal(rule, "facility_mw", x.facility_mw, mw, " MW")
+            yield from must_equal(rule, "energy_mwh", x.energy_mwh, mwh, " MWh")
+            yield from must_equal(rule, "usd_per_mwh", x.usd_per_mwh, price, " USD a MWh")
+            yield from Cents(rule, "energy_usd", x.energy_usd, None if price is None else mwh * price)
+            tonnes = None if carbon is None else mwh * carbon / 1e3
+            yield from must_equal(rule, "carbon_tonnes", x.carbon_tonnes, tonnes, " t")
+        drawn = sum(mw for mw, _, _ in loads.values())
+        yield from must_equal("run_energy", "energy_mwh", run.energy_mwh, drawn * years * YEAR_HOURS, " MWh")
+        by_token = drawn * 1e6 * days * 86400 / tokens
+        yield from must_equal("run_energy", "joules a token", run.energy_joules_per_token, by_token, " J")
+        known = [mw * years * YEAR_HOURS * k / 1e3 for mw, _, k in loads.values() if k is not None]
+        all_known = len(known) == len(loads)
+        yield from must_equal("run_energy", "carbon", run.carbon_tonnes, sum(known) if all_known else None, " t")
+
+
+def replaced(c: PlanPhysics) -> Iterator[Violation]:
+    """Check how often racks and fabric are replaced."""
+    for run, money, days in _section(c):
+        found = {name: _ends(_years(c, days), life) for name, _, _, life, _ in _bought(c, money)}
+        yield from must_be("run_replaced", "what may be replaced", sorted(run.replacements), sorted(found))
+        for name in sorted(set(run.replacements) & set(found)):
+            yield from must_equal(f"run_replaced[{name}]", "replacements", run.replacements[name], found[name])
+
+
+def money(c: PlanPhysics) -> Iterator[Violation]:
+    """Check every part of the money, its sum, what that is a million tokens, and what is not counted."""
+    for run, bill, days in _section(c):
+        years = _years(c, days)
+        found = {"capital": sum(bill.capex_usd.values())} | _spent(c, bill, years, 0.0, years)
+        for part in sorted(set(found) | set(run.usd)):
+            yield from Cents(f"run_money[{part}]", part, run.usd.get(part), found.get(part))
+        total, tokens = sum(found.values()), c.instance.workload.tokens
+        yield from Cents("run_money", "total cost of ownership", run.total_cost_of_ownership_usd, total)
+        by_token = total / (tokens / 1e6)
+        yield from Cents("run_money", "cost of a million tokens", run.usd_per_million_tokens, by_token)
+        yield from must_be("run_money", "not counted", sorted(run.not_counted), sorted(_not_counted(c, bill)))
+        yield from must_equal("run_money", "keys not counted", len(run.not_counted), len(set(run.not_counted)))
+
+
+def _not_counted(c: PlanPhysics, bill: Cost) -> Iterator[str]:
+    o = c.instance.operation or Operation()
+    yield from (key for _, _, _, life, key in _bought(c, bill) if life is None)
+    known = {f"operation.{k}": getattr(o, k) for k in ("maintenance_share_per_year", "staff_usd_per_year")}
+    if c.instance.grid is None:
+        known["operation.energy_usd_per_mwh"] = o.energy_usd_per_mwh
+    yield from (key for key, value in known.items() if value is None)
+
+
+def by_year(c: PlanPhysics) -> Iterator[Violation]:
+    """Check the years one by one: their lengths, their energy, and what is spent from one end of a year to the next."""
+    for run, bill, days in _section(c):
+        years, drawn = _years(c, days), sum(mw for mw, _, _ in _loads(c).values())
+        ends = [float(n) for n in range(1, LISTED_YEARS + 1) if n < years - SLACK]
+        ends = [*ends, years] if years > SLACK and len(ends) < LISTED_YEARS else ends
+        yield from must_equal("run_by_year", "years listed", len(run.by_year), len(ends))
+        start: float = 0.0
+        for n, (x, end) in enumerate(zip(run.by_year, ends, strict=False)):
+            rule, now = f"run_by_year[{n}]", _spent(c, bill, years, start, end)
+            yield from must_equal(rule, "part of a year", x.years, end - start)
+            yield from must_equal(rule, "energy_mwh", x.energy_mwh, drawn * (end - start) * YEAR_HOURS, " MWh")
+            for part in sorted(set(now) | set(x.usd)):
+                yield from Cents(f"{rule}[{part}]", part, x.usd.get(part), now.get(part))
+            start = end
+
+
+RUN_RULES: tuple[Rule, ...] = (length, energy, replaced, money, by_year, run_budget)

@@ -9,9 +9,8 @@ from typing import Annotated
 
 import typer
 
-from planner.cli.commands import cluster_commands, fabric_commands, file_commands, plan_commands, sweep_commands
-from planner.cli.console import ExitCode
-from planner.cli.watch import watched
+from planner.cli import cluster_commands, fabric_commands, file_commands, plan_commands, sweep_commands
+from planner.cli.console import ExitCode, watched
 from planner.errors import InputError, PlannerError
 from planner.version import __version__
 
@@ -31,7 +30,8 @@ app = typer.Typer(
 )
 # In the order in which `planner --help` lists them.
 COMMANDS: tuple[Callable[..., None], ...] = (
-    *(plan_commands.solve, plan_commands.frontier, plan_commands.evaluate, plan_commands.explain),
+    *(plan_commands.solve, plan_commands.frontier, plan_commands.layouts, plan_commands.evaluate),
+    plan_commands.explain,
     *(plan_commands.check, plan_commands.show, plan_commands.schema, cluster_commands.place),
     *(
         fabric_commands.simulate,

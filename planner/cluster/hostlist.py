@@ -98,7 +98,6 @@ def expand(text: str) -> list[str]:
 
 
 def _items(text: str) -> Iterator[str]:
-    """Return the items of a hostlist: what stands between commas outside brackets."""
     if not text:
         return
     depth = start = 0

@@ -11,15 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from planner.checks.network.wan_gateway import free_by_exchange
+from planner.checks.cables import free_by_exchange
 from planner.cluster.hostlist import PREFIX, fold, fold_names, width
 from planner.exports.fabric_parts import BuiltFabric
-from planner.physics.network.cabling import WAN_GATEWAY, switch_counts
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.links import Ints
+from planner.physics.network.price import WAN_GATEWAY, switch_counts
 from planner.physics.network.topology import Design
-from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
-from planner.physics.network.wan_gateway import FreeUplinks
+from planner.physics.network.transport import FreeUplinks, allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.units import counted
@@ -193,7 +192,7 @@ def failure_domains(plan: Plan, x: BuiltFabric) -> list[FailureDomain]:
                 ranks=fold_names(f"stage{s}-{q}" for s, q in placed),
                 gpus_cut_off=len(racks) * each.gpus_cut_off,
             )
-            own.append(replace(row, effect=_effect(x, row, len(racks), len(placed))))
+            own.append(replace(row, effect=_effect(x, row, len(racks), len(placed) if ranks else None)))
         if len(own) > MAX_ROWS:
             alike = Counter(row.effect for row in own)
             firsts_alike = {row.effect: row for row in reversed(own)}.items()
@@ -211,10 +210,10 @@ def _of_a_switch(physics: PlanPhysics, x: BuiltFabric, tier: str) -> FailureDoma
     if x.site in physics.crossings:
         where, free = physics.crossings[x.site], free_by_exchange(physics, x.site, d)
         left = FreeUplinks(free.leaf - lost.leaf, free.pod - lost.pod, free.zone - lost.zone)
-        shares = where.share_leaving_leaf, where.share_leaving_pod, where.share_leaving_zone
-        groups = where.allreduces_leaving_leaf, where.allreduces_leaving_pod, where.allreduces_leaving_zone
-        send = _finite(of_nic * pipeline_send_slowdown(physics.transport_slowdown, d, *shares, free=left))
-        allreduce = _finite(of_nic * allreduce_slowdown(physics.transport_slowdown, d, *groups, free=left))
+        send = _finite(of_nic * pipeline_send_slowdown(physics.transport_slowdown, d, *where.share_leaving, free=left))
+        allreduce = _finite(
+            of_nic * allreduce_slowdown(physics.transport_slowdown, d, *where.allreduces_leaving, free=left)
+        )
     most = max(lost.leaf, lost.pod, lost.zone)
     if tier == WAN_GATEWAY:
         most = d.networks / d.wan_gateways
@@ -222,7 +221,6 @@ def _of_a_switch(physics: PlanPhysics, x: BuiltFabric, tier: str) -> FailureDoma
 
 
 def _lost(d: Design, tier: str) -> FreeUplinks:
-    """Return the share of a leaf's, a pod's and a zone's uplinks that go with one switch of a tier."""
     if isinstance(d, Dragonfly):
         switches, links = d.spines_per_pod or min(d.group_sizes), d.pod_uplinks if d.valiant else d.group_links
         if (tier == "spine") != (d.spines > 0):
@@ -245,10 +243,11 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _effect(x: BuiltFabric, row: FailureDomain, racks: int, placed: int) -> str:
+def _effect(x: BuiltFabric, row: FailureDomain, racks: int, placed: int | None) -> str:
+    """Say what is lost; `placed`: racks that carry ranks, None where the plan places none at all."""
     if row.tier == WAN_GATEWAY:
         return f"{100 * row.uplinks_lost:.3g} % of the ports to the wide area are lost"
-    under = f"{counted(racks, 'rack')} ({placed:,} with ranks)"
+    under = counted(racks, "rack") + ("" if placed is None else f" ({placed:,} with ranks)")
     if row.gpus_cut_off:
         return f"{counted(row.gpus_cut_off, 'GPU')} of {under} are cut off"
     lost = f"one of {x.design.lanes} lanes" if row.tier == "leaf" else f"{100 * row.uplinks_lost:.3g} % of uplinks"

@@ -1,4 +1,4 @@
-"""A plan's layout as what Megatron-LM, torchtitan, NeMo and DeepSpeed are started with."""
+"""A layout for other tools: flags and files of launchers, and a layout given in full as a plan's file."""
 
 import json
 import math
@@ -7,12 +7,21 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
+from planner.checks.cost import recomputed
+from planner.checks.layout import broken_rules
 from planner.errors import InputError
+from planner.formats.megatron_switches import FP8_RECIPES, OVERLAP_FLAGS
 from planner.formats.yaml_text import dump
+from planner.instance.framework_rules import rules_of
 from planner.instance.hardware import Rack
-from planner.instance.workload import Model, Precision
-from planner.plan.layout import LayoutPlan
+from planner.instance.instance import Instance, instance_sha256
+from planner.instance.workload import Model, Overlap, Precision, Software
+from planner.physics.plan_physics import PlanPhysics
+from planner.physics.site import cost
+from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan
+from planner.plan.plan_sections import LayoutPlan
+from planner.version import __version__
 
 NODE_GPUS = 8  # GPUs that one host starts where a rack has more: boards of NVL72 racks have 4, HGX nodes 8
 BOARD_GPUS = {72: 4}  # of a rack of so many GPUs, those of one host
@@ -28,6 +37,7 @@ class LaunchRun:
     sequence_length: int
     layout: LayoutPlan
     rack_gpus: int
+    software: Software | None
 
     @property
     def data_parallel(self) -> int:
@@ -81,6 +91,7 @@ def run_of(plan: Plan, where: str) -> LaunchRun:
         sequence_length=work.sequence_length,
         layout=layout,
         rack_gpus=rack.gpus,
+        software=work.software if isinstance(work.software, Software) else None,
     )
 
 
@@ -92,6 +103,13 @@ CHOICES = {
     "torchtitan": _CHOICES,
     "deepspeed": {"pipeline_parallel", "zero_stage"},
 }
+STACKS = {
+    "megatron": "megatron-core",
+    "nemo": "megatron-bridge",
+    "torchtitan": "torchtitan",
+    "deepspeed": "megatron-deepspeed",
+}
+RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
 
 
 def require(run: LaunchRun, framework: str) -> None:
@@ -115,6 +133,10 @@ def require(run: LaunchRun, framework: str) -> None:
         if value != plain and key not in CHOICES[framework]:
             pin = f"plan with --pin layout.{key}={plain}" if plain != [] else "plan with --pin layout.recompute=none"
             raise InputError(f"layout.{key}: {framework} cannot be told {value!r}; {pin}, or choose another framework")
+    for what in broken_rules(RULES[framework], x, run.model, run.sequence_length):
+        path, _, rule = what.partition(": ")
+        remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
+        raise InputError(f"{path}: {framework} has {rule}; {remedy}")
 
 
 def pipeline_layout(run: LaunchRun) -> str:
@@ -134,21 +156,12 @@ def recomputed_under(run: LaunchRun, each: int) -> tuple[int, ...]:
     return tuple(sum(min(each, n) for n in run.chunks[stage::stages]) for stage in range(stages))
 
 
-def equal_recomputed(run: LaunchRun, framework: str) -> int | None:
-    """Return the recomputed layers of each chunk where only some are; None under none, selective or all.
-
-    Raise InputError where stages recompute different numbers, for which frameworks have one flag.
-    """
+def equal_recomputed(run: LaunchRun) -> int | None:
+    """Return the recomputed layers of each chunk where only some are; None under none, selective or all."""
     counts = run.layout.recomputed_layers_per_stage
     if run.layout.recompute != "full" or not counts or counts == run.layout.layers_per_stage:
         return None
-    same = next((n for n in range(max(run.chunks) + 1) if recomputed_under(run, n) == counts), None)
-    if same is None:
-        raise InputError(
-            f"layout.recomputed_layers_per_stage: {framework} has one number for all chunks (are {list(counts)}); "
-            "leave out --exact to take the nearest"
-        )
-    return same
+    return next(n for n in range(max(run.chunks) + 1) if recomputed_under(run, n) == counts)
 
 
 def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
@@ -162,7 +175,7 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
         changes["tensor_parallel_inner"] = 1
     if x.schedule != "1f1b":
         changes["schedule"] = "1f1b"
-    if megatron and v > 1 and x.microbatches_per_step < x.pipeline_parallel:
+    if RULES[framework].whole_rounds and v > 1 and x.microbatches_per_step % x.pipeline_parallel:
         changes["virtual_stages"] = v = 1
     divides = framework == "torchtitan" or (megatron and run.model.experts is not None)
     if divides and x.tensor_parallel > 1 and not x.sequence_parallel:
@@ -194,7 +207,6 @@ def megatron_script(run: LaunchRun) -> str:
     Raise InputError where the layout has what Megatron-LM cannot be told.
     """
     require(run, "megatron")
-    require_startable(run)
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     arrays = "\n\n".join(
         f"{name}=(\n" + "".join(f"    {_text(f)}\n" for f in flags) + ")" for name, flags in groups.items()
@@ -213,21 +225,6 @@ torchrun --nnodes "$NNODES" --nproc-per-node "$GPUS_PER_NODE" --node-rank "$NODE
     --master-addr "$MASTER_ADDR" --master-port "$MASTER_PORT" \\
     pretrain_gpt.py {use} "$@"
 """
-
-
-def require_startable(run: LaunchRun) -> None:
-    """Refuse what Megatron Core stops at in its first step (moe_layer.py, schedules.py of core 0.14)."""
-    x = run.layout
-    if run.model.experts is not None and x.tensor_parallel > 1 and not x.sequence_parallel:
-        raise InputError(
-            "layout.sequence_parallel: Megatron Core asks for it where experts stand beside tensor parallelism "
-            "(is false); plan with --pin layout.sequence_parallel=true"
-        )
-    if x.virtual_stages > 1 and x.microbatches_per_step < x.pipeline_parallel:
-        raise InputError(
-            f"layout.virtual_stages: Megatron Core asks for {x.pipeline_parallel} micro-batches or more under "
-            f"interleaving (are {x.microbatches_per_step}); plan with --pin layout.virtual_stages=1"
-        )
 
 
 def connections(run: LaunchRun) -> int:
@@ -303,8 +300,39 @@ def _parallel(run: LaunchRun) -> Iterator[Flag]:
         yield "ckpt-format", "fsdp_dtensor"  # the only one that Megatron FSDP takes
     if x.zero_stage:
         yield "use-distributed-optimizer", True
-        yield "overlap-param-gather", True
-    yield "overlap-grad-reduce", True
+    if run.software is not None:
+        yield from _switches(run, run.software)
+
+
+def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
+    """Yield the flags of what the software stack of the plan has switched on, as far as the run can have it."""
+    x, overlaps = run.layout, set(software.overlaps)
+    possible: dict[Overlap, bool] = {
+        "gradients": True,
+        "parameters": x.zero_stage > 0 and "gradients" in overlaps,
+        "tensor": x.tensor_parallel > 1 and x.sequence_parallel,
+        "experts": x.expert_parallel > 1 and (x.pipeline_parallel == 1 or x.virtual_stages > 1),
+    }
+    for what, able in possible.items():
+        if able and what in overlaps:
+            yield OVERLAP_FLAGS[what], True
+    if "sends" not in overlaps and x.virtual_stages > 1:
+        yield "no-overlap-p2p-communication", True
+    if run.model.experts is not None:
+        flexible = software.dispatcher != "all_to_all"
+        yield "moe-token-dispatcher-type", "flex" if flexible else "alltoall"
+        if flexible:  # of core 0.14; HybridEP is --moe-flex-dispatcher-backend hybridep of later ones
+            yield "moe-enable-deepep", True
+    if software.cuda_graphs != "none":
+        yield "enable-cuda-graph", True
+        if software.cuda_graphs == "whole":
+            yield "cuda-graph-scope", "full_iteration"
+    if software.fused_loss:
+        yield "cross-entropy-loss-fusion", True
+    if run.precision.compute == "fp8":
+        yield "fp8-recipe", next(flag for flag, recipe in FP8_RECIPES.items() if recipe == software.fp8_recipe)
+        if software.fp8_parameters:
+            yield "fp8-param-gather", True
 
 
 def _training(run: LaunchRun) -> Iterator[Flag]:
@@ -314,7 +342,7 @@ def _training(run: LaunchRun) -> Iterator[Flag]:
     if x.recompute == "selective":
         yield "recompute-activations", True
     if x.recompute == "full":
-        some = equal_recomputed(run, "megatron")
+        some = equal_recomputed(run)
         yield "recompute-granularity", "full"
         yield "recompute-method", "uniform" if some is None else "block"
         yield "recompute-num-layers", 1 if some is None else some
@@ -335,16 +363,8 @@ def torchtitan_toml(run: LaunchRun) -> str:
     require(run, "torchtitan")
     x, replicas = run.layout, run.data_parallel
     routed = run.model.experts is not None and x.tensor_parallel > 1
-    if routed and x.expert_parallel % (x.context_parallel * x.tensor_parallel):
-        raise InputError(
-            f"layout.expert_parallel: torchtitan keeps experts whole beside TP {x.tensor_parallel} only where TP x CP "
-            f"divides it (is {x.expert_parallel}); pin a multiple of {x.context_parallel * x.tensor_parallel}, or TP 1"
-        )
     if x.zero_stage == 1:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
-    if x.tensor_parallel > 1 and not x.sequence_parallel:
-        problem = "torchtitan has it wherever tensors are parallel (is false)"
-        raise InputError(f"layout.sequence_parallel: {problem}; pin true")
     pipelined, selective = x.pipeline_parallel > 1, {"selective_ac_option": "op"} if x.recompute == "selective" else {}
     local = x.microbatch_sequences * (x.microbatches_per_step if pipelined else 1)
     parallelism: dict[str, Any] = {
@@ -385,7 +405,6 @@ def nemo_yaml(run: LaunchRun) -> str:
     Raise InputError where the layout has what it cannot be told.
     """
     require(run, "nemo")
-    require_startable(run)
     x = run.layout
     model: dict[str, Any] = {
         "seq_length": run.sequence_length,
@@ -403,7 +422,7 @@ def nemo_yaml(run: LaunchRun) -> str:
     if x.recompute == "selective":
         model["recompute_granularity"] = "selective"
     if x.recompute == "full":
-        some = equal_recomputed(run, "nemo")
+        some = equal_recomputed(run)
         model |= {"recompute_granularity": "full", "recompute_method": "uniform" if some is None else "block"}
         model["recompute_num_layers"] = 1 if some is None else some
     ddp: dict[str, Any] = {"use_distributed_optimizer": x.zero_stage > 0, "overlap_grad_reduce": True}
@@ -428,11 +447,6 @@ def deepspeed_json(run: LaunchRun) -> str:
     x = run.layout
     if x.pipeline_parallel > 1 and x.zero_stage > 1:
         raise InputError(f"layout.zero_stage: DeepSpeed has 0 or 1 under a pipeline (is {x.zero_stage}); pin 1")
-    if not run.is_even:
-        raise InputError(
-            f"layout.layers_per_stage: DeepSpeed cuts stages evenly (are {list(x.layers_per_stage)}); "
-            "pin layers_per_stage to even numbers, or choose another framework"
-        )
     data: dict[str, Any] = {
         "train_batch_size": run.global_batch,
         "train_micro_batch_size_per_gpu": x.microbatch_sequences,
@@ -446,8 +460,6 @@ def deepspeed_json(run: LaunchRun) -> str:
             "activation_checkpoint_interval": 1 if x.recompute == "full" else 0,
         },
     }
-    if x.recompute == "selective":
-        raise InputError("layout.recompute: DeepSpeed's configuration has none or full (is 'selective'); pin one")
     return json.dumps(data, indent=2) + "\n"
 
 
@@ -457,3 +469,37 @@ WRITERS: dict[str, Callable[[LaunchRun], str]] = {
     "nemo": nemo_yaml,
     "deepspeed": deepspeed_json,
 }
+
+
+OTHER_DECISIONS = ("grid", "wan", "network", "reliability")
+
+
+def layout_question(instance: Instance, gpus: int) -> Instance:
+    """Return an instance without the decisions that a layout alone does not take, on the racks of so many GPUs."""
+    hardware = instance.hardware
+    rack = hardware.rack
+    racks = hardware.racks if isinstance(rack, str) else hardware.racks or -(-gpus // rack.gpus)
+    own = hardware.model_copy(update={"racks": racks})
+    pins = {path: value for path, value in instance.pins.items() if path.startswith("layout.")}
+    without = dict.fromkeys(OTHER_DECISIONS)
+    return instance.model_copy(update=without | {"hardware": own, "pins": pins})
+
+
+def plan_of_layout(instance: Instance, layout: LayoutPlan) -> Plan:
+    """Return the plan of a layout that nothing was searched for: feasible at best, without a bound, under no rules."""
+    name, value = "days_to_train", layout.metrics.days_to_train
+    objective = instance.objective.model_copy(update={"minimize": name})
+    workload = instance.workload.model_copy(update={"framework_rules": False})
+    asked = instance.model_copy(update={"objective": objective, "workload": workload})
+    plan = Plan(
+        planner_version=__version__,
+        instance=asked,
+        instance_sha256=instance_sha256(asked),
+        status="feasible",
+        objective=ObjectiveValue(name=name, value=value, bound=None, gap=None),
+        layout=layout,
+        stopped="limit",
+    )
+    money = recomputed(plan, PlanPhysics(plan=plan))
+    run = None if money is None else cost.section(asked, value, money, asked.hardware.racks or 0)
+    return plan.model_copy(update={"cost": money, "run": run})

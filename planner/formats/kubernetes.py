@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from planner.cluster.placement import Topology
+from planner.cluster.job import Topology
 from planner.errors import InputError
 from planner.formats.placed_job import PlacedJob, RankGroup
 from planner.formats.topology_rows import Layered, chains, children_of, from_layers, heights, leaf_of, leaves, shown
@@ -126,7 +126,6 @@ def _name(item: Mapping[str, Any], source: str, where: str) -> str:
 
 
 def _object(holder: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
-    """Return the object at a key, an empty one where there is none."""
     value = holder.get(key)
     if value is not None and not isinstance(value, dict):
         raise InputError(f"{where}.{key}: must be an object (is {shown(value)}); correct it")

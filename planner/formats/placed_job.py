@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from planner.cluster.hostlist import fold_names, natural
-from planner.cluster.placement import Topology
+from planner.cluster.job import Topology
 from planner.errors import InputError
 from planner.formats.topology_rows import leaf_of
 from planner.instance.base import Frozen

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from planner.cluster.hostlist import MAX_NAMES, expand, fold_names
-from planner.cluster.placement import Block, Switch, Topology
+from planner.cluster.job import Block, Switch, Topology
 from planner.errors import InputError
 
 MAX_NAMES_OF_FILE = MAX_NAMES

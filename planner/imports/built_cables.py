@@ -9,8 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from planner.errors import InputError
-from planner.exports.fabric_parts import BuiltFabric, labelled
-from planner.exports.netbox import end_of
+from planner.exports.fabric_parts import BuiltFabric, end_of, labelled
 from planner.files import read_text, unescaped
 from planner.units import counted
 
@@ -69,7 +68,6 @@ def differences(path: Path, x: BuiltFabric) -> CableDifferences:
 
 
 def _once(ends: Ends) -> Iterator[tuple[str, str]]:
-    """Yield each cable from that end which came first."""
     seen: set[str] = set()
     for a, b in ends.items():
         if a not in seen:

@@ -11,8 +11,7 @@ from typing import Any
 
 from planner.errors import InputError, hint
 from planner.files import read_json
-from planner.instance.read import validated
-from planner.instance.read_items import NO_EFFECT, ReadItems, TrackedItems
+from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems, validated
 from planner.instance.workload import Model
 
 # Names of one figure in the configurations of different families, the usual one first.
@@ -185,6 +184,8 @@ class _Reader:
         self._windows(entry)
         if self.family.experts:
             self._experts(entry)
+            if self.config.get("swiglu_limit") is not None and "experts" in entry:
+                entry["experts"]["clamped"] = True
         if self.kind == "qwen3_next":
             self._linear_attention(entry)
         return entry

@@ -14,10 +14,9 @@ from planner.errors import InputError, hint
 from planner.files import exists
 from planner.formats.yaml_text import YAML, read_data
 from planner.imports.huggingface import read_model
-from planner.instance.catalogue import catalogue
-from planner.instance.workload import Model
+from planner.instance.workload import Model, catalogue
 from planner.physics.training.transformer import active_parameters
-from planner.plan.kinds import kind_of, other_kind, without_schema_key
+from planner.plan.plan_files import kind_of, other_kind, without_schema_key
 
 SHIPPED_IN_WHEEL = "shipped"  # the folder of the package that the wheel has instances/ in
 

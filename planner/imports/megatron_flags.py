@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from planner.errors import InputError
-from planner.instance.read_items import NO_EFFECT, ReadItems, TrackedItems
+from planner.formats.megatron_switches import FP8_RECIPES, OVERLAP_FLAGS
+from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
+from planner.instance.workload import Dispatcher, Graphs
 
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
@@ -50,7 +52,15 @@ def read_flags(text: str, where: str) -> tuple[Flags, dict[str, str]]:
             continue
         bare = word.partition("=(")[2] if assigned else word
         words.append(_expanded(bare.lstrip("(") if bare != word or bare == "(" else bare, variables))
-    return _flags(words), variables
+    flags: Flags = {}  # the last of two holds, as in argparse
+    for i, word in enumerate(words):
+        if not word.startswith("--") or len(word) < 3:
+            continue
+        name, equals, value = word[2:].rstrip(")").partition("=")
+        following = words[i + 1].rstrip() if i + 1 < len(words) else "--"
+        behind = None if following.startswith("--") or following in (")", "\\") else following
+        flags[name.replace("_", "-")] = value if equals else behind
+    return flags, variables
 
 
 def _expanded(text: str, variables: Mapping[str, str]) -> str:
@@ -79,54 +89,38 @@ def _value(node: ast.expr) -> int:
     raise ValueError(ast.dump(node)[:80])
 
 
-def _flags(words: list[str]) -> Flags:
-    """Return each --name with the word behind it that is no flag itself; the last of two holds, as in argparse."""
-    flags: Flags = {}
-    for i, word in enumerate(words):
-        if not word.startswith("--") or len(word) < 3:
-            continue
-        name, equals, value = word[2:].rstrip(")").partition("=")
-        following = words[i + 1].rstrip() if i + 1 < len(words) else "--"
-        behind = None if following.startswith("--") or following in (")", "\\") else following
-        flags[name.replace("_", "-")] = value if equals else behind
-    return flags
-
-
 NO_WORDS = "-"  # an effect that its name says
 # Flags that change time or memory, or the model, in a way that no figure here follows; by what stands in for them.
 STAND_INS: dict[str, str] = {
-    "workload.software.tensor_overlap has a fixed share": """tp-comm-overlap tp-comm-overlap-cfg tp-comm-overlap-ag
+    "workload.software.tensor_overlap has a fixed share": """tp-comm-overlap-cfg tp-comm-overlap-ag
         tp-comm-overlap-rs tp-comm-overlap-rs-dgrad tp-comm-bulk-wgrad tp-comm-bulk-dgrad tp-comm-split-ag
         tp-comm-split-rs tp-comm-atomic-ag tp-comm-atomic-rs disable-tp-comm-bulk-dgrad disable-tp-comm-bulk-wgrad
         disable-tp-comm-overlap-ag disable-tp-comm-overlap-rs disable-tp-comm-split-ag disable-tp-comm-split-rs
         tp-comm-overlap-disable-qkv tp-comm-overlap-disable-fc1 no-async-tensor-model-parallel-allreduce""",
-    "workload.software.expert_overlap has a fixed share": """overlap-moe-expert-parallel-comm delay-wgrad-compute
+    "workload.software.expert_overlap has a fixed share": """delay-wgrad-compute
         moe-shared-expert-overlap overlap-dispatch-backward-with-experts-wgrad ep-overlap-early-attn-memory-release""",
-    "workload.software.dispatch_seconds is that of one dispatcher": """moe-token-dispatcher-type moe-enable-deepep
-        moe-flex-dispatcher-backend moe-deepep-num-sms moe-hybridep-num-sms moe-flex-dispatcher-num-sms
-        moe-use-legacy-grouped-gemm moe-permute-fusion moe-router-fusion""",
-    "workload.software.pipeline_overlap has a fixed share": """no-overlap-p2p-communication overlap-p2p-comm
-        overlap-p2p-communication-warmup-flush overlap-p2p-comm-warmup-flush use-ring-exchange-p2p batch-p2p-comm
-        pipeline-model-parallel-comm-backend no-scatter-gather-tensors-in-pipeline""",
-    "workload.software.context_overlap has a fixed share": "cp-comm-type hierarchical-context-parallel-sizes "
-    "hybrid-context-parallel max-seqlen-per-dp-cp-rank",
-    "workload.software.launch_seconds is without graphs": """enable-cuda-graph external-cuda-graph cuda-graph-impl
-        cuda-graph-scope cuda-graph-modules optimizer-cuda-graph""",
+    "workload.software.dispatcher has its usual share of the processors": """moe-deepep-num-sms moe-hybridep-num-sms
+        moe-flex-dispatcher-num-sms moe-use-legacy-grouped-gemm moe-permute-fusion moe-router-fusion""",
+    "the sends of the schedule, as they are usual": """overlap-p2p-communication-warmup-flush
+        overlap-p2p-comm-warmup-flush use-ring-exchange-p2p batch-p2p-comm pipeline-model-parallel-comm-backend
+        no-scatter-gather-tensors-in-pipeline""",
+    "keys and values pass from rank to rank, or are gathered": """hierarchical-context-parallel-sizes
+        hybrid-context-parallel max-seqlen-per-dp-cp-rank""",
+    "workload.software.cuda_graphs are of iterations or of all but routed experts": """optimizer-cuda-graph""",
     "workload.software.elementwise_traffic is of fused kernels": """no-bias-gelu-fusion no-bias-swiglu-fusion
         no-bias-dropout-fusion no-rope-fusion no-persist-layer-norm no-masked-softmax-fusion
         no-gradient-reduce-div-fusion no-gradient-accumulation-fusion bias-activation-fusion bias-dropout-fusion
         masked-softmax-fusion apply-rope-fusion gradient-accumulation-fusion transformer-impl disable-jit-fuser
-        fp32-residual-connection use-fused-weighted-squared-relu use-transformer-engine-op-fuser
-        fused-residual-rmsnorm mla-down-proj-fusion""",
-    "workload.software.loss_bytes_per_logit is of one kernel": """cross-entropy-loss-fusion cross-entropy-fusion-impl
+        fp32-residual-connection use-fused-weighted-squared-relu fused-residual-rmsnorm mla-down-proj-fusion""",
+    "workload.software.loss_bytes_per_logit is of one kernel": """cross-entropy-fusion-impl
         fp16-lm-cross-entropy defer-embedding-wgrad-compute wgrad-deferral-limit output-logit-dtype""",
     "workload.precision has the bytes of each role": """use-precision-aware-optimizer main-grads-dtype main-params-dtype
-        exp-avg-dtype exp-avg-sq-dtype fp8-param-gather fp8-param fp4-param-gather fp4-param grad-reduce-in-bf16
+        exp-avg-dtype exp-avg-sq-dtype fp4-param-gather fp4-param grad-reduce-in-bf16
         accumulate-allreduce-grads-in-fp32 optimizer keep-fp8-transpose-cache reuse-grad-buf-for-mxfp8-param-ag
         megatron-fsdp-main-params-dtype megatron-fsdp-main-grads-dtype megatron-fsdp-grad-comm-dtype
         ddp-reduce-scatter-with-fp32-accumulation gtp-remat-reduce-scatter-with-fp32-accumulation
         ddp-param-name-patterns-for-fp32-local-accumulation""",
-    "all products run in one type": """fp8-recipe first-last-layers-bf16 num-layers-at-start-in-bf16 fp4-recipe
+    "all products run in one type": """first-last-layers-bf16 num-layers-at-start-in-bf16 fp4-recipe
         num-layers-at-end-in-bf16 no-fp8-wgrad fp8-wgrad kitchen-config-file kitchen-recipe-number quant-recipe
         fp8-dot-product-attention fp8-multi-head-attention fp8-output-proj te-precision-config-file""",
     "the batch is that of every step": "rampup-batch-size step-batch-size-schedule decrease-batch-size-if-needed",
@@ -150,8 +144,7 @@ STAND_INS: dict[str, str] = {
         mtp-num-layers moe-latent-size enable-mhc-connections retro-add-retriever vision-pretraining yaml-cfg
         encoder-num-layers decoder-num-layers window-size window-attn-skip-freq""",
     NO_WORDS: """optimizer-cpu-offload optimizer-offload-fraction overlap-cpu-optimizer-d2h-h2d
-        use-torch-optimizer-for-cpu-offload no-pin-cpu-grads no-pin-cpu-params cpu-offloading
-        cpu-offloading-num-layers cpu-offloading-activations cpu-offloading-weights
+        use-torch-optimizer-for-cpu-offload no-pin-cpu-grads no-pin-cpu-params cpu-offloading-weights
         fine-grained-activation-offloading offload-modules activation-offload-fraction moe-paged-stash
         microbatch-group-size-per-virtual-pipeline-stage microbatch-group-size-per-vp-stage
         account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split use-torch-fsdp2
@@ -179,12 +172,13 @@ WITHOUT = """
     initial-loss* min-loss* hysteresis fp8-margin fp8-interval fp8-amax* params-dtype pipeline-dtype autocast*
     *-bias-linear multi-latent-attention group-query-attention untie-embeddings* share-embeddings* use-mcore-models
     use-flash-attn moe-grouped-gemm moe-router-* moe-aux* moe-z* moe-input-jitter* moe-per-layer* moe-apply-probs*
-    moe-extended-tp moe-use-upcycling moe-upcycling* moe-layer-freq moe-token-drop-policy overlap-grad-reduce
-    overlap-param-gather use-megatron-fsdp mtp-loss* *check-for* check-weight* distributed-timeout* local-rank
+    moe-extended-tp moe-use-upcycling moe-upcycling* moe-layer-freq moe-token-drop-policy cpu-offloading-activations
+    use-megatron-fsdp mtp-loss* *check-for* check-weight* distributed-timeout* local-rank
     lazy-mpu-init no-data-sharding data-parallel-random* no-barrier* *manual-gc* disable-gloo* *rng-tracker
     enable-experimental calculate-per-token* *strict-fsdp* iterations-to-skip cache-mla* flash-decode *-for-prefill
     decode-only* *chunked-prefill max-tokens-to-oom mid-level* run-workload* replication* adlr-* no-clone* *-msc
-    object-storage* mamba-* disable-mamba* cuda-graph-* head-lr* disable-bf16* otel-* flight-recorder* batch-size
+    object-storage* mamba-* disable-mamba* cuda-graph-w* cuda-graph-s*-iter* cuda-graph-use*
+    head-lr* disable-bf16* otel-* flight-recorder* batch-size
     warmup model-parallel-size decoder-seq-length encoder-seq-length per-split* phase-transition* use-legacy-static*
     sft-tokenizer* per-dataset* freeze-* dump-* timers *-func scatter-embedding* parallel-output generation-config
     hf-* bias-init* output-bert* allow-ambiguous* num-speculative* refit-method use-same-sampling* fake-process-group
@@ -255,6 +249,7 @@ class OwnRun:
     model: dict[str, int] = field(default_factory=dict)
     sequence_length: int | None = None
     compute: str | None = None  # type of the matrix products
+    switches: dict[str, Any] = field(default_factory=dict)  # of the software stack
     items: ReadItems = field(default_factory=ReadItems)
 
 
@@ -291,6 +286,7 @@ def megatron_run(text: str, where: str) -> OwnRun:
     world = _whole(variables.get("WORLD_SIZE")) or (nodes * each if nodes and each else None)
     model = {key: f.count(flag, 0) for flag, key in MODEL_FLAGS.items() if flags.get(flag)}
     types = {"fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
+    compute = next((kind for kind, flag in types.items() if flag in flags), None)
     return OwnRun(
         framework="megatron",
         layout=layout,
@@ -298,9 +294,51 @@ def megatron_run(text: str, where: str) -> OwnRun:
         gpus=world,
         model=model,
         sequence_length=f.count("seq-length", 0) or None,
-        compute=next((kind for kind, flag in types.items() if flag in flags), None),
+        compute=compute,
+        switches=_switches(f, narrow=compute == "fp8"),
         items=flags.read(megatron_effect, "--{}"),
     )
+
+
+GRAPH_FLAGS = ("enable-cuda-graph", "external-cuda-graph")
+
+
+def _switches(f: "_Flags", *, narrow: bool) -> dict[str, Any]:
+    """Return the switches of the software stack, each off where its flag is missing, as Megatron takes it."""
+    overlaps = {x for x, flag in OVERLAP_FLAGS.items() if f.given(flag)}
+    overlaps |= set() if f.given("no-overlap-p2p-communication") else {"sends"}
+    overlaps |= (
+        {"context"} if f.choice("cp-comm-type", ("p2p", "a2a", "allgather", "a2a+p2p"), "p2p") == "p2p" else set()
+    )
+    found: dict[str, Any] = {
+        "overlaps": tuple(sorted(overlaps)),
+        "dispatcher": _dispatcher(f),
+        "cuda_graphs": _graphs(f),
+        "fused_experts": f.given("use-transformer-engine-op-fuser"),
+        "fused_loss": f.given("cross-entropy-loss-fusion"),
+    }
+    layers, offloaded = f.count("num-layers", 0), f.count("cpu-offloading-num-layers", 0)
+    found["activation_offload"] = min(1.0, offloaded / layers) if f.given("cpu-offloading") and layers else 0.0
+    scaled = FP8_RECIPES[f.choice("fp8-recipe", tuple(FP8_RECIPES), "delayed")]
+    gathers = bool({flag for flag in ("fp8-param-gather", "fp8-param") if f.given(flag)})
+    return found | ({"fp8_recipe": scaled, "fp8_parameters": gathers} if narrow else {})
+
+
+def _dispatcher(f: "_Flags") -> Dispatcher:
+    flexible = f.choice("moe-token-dispatcher-type", ("allgather", "alltoall", "flex"), "alltoall") == "flex"
+    backend = f.choice("moe-flex-dispatcher-backend", ("deepep", "hybridep"), "deepep")
+    if f.given("moe-enable-deepep") or flexible:
+        return "hybrid_ep" if backend == "hybridep" else "deep_ep"
+    return "all_to_all"
+
+
+def _graphs(f: "_Flags") -> Graphs:
+    """Return what CUDA graphs hold: of layers those of routed experts are left out."""
+    scope = " ".join(str(f.flags.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules"))
+    impl = f.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")
+    if impl == "none" and not {flag for flag in GRAPH_FLAGS if f.given(flag)}:
+        return "none"
+    return "whole" if "full" in f"{scope} {impl}" else "part"
 
 
 def require_whole_experts(routed: bool, tensor: int, expert_tensor: int, where: str) -> None:
@@ -338,9 +376,14 @@ class _Flags:
             )
         return value
 
+    def given(self, name: str) -> bool:
+        """Return whether a flag stands in the file, and note that it was looked up."""
+        self.flags.looked_up.add(name)
+        return name in self.flags
+
     def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
         """Return the choice behind a flag."""
-        value = self.flags.get(name, default)
+        value = self.flags.get(name, default) or default
         if value not in choices:
             raise InputError(f"{self.where}: --{name}: must be one of {', '.join(choices)} (is {value!r}); correct it")
         return str(value)

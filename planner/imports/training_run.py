@@ -20,7 +20,7 @@ from planner.imports.megatron_flags import (
 )
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
-from planner.instance.read_items import NO_EFFECT, ReadItems, TrackedItems
+from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Model
 
 REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"

@@ -160,8 +160,7 @@ class GridRules(Sourced):
     """Rules of the split; each is one named family of rows."""
 
     grid_model: Literal["none", "transport", "dc"] = Field(
-        "transport",
-        description="none: headroom and generation; transport: line ratings; dc: reactances too.",
+        "transport", description="none: headroom and generation; transport: line ratings; dc: reactances too."
     )
     n1: Literal["off", "margin", "node", "full"] = Field(
         "off",

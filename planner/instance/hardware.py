@@ -1,6 +1,6 @@
-"""What the sites are filled with: accelerators, racks, and pools of different GPUs."""
+"""What the sites are filled with: accelerators, racks, pools of different GPUs, and how often their parts fail."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
@@ -33,6 +33,10 @@ class Accelerator(Sourced):
         0.0,
         description="Width of a head whose products take as long as the softmax of its scores, which they do not hide.",
     )
+    any_fp8_layout: bool = Field(
+        False,
+        description="Products in FP8 take operands by rows or columns, so that one cast with one scale serves both.",
+    )
     hbm_efficiency: Share = Field(1.0, description="Share of the HBM rate that element-wise kernels reach.")
     kernel_seconds: NonNegative = Field(0.0, description="Shortest time of a kernel.")
     memory_reserve_bytes: NonNegative = Field(0.0, description="Taken by context, collectives' buffers and the like.")
@@ -44,9 +48,12 @@ class Accelerator(Sourced):
     nic_efficiency: Share = Field(1.0, description="Share of the NIC's rate that large messages reach.")
     nic_latency_seconds: NonNegative = Field(description="One hop through the scale-out network (alpha).")
 
+    host_bytes_per_second: Positive = Field(
+        32e9, description="Link of one GPU to its host's memory, one direction; absent: PCIe 4.0 x16."
+    )
+
     @model_validator(mode="after")
     def _efficiency_by_type(self) -> Self:
-        """Refuse a peak rate without the share of it that products reach."""
         for dtype in self.peak_flop_per_second:
             if dtype not in self.gemm_efficiency.max_share:
                 raise ValueError(f"gemm_efficiency.max_share has no {dtype!r}, which peak_flop_per_second has; add one")
@@ -82,6 +89,27 @@ class PoolLink(Sourced):
     rtt_ms: NonNegative = Field(0.0, description="Round trip; one exchange waits for one.")
 
 
+DAYS_A_MONTH = 365.25 / 12
+
+
+class HardwareAlternative(Sourced):
+    """Another GPU and rack that the plan may buy in place of the hardware's own, all alike."""
+
+    accelerator: Accelerator | str = Field(description="Its GPU, inline or by catalogue name.")
+    rack: Rack | str = Field(description="Its rack, inline or by catalogue name.")
+    price_usd: NonNegative | None = Field(None, description="Price of such a rack; absent: the rack's own.")
+    racks: Count | None = Field(None, description="Racks of a cluster; absent: as many as the hardware's.")
+    nic_bytes_per_second: Positive | None = Field(None, description="NIC of one GPU; absent: the accelerator's.")
+    ready_months: NonNegative = Field(
+        0.0, description="From the decision to the day when training on it may start; choices are compared by the end."
+    )
+
+    @property
+    def ready_days(self) -> float:
+        """Return the days from the decision until training may start."""
+        return self.ready_months * DAYS_A_MONTH
+
+
 class Hardware(Sourced):
     """What the sites are filled with."""
 
@@ -95,12 +123,23 @@ class Hardware(Sourced):
         False, description="facility_overhead_factor holds the fabric's power; else it is IT load beside the racks'."
     )
     cooling_kw_per_m2: Positive | None = Field(None, description="Facility power that dry cooling sheds.")
+    ready_months: NonNegative = Field(
+        0.0, description="From the decision to the day when training may start; only alternatives are compared by it."
+    )
+    alternatives: tuple[HardwareAlternative, ...] = Field(
+        (), description="Other GPUs and racks: the plan buys those, or these here, whichever is best."
+    )
     pools: tuple[Pool, ...] = Field(
         (),
         description="Clusters of different GPUs that share each step's batch, each with its own layout; in place of "
         "accelerator, rack (read as the first pool's) and racks, without grid, wan and network.",
     )
     pool_link: PoolLink | None = Field(None, description="Absent: the pools exchange gradients in no time.")
+
+    @property
+    def ready_days(self) -> float:
+        """Return the days from the decision until training may start."""
+        return self.ready_months * DAYS_A_MONTH
 
     @property
     def gpu_nic_bytes_per_second(self) -> float:
@@ -116,3 +155,114 @@ class Hardware(Sourced):
         if not isinstance(self.accelerator, Accelerator):
             raise TypeError("hardware.accelerator is a name; load the instance through planner.load")
         return self.accelerator.nic_bytes_per_second
+
+
+Recovery = Literal["restart", "warm-spares", "elastic"]
+CheckpointTarget = Literal["storage", "memory"]
+COUNTED_BY = ("gpu_hours_per_event", "link_hours_per_event", "transceiver_hours_per_event")
+SpareTarget = Annotated[float, Field(ge=0, lt=1)]
+
+
+class FailingPart(Sourced):
+    """A kind of part, or of work, whose failure stops the job; counted by GPU, by link or by transceiver at work."""
+
+    gpu_hours_per_event: Positive | None = Field(
+        None, description="Hours of GPUs at work from one event to the next; absent: it is counted by another key."
+    )
+    link_hours_per_event: Positive | None = Field(
+        None, description="Counted by link: hours of links of GPUs at work to their leaves from one event to the next."
+    )
+    transceiver_hours_per_event: Positive | None = Field(
+        None, description="Counted by transceiver: the same of cables.endpoint_transceivers at each such link."
+    )
+    repair_hours: NonNegative = Field(
+        0.0, description="Hours that it is out of service behind a stop; 0: the job takes it up again at once."
+    )
+    out: Literal["gpu", "rack"] = Field("gpu", description="What is out of service meanwhile: the GPU, or its rack.")
+
+    @model_validator(mode="after")
+    def _counted_once(self) -> Self:
+        """Refuse a part that is counted by none or by several of its keys, and repairs of links."""
+        given = [name for name in COUNTED_BY if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"has {' and '.join(given) or 'no hours_per_event'}; give one of {', '.join(COUNTED_BY)}")
+        if self.repair_hours and self.gpu_hours_per_event is None:
+            raise ValueError(f"repair_hours beside {given[0]}; only what is counted by gpu_hours_per_event is repaired")
+        return self
+
+
+class Reliability(Sourced):
+    """Stops of a job, and what they cost; with none of it a run is taken to train all the time."""
+
+    name: str = Field("", description="Of the figures, in reports.")
+    parts: dict[str, FailingPart] = Field(description="What fails, by name.")
+    measured_gpus: Positive = Field(
+        16_384.0, description="GPUs of the run at which the rates were seen; a plan of more is an extrapolation."
+    )
+    scale_exponent: NonNegative = Field(
+        0.0, description="Above measured_gpus the rate of a GPU grows with this power of their number."
+    )
+    lane_failover: bool = Field(
+        False, description="A GPU whose NIC has links in several networks goes on over the others: they stop nothing."
+    )
+    correlated_share: Fraction = Field(
+        0.0, description="Share of stops that hit several replicas, or both copies of a checkpoint in memory."
+    )
+    detection_seconds: NonNegative = Field(0.0, description="From a failure to the start of a recovery.")
+    restart_seconds: NonNegative = Field(0.0, description="Of a restart of the whole job, whatever its size.")
+    restart_seconds_per_gpu: NonNegative = Field(0.0, description="Of a restart of the whole job, for each GPU.")
+    warm_restart_seconds: NonNegative = Field(0.0, description="Of a restart on spares that stand by, likewise.")
+    warm_restart_seconds_per_gpu: NonNegative = Field(0.0, description="Of a restart on spares, for each GPU.")
+    elastic_stall_seconds: NonNegative = Field(
+        0.0, description="That all replicas stall when one is lost, and the job goes on without it."
+    )
+    rejoin_seconds: NonNegative = Field(0.0, description="That a lost replica stays away where racks are at hand.")
+    power_ramp_seconds: NonNegative = Field(0.0, description="From a restart to full power, as the grid asks.")
+    storage_bytes_per_second_per_gpu: Positive | None = Field(
+        None, description="Rate at which a GPU writes a checkpoint to storage; absent: writing takes no time."
+    )
+    memory_bytes_per_second_per_gpu: Positive | None = Field(
+        None, description="Rate to the memory of a neighbour; absent: no checkpoint is kept there."
+    )
+    recoveries: tuple[Recovery, ...] = Field(
+        ("restart", "warm-spares", "elastic"), min_length=1, description="Ways to go on after a stop to choose from."
+    )
+    checkpoint_targets: tuple[CheckpointTarget, ...] = Field(
+        ("storage", "memory"), min_length=1, description="Where checkpoints may be written."
+    )
+    spare_targets: tuple[SpareTarget, ...] = Field(
+        (0.0, 0.99),
+        min_length=1,
+        description="Spare racks of a site: the fewest that leave enough racks for such a share of time; 0: none.",
+    )
+    spare_gpus: bool = Field(True, description="GPUs of a rack that the layout leaves idle may be cabled as spares.")
+
+    @property
+    def counts_links(self) -> bool:
+        """Whether stops depend on the links that join a GPU to its leaves."""
+        return any(p.gpu_hours_per_event is None for p in self.parts.values())
+
+    @property
+    def counts_transceivers(self) -> bool:
+        """Whether stops depend on the transceivers of these links."""
+        return any(p.transceiver_hours_per_event is not None for p in self.parts.values())
+
+    @model_validator(mode="after")
+    def _gpus_fail_too(self) -> Self:
+        """Refuse links alone: without transceivers, or with lanes to spare, nothing would ever stop the job."""
+        if self.counts_links and all(p.gpu_hours_per_event is None for p in self.parts.values()):
+            raise ValueError("parts: all are counted by links or transceivers; add those with gpu_hours_per_event")
+        return self
+
+    @model_validator(mode="after")
+    def _something_to_choose(self) -> Self:
+        """Refuse choices that leave no way to go on."""
+        if set(self.recoveries) == {"warm-spares"} and not any(self.spare_targets):
+            raise ValueError(
+                'recoveries has "warm-spares" alone, and spare_targets no share above 0; add one to either'
+            )
+        if "storage" not in self.checkpoint_targets and self.memory_bytes_per_second_per_gpu is None:
+            raise ValueError(
+                'checkpoint_targets has no "storage", and memory_bytes_per_second_per_gpu is absent; add one'
+            )
+        return self

@@ -9,10 +9,8 @@ from pydantic import ConfigDict, Field
 
 from planner.instance.base import Frozen, NonNegative, Positive, SchemaVersion, Sourced, with_schema_key
 from planner.instance.grid import Grid
-from planner.instance.hardware import Hardware
-from planner.instance.network import Network
-from planner.instance.reliability import Reliability
-from planner.instance.wan import Wan
+from planner.instance.hardware import Hardware, Reliability
+from planner.instance.network import Network, Wan
 from planner.instance.workload import Workload
 
 if TYPE_CHECKING:
@@ -21,6 +19,9 @@ else:
     NoWorkload = None
 NOTHING: Any = None
 ANY_ACCELERATOR = "any"  # in a question about a fabric alone that gives the rate of the NIC and names no GPU
+
+
+TOLERANCE = 0.0025  # of the fewest days, unless another is given
 
 
 class Objective(Frozen):
@@ -32,8 +33,22 @@ class Objective(Frozen):
         "until the model is trained. Either asks for a deadline, and the budget bounds it.",
     )
     tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, description="Share of the fewest days that may be given up for the cheapest plan within it; 0: none."
+        TOLERANCE,
+        description="Of `days_to_train`: share of the fewest days that may be given up for the cheapest plan within "
+        "it, and of that capital for all-reduces under one leaf and a simple layout; 0: none. With WAN gateways, which "
+        "take minutes, the default gives up none.",
     )
+    indifference: Annotated[float, Field(ge=0, le=0.1)] = Field(
+        0.0,
+        description="Of `days_to_train`: share of the fewest days that may be given up for a simpler layout at no more "
+        "money, where it is larger than the tolerance; where it is not, one within 2 % is named in "
+        "`objective.simplest` alone, and not at a tolerance of 0.",
+    )
+
+    @property
+    def days_given_up(self) -> float:
+        """Share of the fewest days that may be given up; none where another figure is minimized."""
+        return self.tolerance if self.minimize == "days_to_train" else 0.0
 
     @property
     def in_dollars(self) -> bool:

@@ -150,8 +150,3 @@ def _site_fabric(path: str, sites: set[str]) -> tuple[Check, str] | None:
 def pinned_blocks(instance: Instance) -> dict[str, int]:
     """Return the pinned numbers of blocks by site."""
     return {k.removeprefix(BLOCKS_AT): n for k, n in sorted(instance.pins.items()) if k.startswith(BLOCKS_AT)}
-
-
-def pinned(instance: Instance, path: str) -> Any:
-    """Return the pinned value of a decision, or None where it is free."""
-    return instance.pins.get(path)

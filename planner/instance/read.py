@@ -1,4 +1,4 @@
-"""Check JSON data against their types, and report what is wrong with them: file, path, value, remedy."""
+"""Check JSON data against their types: report what is wrong, and what a reader made of a file item by item."""
 
 import json
 import re
@@ -8,9 +8,11 @@ from functools import cache
 from itertools import islice
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from planner.errors import InputError, hint
+from planner.instance.base import Frozen
+from planner.instance.instance import Instance
 
 M = TypeVar("M", bound=BaseModel)
 Location = tuple[int | str, ...]
@@ -153,7 +155,13 @@ def _key_hint(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
     new = renamed(location)
     if new is not None:
         return f"it is called {new!r} since schema version 2; rename it"
-    known = _keys_at(model, location[:-1])
+    current: Any = model
+    for part in location[:-1]:
+        fields = getattr(current, "model_fields", None)
+        if fields is None or part not in fields:
+            continue
+        current = _model_in(fields[part].annotation) or current
+    known = sorted(getattr(current, "model_fields", {}))
     return hint(str(location[-1]), known, KEY_CUTOFF) if known else "remove it"
 
 
@@ -166,17 +174,6 @@ def dotted(location: Location) -> str:
         else:
             text += f".{part}" if text else part
     return text
-
-
-def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> list[str]:
-    """List the keys that are valid at a location, by walking the types."""
-    current: Any = model
-    for part in location:
-        fields = getattr(current, "model_fields", None)
-        if fields is None or part not in fields:
-            continue
-        current = _model_in(fields[part].annotation) or current
-    return sorted(getattr(current, "model_fields", {}))
 
 
 def _model_in(annotation: Any) -> Any:
@@ -296,7 +293,6 @@ def put_stand_in(model: type[BaseModel], data: Any, location: Location, *, drop:
 
 
 def _forms(schema: Schema, root: Schema) -> Iterator[Schema]:
-    """Yield what a schema allows, references and alternatives resolved."""
     if "$ref" in schema:
         yield from _forms(root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     elif "anyOf" in schema:
@@ -307,7 +303,6 @@ def _forms(schema: Schema, root: Schema) -> Iterator[Schema]:
 
 
 def _inside(schema: Schema, part: int | str) -> list[Schema]:
-    """Return the schema of a key or of an item, where there is one."""
     if isinstance(part, int):
         fixed = schema.get("prefixItems", [])[part : part + 1]
         return fixed or ([schema["items"]] if isinstance(schema.get("items"), dict) else [])
@@ -330,3 +325,73 @@ def _plainest(schema: Schema, root: Schema) -> Any:
     if "properties" in form:
         return {key: _plainest(form["properties"][key], root) for key in form.get("required", ())}
     return PLAINEST.get(str(kind))
+
+
+NO_EFFECT = ""  # the effect of an item that changes neither time nor memory nor money
+NOT_MODELLED = "not modelled: "  # begins what a note says of items that may change the answer
+
+
+class ReadItems(Frozen):
+    """The items of a file by their names there, each in one of five groups."""
+
+    taken: tuple[str, ...] = Field((), description="The answer follows their values.")
+    defaulted: tuple[str, ...] = Field((), description="Left out by the file, with the value taken for them.")
+    ignored: tuple[str, ...] = Field((), description="They change neither time nor memory nor money.")
+    not_modelled: tuple[str, ...] = Field((), description="They may change the answer, which does not follow them.")
+    unknown: tuple[str, ...] = Field((), description="Of no name that the reader knows.")
+
+    def note(self) -> str | None:
+        """Return what a user must know of them in one sentence; None where nothing may change the answer."""
+        names = [*self.not_modelled, *(f"{name} (unknown)" for name in self.unknown)]
+        return f"{NOT_MODELLED}{', '.join(names)}" if names else None
+
+
+class TrackedItems(Mapping[str, Any]):
+    """Items of a file by name, that remember which of them were looked up, and what stood in for those left out."""
+
+    def __init__(self, items: Mapping[str, Any], looked_up: set[str] | None = None) -> None:
+        self._items, self.defaults = items, dict[str, Any]()
+        self.looked_up: set[str] = set() if looked_up is None else looked_up  # rows of a table share it
+
+    def __getitem__(self, name: str) -> Any:
+        self.looked_up.add(name)
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return an item, or the default that is taken for it."""
+        if self._items.get(name) is None and default is not None:
+            self.defaults[name] = default
+        return super().get(name, default)
+
+    def read(self, effect_of: Callable[[str, Any], str | None], show: str = "{}") -> ReadItems:
+        """Group the items; `effect_of` one never looked up is `NO_EFFECT`, words on what it does, or None: unknown."""
+        left = {name: effect_of(name, self._items[name]) for name in self._items if name not in self.looked_up}
+        reported = {n: f"{show.format(n)} ({e})" if e != "-" else show.format(n) for n, e in left.items() if e}
+        return ReadItems(
+            taken=tuple(show.format(n) for n in self._items if n in self.looked_up),
+            defaulted=tuple(f"{show.format(n)} {v}" for n, v in self.defaults.items()),
+            ignored=tuple(show.format(n) for n, effect in left.items() if effect == NO_EFFECT),
+            not_modelled=tuple(reported.values()),
+            unknown=tuple(show.format(n) for n, effect in left.items() if effect is None),
+        )
+
+
+def with_note(note: str | None, more: str | None) -> str | None:
+    """Return a note with a sentence added."""
+    return "; ".join(x for x in (note, more) if x) or None
+
+
+def not_modelled_notes(instance: Instance) -> Iterator[str]:
+    """Yield what the notes of an instance tell of items that are not modelled, by the part that has the note."""
+    work = getattr(instance, "workload", None)
+    parts = {"workload": work, "model": getattr(work, "model", None), "grid": getattr(instance, "grid", None)}
+    for name, part in parts.items():
+        for sentence in (getattr(part, "note", None) or "").split("; "):
+            if NOT_MODELLED in sentence:
+                yield sentence if name == "workload" else f"{name}: {sentence}"

@@ -5,10 +5,9 @@ from collections.abc import Collection, Iterable, Iterator
 from planner.errors import InputError, hint
 from planner.instance.base import MAX_COUNT
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
-from planner.instance.hardware import Accelerator
+from planner.instance.hardware import Accelerator, Hardware, HardwareAlternative
 from planner.instance.instance import Instance
-from planner.instance.network import Network, Switch
-from planner.instance.wan import Wan
+from planner.instance.network import Network, Switch, Wan
 
 WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals
 MOST_PLACES = 2_000  # where sites may stand
@@ -35,13 +34,18 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
     """
     yield from _without_type("workload.precision.compute", instance.hardware.accelerator, instance)
     yield from pool_problems(instance)
+    yield from _alternative_problems(instance)
     yield from _batch_problems(instance, searched=searched)
     yield from network_problems(instance.network)
     racks = instance.hardware.racks
     if instance.grid is not None:
         if racks is not None:
             yield f"hardware.racks: the grid decides the racks (is {racks}); remove it, or pin sites.racks"
-        yield from _operation_beside_grid(instance)
+        for key in ("energy_usd_per_mwh", "carbon_kg_per_mwh"):
+            value = getattr(instance.operation, key, None)
+            if value is not None:
+                where = f"grid.balancing_authorities[*].{key}"
+                yield f"operation.{key}: holds where there is no grid (is {value:g}); give {where}, and remove it"
         yield from grid_problems(instance.grid)
         yield from wan_problems(instance.grid, instance.wan or Wan())
         places = sum(n.site for n in instance.grid.nodes)
@@ -54,7 +58,13 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
             )
     elif racks is None and not instance.hardware.pools and (searched or instance.network is not None):
         yield "hardware.racks: is missing; give the racks of the one cluster, or a grid to choose them"
-    yield from _objective_problems(instance)
+    objective, deadline = instance.objective.minimize, instance.limits.deadline_days
+    if objective == "loss" and instance.workload.choose is None:
+        yield "workload.choose: is missing; give the law and the family by which the model is chosen"
+    if objective == "loss" and deadline is None:
+        yield "limits.deadline_days: is missing; the best model without a deadline has no end; give one"
+    if instance.objective.in_dollars and deadline is None:
+        yield "limits.deadline_days: is missing; the cheapest plan that may take for ever is no plan; give a deadline"
     yield from _link_problems(instance)
 
 
@@ -77,17 +87,7 @@ def _link_problems(instance: Instance) -> Iterator[str]:
             yield f"pins.{path}: links to GPUs fail, and are as many at all sites; pin {other} for all of them"
 
 
-def _operation_beside_grid(instance: Instance) -> Iterator[str]:
-    """Return what of the operation the grid states itself, by authority."""
-    for key in ("energy_usd_per_mwh", "carbon_kg_per_mwh"):
-        value = getattr(instance.operation, key, None)
-        if value is not None:
-            where = f"grid.balancing_authorities[*].{key}"
-            yield f"operation.{key}: holds where there is no grid (is {value:g}); give {where}, and remove it"
-
-
 def _batch_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
-    """Return what is wrong with the critical batch."""
     batch, choose, sequence = (
         instance.limits.max_batch_tokens,
         instance.workload.choose,
@@ -105,17 +105,6 @@ def _batch_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
             f"limits.max_batch_tokens: must be at least one sequence of {sequence} tokens (is {batch:g}); "
             "raise it or shorten workload.sequence_length"
         )
-
-
-def _objective_problems(instance: Instance) -> Iterator[str]:
-    """Return what the objective lacks."""
-    objective, deadline = instance.objective.minimize, instance.limits.deadline_days
-    if objective == "loss" and instance.workload.choose is None:
-        yield "workload.choose: is missing; give the law and the family by which the model is chosen"
-    if objective == "loss" and deadline is None:
-        yield "limits.deadline_days: is missing; the best model without a deadline has no end; give one"
-    if instance.objective.in_dollars and deadline is None:
-        yield "limits.deadline_days: is missing; the cheapest plan that may take for ever is no plan; give a deadline"
 
 
 def pool_problems(instance: Instance) -> Iterator[str]:
@@ -138,18 +127,49 @@ def pool_problems(instance: Instance) -> Iterator[str]:
         yield f"pins.{path}: the layouts of pools cannot be pinned (is {instance.pins[path]!r}); remove the pin"
 
 
-def refuse_pools(instance: Instance) -> Instance:
-    """Return an instance that has one layout; pools have one each.
+def _alternative_problems(instance: Instance) -> Iterator[str]:
+    """Return what of an instance with alternatives to its hardware cannot be planned."""
+    h = instance.hardware
+    if not h.alternatives:
+        return
+    kinds = [hardware_kind(h), *(hardware_kind(x) for x in h.alternatives)]
+    for i, x in enumerate(h.alternatives):
+        where = f"hardware.alternatives[{i}]"
+        yield from _without_type(f"{where}.accelerator", x.accelerator, instance)
+        if kinds[i + 1] in kinds[: i + 1]:
+            yield f"{where}: {' in '.join(kinds[i + 1])} stands twice; give each GPU and rack once"
+        if x.racks is not None and instance.grid is not None:
+            yield f"{where}.racks: the grid decides the racks (is {x.racks}); remove it"
+    if h.pools:
+        yield "hardware.alternatives: pools have their own GPUs each; remove the alternatives, or the pools"
+    if instance.objective.minimize == "loss":
+        yield 'hardware.alternatives: the model of least loss is chosen on one GPU; ask for "loss" with each alone'
+
+
+def hardware_kind(x: Hardware | HardwareAlternative) -> tuple[str, str]:
+    """Return the names of a GPU and of its rack."""
+    found = (x.accelerator, x.rack)
+    first, second = (part if isinstance(part, str) else part.name for part in found)
+    return first, second
+
+
+def of_one_layout(instance: Instance) -> Instance:
+    """Return an instance that has one layout: on one GPU and rack.
 
     Raises
     ------
     InputError
-        The instance has pools.
+        The instance has pools, or alternatives to its hardware.
     """
     if instance.hardware.pools:
         raise InputError(
             "hardware.pools: each pool has a layout of its own; "
             "ask about one, its accelerator, rack and racks in place of pools"
+        )
+    if instance.hardware.alternatives:
+        raise InputError(
+            "hardware.alternatives: this asks about one GPU and rack; "
+            "take the alternatives out of the file, one at a time"
         )
     return instance
 
@@ -160,14 +180,14 @@ def refuse_without_curve(instance: Instance) -> Instance:
     Raises
     ------
     InputError
-        The instance has pools, or asks for the model of least loss.
+        The instance has pools, alternatives to its hardware, or asks for the model of least loss.
     """
     if instance.objective.minimize == "loss":
         raise InputError(
             "objective.minimize: is loss, whose model changes with the money: it has no curve of money against days; "
             "set it to days_to_train, with the model to train in workload.model"
         )
-    return refuse_pools(instance)
+    return of_one_layout(instance)
 
 
 def _ignored_beside_pools(instance: Instance) -> Iterator[str]:
@@ -275,7 +295,6 @@ def _without_type(path: str, gpu: Accelerator | str, instance: Instance) -> Iter
 
 
 def _end_problems(path: str, a: str, b: str, known: Collection[str]) -> Iterator[str]:
-    """Return ends that do not exist, and ends that are the same."""
     yield from _unknown(f"{path}.a", a, known)
     yield from _unknown(f"{path}.b", b, known)
     if a == b:

@@ -1,14 +1,160 @@
-"""What is trained: the model, its precision, the software stack."""
+"""What is trained: the model or the family that one is chosen from, its precision, the software stack; catalogues."""
 
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, GetJsonSchemaHandler, SerializerFunctionWrapHandler, model_serializer, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from planner.instance.base import Count, Dtype, Fraction, NonNegative, Positive, Share, Sourced
-from planner.instance.catalogue import catalogue
-from planner.instance.model_family import Choose
+from planner.instance.base import Count, Dtype, Fraction, Frozen, NonNegative, Positive, Share, Sourced
+from planner.instance.framework_rules import FREE, FrameworkRules, rules_of
+
+LIKE = "like"  # the key by which an entry names another, and of its sources the one that says why
+
+
+@cache
+def catalogue(kind: str) -> dict[str, Any]:
+    """Return a catalogue by kind: accelerators, racks, switches, models or scaling_laws."""
+    text = resources.files("planner").joinpath("catalogue", f"{kind}.json").read_text(encoding="utf-8")
+    entries: dict[str, Any] = json.loads(text)
+    return {k: completed(v, entries) if isinstance(v, dict) else v for k, v in entries.items()}
+
+
+def completed(entry: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry in full: one that is `like` another has its figures, but for the name, the note and its own.
+
+    A part with a source of its own is completed key by key; every other value, peaks by type too, is replaced whole.
+    """
+    if LIKE not in entry:
+        return dict(entry)
+    source = entry.get("source")
+    reasons = dict(source) if isinstance(source, Mapping) else {}
+    taken = ", ".join([f"taken over from {entry[LIKE]}", *([reasons.pop(LIKE)] if LIKE in reasons else [])])
+    full: dict[str, Any] = {}
+    for key, value in known[entry[LIKE]].items():
+        own = entry.get(key, {})
+        if isinstance(value, dict) and "source" in value and isinstance(own, Mapping):
+            full[key] = {**value, "source": taken, **own}
+        elif key not in ("name", "note", "source"):
+            full[key] = entry.get(key, value)
+            reasons.setdefault(key, taken)
+    rest = {k: v for k, v in entry.items() if k != LIKE and k not in full}
+    return {**rest, **full, "source": source if isinstance(source, str) else reasons}
+
+
+class PointsLaw(Sourced):
+    """A compute-optimal law given by published points: power laws through them (Hoffmann et al. 2022, Table A3)."""
+
+    kind: Literal["points"] = Field("points", description="A law by its points.")
+    parameters: tuple[Positive, ...] = Field(min_length=2, description="Sizes of the published models, in parameters.")
+    flop: tuple[Positive, ...] = Field(min_length=2, description="Training FLOP at which each size is the best.")
+    tokens: tuple[Positive, ...] = Field(min_length=2, description="Tokens at which each size is the best.")
+
+    @model_validator(mode="after")
+    def _same_length(self) -> Self:
+        if not len(self.parameters) == len(self.flop) == len(self.tokens):
+            raise ValueError("parameters, flop and tokens must be of one length; complete the points")
+        return self
+
+
+class LossLaw(Sourced):
+    """Loss of a model of N parameters trained on D tokens: E + A / N^alpha + B / D^beta."""
+
+    kind: Literal["loss"] = Field("loss", description="A law of the loss.")
+    e: Positive = Field(description="Loss of an endless model on endless data, in nats.")
+    a: Positive = Field(description="Weight of the model's size.")
+    b: Positive = Field(description="Weight of the data's size.")
+    alpha: Positive = Field(description="Exponent of the parameters.")
+    beta: Positive = Field(description="Exponent of the tokens.")
+
+
+class PowerOf(Sourced):
+    """A figure that follows a power of another: coefficient · x^exponent."""
+
+    of: Literal["tokens", "flop", "parameters", "fixed"] = Field(description="What it grows with; fixed: nothing.")
+    coefficient: Positive = Field(description="Its value where what it grows with is 1.")
+    exponent: float = Field(0.0, description="Of what it grows with; 0: a constant.")
+
+
+class DepthLaw(Sourced):
+    """How deep a model of a width is: hidden = aspect · layers, or layers = (ln hidden - intercept) / slope."""
+
+    kind: Literal["aspect", "log"] = Field(
+        "aspect", description="aspect: hidden over layers is fixed; log: layers grow with the logarithm of hidden."
+    )
+    aspect: Positive | None = Field(None, description="Hidden width over layers.")
+    intercept: float | None = Field(None, description="Of a log law: ln hidden at no layers.")
+    slope: Positive | None = Field(None, description="Of a log law: growth of ln hidden by layer.")
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.kind == "aspect" and self.aspect is None:
+            raise ValueError("an aspect law needs aspect")
+        if self.kind == "log" and (self.intercept is None or self.slope is None):
+            raise ValueError("a log law needs intercept and slope")
+        return self
+
+
+class Family(Sourced):
+    """The shapes that may be built: what divides what, and how wide for how deep."""
+
+    depth: DepthLaw | str = Field("aspect-128", description="A named law of the catalogue, or one's own.")
+    min_aspect: Positive = Field(32.0, description="Smallest hidden width over layers.")
+    max_aspect: Positive = Field(2048.0, description="Largest hidden width over layers.")
+    head_size: Count = Field(128, description="Width of a head.")
+    heads_multiple_of: Count = Field(8, description="Divides the heads, for tensor parallelism.")
+    layers_multiple_of: Count = Field(1, description="Divides the layers.")
+    ffn_ratio: Positive = Field(4.0, description="FFN width over hidden.")
+    gated_ffn: bool = Field(False, description="Three FFN matrices (SwiGLU) and not two.")
+    kv_heads: Count | None = Field(None, description="KV heads of grouped-query attention; absent: heads.")
+    vocabulary: Count = Field(256_000, description="Entries of the embedding.")
+    tolerance: Annotated[float, Field(gt=0, lt=0.5)] = Field(0.01, description="Relative distance from the law's size.")
+    experts: Count | None = Field(None, description="Routed experts of a layer; absent: dense.")
+    experts_per_token: Count = Field(1, description="Routed experts that one token goes through.")
+
+
+class Choose(Sourced):
+    """The model is to be chosen: the best by a law that the datacenter can train by the deadline."""
+
+    law: PointsLaw | LossLaw | str = Field("chinchilla-2", description="A named law of the catalogue, or one's own.")
+    critical_batch: PowerOf | str | None = Field(None, description="Law of the batch; absent: limits.max_batch_tokens.")
+    family: Family = Field(Family(), description="The shapes that may be built.")
+    loss: LossLaw | str = Field("parametric-2024", description="Law of the loss; a law of loss stands for itself.")
+    assumed_flop_per_second: Positive | None = Field(
+        None, description="Rate assumed of each GPU at all times; the law's model for it is stated too."
+    )
+    tolerance: Annotated[float, Field(gt=0, lt=1)] = Field(0.01, description="Relative width of compute's bracket.")
+
+
+class Ideal(Frozen):
+    """The model that the law gives where every GPU is used at its peak all the time."""
+
+    flop: float = Field(description="Training compute, 6·N·D.")
+    parameters: float = Field(description="That a token meets.")
+    tokens: float = Field(description="Training tokens.")
+    loss: float = Field(description="By the law of the loss, in nats.")
+
+
+class ModelChoice(Frozen):
+    """The model that was chosen, and what keeps it from the ideal one."""
+
+    flop: float = Field(description="6·N·D of the model: the compute that is had by the deadline.")
+    flop_bound: float = Field(description="The law's model for this compute provably misses the deadline.")
+    parameters: float = Field(description="That a token meets, embeddings included.")
+    tokens: float = Field(description="Training tokens.")
+    batch_tokens: float = Field(description="Most tokens of a step, by the law of the critical batch or as given.")
+    loss: float = Field(description="By the law of the loss, in nats.")
+    loss_bound: float = Field(description="Loss at flop_bound.")
+    ideal: Ideal = Field(description="The model at full use of every GPU.")
+    assumed: Ideal | None = Field(None, description="The same for workload.choose.assumed_flop_per_second.")
+    compute_shares: dict[str, float] = Field(
+        description="Shares of the ideal's compute: what is used, and what each part of the step costs; they sum to 1."
+    )
+    days_by_flop: dict[str, float] = Field(description="Days to train the law's model for each compute that was tried.")
 
 
 class Experts(Sourced):
@@ -18,13 +164,13 @@ class Experts(Sourced):
     per_token: Count = Field(description="Routed experts that one token goes through (top-k).")
     ffn: Count = Field(description="FFN width of one routed expert.")
     shared_ffn: Annotated[int, Field(ge=0)] = Field(0, description="FFN width of the shared experts together; 0: none.")
+    clamped: bool = Field(False, description="With biases and a clamped activation, as GPT-OSS: a dozen operations.")
     dense_layers: Annotated[int, Field(ge=0)] = Field(0, description="First layers that keep the dense FFN.")
     groups: Count = Field(1, description="Groups of experts next to each other, of which a token goes to few.")
     groups_per_token: Count = Field(1, description="Groups that the experts of one token belong to at most.")
 
     @model_validator(mode="after")
     def _enough_experts(self) -> Self:
-        """Refuse a token that goes through more experts than there are."""
         if self.per_token > self.count:
             raise ValueError(f"per_token must be at most count ({self.per_token} > {self.count}); change either")
         if self.count % self.groups or self.groups_per_token > self.groups:
@@ -67,7 +213,6 @@ class Model(Sourced):
 
     @model_validator(mode="after")
     def _buildable(self) -> Self:
-        """Refuse head counts that leave no whole head size."""
         if self.latent_attention is not None:
             if self.head_size is not None or self.kv_heads is not None:
                 raise ValueError("latent_attention sets the heads' widths; remove head_size and kv_heads")
@@ -82,7 +227,6 @@ class Model(Sourced):
 
     @model_validator(mode="after")
     def _layers_by_kind(self) -> Self:
-        """Refuse counts of layers by kind that the layers do not hold."""
         dense = self.experts.dense_layers if self.experts else 0
         if self.experts is not None and dense >= self.layers:
             raise ValueError(f"experts.dense_layers must be less than layers ({dense} of {self.layers}); lower it")
@@ -128,11 +272,6 @@ class Precision(Sourced):
 DEFAULT_PRECISION = "bf16"  # of the catalogue
 
 
-def _default_precision() -> Precision:
-    """Return the catalogue's precision that holds where none is given."""
-    return Precision.model_validate(catalogue("precisions")[DEFAULT_PRECISION])
-
-
 class _OrName:
     """Lets the JSON Schema take the name of a catalogue's entry, which is put in its place before the types are."""
 
@@ -141,19 +280,65 @@ class _OrName:
 
 
 Zero = Literal[0, 1, 2, 3]
+Dispatcher = Literal["all_to_all", "deep_ep", "hybrid_ep"]
+Overlap = Literal["tensor", "experts", "context", "gradients", "parameters", "sends"]
+Graphs = Literal["none", "part", "whole"]
+Fp8Recipe = Literal["delayed", "per_tensor", "mxfp8", "blockwise"]
 Parallelism = Literal["tensor", "tensor-2d", "sequence", "context", "expert", "pipeline", "interleaved"]
 NEEDS: dict[Parallelism, Parallelism] = {"tensor-2d": "tensor", "sequence": "tensor", "interleaved": "pipeline"}
 ZERO_STAGES: tuple[Zero, ...] = get_args(Zero)
 PARALLELISM: tuple[Parallelism, ...] = get_args(Parallelism)
 
 
+REPLACED = {  # keys of before, by what says the same now
+    "pipeline_overlap": "sends among overlaps",
+    "data_exposed": "gradients among overlaps",
+    "context_overlap": "context among overlaps",
+    "expert_once_per_domain": "dispatcher: deep_ep",
+    "dispatch_seconds": "all_to_all_seconds, deep_ep_seconds or hybrid_ep_seconds",
+}
+
+
 class Software(Sourced):
-    """A training framework: what it can run, which overlaps it has, and what it costs beside the GPUs' work.
+    """A training framework: what it can run, its switches, and what its mechanisms cost beside the GPUs' work.
 
     One that does not say what it can run is the user's own, which can run all.
     """
 
     name: str = Field(description="By which files name it.")
+    released: str | None = Field(None, description="Year and month of the release that has these switches.")
+    overlaps: tuple[Overlap, ...] = Field(
+        ("experts", "context", "gradients", "parameters", "sends", "tensor"),
+        description="Exchanges that run beside compute: of TP under sequence parallelism (tensor_overlap of it), of "
+        "experts beside another micro-batch (expert_overlap), of keys and values beside attention (else gathered "
+        "first), gradients behind the last micro-batches, parameters behind the first, sends under interleaving.",
+    )
+    dispatcher: Dispatcher = Field(
+        "all_to_all",
+        description="Carries tokens to experts: every copy to its GPU (all_to_all), or once to each domain of GPUs "
+        "and there once to each GPU with experts of the token (deep_ep, hybrid_ep).",
+    )
+    cuda_graphs: Graphs = Field(
+        "none", description="What is launched as CUDA graphs: nothing, all but routed experts, or whole iterations."
+    )
+    fused_experts: bool = Field(
+        False,
+        description="One kernel takes all of a GPU's experts, with their activation and casts; else each has its own.",
+    )
+    fp8_recipe: Fp8Recipe = Field(
+        "delayed",
+        description="Scales of products in FP8: one a tensor, from steps before (delayed) or from its own largest "
+        "element, sought first (per_tensor); a byte for 32 elements (mxfp8); four for 128 (blockwise).",
+    )
+    fp8_parameters: bool | None = Field(
+        None,
+        description="Gathers weights in FP8 where products run in 8 or 4 bits (in BF16 under mxfp8), or in BF16; "
+        "absent: as wide as working_parameter_bytes.",
+    )
+    fused_loss: bool = Field(True, description="One kernel takes the loss; else it is a dozen passes in 32 bits.")
+    activation_offload: Fraction = Field(
+        0.0, description="Share of stored activations that wait in the host's memory between the passes."
+    )
     flash_attention: bool = Field(True, description="One kernel keeps no scores and skips the causal half.")
     attention_share: Share = Field(1.0, description="Share of the accelerator's attention efficiency.")
     score_efficiency: Share = Field(0.5, description="Share of the GEMM efficiency that unfused scores reach.")
@@ -181,26 +366,29 @@ class Software(Sourced):
     parallelism: tuple[Parallelism, ...] = Field(
         PARALLELISM, description="Ways to divide a step, beside replicas, that it has; absent: all."
     )
-    tensor_overlap: Fraction = Field(0.0, description="Share of the TP exchange hidden under sequence parallelism.")
-    pipeline_overlap: Fraction = Field(1.0, description="Share of the pipeline exchange that may run beside compute.")
+    tensor_overlap: Fraction = Field(0.0, description="Share of the TP exchange that products hide where it overlaps.")
     pipeline_start_seconds: NonNegative = Field(0.0, description="CPU overhead of one pipeline exchange.")
     pipeline_scatter: bool = Field(True, description="Each TP rank sends its 1/t of a pipeline exchange.")
-    data_exposed: Fraction = Field(0.0, description="Least exposed share of the gradient exchange.")
     data_efficiency: Share = Field(1.0, description="Share of the rate of collectives that the gradient exchange has.")
     sharding_exposed: Fraction = Field(0.0, description="Share of hidden ZeRO traffic that slows a micro-batch.")
-    expert_overlap: Fraction = Field(0.0, description="Share of the experts' all-to-all hidden behind products.")
-    expert_once_per_domain: bool = Field(False, description="A token crosses once for all experts of a domain.")
-    dispatch_seconds: NonNegative = Field(
+    expert_overlap: Fraction = Field(
+        0.0, description="Share of the experts' exchange that is hidden where it overlaps."
+    )
+    all_to_all_seconds: NonNegative = Field(
         0.0, description="Routing, and the start of a dispatch or a combination of tokens, beside its traffic."
     )
-    expert_seconds: NonNegative = Field(0.0, description="Start of one expert's product or cast among the grouped.")
-    expert_efficiency: Share = Field(1.0, description="Share of the GEMM efficiency that experts' products reach.")
-    context_overlap: Fraction = Field(
-        1.0,
-        description="Share of the exchange of keys and values that may run beside attention (ring; 0: gathered first).",
+    deep_ep_seconds: NonNegative = Field(0.0, description="The same of the dispatcher deep_ep.")
+    hybrid_ep_seconds: NonNegative = Field(0.0, description="The same of the dispatcher hybrid_ep.")
+    expert_seconds: NonNegative = Field(0.0, description="Start of one expert's product among the grouped.")
+    expert_cast_seconds: NonNegative = Field(0.0, description="Start of the casts of one expert's input.")
+    overlap_launch_seconds: NonNegative = Field(
+        0.0, description="CPU time of a launch where experts overlap: the host takes two micro-batches by turns."
     )
+    expert_efficiency: Share = Field(1.0, description="Share of the GEMM efficiency that experts' products reach.")
     selective_gemm_share: Fraction = Field(0.0, description="Of a layer's products: repeated by selective recompute.")
-    logit_memory_bytes: Positive = Field(4.0, description="Memory of the loss for one logit, at its peak.")
+    logit_memory_bytes: Positive | None = Field(
+        None, description="Memory of the loss for one logit, at its peak; absent: 2 of a fused loss, else 4."
+    )
     weight_gradient_copy_bytes: NonNegative = Field(
         0.0, description="Stand-in gradients: bytes for each weight of one layer, and of the head at its peak."
     )
@@ -209,6 +397,14 @@ class Software(Sourced):
     )
     buffer_bytes_per_parameter: NonNegative = Field(0.0, description="Copies and buckets that no sharding divides.")
     sharded_buffer_bytes_per_parameter: NonNegative = Field(0.0, description="Copies and buckets that ZeRO divides.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_replacements(cls, data: Any) -> Any:
+        """Refuse keys that others replaced, naming these."""
+        for old in sorted(REPLACED.keys() & data.keys()) if isinstance(data, dict) else ():
+            raise ValueError(f"has {old}, which is no key any more; give {REPLACED[old]}")
+        return data
 
     @model_validator(mode="after")
     def _under_pipelines(self) -> Self:
@@ -221,6 +417,26 @@ class Software(Sourced):
                 raise ValueError(f'parallelism has "{part}" and not "{whole}", which it needs; add that')
         return self
 
+    def hides(self, exchange: Overlap) -> bool:
+        """Return whether an exchange runs beside compute."""
+        return exchange in self.overlaps
+
+    @property
+    def dispatch_seconds(self) -> float:
+        """Seconds that routing and the start of a dispatch or a combination take with its dispatcher."""
+        starts = {"deep_ep": self.deep_ep_seconds, "hybrid_ep": self.hybrid_ep_seconds}
+        return starts.get(self.dispatcher, self.all_to_all_seconds)
+
+    @property
+    def host_launch_seconds(self) -> float:
+        """Seconds of the host for one launch."""
+        return max(self.launch_seconds, self.overlap_launch_seconds if self.hides("experts") else 0.0)
+
+    @property
+    def host_seconds(self) -> float:
+        """Seconds of a micro-batch that the host keeps GPUs waiting: none where whole iterations are CUDA graphs."""
+        return 0.0 if self.cuda_graphs == "whole" else self.microbatch_seconds
+
     def has(self, parallelism: Parallelism) -> bool:
         """Return whether it has a way to divide a step."""
         return parallelism in self.parallelism
@@ -231,15 +447,17 @@ class Software(Sourced):
         return sorted(self.zero_stages if stages == 1 or under is None else under)
 
 
-RecomputeRule = Literal["free", "chunks alike", "all or none"]
-# By the first words of a framework's name, the longer before the shorter.
-RECOMPUTE_RULES: dict[str, RecomputeRule] = {
-    "megatron-deepspeed": "all or none",  # DeepSpeed's activation_checkpoint_interval
-    "megatron": "chunks alike",  # recompute-num-layers
-    "nemo": "chunks alike",
-    "torchtitan": "all or none",  # activation_checkpoint.mode
-    "llm-foundry": "all or none",
-}
+SWITCHES = (
+    "overlaps",
+    "dispatcher",
+    "cuda_graphs",
+    "fused_experts",
+    "fp8_recipe",
+    "fp8_parameters",
+    "fused_loss",
+    "activation_offload",
+)
+"""Keys of a software stack that turn mechanisms on and off; its other figures are what these cost."""
 
 
 class Workload(Sourced):
@@ -249,7 +467,8 @@ class Workload(Sourced):
     tokens: Positive = Field(description="Training tokens.")
     sequence_length: Count = Field(description="Tokens per sequence.")
     precision: Annotated[Precision, _OrName()] = Field(
-        default_factory=_default_precision, description="Inline or by catalogue name (bf16, fp8, ...); absent: bf16."
+        default_factory=lambda: Precision.model_validate(catalogue("precisions")[DEFAULT_PRECISION]),
+        description="Inline or by catalogue name (bf16, fp8, ...); absent: bf16.",
     )
     software: Software | str = Field("megatron-core", description="The framework, inline or by catalogue name.")
     expert_imbalance: Annotated[float, Field(ge=1)] = Field(
@@ -261,7 +480,8 @@ class Workload(Sourced):
     choose: Choose | None = Field(None, description="Choose model and tokens, which may then be left out.")
     framework_rules: bool | None = Field(
         None,
-        description="Plan only what the named framework runs: all chunks recompute as many layers, or all or none.",
+        description="Plan only what the named framework runs (docs/layout.md lists its rules); false: any layout, as "
+        "a stack of one's own may run it. Absent: true.",
     )
 
     @model_serializer(mode="wrap")
@@ -273,8 +493,7 @@ class Workload(Sourced):
         return data
 
     @property
-    def recompute_rule(self) -> RecomputeRule:
-        """How the layers that stages recompute are bound together."""
+    def rules(self) -> FrameworkRules:
+        """What the framework holds layouts to; nothing where they are freed of it, or the stack is the user's own."""
         name = self.software.name if isinstance(self.software, Software) else self.software
-        rules = (rule for start, rule in RECOMPUTE_RULES.items() if name.startswith(start))
-        return next(rules, "free") if self.framework_rules else "free"
+        return FREE if self.framework_rules is False else rules_of(name)

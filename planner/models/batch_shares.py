@@ -17,8 +17,8 @@ from planner.physics.training import stage_memory
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.rack_blocks import padded
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Stop
+from planner.solvers.signals import Deadline
 
 SMALL_BATCH = 12  # sequences up to which each share is searched exactly: more has too many ways to make it up
 EPS = 1e-9  # relative: bounds and values are sums of the same floats
@@ -84,7 +84,6 @@ class Pool:
         return rate
 
     def _add_point(self, strategy: ParallelStrategy, seconds: float) -> None:
-        """Keep a layout that is the fastest of its number of sequences."""
         n = sequences_of(strategy)
         if n not in self.points or seconds < self.points[n].seconds:
             self.points[n] = Point(sequences=n, seconds=seconds, strategy=strategy)
@@ -136,7 +135,8 @@ def factorisations(problem: Problem, n: int) -> Iterator[dict[str, int]]:
 def with_other_micro_batches(problem: Problem, strategy: ParallelStrategy) -> Iterator[ParallelStrategy]:
     """Return a layout with every other number of micro-batches that fits memory and the batch."""
     first = strategy.pipeline_parallel if strategy.virtual_stages > 1 else 1
-    for m in range(first, problem.max_sequences // (strategy.data_parallel * strategy.micro_batch) + 1):
+    step = first if problem.rules.whole_rounds else 1
+    for m in range(first, problem.max_sequences // (strategy.data_parallel * strategy.micro_batch) + 1, step):
         other = replace(strategy, micro_batches=m)
         memory = sum(stage_memory.worst_memory(padded(problem.machine, other.shape), other).values())
         if m != strategy.micro_batches and memory <= problem.memory_limit:
@@ -260,7 +260,13 @@ class BatchSearch:
         # A box of single shares is not halved, though its value may be above its bound by the exchange.
         queue, boxes, single_bound = [(self.bound(root), 0, root)], 1, math.inf
         self.improve()
-        self._search_ideal(queue[0][0])
+        rate = queue[0][0]
+        if math.isfinite(rate):  # shares in proportion to speed, so that there are good ones early
+            for p in self.pools:
+                own = p.rate(self.batch)
+                if 0.0 < own < math.inf:
+                    p.rate(math.ceil(self.batch * rate / own))
+            self.improve()
         if math.isfinite(self.rate):
             progress(self.rate, min(queue[0][0], self.rate))
         while queue:
@@ -293,19 +299,8 @@ class BatchSearch:
             searches=sum(p.searches for p in self.pools),
         )
 
-    def _search_ideal(self, rate: float) -> None:
-        """Search each pool's share in proportion to its speed, so that there are good shares early."""
-        if math.isfinite(rate):
-            for p in self.pools:
-                own = p.rate(self.batch)
-                if 0.0 < own < math.inf:
-                    p.rate(math.ceil(self.batch * rate / own))
-            self.improve()
-
 
 def _halves(box: Box, pools: list[Pool]) -> Iterator[Box]:
-    """Return the halves of a box, split at the middle of the share whose range takes its pool longest."""
-
     def length(k: int) -> float:
         low, high = box[k]
         rate = pools[k].rate(high)
@@ -336,8 +331,4 @@ def balance(
     deadline = Deadline(time_limit)
     pools = [Pool(problem=p, deadline=deadline) for p in problems]
     shares = BatchSearch(pools=pools, batch=batch, tail=tail, min_tail=min_tail)
-    return shares.run(
-        gap=gap or 0.0,
-        stopped=lambda: deadline.passed,
-        progress=progress,
-    )
+    return shares.run(gap=gap or 0.0, stopped=lambda: deadline.passed, progress=progress)

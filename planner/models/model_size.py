@@ -1,13 +1,150 @@
-"""Choose the model that laws give for a compute: its shape, its tokens and its batch."""
+"""Choose the model that laws give for a compute: its shape (layers, heads, widths), its tokens and its batch.
 
+CP-SAT decides the layers and the width, in units of the heads that must divide: parameters within the tolerance of the
+target, hidden over layers within the bounds, and near the law's depth for the width, then near the target.
+"""
+
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.instance.model_family import Choose, DepthLaw, LossLaw, PointsLaw, PowerOf
-from planner.instance.workload import Model
-from planner.physics.training import scaling_laws
+from planner.instance.workload import Choose, DepthLaw, Experts, Family, LossLaw, Model, PointsLaw, PowerOf
+from planner.physics.training import scaling_laws, transformer
+from planner.solvers.outcome import Stop, UnansweredError
 from planner.solvers.signals import uninterrupted
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+FFN_MULTIPLE = 128  # of the FFN width: whole tiles of the products
+SCALE = 1000  # depths and aspects are whole thousandths in CP-SAT
+MAX_LAYERS = 10**5  # far above any model, so that products stay within 64 bits
+
+
+def model_of(family: Family, layers: int, units: int) -> Model:
+    """Return the shape of so many layers whose heads are `units` times the family's multiple."""
+    heads = units * family.heads_multiple_of
+    hidden = heads * family.head_size
+    ffn = math.ceil(family.ffn_ratio * hidden / FFN_MULTIPLE) * FFN_MULTIPLE
+    experts = Experts(count=family.experts, per_token=family.experts_per_token, ffn=ffn) if family.experts else None
+    return Model(
+        name=f"{layers}x{hidden}",
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        head_size=family.head_size,
+        kv_heads=min(family.kv_heads, heads) if family.kv_heads else None,
+        ffn=None if ffn == 4 * hidden and not family.gated_ffn else ffn,
+        gated_ffn=family.gated_ffn,
+        vocabulary=family.vocabulary,
+        experts=experts,
+    )
+
+
+def size(model: Model) -> int:
+    """Return the parameters that the laws are about: those that a token meets, embeddings included."""
+    return transformer.active_parameters(model, embedding=True)
+
+
+def _at(m: "cp_model.CpModel", units: "cp_model.IntVar", values: list[int]) -> "cp_model.IntVar":
+    """Return the value that belongs to the width chosen."""
+    value = m.new_int_var(min(values), max(values), "")
+    m.add_element(units - 1, values, value)
+    return value
+
+
+def max_units(family: Family, target: float) -> int:
+    """Bound the width: with as few layers as it may have, it has more than the target."""
+    width, u = family.heads_multiple_of * family.head_size, 1
+    limit = target * (1 + family.tolerance)
+    while size(model_of(family, max(1, math.floor(u * width / family.max_aspect)), u)) <= limit:
+        u += max(1, u // 8)  # grows by an eighth, so that wide families end soon
+    return u
+
+
+def _near(family: Family, widths: list[tuple[int, int, int, int]], fits: Callable[[int, int], bool]) -> list[int]:
+    """Return the units of width that some layers may go with, no farther from the law than the nearest such shape is.
+
+    Of every width the least and the most layers that the target leaves it, the law's in thousandths, and how far from
+    the law these are at least; whether a shape of so many units and layers has the target's parameters.
+    """
+    width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
+    found: list[tuple[int, int]] = []
+    nearest = math.inf
+    for units, (first, last, law, apart) in enumerate(widths, start=1):
+        thousandths = SCALE * width * units
+        fewest = max(first, -(-thousandths // max(1, math.floor(SCALE * family.max_aspect))), 1)
+        most = min(last, thousandths // max(1, math.ceil(SCALE * family.min_aspect)))
+        low, high = -(-fewest // multiple), most // multiple
+        if low > high:
+            continue
+        found.append((units, apart))
+        layers = multiple * min(max(round(law / SCALE / multiple), low), high)
+        if fits(units, layers):
+            nearest = min(nearest, abs(SCALE * layers - law))
+    return [units for units, apart in found if apart <= nearest]
+
+
+def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None:
+    """Return the shape of the family nearest to the depth law with the target's parameters, if any can be built.
+
+    Raises
+    ------
+    RuntimeError
+        CP-SAT stopped without an answer; it never should, the model is small.
+    """
+    from ortools.sat.python import cp_model
+
+    from planner.solvers import cpsat
+
+    widest = max_units(family, target)
+    one, two = ([size(model_of(family, n, u)) for u in range(1, widest + 1)] for n in (1, 2))
+    layer, rest = ([b - a for a, b in zip(one, two, strict=True)], [2 * a - b for a, b in zip(one, two, strict=True)])
+    low, high = target * (1 - family.tolerance), target * (1 + family.tolerance)
+    width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
+    deepest = max(1, min(MAX_LAYERS, math.floor(high / layer[0]) + 1))
+    law = [round(SCALE * scaling_laws.layers_of(depth, width * u)) for u in range(1, widest + 1)]
+    # Implied, for a short proof: the layers that the target leaves each width, and how far they are from the law.
+    first = [max(0, min(deepest, math.ceil((low - b) / x))) for x, b in zip(layer, rest, strict=True)]
+    last = [max(0, min(deepest, math.floor((high - b) / x))) for x, b in zip(layer, rest, strict=True)]
+    apart = [max(0, SCALE * a - w, w - SCALE * z) for a, z, w in zip(first, last, law, strict=True)]
+
+    def fits(units: int, layers: int) -> bool:
+        return low <= layer[units - 1] * layers + rest[units - 1] <= high
+
+    near = _near(family, list(zip(first, last, law, apart, strict=True)), fits)
+    if not near:
+        return None
+    m = cp_model.CpModel()
+    units = m.new_int_var_from_domain(cp_model.Domain.from_values(near), "units")
+    layers = multiple * m.new_int_var(1, max(1, deepest // multiple), "steps")
+    body = m.new_int_var(0, math.ceil(high), "body")
+    m.add_multiplication_equality(body, [layers, _at(m, units, layer)])
+    parameters = body + _at(m, units, rest)
+    m.add(parameters >= math.ceil(low))
+    m.add(parameters <= math.floor(high))
+    m.add(SCALE * width * units >= math.ceil(SCALE * family.min_aspect) * layers)
+    m.add(SCALE * width * units <= math.floor(SCALE * family.max_aspect) * layers)
+    away = m.new_int_var(0, SCALE * deepest + max(law), "away")
+    m.add_abs_equality(away, SCALE * layers - _at(m, units, law))
+    m.add(layers >= _at(m, units, first))
+    m.add(layers <= _at(m, units, last))
+    m.add(away >= _at(m, units, apart))
+    missed = m.new_int_var(0, math.ceil(high - low), "missed")
+    m.add_abs_equality(missed, parameters - round(target))
+    share = m.new_int_var(0, SCALE, "share")  # thousandths of the tolerance by which the target is missed
+    m.add(share * math.ceil(target * family.tolerance / SCALE) >= missed)
+    m.minimize(SCALE * away + share)
+    out = cpsat.run(m)
+    if out.infeasible:
+        return None
+    if out.stop is not Stop.PROVED or out.solution is None:
+        raise UnansweredError(f"no shape for {target:g} parameters was proven ({out.detail})")
+    return model_of(family, out.solution.of(layers), out.solution.of(units))
+
 
 START = 24, 31  # powers of ten of FLOP among which a model to start from is sought
 
@@ -51,15 +188,15 @@ def model_for(choose: Choose, flop: float) -> Candidate:
         raise TypeError("the instance still has the name of a law")
     target, f = scaling_laws.best_parameters(law_of(choose), flop), choose.family
     with uninterrupted():
-        from planner.models import transformer_shape  # loads CP-SAT
-    model = transformer_shape.choose(f, depth, target)
+        pass  # REMOVED  # loads CP-SAT
+    model = choose_shape(f, depth, target)
     if model is None:
         raise InputError(
             f"workload.choose.family: no shape has {target:.4g} parameters within {f.tolerance:.2%} with heads a "
             f"multiple of {f.heads_multiple_of} of {f.head_size} and hidden/layers from {f.min_aspect:g} to "
             f"{f.max_aspect:g}; widen tolerance or the aspect, or let less divide"
         )
-    parameters = float(transformer_shape.size(model))
+    parameters = float(size(model))
     tokens = scaling_laws.tokens_for(parameters, flop)
     critical = None
     if isinstance(batch, PowerOf):

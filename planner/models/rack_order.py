@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from planner.cluster import hostlist
 from planner.physics.network.topology import Design
-from planner.plan.placement import Assignment
+from planner.plan.plan_sections import Assignment
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -44,6 +44,13 @@ def rank_order(stages: int, blocks: int, stripes: int, unit_racks: int) -> list[
     """List the racks of each rack stage in the order of ranks: block by block, the racks of a unit side by side."""
     at = units(stages, blocks, stripes)[:, :, None] * unit_racks + np.arange(unit_racks)[None, None, :]
     return [[int(r) for r in row] for row in at.reshape(stages, -1)]
+
+
+def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, sizes: Ints) -> Floats:
+    """Return the share of the all-reduce groups that are whole under one leaf, one entry a size of leaf domains."""
+    at = units(stages, blocks, stripes) * unit_racks
+    first, last = at.min(axis=1)[:, None], at.max(axis=1)[:, None] + unit_racks - 1
+    return np.asarray((first // sizes == last // sizes).mean(axis=0), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,18 +35,6 @@ class SitesRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayoutRequest:
-    """What the layout may use: racks by site, and how the network slows what crosses it."""
-
-    racks_by_site: dict[str, int]
-    pipeline_send_slowdown: float
-    allreduce_slowdown: float
-    wan_gbps: float | None = None
-    wan_rtt_ms: float | None = None
-    racks_in_all: int | None = None  # where fewer than those of all sites: their split is then relaxed, for a bound
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WanRequest:
     """What the wide area must join: open sites, those that train, and the exchange in the time that a step assumes."""
 

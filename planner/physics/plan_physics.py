@@ -9,19 +9,16 @@ from functools import cached_property
 from planner.cluster import hostlist
 from planner.instance.grid import BalancingAuthority, Grid, PowerNode
 from planner.instance.instance import Instance
-from planner.instance.network import Switch
-from planner.instance.wan import Wan
-from planner.physics.network.locality import Locality, locality
-from planner.physics.network.plan_design import design_fault, design_of
+from planner.instance.network import Switch, Wan
+from planner.physics.network.families import design_fault, design_of
 from planner.physics.network.topology import Design, unwirable
-from planner.physics.site import cost, fibre, power
+from planner.physics.network.transport import Locality, locality
+from planner.physics.site import cost, fibre
 from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
-from planner.plan.fabric import SiteFabric
-from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
 from planner.plan.plan import Plan
-from planner.plan.sites import Link, Site
+from planner.plan.plan_sections import LayoutMetrics, LayoutPlan, Link, Site, SiteFabric
 
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 MAX_COUNT = 10**9  # a count above this is a slip, not a plan, and would overflow the arrays
@@ -62,7 +59,7 @@ class PlanPhysics:
     @property
     def gpus_per_rack(self) -> int:
         """GPUs of a rack: the rails of its leaf domain."""
-        return power.rack_of(self.instance.hardware).gpus
+        return cost.rack_of(self.instance.hardware).gpus
 
     @property
     def transport_slowdown(self) -> float:
@@ -98,15 +95,15 @@ class PlanPhysics:
 
     def it_mw(self, site: str, racks: int) -> float:
         """Return the IT power of racks at a site with its fabric, in MW."""
-        return power.it_mw(self.instance.hardware, racks, self.fabric_mw(site))
+        return cost.it_mw(self.instance.hardware, racks, self.fabric_mw(site))
 
     def load_mw(self, site: str, racks: int) -> float:
         """Return the power of racks at a site with its fabric at the grid connection, in MW."""
-        return power.facility_mw(self.instance.hardware, racks, self.fabric_mw(site))
+        return cost.facility_mw(self.instance.hardware, racks, self.fabric_mw(site))
 
     def cooling_m2(self, site: str, racks: int) -> float | None:
         """Return the area that cools racks at a site with its fabric, in m²."""
-        return power.cooling_m2(self.instance.hardware, racks, self.fabric_mw(site))
+        return cost.cooling_m2(self.instance.hardware, racks, self.fabric_mw(site))
 
     @cached_property
     def racks_in_use(self) -> dict[str, int]:
@@ -290,7 +287,12 @@ def layout_faults(layout: LayoutPlan) -> Iterator[str]:
     yield from (f"data_parallel_by_site.{site} {n:,} is not from 0 to {MAX_COUNT:,}" for site, n in wrong)
     if not any(n for _, n in by_site):
         yield "data_parallel_by_site has no replica, at least 1 is needed"
-    yield from _assumption_faults(layout.assumptions)
+    for key in ("pipeline_send_slowdown", "allreduce_slowdown", "wan_gbps"):
+        x = getattr(layout.assumptions, key)
+        if x is not None and not (x > 0 and math.isfinite(x)):
+            yield f"assumptions.{key} {x:g} is not above 0"
+    if layout.assumptions.wan_rtt_ms is not None and layout.assumptions.wan_rtt_ms < 0:
+        yield f"assumptions.wan_rtt_ms {layout.assumptions.wan_rtt_ms:g} < 0"
 
 
 def _stage_faults(layout: LayoutPlan) -> Iterator[str]:
@@ -305,12 +307,3 @@ def _stage_faults(layout: LayoutPlan) -> Iterator[str]:
     if recomputed and not (within and len(recomputed) == len(layers)):
         first = list(recomputed)[:8]
         yield f"recomputed_layers_per_stage {first} are not counts within the {len(layers):,} stages' layers"
-
-
-def _assumption_faults(a: Assumptions) -> Iterator[str]:
-    for key in ("pipeline_send_slowdown", "allreduce_slowdown", "wan_gbps"):
-        x = getattr(a, key)
-        if x is not None and not (x > 0 and math.isfinite(x)):
-            yield f"assumptions.{key} {x:g} is not above 0"
-    if a.wan_rtt_ms is not None and a.wan_rtt_ms < 0:
-        yield f"assumptions.wan_rtt_ms {a.wan_rtt_ms:g} < 0"

@@ -4,21 +4,23 @@ The table `step_errors` of the catalogue holds the errors on each class of measu
 without these rows.
 """
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 
 from pydantic import Field
 
-from planner.instance.base import Count, Frozen, Positive
-from planner.instance.catalogue import catalogue
+from planner.instance.base import Count, Frozen, NonNegative, Positive
+from planner.instance.workload import catalogue
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 
 COVERAGE = 0.8  # of measured rows that lie in an interval
 TAIL = (1 - COVERAGE) / 2  # of them below it, and as many above
-ENOUGH_ROWS = 9  # the fewest whose smallest and largest error bound such an interval
-MIN_ROWS = 5  # of a class; one of fewer than enough takes in the interval of the next wider class
+FEW_ROWS = 10  # behind a constant: of fewer it is named
+NORMAL_TAIL = 1.2816  # standard deviations of a normal variable within which it lies with the coverage
+MIN_ROWS = 5  # of a class
 NODE_GPUS, MANY_GPUS = 8, 1000
 ANY = "any"
 YEAR = re.compile(r"-\d{4}(-\w+)?$")  # of a release of a software stack, and its variant
@@ -28,8 +30,12 @@ class ErrorClass(Frozen):
     """Measured rows of a class against what was predicted of them."""
 
     rows: Count
+    sources: Count = Field(description="Sources that the rows come from.")
+    between_sources: NonNegative = Field(
+        description="Standard deviation of the mean log errors of sources, each left out of the fit."
+    )
     bias: float = Field(description="Mean of predicted over measured seconds, less 1.")
-    measured_over_predicted: tuple[Positive, Positive] = Field(description="Within it lie 80 % of the rows.")
+    measured_over_predicted: tuple[Positive, Positive] = Field(description="Within it 4 of 5 like rows lie.")
     ranges: dict[str, tuple[float, float]] = Field(description="Smallest and largest of each degree among the rows.")
 
 
@@ -87,17 +93,27 @@ def table() -> ErrorTable:
     return ErrorTable.model_validate(catalogue("step_errors"))
 
 
-def like_rows(m: Machine, strategy: ParallelStrategy) -> LikeRows:
-    """Return the narrowest class of a run that has measured rows enough."""
-    known = table().classes
+def like_rows(m: Machine, strategy: ParallelStrategy, errors: ErrorTable | None = None) -> LikeRows:
+    """Return the narrowest class of a run that has measured rows enough, of the catalogue's table unless given."""
+    known = (errors or table()).classes
     name = next(name for name in classes_of(m, strategy) if name in known)
     return LikeRows(name="measured rows of all kinds" if name == ANY else name, **dict(known[name]))
 
 
-def interval(m: Machine, strategy: ParallelStrategy, predicted: float) -> tuple[float, float]:
-    """Return the interval in which 4 of 5 like runs are measured, of a time or what is proportional to it."""
-    low, high = like_rows(m, strategy).measured_over_predicted
-    return predicted * low, predicted * high
+def interval(
+    m: Machine, strategy: ParallelStrategy, predicted: float, errors: ErrorTable | None = None
+) -> tuple[float, float]:
+    """Return the interval in which 4 of 5 like runs are measured, of a time or what is proportional to it.
+
+    Wider by what sources differ where no row has its accelerator or its stack.
+    """
+    like = like_rows(m, strategy, errors)
+    low, high = like.measured_over_predicted
+    wider = 0.0
+    if unmeasured(m, errors):
+        half = math.log(high / low) / 2
+        wider = math.hypot(half, NORMAL_TAIL * like.between_sources) - half
+    return predicted * low * math.exp(-wider), predicted * high * math.exp(wider)
 
 
 def widest(predicted: float, of: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, float]:
@@ -111,17 +127,6 @@ def widest(predicted: float, of: Sequence[tuple[float, tuple[float, float]]]) ->
     )
 
 
-def bounds_of(ratios: Sequence[float]) -> tuple[float, float]:
-    """Return the interval of measured over predicted seconds in which the next row lies with at least the coverage.
-
-    Order statistics of n like rows, the k-th smallest and largest with k = (n + 1) tail (Vovk et al. 2005, conformal
-    prediction); of fewer than `ENOUGH_ROWS` the smallest and the largest, which is less than the coverage.
-    """
-    k = max(1, int((len(ratios) + 1) * TAIL + 1e-9))
-    each = sorted(ratios)
-    return each[k - 1], each[-k]
-
-
 def outside(m: Machine, strategy: ParallelStrategy) -> dict[str, str]:
     """Return each degree of a run that no like row has, with a sentence that says so."""
     like, sentences = like_rows(m, strategy), dict[str, str]()
@@ -133,9 +138,9 @@ def outside(m: Machine, strategy: ParallelStrategy) -> dict[str, str]:
     return sentences
 
 
-def unmeasured(m: Machine) -> dict[str, str]:
+def unmeasured(m: Machine, errors: ErrorTable | None = None) -> dict[str, str]:
     """Return the accelerator and the stack that no measured row of the precision has, each with a sentence."""
-    known, sentences = table(), dict[str, str]()
+    known, sentences = errors or table(), dict[str, str]()
     for part, name, measured in (
         ("accelerator", m.gpu.name, known.accelerators),
         ("software", m.software.name, known.software),

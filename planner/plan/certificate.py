@@ -1,4 +1,4 @@
-"""What is proven: certificates, the objective with its bound, conflicts and violations."""
+"""What is proven: certificates, bounds, conflicts and violations; over which space, how, and columns excluded."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal
@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field
 
 from planner.instance.base import Frozen
+from planner.instance.framework_rules import FrameworkRules
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 
@@ -36,8 +37,11 @@ class Certificate(Frozen):
     binding: tuple[str, ...] = Field((), description="Rules that hold with equality, or stop the next better decision.")
 
 
-LimitedBy = Literal["grid", "budget", "owned_racks", "layout"]
+LimitedBy = Literal["grid", "budget", "owned_racks", "layout", "tolerance"]
 ALMOST_AS_FAST = 0.005  # of the days, within which the cheapest plan is named beside the fastest
+
+
+SIMPLER_WITHIN = 0.02  # of the fewest days, within which a simpler plan is named: no prediction is that exact
 
 
 class CheaperPlan(Frozen):
@@ -46,6 +50,38 @@ class CheaperPlan(Frozen):
     days_to_train: float = Field(description="Its days.")
     capital_usd: float = Field(description="Its bill, in dollars.")
     racks: int = Field(description="Racks that it buys.")
+
+
+class SimplerPlan(Frozen):
+    """The simplest plan within 2 % of the fewest days, at no more money; less than any prediction's own error."""
+
+    days_to_train: float = Field(description="Its days.")
+    loss: float = Field(description="Its days over the fewest, less one: 0.009 is 0.9 % slower.")
+    capital_usd: float = Field(description="Its capital as the budget counts it.")
+    layout: str = Field(description="Its degrees of parallelism above 1, and its virtual stages.")
+    layers_per_stage: tuple[int, ...] = Field(description="Layers of each of its pipeline's stages.")
+    recomputed_layers: int = Field(description="Layers that its stages recompute, in all.")
+    proven: bool = Field(description="Whether none is simpler, of each shape the cheapest looked at.")
+
+
+EndName = Literal["goal", "capital", "leaf_local", "simplest"]
+
+
+class ChoiceEnd(Frozen):
+    """What one end of the choice left: ends decide in order between plans that tie."""
+
+    name: EndName = Field(
+        description="The fastest plan; within the tolerance of its days the cheapest; within the tolerance of that "
+        "capital the one with the largest share of all-reduce groups whole under one leaf, at the site where it is "
+        "least, on trees of up to three tiers; of these the simplest: designs of fabric, kinds of parallelism, "
+        "uneven stages, virtual stages, pipeline stages, recomputed layers, the earlier the more important."
+    )
+    value: float = Field(
+        description="Days; capital in dollars; the share, of the plan that all ends leave; kinds of parallelism."
+    )
+    days_to_train: float = Field(description="Of the plan that it leaves.")
+    capital_usd: float = Field(description="The same plan's capital as the budget counts it.")
+    proven: bool = Field(description="Whether no plan that ties is better in it, of each shape the cheapest looked at.")
 
 
 class ObjectiveValue(Frozen):
@@ -63,11 +99,19 @@ class ObjectiveValue(Frozen):
     limited_by: LimitedBy | None = Field(
         None,
         description="What one more block of racks meets: power and sites, the budget, or the racks owned; `layout` "
-        "where all allow it and no plan is faster with it. Null: not determined.",
+        "where all allow it and no plan is faster with it; `tolerance` where faster plans have more racks, and within "
+        "the tolerance of their days this one is cheaper. Null: not determined.",
     )
     cheaper: CheaperPlan | None = Field(
         None,
-        description="The cheapest plan within 0.5 % of the days, where cheaper; not looked for with WAN gateways.",
+        description="With a tolerance of 0 the cheapest plan within 0.5 % of the days, where cheaper; not looked for "
+        "with WAN gateways.",
+    )
+    ends: tuple[ChoiceEnd, ...] = Field(
+        (), description="How plans within the tolerance were chosen between; empty where that was not asked."
+    )
+    simplest: SimplerPlan | None = Field(
+        None, description="A simpler plan beside this one; null: none was found, or it was not asked for."
     )
 
 
@@ -86,7 +130,7 @@ class Conflict(Frozen):
     )
 
 
-LISTED = 5  # violations in a summary
+LISTED_VIOLATIONS = 5  # violations in a summary
 
 
 class Violation(Frozen):
@@ -104,6 +148,190 @@ def disagreement(violations: Sequence[Violation]) -> Iterator[str]:
     """Say that the checker disagrees with a plan, and on which rules; nothing where it agrees."""
     if violations:
         yield "NOT VERIFIED: the checker disagrees with this plan; please report it with the instance"
-    yield from (f"  {v.rule}: {v.message}" for v in violations[:LISTED])
-    if len(violations) > LISTED:
-        yield f"  and {len(violations) - LISTED} more, in the plan's violations"
+    yield from (f"  {v.rule}: {v.message}" for v in violations[:LISTED_VIOLATIONS])
+    if len(violations) > LISTED_VIOLATIONS:
+        yield f"  and {len(violations) - LISTED_VIOLATIONS} more, in the plan's violations"
+
+
+class ExcludedColumn(Frozen):
+    """A way to cut the model that would be faster than the bound on a free network: the sites refused each such choice.
+
+    It stands for replicas from `min_data_parallel` to `max_data_parallel` and any number of micro-batches.
+    """
+
+    tensor_parallel: int = Field(description="As in the layout.")
+    tensor_parallel_inner: int = Field(1, description="As in the layout.")
+    context_parallel: int = Field(1, description="As in the layout.")
+    expert_parallel: int = Field(1, description="As in the layout.")
+    pipeline_parallel: int = Field(description="As in the layout.")
+    virtual_stages: int = Field(1, description="As in the layout.")
+    microbatch_sequences: int = Field(1, description="As in the layout.")
+    sequence_parallel: bool = Field(False, description="As in the layout.")
+    recompute: Literal["none", "selective"] = Field(
+        "none", description="What a layer keeps that is not recomputed whole; others are, as memory asks."
+    )
+    zero_stage: Literal[0, 1, 2, 3] = Field(0, description="As in the layout.")
+    schedule: Literal["1f1b", "zb-h1"] = Field("1f1b", description="As in the layout.")
+    stages_per_rack: int = Field(1, description="As in the layout.")
+    min_data_parallel: int = Field(description="Fewest replicas that it stands for.")
+    max_data_parallel: int = Field(description="Most replicas that it stands for.")
+    lower_bound_days: float = Field(description="Least days with these replicas on a network without contention.")
+    reason: Literal["refused"] = Field("refused", description="Sites and budget refuse every faster choice.")
+
+
+class JointProof(Frozen):
+    """The proof of the joint optimum, as far as it is not in its value and bound."""
+
+    fabric_free_bound_days: float | None = Field(
+        None, description="No plan is faster over any fabric: the least days of all columns on a free network."
+    )
+    counts: dict[str, int] = Field(default_factory=dict, description="How often each step of the search was taken.")
+    max_racks_by_wired_gpus: dict[int, int] = Field(
+        default_factory=dict,
+        description="Most racks that the sites allow with so many GPUs of each cabled, by the sites' MILP; an entry "
+        "holds for as many GPUs or more, up to the next. Absent: what budget, power and sites allow one by one.",
+    )
+    min_fabric_usd_per_wired_gpu: float | None = Field(
+        None, description="Least price of a GPU's link and leaf port, which those racks leave room for."
+    )
+    columns: tuple[ExcludedColumn, ...] = Field(
+        (), description="Every column whose least days on a free network are below the bound."
+    )
+    alternatives: tuple["AlternativeProof", ...] = Field(
+        (), description="The proofs that no plan on another GPU and rack of the instance ends sooner, in their order."
+    )
+
+
+class AlternativeProof(Frozen):
+    """What the proof rests on for one alternative to the hardware."""
+
+    accelerator: str = Field(description="Its GPU.")
+    rack: str = Field(description="Its rack.")
+    least_days: float | None = Field(description="The fewest days of a plan on it that are proven; null: it has none.")
+    bound_days: float = Field(
+        description="Days below which no plan on it is: none ends before the bound, or none is in time."
+    )
+    proof: JointProof = Field(description="What sites and budget refused of it.")
+
+
+JointProof.model_rebuild()
+
+
+MAX_MICRO_BATCH = 16  # sequences
+MAX_CONTEXT_RACKS = 16
+RECOMPUTED, RECOMPUTED_BUT, CONFIRMED, BOUNDED, ON_TRUST = (
+    "recomputed",
+    "recomputed, but for the columns that its sites refused and its most racks",
+    "confirmed by CP-SAT",
+    "confirmed by a dual bound",
+    "on trust",
+)
+RESTATED = "confirmed by a formulation of its own"  # of rules in conflict
+BRANCHING = "branch and bound over columns"
+GRID_BRANCHING = f"{BRANCHING}; HiGHS"
+FORMULATION = (
+    "Joint: columns (how the model is cut) in the order of lower bounds on their time; of each the replicas, "
+    "micro-batches, layers by stage, blocks by site, orders of racks, fabrics and fibre whose time is below the "
+    "incumbent, fastest first, until one MILP over sites and grid finds them within the budget"
+)
+LISTED = "a list of all splits for the layers of every stage"  # confirms that no split of a proven layout is faster
+UNITS = {
+    "days_to_train": "days to train",
+    "cost_usd": "capital of the whole plan, in dollars",
+    "total_cost_of_ownership_usd": "capital and the run's operation, in dollars",
+}
+
+SITES_MINIMIZES = "capital of the whole plan with the counted years of energy, USD"
+SITES_RUN_MINIMIZES = "total cost of ownership over the run, USD"
+SITES_FORMULATION = (
+    "MILP: a site for the blocks of each part, one fabric of those given, whole modules, generation, flows, new "
+    "circuits and the fibre between sites that hold blocks; every rule of the grid; least capital"
+)
+WAN_FORMULATION = (
+    "MILP over routes: whole wavelengths and fibre pairs by edge, each link of the exchange on one route, traffic "
+    "split over routes; under protection a diverse route stands in for each, and spare wavelengths are shared between "
+    "cuts; most traffic by priority first, then least cost"
+)
+LEAST_YEARLY = "yearly cost of fibre and wavelengths, USD"
+UNPRICED = "wavelengths times route-km, as nothing is priced"
+POOLS_BRANCHING = "branch and bound over shares; branch and bound over columns"
+POOLS_FORMULATION = (
+    "Sequences of a step by pool, each pool's layout its own. The fewest seconds per sequence of all shares up to a "
+    "size bound every box of shares from below; boxes are halved in order of their bounds, shares of a batch of "
+    "{small} sequences at most down to exact counts. {searches} searches of layouts over {boxes:,} boxes; the layouts "
+    "found, and these with other numbers of micro-batches, are joined to the best shares."
+)
+POOLS_MINIMIZES = "days to train, over the shares of the batch and every pool's layout"
+POOL_FORMULATION = "The pool's part of the shares, whose certificate holds the proof."
+POOL_MINIMIZES = "days to train by this pool alone, at its share of the batch"
+SMALL_BATCH = 12  # sequences up to which shares are counted one by one
+
+TEMPLATE_SPACE = (
+    "one fabric a site in one family: rail, rack, rail-only, dragonfly, dragonfly+; of one switch, spines and cores of "
+    "any with the leaf's rate, planes and price of links, super-spines of the cores' model; "
+    "NICs over the fewest lanes that carry them, leaf ports split by breakout, spare ports; "
+    "leaf domains of any whole units of racks; a single switch, two tiers, three tiers with pods of all or of some "
+    "leaf domains, every number of uplinks and bundle of leaves and of spines, core boxes that the positions of all "
+    "spines share in turn; "
+    "four tiers at the slowdowns of their leaves with any number of uplinks, "
+    "sends and allreduces each times 1, 1.5, 2, 4 or any, each core of a zone with equally many spine positions, "
+    "super-spine boxes that the positions above all cores share in turn; "
+    "dragonflies with every bundle and number of links between groups; "
+    "WAN gateways; links at one price or by length; every number of stripes"
+)
+TEMPLATE_OUTSIDE = (
+    "several families in one fabric, several switches in a tier, boxes that rails, lanes or zones share; "
+    "leaf domains that part a CP group; unequal bundles; "
+    "pods, zones and groups of more rails than their count needs (groups under valiant have any), zones and groups on "
+    "shortest paths of more pods or domains than their count needs; two-tier pods that nothing joins; "
+    "four tiers at other slowdowns, or dearer for less power; one zone alone but for a pin or a WAN gateway"
+)
+
+SPACE = (
+    "TP inside a rack; CP of any degree inside a rack, and whole racks of TP groups over up to "
+    f"{MAX_CONTEXT_RACKS} racks (micro-batches of one sequence); experts shared evenly; "
+    "every pipeline, interleaved in chunks as equal as can be; "
+    f"micro-batches of 1 to {MAX_MICRO_BATCH} sequences; ZeRO 0 to 3; of all of these what the framework has; "
+    "stages packed in racks; every count of replicas and micro-batches; any layers and recomputed layers by stage, "
+    "dense layers before those with experts all in the first chunk of the first stage; "
+    "whole blocks of racks at any sites; every number of stripes; "
+    f"{TEMPLATE_SPACE}; "
+    "one width of fibre between every two sites, its routes and protection designed where the instance asks for it; "
+    "where the instance counts failures every way to go on behind a stop that it allows, checkpoints in storage or "
+    "memory at the interval of a closed form, at each site the fewest spare racks for each share of time that it "
+    "lists, and idle GPUs of racks cabled as spares or not; where it counts them by link, NICs over as many lanes at "
+    "all sites"
+)
+OUTSIDE = (
+    "failures that the instance does not count, what they slow without a stop, and other numbers of spare racks; "
+    "NIC sharing beyond CP and pipeline sends; TP over racks; blocks that share racks; "
+    f"several columns at once; {TEMPLATE_OUTSIDE}"
+)
+
+
+def declared_space(rules: FrameworkRules) -> str:
+    """Return the space that a joint bound is over, with the rules of a framework that keep it narrower."""
+    return f"{SPACE}; as {rules.framework} runs it: {rules.text}" if rules.framework else SPACE
+
+
+def given_to_sites(tensor: int, context: int, pipeline: int, replicas: int, wavelengths: int) -> str:
+    """Return what the sites of a plan were asked for, in words."""
+    return (
+        f"the column (TP {tensor}, CP {context}, PP {pipeline}, {replicas} replicas), "
+        f"the blocks of each part with their templates, and {wavelengths} wavelengths between sites"
+    )
+
+
+def given_to_pool(racks: int | None, slowdown: float) -> str:
+    """Return for which racks and which network the proof of a pool holds, in words."""
+    return f"{racks} racks; pipeline sends and all-reduces {slowdown:.3f}x the NIC's ideal"
+
+
+def joint_mark(minimizes: str, *, grid: bool, columns: int) -> str:
+    """Return what stands behind a joint bound: the check lists columns again, and takes the MILP's word for the rest.
+
+    `grid`: the most racks are an answer of the sites; `columns`: those that `proof` lists as refused.
+    """
+    if minimizes in ("cost_usd", "total_cost_of_ownership_usd"):
+        return ON_TRUST
+    return RECOMPUTED_BUT if grid or columns else RECOMPUTED

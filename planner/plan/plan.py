@@ -1,4 +1,4 @@
-"""What comes back: the decisions, their metrics and their certificates."""
+"""What comes back: decisions, their metrics and certificates, the whole run, and the curve of money against days."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -14,18 +14,98 @@ from pydantic import (
 
 from planner.instance.base import Frozen, SchemaVersion
 from planner.instance.instance import FabricInstance, Instance, instance_sha256
-from planner.instance.model_family import ModelChoice
-from planner.plan.certificate import Conflict, ObjectiveValue, Status, Violation
-from planner.plan.curve import Curve
-from planner.plan.fabric import FabricPlan, TransportFactor
-from planner.plan.layout import LayoutPlan, PoolsPlan
-from planner.plan.placement import PlacementPlan
-from planner.plan.proof import JointProof
-from planner.plan.reliability import ReliabilityPlan
-from planner.plan.run import RunPlan
-from planner.plan.sites import SitesPlan
-from planner.plan.wan import WanPlan
+from planner.instance.workload import ModelChoice
+from planner.plan.certificate import Conflict, JointProof, ObjectiveValue, Status, Violation
+from planner.plan.plan_sections import (
+    FabricPlan,
+    LayoutPlan,
+    PlacementPlan,
+    PoolsPlan,
+    ReliabilityPlan,
+    SitesPlan,
+    TransportFactor,
+    WanPlan,
+)
 from planner.views import view
+
+
+class SiteRun(Frozen):
+    """What one site draws over the counted years."""
+
+    facility_mw: float = Field(description="Drawn all the time, overhead included.")
+    energy_mwh: float = Field(description="Over the counted years.")
+    usd_per_mwh: float | None = Field(None, description="Price of energy; absent: not known.")
+    energy_usd: float | None = Field(None, description="Energy at that price; absent: not known.")
+    carbon_tonnes: float | None = Field(None, description="CO2 of the energy; absent: not known.")
+
+
+class YearRun(Frozen):
+    """One year of operation; the last may be a part of one."""
+
+    years: float = Field(description="1, or the part of the last year that is counted.")
+    energy_mwh: float = Field(description="Drawn by all sites.")
+    usd: dict[str, float] = Field(description="Spent in it, by part, beside the capital.")
+
+
+class RunPlan(Frozen):
+    """The whole run in energy, money and carbon; dollars of today, not discounted."""
+
+    days: float = Field(description="Days to train on a calendar.")
+    years: float = Field(description="Of operation that are counted: limits.operation_years, else the run itself.")
+    replacements: dict[str, int] = Field(description="Times that all racks (or a pool's) and the fabric are replaced.")
+    usd: dict[str, float] = Field(description="Capital and each part of operation over the counted years.")
+    total_cost_of_ownership_usd: float = Field(description="Sum of usd.")
+    usd_per_million_tokens: float = Field(description="Total cost of ownership over the tokens of the training.")
+    energy_mwh: float = Field(description="Drawn by all sites over the counted years.")
+    energy_joules_per_token: float = Field(description="Drawn by all sites over the days to train, by token.")
+    carbon_tonnes: float | None = Field(None, description="CO2 of the energy; absent: a site's is not known.")
+    sites: dict[str, SiteRun] = Field(description="By site; `cluster` without a grid.")
+    by_year: tuple[YearRun, ...] = Field(description="The counted years one by one, of a longer run the first 100.")
+    not_counted: tuple[str, ...] = Field((), description="What would add to it and is not known, by key.")
+
+
+class CurvePoint(Frozen):
+    """A plan on the curve, in short."""
+
+    days_to_train: float = Field(description="Days to train, failures included where they count.")
+    capital_usd: float = Field(description="All that is bought, in dollars.")
+    bound_days: float | None = Field(
+        description="No plan of at most this capital trains in fewer days; null where that is not proven."
+    )
+    layout: str = Field(description="The layout in short.")
+    racks: int = Field(description="Racks bought.")
+    racks_by_site: dict[str, int] = Field(description="Racks bought at each site.")
+    mfu: float = Field(description="Model FLOP utilisation of all GPUs at work.")
+    idle_gpus: int = Field(description="GPUs that are bought and do not work.")
+    changes: tuple[str, ...] = Field(
+        (), description="What else is decided otherwise than at the point before: sites, lines, memory, fabric."
+    )
+    asked: bool = Field(False, description="Whether this is the plan that the curve is drawn around.")
+    knee: bool = Field(
+        False, description="Whether the curve bends here: up to it money saves more days than behind it."
+    )
+
+
+class Curve(Frozen):
+    """The curve of an instance in a box of money and days."""
+
+    points: tuple[CurvePoint, ...] = Field(description="Capital ascending, days descending; none beats another.")
+    epsilon: float | None = Field(
+        description="For every plan of the box some point is at most this share worse in days and in capital, proven; "
+        "null where nothing is."
+    )
+    most_usd: float | None = Field(description="Most capital of the box; null: no limit.")
+    least_usd: float | None = Field(
+        None, description="Plans of less capital are outside the box; null: they are in it."
+    )
+    none_below_usd: float | None = Field(
+        None, description="No plan of at most this capital keeps all rules; null where that is not proven of any."
+    )
+    slowest_days: float | None = Field(description="Plans as slow or slower are outside the box; null: not fixed yet.")
+    stopped: str = Field(description="Why the search ended: proved (at the epsilon asked for), limit or interrupted.")
+
+
+__all__ = ["Curve", "CurvePoint"]
 
 
 class Cost(Frozen):

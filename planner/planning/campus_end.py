@@ -7,8 +7,8 @@ from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution
 from planner.models.requests import Options
 from planner.plan.certificate import LimitedBy
-from planner.solvers.deadline import Deadline, OutOfTimeError
 from planner.solvers.outcome import UnansweredError
+from planner.solvers.signals import Deadline, OutOfTimeError
 
 if TYPE_CHECKING:
     from planner.models.joint.sites import Sites

@@ -9,19 +9,18 @@ import numpy as np
 from planner.errors import InternalError
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
-from planner.instance.wan import Wan
+from planner.instance.network import Wan
 from planner.models.joint.columns import some_in_memory
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.requests import Options, SitesRequest
 from planner.physics.network.price import min_fabric_usd
-from planner.physics.site.power import rack_of
+from planner.physics.site.cost import rack_of
 from planner.physics.training import step
-from planner.plan.certificate import Conflict
-from planner.plan.declared import ON_TRUST, RESTATED
+from planner.plan.certificate import ON_TRUST, RESTATED, Conflict
 from planner.planning.conflict_restated import holds
-from planner.solvers.deadline import Deadline, OutOfTimeError
 from planner.solvers.outcome import UnansweredError
+from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money
 
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
@@ -43,7 +42,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     """
     deadline = Deadline(options.time_limit)
     if instance.grid is not None:
-        from planner.models.sites import conflict as sites_conflict
+        from planner.models.sites import solve as sites_conflict
 
         request = SitesRequest(
             fabric_usd_per_rack=min_fabric_usd(instance.network), refused=_unjoined(instance, options.seed)

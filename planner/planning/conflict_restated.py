@@ -13,8 +13,8 @@ import numpy as np
 
 from planner.instance.grid import Grid, PowerNode
 from planner.instance.instance import Instance
-from planner.instance.wan import Wan
-from planner.physics.site import cost, fibre, power, wan
+from planner.instance.network import Wan
+from planner.physics.site import cost, fibre, wan
 from planner.physics.site.grid import normal_share, usable_interconnect_mw
 
 STATED = frozenset(
@@ -87,7 +87,7 @@ class Question:
     def module_mw(self) -> float:
         """Draw of a module at the grid connection."""
         h = self.instance.hardware
-        return power.facility_mw(h, h.racks_per_module)
+        return cost.facility_mw(h, h.racks_per_module)
 
     @property
     def most_modules(self) -> float:
@@ -195,8 +195,8 @@ def _budget(q: Question, m: Rows) -> None:
     if limits.budget_usd is None:
         return
     fixed = cost.site_capex_usd(grid, it_mw=0, facility_mw=0)
-    built = cost.site_capex_usd(grid, it_mw=power.it_mw(h, h.racks_per_module), facility_mw=q.module_mw) - fixed
-    module = built + h.racks_per_module * (power.rack_of(h).price_usd + q.fabric_usd_per_rack)
+    built = cost.site_capex_usd(grid, it_mw=cost.it_mw(h, h.racks_per_module), facility_mw=q.module_mw) - fixed
+    module = built + h.racks_per_module * (cost.rack_of(h).price_usd + q.fabric_usd_per_rack)
     price = {b.id: b.energy_usd_per_mwh for b in grid.balancing_authorities}
     row: Row = {("built", k.id): k.capex_usd for k in grid.new_lines}
     for n in q.sites:

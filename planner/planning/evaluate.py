@@ -13,9 +13,10 @@ from planner.calibration.fit import is_tunable
 from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
-from planner.physics import step_errors
-from planner.physics.reliability.given_layout import upkeep_of
-from planner.physics.site import run_cost
+from planner.instance.read import with_note
+from planner.physics import constant_support, step_errors
+from planner.physics.reliability.spares import upkeep_of
+from planner.physics.site import cost
 from planner.physics.step_errors import LikeRows
 from planner.physics.training import step
 from planner.physics.training.blocks import prediction
@@ -23,10 +24,11 @@ from planner.physics.training.blocks.plain_layout import even_layers, min_stages
 from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, unsupported, write_layout
 from planner.physics.training.step import Conditions
-from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
-from planner.plan.run import RunPlan
+from planner.plan.plan import RunPlan
+from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import Outcome, Stop
+from planner.units import counted
 
 T = TypeVar("T")
 CALIBRATED = "`planner calibrate`"  # begins the source of a constant of the user's own cluster
@@ -38,8 +40,11 @@ class Constant(Frozen):
     """A figure that a part of the prediction rests on."""
 
     path: str = Field(description="Where it stands in the instance as resolved.")
-    value: float | bool
+    value: float | bool | str | tuple[str, ...] | None
     source: str = Field("", description="Where it comes from.")
+    rows: int | None = Field(None, description="Measured rows that its fit rests on; null: it is not fitted.")
+    sources: int | None = Field(None, description="Sources that these rows come from.")
+    deviation: float | None = Field(None, description="Standard deviation left of its logarithm.")
 
 
 class Extrapolation(Frozen):
@@ -61,8 +66,10 @@ class Evaluation(LayoutMetrics):
         description="For each part of the step, the constants that set it."
     )
     step_seconds_interval: tuple[float, float] = Field(description="Within it lie 4 of 5 like measured runs.")
+    constants_deviation: float = Field(description="Of the step's logarithm, which the fitted constants leave.")
     like_rows: LikeRows = Field(description="The measured runs that the intervals are from.")
     extrapolated: tuple[Extrapolation, ...] = ()
+    stack: str = Field(description="The software stack and its switches.")
     filled: dict[str, str] = Field(
         default_factory=dict, description="Choices left open that take another value than the plainest, and why."
     )
@@ -87,12 +94,16 @@ def evaluated(instance: Instance) -> Evaluation:
             "fits": not problems,
             "problems": problems,
             "filled": filled,
+            "stack": stack_text(machine),
             "layout": (layout := _section(instance, strategy, conditions, metrics)),
             "memory_by_stage_bytes": by_stage,
             "rests_on": (rests_on := {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}),
             "step_seconds_interval": step_errors.interval(machine, strategy, metrics.step_seconds),
+            "constants_deviation": constant_support.step_deviation(
+                machine, lambda m: math.fsum(prediction.step_breakdown(m, conditions, strategy).values())
+            ),
             "like_rows": step_errors.like_rows(machine, strategy),
-            "run": _finite(lambda: run_cost.of_layout(instance, layout)),
+            "run": _finite(lambda: cost.of_layout(instance, layout)),
             "extrapolated": tuple(_extrapolations(machine, strategy, rests_on)),
         }
     )
@@ -254,6 +265,34 @@ def _section(instance: Instance, strategy: ParallelStrategy, c: Conditions, meas
     )
 
 
+def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, note: str | None) -> Instance:
+    """Return an instance whose software stack has the switches of a run, and whose note says what is not modelled."""
+    work = instance.workload
+    software = step.machine_of(instance).software
+    source = software.source if isinstance(software.source, dict) else {}
+    update = {**switches, "source": source | dict.fromkeys(switches, where)} if switches else {}
+    noted = with_note(work.note, f"{where}: {note}") if note is not None else work.note
+    work = work.model_copy(update={"software": software.model_copy(update=update), "note": noted})
+    return instance.model_copy(update={"workload": work})
+
+
+def stack_text(m: Machine) -> str:
+    """Write a software stack with the switches that matter to a model and its precision in one line."""
+    software, routed = m.software, m.model.experts is not None
+    overlaps = [x for x in software.overlaps if routed or x != "experts"]
+    parts = [
+        f"overlaps {', '.join(overlaps) or 'nothing'}",
+        f"CUDA graphs: {software.cuda_graphs}",
+        *([f"dispatcher {software.dispatcher}"] if routed else []),
+        *(["fused experts"] if routed and software.fused_experts else []),
+        *([f"FP8 scaled {software.fp8_recipe}"] if m.precision.compute == "fp8" else []),
+        "fused loss" if software.fused_loss else "loss not fused",
+    ]
+    if software.activation_offload:
+        parts.append(f"{software.activation_offload:.0%} of activations on the host")
+    return f"{software.name}{f' ({software.released})' if software.released else ''}: {'; '.join(parts)}"
+
+
 GPU, CODE = "hardware.accelerator.", "workload.software."
 
 
@@ -275,27 +314,33 @@ SCALE_UP = (
     *_code("collective_seconds"),
 )
 NIC = _gpu("nic_bytes_per_second", "nic_efficiency", "nic_latency_seconds")
+DISPATCH = {"all_to_all": "all_to_all_seconds", "deep_ep": "deep_ep_seconds", "hybrid_ep": "hybrid_ep_seconds"}
 # The constants of the accelerator and the framework that set each part of a step.
 BEHIND: dict[str, tuple[str, ...]] = {
-    "gemm": (*PEAK, *GEMM, *_code("expert_efficiency", "expert_seconds")),
+    "gemm": (*PEAK, *GEMM, *_code("fused_experts", "expert_efficiency", "expert_seconds")),
     "attention": (
         *(*PEAK, *_gpu("attention_efficiency", "softmax_width", "gemm_efficiency.unaligned_share")),
         *_code("attention_share", "score_efficiency"),
     ),
     "elementwise": (*HBM, *_code("elementwise_traffic"), *_gpu("kernel_seconds")),
-    "quantise": (*HBM, *_code("quantise_traffic")),
+    "quantise": (*HBM, *_code("fp8_recipe", "fused_experts", "quantise_traffic", "expert_cast_seconds")),
     "recompute": (*GEMM, *_code("elementwise_traffic", "selective_gemm_share")),
-    "tensor_parallel": (*SCALE_UP, *_code("tensor_overlap")),
-    "context_parallel": (*SCALE_UP, *NIC, *_code("context_overlap")),
-    "expert_parallel": (*SCALE_UP, *NIC, *_code("expert_overlap", "expert_once_per_domain", "dispatch_seconds")),
-    "launch": _code("launch_seconds", "microbatch_seconds"),
+    "tensor_parallel": (*SCALE_UP, *_code("overlaps", "tensor_overlap")),
+    "context_parallel": (*SCALE_UP, *NIC, *_code("overlaps")),
+    "expert_parallel": (
+        *SCALE_UP,
+        *NIC,
+        *_code("overlaps", "expert_overlap", "dispatcher", *DISPATCH.values()),
+    ),
+    "launch": _code("cuda_graphs", "launch_seconds", "overlap_launch_seconds", "microbatch_seconds"),
+    "offload": (*_gpu("host_bytes_per_second"), *_code("activation_offload")),
     "sharding": (*SCALE_UP, *NIC, *_code("sharding_exposed")),
-    "head": (*GEMM, *_code("loss_bytes_per_logit")),
+    "head": (*GEMM, *_code("fused_loss", "loss_bytes_per_logit")),
     "pipeline_bubble": (*GEMM, *_code("elementwise_traffic"), *NIC),
     "chunk_wait": (*PEAK, *GEMM, *_code("elementwise_traffic")),
-    "pipeline_send": (*NIC, *_code("pipeline_overlap", "pipeline_start_seconds", "pipeline_scatter")),
+    "pipeline_send": (*NIC, *_code("overlaps", "pipeline_start_seconds", "pipeline_scatter")),
     "ring_wait": (*NIC, *_code("data_efficiency")),
-    "data_parallel": (*SCALE_UP, *NIC, *_code("data_exposed", "data_efficiency")),
+    "data_parallel": (*SCALE_UP, *NIC, *_code("overlaps", "fp8_parameters", "data_efficiency")),
     "between_sites": NIC,
     "optimizer": HBM,
     "cpu_overhead": _code("step_seconds"),
@@ -308,7 +353,8 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
     flash, routed = machine.software.flash_attention, machine.model.experts is not None
     kernel = (*_gpu("attention_efficiency", "softmax_width"), *_code("attention_share"))
     unused = _code("score_efficiency") if flash else kernel
-    unused += () if routed else _code("expert_efficiency", "expert_seconds")
+    unused += () if routed else _code("expert_efficiency", "expert_seconds", "expert_cast_seconds", "fused_experts")
+    unused += _code(*(path for name, path in DISPATCH.items() if name != machine.software.dispatcher))
     if flash or machine.model.head % TENSOR_CORE_ELEMENTS == 0:
         unused += _gpu("gemm_efficiency.unaligned_share")
     return tuple(_constant(machine, path) for path in BEHIND[part] if path not in unused)
@@ -354,7 +400,12 @@ def _constant(machine: Machine, path: str) -> Constant:
         at = at[machine.precision.compute]
         keys.append(machine.precision.compute)
     text = source.get(keys[0], "") if isinstance(source, dict) else source
-    return Constant(path=where + ".".join(keys), value=at, source=text or "not given: the default")
+    own = Constant(path=where + ".".join(keys), value=at, source=text or "not given: the default")
+    kind = "accelerators" if where == GPU else "software"
+    known = constant_support.support_of(machine).get(f"{kind}.{'.'.join(keys)}".replace("fp16", "bf16"))
+    if known is None or own.source.startswith(CALIBRATED):
+        return own
+    return own.model_copy(update=known.model_dump(include={"rows", "sources", "deviation"}))
 
 
 def summary(e: Evaluation, *, why: bool = False) -> str:
@@ -370,14 +421,29 @@ def summary(e: Evaluation, *, why: bool = False) -> str:
         f"ZeRO-{x.zero_stage}, recompute {x.recompute}{', sequence parallel' if x.sequence_parallel else ''}",
         f"           {x.gpus_used:,} GPUs; {e.tokens_per_step / 1e6:,.2f}M tokens a step; "
         f"{e.days_to_train:,.1f} days; MFU {100 * e.mfu:.1f} %",
+        f"           {e.stack}",
         *(f"           left open: {text}" for text in e.filled.values()),
         *(f"           {problem}" for problem in e.problems),
         *_interval_lines(e),
     ]
     for line, part in zip(time_lines(e), sorted_parts(e.breakdown_seconds), strict=True):
-        constants = ", ".join(f"{c.path.split('.', 1)[1]} {c.value:.4g}" for c in e.rests_on[part])
+        constants = ", ".join(f"{c.path.split('.', 1)[1]} {shown(c.value)}{few_rows(c)}" for c in e.rests_on[part])
         lines.append(f"{line}   {constants}" if why else line)
     return "\n".join([*lines, *memory_lines(e), *_stage_lines(e)])
+
+
+def few_rows(c: Constant) -> str:
+    """Write the rows behind a constant where they are few."""
+    if c.rows is None or c.rows >= step_errors.FEW_ROWS:
+        return ""
+    return f" ({counted(c.rows, 'row')})" if c.rows else " (no row)"
+
+
+def shown(value: float | bool | str | tuple[str, ...] | None) -> str:
+    """Write the value of a constant or a switch."""
+    if isinstance(value, tuple):
+        return "+".join(value) or "none"
+    return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
 
 
 def _interval_lines(e: Evaluation) -> Iterator[str]:
@@ -386,10 +452,12 @@ def _interval_lines(e: Evaluation) -> Iterator[str]:
     yield f"TIME       {e.step_seconds:.4g} s a step; measured in 4 of 5 like runs: {low:.4g} to {high:.4g} s"
     bias = f"predicted {abs(like.bias):.1%} {'above' if like.bias > 0 else 'below'} measured on average"
     yield f"           {first:,.1f} to {last:,.1f} days; like runs: {like.rows} of {like.name}, {bias}"
+    support = f"{counted(like.sources, 'source')}, which differ by {like.between_sources:.1%}"
+    yield f"           of {support}; the fitted constants leave {e.constants_deviation:.1%}"
     for x in e.extrapolated:
         names = [path.rsplit(".", 1)[1] for path in x.constants] if len(x.constants) <= FEW else []
-        behind = f": extrapolates {', '.join(names)}" if names else ""
-        yield f"           {x.reason}{behind}"
+        behind = f": rests on {', '.join(names)}" if names else ""
+        yield f"           extrapolated: {x.reason}{behind}"
 
 
 def _stage_lines(e: Evaluation) -> Iterator[str]:

@@ -6,16 +6,20 @@ from typing import Any
 
 from pydantic import Field
 
+from planner.checks.check_plan import check
 from planner.instance.base import Frozen
 from planner.instance.hardware import Accelerator
-from planner.instance.instance import Instance
+from planner.instance.instance import FabricInstance, Instance
 from planner.models.joint.cache import JointCache
+from planner.models.joint.least_cost import solve_joint_cost
+from planner.models.joint.ownership import least_run_cost
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
+from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options
 from planner.plan.certificate import Conflict, Status, Violation, disagreement
-from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
+from planner.plan.plan_sections import LayoutPlan
 from planner.planning import explain_sites
 from planner.planning.alternatives.more import More, limited, limits_of, pinned, with_hbm, with_racks
 from planner.planning.conflict import ANY_PLAN, without_network_rule
@@ -23,8 +27,8 @@ from planner.planning.evaluate import memory_lines, time_lines
 from planner.planning.explain_sites import SitesExplanation
 from planner.planning.sessions.start import column_of
 from planner.planning.solve import solve_instance
-from planner.solvers.deadline import Deadline
-from planner.solvers.running.progress import start
+from planner.solvers.progress import start
+from planner.solvers.signals import Deadline
 from planner.units import money, short
 
 CHOICES = (
@@ -41,32 +45,39 @@ CHOICES = (
 PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
 TIMES = 2.0  # the time of the plan: what alternatives may take together beside it
-AT_LEAST = 30.0  # seconds that they may take in any case
+LOOSER = ("budget", "batch", "memory", "facility power", "headroom")  # limits whose plans stay plans with more of them
+AT_LEAST = 60.0  # seconds that they may take in any case
 SHOWN = 5e-5  # a loss below which a line shows none
 DOUBLINGS = 20  # of a limit, in search of a plan
 
 
 class Other(Frozen):
-    """The best plan with one decision made otherwise."""
+    """The best plan with one decision made otherwise, in what the instance minimizes: days, or dollars."""
 
     choice: str
     plan_value: str
     value: str = Field(description="In place of the plan's.")
     days: float | None = Field(description="Of that plan; null: there is none.")
-    loss: float | None = Field(description="Days over the plan's, less one: 0.11 is 11 % slower.")
-    proved: bool = Field(description="No plan with the decision made otherwise is faster.")
+    usd: float | None = Field(None, description="Of that plan, where the instance minimizes dollars.")
+    loss: float | None = Field(description="Its days, or dollars, over the plan's, less one: 0.11 is 11 % more.")
+    proved: bool = Field(description="No plan with the decision made otherwise is better.")
     bound_days: float | None = Field(None, description="Where that is not proven: no such plan is under so many days.")
+    bound_usd: float | None = Field(
+        None, description="Where that is not proven: no such plan is under so many dollars."
+    )
 
 
 class Worth(Frozen):
-    """What more of a limit saves, every decision taken anew."""
+    """What more of a limit saves, every decision taken anew, in what the instance minimizes: days, or dollars."""
 
     limit: str
     more: float
     unit: str
-    days_saved: float
+    days_saved: float | None = None
+    usd_saved: float | None = None
     proved: bool
     most_days_saved: float | None = Field(None, description="Where that is not proven: no plan saves more days.")
+    most_usd_saved: float | None = Field(None, description="Where that is not proven: no plan saves more dollars.")
     each: float = Field(1.0, description="Units by which a line tells what one is worth: a million dollars or tokens.")
 
 
@@ -90,8 +101,9 @@ class Explanation(Frozen):
     lacks: tuple[Lack, ...] = Field((), description="Memory, batch or racks that alone would allow a plan.")
     sites: SitesExplanation | None = Field(None, description="Of the split, where there is a grid.")
     layout: LayoutPlan | None = Field(None, description="The layout of the plan, with its breakdown.")
-    others: tuple[Other, ...] = Field((), description="Plans that differ in one decision, the least loss first.")
+    others: tuple[Other, ...] = Field((), description="Plans that differ in one decision, those as good last.")
     worth: tuple[Worth, ...] = Field((), description="What more of each limit saves.")
+    interrupted: bool = Field(False, description="An interrupt came before all of it was asked.")
 
 
 @dataclass(frozen=True)
@@ -106,42 +118,83 @@ class Variant:
 
 
 def explained(
-    instance: Instance,
+    asked: Instance | Plan,
     options: Options,
     *,
     near: int = 0,
     within: float = 0.05,
     progress: Callable[[str], None] = lambda _: None,
-) -> Explanation:
-    """Solve and explain; `near` splits over other sets of sites are listed, of those `within` a share of the best."""
+) -> Iterator[Explanation]:
+    """Yield the explanation as it grows: the plan, its sites, what more of each limit is worth, and other choices.
+
+    An instance is solved first, for the very best plan, without a tolerance: within one a plan's days say nothing of
+    what a limit is worth. A plan that is proven is taken as it is, with the best days that its tolerance began from.
+    At an interrupt the last one has what was asked before it. `near` splits over other sets of sites are listed, of
+    those `within` a share of the best.
+    """
     clock, cache = Deadline(), JointCache()
-    plan = solve_instance(instance, options, progress, cache=cache)
+    plan = asked if isinstance(asked, Plan) else _very_best(asked, options, progress, cache)
     if plan.layout is None:
-        return _infeasible(plan, instance, options).model_copy(update={"violations": plan.violations})
-    days = plan.layout.metrics.days_to_train
-    share = _Share(Deadline(max(AT_LEAST, TIMES * clock.elapsed)), options, progress)
+        yield _infeasible(plan, plan.instance, options).model_copy(update={"violations": plan.violations})
+        return
+    found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
+    yield found
+    share = _Share(Deadline(max(AT_LEAST, TIMES * max(clock.elapsed, _seconds_of(plan)))), options, progress)
     more, variants = list(limits_of(plan)), list(_variants(plan))
     share.parts = len(more) + len(variants) + (plan.sites is not None)
-    worth = []
-    for x in more:
-        asked = share.next(f"what more {x.limit} is worth")
-        worth.append(_worth(x, plan, asked, cache))
-    sites = None
-    if plan.sites is not None:
-        asked = share.next("sites")
-        sites = explain_sites.explained_plan(
-            plan, options, near=near, within=within, deadline=Deadline(asked.time_limit)
-        )
-    others = [_other(v, days, share.next(f"{v.choice.replace('_', ' ')} other than {v.plan_value}")) for v in variants]
-    return Explanation(
-        name=instance.name,
-        status=plan.status,
-        violations=plan.violations,
-        layout=plan.layout,
-        sites=sites,
-        others=tuple(sorted(others, key=lambda x: (x.loss is None, x.loss or 0.0))),
-        worth=tuple(x for x in worth if x is not None),
-    )
+    try:
+        if plan.sites is not None:
+            left = Deadline(share.next("sites").time_limit)
+            sites = explain_sites.explained_plan(plan, options, near=near, within=within, deadline=left)
+            yield (found := found.model_copy(update={"sites": sites}))
+        for x in more:
+            worth = _worth(x, plan, share.next(f"what more {x.limit} is worth"), cache)
+            if worth is not None:
+                yield (found := found.model_copy(update={"worth": (*found.worth, worth)}))
+        ties: list[Other] = []
+        for v in variants:
+            asked_of = share.next(f"{v.choice.replace('_', ' ')} other than {v.plan_value}")
+            other = _other(v, plan, asked_of, JointCache(timed=cache.timed))
+            if other.loss is not None and abs(other.loss) < SHOWN:
+                ties.append(other)
+            else:
+                yield (found := found.model_copy(update={"others": (*found.others, other)}))
+        yield found.model_copy(update={"others": (*found.others, *ties)})
+    except KeyboardInterrupt:
+        yield found.model_copy(update={"interrupted": True})
+
+
+def _very_best(instance: Instance, options: Options, progress: Callable[[str], None], cache: JointCache) -> Plan:
+    """Solve an instance for its very best plan, whatever it may give up for money or simplicity."""
+    objective = instance.objective.model_copy(update={"tolerance": 0.0, "indifference": 0.0})
+    return solve_instance(instance.model_copy(update={"objective": objective}), options, progress, cache=cache)
+
+
+def proven_plan(plan: Plan) -> bool:
+    """Return whether a plan can be explained without solving it again.
+
+    It has one layout, its bound says that none is better, not only that none is within a gap, and the checker agrees.
+    """
+    instance, bound = plan.instance, plan.objective.bound
+    if isinstance(instance, FabricInstance) or instance.hardware.pools or plan.layout is None or bound is None:
+        return False
+    best = bound >= _best_value(plan) * (1 - ROUNDING) and instance.objective.minimize != "loss"
+    return plan.status == "optimal" and plan.stopped == "proved" and best and not check(plan)
+
+
+def _seconds_of(plan: Plan) -> float:
+    """Return the seconds that the search for a plan took."""
+    return plan.layout.certificate.seconds if plan.layout is not None else 0.0
+
+
+def _best_value(plan: Plan) -> float:
+    """Return the best dollars, or days, of a plan's question: those that its tolerance began from."""
+    goal = next((x.value for x in plan.objective.ends if x.name == "goal"), None)
+    if goal is not None:
+        return goal
+    if plan.instance.objective.in_dollars:
+        return plan.objective.value or 0.0
+    return plan.layout.metrics.days_to_train if plan.layout is not None else 0.0
 
 
 @dataclass
@@ -169,6 +222,8 @@ def _variants(plan: Plan) -> Iterator[Variant]:
         if f"layout.{name}" not in instance.pins:
             value = getattr(layout, name)
             yield Variant(name, str(value), "any other", instance, {f"layout.{name}": value})
+    if layout is not None and "layout.recompute" not in instance.pins and layout.recompute != "none":
+        yield Variant("recompute", layout.recompute, "none", pinned(instance, "layout.recompute", "none"), {})
     stripes = plan.placement.stripes if plan.placement else {}
     if stripes and "placement.stripes" not in instance.pins and layout is not None and layout.rack_stages > 1:
         value = next(iter(stripes.values()))
@@ -194,24 +249,29 @@ def _other_switches(plan: Plan) -> Iterator[Variant]:
             yield Variant("switch", name, "any other", other, {})
 
 
-def _other(v: Variant, days: float, options: Options) -> Other:
+def _other(v: Variant, plan: Plan, options: Options, cache: JointCache) -> Other:
     """Solve with one decision made otherwise."""
-    found = _timed(v.instance, options, v.without)
-    proved = found.stopped == "proved"
+    found, best, in_dollars = (
+        _answer(v.instance, options, cache, v.without),
+        _best_value(plan),
+        plan.instance.objective.in_dollars,
+    )
+    loss = None if found.value is None else found.value / best - 1
     return Other(
         choice=v.choice,
         plan_value=v.plan_value,
-        value=_value(v, found),
+        value=_value(v, found.plan),
         days=found.days,
-        loss=None if found.days is None else found.days / days - 1,
-        proved=proved,
-        bound_days=None if proved else found.lower_bound,
+        usd=found.value if in_dollars else None,
+        loss=loss,
+        proved=found.proved,
+        bound_days=None if found.proved or in_dollars else found.bound,
+        bound_usd=found.bound if not found.proved and in_dollars else None,
     )
 
 
-def _value(v: Variant, found: JointSolution) -> str:
+def _value(v: Variant, plan: Choice | None) -> str:
     """Return the value that the best plan has in place of the forbidden one."""
-    plan = found.plan
     if plan is None or not v.without:
         return v.value
     if v.choice == "stripes":
@@ -225,6 +285,42 @@ def _value(v: Variant, found: JointSolution) -> str:
         "schedule": column.strategy.order,
     }
     return str(chosen.get(v.choice, getattr(shape, v.choice, v.value)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The best plan of a question that differs a little: its days or dollars, and their bound."""
+
+    value: float | None
+    bound: float | None
+    days: float | None
+    plan: Choice | None
+    proved: bool
+
+
+def _answer(
+    instance: Instance,
+    options: Options,
+    cache: JointCache,
+    without: dict[str, Any] | None = None,
+    *,
+    layout: LayoutPlan | None = None,
+) -> _Answer:
+    """Return the least dollars by the deadline where they are minimized, else the fewest days, however late."""
+    if instance.objective.in_dollars:
+        if instance.objective.minimize == "cost_usd":
+            cost = solve_joint_cost(instance, options, lambda _: None, without=without, cache=cache)
+        else:
+            cost = least_run_cost(instance, options, lambda _: None, without=without)
+        stopped = cost.stopped
+        answer = _Answer(cost.capital_usd, cost.lower_bound_usd, cost.days, cost.plan, stopped == "proved")
+    else:
+        found = _timed(instance, options, without, cache=cache, layout=layout)
+        stopped = found.stopped
+        answer = _Answer(found.days, found.lower_bound, found.days, found.plan, stopped == "proved")
+    if stopped == "interrupted":  # what follows is not asked
+        raise KeyboardInterrupt
+    return answer
 
 
 def _timed(
@@ -245,19 +341,18 @@ def _timed(
 
 def _worth(x: More, plan: Plan, options: Options, cache: JointCache) -> Worth | None:
     """Return what a little more of a limit saves, solving with the plan at hand first; None without an answer."""
-    if plan.layout is None:
+    best = _best_value(plan)
+    same = cache if cache.serves(x.instance) else JointCache(timed=cache.timed)  # another budget alone
+    found = _answer(x.instance, options, same, layout=plan.layout)
+    if found.value is None and (found.proved or found.bound is None):
         return None
-    days = plan.layout.metrics.days_to_train
-    same = cache if cache.serves(x.instance) else None  # another budget alone
-    found = _timed(x.instance, options, cache=same, layout=plan.layout)
-    proved, saved = found.stopped == "proved", days - found.days if found.days is not None else 0.0
-    if found.days is None and (proved or found.lower_bound is None):
-        return None
-    most = None if proved or found.lower_bound is None else max(days - found.lower_bound, 0.0)
-    saved = 0.0 if abs(saved) <= ROUNDING * days else saved
-    return Worth(
-        limit=x.limit, more=x.more, unit=x.unit, days_saved=saved, proved=proved, most_days_saved=most, each=x.each
-    )
+    saved = best - found.value if found.value is not None else 0.0
+    if abs(saved) <= ROUNDING * best or (saved < 0 and not found.proved and x.limit in LOOSER):
+        saved = 0.0  # the plan at hand is one still
+    most = None if found.proved or found.bound is None else max(best - found.bound, 0.0)
+    names = ("usd_saved", "most_usd_saved") if plan.instance.objective.in_dollars else ("days_saved", "most_days_saved")
+    figures = dict(zip(names, (saved, most), strict=True))
+    return Worth(limit=x.limit, more=x.more, unit=x.unit, proved=found.proved, each=x.each, **figures)
 
 
 def _infeasible(plan: Plan, instance: Instance, options: Options) -> Explanation:
@@ -309,7 +404,7 @@ def _least(instance: Instance, now: float, changed: Any, options: Options, *, wh
 
 
 def summary(e: Explanation) -> str:
-    """Return the explanation as one screen of text."""
+    """Return the explanation as one screen of text; one that has grown has more lines at its end."""
     lines = [*disagreement(e.violations), f"{e.name}: {e.status}"]
     if e.conflict is not None:
         lines += [f"  No plan: {e.conflict.reason}."]
@@ -319,35 +414,42 @@ def summary(e: Explanation) -> str:
         if e.outside:
             lines += [f"  Infeasible over the declared space; not in it: {e.outside}"]
     lines += [f"  Enough: {x.limit} {x.needed:,.6g} {x.unit} (now {x.now:,.6g})" for x in e.lacks]
-    if e.sites is not None:
-        lines += explain_sites.summary(e.sites)
     if e.layout is not None:
         m = e.layout.metrics
         lines += [f"TIME       {m.step_seconds:.4g} s a step", *time_lines(m), *memory_lines(m)]
-        lines += ["INSTEAD    the best plan with one choice changed, all others solved again"]
-    lines += map(_other_line, e.others)
+    if e.sites is not None:
+        lines += explain_sites.summary(e.sites)
     lines += ["MORE       what a little more of each limit saves, all decisions solved again"] if e.worth else []
-    return "\n".join([*lines, *map(_worth_line, e.worth)])
+    lines += map(_worth_line, e.worth)
+    lines += ["INSTEAD    the best plan with one choice changed, all others solved again"] if e.others else []
+    lines += map(_other_line, e.others)
+    return "\n".join([*lines, *(["interrupted: what is left was not asked"] if e.interrupted else [])])
 
 
 def _other_line(x: Other) -> str:
     """Return a line on the best plan with one decision made otherwise."""
     loss = 0.0 if x.loss is not None and abs(x.loss) < SHOWN else x.loss
-    cost = "no plan" if loss is None else f"{100 * loss:+.2f} % ({x.days:,.1f} days)"
+    amount = "" if loss is None else money(x.usd) if x.usd is not None else f"{x.days:,.1f} days"
+    cost = "no plan" if loss is None else f"{100 * loss:+.2f} % ({amount})"
     if not x.proved:
         cost = "no plan found in time" if x.loss is None else cost
-        cost += "; not proven" if x.bound_days is None else f"; not proven, {x.bound_days:,.1f} days at least"
+        bound = money(x.bound_usd) if x.bound_usd is not None else f"{x.bound_days or 0.0:,.1f} days"
+        cost += f"; not proven, {bound} at least" if x.bound_days or x.bound_usd else "; not proven"
     return f"  {x.choice.replace('_', ' ')} {x.value} instead of {x.plan_value}: {cost}"
 
 
 def _worth_line(x: Worth) -> str:
     """Return a line on what more of a limit saves, and what that is a unit."""
-    unit = _counted(x.each, x.unit) if x.each != 1 else x.unit
-    rate = f" ({x.days_saved / x.more * x.each:,.3g} days for each {unit})" if x.days_saved > 0 and x.more != 1 else ""
-    most = "" if x.most_days_saved is None else f", {x.most_days_saved:,.4g} at most"
-    unproven = "" if x.proved else f"; not proven{most}"
-    when = "sooner" if x.days_saved >= 0 else "later, for its price"
-    return f"  {_counted(x.more, x.unit)}: {abs(x.days_saved):,.4g} days {when}{rate}{unproven}"
+    saved, most = (x.usd_saved, x.most_usd_saved) if x.days_saved is None else (x.days_saved, x.most_days_saved)
+
+    def amount(value: float, digits: str = ",.4g") -> str:
+        return f"{value:{digits}} days" if x.days_saved is not None else money(value)
+
+    unit, saved = _counted(x.each, x.unit) if x.each != 1 else x.unit, saved or 0.0
+    rate = f" ({amount(saved / x.more * x.each, ',.3g')} for each {unit})" if saved > 0 and x.more != 1 else ""
+    unproven = "" if x.proved else f"; not proven{'' if most is None else f', {amount(most)} at most'}"
+    sooner = ("sooner", "later, for its price") if x.days_saved is not None else ("less", "more, for its price")
+    return f"  {_counted(x.more, x.unit)}: {amount(abs(saved))} {sooner[saved < 0]}{rate}{unproven}"
 
 
 def _counted(value: float, unit: str) -> str:

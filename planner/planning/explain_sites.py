@@ -8,14 +8,14 @@ from pydantic import Field
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.models.requests import GradientExchange, Options, SitesRequest
-from planner.physics.site import power
+from planner.physics.site import cost
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
-from planner.solvers.deadline import Deadline
+from planner.solvers.signals import Deadline
 from planner.units import money
 
 if TYPE_CHECKING:
-    from planner.models.sites.explain import Forced
+    from planner.models.sites.solve import Forced
 
 CENT = 0.01  # dollars: less is rounding
 
@@ -81,7 +81,7 @@ class SitesExplanation(Frozen):
 
 def explained_infeasible(instance: Instance, conflict: Conflict, options: Options) -> SitesExplanation:
     """Explain why there is no split."""
-    from planner.models.sites import explain as sites_explain
+    from planner.models.sites import solve as sites_explain
 
     request = SitesRequest()
     moved = sites_explain.relaxations(instance, request, conflict.rules, options)
@@ -99,7 +99,7 @@ def explained_plan(
     split, layout = plan.sites, plan.layout
     if split is None or layout is None:
         return None
-    from planner.models.sites import explain as sites_explain
+    from planner.models.sites import solve as sites_explain
 
     m, exchange = layout.metrics, None
     if len(split.sites) > 1 and plan.instance.wan is not None:
@@ -141,12 +141,12 @@ def _rejected(x: NodeLoad, asked_mw: float, forced: "Forced | None") -> Rejected
 def _asked_mw(instance: Instance, request: SitesRequest) -> float | None:
     """Return the load of the racks asked for; None where their number is free."""
     racks = request.racks or instance.pins.get("sites.racks")
-    return None if racks is None else power.facility_mw(instance.hardware, racks)
+    return None if racks is None else cost.facility_mw(instance.hardware, racks)
 
 
 def _nodes(instance: Instance, request: SitesRequest, options: Options) -> tuple[NodeLoad, ...]:
     """Return the largest load that each node could carry alone."""
-    from planner.models.sites import explain as sites_explain
+    from planner.models.sites import solve as sites_explain
 
     asked = _asked_mw(instance, request)
     return tuple(

@@ -5,7 +5,7 @@ must carry is what the rules on oversubscription and losses say. The tables are 
 """
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -17,18 +17,21 @@ from planner.instance.network import FabricFamily, Network
 from planner.models.fabric.chooser import Template, Templates
 from planner.models.fabric.design_table import KEY
 from planner.models.fabric.design_table import Options as DesignTable
+from planner.models.fabric.site_mode import switch_modes
 from planner.models.fabric.traffic import Floats, Ints, Loads, Traffic
 from planner.models.requests import Options, resolved_switches
-from planner.physics.network.families import FAMILIES, TREE
-from planner.physics.network.locality import Locality
+from planner.physics.network.families import FAMILIES
+from planner.physics.network.transport import Locality
+from planner.physics.num import ticking
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.certificate import Certificate, Conflict, ObjectiveValue
-from planner.plan.fabric import FabricAlternative, FabricPlan, SiteFabric
 from planner.plan.plan import Cost, Plan
+from planner.plan.plan_sections import FabricAlternative, FabricPlan, SiteFabric
+from planner.planning.fabric_question import MAX_TIERS
 from planner.planning.joint.fabric_section import site_fabric
 from planner.simulation.flow_times import TransportName, flow_seconds, transport_slowdown_of
 from planner.simulation.traffic import MAX_PLANES, part_of_design, permutation
-from planner.solvers.deadline import Deadline, OutOfTimeError
+from planner.solvers.signals import Deadline, OutOfTimeError
 from planner.units import money
 from planner.version import __version__
 
@@ -46,13 +49,15 @@ WORDS: dict[FabricFamily, str] = {
     "dragonfly+": "dragonfly+",
     "dragonfly": "dragonfly",
 }
-MAX_TIERS = 4
 SIMULATED_HOSTS = 4_096  # of a fabric; more are cut to their first pods
 SEEDS = 4
 SIDE_BY_SIDE = 3  # tiers of kinds that are priced though another is cheaper
 FAR = 1.5  # times the cheapest so far, above which a kind is not priced
+WHOLE_SHARE = 0.995  # of the chosen kind's rate between halves: above, both carry as much to the percent
 DEAR = -1  # in the key of the row that has that price
 FLOW_BYTES = 24e6
+Tails = tuple[float | None, float | None]  # under ECMP and sprayed
+NO_TAILS: Tails = None, None
 TRANSPORTS: tuple[TransportName, ...] = ("ecmp", "spray")
 MINIMIZES = "price of the fabric, in dollars"
 SPACE = (
@@ -127,10 +132,11 @@ def design_fabric(instance: FabricInstance, options: Options) -> Plan:
         why = Conflict(decision="budget", rules=rules, reason=reason)
         return _plan(instance, options, ended, conflict=why)
     ranked = sorted(kinds, key=lambda k: (k is not best, k.template is None, k.template.usd if k.template else 0.0))
+    tails = {best.name: _tails(instance, network, best.template, deadline)}
     section = FabricPlan(
         sites={CLUSTER: _section(instance, network, best.template)},
         certificate=_certificate(usd, deadline, complete=complete),
-        alternatives=tuple(_alternative(instance, network, k, best) for k in ranked),
+        alternatives=tuple(_alternative(instance, network, k, best, tails) for k in ranked),
     )
     return _plan(instance, options, ended, section=section, usd=usd)
 
@@ -166,7 +172,7 @@ def _cheapest(
     instance: FabricInstance, network: Network, kind: FabricKind, deadline: Deadline, *, most_usd: float
 ) -> FabricKind:
     """Return a kind with its cheapest design below a price; not searched where the time is over."""
-    survives = None if FAMILIES[kind.family].wiring is not TREE else network.survives
+    survives = None if _grouped(kind) else network.survives
     own = network.model_copy(update={"families": (kind.family,), "survives": survives})
     # Cores over one pod join nothing, nor do super-spines over one zone.
     pins = {**instance.pins, "fabric.tiers": kind.tiers, "fabric.min_pods": 2, "fabric.min_zones": 2}
@@ -205,26 +211,15 @@ def _allowed(network: Network, kind: FabricKind) -> bool:
 
 
 def _grouped(kind: FabricKind) -> bool:
-    return FAMILIES[kind.family].wiring is not TREE
+    return FAMILIES[kind.family].design.grouped
 
 
 def _section(instance: FabricInstance, network: Network, t: Template) -> SiteFabric:
     """Return the plan's section of a design, its slowdowns where all traffic leaves leaf, pod and zone."""
     d = t.design
     pods, zones = d.pods > 1, d.zones > 1
-    worst = Locality(
-        share_leaving_leaf=float(d.domains > 1 or d.leaves > d.networks),
-        share_leaving_pod=float(pods),
-        share_leaving_zone=float(zones),
-        allreduces_leaving_leaf=int(d.domains > 1),
-        allreduces_leaving_pod=int(pods),
-        allreduces_leaving_zone=int(zones),
-        groups_split=0,
-        extra_pieces=0,
-        groups_cross_pod=0,
-        stage_in_leaf=0.0,
-        stage_in_pod=0.0,
-    )
+    shares = float(d.domains > 1 or d.leaves > d.networks), float(pods), float(zones)
+    worst = Locality(share_leaving=shares, allreduces_leaving=(int(d.domains > 1), int(pods), int(zones)))
     switches = {s.name: s for s in resolved_switches(network.switches)}
     slowdown = transport_slowdown_of(network)
     return site_fabric(
@@ -240,21 +235,22 @@ def _section(instance: FabricInstance, network: Network, t: Template) -> SiteFab
     )
 
 
-def _alternative(instance: FabricInstance, network: Network, kind: FabricKind, best: FabricKind) -> FabricAlternative:
-    """Return an alternative of the plan: a kind's design; of the chosen one with the tails of a random permutation."""
+def _alternative(
+    instance: FabricInstance, network: Network, kind: FabricKind, best: FabricKind, tails: Mapping[str, Tails]
+) -> FabricAlternative:
+    """Return an alternative of the plan: a kind's design; with the tails that were simulated."""
     t = kind.template
     lost = _lost(instance, network, kind, best)
     if t is None:
         return FabricAlternative(name=kind.name, lost=lost)
     hosts, nic = instance.hardware.racks or 0, instance.hardware.gpu_nic_bytes_per_second
-    tails = _tails(instance, network, t) if kind is best else (None, None)
     return FabricAlternative(
         name=kind.name,
         lost=lost,
         fabric=_section(instance, network, t),
         bisection_tbps=hosts * _gpus(instance) * nic * 8 / 2 / 1e12 * t.design.core_share,
-        ecmp_tail=tails[0],
-        spray_tail=tails[1],
+        ecmp_tail=tails.get(kind.name, NO_TAILS)[0],
+        spray_tail=tails.get(kind.name, NO_TAILS)[1],
     )
 
 
@@ -270,17 +266,18 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
     more = t.usd - chosen.usd
     price = f"{money(more)} more" if more > 0 else f"{money(-more)} less" if more < 0 else "the same price"
     reasons = []
-    if t.design.core_share < chosen.design.core_share * (1 - 1e-9):
-        reasons.append(f"carries {100 * t.design.core_share / chosen.design.core_share:.0f} % between halves")
+    if (share := t.design.core_share / chosen.design.core_share) < WHOLE_SHARE:
+        reasons.append(f"carries {100 * share:.2g} % between halves")
     if kind.tiers == 1 and network.survives and not _grouped(kind):
         reasons.append("a rail hangs on one switch" if kind.family == "rail-only" else "all hangs on one switch")
     if kind.family == "rail-only":
         reasons.append("GPUs of different index are not joined")
     if _grouped(kind) and network.survives:
         reasons.append("what a loss cuts is not counted")
-    if kind.family not in network.families:
-        reasons.append(f"--family {kind.family} would allow it")
-    return "; ".join([price, *reasons])
+    options = [] if kind.family in network.families else [f"--family {kind.family}"]
+    options += ["--survives none"] * bool(network.survives and (_grouped(kind) or kind.tiers == 1))
+    options += ["--oversubscription DOWN:1"] * (_grouped(kind) and isinstance(network.max_oversubscription, tuple))
+    return "; ".join([price, *reasons, *([f"{' '.join(options)} would allow it"] if options else [])])
 
 
 def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> str:
@@ -290,10 +287,13 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     gpus = (instance.hardware.racks or 0) * _gpus(instance)
     most = max((s.ports for s in resolved_switches(network.switches)), default=0)
     joined = gpus // _gpus(instance) if kind.family == "rail-only" else gpus
-    reach = most
-    for tier in range(kind.tiers - 1):
-        ratio = network.ratio_of(tier)
-        reach *= most - 1 if ratio is None else int(most * ratio / (1 + ratio))
+    parts = max((m.split for m in switch_modes(network, 1, instance.hardware.gpu_nic_bytes_per_second)), default=1)
+    ratios = [network.ratio_of(tier) for tier in range(kind.tiers - 1)]
+    down = [most - 1 if x is None else int(most * x / (1 + x)) for x in ratios]
+    reach, of_rack = parts * most * math.prod(down), FAMILIES[kind.family].rack_ports(_gpus(instance)).rail_gpus
+    if not _grouped(kind) and down and of_rack > parts * down[0]:
+        at = "" if ratios[0] is None else f" at {ratios[0]:g}:1"
+        return f"a leaf of {most} ports takes at most {parts * down[0]:,} GPUs{at}, a host has {of_rack:,} at each"
     if not _grouped(kind) and joined > reach:
         tiers = f"{kind.tiers} tier{'s' * (kind.tiers > 1)} of {most} ports"
         has = "a rail has" if kind.family == "rail-only" else "there are"
@@ -304,17 +304,24 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     return "no wiring with equal bundles keeps the rules" + (" and pins" if instance.pins else "")
 
 
-def _tails(instance: FabricInstance, network: Network, t: Template) -> tuple[float | None, float | None]:
-    """Return the mean tail of a random permutation over the line rate of a NIC under ECMP and under spraying."""
+def _tails(instance: FabricInstance, network: Network, t: Template, deadline: Deadline) -> Tails:
+    """Return the mean tail of a random permutation over the line rate of a NIC under ECMP and under spraying.
+
+    None where it is not simulated, or the time ends first.
+    """
     d, switch = t.design, next(s for s in resolved_switches(network.switches) if s.name == t.switch)
-    if FAMILIES[t.family].wiring is not TREE or switch.planes > MAX_PLANES or d.racks * d.gpus_per_rack < 2:
-        return None, None
+    if d.grouped or switch.planes > MAX_PLANES or d.racks * d.gpus_per_rack < 2:
+        return NO_TAILS
     tree = part_of_design(d, switch, instance.hardware.gpu_nic_bytes_per_second, most=SIMULATED_HOSTS).tree
     found: list[list[float]] = [[], []]
-    for seed in range(SEEDS):
-        flows = permutation(tree.slots, FLOW_BYTES, seed)
-        for tails, transport in zip(found, TRANSPORTS, strict=True):
-            tails.append(float(flow_seconds(tree, flows, transport, seed).max()) * tree.host_rate / FLOW_BYTES)
+    try:
+        with ticking(deadline.check):
+            for seed in range(SEEDS):
+                flows = permutation(tree.slots, FLOW_BYTES, seed)
+                for tails, transport in zip(found, TRANSPORTS, strict=True):
+                    tails.append(float(flow_seconds(tree, flows, transport, seed).max()) * tree.host_rate / FLOW_BYTES)
+    except OutOfTimeError:
+        return NO_TAILS
     return float(np.mean(found[0])), float(np.mean(found[1]))
 
 

@@ -9,12 +9,12 @@ from typing import Any
 from planner.errors import InputError, hint
 from planner.imports.instance_file import FABRIC_PARTS, FabricParts, read_instance_file
 from planner.instance.base import out_of_range
-from planner.instance.catalogue import catalogue
 from planner.instance.instance import ANY_ACCELERATOR, FabricInstance
 from planner.instance.network import Switch
 from planner.instance.pins import check_pins
 from planner.instance.read import Faults, validated
 from planner.instance.references import network_problems
+from planner.instance.workload import catalogue
 from planner.physics.network.families import FAMILIES
 from planner.planning.load import with_names_resolved
 
@@ -29,6 +29,8 @@ LARGER = {
     800.0: ("102.4T-128x800G",),
 }  # offered besides, by the NIC's Gb/s
 NOT_COUNTED = ("grid", "wan", "reliability", "operation")
+MAX_TIERS = 4
+TIERS_OF_RATIOS = 2  # leaf and spine
 LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for: no cluster hangs on one switch
 
 
@@ -44,7 +46,7 @@ class FabricWish:
     oversubscription: str | None = None
     survives: str | None = None
     planes: int | None = None
-    max_tiers: int = 4
+    max_tiers: int = MAX_TIERS
     floor: str | None = None
     transceiver_usd: float | None = None
     transceiver_watts: float | None = None
@@ -63,7 +65,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
     switches, parts = _parts(wish)
     unknown = [x for x in wish.families if x not in FAMILIES]
     if unknown:
-        raise InputError(f"--family {unknown[0]!r}: {hint(unknown[0], FAMILIES)}; it is one of {', '.join(FAMILIES)}")
+        raise InputError(f"--family {unknown[0]!r}: must be one of {', '.join(FAMILIES)}")
     network: dict[str, Any] = {
         "switches": switches,
         "optics": {
@@ -117,6 +119,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     if not data.get("network"):
         raise InputError(f"{where}: network: missing; say what the fabric may be built from")
     faults = Faults()
+    data["network"] = _with_usual_rules(data["network"])
     data["pins"] = {**(data.get("pins") or {}), **pins}
     if (data.get("hardware") or {}).get("accelerator") != ANY_ACCELERATOR:
         data = with_names_resolved(data, where, faults)
@@ -126,11 +129,27 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
     return question
 
 
+def _with_usual_rules(network: Any) -> Any:
+    """Return a network with the rules that options have too, 1:1 and a loss to survive, where their keys are absent.
+
+    A key that is null asks for no rule, as in the plan of a fabric.
+    """
+    if not isinstance(network, Mapping):
+        return network
+    families = network.get("families")
+    trees = not any(str(x).startswith("dragonfly") for x in (families if isinstance(families, list) else ()))
+    usual = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
+    return {**usual, **({"survives": LOSSES[0]} if trees else {}), **network}
+
+
 def _checked(data: dict[str, Any], where: str, faults: Faults) -> FabricInstance:
     def problems(instance: FabricInstance) -> Iterator[str]:
         yield from out_of_range(instance)
         yield from network_problems(instance.network)
         yield from check_pins(instance)
+        for path in instance.pins:
+            if not path.startswith("fabric."):
+                yield f"pins.{path}: decides nothing of a fabric alone; remove the pin"
 
     return validated(FabricInstance, data, where, problems=problems, faults=faults)
 
@@ -147,16 +166,17 @@ def _parts(wish: FabricWish) -> tuple[list[dict[str, Any]], FabricParts]:
     switches = [_switch(x) for x in names]
     if len({x["name"] for x in switches}) < len(switches):
         raise InputError("--switch: two switches of the same ports and rate; name one, or give them in a file")
-    rates = sorted({float(x["port_gbps"]) for x in switches})
-    if len(rates) > 1 and wish.transceiver_usd is None:
+    rates, usd, watts = sorted({float(x["port_gbps"]) for x in switches}), wish.transceiver_usd, wish.transceiver_watts
+    usual = FABRIC_PARTS.get(rates[0]) if len(rates) == 1 else None
+    if usual is None and (usd is None or watts is None):
         listed = ", ".join(f"{x:g}" for x in rates)
-        raise InputError(f"--switch: ports of {listed} Gb/s have other transceivers; give --transceiver-usd, or a file")
-    usual = FABRIC_PARTS.get(rates[0])
-    if usual is None and wish.transceiver_usd is None:
-        raise InputError(f"--switch: no usual transceiver for ports of {rates[0]:g} Gb/s; give --transceiver-usd")
+        problem = "have other transceivers" if len(rates) > 1 else "have no usual transceiver"
+        remedy = "give --transceiver-usd and --transceiver-watts, or a file"
+        raise InputError(f"--switch: ports of {listed} Gb/s {problem}; {remedy}")
     parts = usual or FabricParts((), f"{rates[0]:g}G", 0.0, 0.0, "given")
-    if wish.transceiver_usd is not None:
-        parts = parts._replace(usd=wish.transceiver_usd, watts=wish.transceiver_watts or parts.watts, source="given")
+    if usd is not None or watts is not None:
+        usd, watts = parts.usd if usd is None else usd, parts.watts if watts is None else watts
+        parts = parts._replace(usd=usd, watts=watts, source="given")
     return switches, parts
 
 
@@ -185,6 +205,8 @@ def _oversubscription(text: str | None) -> dict[str, Any]:
     values = [float(m["down"]) for m in parts if m is not None]
     if len(values) < len(parts) or min(values) < 1:
         raise InputError(f"--oversubscription {text!r}: must be DOWN:1 with DOWN from 1, such as 2:1, or `any`")
+    if len(values) > TIERS_OF_RATIOS:
+        raise InputError(f"--oversubscription {text!r}: at most of leaf and spine, such as 1:1,7:1; leave out the rest")
     return {"max_oversubscription": values[0] if len(values) == 1 else values}
 
 
@@ -200,14 +222,16 @@ def _floor(wish: FabricWish, optics: str) -> dict[str, Any]:
     low, high = FLOOR_METRES
     if not all(low <= x <= high for x in floor.values()):
         raise InputError(f"--floor {wish.floor!r}: must be from {low:g} to {high:g} metres, such as 0.6x2.4")
-    if wish.transceiver_usd is not None:
-        raise InputError("--floor, --transceiver-usd: with a floor media have the price; give network.media in a file")
+    given = [f"--transceiver-{x}" for x in ("usd", "watts") if getattr(wish, f"transceiver_{x}") is not None]
+    if given:
+        raise InputError(f"--floor, {given[0]}: with a floor media have price and power; give network.media in a file")
     rate = optics.partition("-")[0]
-    media = [dict(x) for name, x in catalogue("media").items() if name.startswith(f"{rate}-")]
+    known = catalogue("media")
+    media = [dict(x) for name, x in known.items() if name.startswith(f"{rate}-")]
     if not media:
-        raise InputError(
-            f"--floor: no media of {rate} in the catalogue; give network.media and network.floor in a file"
-        )
+        rates = ", ".join(dict.fromkeys(name.partition("-")[0] for name in known))
+        remedy = "give network.media and network.floor in a file"
+        raise InputError(f"--floor: no media of {rate} in the catalogue (of {rates} there are); {remedy}")
     return {"floor": floor, "media": media}
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.joint.cache import JointCache
@@ -16,17 +16,14 @@ from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options
-from planner.physics.ticks import ticking
-from planner.plan.curve import Curve, CurvePoint
-from planner.plan.decisions import changed_decisions
-from planner.plan.flatten import digest
-from planner.plan.layout import layout_in_short
-from planner.plan.plan import Plan
+from planner.physics.num import ticking
+from planner.plan.plan import Curve, CurvePoint, Plan
+from planner.plan.plan_figures import changed_decisions, digest
+from planner.plan.plan_sections import layout_in_short
 from planner.planning.joint.plan import plan_of
-from planner.solvers.deadline import Deadline, OutOfTimeError
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.running.progress import report, start
-from planner.solvers.running.turns import turn
+from planner.solvers.progress import report, start, turn
+from planner.solvers.signals import Deadline, OutOfTimeError
 
 FIRST = 8  # budgets in geometric steps at which first plans are sought
 LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
@@ -186,6 +183,11 @@ def plan_of_point(instance: Instance, choice: Choice, value: float, options: Opt
     if instance.grid is None:
         hardware = instance.hardware.model_copy(update={"racks": racks_with_spares(choice)})
         instance = instance.model_copy(update={"hardware": hardware})
+    return checked_plan(instance, choice, value, options)
+
+
+def checked_plan(instance: Instance, choice: Choice, value: float, options: Options) -> Plan:
+    """Return the plan of a choice that takes so many days, of which no bound is claimed, checked."""
     solution = JointSolution(status=JointStatus.FEASIBLE, days=value, plan=choice, stopped="limit")
     plan = plan_of(instance, solution, replace(options, time_limit=None), 0.0)
     broken = check(plan)

@@ -11,26 +11,28 @@ from planner.models.joint.free_network import conditions_of, problem_on
 from planner.models.joint.space import Problem
 from planner.models.requests import Options
 from planner.physics import step_errors
-from planner.physics.site import run_cost
+from planner.physics.site import cost
 from planner.physics.site.cost import bill
 from planner.physics.training import heterogeneous, layer_time
 from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import write_layout
-from planner.plan.certificate import Conflict, ObjectiveValue, Status
-from planner.plan.declared import (
+from planner.plan.certificate import (
     ON_TRUST,
     POOL_FORMULATION,
     POOL_MINIMIZES,
     POOLS_BRANCHING,
     POOLS_FORMULATION,
     POOLS_MINIMIZES,
+    Conflict,
+    ObjectiveValue,
+    Status,
     given_to_pool,
 )
-from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
 from planner.plan.plan import Plan
-from planner.solvers.deadline import ENDED, Deadline
+from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan, PoolsPlan
 from planner.solvers.outcome import Outcome, Stop, relative_gap
-from planner.solvers.running.progress import report
+from planner.solvers.progress import report
+from planner.solvers.signals import ENDED, Deadline
 from planner.version import __version__
 
 CLUSTER = "cluster"  # the id of a pool's one site
@@ -216,7 +218,7 @@ def _plan(
         ),
         pools=section,
         cost=money,
-        run=run_cost.section(instance, section.days_to_train, money, 0) if section and money else None,
+        run=cost.section(instance, section.days_to_train, money, 0) if section and money else None,
         conflict=conflict,
         stopped="proved" if proved else Deadline().cause,
         threads=options.threads or 1,

@@ -12,13 +12,11 @@ from planner.calibration.constants import Given, MeasuredConstants, put_constant
 from planner.errors import InputError, hint
 from planner.imports.instance_file import instance_data, read_config, read_instance_file
 from planner.instance.base import out_of_range
-from planner.instance.catalogue import LIKE, catalogue, completed
 from planner.instance.instance import ANY_ACCELERATOR, Instance
-from planner.instance.model_family import Choose, Family
 from planner.instance.pins import check_pins, long_names
 from planner.instance.read import Faults, validated
 from planner.instance.references import reference_problems
-from planner.instance.workload import DEFAULT_PRECISION, Workload
+from planner.instance.workload import DEFAULT_PRECISION, LIKE, Choose, Family, Workload, catalogue, completed
 
 # Where an instance may hold a catalogue name in place of an object, and the catalogue that has it.
 NAMED = {
@@ -106,6 +104,11 @@ def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dic
             _resolve(data[part], key, kind, part, faults)
     if isinstance(data.get("hardware"), dict):
         _resolve_pools(data["hardware"], faults)
+        alternatives = data["hardware"].get("alternatives")
+        for i, x in enumerate(alternatives if isinstance(alternatives, list) else ()):
+            for key in ("accelerator", "rack"):
+                if isinstance(x, dict):
+                    _resolve(x, key, NAMED["hardware", key], f"hardware.alternatives[{i}]", faults)
     if isinstance(data.get("reliability"), str):
         data["reliability"] = _entry("reliability", data["reliability"], "reliability", faults)
     network = data.get("network")

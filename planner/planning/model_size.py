@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance, instance_sha256
-from planner.instance.model_family import Choose, Ideal, ModelChoice
+from planner.instance.workload import Choose, Ideal, ModelChoice
 from planner.models.model_size import Candidate, instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import scaling_laws, step
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.certificate import Conflict, ObjectiveValue
 from planner.plan.plan import Plan
-from planner.solvers.deadline import ENDED, Deadline
 from planner.solvers.outcome import UnansweredError
+from planner.solvers.signals import ENDED, Deadline
 
 ROUNDING = 1e-6  # relative, as the checks have it
 TRIALS = 24  # plans on the way to a closed bracket; four to eight are usual

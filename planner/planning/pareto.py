@@ -8,8 +8,8 @@ from planner.instance.instance import Instance
 from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.parallel_strategy import strategy_of
-from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
+from planner.plan.plan_sections import LayoutPlan
 
 
 def request_of(c: PlanPhysics, layout: LayoutPlan, site: str) -> FabricRequest:
@@ -83,7 +83,7 @@ def frontier(
 
 def _require(physics: PlanPhysics, site: str, designs: Sequence[Alternative], size: int | None) -> None:
     """Check the designs of a site, each again from its choices; one that does not hold is a fault of the planner."""
-    from planner.checks.network.frontier import frontier as rules
+    from planner.checks.frontiers import frontier as rules
 
     merits = list(designs[0].merits) if designs else []
     broken = list(rules(physics, site, [{**x.merits, **x.choices} for x in designs], merits, leaf_size=size))

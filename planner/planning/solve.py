@@ -1,36 +1,47 @@
 """Solve an instance: the joint optimum over all decisions that it asks for, or why there is no plan."""
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 from planner.errors import InputError, InternalError
-from planner.instance.instance import Instance
+from planner.instance.instance import TOLERANCE, Instance
 from planner.models.joint.cache import JointCache
-from planner.models.joint.least_cost import cheaper_within, solve_joint_cost
-from planner.models.joint.ownership import least_run_cost
+from planner.models.joint.ends import End, Ends, ends_within, kinds_of, local_share, simplest_within
+from planner.models.joint.least_cost import cheaper_within, days_of
 from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.solve import world_of
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, World
+from planner.models.joint.world import CENTS, EPS, World
+from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options
-from planner.physics.ticks import ticking
-from planner.plan.certificate import ALMOST_AS_FAST, CheaperPlan, Conflict
+from planner.physics.num import ticking
+from planner.plan.certificate import (
+    ALMOST_AS_FAST,
+    SIMPLER_WITHIN,
+    CheaperPlan,
+    ChoiceEnd,
+    Conflict,
+    EndName,
+    SimplerPlan,
+)
 from planner.plan.plan import Plan
+from planner.plan.plan_sections import in_short
 from planner.planning import heterogeneous, model_size
 from planner.planning.campus_end import limited_by
 from planner.planning.conflict import conflict_of, over_budget, too_late
+from planner.planning.hardware_choice import HardwareAnswer, HardwareChoice, best_choice, with_alternatives
 from planner.planning.joint.plan import plan_of
 from planner.planning.joint.without import unanswered
-from planner.planning.sessions.inspection import inspection
-from planner.solvers.deadline import ENDED, Deadline, OutOfTimeError
+from planner.planning.sessions.inspection import Answered, inspection
 from planner.solvers.outcome import UnansweredError
+from planner.solvers.progress import notes, stands, start, turn
 from planner.solvers.registry import solver_named
-from planner.solvers.running.progress import notes, stands, start
-from planner.solvers.running.turns import turn
-from planner.solvers.signals import uninterrupted
+from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupted
 
 Progress = Callable[[str], None]
 First = Callable[[World], Column | None]
@@ -134,25 +145,35 @@ def _decided(
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     left, started = replace(options, time_limit=deadline.limit), deadline.elapsed
     start(progress, "search", anew=True)
-    cheaper = None
-    if instance.objective.minimize == "cost_usd":
-        solution = solve_joint_cost(instance, left, progress, cache=cache).as_joint()
-    elif instance.objective.minimize == "total_cost_of_ownership_usd":
-        solution = least_run_cost(instance, left, progress).as_joint()
+    known = JointCache() if cache is None else cache
+    answered = Answered(instance, options, known, beside)
+    known_answer = answered.known()
+    if known_answer is None:
+        chosen = best_choice(instance, left, deadline, progress, known, first)
+        whole, instance, solution = instance, chosen.best.instance, chosen.best.solution
+        more = dict[str, Any]()
+        if instance.objective.minimize in ("days_to_train", "loss"):
+            left, known = replace(options, time_limit=deadline.limit), known.of(instance)
+            solution, more = _ended_by_choice(instance, solution, left, progress, deadline, known, beside=beside)
+        answered.keep(solution, more)
     else:
-        known = JointCache() if cache is None else cache
-        solution, cheaper = _in_days(instance, left, progress, deadline, known, first, beside=beside)
+        solution, more = known_answer
+        whole, chosen = instance, HardwareChoice(best=HardwareAnswer(instance, solution), others=())
     refused = too_late(instance, solution, replace(options, time_limit=deadline.limit))
     start(progress, "writing the plan")
     written = _without(instance, solution, refused)
-    plan = plan_of(instance, written, options, deadline.elapsed - started, cheaper=cheaper)
+    plan = plan_of(instance, written, options, deadline.elapsed - started, more)
     if instance.objective.minimize == "total_cost_of_ownership_usd" and refused is None:
         refused = over_budget(instance, plan.objective.value, solution.lower_bound)
         plan = plan if refused is None else plan_of(instance, _without(instance, solution, refused), options, 0.0)
+    plan = with_alternatives(plan, whole, chosen)
     if refused is not None:
         return plan.model_copy(update={"conflict": refused})
     if beside and plan.status == "optimal" and instance.objective.minimize == "days_to_train":
         end = limited_by(instance, solution, options, deadline)
+        ends = plan.objective.ends
+        if end == "layout" and ends and ends[0].value < ends[-1].days_to_train * (1 - EPS):
+            end = "tolerance"
         plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"limited_by": end})})
     if solution.status is JointStatus.INFEASIBLE:
         start(progress, "why there is no plan")
@@ -169,46 +190,115 @@ def _without(instance: Instance, solution: JointSolution, refused: Conflict | No
     return replace(solution, plan=None, status=status, excluded=in_time)
 
 
-def _in_days(
+def _ended_by_choice(
     instance: Instance,
+    solution: JointSolution,
     options: Options,
     progress: Progress,
     deadline: Deadline,
     cache: JointCache,
-    first: First | None,
     *,
     beside: bool,
-) -> tuple[JointSolution, CheaperPlan | None]:
-    """Return the fastest plan, or within the asked tolerance the cheapest, and the cheapest that is almost as fast."""
-    solution = solve_joint(instance, options, progress, cache=cache, first=first)
-    tolerance = instance.objective.tolerance
+) -> tuple[JointSolution, dict[str, Any]]:
+    """Return the plan that the ends of the choice leave of those as fast, and what the objective says of others.
+
+    These are the ends and a simpler plan. At a tolerance of 0 the plan is the fastest, and a cheaper one that is almost
+    as fast is named.
+    """
     stands(progress, solution.days, solution.lower_bound)
-    best = solution.plan
-    if best is None or solution.stopped != "proved" or not _cheaper_asked(instance, beside=beside):
-        return solution, None
+    best, most, goal = solution.plan, _most_given_up(instance, solution, options.gap or 0.0), instance.objective
+    if best is None or most is None or solution.stopped != "proved" or not _others_asked(instance, beside=beside):
+        return solution, {}
     world = world_of(instance, options, deadline, cache)
+    indifferent = goal.indifference > goal.tolerance
+    simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
+    if instance.network is None and instance.grid is None and goal.tolerance in (0.0, TOLERANCE) and not indifferent:
+        if not goal.tolerance:
+            return solution, {}
+        start(progress, "a simpler layout")  # every plan of a layout alone costs the same
+        simplest = simplest_within(world, best, best.seconds * (1 + simpler))
+        return solution, {"simplest": None if simplest.plan is best else _simpler(world, best, simplest)}
     start(progress, "a cheaper plan")
-    share, in_usd = tolerance or ALMOST_AS_FAST, notes(progress)
-    found = cheaper_within(world, best, share, time_limit=deadline.limit, progress=in_usd)
+    reported = notes(progress)
+    if goal.tolerance or indifferent:
+        found = ends_within(
+            world,
+            best,
+            min(goal.tolerance, most),
+            simpler=simpler,
+            indifferent=indifferent,
+            time_limit=deadline.limit,
+            progress=reported,
+        )
+        proven = solution.lower_bound is not None and solution.lower_bound >= (solution.days or 0.0) * (1 - EPS)
+        plan, ends = found.plan or best, _ends(world, best, found, proven=proven)
+        chosen = replace(solution, plan=plan, days=days_of(world.problem, plan.seconds), stopped=found.capital.stopped)
+        return chosen, {"ends": ends, "simplest": _simpler(world, best, found.simpler)}
+    cheap = cheaper_within(world, best, ALMOST_AS_FAST, time_limit=deadline.limit, progress=reported)
+    if cheap.plan is None or cheap.capital_usd is None or cheap.capital_usd > best.capital_usd - CENTS:
+        return solution, {}
+    racks = sum(cheap.plan.placed.racks.values()) if cheap.plan.placed else instance.hardware.racks or 0
+    named = CheaperPlan(days_to_train=cheap.days or 0.0, capital_usd=cheap.capital_usd, racks=racks)
+    return solution, {"cheaper": named}
+
+
+def _simpler(world: World, best: Choice, found: End | None) -> SimplerPlan | None:
+    """Say what a simpler plan is, and how much slower than the fastest."""
+    if found is None:
+        return None
     plan = found.plan
-    if plan is None or found.capital_usd is None or found.capital_usd > best.capital_usd - CENTS:
-        return replace(solution, stopped=found.stopped) if tolerance else solution, None
-    if tolerance:
-        return replace(solution, plan=plan, days=found.days, stopped=found.stopped), None
-    racks = sum(plan.placed.racks.values()) if plan.placed else instance.hardware.racks or 0
-    return solution, CheaperPlan(days_to_train=found.days or 0.0, capital_usd=found.capital_usd, racks=racks)
-
-
-def _cheaper_asked(instance: Instance, *, beside: bool) -> bool:
-    """Whether a cheaper plan is looked for: by default where another may cost less, and no gateways take minutes."""
-    if instance.objective.tolerance:
-        return True
-    network = instance.network
-    return (
-        beside
-        and (network is not None or instance.grid is not None)
-        and not (network is not None and network.wan_gateway)
+    c, s = plan.column, plan.column.strategy.shape
+    return SimplerPlan(
+        days_to_train=days_of(world.problem, plan.seconds),
+        loss=plan.seconds / best.seconds - 1,
+        capital_usd=plan.capital_usd,
+        layout=in_short((s.tensor_parallel, s.context_parallel, s.expert_parallel, c.p, c.d), c.v),
+        layers_per_stage=plan.split.layers,
+        recomputed_layers=sum(plan.split.recomputed),
+        proven=found.proven,
     )
+
+
+def _most_given_up(instance: Instance, solution: JointSolution, gap: float) -> float | None:
+    """Return the largest share of the fewest days that the gap asked for and the deadline leave to be given up."""
+    days = solution.days
+    if days is None or not days:
+        return None
+    most = math.inf if instance.limits.deadline_days is None else instance.limits.deadline_days
+    if gap and solution.lower_bound is not None:
+        most = min(most, solution.lower_bound / (1 - gap))
+    return max(0.0, most / days - 1)
+
+
+def _ends(world: World, best: Choice, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:
+    """Say what each end of the choice left; `proven`: no plan is faster than the fastest."""
+
+    def of(name: EndName, x: Choice, value: float, *, proven: bool) -> ChoiceEnd:
+        days = days_of(world.problem, x.seconds)
+        return ChoiceEnd(name=name, value=value, days_to_train=days, capital_usd=x.capital_usd, proven=proven)
+
+    ends = [of("goal", best, days_of(world.problem, best.seconds), proven=proven)]
+    if found.capital.plan is not None:
+        x = found.capital.plan
+        ends.append(of("capital", x, x.capital_usd, proven=found.capital.status is JointStatus.OPTIMAL))
+    if found.local is not None:
+        ends.append(
+            of("leaf_local", found.local.plan, local_share(found.plan or found.local.plan), proven=found.local.proven)
+        )
+    if found.simple is not None:
+        kinds = kinds_of(found.simple.plan.column)
+        ends.append(of("simplest", found.simple.plan, kinds, proven=found.simple.proven))
+    return tuple(ends)
+
+
+def _others_asked(instance: Instance, *, beside: bool) -> bool:
+    """Whether others than the fastest are looked for: where no gateways take minutes.
+
+    A tolerance or an indifference of the user's own asks for them in any case.
+    """
+    network, goal = instance.network, instance.objective
+    own = goal.tolerance not in (0.0, TOLERANCE) or goal.indifference > goal.tolerance
+    return own or (beside and not (network is not None and network.wan_gateway))
 
 
 def options_of(

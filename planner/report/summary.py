@@ -7,12 +7,11 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
-from planner.plan.curve import Curve, CurvePoint
-from planner.plan.plan import Plan
-from planner.planning.frontier import Frontier
+from planner.plan.plan import Curve, CurvePoint, Plan
 from planner.report.statements.sites_and_fabric import (
     chosen_fabric,
     fabric,
@@ -41,6 +40,9 @@ from planner.report.statements.verdict import (
 )
 from planner.units import aligned, amount, counted, money
 
+if TYPE_CHECKING:
+    from planner.planning.frontier import Frontier
+
 CURVE_HEAD = ("", "capital", "days", "at least", "MFU", "racks", "idle GPUs")
 MOST_SEGMENTS = 8  # of whose bounds the lines below the table speak; the table has all
 CONSTANT_PRODUCT = 0.05  # of racks x days, within which a curve is as good as straight
@@ -59,7 +61,6 @@ def _ended(curve: Curve) -> str:
 
 
 def _curve_box(curve: Curve) -> str:
-    """Write the plans that a curve is about."""
     money_limit = "" if curve.most_usd is None else f" of at most {money(curve.most_usd)}"
     if curve.least_usd is not None and curve.most_usd is not None:
         money_limit = f" of {money(curve.least_usd)} to {money(curve.most_usd)}"
@@ -233,6 +234,8 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     if section is not None:
         names = sorted({x.topic for x in reported} | {x.section for x in reported}, key=SECTIONS.index)
         names += ["curve"] if plan.curve is not None else []
+        if section == "curve" and plan.curve is None:
+            raise InputError("section: this plan has no curve; solve without --point, or use `planner frontier`")
         if section not in names:
             raise InputError(f"section: must be one of {', '.join(names)} (is {section!r})")
         chosen = [x for x in reported if section in (x.topic, x.section) and not x.short]
@@ -257,7 +260,7 @@ def lines_of(reported: Iterable[Statement], bars: Iterable[str] = ()) -> Iterato
             yield f"  {text}" if name == "verdict" else f"{name.upper() if n == 0 else '':{INDENT}}{text}"
 
 
-def curve_text(frontier: Frontier, epsilon: float, width: int | None = None) -> str:
+def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -> str:
     """Write a curve: its plans by rising capital, its proven epsilon and bounds, and the knee or why there is none.
 
     `epsilon` is the share within which a row was asked for; no line is longer than `width` columns.

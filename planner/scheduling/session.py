@@ -8,21 +8,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from planner.checks.cluster import check_placement
+from planner.checks.placement import check_placement
 from planner.cluster.hostlist import read_hosts
-from planner.cluster.job import Job, slots
-from planner.cluster.placement import PlacedGroup, Placement, Running, Topology
+from planner.cluster.job import Job, PlacedGroup, Placement, Running, Topology, slots
 from planner.errors import InputError, InternalError
 from planner.files import parse_json, read_text
-from planner.formats.slurm_states import REMEDY, jobs_in, read_running
+from planner.formats.slurm import REMEDY, jobs_in, read_running
 from planner.instance.read import complaints
-from planner.models.placement.data import Problem
-from planner.models.placement.forest import solve_in_one_tree
-from planner.models.placement.solve import Solution, solve
+from planner.models.placement.placement_problem import Problem
+from planner.models.placement.solve import Solution, solve, solve_in_one_tree
 from planner.models.requests import Options
 from planner.number_ranges import bounded
 from planner.plan.certificate import Certificate
-from planner.plan.kinds import kind_of
+from planner.plan.plan_files import kind_of
 from planner.scheduling.placing import Counted, LeafMap, in_blocks, in_segments, level_to_place, only, placement
 from planner.solvers.outcome import Outcome
 from planner.solvers.registry import SOLVERS, linear_runner
@@ -55,7 +53,7 @@ class Cluster(LeafMap):
     def warm_up() -> None:
         """Load the solvers now, so that a later call with little time may use them."""
         with uninterrupted():
-            import planner.models.placement.lexicographic  # noqa: F401
+            import planner.models.placement.proven_levels  # noqa: F401
         for name in SOLVERS:
             linear_runner(usual=name)
 
@@ -126,7 +124,7 @@ class Cluster(LeafMap):
         Raises
         ------
         InputError
-            If the order is unknown, or ranks by name are not to be had (`planner.scheduling.rank_order_by_name`).
+            If the order is unknown, or ranks by name are not to be had (`planner.scheduling.placing`).
         InternalError
             If a placement breaks a rule of the checker, which replays it from the topology.
         """
@@ -135,7 +133,7 @@ class Cluster(LeafMap):
         if order not in ORDERS:
             raise InputError(f"order: must be {' or '.join(ORDERS)} (is {order!r})")
         if order == "name":
-            from planner.scheduling.rank_order_by_name import place_by_name
+            from planner.scheduling.placing import place_by_name
 
             return self._checked(job, place_by_name(self, job, taken, options), taken)
         counted, outcome = self._solved(job, taken, options, fragmentation=fragmentation)
@@ -192,14 +190,14 @@ def opened(
     only: Iterable[str] | str | None = None,
 ) -> tuple[Cluster, list[str]]:
     """Return the cluster, and the nodes to leave out beside its own busy ones: all but `only`, where it is given."""
-    from planner.formats.read import read_topology
+    from planner.formats.topology_files import read_topology
 
     if isinstance(topology, (str, Path)):
         topology = read_topology(Path(topology))
     cluster = topology if isinstance(topology, Cluster) else Cluster(topology)
     taken = read_hosts(busy, "busy") if isinstance(busy, str) else list(busy)
     if state is not None:
-        from planner.formats.slurm_states import read_states, states_on
+        from planner.formats.slurm import read_states, states_on
 
         taken.extend(sorted(states_on(cluster.topology, read_states(state), str(state)).taken))
     if only is not None:

@@ -5,21 +5,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from planner.checks.cluster import expected_groups
-from planner.cluster.job import Job, job_of_plan
-from planner.cluster.placement import Figure, PlacedGroup, Placement
+from planner.checks.placement import expected_groups
+from planner.cluster.job import Figure, Job, PlacedGroup, Placement, job_of_plan
 from planner.errors import InputError
 from planner.files import read_json
 from planner.instance.network import Network
-from planner.physics.network.locality import Locality, locality, min_crossings
+from planner.physics.network import transport
 from planner.physics.network.topology import Design
-from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
-from planner.plan.files import plan_of
 from planner.plan.plan import Plan
+from planner.plan.plan_files import plan_of
 from planner.scheduling.session import Cluster
 from planner.simulation.flow_times import transport_slowdown_of
 from planner.solvers.outcome import relative_gap
@@ -38,30 +36,22 @@ class Clock:
     places: Mapping[str, int]
     wrap: bool
 
-    def crossings(self, job: Job, nodes: tuple[str, ...]) -> Locality:
+    def crossings(self, job: Job, nodes: tuple[str, ...]) -> transport.Locality:
         """Count what a rank order sends across leaf domains, pods and zones."""
         stages = [[self.places[nodes[r]] for r in ranks] for ranks in expected_groups(job).values()]
         d = self.design
         blocks = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod or 1}
-        return locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=self.wrap)
+        return transport.locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=self.wrap)
 
-    def seconds(self, x: Locality | None) -> float:
+    def seconds(self, x: transport.Locality | None) -> float:
         """Return the seconds of the step; with None, as if nothing left a leaf: the transport's own slowdown alone."""
         return self.at(*((1.0, 1.0) if x is None else self.factors(x)))
 
-    def factors(self, x: Locality) -> tuple[float, float]:
+    def factors(self, x: transport.Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone the pipeline exchange and the rings are."""
         network = self.network
-        send = pipeline_send_slowdown(
-            transport_slowdown_of(network), self.design, x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone
-        )
-        allreduce = allreduce_slowdown(
-            transport_slowdown_of(network),
-            self.design,
-            x.allreduces_leaving_leaf,
-            x.allreduces_leaving_pod,
-            x.allreduces_leaving_zone,
-        )
+        send = transport.pipeline_send_slowdown(transport_slowdown_of(network), self.design, *x.share_leaving)
+        allreduce = transport.allreduce_slowdown(transport_slowdown_of(network), self.design, *x.allreduces_leaving)
         return send / transport_slowdown_of(network), allreduce / transport_slowdown_of(network)
 
     def at(self, send: float, allreduce: float) -> float:
@@ -103,21 +93,14 @@ class Clock:
         for level, split in (("leaf", first.lower_bound_split > 0), ("pod", known.get("groups across pods", False))):
             rooms = [n for (at, _), n in free.items() if at == level and n]
             stages, replicas, free_of = job.mesh["pipeline"], job.mesh["data"], max(rooms)
-            options[level] = min_crossings(
+            options[level] = transport.min_crossings(
                 stages, replicas, max_free=free_of, blocks=len(rooms), wrap=self.wrap, split=split
             )
         for flows, rings in options["leaf"]:
             for more, wide in options["pod"]:
-                factors.add(self.factors(_crossing(flows / sizes["leaf"], more / sizes["pod"], rings, wide)))
+                shares = flows / sizes["leaf"], more / sizes["pod"], 0.0
+                factors.add(self.factors(transport.Locality(share_leaving=shares, allreduces_leaving=(rings, wide, 0))))
         return min(self.at(send, allreduce) for send, allreduce in _undominated(factors))
-
-
-def _crossing(leaf: float, pod: float, rings: int, wide: int) -> Locality:
-    """Return what the fabric needs to know of a placement, its counts left out."""
-    counts = {"groups_split": 0, "extra_pieces": 0, "groups_cross_pod": 0, "stage_in_leaf": 0.0, "stage_in_pod": 0.0}
-    shares = {"share_leaving_leaf": leaf, "share_leaving_pod": pod}
-    crossing = {"allreduces_leaving_leaf": rings, "allreduces_leaving_pod": wide}
-    return Locality(**shares, **crossing, **counts)  # type: ignore[arg-type]
 
 
 def _undominated(factors: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -163,7 +146,7 @@ def place_by_time(
 
     Rings kept within leaves send the pipeline exchange up; pipelines kept within leaves send the rings up. Which is
     slower depends on the fabric's oversubscription and on what the layout hides. The bound is the step of the minimum
-    that the job must send out of the freest leaf and pod by its shape (`planner.physics.network.locality`).
+    that the job must send out of the freest leaf and pod by its shape (`planner.physics.network.transport`).
     """
     where = str(given) if isinstance(given, (str, Path)) else "job"
     data = given if given is None or isinstance(given, Plan) else read_json(Path(given))

@@ -10,11 +10,22 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.instance.network import Network, Switch, TransportRuns
-from planner.physics.ticks import tick
-from planner.plan.fabric import TransportFactor
-from planner.simulation import clos_tree
-from planner.simulation.clos_tree import Floats, Ints, Tree
-from planner.simulation.routing import Alive, Flows, RouteEntries, Routes, ecmp, hop_of, refuse_cut_off, spray
+from planner.physics.num import tick
+from planner.plan.plan_sections import TransportFactor
+from planner.simulation import routing
+from planner.simulation.routing import (
+    Alive,
+    Floats,
+    Flows,
+    Ints,
+    RouteEntries,
+    Routes,
+    Tree,
+    ecmp,
+    hop_of,
+    refuse_cut_off,
+    spray,
+)
 from planner.simulation.traffic import failed_cables, permutation
 
 DONE = 1e-6  # share of a flow that may be missing at its end: a fluid leaves a queue as an exponential
@@ -69,7 +80,7 @@ class Queues:
         self.hop, self.share = routes.hop, routes.weight
         self.least = np.maximum(self.room, 1e-300)  # that no quotient leaves the range of floats
         self.waiting: Floats = np.zeros(len(self.link))
-        self.missing = routes.size.astype(float)
+        self.missing, self.ending = routes.size.astype(float), DONE * routes.size
         self.paused, self.due = np.zeros(len(capacity), bool), np.zeros(len(capacity), bool)
         self.started = np.zeros(routes.parts, bool)
         self._arrange(np.ones(len(self.link), bool))
@@ -87,6 +98,7 @@ class Queues:
         self.first, self.last = first[self.group], np.flatnonzero(last[self.group])
         self.before = np.where(first, self.groups, at - 1)[self.group]
         self.behind = np.where(last, self.groups, at + 1)[self.group]
+        self.opens = np.flatnonzero(self.first)
         self.single, self.whole = self.groups == len(self.link), bool((self.share == 1).all())
         self.most = np.where(self.first, self.host_step, np.inf)  # offered at once: a host serves its flows in turn
         self.sums: Floats = np.zeros(self.groups + 1)
@@ -99,21 +111,30 @@ class Queues:
             new = self.first & np.isin(self.owner, parts)
             self.waiting[new] = (self.routes.size[self.owner] * self.share)[new]
 
-    def _shared(self, amount: Floats, groups: Ints) -> Floats:
-        """Return of every entry its share of the sum of a group; of none, nothing."""
+    def _moved(self, amount: Floats, on: int) -> Floats:
+        """Return of every entry its share of the sum of the group before it (1) or behind it (-1); of none, nothing."""
+        if self.single and self.whole:
+            moved = np.empty(len(amount))
+            if on == 1:
+                moved[1:], moved[self.opens] = amount[:-1], 0.0
+            else:
+                moved[:-1], moved[self.last] = amount[1:], 0.0
+            return moved
         self.sums[:-1] = amount if self.single else np.bincount(self.group, amount, self.groups)
-        return self.sums[groups] if self.whole else self.share * self.sums[groups]
+        of_groups: Floats = self.sums[self.before if on == 1 else self.behind]
+        return of_groups if self.whole else self.share * of_groups
 
     def step(self) -> None:
         """Serve every link for one step of time, then pause and start what is due."""
         links, parts = len(self.room), self.routes.parts
         offered = np.minimum(self.waiting, self.most)
         queue = np.bincount(self.link, offered, links)
-        rate = np.where(self.paused, 0.0, self.room / np.maximum(queue, self.least))
+        rate = self.room / np.maximum(queue, self.least)
+        rate[self.paused] = 0.0
         served = offered * rate[self.link]
-        self.waiting += self._shared(served, self.before) - served
+        self.waiting += self._moved(served, 1) - served
         self.missing -= np.bincount(self.owner[self.last], served[self.last], parts)
-        brought = np.bincount(self.link, self._shared(self.waiting, self.behind), links)
+        brought = np.bincount(self.link, self._moved(self.waiting, -1), links)
         self.paused, self.due = self.due, (brought > self.xoff) | (self.due & (brought > self.xon))
         if not self.started.all():
             at_host = np.bincount(self.owner[self.first], self.waiting[self.first], parts)
@@ -135,10 +156,15 @@ class Queues:
         return np.where(hops > 0, np.ceil((1 - DONE) * r.size / self.host_step) + hops - 1, 0.0)
 
     def forget(self, ended: np.ndarray) -> None:
-        """Drop the entries of parts that have ended, once they are a fifth of all."""
+        """Drop entries of parts that have ended, once they are a fifth of all, and the links that none is left on."""
         kept = ~ended[self.owner]
         if 5 * np.count_nonzero(kept) < 4 * len(kept):
             self._arrange(kept)
+            if self.start_parts is None:
+                left, self.link = np.unique(self.link, return_inverse=True)
+                self.used, self.room, self.least = self.used[left], self.room[left], self.least[left]
+                self.xoff, self.xon = self.xoff[left], self.xon[left]
+                self.paused, self.due = self.paused[left], self.due[left]
 
 
 def spread(
@@ -159,25 +185,25 @@ def spread(
     if alone is not None and len(waited) and alone[waited].max() <= p.max_steps:
         end = np.where(alone <= alone[waited].max(), alone * p.step_seconds, np.inf)
         return Spread(end=end, paused=np.zeros(len(routes.capacity)), most_paused=0)
-    end, most, steps = np.where(np.diff(routes.start) > 0, np.inf, 0.0), 0, np.zeros(len(q.room))
+    end, most, steps = np.where(np.diff(routes.start) > 0, np.inf, 0.0), 0, np.zeros(len(routes.capacity))
+    q.missing[end == 0] = np.inf
     step, due = 0, np.isinf(end[waited]).any()
     while due and step < p.max_steps:
         tick()
         q.step()
         step += 1
-        ended = np.isinf(end) & (q.missing <= DONE * routes.size)
-        steps += q.due
-        most = max(most, int(np.count_nonzero(q.due)))
+        ended = q.missing <= q.ending
+        due_links = q.used[q.due]
+        steps[due_links] += 1
+        most = max(most, len(due_links))
         if ended.any():
-            end[ended] = step * p.step_seconds
+            end[ended], q.missing[ended] = step * p.step_seconds, np.inf
             q.forget(np.isfinite(end))
             due = np.isinf(end[waited]).any()
     if due:
         late = f"{int(np.isinf(end[waited]).sum())} flows have not ended"
         raise InputError(f"pauses: {late} after {p.max_steps * p.step_seconds:g} s; give more steps")
-    paused = np.zeros(len(routes.capacity))
-    paused[q.used] = steps / max(step, 1)
-    return Spread(end=end, paused=paused, most_paused=most)
+    return Spread(end=end, paused=steps / max(step, 1), most_paused=most)
 
 
 FLOWLETS = 8  # of a flow in each plane, one after the other: few enough to stay quick
@@ -206,14 +232,14 @@ class LocalView:
             part = np.flatnonzero(self.meeting[flow] > tier)
             for down in (0, 1):
                 entries.add(part, np.zeros(len(part), np.int64), hop_of(tree, tier, down))
-        shares = 1 + UNEVEN * (clos_tree.words(seed, 8, np.arange(len(flow))) / 2.0**63 - 1).reshape(-1, n)
+        shares = 1 + UNEVEN * (routing.words(seed, 8, np.arange(len(flow))) / 2.0**63 - 1).reshape(-1, n)
         size, before = (flows.size * shares / shares.sum(axis=0)).ravel(), np.arange(len(flow)) - planes * n
         self.routes: Routes = entries.routes(flow, size, self.capacity, np.maximum(before, -1))
 
     def start_parts(self, parts: Ints, owner: Ints, link: Ints, queue: Floats) -> None:
         """Write the links of the flowlets that start, one after another in a random order."""
         waiting = np.rint(queue / self.packet)
-        salts = clos_tree.words(self.seed, 7, parts)
+        salts = routing.words(self.seed, 7, parts)
         order = np.argsort(salts, kind="stable")
         first = np.searchsorted(owner, parts)
         for part, at, salt in zip(parts[order].tolist(), first[order].tolist(), salts[order].tolist(), strict=True):

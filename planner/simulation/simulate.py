@@ -12,12 +12,11 @@ from planner.errors import InputError
 from planner.files import read_json
 from planner.instance.base import Frozen
 from planner.instance.read import complaints
-from planner.plan.files import plan_of
 from planner.plan.plan import Plan
+from planner.plan.plan_files import plan_of
 from planner.simulation import traffic
-from planner.simulation.clos_tree import Fabric, Floats, Ints, Tree, load_fabric, tree_of_fabric
 from planner.simulation.flow_times import TransportName, flow_seconds, ideal_seconds
-from planner.simulation.routing import Flows, joined
+from planner.simulation.routing import Fabric, Floats, Flows, Ints, Tree, joined, load_fabric, tree_of_fabric
 
 
 class Percentiles(Frozen):

@@ -15,13 +15,11 @@ from planner.errors import InputError
 from planner.files import read_text
 from planner.instance.base import range_of
 from planner.instance.network import Switch
-from planner.physics.network.families import TREE, wiring_of
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics, layout_faults
 from planner.plan.plan import Plan
-from planner.simulation import clos_tree
-from planner.simulation.clos_tree import Ints, Tree
-from planner.simulation.routing import Flows
+from planner.simulation import routing
+from planner.simulation.routing import Flows, Ints, Tree
 
 MAX_FLOWS = 1 << 22  # of an all-to-all: a few GB at work
 HEADER = ["src", "dst", "bytes"]
@@ -29,7 +27,7 @@ HEADER = ["src", "dst", "bytes"]
 
 def permutation(slots: Ints, size: float, seed: int) -> Flows:
     """Return flows in which every host sends to one other and receives from one: along a random cycle through all."""
-    order = slots[clos_tree.order(len(slots), seed, 1)]
+    order = slots[routing.order(len(slots), seed, 1)]
     return _flows(order, np.roll(order, -1), size)
 
 
@@ -140,7 +138,7 @@ def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
         if not 0 <= failed <= cables:
             known = f"from 0 to {cables}, the cables between switches"
             raise InputError(f"--failed-links {failed}: must be {known}; give another number")
-        return np.sort(clos_tree.order(cables, seed, 9)[:failed])
+        return np.sort(routing.order(cables, seed, 9)[:failed])
     wrong = [c for c in failed if not 0 <= c < cables]
     if wrong:
         known = f"the number of a cable between switches (there are {cables})"
@@ -235,7 +233,7 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
     if isinstance(plan.instance.hardware.accelerator, str) and plan.instance.hardware.nic_bytes_per_second is None:
         raise InputError("simulate: the plan's accelerator is a bare name; solve the instance again")
     d, switch, hardware = c.wired[name], c.switches[plan.fabric.sites[name].switch], plan.instance.hardware
-    if wiring_of(d) is not TREE:
+    if d.grouped:
         family = plan.fabric.sites[name].family
         raise InputError(f"simulate: {name} has a {family}; only trees are simulated, so plan with other families")
     if switch.planes > MAX_PLANES:

@@ -9,11 +9,9 @@ from queue import Empty, Queue
 from ortools.sat.python import cp_model
 
 from planner.solvers import signals
-from planner.solvers.deadline import Deadline
-from planner.solvers.outcome import Outcome, Stop
-from planner.solvers.points import broken_by_integers, integer_value
-from planner.solvers.running.model_files import begin_cpsat, end, models_wanted
-from planner.solvers.verdicts import agreed, attempted, believed
+from planner.solvers.outcome import Outcome, Stop, agreed, attempted, believed, broken_by_integers, integer_value
+from planner.solvers.progress import begin_cpsat, end, models_wanted
+from planner.solvers.signals import Deadline
 
 SOLVER = f"CP-SAT {version('ortools')}"
 
@@ -118,7 +116,6 @@ def _outcome(
     interrupted: bool,
     seconds: float,
 ) -> Outcome[Values]:
-    """Return what a run leaves, by its native status."""
     stop, solved = STOP_BY_STATUS[status], status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     bounded = solved and model.has_objective()
     return Outcome(
@@ -160,4 +157,4 @@ def _solve_watched(solver: cp_model.CpSolver, model: cp_model.CpModel) -> tuple[
                 solver.stop_search()
     if isinstance(status, BaseException):
         raise status
-    return status, interrupted
+    return status, interrupted or signals.interrupted()

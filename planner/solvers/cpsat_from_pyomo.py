@@ -9,9 +9,9 @@ from ortools.sat.python import cp_model
 from pyomo.repn import generate_standard_repn
 
 from planner.solvers import cpsat
-from planner.solvers.deadline import Deadline
 from planner.solvers.highs import ABSOLUTE_GAP, Values
 from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.signals import Deadline
 
 DIGITS = 9  # Of the largest coefficient of a row; with values up to 1e7 and a hundred terms, sums stay within 64 bits.
 OBJECTIVE_SCALE = 1e6  # Objectives in millions of dollars are counted in dollars, which is finer than a rack.
@@ -130,17 +130,14 @@ def _translate(model: pyo.ConcreteModel, unit: float, *, relax: bool, scale: flo
 
 
 def _objective(model: pyo.ConcreteModel) -> Any:
-    """Return the active objective; None where there is none."""
     return next(model.component_data_objects(pyo.Objective, active=True), None)
 
 
 def _largest(column: cp_model.IntVar) -> int:
-    """Return the largest absolute value that a column may have."""
     return int(max(abs(bound) for bound in column.proto.domain))
 
 
 def _terms(t: _Translation, repn: Any) -> list[tuple[float, cp_model.IntVar, float]]:
-    """Return the coefficient by step, the column and the step of each linear term."""
     pairs = zip(repn.linear_coefs, repn.linear_vars, strict=True)
     return [(c * t.columns[id(v)][1], *t.columns[id(v)]) for c, v in pairs if c]
 

@@ -10,13 +10,10 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from planner.solvers.cpsat import Values
-from planner.solvers.deadline import Deadline
-from planner.solvers.outcome import Outcome, Stop
-from planner.solvers.points import broken_by_integers, integer_value
-from planner.solvers.running.model_files import begin_highs, end, models_wanted
-from planner.solvers.signals import watch
-from planner.solvers.statuses import HIGHS, STOP_BY_STATUS, require_highs
-from planner.solvers.verdicts import agreed, attempted, believed
+from planner.solvers.outcome import Outcome, Stop, agreed, attempted, believed, broken_by_integers, integer_value
+from planner.solvers.progress import begin_highs, end, models_wanted
+from planner.solvers.signals import Deadline, watch
+from planner.solvers.statuses import HIGHS, require_highs, stop_of
 
 FAR = 2**62  # CP-SAT writes a side without a limit as one beyond this.
 
@@ -89,7 +86,7 @@ def _run(
     solution = _rounded(h, rows)
     # All variables are bounded, so that of the two only one can be.
     infeasible = status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible)
-    stop = Stop.PROVED if infeasible else STOP_BY_STATUS[status]
+    stop = Stop.PROVED if infeasible else stop_of(status)
     bounded = model.has_objective() and not infeasible and np.isfinite(info.mip_dual_bound)
     scale = (
         (model.proto.objective.scaling_factor or 1.0) if model.has_objective() else 1.0
@@ -120,8 +117,6 @@ def _rounded(h: highspy.Highs, rows: "Sequence[Row]") -> list[int] | None:
 
 
 def _values(solution: Sequence[int]) -> Values:
-    """Read a solution by variable."""
-
     def of(x: cp_model.LinearExprT) -> int:
         if not isinstance(x, cp_model.IntVar):
             raise TypeError(f"a value is read by variable (is {type(x).__name__})")
@@ -134,7 +129,6 @@ Row = tuple[dict[int, int], int, int]
 
 
 def _rows(model: cp_model.CpModel) -> list[Row]:
-    """Return each row's coefficients by variable and its two sides."""
     rows = []
     for constraint in model.proto.constraints:
         row: dict[int, int] = {}
@@ -154,7 +148,6 @@ def _rows(model: cp_model.CpModel) -> list[Row]:
 
 
 def _lp(model: cp_model.CpModel, rows: Sequence[Row]) -> Any:
-    """Return the model as HiGHS takes it."""
     lp, domains = highspy.HighsLp(), [list(v.domain) for v in model.proto.variables]
     lp.num_col_, lp.num_row_ = len(domains), len(rows)
     cost = np.zeros(len(domains))

@@ -1,11 +1,16 @@
-"""What a solve leaves: why it stopped, its solution, and what is proven. The same for every back end."""
+"""What a solve leaves: why it stopped, its solution, what is proven, and what of it is believed, for every back end."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar, cast
 
-from planner.plan.certificate import Certificate, Status
+import numpy as np
+import numpy.typing as npt
+
+from planner.plan.certificate import ON_TRUST, Certificate, Status
+from planner.solvers.signals import Deadline
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -109,3 +114,200 @@ def relative_gap(objective: float | None, bound: float | None) -> float | None:
     if objective is None or bound is None:
         return None
     return abs(objective - bound) / max(abs(objective), 1e-12)
+
+
+TOLERANCE = 1e-6  # of what a row adds up, as the checks of plans have it; HiGHS works to 1e-9 of a scaled row
+WHOLE = 1e-5  # from a whole number
+
+
+def broken_by(lp: Any, x: npt.NDArray[np.float64]) -> str:
+    """Return which row, bound or whole column of a model in HiGHS a point breaks; nothing where it keeps all."""
+    lower, upper = np.asarray(lp.col_lower_), np.asarray(lp.col_upper_)
+    if len(x) != len(lower) or not np.all(np.isfinite(x)):
+        return f"{int(np.isfinite(x).sum())} values for {len(lower)} columns"
+    room = TOLERANCE * np.maximum(1.0, np.abs(x))
+    outside = np.maximum(lower - x, x - upper) - room
+    whole = np.asarray([int(kind) == 1 for kind in lp.integrality_], dtype=bool)
+    if len(whole):
+        fraction = np.where(whole, np.abs(x - np.round(x)), 0.0)
+        if fraction.max(initial=0.0) > WHOLE:
+            return f"column {int(fraction.argmax())} is {float(x[fraction.argmax()]):g}, a whole number expected"
+    if outside.max(initial=-1.0) > 0:
+        i = int(outside.argmax())
+        return f"column {i} is {float(x[i]):g}, not from {float(lower[i]):g} to {float(upper[i]):g}"
+    total, size = _rows_at(lp, x)
+    low, high = np.asarray(lp.row_lower_), np.asarray(lp.row_upper_)
+    excess = np.maximum(low - total, total - high) - TOLERANCE * np.maximum(1.0, size)
+    if excess.max(initial=-1.0) > 0:
+        i = int(excess.argmax())
+        return f"row {i} is {float(total[i]):g}, not from {float(low[i]):g} to {float(high[i]):g}"
+    return ""
+
+
+def _rows_at(lp: Any, x: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Return what each row adds up at a point, and the sum of its absolute terms."""
+    matrix = lp.a_matrix_
+    start, index = np.asarray(matrix.start_, dtype=np.int64), np.asarray(matrix.index_, dtype=np.int64)
+    owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    by_column = str(matrix.format_).endswith("kColwise")
+    rows, columns = (index, owner) if by_column else (owner, index)
+    terms = np.asarray(matrix.value_) * x[columns]
+    count = int(lp.num_row_)
+    total = np.bincount(rows, terms, count).astype(np.float64)
+    return total, np.bincount(rows, np.abs(terms), count).astype(np.float64)
+
+
+def value_of(lp: Any, x: npt.NDArray[np.float64]) -> float:
+    """Return the objective of a model in HiGHS at a point."""
+    return float(np.asarray(lp.col_cost_) @ x + lp.offset_)
+
+
+def broken_by_integers(proto: Any, x: Sequence[int]) -> str:
+    """Return which constraint or domain of a CP-SAT model a point breaks; nothing where it keeps all.
+
+    A constraint of a kind that no formulation here has is not judged.
+    """
+    if len(x) != len(proto.variables):
+        return f"{len(x)} values for {len(proto.variables)} variables"
+    for i, v in enumerate(proto.variables):
+        if not _in_domain(x[i], list(v.domain)):
+            return f"variable {v.name or i} is {x[i]}, outside its domain"
+    for i, constraint in enumerate(proto.constraints):
+        if all(_true(x, literal) for literal in constraint.enforcement_literal) and not _kept(constraint, x):
+            return f"constraint {constraint.name or i} does not hold"
+    return ""
+
+
+def integer_value(proto: Any, x: Sequence[int]) -> float:
+    """Return the objective of a CP-SAT model at a point."""
+    o = proto.objective
+    total = sum(int(c) * x[v] for v, c in zip(o.vars, o.coeffs, strict=True))
+    return float((total + o.offset) * (o.scaling_factor or 1.0))
+
+
+def _true(x: Sequence[int], literal: int) -> bool:
+    return bool(x[literal]) if literal >= 0 else not x[-literal - 1]
+
+
+def _in_domain(value: int, domain: Sequence[int]) -> bool:
+    return any(a <= value <= b for a, b in zip(domain[::2], domain[1::2], strict=True))
+
+
+def _at(x: Sequence[int], expression: Any) -> int:
+    return int(expression.offset) + sum(
+        int(c) * int(x[v]) for v, c in zip(expression.vars, expression.coeffs, strict=True)
+    )
+
+
+def _linear(c: Any, x: Sequence[int]) -> bool:
+    return _in_domain(
+        sum(int(k) * int(x[v]) for v, k in zip(c.linear.vars, c.linear.coeffs, strict=True)), list(c.linear.domain)
+    )
+
+
+def _element(c: Any, x: Sequence[int]) -> bool:
+    place, entries = _at(x, c.element.linear_index), c.element.exprs
+    return 0 <= place < len(entries) and _at(x, entries[place]) == _at(x, c.element.linear_target)
+
+
+def _table(c: Any, x: Sequence[int]) -> bool:
+    wide, values = len(c.table.exprs), list(c.table.values)
+    point = [_at(x, e) for e in c.table.exprs]
+    among = any(values[i : i + wide] == point for i in range(0, len(values), wide))
+    return among != bool(c.table.negated)
+
+
+_KINDS: dict[str, Callable[[Any, Sequence[int]], bool]] = {
+    "linear": _linear,
+    "bool_or": lambda c, x: any(_true(x, i) for i in c.bool_or.literals),
+    "bool_and": lambda c, x: all(_true(x, i) for i in c.bool_and.literals),
+    "exactly_one": lambda c, x: sum(_true(x, i) for i in c.exactly_one.literals) == 1,
+    "at_most_one": lambda c, x: sum(_true(x, i) for i in c.at_most_one.literals) <= 1,
+    "lin_max": lambda c, x: max(_at(x, e) for e in c.lin_max.exprs) == _at(x, c.lin_max.target),
+    "int_prod": lambda c, x: math.prod(_at(x, e) for e in c.int_prod.exprs) == _at(x, c.int_prod.target),
+    "element": _element,
+    "table": _table,
+}
+
+
+def _kept(constraint: Any, x: Sequence[int]) -> bool:
+    for kind, holds in _KINDS.items():
+        if getattr(constraint, f"has_{kind}")():
+            return holds(constraint, x)
+    return True
+
+
+def attempted(solve: Callable[[], Outcome[T]], solver: str) -> Outcome[T]:
+    """Run a back end; one that raises leaves a failure with what it said, as its answer is not known."""
+    try:
+        return solve()
+    except Exception as error:  # of compiled code, which may raise anything
+        return Outcome(stop=Stop.FAILED, detail=f"{type(error).__name__}: {error}", solver=solver)
+
+
+def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, allowed: float = 0.0) -> Outcome[T]:
+    """Return as much of an answer as its own figures bear out.
+
+    Parameters
+    ----------
+    broken
+        The row that the solution breaks, if there is one: then nothing of the answer is believed.
+    minimize
+        On which side of the value the bound must be.
+    allowed
+        Distance of bound and value that was asked for: within it the search ended as it should, with or without proof.
+    """
+    if outcome.stop is not Stop.PROVED and not broken:
+        return replace(outcome, infeasible=False)
+    wrong = _contradiction(outcome, broken)
+    if wrong:
+        return replace(
+            outcome, stop=Stop.FAILED, solution=None, objective=None, bound=None, infeasible=False, detail=wrong
+        )
+    value, bound = outcome.objective, outcome.bound
+    if value is None or outcome.within(0.0):
+        return outcome
+    if bound is not None and (bound > value) == minimize:
+        why = f"the bound {bound:g} excludes the value {value:g}"
+        return replace(outcome, stop=Stop.FAILED, bound=None, detail=why)
+    if not outcome.within(allowed):
+        return replace(outcome, stop=Stop.LIMIT, detail=f"called optimal at {value:g} with the bound {bound}")
+    return outcome
+
+
+def _contradiction(outcome: Outcome[T], broken: str) -> str:
+    """Return what makes an answer none: a row that its solution breaks, or a proof without what it is of."""
+    if broken:
+        return f"its solution breaks a row: {broken}"
+    if outcome.infeasible:
+        return "infeasible, with a solution" if outcome.solution is not None else ""
+    return "" if outcome.solution is not None else f"{outcome.detail} without a solution"
+
+
+def agreed(first: Outcome[T], second: Outcome[T]) -> Outcome[T]:
+    """Return what two runs of a model prove together, of which the first said that it is infeasible.
+
+    A second run that has a solution is believed: it keeps the rows.
+    """
+    seconds = first.seconds + second.seconds
+    if second.infeasible or second.solution is not None:
+        return replace(second, seconds=seconds, effort=first.effort + second.effort)
+    stop = Stop.FAILED if second.stop is Stop.PROVED else second.stop
+    detail = f"infeasible in one run, {second.detail or second.stop} in another"
+    return replace(second, stop=stop, infeasible=False, detail=detail, seconds=seconds)
+
+
+BOUND_TOLERANCE = 1e-6  # relative, as the checks have it; above what counting in kilowatts and dollars costs
+Way = tuple[str, Callable[[float | None], float | None]]  # its mark, and the bound that it finds in so many seconds
+
+
+def second_proof(claimed: float | None, ways: Iterable[Way], seconds: float | None) -> str:
+    """Return the mark of the first way whose own bound reaches the one claimed, in so many seconds for all of them."""
+    if claimed is None:
+        return ON_TRUST
+    deadline = Deadline(seconds)
+    for mark, least in ways:
+        bound = None if deadline.passed else least(deadline.limit)
+        if bound is not None and bound >= claimed * (1 - BOUND_TOLERANCE):
+            return mark
+    return ON_TRUST

@@ -1,12 +1,15 @@
-"""Ctrl-C, SIGTERM and interrupters: end a search with the best so far, never in the middle of what must be whole."""
+"""The clock of a search, and Ctrl-C, SIGTERM and interrupters: end it with the best so far, and nothing by halves."""
 
+import math
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 
 class Interrupter:
@@ -148,3 +151,62 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+ENDED = {  # why there is no plan, in words, by what ended the search; "proved": all was searched, some left open
+    "limit": "the time limit came",
+    "interrupted": "a signal or an interrupter ended the search",
+    "proved": "the search ended, with some choices left without a proof,",
+}
+
+
+class OutOfTimeError(Exception):
+    """The limit of a search passed inside one of its questions, whose answer is therefore unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """Seconds that a search may take from now on; None: as long as it needs. A signal that asks for its end passes it.
+
+    One deadline is handed down through all that a search asks, and checked in every loop that may take long.
+    """
+
+    seconds: float | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the search began."""
+        return time.perf_counter() - self.started
+
+    @property
+    def left(self) -> float:
+        """Seconds left, never below 0; infinity without a limit."""
+        if interrupted():
+            return 0.0
+        return math.inf if self.seconds is None else max(0.0, self.seconds - self.elapsed)
+
+    @property
+    def limit(self) -> float | None:
+        """Seconds left as solvers take them: None without a limit."""
+        left = self.left
+        return None if math.isinf(left) else left
+
+    @property
+    def passed(self) -> bool:
+        """Whether no time is left."""
+        return self.left <= 0
+
+    @property
+    def cause(self) -> Literal["limit", "interrupted"]:
+        """What ends a search that has no time left."""
+        return "interrupted" if interrupted() else "limit"
+
+    def check(self) -> None:
+        """Raise OutOfTimeError if no time is left."""
+        if self.passed:
+            raise OutOfTimeError
+
+    def capped(self, seconds: float) -> "Deadline":
+        """Return the deadline of a part of the search that may take so many of the seconds left."""
+        return Deadline(min(self.left, seconds))

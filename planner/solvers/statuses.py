@@ -4,6 +4,7 @@ import highspy
 
 from planner.errors import InputError
 from planner.solvers.outcome import Stop
+from planner.solvers.signals import interrupted
 
 HIGHS = f"HiGHS {highspy.HIGHS_VERSION_MAJOR}.{highspy.HIGHS_VERSION_MINOR}.{highspy.HIGHS_VERSION_PATCH}"
 FEASIBILITY = 1e-9  # A megawatt-sized row is then kept to a milliwatt; the checks allow 1e-6 of a figure.
@@ -40,6 +41,12 @@ STOP_BY_STATUS = {
     _Native.kPostsolveError: Stop.FAILED,
     _Native.kUnknown: Stop.FAILED,
 }
+
+
+def stop_of(status: highspy.HighsModelStatus) -> Stop:
+    """Return why a run ended; one that had no time left because its end was asked for was interrupted."""
+    stop = STOP_BY_STATUS[status]
+    return Stop.INTERRUPTED if stop is Stop.LIMIT and interrupted() else stop
 
 
 def require_highs() -> None:

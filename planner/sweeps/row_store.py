@@ -17,8 +17,9 @@ from pydantic import Field, field_validator
 from planner.errors import InputError, needed
 from planner.files import escaped, read_bytes, require_writable, unwritable, write_atomically, write_fallback
 from planner.instance.base import Frozen
-from planner.plan.flatten import Figure, digest
+from planner.physics.training.blocks import prediction
 from planner.plan.plan import Plan
+from planner.plan.plan_figures import Figure, digest
 from planner.planning.frontier import Frontier
 from planner.version import __version__
 
@@ -53,6 +54,7 @@ class Row(Frozen):
     objective: RowObjective | None = None
     reason: str | None = Field(None, description="Why there is no plan.")
     rules: tuple[str, ...] = Field((), description="Rules in conflict, where the point is infeasible.")
+    extrapolated: tuple[str, ...] = Field((), description="What no measured run has shown of the plan's layout.")
     plan: dict[str, Figure] = Field(default_factory=dict, description="Figures of the plan by their own dotted names.")
     planner_version: str = __version__
     base: dict[str, str] = Field(
@@ -72,7 +74,7 @@ class Row(Frozen):
     def flat(self) -> dict[str, Any]:
         """Return the row as one level of columns: the point's paths and the plan's names beside the row's own."""
         own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
-        own["rules"] = "; ".join(self.rules) or None
+        own |= {key: "; ".join(getattr(self, key)) or None for key in ("rules", "extrapolated")}
         objective = {f"objective.{k}": v for k, v in (self.objective or RowObjective(name="")).model_dump().items()}
         front = {k: own.pop(k) for k in ("index", "key")}
         return {**front, **self.point, **own, **objective, **self.plan}
@@ -90,6 +92,7 @@ def row_of_plan(index: int, key: str, point: dict[str, Any], plan: Plan, seconds
         objective=RowObjective.model_validate(plan.objective.model_dump(include=set(RowObjective.model_fields))),
         reason=plan.conflict.reason if plan.conflict else None,
         rules=plan.conflict.rules if plan.conflict else (),
+        extrapolated=tuple(prediction.extrapolations(plan.instance, plan.layout).values()) if plan.layout else (),
         plan=digest(plan),
         seconds=seconds,
     )

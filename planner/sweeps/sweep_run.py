@@ -24,8 +24,7 @@ from planner.models.requests import Options
 from planner.planning.load import load_instance
 from planner.planning.plausible import warn
 from planner.planning.solve import options_of
-from planner.sweeps.axes import Point, in_shard
-from planner.sweeps.instance_paths import canonical, check_path, put
+from planner.sweeps.axes import Point, canonical, check_path, in_shard, put
 from planner.sweeps.row_store import Row, failed_row, row_of_plan
 from planner.version import __version__
 
@@ -195,19 +194,15 @@ class Lane:
         if self._pool is None:
             return
         if self._point is not None and not self._point.done():
-            self._stop(self._point)
+            with suppress(BrokenExecutor, CancelledError, TimeoutError, ProcessLookupError):
+                # A process that is only just starting is waited for: until it reports its number it cannot be stopped.
+                if self._pid is not None:
+                    pid = self._pid.result(timeout=START_SECONDS)
+                    os.kill(pid, signal.SIGTERM)
+                    if not wait([self._point], timeout=GRACE_SECONDS).done:
+                        os.kill(pid, signal.SIGKILL)
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._pool = self._pid = self._point = None
-
-    def _stop(self, point: Future[PointAnswer]) -> None:
-        """Ask the process to leave its point, and make it where a solver does not listen."""
-        # A process that is only just starting is waited for: until it reports its number it cannot be stopped.
-        with suppress(BrokenExecutor, CancelledError, TimeoutError, ProcessLookupError):
-            if self._pid is not None:
-                pid = self._pid.result(timeout=START_SECONDS)
-                os.kill(pid, signal.SIGTERM)
-                if not wait([point], timeout=GRACE_SECONDS).done:
-                    os.kill(pid, signal.SIGKILL)
 
 
 def at_home(tasks: Sequence[Task], call: Call, workers: int | None = None) -> Iterator[tuple[Task, PointAnswer]]:
@@ -288,7 +283,6 @@ def on_executor(tasks: Sequence[Task], call: Call, executor: Executor) -> Iterat
 
 
 def _died(future: Future[PointAnswer]) -> bool:
-    """Return whether the worker ended under a point: broken, or asked to end."""
     return not future.cancelled() and isinstance(future.exception(), (BrokenExecutor, SystemExit))
 
 

@@ -8,7 +8,7 @@ import random
 import time
 from collections import Counter
 
-from planner.models.placement.data import Kind, Leaf, Problem, names
+from planner.models.placement.placement_problem import Kind, Leaf, Problem, names
 from planner.models.placement.solve import solve
 from planner.models.requests import Options
 

@@ -12,8 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from planner.cluster.hostlist import natural
-from planner.cluster.job import GroupKind, Job, slots
-from planner.cluster.placement import Switch, Topology
+from planner.cluster.job import GroupKind, Job, Switch, Topology, slots
 from planner.scheduling.session import Cluster
 
 LEAF, PER_POD = 32, 16

@@ -1,4 +1,4 @@
-"""Write the table of docs/accuracy.md, and draw predicted against measured steps.
+"""Write the tables of docs/accuracy.md, and draw predicted against measured steps.
 
     python scripts/calibration/accuracy_page.py POINTS.csv
 
@@ -15,16 +15,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recent_classes import CLASSES
 
-from planner.physics.step_errors import ENOUGH_ROWS, bounds_of
+from planner.physics.step_errors import ANY
+from planner.physics.step_errors import table as errors_by_class
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, PICTURE = ROOT / "docs" / "accuracy.md", ROOT / "docs" / "figures" / "accuracy.png"
-BEGIN, END = "<!-- table of errors: begin -->\n", "<!-- table of errors: end -->\n"
-COLUMNS = ("rows of", "number", "mean error", "bias", "4 of 5 measured over predicted", "worst")
+TABLE, RECENT, RULE = "table of errors", "recent rows", "rule of thumb"
+MARKS = {name: (f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->\n") for name in (TABLE, RECENT, RULE)}
+COLUMNS = ("rows of", "number", "mean error", "bias", "4 of 5 measured over predicted", "inside", "worst")
 HEAD = f"| {' | '.join(COLUMNS)} |\n|---{'|---:' * (len(COLUMNS) - 1)}|\n"
 COLOURS = {"16-bit dense": "C0", "16-bit MoE": "C1", "fp8 dense": "C2", "fp8 MoE": "C3", "fp4 dense": "C4"}
-OTHER = "C5"
+ALL, OTHER = "**all**", "C5"
 BAND = 0.1  # of the lines beside the diagonal
 
 
@@ -35,6 +38,11 @@ class Point:
     kind: str
     measured: float
     predicted: float
+    seen: float
+    rule: float | None
+    width: str
+    recent: tuple[str, ...]
+    inside: bool
 
     @property
     def error(self) -> float:
@@ -46,7 +54,16 @@ def read(path: Path) -> list[Point]:
     """Read the points."""
     with path.open(encoding="utf-8", newline="") as file:
         return [
-            Point(row["class"], float(row["measured_seconds"]), float(row["predicted_seconds"]))
+            Point(
+                row["class"],
+                float(row["measured_seconds"]),
+                float(row["predicted_seconds"]),
+                float(row["seen_seconds"]),
+                float(row["rule_seconds"]) if row["rule_seconds"] else None,
+                row["kind"],
+                tuple(filter(None, row["recent"].split(";"))),
+                row["inside"] == "1",
+            )
             for row in csv.DictReader(file)
         ]
 
@@ -55,24 +72,55 @@ def table(points: Sequence[Point]) -> str:
     """Return the table of the page, a class a line and all of them last."""
     kinds = sorted({p.kind for p in points})
     lines = [_line(kind, [p for p in points if p.kind == kind]) for kind in kinds]
-    return HEAD + "".join([*lines, _line("**all**", points)])
+    return HEAD + "".join([*lines, _line(ALL, points)])
 
 
 def _line(name: str, points: Sequence[Point]) -> str:
     """Return the line of a class."""
     errors = np.array([p.error for p in points])
-    low, high = bounds_of([1 / (1 + e) for e in errors])
-    interval = f"{low:.2f} to {high:.2f}" if len(errors) >= ENOUGH_ROWS else "too few"
+    known = errors_by_class().classes.get(ANY if name == ALL else name)
+    interval = "{:.2f} to {:.2f}".format(*known.measured_over_predicted) if known else "too few"
+    inside = f"{np.mean([p.inside for p in points]):.0%}"
     worst = errors[np.argmax(np.abs(errors))]
-    figures = f"{np.mean(np.abs(errors)):.1%} | {np.mean(errors):+.1%} | {interval} | {worst:+.0%}"
+    figures = f"{np.mean(np.abs(errors)):.1%} | {np.mean(errors):+.1%} | {interval} | {inside} | {worst:+.0%}"
     return f"| {name} | {len(points)} | {figures} |\n"
 
 
-def with_table(page: str, text: str) -> str:
+def recent_table(points: Sequence[Point]) -> str:
+    """Return the table of recent rows by the classes that a user meets."""
+    lines = [
+        "| rows of | number | source left out: mean, bias | inside 4 of 5 | catalogue now |\n",
+        "|---|---:|---:|---:|---:|\n",
+    ]
+    for name in (name for name in CLASSES if any(name in p.recent for p in points)):
+        some = [p for p in points if name in p.recent]
+        errors, seen = np.array([p.error for p in some]), np.array([p.seen / p.measured - 1 for p in some])
+        figures = f"{np.mean(np.abs(errors)):.1%}, {np.mean(errors):+.1%} | {np.mean([p.inside for p in some]):.0%}"
+        lines.append(f"| {name} | {len(some)} | {figures} | {np.mean(np.abs(seen)):.1%} |\n")
+    return "".join(lines)
+
+
+def rule_table(points: Sequence[Point]) -> str:
+    """Return the table of physics beside the rule of thumb, and in which classes it is behind."""
+    lines, behind = ["| source left out | rows | physics | rule of thumb |\n|---|---:|---:|---:|\n"], []
+    ruled = [(p, p.rule / p.measured - 1) for p in points if p.rule is not None]
+    for kind in (*sorted({p.width for p, _ in ruled}), "all") if ruled else ():
+        some = [(p.error, e) for p, e in ruled if kind in (p.width, "all")]
+        ours, theirs = (float(np.mean(np.abs([x[i] for x in some]))) for i in (0, 1))
+        lines.append(f"| {kind} | {len(some)} | {ours:.1%} | {theirs:.1%} |\n")
+        behind += [kind] if ours > theirs else []
+    alone = sorted({p.width for p in points} - {p.width for p, _ in ruled})
+    lines.append(f"\nPhysics is behind it in {' and '.join(behind) or 'no class'}.")
+    lines.append(f" {', '.join(alone)}: of one source, which has no rule.\n" if alone else "\n")
+    return "".join(lines)
+
+
+def with_table(page: str, name: str, text: str) -> str:
     """Return the page with another table between its marks."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{text}{END}{after}"
+    begin, end = MARKS[name]
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return f"{before}{begin}{text}{end}{after}"
 
 
 def draw(axes: Any, points: Sequence[Point]) -> None:
@@ -119,7 +167,10 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, default=PICTURE)
     given = parser.parse_args()
     points = read(given.points)
-    given.page.write_text(with_table(given.page.read_text(encoding="utf-8"), table(points)), encoding="utf-8")
+    page = given.page.read_text(encoding="utf-8")
+    for name, make in ((TABLE, table), (RECENT, recent_table), (RULE, rule_table)):
+        page = with_table(page, name, make(points))
+    given.page.write_text(page, encoding="utf-8")
     print(f"wrote {given.page}")
     write_picture(given.picture, points)
 

@@ -1,42 +1,81 @@
-"""Which stack of the catalogue a row of Megatron-Bridge ran on, by its published performance recipes.
+"""The stack and the switches of a row of Megatron-Bridge or Megatron-LM, by published performance recipes.
 
 The tables state no dispatcher, overlap nor CUDA graphs; the recipes of each release do (NVIDIA-NeMo/Megatron-Bridge,
-scripts/performance/configs of v0.2.0 to v0.5.0, containers 25.09 to 26.06).
+scripts/performance/configs of v0.2.0 to v0.5.0 for containers 25.11 to 26.06; fused experts are its
+cutedsl_fused_grouped_mlp). `rows/bridge_recipes.csv` has them for mixtures of experts; 26.08 is taken as 26.06, and
+25.09 as its interleaved runs on Hopper, which alone exchange beside another micro-batch.
 """
 
-BRIDGE, BRIDGE_2025 = (
-    "megatron-bridge",
-    ("megatron-core-2025", "megatron-core-2025-flex", "megatron-core-2025-overlap"),
-)
-ALL_TO_ALL, FLEX, OVERLAP = BRIDGE_2025
-NVL72, HOPPER = ("GB200", "GB300"), "H"
-WHOLE_GRAPHS = "26.06"  # from here whole iterations are CUDA graphs, with fused experts, on Blackwell
-FLEX_EVERYWHERE = "26.04"
-OVERLAP_BEYOND_HOPPER, OVERLAP_UNDER_GRAPHS = "25.11", "26.04"
+import csv
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+BRIDGE, BRIDGE_2025 = "megatron-bridge", "megatron-core-2025"
+OVERLAPS = ("context", "gradients", "parameters", "sends", "tensor")
+WHOLE_GRAPHS = (26, 6)  # from here dense models run as the newest preset but on Hopper
+RECIPES = Path(__file__).parent / "rows" / "bridge_recipes.csv"
+PLAIN = {"dispatcher": "all_to_all", "cuda_graphs": "none", "experts_overlap": "0", "fused_experts": "0"}
+KEY = ("release", "model", "gpu_type", "precision")
 
 
-def bridge_stack(row: dict[str, str]) -> str:
-    """Return the stack of a row of Megatron-Bridge: dense models that of their release, on Hopper the one before."""
-    release, gpu = row["table"][:5], row["gpu_type"]
-    if row["moe"] == "1":
-        return _of_experts(row, release, gpu)
-    return BRIDGE if release >= WHOLE_GRAPHS and not gpu.startswith(HOPPER) else ALL_TO_ALL
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A stack of the catalogue, and the switches in which a run differs from it."""
+
+    name: str
+    switches: dict[str, Any] = field(default_factory=dict)
 
 
-def _of_experts(row: dict[str, str], release: str, gpu: str) -> str:
-    """Return the stack of a mixture of experts.
+def numbers(release: str) -> tuple[int, ...]:
+    """Return the numbers of a release, in the order of which releases of one series follow each other."""
+    return tuple(int(part) for part in release.split("."))
 
-    From 26.06 iterations in 8 bits are CUDA graphs as a whole on NVL72 racks, and of the models on nodes of 8 Qwen3 30B
-    on B300 (cuda_graph_impl). Interleaved ones on nodes of 8 exchange beside the passes of another micro-batch
-    (moe_a2a_overlap), in 25.09 on Hopper alone, from 26.04 on Blackwell under CUDA graphs, as later. The flexible
-    dispatcher serves NVL72 racks, DeepSeek, and from 26.04 every model on nodes of 8, but never GPT OSS
-    (moe_flex_dispatcher_backend).
-    """
-    rack, hopper, model = gpu in NVL72, gpu.startswith(HOPPER), row["model"]
-    graphs = rack or (gpu == "B300" and model.startswith("Qwen3_30B"))
-    if release >= WHOLE_GRAPHS and graphs and "fp8" in row["precision"].lower():
-        return BRIDGE
-    if not rack and int(row["interleave_vp"] or 1) > 1 and (hopper or release >= OVERLAP_BEYOND_HOPPER):
-        return BRIDGE if not hopper and release >= OVERLAP_UNDER_GRAPHS else OVERLAP
-    flexible = rack or model.startswith("DeepSeek") or release >= FLEX_EVERYWHERE
-    return FLEX if flexible and not model.startswith("GPT OSS") else ALL_TO_ALL
+
+def fp8_recipe(row: dict[str, str]) -> str:
+    """Return how a row's products in FP8 are scaled: by blocks where it says so, else by tensors as they are."""
+    stated = row["precision"].lower()
+    return "mxfp8" if "mx" in stated else "blockwise" if "blockwise" in row["id"] else "per_tensor"
+
+
+def bridge_stack(row: dict[str, str], model: str) -> Stack:
+    """Return the stack of a row of Megatron-Bridge that trains a model of the catalogue."""
+    release, gpu, recipe = row["table"].split(" ")[0], row["gpu_type"], {"fp8_recipe": fp8_recipe(row)}
+    if row["moe"] != "1":
+        return Stack(BRIDGE if numbers(release) >= WHOLE_GRAPHS and not gpu.startswith("H") else BRIDGE_2025, recipe)
+    stated = row["precision"].lower()
+    kind = "mxfp8" if "mx" in stated else "fp8" if "fp8" in stated else "bf16"
+    known = recipes().get((release, model, gpu.removesuffix("-SXM"), kind), PLAIN)
+    beside = known["experts_overlap"] == "1" or "EP overlap" in row.get("notes", "")
+    return Stack(
+        BRIDGE if known["cuda_graphs"] == "whole" else BRIDGE_2025,
+        recipe
+        | {key: known[key] for key in ("dispatcher", "cuda_graphs")}
+        | {"fused_experts": known["fused_experts"] == "1"}
+        | {"overlaps": (*OVERLAPS, "experts") if beside else OVERLAPS},
+    )
+
+
+@cache
+def recipes() -> dict[tuple[str, ...], dict[str, str]]:
+    """Read the recipes by release, model, GPU and precision."""
+    with RECIPES.open(encoding="utf-8", newline="") as file:
+        return {tuple(row[k] for k in KEY): row for row in csv.DictReader(file)}
+
+
+def recipe_stack(row: dict[str, str]) -> Stack:
+    """Return the stack that the words in the name of one of Megatron-LM's recipes describe."""
+    name = row["id"]  # none says that experts are fused
+    graphs = "whole" if "fullCG" in name else "part" if "CG" in name else "none"
+    dispatcher = (
+        "hybrid_ep" if "HybridEP" in name or "fullCG" in name else "deep_ep" if "DeepEP" in name else "all_to_all"
+    )
+    switches: dict[str, Any] = {
+        "cuda_graphs": graphs,
+        "fused_experts": False,
+        "dispatcher": dispatcher,
+        "fp8_recipe": fp8_recipe(row),
+    }
+    switches["overlaps"] = (*OVERLAPS, "experts") if "EP-overlap" in name else OVERLAPS
+    return Stack(BRIDGE if graphs == "whole" else BRIDGE_2025, switches)

@@ -4,6 +4,7 @@
     python scripts/calibration/calibrate.py --fit ROWS.csv [...] [--write]     fit; --write changes the catalogue
     python scripts/calibration/calibrate.py --sources ROWS.csv [...]           errors on each source, fitted without it
     python scripts/calibration/calibrate.py --folds ROWS.csv [...]             errors on each fifth, fitted without it
+    python scripts/calibration/calibrate.py --halves ROWS.csv [...]            `planner calibrate` on half a cluster
     python scripts/calibration/calibrate.py --errors POINTS.csv ROWS.csv [...] write step_errors.json of the catalogue
 
 A constant belongs to an accelerator or to a software stack, never
@@ -20,13 +21,15 @@ from typing import Any
 import numpy as np
 from calibration_rows import Case, groups, read
 from catalogue_files import on_a_bound, write
+from constant_support import write_support
 from error_table import error_classes, write_errors, write_points
 from fitted_constants import CONSTANTS, KNOWN
-from held_out import errors_by_fold, errors_by_source, fit_rows, fitted
+from held_out import errors_by_fold, errors_by_half, errors_by_source, fit_rows, fitted
 from recent_classes import lines, recent
 from rule_of_thumb import comparison
 
 from planner.calibration.fit import Numbers, log_errors
+from planner.instance.workload import catalogue
 
 CATALOGUE = Path(__file__).resolve().parents[2] / "planner" / "catalogue"
 TOGETHER: dict[str, Callable[[str], bool]] = {
@@ -145,6 +148,17 @@ def report_sources(cases: list[Case], values: Sequence[float]) -> None:
     print("\n".join(comparison([c for c in cases if not c.natural], errors)))
 
 
+def report_halves(cases: list[Case]) -> None:
+    """Print the errors on each half of a cluster of the catalogue, of one factor, and of constants by the other."""
+    print(f"{'by the other half of a cluster':84}{'rows':>6}{'catalogue':>11}{'factor':>8}{'calibrated':>12}")
+    every = []
+    for name, e in errors_by_half(cases):
+        print(f"{name[:84]:84}{e.rows:>6}{e.catalogue:>11.1%}{e.factor:>8.1%}{e.calibrated:>12.1%}", flush=True)
+        every.append((e.catalogue, e.factor, e.calibrated))
+    mean = np.mean(every, axis=0)
+    print(f"{'mean of clusters':84}{len(every):>6}{mean[0]:>11.1%}{mean[1]:>8.1%}{mean[2]:>12.1%}")
+
+
 def read_all(tables: Sequence[Path]) -> list[Case]:
     """Read tables of measured runs, and print how many rows were left out and why."""
     cases, left = [], []
@@ -167,6 +181,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rows", action="store_true", help="print every row's error too")
     parser.add_argument("--sources", action="store_true", help="fit without each source, and print its errors: slow")
     parser.add_argument("--folds", action="store_true", help="fit without each fifth, and print its errors: slow")
+    parser.add_argument("--halves", action="store_true", help="calibrate on each half of a cluster's rows: slow")
     parser.add_argument("--errors", type=Path, help="fit without each source; write each row's prediction here: slow")
     return parser.parse_args()
 
@@ -191,12 +206,16 @@ def main() -> None:
         report_sources(timed, values)
     if given.folds:
         report_folds(timed, values)
+    if given.halves:
+        report_halves(timed)
     if given.errors:
         even = [c for c in timed if not c.natural]
         errors = errors_by_source(even, KNOWN, values)
-        write_points(given.errors, even, errors)
         seen = dict(zip((c.id for c in even), np.expm1(predict(even, values)).tolist(), strict=True))
-        write_errors(CATALOGUE, error_classes(even, errors, seen))
+        write_errors(CATALOGUE, error_classes(even, errors))
+        write_support(CATALOGUE, timed, KNOWN, values)
+        catalogue.cache_clear()
+        write_points(given.errors, even, errors, seen)
     on_bounds = on_a_bound(CONSTANTS, values)
     for line in on_bounds:
         print(line)

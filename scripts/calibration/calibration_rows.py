@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bridge_recipes import BRIDGE_2025, bridge_stack
+from bridge_recipes import BRIDGE_2025, Stack, bridge_stack
 from recent_rows import CUSTOM_REMAT, NATURAL, is_mixture, recent_stack
 from recent_rows import MODELS as RECENT_MODELS
 from row_problems import case_of
 
 from planner.calibration.measured_steps import precision
-from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.workload import Model, Precision, Software
+from planner.instance.workload import Model, Precision, Software, catalogue
 from planner.physics.training import memory, stage_memory
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.plain_layout import even_layers, packing
@@ -94,9 +93,10 @@ ONE_NODE_MODELS: dict[str, dict[str, Any]] = {
 megatron_scripts: 16 KV heads for Llama 3 405B, one dense layer for both DeepSeek models)."""
 SPLITTING = ("megatron-core", "megatron-bridge", "nemo", "torchtitan", "maxtext", "hai-llm")
 """Frameworks that divide sequences over TP ranks where a row does not say."""
-SHORT_GRADIENTS = ("megatron-lm-2021", "megatron-bridge", *BRIDGE_2025)
-"""Frameworks that keep and reduce gradients in 16 bits: Megatron-LM of 2021 in FP16, and Megatron-Bridge, whose
-performance recipes all set grad_reduce_in_fp32 to false (scripts/performance of its releases)."""
+SHORT_GRADIENTS = ("megatron-lm-2021", "megatron-bridge", BRIDGE_2025, "nemo-2024")
+"""Frameworks that keep and reduce gradients in 16 bits: Megatron-LM of 2021 in FP16, Megatron-Bridge, whose performance
+recipes all set grad_reduce_in_fp32 to false (scripts/performance of its releases), and NeMo, whose recipes do too
+(grad_sync_dtype=bf16 in NeMo-Framework-Launcher, examples/training, up to 24.07; performance_mode of NeMo 2)."""
 HEADS = {"BigScience": 64}
 """Heads where rows of a source do not state them; of others as many as are 128 wide. The chronicles' NHEADS where they
 do: line 617, without, ran at the rate of line 712 with 64, and not of line 727 with 112."""
@@ -286,8 +286,6 @@ def _cut(model: dict[str, Any], layers: int) -> Model:
 def _published(row: dict[str, str]) -> Case | str:
     """Read a row of the table of published throughput, or say why it cannot be a case."""
     software = next((name for start, name in FRAMEWORKS if row["source"].startswith(start)), None)
-    if software == "megatron-bridge":
-        software = bridge_stack(row)
     if software is None:
         return f"source {row['source']!r} names no framework that the catalogue knows"
     model = _model(row)
@@ -301,7 +299,8 @@ def _published(row: dict[str, str]) -> Case | str:
         return "states no layout"
     if seconds is None and not oom:
         return "states neither a step time nor a failure for memory"
-    return complete(row, model, software, None if oom else seconds, fits=not oom)
+    stack = bridge_stack(row, model.name) if software == "megatron-bridge" else Stack(software)
+    return complete(row, model, stack, None if oom else seconds, fits=not oom)
 
 
 def _recent(row: dict[str, str]) -> Case | str:
@@ -317,8 +316,9 @@ def _recent(row: dict[str, str]) -> Case | str:
     return replace(case, logged_bytes=logged, recent=True, natural=NATURAL in row["notes"])
 
 
-def complete(row: dict[str, str], model: Model, software: str, seconds: float | None, *, fits: bool) -> Case | str:
+def complete(row: dict[str, str], model: Model, stack: Stack, seconds: float | None, *, fits: bool) -> Case | str:
     """Make the case of a row; unstated choices follow the framework's practice."""
+    software = stack.name
     gpu_name = ACCELERATORS.get(row["gpu_type"], row["gpu_type"])
     network = next((rate for start, rate in NETWORKS.items() if row["source"].startswith(start)), None)
     stated = row["precision"].lower()
@@ -338,7 +338,7 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
     machine = Machine(
         gpu=_gpu(gpu_name, network),
         rack=_rack(gpu_name),
-        software=_software(software),
+        software=_software(software).model_copy(update=stack.switches),
         model=model,
         precision=_precision_of(software, dtype, stated, once=stated == "fp8" and gpu_name in BLACKWELL),
         sequence=_number(row["seq"], 1),
@@ -356,7 +356,7 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
         recompute=recompute,
         sequence_parallel=t > 1 and splits,
         zero_stage=zero,
-        layers_per_stage=even_layers(model.layers, p),
+        layers_per_stage=stage_layers(model, p, v),
         context_parallel=c,
         expert_parallel=min(experts, t * c * d),
         replicas_per_rack=replicas,
@@ -369,6 +369,17 @@ def complete(row: dict[str, str], model: Model, software: str, seconds: float | 
         id=row["id"], group=group, machine=machine, strategy=base, seconds=seconds, fits=fits, nodes=nodes, like=like
     )
     return _with_unstated(case, row, batch) if fits else case
+
+
+def stage_layers(model: Model, stages: int, virtual: int) -> tuple[int, ...]:
+    """Return the layers of every stage.
+
+    DeepSeek-V3 and Kimi K2 have four in each of 16 chunks but the last, which has one and the head, several as one
+    where there are fewer (Megatron-Bridge, get_deepseek_v3_pipeline_layout).
+    """
+    if stages > 1 and model.name in ("deepseek-v3", "kimi-k2") and 16 % (stages * virtual) == 0:
+        return (*[64 // stages] * (stages - 1), 64 // stages - 3)
+    return even_layers(model.layers, stages)
 
 
 def _with_unstated(case: Case, row: dict[str, str], batch: int) -> Case:

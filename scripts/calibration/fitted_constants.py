@@ -6,7 +6,10 @@ constants apart, and what they do not determine stays near its centre. Sources o
 measured on B200 (v1.2, configs/system: products at 0.45 to 0.65 of the dense peak, collectives at 0.60 to 0.74 of
 NVLink, 23 to 26 us to start); the FlashAttention papers (0.6 to 0.7 of the peak on A100 and H100, heads of 64 at 0.95
 and 0.76 of the rate of those of 128: a softmax_width of 8 and 60); nccl-tests (0.75 to 0.85 of NVLink and of NICs); a
-fused loss as its kernel counts (8 to 16 bytes a logit), which the recipes of Megatron-Bridge have.
+fused loss as its kernel counts (8 to 16 bytes a logit), which the recipes of Megatron-Bridge have. A launch here is one
+operation of the list, several kernels and the Python of a module: some 0.1 ms of the host without graphs [m];
+element-wise work moves 1.2 to 3 times what fused kernels would; starts of experts and of dispatches are orders of size
+[m].
 """
 
 from dataclasses import dataclass
@@ -18,20 +21,23 @@ B200, GB200, B300 = ("B200",), ("GB200",), ("B300", "GB300")
 BLACKWELL = (*B200, *GB200)
 EVERY = (*A100, *H100, *CAPPED, *BLACKWELL, *B300)
 HOPPER, FIFTH = (*H100, *CAPPED), (*BLACKWELL, *B300)  # generations of NVLink
-CORE, BRIDGE, BRIDGE_2025, CORE_2024 = "megatron-core", "megatron-bridge", "megatron-core-2025", "megatron-core-2024"
-FLEX, OVERLAP = f"{BRIDGE_2025}-flex", f"{BRIDGE_2025}-overlap"
+CORE, ZERO_BUBBLE, BRIDGE, BRIDGE_2025, CORE_2024 = (
+    "megatron-core",
+    "megatron-zero-bubble",
+    "megatron-bridge",
+    "megatron-core-2025",
+    "megatron-core-2024",
+)
 NEMO_2024 = "nemo-2024"
 LM_2022, LM_2021, DEEPSPEED = "megatron-lm-2022", "megatron-lm-2021", "megatron-deepspeed"
 FOUNDRY, TITAN = "llm-foundry-fsdp", "torchtitan"
-MEGATRON = (CORE, BRIDGE, BRIDGE_2025, CORE_2024, NEMO_2024, LM_2022, LM_2021, DEEPSPEED)
-STACKS = (*MEGATRON, FOUNDRY, TITAN)
-OLD = (LM_2022, LM_2021, DEEPSPEED, FOUNDRY, TITAN)
-ENGINE = (CORE, "megatron-zero-bubble", BRIDGE, BRIDGE_2025, FLEX, OVERLAP, CORE_2024, NEMO_2024)
+SCRIPTS = (CORE, ZERO_BUBBLE)
+TUNED = (BRIDGE, BRIDGE_2025, f"{BRIDGE_2025}-flex", f"{BRIDGE_2025}-overlap")
+"""Presets of one library that differ in switches alone."""
+OF_2024 = (CORE_2024, NEMO_2024)
+ENGINE = (*SCRIPTS, *TUNED, *OF_2024)
 """Stacks on one library of kernels and of collectives."""
-TUNED = (BRIDGE, BRIDGE_2025, FLEX, OVERLAP)
-OVERLAPPING = (BRIDGE, BRIDGE_2025, CORE_2024, NEMO_2024)  # the others have no overlap to fit
-FORKS = {CORE: (CORE, "megatron-zero-bubble"), BRIDGE_2025: (BRIDGE_2025, FLEX, OVERLAP)}
-"""Entries that share the constants of a stack that was measured, but for those that are given for each."""
+OLD = ((LM_2022,), (LM_2021,), (DEEPSPEED,), (FOUNDRY,), (TITAN,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,26 +79,14 @@ def _software(
     path: str,
     bounds: tuple[float, float],
     usual: tuple[float, float],
-    stacks: tuple[str, ...] = STACKS,
+    *stacks: tuple[str, ...],
     own: dict[str, tuple[float, float]] | None = None,
-    *,
-    apart: tuple[str, ...] = (),
-) -> list[Known]:
-    """Return a constant of each stack and its forks, but for forks that stand `apart`."""
-    alike = [tuple(e for e in FORKS.get(s, (s,)) if e not in apart) for s in stacks]
-    return _known("software", path, bounds, usual, (*alike, *((s,) for s in apart)), own)
-
-
-def _shared(
-    path: str, bounds: tuple[float, float], usual: tuple[float, float], *stacks: tuple[str, ...]
 ) -> list[Known]:
     """Return a constant of each group of stacks: those that have a mechanism in common share what it costs."""
-    return _known("software", path, bounds, usual, stacks)
+    return _known("software", path, bounds, usual, stacks, own)
 
 
 SHARE = (0.15, 0.98)
-# Megatron's loss in FP32 without fusion reads and writes each logit in some fifteen passes of 4 bytes.
-UNFUSED_LOSS = dict.fromkeys((NEMO_2024, LM_2021), (60.0, 0.3))
 KNOWN: tuple[Known, ...] = (
     *_accelerators(
         "gemm_efficiency.max_share.bf16",
@@ -100,7 +94,7 @@ KNOWN: tuple[Known, ...] = (
         (0.62, 0.04),
         *(A100, H100, CAPPED, B200, GB200, B300),
         own={"A100-40GB": (0.75, 0.3), "H100": (0.7, 0.3), CAPPED[0]: (0.55, 0.15)}
-        | dict.fromkeys(("B200", "GB200", "B300"), (0.55, 0.1)),
+        | {"B200": (0.55, 0.1), "GB200": (0.55, 0.1), "B300": (0.6, 0.15)},
     ),
     *_accelerators(
         "gemm_efficiency.max_share.fp8",
@@ -138,36 +132,35 @@ KNOWN: tuple[Known, ...] = (
         own={"H100": (0.8, 0.1), "B200": (0.74, 0.04)},
     ),
     *_accelerators("nic_efficiency", (0.3, 0.98), (0.8, 0.15), EVERY),
-    *_software("attention_share", (0.2, 1.0), (0.9, 0.2), (FOUNDRY, TITAN), own={FOUNDRY: (0.6, 0.2)}),
-    *_software("score_efficiency", (0.08, 1.0), (0.4, 0.5), (LM_2022, LM_2021, DEEPSPEED)),
-    *_software("elementwise_traffic", (0.3, 8.0), (1.3, 0.6)),
-    *_software("quantise_traffic", (0.1, 8.0), (1.0, 0.7), (*OVERLAPPING, FOUNDRY, TITAN)),
+    *_software("attention_share", (0.2, 1.0), (0.9, 0.2), (FOUNDRY,), (TITAN,), own={FOUNDRY: (0.6, 0.2)}),
+    *_software("score_efficiency", (0.08, 1.0), (0.4, 0.5), (LM_2022,), (LM_2021,), (DEEPSPEED,)),
+    *_software("elementwise_traffic", (0.3, 8.0), (1.7, 0.5), SCRIPTS, TUNED, (CORE_2024,), (NEMO_2024,), *OLD),
+    *_software("quantise_traffic", (0.1, 8.0), (1.0, 0.7), (*SCRIPTS, *TUNED, *OF_2024), (FOUNDRY,), (TITAN,)),
     *_software(
-        "loss_bytes_per_logit",
-        (4.0, 250.0),
-        (18.0, 0.8),
-        own=UNFUSED_LOSS | {BRIDGE: (14.0, 0.3), BRIDGE_2025: (14.0, 0.3)},
+        "loss_bytes_per_logit", (4.0, 250.0), (14.0, 0.3), ENGINE, *OLD, own={FOUNDRY: (18.0, 0.8), TITAN: (18.0, 0.8)}
     ),
-    *_software("launch_seconds", (1e-6, 4e-4), (1.5e-5, 1.5), own={OVERLAP: (2e-4, 0.3)}, apart=(OVERLAP,)),
-    *_shared("collective_seconds", (1e-6, 2e-3), (1e-4, 0.6), ENGINE),
-    *_software("collective_seconds", (1e-6, 2e-3), (3e-5, 1.2), OLD, own={DEEPSPEED: (5e-5, 1.2)}),
-    *_software("microbatch_seconds", (1e-5, 3e-2), (1e-3, 1.5), MEGATRON),
-    *_software("pipeline_start_seconds", (1e-6, 1e-2), (3e-5, 1.5), MEGATRON[1:]),
-    *_shared("step_seconds", (1e-3, 5e-2), (1e-2, 0.4), TUNED),
-    *_software("step_seconds", (1e-3, 5e-2), (1e-2, 0.4), (CORE, CORE_2024, NEMO_2024, *OLD)),
-    *_shared("tensor_overlap", (0.02, 0.98), (0.6, 0.3), (*TUNED, CORE_2024, NEMO_2024), (TITAN,)),
-    *_shared("data_efficiency", (0.15, 1.0), (0.7, 0.3), ENGINE, (DEEPSPEED,)),
-    *_software("sharding_exposed", (0.01, 1.0), (0.3, 0.5), (*OVERLAPPING, FOUNDRY, TITAN)),
+    *_software("launch_seconds", (1e-6, 4e-4), (1e-4, 0.5), ENGINE, *OLD),
     *_software(
-        "expert_overlap",
-        (0.01, 0.98),
-        (0.3, 0.5),
-        (BRIDGE,),
-        own={BRIDGE: (0.6, 0.15)},
-        apart=(OVERLAP,),
+        "collective_seconds",
+        (1e-6, 2e-3),
+        (1e-4, 0.6),
+        ENGINE,
+        *OLD,
+        own=dict.fromkeys((LM_2022, LM_2021, DEEPSPEED, FOUNDRY, TITAN), (5e-5, 1.2)),
     ),
-    *_software("dispatch_seconds", (1e-6, 5e-3), (2e-4, 1.0), (CORE, BRIDGE, BRIDGE_2025), apart=(FLEX,)),
-    *_software("expert_seconds", (1e-7, 2e-4), (5e-6, 0.7), (CORE, BRIDGE, BRIDGE_2025), apart=(FLEX,)),
-    *_shared("expert_efficiency", (0.15, 1.0), (0.8, 0.1), ENGINE),
+    *_software("microbatch_seconds", (1e-5, 3e-2), (1e-3, 1.0), SCRIPTS, TUNED, (CORE_2024,), (NEMO_2024,), *OLD[:3]),
+    *_software("pipeline_start_seconds", (1e-6, 1e-2), (3e-5, 1.5), ENGINE, *OLD[:3]),
+    *_software("step_seconds", (1e-3, 5e-2), (1e-2, 0.4), SCRIPTS, TUNED, OF_2024, *OLD),
+    *_software("tensor_overlap", (0.02, 0.98), (0.6, 0.3), ENGINE, (TITAN,)),
+    *_software("data_efficiency", (0.15, 1.0), (0.7, 0.3), ENGINE, (DEEPSPEED,)),
+    *_software("sharding_exposed", (0.01, 1.0), (0.3, 0.5), ENGINE, (FOUNDRY,), (TITAN,)),
+    *_software("expert_overlap", (0.01, 0.98), (0.6, 0.3), ENGINE),
+    *_software("all_to_all_seconds", (1e-6, 5e-3), (1e-4, 1.0), ENGINE),
+    *_software("deep_ep_seconds", (1e-6, 5e-3), (1e-4, 1.0), ENGINE),
+    *_software("hybrid_ep_seconds", (1e-6, 5e-3), (1e-4, 1.0), ENGINE),
+    *_software("expert_seconds", (1e-7, 2e-4), (5e-6, 0.7), ENGINE),
+    *_software("expert_cast_seconds", (1e-7, 2e-4), (2e-5, 0.7), ENGINE),
+    *_software("overlap_launch_seconds", (1e-6, 2e-3), (3e-4, 0.5), ENGINE),
+    *_software("expert_efficiency", (0.15, 1.0), (0.8, 0.1), ENGINE),
 )
 CONSTANTS: tuple[FittedConstant, ...] = tuple(k.constant for k in KNOWN)

@@ -1,19 +1,24 @@
 """Fit constants to measured runs, and the errors on runs that a fit has not seen."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from calibration_rows import FOLDS, Case, hash_of
 from fitted_constants import Known
 
-from planner.calibration.fit import TINY, Numbers, fit, log_errors, slopes_of
+from planner.calibration.constants import CODE, GPU, FittedConstant, Kind, MeasuredConstants
+from planner.calibration.fit import TINY, Numbers, calibrated, fit, log_errors, slopes_of
+from planner.calibration.measured_steps import MeasuredRun
 
 PRIOR = 0.024  # weight of one spread between a constant and its centre, beside that of a row's log error
 SCALE = 0.06  # a log error above it counts less than its square, and hardly more the larger it is (Cauchy)
 SOURCE_POWER = -0.45  # of a source's rows of a kind: between a like say for each row and a like say for each source
 MOST_ROWS = 60  # of a source and kind that a fit takes in, by the hash of their ids: more say nothing new
 EVALUATIONS = 4  # of a fit
+FEWEST_OF_A_CLUSTER, MOST_OF_A_CLUSTER = 8, 24  # rows that are halved
 CHORDS = 4  # steps of a fit that starts from one of all rows, with the slopes of that one
 
 
@@ -86,6 +91,51 @@ def _errors_left_out(
         each = np.expm1(log_errors(out, constants, list(np.exp(x))))
         errors.update(zip((c.id for c in out), each.tolist(), strict=True))
     return errors
+
+
+@dataclass(frozen=True, slots=True)
+class HalfErrors:
+    """Mean errors on rows of one cluster of the catalogue, of one factor, and of constants, by the other rows."""
+
+    rows: int
+    catalogue: float
+    factor: float
+    calibrated: float
+
+
+def errors_by_half(cases: Sequence[Case]) -> Iterator[tuple[str, HalfErrors]]:
+    """Yield the errors on each half of a cluster's rows, by the hash of their ids, of what its other half says.
+
+    A cluster is one source on one accelerator and stack; its constants are those that a user's `calibrate` finds, the
+    factor the median of measured over predicted.
+    """
+    members: dict[tuple[str, str, str], list[Case]] = {}
+    for c in sorted(cases, key=lambda c: hash_of(c.id)):
+        if not c.natural:
+            members.setdefault((c.source, c.machine.gpu.name, c.machine.software.name), []).append(c)
+    for names, rows in sorted(members.items()):
+        if len(rows) < FEWEST_OF_A_CLUSTER:
+            continue
+        few, errors = rows[:MOST_OF_A_CLUSTER], []
+        for seen, unseen in ((few[::2], few[1::2]), (few[1::2], few[::2])):
+            lines = [
+                MeasuredRun(line=i, machine=c.machine, strategy=c.strategy, seconds=c.seconds or 1.0)
+                for i, c in enumerate(seen, 2)
+            ]
+            own = calibrated(lines, Path("half.csv"))
+            constants = [FittedConstant(*_part_of(path, own), 0.0, 1.0) for path in own.values]
+            before, plain = log_errors(seen, [], []), log_errors(unseen, [], [])
+            after = log_errors(unseen, constants, [x.value for x in own.values.values()])
+            errors.append(np.abs(np.expm1([plain, plain - np.median(before), after])))
+        mean = np.concatenate(errors, axis=1).mean(axis=1).tolist()
+        yield ", ".join(names), HalfErrors(len(few), *mean)
+
+
+def _part_of(path: str, own: MeasuredConstants) -> tuple[Kind, tuple[str, ...], str]:
+    """Return where a constant at a path of an instance stands in the catalogue."""
+    if path.startswith(GPU):
+        return "accelerators", (own.accelerator,), path.removeprefix(GPU)
+    return "software", (own.software,), path.removeprefix(CODE)
 
 
 def robust_step(slopes: Numbers, residuals: Numbers) -> Numbers:

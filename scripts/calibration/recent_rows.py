@@ -5,7 +5,9 @@ column, so that the stack of a row follows from its source and release by one ru
 row of Megatron-LM's recipes, which name them.
 """
 
-from bridge_recipes import BRIDGE, BRIDGE_2025, FLEX, bridge_stack
+from typing import Any
+
+from bridge_recipes import BRIDGE_2025, Stack, bridge_stack, numbers, recipe_stack
 
 MODELS = {
     "DeepSeek-V3": "deepseek-v3",
@@ -28,37 +30,33 @@ MODELS = {
 MIXTURES = ("DeepSeek", "GPT OSS", "Mixtral", "Qwen3-30B", "Qwen3-235B")
 CUSTOM_REMAT = "remat custom"
 """In the notes of a row that runs its layers again, but for some products that it keeps on the host."""
+NEMO_2_SINCE = {"MLPerf": (5, 0), "NVIDIA": (24, 9)}
+"""The first release on NeMo 2 of each series of NeMo's rows, by the first word of its source."""
+NEMO_2: dict[str, Any] = {"fused_loss": True, "fp8_parameters": True}
+"""What NeMo 2 has over NeMo 24.07: its GPTConfig fuses the loss, and bf16_with_fp8_mixed gathers weights in FP8, scaled
+as before. Its recipes of Mixtral keep the all-to-all dispatcher, overlap no exchange of experts and have no kernel
+of all experts, of which each GPU has one; so mixtures of experts need no stack of their own."""
+LATE_2025 = (5, 1)
+"""From this round on rows of MLPerf are on the library of the releases of Megatron-Bridge."""
 NATURAL = "natural routing"
 """In the notes of a row whose tokens choose their experts; elsewhere routing is forced to be even."""
 
 
-def recent_stack(row: dict[str, str]) -> str:
+def recent_stack(row: dict[str, str]) -> Stack:
     """Return the stack of a row, by its source and release."""
     source = row["source"]
     if source.startswith("Megatron-LM examples"):
-        return _of_recipe(row["id"])
+        return recipe_stack(row)
     if source.startswith("Megatron-Bridge"):
-        named = {"Qwen3-30B": "Qwen3_30B_a3B", "DeepSeek-V3": "DeepSeekV3"}
-        return bridge_stack(
-            row
-            | {
-                "table": row["release"],
-                "moe": str(int(is_mixture(row))),
-                "model": named.get(row["model"], row["model"]),
-            }
-        )
+        return bridge_stack(row | {"table": row["release"], "moe": str(int(is_mixture(row)))}, MODELS[row["model"]])
     if source.startswith("torchtitan"):
-        return "torchtitan"
+        return Stack("torchtitan")
     if source.startswith("tpu-recipes"):
-        return "maxtext"
-    return BRIDGE_2025[0] if row["release"] >= "25" or row["release"].startswith("5") else "nemo-2024"
-
-
-def _of_recipe(name: str) -> str:
-    """Return the stack that the words of a recipe of Megatron-LM describe."""
-    if ("CG_" in name and "EP-overlap" in name) or "fullCG" in name:
-        return BRIDGE
-    return FLEX if "DeepEP" in name or "HybridEP" in name else BRIDGE_2025[0]
+        return Stack("maxtext")
+    series, release = source.split(" ")[0], numbers(row["release"])
+    if series == "MLPerf" and release >= LATE_2025:
+        return Stack(BRIDGE_2025, {"fp8_recipe": "delayed"})
+    return Stack("nemo-2024", NEMO_2 if release >= NEMO_2_SINCE[series] else {})
 
 
 def is_mixture(row: dict[str, str]) -> bool:

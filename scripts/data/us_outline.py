@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.files import write_atomically
-from planner.report.page.site_map import albers
+from planner.report.page.drawings import albers
 
 OUT = Path(__file__).parents[2] / "planner" / "report" / "data" / "us-outline.json"
 ELSEWHERE = {"AK", "HI"}

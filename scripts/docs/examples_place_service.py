@@ -24,11 +24,10 @@ from threading import BoundedSemaphore, Lock, Timer
 from typing import Any
 
 from planner.cluster.hostlist import fold_names, read_hosts
-from planner.cluster.job import Job, read_job
-from planner.cluster.placement import Placement
+from planner.cluster.job import Job, Placement, read_job
 from planner.errors import InputError, PlannerError
 from planner.files import parse_json
-from planner.formats.read import read_topology
+from planner.formats.topology_files import read_topology
 from planner.scheduling.session import Cluster
 
 SECONDS = 0.1  # what a scheduler may wait for a proof; a placement comes back in any case

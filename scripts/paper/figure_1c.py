@@ -17,9 +17,8 @@ import numpy as np
 from incast_flows import incast
 from plotting import row, write_picture
 
-from planner.simulation.clos_tree import Fabric, Floats, tree_of_fabric
 from planner.simulation.flow_times import Pauses, spread
-from planner.simulation.routing import ecmp
+from planner.simulation.routing import Fabric, Floats, ecmp, tree_of_fabric
 
 BYTES, RATE = 30e6, 100e9
 SENDERS = (0, 8, 16, 32, 64)

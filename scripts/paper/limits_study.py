@@ -11,8 +11,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from planner.api.plans import limits
-from planner.cli.commands.sweep_commands import fall, wall
-from planner.sweeps.instance_paths import changed, read_changes
+from planner.cli.sweep_commands import fall, wall
+from planner.sweeps.axes import changed, read_changes
 
 INSTANCE = Path(__file__).parents[2] / "instances" / "limits-h100.json"
 ACCELERATOR, CHOOSE = "hardware.accelerator", "workload.choose"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+import closed_forms
 from paper_inputs import CASES, GPUS_PER_RACK, GPUS_PER_SITE, MS, NIC, RACKS, Row, level
 
-from planner.physics.network import closed_forms
 from planner.physics.network.topology import Design
 from planner.physics.training import collectives
 

@@ -21,18 +21,16 @@ from typing import Any, get_args, get_origin
 from on_trust import ON_TRUST, PLACED_ON_TRUST
 from pydantic import BaseModel, ValidationError
 
-from planner.checks import conflicts
-from planner.checks.cluster import check_placement
-from planner.checks.joint import rules as joint_rules
-from planner.checks.registry import violations
-from planner.cluster.job import Job, read_job
-from planner.cluster.placement import Placement, Topology
-from planner.formats.read import read_topology
+from planner.checks import check_plan
+from planner.checks import joint_proof as joint_rules
+from planner.checks.check_plan import violations
+from planner.checks.placement import check_placement
+from planner.cluster.job import Job, Placement, Topology, read_job
+from planner.formats.topology_files import read_topology
 from planner.instance.instance import Instance, instance_sha256
-from planner.plan.certificate import Violation
+from planner.plan.certificate import JointProof, Violation
 from planner.plan.plan import Plan
-from planner.plan.proof import JointProof
-from planner.scheduling.repair import SCHEDULER_KEYS
+from planner.scheduling.cluster_changes import SCHEDULER_KEYS
 from planner.units import aligned
 
 EACH = 2  # figures of a kind that are changed
@@ -203,12 +201,12 @@ def columns_once() -> Iterator[None]:
             seen[key] = list(recomputed(instance, days, proof, **more))
         yield from seen[key]
 
-    for module in (joint_rules, conflicts):
+    for module in (joint_rules, check_plan):
         vars(module)["missing_columns"] = missing
     try:
         yield
     finally:
-        for module in (joint_rules, conflicts):
+        for module in (joint_rules, check_plan):
             vars(module)["missing_columns"] = recomputed
 
 

@@ -11,10 +11,13 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from planner.instance.catalogue import catalogue
-from planner.physics.network.closed_forms import fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers
+from planner.instance.workload import catalogue
 from planner.physics.network.topology import Design, unwirable
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "paper"))
+from closed_forms import fat_tree_endpoints, fat_tree_links, fat_tree_switches, relaxed_tiers
 
 Row = dict[str, str]
 BOX = "25.6T-64x400G"  # whose price is the one that the published bills of materials have
@@ -29,7 +32,7 @@ def designs(row: Row, apart: int) -> Iterator[Design]:
     """Yield the designs with the row's ports of one rail, side by side: every bundle, every pod that fills spines."""
     down, up, spine_down, spine_up = (number(row, f"{t}_{way}") for t in ("leaf", "spine") for way in ("down", "up"))
     racks = number(row, "endpoints") // apart
-    leaf = {
+    leaf: dict[str, Any] = {
         "ports": number(row, "radix_ports"),
         "rails": 1,
         "racks": racks,
@@ -67,7 +70,8 @@ def shared(d: Design) -> Iterator[Design]:
     if d.tiers > 3:
         name, positions, taken = "super_spine_boxes", d.super_spine_positions, d.zones * d.core_bundle
     if each := d.ports // max(1, taken):
-        yield replace(d, **{name: math.ceil(positions / each)})
+        boxes: dict[str, Any] = {name: math.ceil(positions / each)}
+        yield replace(d, **boxes)
 
 
 def counts(d: Design) -> tuple[int, ...]:

@@ -18,10 +18,9 @@ from typing import Any
 
 import simpy
 
-from planner.instance.catalogue import catalogue
-from planner.instance.reliability import FailingPart, Reliability
-from planner.physics.reliability import stops
-from planner.physics.reliability.recovery import Job, Way, ways
+from planner.instance.hardware import FailingPart, Reliability
+from planner.instance.workload import catalogue
+from planner.physics.reliability.recovery import Job, Way, stops_per_second, ways
 from planner.plan.plan import Plan
 
 APART = 0.01  # of the useful share, more than which is too much
@@ -221,7 +220,7 @@ def published() -> Iterator[tuple[str, str, str]]:
         if count is None:
             yield name, f"{value}", f"{24 * 8 * 1000 / hours:.2f}"
         else:
-            yield name, f"{value} h", f"{1 / (3600 * float(stops.stops_per_second(rate, count))):.2f} h"
+            yield name, f"{value} h", f"{1 / (3600 * float(stops_per_second(rate, count))):.2f} h"
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -40,7 +40,7 @@ PACKAGE = Path(planner.__file__).parent
 SECONDS = 10.0  # of the processor for one case: a light command takes a fraction of one
 PATIENCE = 3  # times as long until a case is given up
 ASLEEP = 300.0  # seconds on the wall until one is that waits for something: other work may hold the processor
-MAX_MEMORY = 2 << 30  # bytes of data of this process; a case that needs more fails
+MAX_MEMORY = 2 << 30  # bytes of data beside those that this process has before the cases; one that needs more fails
 OUTCOMES = ("done", "refused", "traceback", "hang", "late", "memory", "litter")
 
 
@@ -151,12 +151,19 @@ def _place(error: BaseException) -> str:
     return f"{Path(inside[-1].filename).relative_to(PACKAGE).as_posix()}:{inside[-1].lineno}" if inside else "outside"
 
 
+def _data_bytes() -> int:
+    """Return the bytes of data that this process has: a worker of the tests keeps what tests before loaded."""
+    status = Path("/proc/self/status")
+    lines = status.read_text(encoding="ascii").splitlines() if status.exists() else []
+    return next((int(x.split()[1]) << 10 for x in lines if x.startswith("VmData:")), 0)
+
+
 def results(
     numbers: Iterable[int], seed: int, seconds: float | None = None, kind: str | None = "files"
 ) -> Iterator[Result]:
     """Run cases, until the time is up where there is one, in a folder of their own."""
     limits, home = resource.getrlimit(resource.RLIMIT_DATA), Path.cwd()
-    resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, limits[1]))
+    resource.setrlimit(resource.RLIMIT_DATA, (_data_bytes() + MAX_MEMORY, limits[1]))
     until = time.monotonic() + (seconds or float("inf"))
     with tempfile.TemporaryDirectory() as folder:
         try:

@@ -17,8 +17,8 @@ from planner.instance.grid import BalancingAuthority, Grid, Line, PowerNode
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
 from planner.models.sites import solve as sites
-from planner.models.sites.data import gather
 from planner.models.sites.model import build
+from planner.models.sites.split_data import gather
 from planner.planning.load import load_instance
 from planner.solvers import highs
 

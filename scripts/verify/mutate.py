@@ -32,30 +32,39 @@ CHECKS = (
     *(f"checks/test_{x}.py" for x in ("bad_plans", "changed_figures", "check", "check_proofs", "plan_edits")),
     "planning/test_stored_plans.py",
 )
-# Folders of planner/, and of tests/ whose tests are theirs.
+
+
+def _checks(*names: str) -> tuple[str, ...]:
+    return tuple(f"checks/{name}.py" for name in names)
+
+
+# Folders and files of planner/, and those of tests/ whose tests are theirs.
 AREAS = {
     "sites": (
-        ("physics/site", "models/sites", "models/wan", "checks/site"),
+        ("physics/site", "models/sites", "models/wan.py", *_checks("sites", "power_flow", "cost")),
         ("physics/site", "models/sites", "models/wan", "checks/site", "models/joint/test_joint_sites.py", *CHECKS),
     ),
     "network": (
-        ("physics/network", "models/fabric", "checks/network"),
+        ("physics/network", "models/fabric", *_checks("fabric", "cables", "placement", "frontiers")),
         ("physics/network", "models/fabric", "checks/network", *CHECKS),
     ),
     "training": (
-        ("physics/training", "checks/training"),
+        ("physics/training", *_checks("layout", "model_choice")),
         ("physics/training", "checks/training", "checks/joint", *CHECKS),
     ),
-    "joint": (("models/joint", "checks/joint"), ("models/joint", "checks/joint", *CHECKS)),
+    "joint": (
+        ("models/joint", *_checks("joint_columns", "joint_proof", "layer_split", "step_bound")),
+        ("models/joint", "checks/joint", *CHECKS),
+    ),
     "reliability": (
-        ("physics/reliability", "checks/reliability"),
+        ("physics/reliability", *_checks("reliability")),
         (
             "physics/reliability", "checks/reliability", "planning/test_failures.py", "planning/test_evaluate.py",
             *CHECKS,
         ),
     ),
     "placement": (
-        ("models/placement", "models/plan_placement", "models/cluster_changes"),
+        ("models/placement",),
         ("models/placement", "models/plan_placement", "models/cluster_changes", "checks/test_check_cluster.py"),
     ),
     "solvers": (("solvers",), ("solvers", "planning/test_planted_decisions.py", "planning/test_limits.py")),
@@ -110,7 +119,8 @@ def operators() -> list[str]:
 
 def mutants(area: str) -> Iterator[Mutant]:
     """Yield every mutant of an area."""
-    for file in sorted(f for folder in AREAS[area][0] for f in (ROOT / "planner" / folder).rglob("*.py")):
+    places = [ROOT / "planner" / place for place in AREAS[area][0]]
+    for file in sorted(f for place in places for f in ([place] if place.suffix else place.rglob("*.py"))):
         nodes = list(ast_nodes(get_ast(file.read_text(encoding="utf-8"))))
         for name in operators():
             operator = get_operator(name)()

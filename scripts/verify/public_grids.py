@@ -18,10 +18,9 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.imports.grid_tables import GridOptions
-from planner.imports.own_dispatch import shortage
-from planner.imports.read_grid import import_grid
+from planner.imports.read_grid import import_grid, shortage
 from planner.instance.grid import Grid
-from planner.physics.site.dc_power_flow import Network
+from planner.physics.site.grid import Network
 
 SITES = 8  # candidates of a case: the nodes with most generation
 NEAR = 1e-6  # of the load: a larger difference at a node is no rounding

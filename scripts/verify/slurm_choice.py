@@ -8,7 +8,7 @@ from pathlib import Path
 
 from planner.cluster.hostlist import expand, fold_names
 from planner.cluster.job import Job, slots
-from planner.formats.slurm_topology import write_conf
+from planner.formats.slurm import write_conf
 from planner.scheduling.session import Cluster
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "helpers"))

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from planner.calibration.measured_steps import COLUMNS, MeasuredRun, dtype_of, read_runs
 from planner.cli import main
-from planner.cli.commands.file_commands import MEASURED_HELP
+from planner.cli.file_commands import MEASURED_HELP
 from planner.errors import InputError
 
 HEADER = ("model", "gpus", "TP", "PP", "seq", "micro_batches", "step_ms")

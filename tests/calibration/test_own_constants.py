@@ -15,9 +15,8 @@ from planner.calibration.constants import CODE, GPU, MeasuredConstants, value_at
 from planner.calibration.fit import TUNABLES
 from planner.cli import main
 from planner.errors import InputError
-from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import Software
+from planner.instance.workload import Software, catalogue
 from planner.sweeps.sweep_run import SweepOptions, tasks_for
 
 STEP = CODE + "step_seconds"
@@ -28,7 +27,7 @@ TRUE = {
 }
 
 
-@pytest.fixture(scope="module", params=[6, *slow(12)], ids="{} lines".format)
+@pytest.fixture(scope="module", params=slow(6, 12), ids="{} lines".format)
 def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> MeasuredConstants:
     """Return what lines of a cluster of known constants determine."""
     log = write_log(tmp_path_factory.mktemp("log") / "log.csv", TRUE, SHAPES[:: len(SHAPES) // request.param])

@@ -1,14 +1,16 @@
 """The catalogue: every entry is valid, sourced, and agrees with what is known of it."""
 
+import json
 import math
+import re
 
 import pytest
 
+import planner
 from planner.instance.base import Sourced
-from planner.instance.catalogue import catalogue
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.network import Medium, Switch
-from planner.instance.workload import Model, Software
+from planner.instance.workload import REPLACED, SWITCHES, Model, Software, catalogue
 from planner.physics.training.transformer import total_parameters
 
 TYPES: dict[str, type[Sourced]] = {
@@ -71,7 +73,8 @@ def test_entries_say_where_each_figure_is_from():
             assert source.strip(), (kind, name)
             continue
         parts = {k for k, v in entry.items() if isinstance(v, dict) and "source" in v}
-        figures = {k for k, v in entry.items() if not isinstance(v, str)} - {"source"} - parts
+        words = {*SWITCHES, "released"}
+        figures = {k for k, v in entry.items() if not isinstance(v, str) or k in words} - {"source"} - parts
         assert set(source) == figures, (kind, name)
         empty = [k for k, text in source.items() if not text.strip()]
         assert empty + [part for part in parts if not entry[part]["source"].strip()] == [], (kind, name)
@@ -191,3 +194,13 @@ def test_scaling_laws_hold_six_flop_per_parameter_and_token(approach):
     assert len(law["parameters"]) == len(law["flop"]) == len(law["tokens"]) == 9
     for n, c, d in zip(law["parameters"], law["flop"], law["tokens"], strict=True):
         assert math.isclose(c, 6 * n * d, rel_tol=0.05)
+
+
+@pytest.mark.parametrize("key", sorted(REPLACED))
+def test_a_key_that_others_replaced_names_them(key: str) -> None:
+    """A stack with a key of before is refused with what says the same now."""
+    data = json.loads(planner.changed("cluster-1k", {}).model_dump_json(exclude_none=True))
+    data["workload"]["software"][key] = 0.5
+    told = re.escape(f"has {key}, which is no key any more; give {REPLACED[key]}")
+    with pytest.raises(planner.InputError, match=told):
+        planner.solve(data)

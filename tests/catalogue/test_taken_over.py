@@ -12,8 +12,8 @@ from fitted_constants import EVERY
 import planner
 from planner.errors import InputError
 from planner.imports.instance_file import shipped_folder
-from planner.instance.catalogue import catalogue, completed
 from planner.instance.hardware import Accelerator
+from planner.instance.workload import catalogue, completed
 from planner.planning.load import load_instance
 
 FOLDER = Path(planner.__file__).parent / "catalogue"

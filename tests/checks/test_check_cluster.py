@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 import planner
-from planner.checks.cluster import check_placement
-from planner.cluster.job import Job
-from planner.cluster.placement import Block, Placement, Switch, Topology
+from planner.checks.placement import check_placement
+from planner.cluster.job import Block, Job, Placement, Switch, Topology
 
 NODES = tuple(f"n{i}" for i in range(12))
 TOPOLOGY = Topology(

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from worked_plan import edited, named, rules, small
 
-from planner.checks.registry import check
-from planner.plan.declared import BOUNDED, CONFIRMED, ON_TRUST, RECOMPUTED, RECOMPUTED_BUT, joint_mark
+from planner.checks.check_plan import check
+from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST, RECOMPUTED, RECOMPUTED_BUT, joint_mark
 from planner.plan.plan import Plan
 
 PLAN = small()

@@ -12,11 +12,11 @@ from curves import POINTS, answer_with, curve, made
 from worked_plan import small
 
 import planner
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 from planner.cli.console import ExitCode as Exit
 from planner.errors import InputError
-from planner.plan.curve import Curve
-from planner.plan.files import read_plan
+from planner.plan.plan import Curve
+from planner.plan.plan_files import read_plan
 from planner.planning.frontier import Frontier
 from planner.solvers.signals import interrupted
 

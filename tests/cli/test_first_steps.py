@@ -16,11 +16,11 @@ from planner.cli.main import app
 from planner.errors import InputError
 from planner.formats.yaml_text import read_yaml_data
 from planner.imports.instance_file import FABRIC_PARTS, Wish, first_instance, rack_of, shipped_names
-from planner.instance.catalogue import catalogue
 from planner.instance.instance import Instance
+from planner.instance.workload import catalogue
 from planner.planning.load import load_instance
-from planner.report.catalogue import KINDS
-from planner.sweeps.instance_paths import canonical
+from planner.report.tables import KINDS
+from planner.sweeps.axes import canonical
 
 ROOT = Path(__file__).parents[2]
 JOB = {"name": "j", "mesh": {"data": 4}}
@@ -58,7 +58,7 @@ def test_catalogue_lists_every_name(kind: str) -> None:
 def test_catalogue_has_every_kind() -> None:
     """Every file of the catalogue that an instance names entries of is listed."""
     files = {p.stem for p in (ROOT / "planner" / "catalogue").glob("*.json")}
-    assert files - set(KINDS) == {"step_errors"}  # errors of predictions, which nothing names
+    assert files - set(KINDS) == {"step_errors", "constant_support"}  # of predictions, which nothing names
 
 
 def test_catalogue_of_all_and_of_one() -> None:

@@ -16,19 +16,18 @@ from planner.cli.main import app
 from planner.cluster.job import read_job
 from planner.errors import InputError
 from planner.files import MAX_BYTES, MAX_DEPTH, MAX_DIGITS, read_json, read_text
-from planner.formats.read import read_topology
-from planner.formats.slurm_states import read_states
+from planner.formats.slurm import read_states
+from planner.formats.topology_files import read_topology
 from planner.formats.topology_rows import MAX_NAMES_OF_FILE
 from planner.imports.grid_tables import GridOptions
 from planner.imports.read_grid import import_grid
-from planner.plan.files import read_plan
+from planner.plan.plan_files import read_plan
 from planner.planning.load import load_instance
-from planner.report.compare import columns_of_file
 from planner.report.plots.sweep_rows import read_rows as drawn_rows
+from planner.report.tables import columns_of_file
 from planner.simulation.simulate import SimulationOptions as Simulated
 from planner.simulation.simulate import simulation_request
-from planner.sweeps.axes import axis_of, read_pairs
-from planner.sweeps.instance_paths import read_changes
+from planner.sweeps.axes import axis_of, read_changes, read_pairs
 from planner.sweeps.row_store import read_rows
 
 PLAN = small()

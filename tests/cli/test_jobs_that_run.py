@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 from planner.cli.main import app
 from planner.cluster.job import mesh_job
 from planner.errors import InputError
-from planner.formats.slurm_states import read_running
+from planner.formats.slurm import read_running
 
 LEAVES = """\
 SwitchName=leaf0 Nodes=m[00-03]

@@ -14,12 +14,18 @@ import planner
 from planner.cli.main import app
 from planner.errors import InputError
 from planner.number_ranges import RANGES, NumberRange
-from planner.scheduling import admission, repair
+from planner.scheduling.cluster_changes import defragment, place_queue, preempt, replace, resize
 
 LIBRARY: tuple[Callable[..., Any], ...] = (
     *(getattr(planner, n) for n in planner.__all__ if inspect.isfunction(getattr(planner, n))),
     *(planner.Cluster.place, planner.Session.solve),
-    *(admission.place_queue, admission.preempt, admission.defragment, repair.replace, repair.resize),
+    *(
+        place_queue,
+        preempt,
+        defragment,
+        replace,
+        resize,
+    ),
 )
 WRONG = (math.nan, math.inf, -math.inf, 1e308, -1, -(10**400), True, "5")
 

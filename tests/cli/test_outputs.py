@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from planner.cli.commands.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
+from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS
 from planner.errors import InputError
 from planner.files import read_text, require_writable, write_atomically, write_streamed
-from planner.formats.write import TOPOLOGY_WRITERS, WRITERS
+from planner.formats.topology_files import TOPOLOGY_WRITERS, WRITERS
 
 TOO_LONG = f"{'x' * 300}.json"
 

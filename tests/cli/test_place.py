@@ -12,14 +12,13 @@ import pytest
 from cluster_worlds import some_busy, tree
 from typer.testing import CliRunner
 
-from planner.checks.cluster import check_placement
+from planner.checks.placement import check_placement
 from planner.cli.main import app, main
 from planner.cluster.hostlist import expand
-from planner.cluster.job import GroupKind, Job
-from planner.cluster.placement import Placement
-from planner.formats.slurm_states import read_states
-from planner.formats.write import write_topology
-from planner.models.placement import lexicographic
+from planner.cluster.job import GroupKind, Job, Placement
+from planner.formats.slurm import read_states
+from planner.formats.topology_files import write_topology
+from planner.models.placement import proven_levels
 
 TOPOLOGY = tree([8, 8, 8, 8], 2)
 JOB = Job(name="run", mesh={"pipeline": 3, "data": 6}, gpus_per_node=8)
@@ -173,7 +172,7 @@ def test_ctrl_c_leaves_the_best_placement_so_far(files: Path, monkeypatch: pytes
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(lexicographic, "improve", interrupted)
+    monkeypatch.setattr(proven_levels, "improve", interrupted)
     out = CliRunner().invoke(app, before)
     assert out.exit_code == 130
     data = json.loads((files / "out.json").read_text())

@@ -10,7 +10,7 @@ import pytest
 from joint_brute_force import toy
 from typer.testing import CliRunner, Result
 
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 from planner.cli.console import ExitCode
 from planner.cli.main import app
 from planner.models.joint.columns import strategy_bound
@@ -43,10 +43,10 @@ def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, m
         if not signals.interrupted():
             os.kill(os.getpid(), number)
 
-    def slow(model: Any, time_limit: float | None, how: Any) -> Outcome[highs.Values]:
+    def slow(model: Any, time_limit: float | None, *how: Any) -> Outcome[highs.Values]:
         if time_limit is not None and time_limit <= 0:
             return Outcome(stop=Stop.LIMIT, detail="TimeLimit")
-        return answer(model, time_limit, how)
+        return answer(model, time_limit, *how)
 
     monkeypatch.setattr(FewestDays, "keep", kept)
     monkeypatch.setattr(highs, "_solve", slow)

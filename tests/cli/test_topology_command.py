@@ -7,10 +7,9 @@ from cluster_worlds import tree
 from typer.testing import CliRunner
 
 from planner.cli.main import app
-from planner.cluster.placement import Block, Topology
+from planner.cluster.job import Block, Topology
 from planner.errors import InputError
-from planner.formats.read import read_topology
-from planner.formats.write import write_topology
+from planner.formats.topology_files import read_topology, write_topology
 
 TREE = tree([8, 8, 4], 2, block=4)
 

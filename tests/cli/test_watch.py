@@ -10,10 +10,10 @@ import pytest
 from joint_brute_force import toy
 from typer.testing import CliRunner
 
-from planner.cli import watch as watches
+from planner.cli import console as watches
+from planner.cli.console import Watch, clock, progress_line, watched, watching
 from planner.cli.main import app
-from planner.cli.watch import Watch, clock, progress_line, watched, watching
-from planner.solvers.running.progress import IncumbentFound
+from planner.solvers.progress import IncumbentFound
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ +\d+\.\d s  \S")
 

@@ -17,7 +17,7 @@ from planner.cluster.hostlist import expand, parse
 from planner.exports import fabric_graph as exported
 from planner.exports.fabric_graph import failure_domains
 from planner.exports.fabric_parts import BuiltFabric, built_fabric
-from planner.physics.network.cabling import lay, switch_counts
+from planner.physics.network.price import lay, switch_counts
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
 from planner.physics.plan_physics import PlanPhysics
 
@@ -81,11 +81,9 @@ def test_slowdowns_are_those_of_a_fabric_with_a_spine_less() -> None:
     row = next(r for r in failure_domains(PLAN, E1) if r.tier == "spine")
     physics = PlanPhysics(plan=PLAN)
     less, where = replace(E1.design, leaf_up=E1.design.leaf_up - E1.design.leaf_bundle), physics.crossings["e1"]
-    send = (where.share_leaving_leaf, where.share_leaving_pod)
-    groups = (where.allreduces_leaving_leaf, where.allreduces_leaving_pod)
     phi = physics.transport_slowdown
-    assert row.pipeline_send_slowdown == pytest.approx(pipeline_send_slowdown(phi, less, *send))
-    assert row.allreduce_slowdown == pytest.approx(allreduce_slowdown(phi, less, *groups))
+    assert row.pipeline_send_slowdown == pytest.approx(pipeline_send_slowdown(phi, less, *where.share_leaving))
+    assert row.allreduce_slowdown == pytest.approx(allreduce_slowdown(phi, less, *where.allreduces_leaving))
     assert row.pipeline_send_slowdown > PLAN.fabric.sites["e1"].pipeline_send_slowdown
 
 

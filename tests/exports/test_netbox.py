@@ -17,8 +17,15 @@ from worked_plan import small
 
 from planner.cli.main import app
 from planner.exports import fabric_graph
-from planner.exports.fabric_parts import BuiltFabric, built_fabric, cable_list
-from planner.exports.netbox import end_of, interface_of, netbox_files, write_netbox
+from planner.exports.fabric_parts import (
+    BuiltFabric,
+    built_fabric,
+    cable_list,
+    end_of,
+    interface_of,
+    netbox_files,
+    write_netbox,
+)
 
 E1 = built_fabric(small(), "e1")
 # Rows of fields of NetBox's CableImportForm, DeviceImportForm and InterfaceImportForm, those required first.

@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 
 from planner.cluster.hostlist import parse
-from planner.cluster.placement import Topology
+from planner.cluster.job import Topology
 from planner.errors import InputError
-from planner.formats.read import plan_topology, read_topology
-from planner.formats.slurm_topology import read_conf, write_conf
+from planner.formats.slurm import read_conf, write_conf
+from planner.formats.topology_files import plan_topology, read_topology
 from planner.instance.hardware import Hardware
 from planner.instance.instance import Instance
-from planner.plan.fabric import FabricPlan, SiteFabric
 from planner.plan.plan import Plan
-from planner.plan.sites import Site, SitesPlan
+from planner.plan.plan_sections import FabricPlan, Site, SiteFabric, SitesPlan
 
 
 def _plan(fabrics: dict[str, tuple[int, int]], racks: dict[str, int] | int) -> Plan:

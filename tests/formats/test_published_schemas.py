@@ -11,9 +11,9 @@ import re
 import pytest
 from test_writers import NODES, PLACED, TREE, _objects, _of_kind, _on
 
-from planner.cluster.placement import Switch, Topology
+from planner.cluster.job import Switch, Topology
 from planner.errors import InputError
-from planner.formats.write import write_placed, write_topology
+from planner.formats.topology_files import write_placed, write_topology
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 LABEL_KEY = re.compile(

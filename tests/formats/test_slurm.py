@@ -10,12 +10,11 @@ from slurm_controller import Controller, controller, why_not
 
 import planner
 from planner.cluster.hostlist import expand, fold_names, natural
-from planner.cluster.placement import Switch, Topology
+from planner.cluster.job import Switch, Topology
 from planner.errors import InputError
 from planner.formats.placed_job import PlacedJob, hostfile, sbatch_arguments
-from planner.formats.slurm_states import read_running, read_states
-from planner.formats.slurm_topology import read_conf, write_conf
-from planner.formats.write import write_placed
+from planner.formats.slurm import read_conf, read_running, read_states, write_conf
+from planner.formats.topology_files import write_placed
 
 RACKS, PER_RACK, PODS = 16, 16, 4
 

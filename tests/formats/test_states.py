@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.cluster.placement import Switch, Topology
+from planner.cluster.job import Switch, Topology
 from planner.errors import InputError
-from planner.formats.slurm_states import BUSY, DOWN, FREE, MEANING, NodeStates, read_states, require_known, states_on
+from planner.formats.slurm import BUSY, DOWN, FREE, MEANING, NodeStates, read_states, require_known, states_on
 
 TREE = Topology(switches=(Switch(name="leaf", nodes=("n1", "n2", "n3", "n4")),))
 

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cluster.placement import Block, Switch, Topology
+from planner.cluster.job import Block, Switch, Topology
 from planner.errors import InputError
-from planner.formats.read import read_topology
-from planner.formats.slurm_topology import read_conf, read_yaml, write_conf, write_yaml
-from planner.formats.write import TOPOLOGY_WRITERS, write_topology
+from planner.formats.slurm import read_conf, read_yaml, write_conf, write_yaml
+from planner.formats.topology_files import TOPOLOGY_WRITERS, read_topology, write_topology
 
 TREE = """\
 # two leaves under one core

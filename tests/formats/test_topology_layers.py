@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from planner.cluster.placement import Block, Switch, Topology
+from planner.cluster.job import Block, Switch, Topology
 from planner.errors import InputError
-from planner.formats.read import read_topology
-from planner.formats.write import write_topology
+from planner.formats.topology_files import read_topology, write_topology
 from planner.formats.yaml_text import Node, parse
 
 INSTANCES = {

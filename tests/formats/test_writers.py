@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 import planner
-from planner.cli.commands.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS, placement_text
+from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS, placement_text
 from planner.cluster.hostlist import expand
-from planner.cluster.placement import Block, Switch, Topology
+from planner.cluster.job import Block, Switch, Topology
 from planner.errors import InputError
 from planner.formats.kubernetes import lowest_common_tier
 from planner.formats.placed_job import PlacedJob, RankGroup, hints, rankfile_line, sbatch_arguments, srun_line
-from planner.formats.write import TOPOLOGY_WRITERS, WRITERS, write_placed, write_topology
+from planner.formats.topology_files import TOPOLOGY_WRITERS, WRITERS, write_placed, write_topology
 from planner.formats.yaml_text import Node, dump, parse
 
 NODES = tuple(f"n{i:02d}" for i in range(1, 17))

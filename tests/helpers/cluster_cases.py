@@ -4,7 +4,7 @@ import itertools
 import random
 from collections.abc import Iterator
 
-from planner.models.placement.data import Kind, Leaf, Problem
+from planner.models.placement.placement_problem import Kind, Leaf, Problem
 
 Way = tuple[int, ...]
 

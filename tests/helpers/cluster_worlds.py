@@ -2,7 +2,7 @@
 
 import random
 
-from planner.cluster.placement import Block, Switch, Topology
+from planner.cluster.job import Block, Switch, Topology
 
 
 def tree(leaves: list[int], per_pod: int, *, block: int = 0) -> Topology:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from worked_plan import small
 
-from planner.plan.curve import Curve, CurvePoint
+from planner.plan.plan import Curve, CurvePoint
 from planner.planning import frontier
 from planner.planning.frontier import Frontier
 

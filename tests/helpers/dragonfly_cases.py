@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models.requests import FabricRequest
-from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, dragonfly
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.links import spare_ports
-from planner.physics.network.wan_gateway import wan_ports
+from planner.physics.network.transport import wan_ports
 
 
 def alike(s: Switch) -> tuple[float, int, float]:
@@ -24,7 +24,7 @@ def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Swi
     for (s, family, split), down in itertools.product(kinds, range(1, 2 * max(s.ports for s in n.switches))):
         if down >= s.ports * split:
             continue
-        spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
+        spare = spare_ports(down, n.spares)
         same = {
             "ports": s.ports,
             "rails": rails,
@@ -40,11 +40,11 @@ def every_dragonfly(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, Swi
         for (x, y), bundle, links in itertools.product(widths, range(1, s.ports), range(2 * most)):
             shape = same | {"rails_per_pod": x, "domains_per_pod": y, "leaf_bundle": bundle, "group_links": links}
             if family == "dragonfly":
-                yield s, s, dragonfly(Dragonfly, **shape)
+                yield s, s, Dragonfly.of(**shape)
             else:
                 for up in range(bundle, s.ports - math.ceil((down + spare) / split) + 1, bundle):
                     for spine in (x for x in n.switches if alike(x) == alike(s)):
-                        yield s, spine, dragonfly(DragonflyPlus, **shape, leaf_up=up, spine_ports=spine.ports)
+                        yield s, spine, DragonflyPlus.of(**shape, leaf_up=up, spine_ports=spine.ports)
 
 
 def enough_between_groups(i: Instance, d: Dragonfly) -> bool:

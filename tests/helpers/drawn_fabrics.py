@@ -6,10 +6,10 @@ from worked_plan import small
 
 from planner.exports.fabric_parts import BuiltFabric, built_fabric
 from planner.instance.network import Switch
-from planner.physics.network.cabling import switch_counts
-from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, dragonfly
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
+from planner.physics.network.price import switch_counts
 from planner.physics.network.topology import Design
-from planner.plan.fabric import Tier, WanGateway
+from planner.plan.plan_sections import Tier, WanGateway
 
 WORKED = built_fabric(small(), "e1")
 SIZES = {"1k": (64, 8, 128), "16k": (64, 8, 2048), "800k": (512, 72, 11_111)}  # ports, GPUs of a rack, racks
@@ -89,20 +89,14 @@ DESIGNS: dict[str, Design] = {
     "rail-only 1k": _only("1k", leaf_down=32, leaf_up=8, leaf_bundle=2, domains_per_pod=4),
     "rail-only 16k": _only("16k", leaf_down=32, leaf_up=32, leaf_bundle=1, domains_per_pod=64),
     "rail-only 800k": _only("800k", leaf_down=208, leaf_up=208, leaf_bundle=2, domains_per_pod=54),
-    "dragonfly+ 1k": dragonfly(
-        PLUS, **_at("1k", leaf_down=32, leaf_up=16, leaf_bundle=2, domains_per_pod=1, group_links=16)
+    "dragonfly+ 1k": PLUS.of(**_at("1k", leaf_down=32, leaf_up=16, leaf_bundle=2, domains_per_pod=1, group_links=16)),
+    "dragonfly+ 16k": PLUS.of(**_at("16k", leaf_down=32, leaf_up=32, leaf_bundle=2, domains_per_pod=2, group_links=8)),
+    "dragonfly+ 800k": PLUS.of(
+        **_at("800k", leaf_down=200, leaf_up=200, leaf_bundle=2, domains_per_pod=1, group_links=300)
     ),
-    "dragonfly+ 16k": dragonfly(
-        PLUS, **_at("16k", leaf_down=32, leaf_up=32, leaf_bundle=2, domains_per_pod=2, group_links=8)
-    ),
-    "dragonfly+ 800k": dragonfly(
-        PLUS, **_at("800k", leaf_down=200, leaf_up=200, leaf_bundle=2, domains_per_pod=1, group_links=300)
-    ),
-    "dragonfly 1k": dragonfly(ROUTERS, **_at("1k", leaf_down=32, leaf_bundle=2, domains_per_pod=1, group_links=16)),
-    "dragonfly 16k": dragonfly(ROUTERS, **_at("16k", leaf_down=20, leaf_bundle=1, domains_per_pod=3, group_links=4)),
-    "dragonfly 800k": dragonfly(
-        ROUTERS, **_at("800k", leaf_down=200, leaf_bundle=2, domains_per_pod=1, group_links=100)
-    ),
+    "dragonfly 1k": ROUTERS.of(**_at("1k", leaf_down=32, leaf_bundle=2, domains_per_pod=1, group_links=16)),
+    "dragonfly 16k": ROUTERS.of(**_at("16k", leaf_down=20, leaf_bundle=1, domains_per_pod=3, group_links=4)),
+    "dragonfly 800k": ROUTERS.of(**_at("800k", leaf_down=200, leaf_bundle=2, domains_per_pod=1, group_links=100)),
     "one switch": Design(ports=64, rails=8, racks=8, leaf_down=64),
     "rail under a gateway": Design(
         **_at("1k", racks=96, leaf_down=32, leaf_up=8, leaf_bundle=2, domains_per_pod=3, lanes=2, wan_ports=8)

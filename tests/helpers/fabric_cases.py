@@ -2,18 +2,37 @@
 
 import math
 from collections import Counter
+from functools import cache
 
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
+from planner.models import rack_order
 from planner.models.fabric.chooser import Template, Templates
-from planner.models.fabric.worst_placement import worst_traffic
+from planner.models.fabric.frontier import worst_traffic
 from planner.models.requests import FabricRequest
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.topology import Design
-from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
-from planner.physics.network.wan_gateway import FreeUplinks
+from planner.physics.network.transport import (
+    FreeUplinks,
+    Locality,
+    allreduce_slowdown,
+    locality,
+    pipeline_send_slowdown,
+)
 
 PHI = 1.05
+
+
+@cache
+def crossings(
+    groups: int, blocks: int, stripes: int, unit_racks: int, domain_racks: int, pod: int, zone: int = 0, *, wrap: bool
+) -> Locality:
+    """Count what leaves leaf domains of so many racks, pods and zones of so many domains, on the order that is built.
+
+    The thousands of designs of a small site have few counts among them.
+    """
+    order = rack_order.rank_order(groups, blocks, stripes, unit_racks)
+    return locality(order, leaf_domain_racks=domain_racks, domains_per_pod=pod, domains_per_zone=zone, wrap=wrap)
 
 
 def switch(ports: int, price_usd: float, planes: int = 1, port_gbps: float = 800, **more: float) -> Switch:

@@ -3,8 +3,10 @@
 import networkx as nx
 
 from planner.instance.network import Network
-from planner.physics.network.cabling import lay
+from planner.physics.network.price import lay
 from planner.physics.network.topology import Design
+
+Node = tuple[str, int]  # tier and number of a switch
 
 
 def graph_of(d: Design) -> nx.MultiGraph:
@@ -19,30 +21,36 @@ def graph_of(d: Design) -> nx.MultiGraph:
     return graph
 
 
-def leaves_by_network(graph: nx.MultiGraph) -> set[frozenset[int]]:
-    """Return the leaves that the fabric joins, set by set."""
-    found = (frozenset(n for tier, n in part if tier == "leaf") for part in nx.connected_components(graph))
-    return {leaves for leaves in found if leaves}
+def leaves_by_network(near: dict[Node, dict[Node, int]], without: Node | None = None) -> set[frozenset[int]]:
+    """Return the leaves that the fabric joins, set by set, as if one switch were not there."""
+    found, seen = set(), {without}
+    for start in near:
+        if start[0] != "leaf" or start in seen:
+            continue
+        part, ahead = [start], [start]
+        seen.add(start)
+        while ahead:
+            new = [n for n in near[ahead.pop()] if n not in seen]
+            seen.update(new)
+            part += new
+            ahead += new
+        found.add(frozenset(n for tier, n in part if tier == "leaf"))
+    return found
 
 
 def survives(d: Design, loss: str) -> bool:
     """Say whether no one loss of a kind cuts leaves that were joined: every one is tried."""
     graph = graph_of(d)
-    joined, less = leaves_by_network(graph), graph.copy()
-    if loss == "one_leaf_uplink":
-        for a, b, key in list(graph.edges(keys=True)):
-            if "leaf" in (a[0], b[0]):
-                less.remove_edge(a, b, key)
-                if leaves_by_network(less) != joined:
-                    return False
-                less.add_edge(a, b, key)
-        return True
-    for node in list(graph):
-        if node[0] != "leaf":
-            less = graph.copy()
-            less.remove_node(node)
-            if leaves_by_network(less) != joined:
-                return False
+    near = {a: {b: len(cables) for b, cables in graph.adj[a].items()} for a in graph}
+    joined = leaves_by_network(near)
+    if loss != "one_leaf_uplink":
+        return all(leaves_by_network(near, node) == joined for node in near if node[0] != "leaf")
+    alone = [(a, b) for a, above in near.items() if a[0] == "leaf" for b, cables in above.items() if cables == 1]
+    for a, b in alone:
+        del near[a][b], near[b][a]  # where there are more, others still join the two
+        if leaves_by_network(near) != joined:
+            return False
+        near[a][b] = near[b][a] = 1
     return True
 
 

@@ -1,4 +1,4 @@
-"""Every fabric of a small site of up to four tiers, by plain loops."""
+"""Every fabric of a small site of as many tiers as it may have, up to four, by plain loops."""
 
 import dataclasses
 import itertools
@@ -27,8 +27,8 @@ def sizes(items: int, *, fewest: bool) -> list[int]:
     return sorted({-(-items // n) for n in range(1, items + 1)}) if fewest else list(range(1, items + 1))
 
 
-def with_tiers(base: Design, ports: int, domains: int, *, fewest: bool) -> Iterator[Design]:
-    """Yield the designs of one leaf, of two to four tiers; those whose ports overflow at any tier are left out."""
+def with_tiers(base: Design, ports: int, domains: int, *, fewest: bool, most: int) -> Iterator[Design]:
+    """Yield the designs of one leaf, of two to the most tiers; those whose ports overflow at any tier are left out."""
     two = [
         dataclasses.replace(base, leaf_bundle=bundle, rails_per_pod=rail, domains_per_pod=width)
         for bundle, rail, width in itertools.product(
@@ -37,7 +37,7 @@ def with_tiers(base: Design, ports: int, domains: int, *, fewest: bool) -> Itera
         if rail * width * bundle <= ports
     ]
     yield from two
-    for d in two:
+    for d in two if most > 2 else ():
         for up in range(1, ports - d.spine_down + 1):
             for bundle in divisors(up):
                 three = dataclasses.replace(d, spine_up=up, spine_bundle=bundle)
@@ -46,7 +46,7 @@ def with_tiers(base: Design, ports: int, domains: int, *, fewest: bool) -> Itera
                 above = three.core_ports or three.ports  # of cores, and of super-spines, which are of their model
                 fitting = (n for n in range(1, positions) if math.ceil(positions / n) * taken <= above)
                 yield from (dataclasses.replace(three, core_boxes=n) for n in fitting)
-                for cores in divisors(positions):
+                for cores in divisors(positions) if most > 3 else ():
                     shared = dataclasses.replace(three, core_boxes=cores * (cores < positions))
                     yield from with_zones(shared, above, domains, fewest=fewest)
 
@@ -71,7 +71,7 @@ def with_zones(three: Design, ports: int, domains: int, *, fewest: bool) -> Iter
 def every_design(
     i: Instance, r: FabricRequest, s: Switch, spine: Switch | None = None, core: Switch | None = None
 ) -> Iterator[Design]:
-    """Yield every design of a switch over the instance's families, with its lanes, splits and spares.
+    """Yield every design of a switch over the instance's families and tiers, with its lanes, splits and spares.
 
     Spines and cores may be of other models; what needs no core is yielded with every model of one.
 
@@ -96,14 +96,15 @@ def every_design(
         }
         for racks in range(1, max(r.racks, s.ports * split // width) + 1):
             down = racks * width
-            spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
+            spare = spare_ports(down, n.spares)
             if racks == r.racks:
                 ends = racks * width * rails
-                all_spare = spare_ports(ends, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
+                all_spare = spare_ports(ends, n.spares)
                 yield Design(**side, leaf_down=ends, leaf_spare=all_spare, wan_ports=wan_gateway)
             for up in range(1, s.ports - math.ceil((down + spare) / split) + 1):
                 leaf = Design(**side, leaf_down=down, leaf_up=up, leaf_spare=spare, wan_ports=wan_gateway)
-                yield from with_tiers(leaf, (spine or s).ports, leaf.domains, fewest=n.floor is not None)
+                counts = {"fewest": n.floor is not None, "most": n.max_tiers}
+                yield from with_tiers(leaf, (spine or s).ports, leaf.domains, **counts)
 
 
 def enough_between(i: Instance, d: Design) -> bool:

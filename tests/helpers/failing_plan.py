@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from worked_plan import edited, small
 
-from planner.instance.reliability import Reliability
+from planner.instance.hardware import Reliability
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.reliability import spares, stops
+from planner.physics.reliability import recovery, spares
 from planner.physics.reliability.recovery import Job, Way, ways
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import Plan
@@ -67,7 +67,7 @@ def failing(*recoveries: str, target: float = 0.9) -> Plan:
     stretch, days = float(way.stretch) / there(way), m.step_days_to_train
     lost = {name: float(n) * days for name, n in way.parts.items()}
     lost[SHORT.get(way.recovery, "waiting for racks")] = (stretch - float(way.stretch)) * days
-    rate = float(stops.stops_per_second(r, layout.gpus_used)) / stops.stops_per_gpu_second(r)
+    rate = float(recovery.stops_per_second(r, layout.gpus_used)) / recovery.stops_per_gpu_second(r)
     section = {
         "recovery": way.recovery,
         "checkpoint_target": way.target,
@@ -75,7 +75,7 @@ def failing(*recoveries: str, target: float = 0.9) -> Plan:
         "checkpoint_write_seconds": float(way.write_seconds),
         "checkpoint_bytes": state,
         "stop_seconds": 1 / float(job.stops_per_second),
-        "stops_per_day_by_part": {k: v * rate * 86_400 for k, v in stops.part_stops_per_gpu_second(r).items()},
+        "stops_per_day_by_part": {k: v * rate * 86_400 for k, v in recovery.part_stops_per_gpu_second(r).items()},
         "restart_seconds": float(np.asarray(way.restart_seconds)),
         "spare_target": target,
         "spare_racks_by_site": count,

@@ -21,6 +21,9 @@ def bad_plan(name: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(lzma.decompress((FOLDER / f"{name}.json.xz").read_bytes()))
     for gone in ("pipeline_send_step_share", "allreduce_step_share"):  # keys of the instance that no longer exist
         found["instance"]["network"].pop(gone, None)
+    software = found["instance"]["workload"]["software"]
+    for gone in ("pipeline_overlap", "data_exposed", "context_overlap", "expert_once_per_domain"):
+        software.pop(gone, None)
     metrics = found["layout"]["metrics"]
     days = metrics["days_to_train"]  # the keys below are later than the plans
     metrics |= {"days_to_train_interval": [days] * 2, "step_days_to_train": days, "useful_share": 1.0}

@@ -59,6 +59,11 @@ def crossings(ranks: list[list[int]], d: int, *, wrap: bool) -> tuple[int, int]:
     return max([0, *out.values(), *into.values()]), max([0, *allreduces.values()])
 
 
+def whole(ranks: list[list[int]], d: int) -> float:
+    """Return the share of stages whose racks all stand in one leaf domain of d racks."""
+    return sum(len({x // d for x in racks}) == 1 for racks in ranks) / len(ranks)
+
+
 @dataclass(frozen=True, slots=True)
 class Tree:
     """What a fabric has: its switches' price and watts, and the links between them."""
@@ -123,12 +128,20 @@ class Prices:
 
 
 def fabrics(
-    i: Instance, block: Block, blocks: int, *, wrap: bool, spare: int = 0, rails: int | None = None, lanes: int = 0
+    i: Instance,
+    block: Block,
+    blocks: int,
+    *,
+    wrap: bool,
+    spare: int = 0,
+    rails: int | None = None,
+    lanes: int = 0,
+    local: float = 0.0,
 ) -> list[Fabric]:
     """List every fabric of a site with so many blocks; those beaten in price, power and both slowdowns are dropped.
 
     `spare` racks stand behind those of the blocks; so many GPUs of each are cabled, those at work unless given; NICs
-    have so many lanes, any unless given.
+    have so many lanes, any unless given; `local`: the least share of stages whose racks are all under one leaf.
     """
     n = i.network
     gpu = i.hardware.accelerator
@@ -148,7 +161,7 @@ def fabrics(
             x for x in n.switches if (x.port_gbps, x.planes, x.link_factor) == (s.port_gbps, s.planes, s.link_factor)
         ]
         for d in range(block.stage_racks, min(racks, s.ports) + 1, block.stage_racks):
-            counted = {crossings(order, d, wrap=wrap) for order in orders}
+            counted = {crossings(order, d, wrap=wrap) for order in orders if whole(order, d) >= local}
             for spine, core in itertools.product(alike, repeat=2):
                 for u, t in trees(s, spine, core, -(-racks // d), d, rails, n.max_tiers):
                     for flows, allreduces in counted:

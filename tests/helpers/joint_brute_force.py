@@ -20,7 +20,7 @@ from joint_toys import includes_fabric, toy, with_budget, with_pins
 from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
-from planner.physics.site import power
+from planner.physics.site import cost
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Fibre
@@ -251,7 +251,7 @@ class Toy:
 
     def columns(self) -> Iterator[Column]:
         """Yield every column whose racks alone can be had."""
-        h, price = self.i.hardware, power.rack_of(self.i.hardware).price_usd
+        h, price = self.i.hardware, cost.rack_of(self.i.hardware).price_usd
         for s, p, v, block in self.pipelines():
             for d in range(1, self.most // s.micro_batch + 1):
                 racks = block.blocks(d) * block.racks
@@ -353,7 +353,7 @@ class Toy:
         limit, h = self.i.limits.facility_power_mw, self.i.hardware
         if self.sites is None and limit is not None:
             racks = h.racks or 0
-            found = [f for f in found if power.facility_mw(h, racks, f.mw) <= limit * (1 + 1e-9)]
+            found = [f for f in found if cost.facility_mw(h, racks, f.mw) <= limit * (1 + 1e-9)]
         return calm(found, self.phi) if self.free_network else found
 
     def _levels(self, block: Block, sizes: tuple[int, ...], wrap: bool) -> list[Level]:
@@ -377,7 +377,7 @@ class Toy:
             h, (usd, _) = self.i.hardware, level.choices[0]
             if sum(n * c.block.racks + self.spare_racks(c.block, n) for n in split) > (h.racks or 0):
                 return math.inf
-            return (h.racks or 0) * power.rack_of(h).price_usd + usd
+            return (h.racks or 0) * cost.rack_of(h).price_usd + usd
         own = (n * c.block.racks + (self.spare_racks(c.block, n) if n else 0) for n in split)
         racks, best = tuple(own), math.inf
         places = sorted((k for k, n in enumerate(split) if n), key=lambda k: -split[k])

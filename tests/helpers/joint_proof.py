@@ -4,7 +4,7 @@ from joint_solved import solved
 
 from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution
-from planner.plan.proof import JointProof
+from planner.plan.certificate import JointProof
 from planner.planning.joint.proof import proof_of
 
 

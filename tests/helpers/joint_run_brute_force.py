@@ -3,12 +3,14 @@
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
+from itertools import count, takewhile
 from typing import Any
 
 from joint_brute_force import Column, Level, Plan, Toy
 
 from planner.instance.instance import Instance
-from planner.physics.site import power
+from planner.physics.site import cost
 
 YEAR_DAYS = 365.0
 YEAR_HOURS = 8760.0
@@ -19,7 +21,7 @@ def run_toy(i: Instance, *, deadline_days: float | None = None, **operation: Any
     """Return a toy without a budget that says what operation costs; energy has another price in every area."""
     limits = i.limits.model_copy(update={"budget_usd": None, "deadline_days": deadline_days})
     rack_life, usd_per_mwh = operation.pop("rack_life_years", None), operation.pop("usd_per_mwh", 0.0)
-    rack = power.rack_of(i.hardware).model_copy(update={"life_years": rack_life})
+    rack = cost.rack_of(i.hardware).model_copy(update={"life_years": rack_life})
     given = i.model_dump(mode="json", exclude_none=True) | {"operation": operation}
     i = Instance.model_validate(given)
     grid = i.grid
@@ -38,8 +40,12 @@ class RunToy(Toy):
 
     def cheapest(self, seconds: float = math.inf) -> Plan | None:
         """Return the plan of the least cost that takes at most so many seconds a sequence."""
-        every = (x for _, c, sizes, shards in self.work() for x in self.plans(c, sizes, shards, seconds * (1 + 1e-9)))
-        return min(every, key=lambda x: x.usd, default=None)
+        return min((x for x in self.every if x.seconds <= seconds * (1 + 1e-9)), key=lambda x: x.usd, default=None)
+
+    @cached_property
+    def every(self) -> list[Plan]:
+        """All plans, however long they take."""
+        return [x for _, c, sizes, shards in self.work() for x in self.plans(c, sizes, shards)]
 
     def years(self, seconds: float) -> float:
         """Return the years of a run at so many seconds a sequence."""
@@ -69,7 +75,7 @@ class RunToy(Toy):
         """Add up upkeep, replacements, staff and energy of a split on certain fabrics."""
         o, h = self.i.operation, self.i.hardware
         assert o is not None
-        rack, ((fabric_usd, fabric_mw),) = power.rack_of(h), one.choices
+        rack, ((fabric_usd, fabric_mw),) = cost.rack_of(h), one.choices
         places = sorted((k for k, n in enumerate(split) if n), key=lambda k: -split[k])
         fabric_at = dict(zip(places, fabric_mw, strict=True))
         bought, energy = 0, 0.0
@@ -78,7 +84,7 @@ class RunToy(Toy):
             bought += own
             if self.sites is not None and own:
                 usd_per_mwh = self.sites.areas[self.sites.nodes[k].balancing_authority].energy_usd_per_mwh
-                energy += (power.facility_mw(h, own) + fabric_at[k]) * usd_per_mwh * YEAR_HOURS
+                energy += (cost.facility_mw(h, own) + fabric_at[k]) * usd_per_mwh * YEAR_HOURS
         upkeep = o.maintenance_share_per_year or 0.0
         lives = [(bought * rack.price_usd, rack.life_years), (fabric_usd, o.fabric_life_years)]
         again = sum(usd * (upkeep * years + _ends(years, life)) for usd, life in lives)
@@ -87,7 +93,7 @@ class RunToy(Toy):
 
 def _ends(years: float, life: float | None) -> int:
     """Count the lives that end before a run does."""
-    return 0 if life is None else sum(k * life < years * (1 - 1e-12) for k in range(1, 1000))
+    return 0 if life is None else sum(1 for _ in takewhile(lambda k: k * life < years * (1 - 1e-12), count(1)))
 
 
 __all__ = ["RunToy", "run_toy"]

@@ -34,9 +34,23 @@ SOFTWARE = {
     "microbatch_seconds": 1e-4,
     "step_seconds": 1e-3,
     "tensor_overlap": 0.5,
-    "data_exposed": 0.2,
     "sharding_exposed": 0.1,
 }
+
+
+def switches(r: random.Random) -> dict[str, Any]:
+    """Draw the switches of a software stack."""
+    overlaps = ("context", "experts", "gradients", "parameters", "sends", "tensor")
+    return {
+        "overlaps": sorted(r.sample(overlaps, r.randint(0, len(overlaps)))),
+        "dispatcher": r.choice(["all_to_all", "deep_ep", "hybrid_ep"]),
+        "cuda_graphs": r.choice(["none", "part", "whole"]),
+        "fused_experts": r.random() < 0.5,
+        "fused_loss": r.random() < 0.5,
+        "activation_offload": r.choice([0.0, 0.5]),
+        "expert_overlap": 0.6,
+        "overlap_launch_seconds": 2e-6,
+    }
 
 
 def includes_fabric(i: Instance) -> bool:
@@ -149,7 +163,7 @@ def deeper(seed: int) -> Instance:
         changes["experts"] = {"count": 4, "per_token": 2, "ffn": 512}
     given = i.model_dump(mode="json", exclude_none=True)
     given["workload"]["model"] |= changes
-    given["workload"]["software"] |= {"schedules": ["1f1b", "zb-h1"], "pipeline_overlap": r.choice([0.5, 1.0])}
+    given["workload"]["software"] |= {"schedules": ["1f1b", "zb-h1"], **switches(r)}
     if seed % 4 == 2:
         given["workload"]["software"] |= {"selective_gemm_share": 0.2}
     given["hardware"]["accelerator"]["hbm_bytes"] = r.choice([0.4e9, 0.6e9, 1.2e9])

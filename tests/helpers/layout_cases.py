@@ -4,10 +4,10 @@ import itertools
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from planner.instance.instance import Instance
-from planner.models.requests import LayoutRequest
 from planner.physics.training import layer_time, stage_memory, step
 from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy
@@ -15,17 +15,27 @@ from planner.physics.training.step import Conditions
 
 FLASH = {
     "name": "flash", "launch_seconds": 1e-6, "microbatch_seconds": 1e-4, "step_seconds": 1e-3, "tensor_overlap": 0.5,
-    "pipeline_overlap": 0.5, "data_exposed": 0.2, "sharding_exposed": 0.1, "schedules": ["1f1b"],
+    "sharding_exposed": 0.1, "schedules": ["1f1b"],
 }  # fmt: skip
 ZERO_BUBBLE = {**FLASH, "name": "zero-bubble", "schedules": ["1f1b", "zb-h1"]}
 UNFUSED = {
     "name": "unfused",
     "flash_attention": False,
     "score_efficiency": 0.5,
-    "pipeline_overlap": 0.0,
-    "data_exposed": 1.0,
+    "overlaps": ["context"],
     "collective_seconds": 1e-5,
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutRequest:
+    """What the layout may use: racks by site, and how the network slows what crosses it."""
+
+    racks_by_site: dict[str, int]
+    pipeline_send_slowdown: float
+    allreduce_slowdown: float
+    wan_gbps: float | None = None
+    wan_rtt_ms: float | None = None
 
 
 def instance(

@@ -4,8 +4,7 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 
-from planner.cluster.job import Job
-from planner.cluster.placement import Switch, Topology
+from planner.cluster.job import Job, Switch, Topology
 
 # Which axes exchange in groups, and in which order they are kept together where no bytes are given.
 EXCHANGES = ("tensor", "context", "expert", "data")

@@ -9,15 +9,15 @@ import pyomo.environ as pyo
 import pytest
 from site_grids import case, line, node
 
-from planner.checks.site import power_flow
-from planner.checks.site import scenarios as site_rules
+from planner.checks import power_flow
+from planner.checks import power_flow as site_rules
 from planner.instance.instance import Instance
 from planner.models.requests import SitesRequest
 from planner.models.sites.model import yearly_musd
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
-from planner.plan.sites import SitesPlan
+from planner.plan.plan_sections import SitesPlan
 from planner.solvers import highs
 
 Value = tuple[int, float] | None  # racks and yearly cost

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from planner.instance.instance import instance_sha256
-from planner.plan.files import read_plan
 from planner.plan.plan import Plan
+from planner.plan.plan_files import read_plan
 from planner.planning.load import load_instance
 
 ROOT = Path(__file__).parents[2]

@@ -3,20 +3,19 @@
 import json
 from typing import Any
 
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 from planner.cluster.hostlist import parse
 from planner.instance.instance import Instance, instance_sha256
 from planner.physics.network import transport
-from planner.physics.network.locality import Locality, locality
 from planner.physics.network.topology import Design
-from planner.physics.site import cost, power, wan
+from planner.physics.network.transport import Locality, locality
+from planner.physics.site import cost, wan
 from planner.physics.site.cost import bill
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training.blocks import prediction
 from planner.physics.training.parallel_strategy import ParallelStrategy, layout_values
 from planner.physics.training.step import Conditions
-from planner.plan.certificate import Certificate
-from planner.plan.declared import (
+from planner.plan.certificate import (
     FORMULATION,
     GRID_BRANCHING,
     OUTSIDE,
@@ -24,12 +23,11 @@ from planner.plan.declared import (
     SITES_MINIMIZES,
     SPACE,
     UNITS,
+    Certificate,
     given_to_sites,
 )
-from planner.plan.fabric import FabricPlan, SharedLink, SiteFabric
-from planner.plan.layout import LayoutMetrics
 from planner.plan.plan import Plan
-from planner.plan.sites import Link, Site, SitesPlan
+from planner.plan.plan_sections import FabricPlan, LayoutMetrics, Link, SharedLink, Site, SiteFabric, SitesPlan
 
 RACKS = {"e1": 8, "w1": 6}
 # A layout fixed in part, so that the planner finds the plan of the instance in a moment.
@@ -258,20 +256,9 @@ def _where(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
 
 def _slowdowns(instance: Instance, d: Design, where: Locality) -> tuple[float, float]:
     """Return the slowdowns of pipeline sends and all-reduces."""
-    send = transport.pipeline_send_slowdown(
-        instance.network.transport.slowdown,
-        d,
-        where.share_leaving_leaf,
-        where.share_leaving_pod,
-        where.share_leaving_zone,
-    )
-    return send, transport.allreduce_slowdown(
-        instance.network.transport.slowdown,
-        d,
-        where.allreduces_leaving_leaf,
-        where.allreduces_leaving_pod,
-        where.allreduces_leaving_zone,
-    )
+    phi = instance.network.transport.slowdown
+    send = transport.pipeline_send_slowdown(phi, d, *where.share_leaving)
+    return send, transport.allreduce_slowdown(phi, d, *where.allreduces_leaving)
 
 
 def small(**changes: Any) -> Plan:
@@ -358,9 +345,9 @@ def _sites(instance: Instance, racks: dict[str, int], link: Link) -> SitesPlan:
                 modules=n // h.racks_per_module,
                 racks=n,
                 gpus=n * h.rack.gpus,
-                it_mw=power.it_mw(h, n),
-                facility_mw=power.facility_mw(h, n),
-                cooling_m2=power.cooling_m2(h, n),
+                it_mw=cost.it_mw(h, n),
+                facility_mw=cost.facility_mw(h, n),
+                cooling_m2=cost.cooling_m2(h, n),
                 latitude=x.latitude,
                 longitude=x.longitude,
                 interconnect_mw=usable_interconnect_mw(grid, x, BUILT) if grid.rules.interconnect.enabled else None,
@@ -446,9 +433,9 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
             "rails_per_zone": d.rails_per_zone,
             "leaf_domains_per_zone": d.domains_per_zone,
             "zones": d.zones,
-            "share_leaving_leaf": where.share_leaving_leaf,
-            "share_leaving_pod": where.share_leaving_pod,
-            "share_leaving_zone": where.share_leaving_zone,
+            "share_leaving_leaf": where.share_leaving[0],
+            "share_leaving_pod": where.share_leaving[1],
+            "share_leaving_zone": where.share_leaving[2],
             "p2p_seconds": m.pipeline_send_nic_seconds * send,
             "pipeline_send_slowdown": send,
             "allreduce_slowdown": allreduce,
@@ -459,9 +446,9 @@ def _fabric(instance: Instance, d: Design, where: Any, m: LayoutMetrics) -> Site
 
 def _shared_links(phi: float, d: Design, where: Locality) -> list[dict[str, Any]]:
     """Return the slowdowns of the links that sends and rings share."""
-    shares = where.share_leaving_leaf, where.share_leaving_pod, where.share_leaving_zone
-    groups = where.allreduces_leaving_leaf, where.allreduces_leaving_pod, where.allreduces_leaving_zone
-    found = transport.shared_links(phi, transport.send_loads(d, shares), transport.ring_loads(d, groups))
+    found = transport.shared_links(
+        phi, transport.send_loads(d, where.share_leaving), transport.ring_loads(d, where.allreduces_leaving)
+    )
     return [dict(zip(SharedLink.model_fields, (name, *x), strict=True)) for name, x in found.items()]
 
 

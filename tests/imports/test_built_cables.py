@@ -12,8 +12,7 @@ from worked_plan import small
 
 from planner.cli.main import app
 from planner.errors import InputError
-from planner.exports.fabric_parts import BuiltFabric, built_fabric, cable_list
-from planner.exports.netbox import netbox_files
+from planner.exports.fabric_parts import BuiltFabric, built_fabric, cable_list, netbox_files
 from planner.imports.built_cables import differences
 
 E1 = built_fabric(small(), "e1")

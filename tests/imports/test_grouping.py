@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.imports.grid_tables import Plant, nearest, unit_vectors
-from planner.imports.plant_lists import group_plants
+from planner.imports.grid_tables import Plant, group_plants, nearest, unit_vectors
 from planner.physics.site.wan import great_circle_km
 
 

@@ -9,8 +9,7 @@ from import_cases import CASE, imported
 from site_grids import case, line, node
 
 from planner.imports.grid_tables import GridOptions
-from planner.imports.own_dispatch import shortage
-from planner.imports.read_grid import import_grid
+from planner.imports.read_grid import import_grid, shortage
 from planner.instance.grid import Grid
 
 

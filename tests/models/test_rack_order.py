@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from planner.models import rack_order
-from planner.physics.network.locality import exchange_leaving, locality
+from planner.physics.network.transport import exchange_leaving, locality
 
 
 def test_the_ends_of_the_range() -> None:
@@ -56,9 +56,9 @@ def test_runs_of_any_size_are_counted(seed: int) -> None:
     found = rack_order.leaving(stages, blocks, n, unit, sizes, wrap=wrap, exchange_racks=group)
     for i, size in enumerate(sizes):
         x = locality(order, leaf_domain_racks=size, domains_per_pod=10**6, wrap=wrap)
-        assert found.flows[i] / size == x.share_leaving_leaf
-        assert found.allreduces[i] == x.allreduces_leaving_leaf
-        assert found.stage_shares[i] == x.stage_in_leaf
+        assert found.flows[i] / size == x.share_leaving[0]
+        assert found.allreduces[i] == x.allreduces_leaving[0]
+        assert found.stage_shares[i] == x.stage_in[0]
         assert found.exchanges[i] / size == pytest.approx(exchange_leaving(order, size, group))
 
 

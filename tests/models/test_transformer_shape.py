@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from planner.instance.model_family import DepthLaw, Family
-from planner.models import transformer_shape
+from planner.instance.workload import DepthLaw, Family
+from planner.models import model_size
 from planner.physics.training import scaling_laws
 
 DEPTHS = [DepthLaw(aspect=64.0), DepthLaw(aspect=128.0), DepthLaw(kind="log", intercept=5.039, slope=0.0555)]
@@ -38,7 +38,7 @@ def every_shape(family: Family, depth: DepthLaw, target: float) -> list[tuple[in
         ):
             if hidden > family.max_aspect * layers:
                 continue
-            size = transformer_shape.size(transformer_shape.model_of(family, layers, units))
+            size = model_size.size(model_size.model_of(family, layers, units))
             if abs(size - target) <= family.tolerance * target:
                 found.append(
                     (abs(1000 * layers - round(1000 * scaling_laws.layers_of(depth, hidden))), abs(size - target))
@@ -54,7 +54,7 @@ def every_shape(family: Family, depth: DepthLaw, target: float) -> list[tuple[in
 def test_agrees_with_trying_every_shape(seed: int) -> None:
     """The shape is as near to the depth law as any; where none is found, there is none."""
     family, depth, target = random_family(seed)
-    found, every = transformer_shape.choose(family, depth, target), every_shape(family, depth, target)
+    found, every = model_size.choose_shape(family, depth, target), every_shape(family, depth, target)
     assert (found is None) == (not every)
     if found is not None:
         away = abs(1000 * found.layers - round(1000 * scaling_laws.layers_of(depth, found.hidden)))
@@ -63,7 +63,7 @@ def test_agrees_with_trying_every_shape(seed: int) -> None:
 
 def test_random_families_are_of_both_kinds() -> None:
     """Agreement would prove little if all or none could be built."""
-    found = [transformer_shape.choose(*random_family(seed)) is not None for seed in range(40)]
+    found = [model_size.choose_shape(*random_family(seed)) is not None for seed in range(40)]
     assert 10 <= sum(found) <= 38
 
 
@@ -71,26 +71,26 @@ def test_random_families_are_of_both_kinds() -> None:
 def test_large_shapes_are_buildable(target: float) -> None:
     """Every target from 7e9 to 3e14 has a shape within a hundredth: whole multiples of heads, width within bounds."""
     family = Family()
-    found = transformer_shape.choose(family, DepthLaw(aspect=128.0), target)
+    found = model_size.choose_shape(family, DepthLaw(aspect=128.0), target)
     assert found is not None
-    assert abs(transformer_shape.size(found) / target - 1) <= 0.01
+    assert abs(model_size.size(found) / target - 1) <= 0.01
     assert found.heads % 8 == 0 and found.hidden == found.heads * 128
     assert 32 <= found.hidden / found.layers <= 2048
 
 
 def test_no_shape_where_none_divides() -> None:
     """Heads in multiples of 1024 leave no small model."""
-    assert transformer_shape.choose(Family(heads_multiple_of=1024), DepthLaw(aspect=128.0), 1e8) is None
+    assert model_size.choose_shape(Family(heads_multiple_of=1024), DepthLaw(aspect=128.0), 1e8) is None
 
 
 def test_many_narrow_widths_are_few_near_the_law() -> None:
     """Of some 5,000 widths in steps of 9, those whose depth may be nearest to the law are few, and one of them is."""
     family = Family(head_size=3, heads_multiple_of=3, vocabulary=128_000, tolerance=0.02)
     depth, target = DepthLaw(aspect=128.0), 8.4e10
-    found = transformer_shape.choose(family, depth, target)
+    found = model_size.choose_shape(family, depth, target)
     assert found is not None and found.hidden % 9 == 0
-    assert abs(transformer_shape.size(found) - target) <= 0.02 * target
+    assert abs(model_size.size(found) - target) <= 0.02 * target
     assert found.layers == round(found.hidden / 128)
     law = [(1, 100, 50_000, 0), (1, 10, 50_000, 40_000), (40, 49, 50_000, 1000), (60, 100, 50_000, 10_000)]
     wide = Family(head_size=64, heads_multiple_of=8, vocabulary=1000, min_aspect=1, max_aspect=1e6)
-    assert transformer_shape._near(wide, law, lambda units, _: units == 3) == [1, 3]
+    assert model_size._near(wide, law, lambda units, _: units == 3) == [1, 3]

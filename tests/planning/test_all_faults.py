@@ -11,10 +11,10 @@ from planner.errors import InputError
 from planner.instance.base import RANGES, out_of_range, range_of
 from planner.instance.instance import Instance
 from planner.instance.read import put_stand_in
-from planner.plan.files import plan_of
 from planner.plan.plan import Plan
+from planner.plan.plan_files import plan_of
 from planner.planning.load import load_instance
-from planner.simulation.clos_tree import Fabric
+from planner.simulation.routing import Fabric
 
 WORKLOAD = {"model": "llama3-70b", "tokens": 1e11, "sequence_length": 8192}
 SOUND = {

@@ -9,7 +9,7 @@ from joint_brute_force import toy
 from tiers import slow
 
 import planner
-from planner.checks import conflicts
+from planner.checks import check_plan
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
@@ -160,6 +160,6 @@ def test_every_rule_in_conflict_is_known_to_the_checker() -> None:
     data["wan"]["protection"] = "one_cut"
     data["pins"] |= {"fabric.tiers": 2, "placement.stripes": 1, "wan.wavelengths": 1}
     names = [*conflict._relaxations(Instance.model_validate(data)), "hardware.racks"]
-    assert set(names[:-1]) <= conflicts.rules_of(Instance.model_validate(data)) and len(names) > 10
+    assert set(names[:-1]) <= check_plan.rules_of(Instance.model_validate(data)) and len(names) > 10
     for some in itertools.chain(itertools.combinations(names, 1), itertools.combinations(names, 2)):
-        assert conflict._decision(list(some)) == conflicts._decision(some), some
+        assert conflict._decision(list(some)) == check_plan._decision(some), some

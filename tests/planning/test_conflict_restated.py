@@ -11,14 +11,13 @@ from power_grids import power_case
 from site_grids import case, line, node, random_case
 from stored_plans import stored
 
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 from planner.errors import InternalError
 from planner.models.requests import Options, SitesRequest
-from planner.models.sites.conflict import conflict, feasible, infeasible
-from planner.models.sites.data import gather
-from planner.models.sites.rules.registry import RULES
-from planner.plan.certificate import Conflict
-from planner.plan.declared import RESTATED
+from planner.models.sites.model import RULES
+from planner.models.sites.solve import conflict, feasible, infeasible
+from planner.models.sites.split_data import gather
+from planner.plan.certificate import RESTATED, Conflict
 from planner.plan.plan import Plan
 from planner.planning import conflict as conflicts
 from planner.planning.conflict_restated import EASED, STATED, holds

@@ -8,17 +8,15 @@ from joint_brute_force import toy
 from joint_cost_brute_force import CostToy, without
 
 import planner
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 from planner.instance.instance import Instance
 from planner.models.joint.search.days import days
 from planner.models.joint.solve import world_of
 from planner.models.requests import Options
-from planner.plan.curve import Curve
-from planner.plan.plan import Plan
+from planner.plan.plan import Curve, Plan
 from planner.planning.alternatives.curve_around import covered_within, why_no_curve
 from planner.report.summary import curve_section, summary
-from planner.solvers.deadline import Deadline
-from planner.solvers.signals import Interrupter
+from planner.solvers.signals import Deadline, Interrupter
 
 
 def campus(seed: int) -> Instance:

@@ -14,7 +14,7 @@ from planner.models.joint.search.days import days
 from planner.models.joint.solve import world_of
 from planner.models.requests import Options
 from planner.planning.frontier import Frontier, frontier_of
-from planner.solvers.deadline import Deadline
+from planner.solvers.signals import Deadline
 
 
 def curve_of(i: Instance, *, epsilon: float = 0.1, points: int | None = None) -> Frontier:

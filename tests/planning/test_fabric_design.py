@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +15,12 @@ import planner
 from planner.cli.main import app
 from planner.errors import InputError
 from planner.instance.instance import FabricInstance
+from planner.physics.num import tick
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.plan import Plan
 from planner.planning import fabric_design
-from planner.planning.fabric_question import FabricWish, question_of_options
+from planner.planning.fabric_question import FabricWish, question_of, question_of_options
+from planner.report.summary import summary
 
 # Switches of each tier and links between switches of non-blocking fabrics of 64 ports of 400 Gb/s, as published for
 # GPU clusters of 128, 256 and 512 hosts of eight GPUs and of 1,024 hosts by rail.
@@ -173,6 +177,9 @@ def test_a_file_asks_as_the_options_do(tmp_path: Path) -> None:
     for form in ("csv", "bom", "graphml", "svg", "slurm-conf"):
         exported = run.invoke(app, ["fabric", "export", str(out), "--format", form, "-o", str(tmp_path / form)])
         assert exported.exit_code == 0, exported.output
+    lost = tmp_path / "lost.csv"
+    found = run.invoke(app, ["fabric", "export", str(out), "--format", "failure-domains", "-o", str(lost)])
+    assert "32 GPUs of 32 racks are cut off" in lost.read_text(encoding="utf-8"), found.output
     for command in ("solve", "evaluate", "explain"):
         refused = run.invoke(app, [command, str(out)])
         assert isinstance(refused.exception, InputError) and "a fabric alone" in str(refused.exception)
@@ -203,6 +210,11 @@ def test_alternatives_stand_side_by_side() -> None:
         ({"floor": "1e9x1e9"}, "--floor"),
         ({"floor": "0.6x2.4"}, "no media of 400G"),
         ({"nic": 123.0, "switches": ()}, "--nic-gbps 123"),
+        ({"oversubscription": "1:1,7:1,2:1"}, "--oversubscription .* at most of leaf and spine"),
+        ({"families": ("raill",)}, "--family 'raill': must be one of rail, rack"),
+        ({"nic": 100, "switches": ("64x100:8000:300",), "transceiver_usd": 100.0}, "--transceiver-watts"),
+        ({"floor": "0.6x2.4"}, "of 800G there are"),
+        ({"floor": "0.6x2.4", "transceiver_watts": 5.0}, "--transceiver-watts"),
     ],
 )
 def test_wrong_options_are_named(wish: dict[str, Any], complaint: str) -> None:
@@ -221,6 +233,110 @@ def test_a_workload_is_not_dropped_in_silence(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_watts_of_a_transceiver_count_alone_too() -> None:
+    """A transceiver's power is taken with its usual price, also when it is nothing."""
+    plan = designed(8, transceiver_watts=50.0)
+    assert plan.instance.network is not None
+    assert (plan.instance.network.optics.price_usd, plan.instance.network.optics.power_watts) == (700, 50)
+    free = designed(8, transceiver_usd=5.0, transceiver_watts=0.0)
+    assert free.instance.network is not None
+    assert free.instance.network.optics.power_watts == 0
+
+
+OPTIONS = ["--switch", "64x400:1:1"], ["--max-tiers", "2"], ["--transceiver-usd", "5"], ["--transceiver-watts", "5"]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_options_beside_a_file_are_refused(option: list[str], tmp_path: Path) -> None:
+    """An option that the file answers is named, and not left out in silence."""
+    path = tmp_path / "question.json"
+    path.write_text("{}", encoding="utf-8")
+    found = CliRunner().invoke(app, ["fabric", "design", str(path), *option])
+    assert isinstance(found.exception, InputError)
+    assert option[0] in str(found.exception)
+
+
+def test_pins_of_other_decisions_are_refused() -> None:
+    """A fabric alone has no layout to pin."""
+    question = question_of_options(FabricWish(hosts=8, gpus_per_host=8, nic_gbps=400))
+    with pytest.raises(InputError, match=r"pins\.layout\.tensor_parallel: decides nothing of a fabric alone"):
+        question_of(question, {"layout.tensor_parallel": 8})
+
+
+def test_a_file_has_the_rules_of_options() -> None:
+    """Without a ratio or a loss a file asks for 1:1 and for the loss of a spine; null asks for neither."""
+    optics = {"name": "400G-DR4", "price_usd": 700, "power_watts": 9}
+    rack = {"name": "host", "gpus": 8, "it_kw": 10, "price_usd": 300_000}
+    asked: dict[str, Any] = {
+        "name": "mine",
+        "hardware": {"accelerator": "H100", "rack": rack, "racks": 64},
+        "network": {"switches": ["25.6T-64x400G"], "optics": optics},
+    }
+    network = question_of(asked, {}).network
+    assert network is not None
+    assert (network.max_oversubscription, network.survives) == (1.0, "one_spine")
+    asked["network"] |= {"max_oversubscription": None, "survives": None}
+    free = question_of(asked, {}).network
+    assert free is not None
+    assert (free.max_oversubscription, free.survives) == (None, None)
+    del asked["network"]["survives"], asked["network"]["max_oversubscription"]
+    asked["network"] |= {"families": ["rail", "dragonfly"], "min_core_share": 0.5}
+    grouped = question_of(asked, {}).network
+    assert grouped is not None
+    assert (grouped.max_oversubscription, grouped.survives) == (None, None)
+
+
+def test_hosts_too_large_for_a_leaf_are_told_in_numbers() -> None:
+    """A leaf by host must take all GPUs of a host at the ratio asked for."""
+    plan = designed(100, 72, families=("rack",))
+    assert plan.conflict is not None
+    assert "a leaf of 64 ports takes at most 32 GPUs at 1:1, a host has 72 at each" in plan.conflict.reason
+
+
+def test_figures_are_written_for_a_reader() -> None:
+    """Power above a megawatt is in MW, one switch is one, and ratios of dragonflies are those of the worst traffic."""
+    tall = summary(designed(2048, max_tiers=3), 200)
+    assert re.search(r"\d MW\. Proven", tall)
+    small = summary(designed(5), 200)
+    assert re.search(r"1 tier: \$[^;]*, 1 switch, ", small)
+    grouped = summary(designed(128, survives="none", families=("dragonfly",)), 200)
+    assert "52:1 at worst" in grouped
+
+
+def test_ports_faster_than_the_nic_are_told() -> None:
+    """A NIC of 400 Gb/s on a whole port of 800 leaves half of it; on half a port, or one of its rate, nothing."""
+    assert "carry 400 Gb/s of NICs" in summary(designed(8, switches=("51.2T-64x800G",)), 200)
+    assert "of NICs" not in summary(designed(8, switches=("51.2T-64x800G-breakout",)), 200)
+    assert "of NICs" not in summary(designed(8), 200)
+
+
+def test_options_that_would_allow_a_kind_do() -> None:
+    """What a kind that lost names is enough: asked with these options it is chosen or as cheap as what is."""
+    plan = designed(32, oversubscription="1:1,3:1")
+    assert plan.fabric is not None
+    told = {x.name: x for x in plan.fabric.alternatives if "would allow it" in x.lost}
+    assert {"rail-only, 1 tier", "dragonfly", "dragonfly+"} <= set(told)
+    for x in told.values():
+        words = x.lost.rpartition("; ")[2].removesuffix(" would allow it").split()
+        options = dict(zip(words[::2], words[1::2], strict=True))
+        assert x.fabric is not None
+        wish = {"families": (options.get("--family", "rail"),)}
+        wish |= {"survives": options["--survives"]} if "--survives" in options else {}
+        again = designed(32, **wish, oversubscription="1:1" if "--oversubscription" in options else "1:1,3:1")
+        assert again.fabric is not None
+        assert x.fabric.family == again.fabric.sites[CLUSTER].family
+        assert "--oversubscription" in options or usd(again) <= x.fabric.cost_usd * (1 + 1e-9)
+
+
+def test_a_frontier_of_a_fabric_alone_is_refused_with_its_reason(tmp_path: Path) -> None:
+    """`fabric pareto` needs traffic, which a fabric alone has not."""
+    path = tmp_path / "fabric.json"
+    path.write_text(designed(8).model_dump_json(), encoding="utf-8")
+    found = CliRunner().invoke(app, ["fabric", "pareto", str(path)])
+    assert isinstance(found.exception, InputError)
+    assert "a fabric alone has no traffic" in str(found.exception)
+
+
 @pytest.mark.slow
 def test_rules_in_conflict_are_the_fewest() -> None:
     """Without any one of the rules named there is a fabric; rules that do not matter are not named."""
@@ -231,6 +347,22 @@ def test_rules_in_conflict_are_the_fewest() -> None:
     assert cheap.conflict is not None
     assert cheap.conflict.rules[0] == "limits.budget_usd"
     assert "network.max_tiers" not in cheap.conflict.rules
+
+
+def test_tails_end_with_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the time ends in the simulation, the fabric is proven all the same, and its tails are not told."""
+    plan = designed(32, 1)
+
+    def late(*_: Any) -> None:
+        time.sleep(1.5)
+        tick()
+
+    monkeypatch.setattr(fabric_design, "flow_seconds", late)
+    timed = planner.design_fabric(plan.instance, time_limit=1)
+    assert timed.status == "optimal"
+    assert timed.fabric is not None
+    assert timed.fabric.alternatives[0].ecmp_tail is None
+    assert "tails were not simulated" in summary(timed, 200)
 
 
 def test_tails_of_hashing_are_no_shorter_than_sprayed_ones() -> None:

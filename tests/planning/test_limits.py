@@ -9,15 +9,15 @@ import pytest
 from joint_brute_force import toy
 from tiers import slow
 
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 from planner.instance.instance import Instance
-from planner.models.joint.space import strategies as listed
+from planner.models.joint.space import strategies_of
 from planner.models.requests import Options
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 from planner.planning.solve import solve_instance
 from planner.solvers import highs
-from planner.solvers.deadline import Deadline
+from planner.solvers.signals import Deadline
 
 INSTANCES = Path(__file__).parents[2] / "instances"
 PLANS, LONG = ("optimal", "feasible"), 1e6  # seconds: no limit by the clock
@@ -49,17 +49,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     found = Clock(passes_at=1 << 60)
     run = highs.run
 
-    def strategies(problem: Any) -> Iterator[Any]:
-        for s in listed(problem):
-            found.strategies += found.passed
-            yield s
+    def strategies(one: Any) -> list[Any]:
+        listed = strategies_of(one)
+        found.strategies += len(listed) * found.passed
+        return listed
 
     def milp(*args: Any, **how: Any) -> Any:
         found.milps += found.passed and how["time_limit"] > 0
         return run(*args, **how)
 
     monkeypatch.setattr(Deadline, "left", property(found.left))
-    monkeypatch.setattr("planner.models.joint.cache.strategies", strategies)
+    monkeypatch.setattr("planner.models.joint.cache.strategies_of", strategies)
     monkeypatch.setattr(highs, "run", lambda *args, **how: (milp if "time_limit" in how else run)(*args, **how))
     yield found
 

@@ -16,7 +16,7 @@ from planner.cli.schemas import SCHEMAS, schema_text
 from planner.errors import InputError
 from planner.instance.instance import instance_sha256
 from planner.instance.read import BREAKDOWN_PARTS, RENAMED_KEYS, renames_in
-from planner.plan.files import read_plan
+from planner.plan.plan_files import read_plan
 from planner.planning.evaluate import BEHIND
 from planner.planning.load import load_instance
 

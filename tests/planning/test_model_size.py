@@ -44,7 +44,7 @@ ACCELERATOR = ""
 
 @pytest.fixture(autouse=True, scope="module")
 def _accelerator() -> None:
-    from planner.instance.catalogue import catalogue
+    from planner.instance.workload import catalogue
 
     global ACCELERATOR  # noqa: PLW0603
     ACCELERATOR = json.dumps(catalogue("accelerators")["A100-80GB"])

@@ -7,24 +7,29 @@ from typing import Any
 
 import pytest
 from cluster_cases import crowded_problem
-from joint_toys import toy
+from joint_toys import toy, with_budget
 from planted import ANSWERS, BACK_ENDS, Planted
 from power_grids import power_case
 from tiers import slow
 from wan_graphs import random_case
-from worked_plan import LAYOUT, instance_with
 
 import planner
-from planner.instance.model_family import DepthLaw, Family
-from planner.models import transformer_shape
-from planner.models.cluster_changes.defragmentation import LeafLoad, minimize_moves
-from planner.models.cluster_changes.preemption import LeafBlock, PreemptionProblem, minimize_stop_cost
-from planner.models.cluster_changes.repair import IncompleteGroup, cost, repair
+from planner.instance.workload import DepthLaw, Family
+from planner.models import model_size, wan
 from planner.models.placement import solve as placement
-from planner.models.placement.data import Kind, Leaf
+from planner.models.placement.cluster_changes import (
+    IncompleteGroup,
+    LeafBlock,
+    LeafLoad,
+    PreemptionProblem,
+    cost,
+    minimize_moves,
+    minimize_stop_cost,
+    repair,
+)
+from planner.models.placement.placement_problem import Kind, Leaf
 from planner.models.requests import Options
 from planner.models.sites import solve as sites
-from planner.models.wan import solve as wan
 from planner.plan.plan import Plan
 from planner.solvers.outcome import Outcome, UnansweredError
 
@@ -47,7 +52,8 @@ def joint_of_sites() -> Answer:
 
 
 def joint_without_plan() -> Answer:
-    return _of_plan(planner.solve(instance_with(pins=LAYOUT, limits__budget_usd=3e6)))
+    i = toy(14, sites=2, forced=True)
+    return _of_plan(planner.solve(with_budget(i, 0.01 * (i.limits.budget_usd or 0.0))))
 
 
 def joint_least_cost() -> Answer:
@@ -123,10 +129,10 @@ def repaired() -> Answer:
 def shape_of_a_model() -> Answer:
     """Return the parameters of the shape; a shape that is not proven raises, and none is an answer too."""
     try:
-        found = transformer_shape.choose(Family(tolerance=0.05), DepthLaw(aspect=64.0), 1e9)
+        found = model_size.choose_shape(Family(tolerance=0.05), DepthLaw(aspect=64.0), 1e9)
     except UnansweredError:
         return "unknown", None
-    return ("infeasible", None) if found is None else ("optimal", float(transformer_shape.size(found)))
+    return ("infeasible", None) if found is None else ("optimal", float(model_size.size(found)))
 
 
 # Each decision with the back ends that it asks: what another would answer changes nothing.

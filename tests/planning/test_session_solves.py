@@ -6,20 +6,23 @@ import pytest
 from joint_brute_force import toy
 from joint_toys import with_budget
 from stored_plans import stored
-from tiers import more, slow
+from tiers import more
 
 import planner
-from planner.checks.joint import rules
-from planner.checks.joint.missing import missing_columns
+from planner.checks import joint_proof
+from planner.checks.joint_columns import max_racks
+from planner.checks.joint_proof import missing_columns
 from planner.instance.instance import Instance
 from planner.models.joint.cache import JointCache
 from planner.models.joint.sites import Sites
+from planner.physics.site.cost import rack_of
+from planner.plan.plan_sections import layout_in_short
 from planner.planning.load import load_instance
 from planner.planning.sessions import start as starts
 from planner.planning.sessions.inspection import inspection
 from planner.planning.solve import options_of, solve_instance
 
-SEEDS = (5, *slow(3), *more(7))
+SEEDS = (5, *more(3, 7))
 NO_LIMITS: dict[str, Any] = {"time_limit": None, "gap": None, "seed": 0, "threads": None}
 DECIDED = ("status", "objective", "cost", "stopped", "conflict")
 
@@ -114,13 +117,14 @@ def test_a_start_that_still_holds_is_the_answer_of_a_solve_cut_short() -> None:
     question = toy(5, sites=2, forced=True)
     plan = stored(question)
     richer = with_budget(question, 1.2 * (question.limits.budget_usd or 0.0))
-    back = planner.Session().solve(richer, start=plan, interrupt=interrupted_at_once())
+    doubted = plan.model_copy(update={"verified": False})  # what another question's check said of it holds no more
+    back = planner.Session().solve(richer, start=doubted, interrupt=interrupted_at_once())
     assert (back.status, back.stopped) == ("feasible", "interrupted")
-    assert (back.objective.value, back.objective.bound) == (plan.objective.value, None)
+    assert (back.objective.value, back.objective.bound, back.verified) == (plan.objective.value, None, True)
     assert back.instance.limits.budget_usd == richer.limits.budget_usd and planner.check(back) == []
 
 
-@pytest.mark.parametrize("change", ["dearer", "slower", *slow("poorer")])
+@pytest.mark.parametrize("change", ["dearer", "slower", *more("poorer")])
 def test_a_start_that_holds_no_more_is_not_assumed(change: str) -> None:
     """Under other prices, less money or a slower GPU the start's figures are wrong: the solve has no plan yet."""
     question = toy(5, sites=2, forced=True)
@@ -172,7 +176,7 @@ def test_a_layout_outside_the_space_names_no_column(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_proof_is_enumerated_once_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same proof of the same question is enumerated by the first solve alone; another bound or space is anew."""
+    """A proof is enumerated by the first solve of its question alone, also after another; another bound is anew."""
     enumerated: list[bool] = []
     missing = missing_columns
 
@@ -180,12 +184,12 @@ def test_a_proof_is_enumerated_once_a_session(monkeypatch: pytest.MonkeyPatch) -
         enumerated.append(not options["stop"]())
         return missing(*args, **options)
 
-    monkeypatch.setattr(rules, "missing_columns", noted)
+    monkeypatch.setattr(joint_proof, "missing_columns", noted)
     question, session = toy(5, forced=True), planner.Session()
     owned = with_budget(question, 1e9)
     for changed in (owned, owned, with_budget(question, 2e9), with_limits(owned, max_batch_tokens=9 * 1024), owned):
         assert session.solve(changed).status == "optimal"
-    assert enumerated == [True, False, False, True, True]
+    assert enumerated == [True, False, False, True, False]
     planner.Session().solve(owned)
     planner.solve(owned)
     assert enumerated[-2:] == [True, True]
@@ -202,6 +206,32 @@ def test_what_an_enumeration_reads_sets_it_apart() -> None:
     poor = with_budget(plan.instance, 0.3 * (question.limits.budget_usd or 0.0))
     for change in ({"objective": higher}, {"proof": fewer}, {"instance": poor}):
         assert inspection(plan.model_copy(update=change), cache) not in (None, asked)
+    budgets = [with_budget(question, share * (question.limits.budget_usd or 0.0)) for share in (0.379, 0.385)]
+    racks = [[max_racks(i, wired) for wired in range(rack_of(i.hardware).gpus + 1)] for i in budgets]
+    assert racks[0][:-1] == racks[1][:-1] and racks[0][-1] < racks[1][-1]  # one more where all GPUs are cabled, alone
+    few, many = (inspection(plan.model_copy(update={"instance": i}), cache) for i in budgets)
+    assert few is not None and many is not None and few != many
     assert inspection(plan, JointCache()) is None and inspection(plan, None) is None
     other = with_limits(plan.instance, max_batch_tokens=9 * 1024)
     assert inspection(plan.model_copy(update={"instance": other}), cache) is None
+
+
+@pytest.mark.parametrize("sites", [0, 2])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_other_tokens_are_answered_without_a_search(seed: int, sites: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same question, or one of other tokens, has the figures and proof of a cold solve, and is not searched."""
+    question, session = toy(seed, sites=sites, forced=True), planner.Session()
+    more_tokens = planner.changed(question, {"workload.tokens": "x1.1"})
+    cold = planner.solve(more_tokens)
+    first = session.solve(question)
+    monkeypatch.setattr("planner.planning.solve.best_choice", None)
+    assert decided(session.solve(question)) == decided(first)
+    plan = session.solve(more_tokens)
+    assert planner.check(plan) == [] and plan.status == cold.status and plan.layout and cold.layout
+    assert layout_in_short(plan.layout) == layout_in_short(cold.layout)
+    assert plan.layout.layers_per_stage == cold.layout.layers_per_stage
+    for name in ("value", "bound", "fabric_free_bound"):
+        assert getattr(plan.objective, name) == pytest.approx(getattr(cold.objective, name), rel=1e-9)
+    assert [x.name for x in plan.objective.ends] == [x.name for x in cold.objective.ends]
+    for a, b in zip(plan.objective.ends, cold.objective.ends, strict=True):
+        assert (a.value, a.days_to_train) == pytest.approx((b.value, b.days_to_train), rel=1e-9)

@@ -6,7 +6,7 @@ import pytest
 from stored_plans import PLANS
 
 import planner
-from planner.plan.files import read_plan
+from planner.plan.plan_files import read_plan
 
 OF_A_RUN = {"seconds", "planner_version"}  # what differs between two runs of the same question
 

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from joint_brute_force import toy
 from joint_run_brute_force import run_toy
+from tiers import more
 
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.joint.least_cost import LeastCost
 from planner.models.joint.ownership import RunSearch, Span
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
-from planner.physics.site.run_prices import alike_usd, at_run_prices
+from planner.physics.site.cost import alike_usd, at_run_prices
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 from planner.planning.solve import options_of, solve_instance
@@ -55,7 +56,7 @@ def least(seed: int, **how: Any) -> Plan:
     return solved(asked(seed, **how))
 
 
-@pytest.mark.parametrize(("seed", "how"), [(6, {}), (14, {"sites": 2, "forced": True}), (7, {"sites": 3})])
+@pytest.mark.parametrize(("seed", "how"), [(6, {}), (14, {"sites": 2, "forced": True}), *more((7, {"sites": 3}))])
 def test_a_plan_of_the_least_cost(seed: int, how: dict[str, Any]) -> None:
     """The plan is proven, its value is the section's total, and it costs no more than the cheapest to buy."""
     plan = least(seed, **how)

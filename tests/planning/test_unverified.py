@@ -9,13 +9,13 @@ from sweeping import small, written
 from typer.testing import CliRunner
 
 import planner
-from planner.checks import registry
+from planner.checks import check_plan
 from planner.checks.rule import Rule, must_equal
 from planner.cli.main import app
 from planner.errors import InternalError
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Violation
-from planner.plan.files import read_plan
+from planner.plan.plan_files import read_plan
 from planner.sweeps import sweep_run
 
 
@@ -34,7 +34,7 @@ def defect(_: PlanPhysics) -> Iterator[Violation]:
 @pytest.fixture
 def doubted(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Rule:
     """Plant a rule that disagrees, and let plans come back as users get them."""
-    monkeypatch.setitem(registry.SECTIONS, "cost", (request.param,))
+    monkeypatch.setitem(check_plan.SECTIONS, "cost", (request.param,))
     monkeypatch.delenv("PLANNER_UNVERIFIED")
     rule: Rule = request.param
     return rule
@@ -89,6 +89,6 @@ def test_a_plan_that_passes_says_so() -> None:
 
 def test_no_test_passes_with_an_unverified_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the tests a disagreement is an error."""
-    monkeypatch.setitem(registry.SECTIONS, "cost", (other_bill,))
+    monkeypatch.setitem(check_plan.SECTIONS, "cost", (other_bill,))
     with pytest.raises(InternalError, match="breaks its own rules: cost"):
         planner.solve(small())

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from planner.cli.main import app
 from planner.errors import InputError
-from planner.report.compare import Side, columns_of_file, rows_of, table
+from planner.report.tables import Side, columns_of_file, rows_of, table
 
 
 def sides(folder: Path, *cells: str, point: str = "1") -> list[Side]:

@@ -11,13 +11,13 @@ from worked_plan import edited, small
 import planner
 from planner.errors import InputError
 from planner.instance.workload import Experts
-from planner.physics.site import run_cost
-from planner.plan.flatten import digest
+from planner.physics.site import cost
 from planner.plan.plan import Plan
-from planner.report.compare import Side, figures_of, rows_of
+from planner.plan.plan_figures import digest
 from planner.report.statements.sites_and_fabric import groups
 from planner.report.statements.statement import SECTIONS, Statement, days, short_percent
 from planner.report.summary import statements, summary
+from planner.report.tables import Side, figures_of, rows_of
 
 PLAN = small()
 OPERATION = {"maintenance_share_per_year": 0.05, "staff_usd_per_year": 1e6, "fabric_life_years": 9.0}
@@ -49,7 +49,7 @@ def run_of(years: float, **changes: Any) -> Plan:
     """Return the worked plan with a run of some years."""
     plan = small(operation=OPERATION, hardware__rack__life_years=4.0, **changes)
     return plan.model_copy(
-        update={"run": run_cost.section(plan.instance, 365 * years, plan.cost, 0, plan.sites, plan.fabric.sites)}
+        update={"run": cost.section(plan.instance, 365 * years, plan.cost, 0, plan.sites, plan.fabric.sites)}
     )
 
 
@@ -71,6 +71,12 @@ def test_the_first_screen_fits(name: str) -> None:
     plan = PLANS[name]() if name in PLANS else stored(name)
     toy = [x for x in statements(plan) if x.first and ("implausible" in x.text or "No source" in x.text)]
     assert len(summary(plan, 100).splitlines()) - 2 * len(toy) <= 26
+
+
+def test_a_plan_without_a_curve_says_how_to_have_one() -> None:
+    """`show PLAN curve` names the commands that draw one."""
+    with pytest.raises(InputError, match=r"has no curve; solve without --point"):
+        summary(PLAN.model_copy(update={"curve": None}), section="curve")
 
 
 def test_one_section_is_shown_whole() -> None:
@@ -227,7 +233,7 @@ def test_money_energy_and_what_is_left_out_are_told() -> None:
     assert "over 182 days" in text and "a million tokens" in text and "J a token" in text and "CO2" not in text
     assert "Excluded" not in text
     shorter = small(operation=None)
-    bare = shorter.model_copy(update={"run": run_cost.section(shorter.instance, 9.0, shorter.cost, 0, shorter.sites)})
+    bare = shorter.model_copy(update={"run": cost.section(shorter.instance, 9.0, shorter.cost, 0, shorter.sites)})
     assert "Excluded: " in said(bare, "warnings") and "replacement of racks" in said(bare, "warnings")
     assert "To own and run" not in said(small(), "money")
 

@@ -10,11 +10,11 @@ from worked_plan import edited, small
 
 from planner.api.plans import check
 from planner.physics.training.layer_time import SECONDS_PER_DAY
-from planner.plan.flatten import digest
 from planner.plan.plan import Plan
-from planner.report.compare import Side, figures_of, rows_of
+from planner.plan.plan_figures import digest
 from planner.report.statements.training import CALENDAR, OTHER, STEP_PARTS, STEPS, day_bars, days_by_part, shown_days
 from planner.report.summary import statements, summary
+from planner.report.tables import Side, figures_of, rows_of
 from planner.units import duration, storage
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]

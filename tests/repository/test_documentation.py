@@ -7,6 +7,7 @@ import documentation
 import make_architecture
 import make_reference as references
 import pytest
+from page_commands import run_page_command
 
 from planner.cli.schemas import SCHEMAS
 
@@ -36,7 +37,7 @@ def test_commands_run(page: str, tmp_path: Path) -> None:
             assert list(documentation.faults(command, there)) == [], f"{block.where}: {command}"
         if "slow" in block.words:
             continue
-        ran = documentation.run(block, tmp_path)
+        ran = documentation.run(block, tmp_path, here=run_page_command)
         for r, status in zip(ran, [0] * (len(ran) - 1) + [block.status], strict=bool(ran)):
             assert r.status == status, f"{block.where}: {r.command}\n{r.errors}"
             if "stable" in block.words:

@@ -32,7 +32,7 @@ def python(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
 
 
-@pytest.mark.parametrize("module", ["planner", "planner.cli"])
+@pytest.mark.parametrize("module", ["planner", "planner.cli.main"])
 def test_importing_is_light(module: str) -> None:
     """Importing the library or the command line loads nothing heavy."""
     assert python(f"import sys, {module}; print(*[m for m in {HEAVY!r} if m in sys.modules])").strip() == ""

@@ -15,8 +15,8 @@ import pytest
 from slurm_controller import controller, why_not
 
 from planner.cluster.hostlist import expand, fold_names
-from planner.formats.read import read_topology
-from planner.formats.slurm_topology import write_conf
+from planner.formats.slurm import write_conf
+from planner.formats.topology_files import read_topology
 
 pytestmark = pytest.mark.slow
 

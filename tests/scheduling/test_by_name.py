@@ -8,10 +8,9 @@ from cluster_worlds import some_busy, tree
 from mesh_cases import lines, pieces, split
 
 import planner
-from planner.checks.cluster import check_placement
+from planner.checks.placement import check_placement
 from planner.cluster.hostlist import natural
-from planner.cluster.job import GroupKind, Job
-from planner.cluster.placement import Switch, Topology
+from planner.cluster.job import GroupKind, Job, Switch, Topology
 from planner.errors import InputError
 
 ORDER = {"order": "name"}

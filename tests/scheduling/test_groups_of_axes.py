@@ -5,15 +5,13 @@ from cluster_worlds import some_busy, tree
 from mesh_cases import assignments, lines, order_of, pieces, random_mesh, split
 
 import planner
-from planner.checks.cluster import check_placement
-from planner.cluster.job import Job
-from planner.cluster.placement import Placement, Topology
+from planner.checks.placement import check_placement
+from planner.cluster.job import Job, Placement, Topology
 from planner.errors import InputError
 from planner.models.placement.solve import solve
 from planner.models.requests import Options
-from planner.scheduling.admission import place_queue, preempt
+from planner.scheduling.cluster_changes import place_queue, preempt, replace
 from planner.scheduling.placing import in_blocks, level_to_place
-from planner.scheduling.repair import replace
 from planner.scheduling.session import Cluster
 
 WHAT = {"member": "members", "data": "groups"}

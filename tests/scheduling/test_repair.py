@@ -2,6 +2,7 @@
 
 import heapq
 import itertools
+import math
 import random
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -9,13 +10,11 @@ from collections.abc import Collection, Sequence
 import pytest
 from cluster_worlds import some_busy, tree
 
-from planner.checks.cluster import check_placement
-from planner.cluster.job import GroupKind, Job
-from planner.cluster.placement import Move, PlacedGroup, Placement, Running
+from planner.checks.placement import check_placement
+from planner.cluster.job import GroupKind, Job, Move, PlacedGroup, Placement, Running
 from planner.errors import InputError
-from planner.models.cluster_changes.defragmentation import LeafLoad, in_order
-from planner.scheduling.admission import defragment, place_queue, preempt
-from planner.scheduling.repair import replace, resize
+from planner.models.placement.cluster_changes import LeafLoad, in_order
+from planner.scheduling.cluster_changes import defragment, place_queue, preempt, replace, resize
 from planner.scheduling.session import Cluster
 
 
@@ -181,10 +180,14 @@ def test_preemption_is_the_cheapest_of_all_subsets(seed: int) -> None:
         assert found.certificate.status == "optimal"
 
 
+State = tuple[tuple[int, int], ...]  # of each piece the leaf that it stands on, and its nodes
+
+
 def fewest_moved(cluster: Cluster, running: list[Running]) -> int | None:
     """Return the fewest nodes to move, piece by piece into nodes that are free then, until a leaf more is free.
 
-    Dijkstra's search over all states there are: which leaf each piece stands on.
+    Dijkstra's search over all states there are: how many pieces of each size stand on each leaf. Which of two pieces of
+    one size stands where changes neither what is free nor what a move costs.
     """
     leaf = cluster.leaf_of
     pieces = []
@@ -195,26 +198,31 @@ def fewest_moved(cluster: Cluster, running: list[Running]) -> int | None:
     owned = {n for r in running for n in r.placement.nodes}
     room = [sum(n in owned or n not in cluster.busy for n in x.nodes) for x in cluster.leaves]
     fixed = [len(x.nodes) - n for x, n in zip(cluster.leaves, room, strict=True)]
-    start = tuple(i for i, _ in pieces)
+    start = tuple(sorted(pieces))
 
-    def empty(state: tuple[int, ...]) -> int:
-        return sum(i not in state and not fixed[i] for i in range(len(room)))
+    def empty(state: State) -> int:
+        used = {i for i, _ in state}
+        return sum(i not in used and not fixed[i] for i in range(len(room)))
 
-    queue, seen = [(0, start)], set()
+    queue, least, before = [(0, start)], {start: 0}, empty(start)
     while queue:
         moved, state = heapq.heappop(queue)
-        if empty(state) > empty(start):
-            return moved
-        if state in seen:
+        if moved > least[state]:
             continue
-        seen.add(state)
+        if empty(state) > before:
+            return moved
         free = list(room)
-        for i, (_, n) in zip(state, pieces, strict=True):
+        for i, n in state:
             free[i] -= n
-        for p, (_, n) in enumerate(pieces):
+        for p, (i, n) in enumerate(state):
+            if (i, n) in state[:p]:
+                continue
             for to, left in enumerate(free):
-                if to != state[p] and left >= n:
-                    heapq.heappush(queue, (moved + n, (*state[:p], to, *state[p + 1 :])))
+                if to != i and left >= n:
+                    after = tuple(sorted((*state[:p], (to, n), *state[p + 1 :])))
+                    if moved + n < least.get(after, math.inf):
+                        least[after] = moved + n
+                        heapq.heappush(queue, (moved + n, after))
     return None
 
 

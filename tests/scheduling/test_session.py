@@ -9,9 +9,8 @@ import pytest
 from cluster_worlds import renamed, some_busy, tree
 
 import planner
-from planner.checks.cluster import check_placement
-from planner.cluster.job import GroupKind, Job, read_job
-from planner.cluster.placement import Block, Placement, Switch, Topology
+from planner.checks.placement import check_placement
+from planner.cluster.job import Block, GroupKind, Job, Placement, Switch, Topology, read_job
 from planner.errors import InputError, PlannerError
 from planner.scheduling.session import Cluster
 

@@ -8,11 +8,10 @@ import pytest
 from stored_plans import stored
 
 import planner
-from planner.checks.cluster import check_placement
-from planner.cluster.job import Job, job_of_plan
-from planner.cluster.placement import Switch, Topology
+from planner.checks.placement import check_placement
+from planner.cluster.job import Job, Switch, Topology, job_of_plan
 from planner.errors import InputError
-from planner.formats.read import plan_topology
+from planner.formats.topology_files import plan_topology
 from planner.physics.training.blocks.prediction import metrics
 from planner.physics.training.parallel_strategy import strategy_of
 from planner.physics.training.step import Conditions
@@ -82,7 +81,7 @@ def test_seconds_are_those_of_the_step_model(plan: Plan) -> None:
         )
         for name in leaf.values()
     }
-    assert x.share_leaving_leaf * fabric.leaf_domain_racks == max(leaving.values())
+    assert x.share_leaving[0] * fabric.leaf_domain_racks == max(leaving.values())
     assert x.groups_split == near.groups_split
     network = plan.instance.network
     assert network is not None

@@ -11,11 +11,11 @@ from cluster_worlds import tree
 from stored_plans import stored
 from tiers import slow
 
-from planner.checks.cluster import expected_groups
+from planner.checks.placement import expected_groups
 from planner.cluster.job import Job
-from planner.formats.read import plan_topology
-from planner.physics.network.locality import min_crossings
+from planner.formats.topology_files import plan_topology
 from planner.physics.network.topology import Design
+from planner.physics.network.transport import min_crossings
 from planner.plan.plan import Plan
 from planner.scheduling.session import Cluster
 from planner.scheduling.step_time import Clock, clock_of, fastest

@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.simulation.clos_tree import Fabric, Tree, tree_of_fabric
-from planner.simulation.routing import Alive, Classes, Flows, Routes, spray
+from planner.simulation.routing import Alive, Classes, Fabric, Flows, Routes, Tree, spray, tree_of_fabric
 from planner.simulation.traffic import failed_cables, permutation, switch_cables
 
 Cable = tuple[int, int, int, int, bool]  # tier, subtree below, position above, plane, down

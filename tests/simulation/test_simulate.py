@@ -130,7 +130,7 @@ def test_sends_and_rings_at_once_share_uplinks(plan: Plan) -> None:
     ]
     assert planned.overlap.startswith("yes")
     assert "OVERLAP    yes" in summary(planned) and "p2p: mean" in summary(planned)
-    exposed = edited_at(plan, "instance.workload.software.data_exposed", 1.0)
+    exposed = edited_at(plan, "instance.workload.software.overlaps", ["sends"])
     assert overlap(exposed, "e1").startswith("only between stages")
 
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from incast_flows import incast
 
 from planner.errors import InputError
-from planner.physics.ticks import ticking
-from planner.simulation.clos_tree import Fabric, tree_of_fabric
+from planner.physics.num import ticking
 from planner.simulation.flow_times import DONE, Pauses, Queues, flow_seconds, spread
-from planner.simulation.routing import Alive, Flows, ecmp, spray
+from planner.simulation.routing import Alive, Fabric, Flows, ecmp, spray, tree_of_fabric
 from planner.simulation.traffic import failed_cables, permutation
 
 RATE = 100e9  # of a host, bytes per second

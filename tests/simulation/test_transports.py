@@ -11,9 +11,8 @@ from tiers import slow
 
 from planner.errors import InputError
 from planner.physics.network.topology import Design, unwirable
-from planner.simulation.clos_tree import Fabric, Tree, order, tree_of_fabric, words
 from planner.simulation.flow_times import LocalView, TransportName, flow_seconds, ideal_seconds, lot_seconds
-from planner.simulation.routing import Alive, Flows, ecmp, spray
+from planner.simulation.routing import Alive, Fabric, Flows, Tree, ecmp, order, spray, tree_of_fabric, words
 from planner.simulation.traffic import failed_cables, permutation, tree_of_design
 
 # Mean of 40 seeds of the largest number of flows on one link, random permutation on a k-ary tree of three tiers,

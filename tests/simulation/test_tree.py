@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.physics.network.topology import Design, unwirable
-from planner.simulation.clos_tree import Fabric, Tree, tree_of_fabric
-from planner.simulation.routing import Alive, Flows, ecmp
+from planner.simulation.routing import Alive, Fabric, Flows, Tree, ecmp, tree_of_fabric
 from planner.simulation.traffic import permutation, tree_of_design
 
 

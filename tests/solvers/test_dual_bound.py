@@ -7,8 +7,7 @@ import pyomo.environ as pyo
 import pytest
 
 from planner.solvers import highs
-from planner.solvers.dual_bound import bound_of, lower_bound
-from planner.solvers.highs_from_pyomo import highs_model
+from planner.solvers.highs_model import bound_of, highs_model, lower_bound
 
 
 def random_milp(seed: int, *, whole: bool) -> pyo.ConcreteModel:

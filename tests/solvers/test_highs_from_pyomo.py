@@ -7,7 +7,7 @@ import pytest
 from pyomo.contrib.solver.solvers.highs import Highs
 
 from planner.solvers import highs
-from planner.solvers.highs_from_pyomo import highs_model
+from planner.solvers.highs_model import highs_model
 
 
 def random_model(seed: int) -> pyo.ConcreteModel:

@@ -13,13 +13,13 @@ from joint_brute_force import toy
 from ortools.sat.python import cp_model
 
 import planner
-from planner.solvers import cpsat, highs, highs_from_cpsat
+from planner.solvers import cpsat, highs, highs_from_cpsat, progress
 from planner.solvers.outcome import Outcome, Stop
-from planner.solvers.running import turns
 from planner.solvers.signals import Interrupter, asked_to_end, ended_by, finishing, interrupted
 
 LONG = 60.0  # seconds that the models here take at least
-SOON = 5.0  # within which an interrupted one ends on a busy machine; measured: 0.1
+WORK = 1.0  # processor seconds of a run before its end is asked for: an incumbent and a bound are there
+SOON = 5.0  # processor seconds within which it ends then, however busy the machine is; measured: 0.1
 
 
 def knapsack() -> cp_model.CpModel:
@@ -43,10 +43,10 @@ def pyomo_knapsack() -> pyo.ConcreteModel:
     return m
 
 
-RUNS: dict[str, Callable[[], Outcome[Any]]] = {
-    "HiGHS": lambda: highs.run(pyomo_knapsack(), time_limit=LONG),
-    "CP-SAT": lambda: cpsat.run(knapsack(), time_limit=LONG),
-    "HiGHS of a CP-SAT model": lambda: highs_from_cpsat.run(knapsack(), time_limit=LONG),
+RUNS: dict[str, tuple[Callable[[], Any], Callable[..., Outcome[Any]]]] = {
+    "HiGHS": (pyomo_knapsack, highs.run),
+    "CP-SAT": (knapsack, cpsat.run),
+    "HiGHS of a CP-SAT model": (knapsack, highs_from_cpsat.run),
 }
 
 
@@ -54,17 +54,20 @@ RUNS: dict[str, Callable[[], Outcome[Any]]] = {
 @pytest.mark.parametrize("thread", ["main", "other"])
 def test_a_long_run_of_a_solver_ends(name: str, thread: str) -> None:
     """A model that takes minutes ends soon after the call, with its incumbent and bound, in any thread."""
-    stop, asked = Interrupter(), [0.0]
+    stop, asked, (stated, run) = Interrupter(), [0.0], RUNS[name]
+    model, begun = stated(), time.process_time()
 
     def ask() -> None:
-        asked[0] = time.perf_counter()
+        while time.process_time() < begun + WORK:
+            time.sleep(0.01)
+        asked[0] = time.process_time()
         stop.interrupt()
 
     def solve() -> Any:
         with ended_by(stop):
-            return RUNS[name](), time.perf_counter()
+            return run(model, time_limit=LONG), time.process_time()
 
-    threading.Timer(1.0, ask).start()
+    threading.Thread(target=ask).start()
     if thread == "main":
         outcome, ended = solve()
     else:
@@ -73,6 +76,17 @@ def test_a_long_run_of_a_solver_ends(name: str, thread: str) -> None:
     assert outcome.stop is Stop.INTERRUPTED and ended - asked[0] < SOON
     assert outcome.solution is not None and outcome.objective is not None and outcome.bound is not None
     assert 0 < outcome.objective < outcome.bound
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_that_begins_after_the_call_is_no_run_at_its_limit(name: str) -> None:
+    """A run that has no time left because its end was asked for says so; without a limit of its own too."""
+    stop, (stated, run) = Interrupter(), RUNS[name]
+    stop.interrupt()
+    with ended_by(stop):
+        for limit in (LONG, None):
+            assert run(stated(), time_limit=limit).stop is Stop.INTERRUPTED
+    assert run(stated(), time_limit=0.0).stop is Stop.LIMIT
 
 
 def test_only_the_solves_that_have_it_end() -> None:
@@ -129,7 +143,7 @@ def test_the_wait_for_another_thread_ends_too(asked: str) -> None:
     stop, taken, done = Interrupter(), threading.Event(), threading.Event()
 
     def other() -> None:
-        with turns._lock:
+        with progress._lock:
             taken.set()
             done.wait(LONG)
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import planner
 from planner.cli.main import app
-from planner.solvers.running.model_files import INDEX, _unique
+from planner.solvers.progress import INDEX, _unique
 
 
 def index(folder: Path) -> list[dict[str, Any]]:

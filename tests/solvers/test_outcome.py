@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.signals import Deadline
 
 
 @pytest.mark.parametrize("stop", Stop)

@@ -13,7 +13,7 @@ from planted import ANSWERS, BACK_ENDS, Planted, plant_in_cpsat, plant_in_highs
 from planner.errors import InputError
 from planner.models import batch_shares
 from planner.models.joint.space import MICRO_BATCHES, MOST_CONTEXT_RACKS
-from planner.plan import declared
+from planner.plan import certificate
 from planner.solvers import cpsat, cpsat_from_pyomo, highs, highs_from_cpsat, statuses
 from planner.solvers.outcome import Outcome
 
@@ -119,7 +119,7 @@ def test_a_bound_on_the_wrong_side_is_dropped(monkeypatch: pytest.MonkeyPatch) -
 
 def test_every_kind_of_constraint_is_put_to_the_test() -> None:
     """A solution keeps each constraint that formulations here have; changed in one variable it breaks the one on it."""
-    from planner.solvers.points import broken_by_integers
+    from planner.solvers.outcome import broken_by_integers
 
     m = cp_model.CpModel()
     a, b = m.new_bool_var("a"), m.new_bool_var("b")
@@ -172,5 +172,5 @@ def test_the_series_of_highs_is_that_of_the_package() -> None:
 
 def test_the_declared_space_is_the_one_that_is_searched() -> None:
     """The numbers in the words of a proof are those of the search."""
-    assert MICRO_BATCHES[-1] == declared.MAX_MICRO_BATCH and declared.MAX_CONTEXT_RACKS == MOST_CONTEXT_RACKS
-    assert declared.SMALL_BATCH == batch_shares.SMALL_BATCH
+    assert MICRO_BATCHES[-1] == certificate.MAX_MICRO_BATCH and certificate.MAX_CONTEXT_RACKS == MOST_CONTEXT_RACKS
+    assert certificate.SMALL_BATCH == batch_shares.SMALL_BATCH

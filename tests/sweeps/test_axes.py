@@ -11,8 +11,19 @@ import pytest
 import planner
 from planner.errors import InputError
 from planner.planning.load import load_instance
-from planner.sweeps.axes import grid_of, in_shard, parse_values, points_of, read_pairs, read_vary, shard_of
-from planner.sweeps.instance_paths import canonical, check_path, leaves, put
+from planner.sweeps.axes import (
+    canonical,
+    check_path,
+    grid_of,
+    in_shard,
+    leaves,
+    parse_values,
+    points_of,
+    put,
+    read_pairs,
+    read_vary,
+    shard_of,
+)
 
 ROOT = Path(__file__).parents[2]
 MAIN = load_instance(ROOT / "instances" / "5gw.json")

@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from planner.cli.main import app
 from planner.errors import InputError
-from planner.report.compare import columns_of_file
 from planner.report.plots import sweep_rows as drawn
+from planner.report.tables import columns_of_file
 from planner.sweeps import sweep_run
 from planner.sweeps.row_store import Row, Store, csv_text, failed_row, read_rows
 from planner.sweeps.sweep_run import PointAnswer, SweepOptions, Task, on_executor, parts_of, tasks_for

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import planner
 from planner.cli import main
 from planner.errors import InputError
-from planner.sweeps.instance_paths import changed, read_changes
+from planner.sweeps.axes import changed, read_changes
 
 ROOT = Path(__file__).parents[2]
 BASE = ROOT / "instances" / "two-sites-405b.json"

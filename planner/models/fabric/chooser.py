@@ -17,28 +17,29 @@ import numpy as np
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
-from planner.models.fabric import dragonflies, four_tiers, pods, trees
+from planner.models import rack_order
+from planner.models.fabric import dragonflies, four_tiers, trees
 from planner.models.fabric.design_table import AT, Floats, Front, Options, no_options, undominated
-from planner.models.fabric.link_prices import LinkPrices, Price
-from planner.models.fabric.modes import Mode, switch_modes
-from planner.models.fabric.site_mode import Pins, Site
+from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, Price, Site, switch_modes
 from planner.models.fabric.traffic import Loads, Traffic
 from planner.models.requests import resolved_switches
-from planner.physics.network.dragonfly import Dragonfly, dragonfly
-from planner.physics.network.families import FAMILIES, ROUTER_GROUPS
+from planner.physics.network.families import RackPorts, design_for
 from planner.physics.network.links import same_ports
 from planner.physics.network.price import bill, by_reach, switch_usd
 from planner.physics.network.topology import Design
-from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
-from planner.physics.network.wan_gateway import free_uplinks, wan_ports
-from planner.solvers.deadline import Deadline
+from planner.physics.network.transport import allreduce_slowdown, free_uplinks, pipeline_send_slowdown, wan_ports
+from planner.solvers.signals import Deadline
 
 Limits = tuple[float, tuple[float, float]]  # dollars, slowdowns of sends and allreduces
 PRICE_STEP = 50e6  # dollars to which a limit on prices is rounded up, so that a table serves several shapes
 MOST_LOADS = 24  # orders of racks whose counts are kept
 SWITCH_PINS = ("switch", "family", "ports_per_switch", "planes", "spine_switch", "core_switch")
+COUNTS = (  # of a key, under the names of a design
+    "leaf_up", "leaf_bundle", "spine_up", "spine_bundle", "core_up", "core_bundle", "core_boxes", "super_spine_boxes",
+    "group_links",
+)  # fmt: skip
 TIER_SWITCHES = "switch", "spine_switch", "core_switch"  # pins that name a model
-Kind = Callable[[Site, int, trees.Tops | None, list[int], Floats], list[Options]]
+Builder = Callable[[Site, int, trees.Tops, list[int], Floats], list[Options]]  # of a leaf domain and its loads
 SIZE_STEP = 16  # every 16th size of a leaf domain is built first: these rule out most of the others
 MOST_TOPS = 4096  # tables of spines and cores kept
 
@@ -69,6 +70,7 @@ class Templates:
     without_stripes: int | None = None  # a number of stripes that no plan may have
     leaf_sizes: frozenset[int] | None = None  # racks that a leaf domain may have; None: any
     rivals: Options = field(default_factory=no_options)  # templates that others must beat in something
+    min_local_share: float = 0.0  # of the all-reduce groups under one leaf; above 0 only trees of up to three tiers
     whole: bool = False  # all undominated templates: also between the cheapest and the most frugal, and of four tiers
     options_of: dict[Any, list[tuple[Limits, Options]]] = field(default_factory=dict)  # by limits that none covers
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
@@ -198,14 +200,19 @@ class Templates:
         for i, mode in enumerate(self.modes(traffic.rails)):
             if _allowed(mode, pins) and self._pairs(mode, pins) and traffic.lanes in (0, mode.lanes):
                 sites.append(self._site(i, mode, traffic, blocks, limits, pins, loads))
+        if self.min_local_share > 0:
+            sites = [s for s in sites if not s.mode.grouped]
         found, later = self._trees(sites)
+        if self.min_local_share > 0:
+            every = self._leaf_loads(sites, {domain for _, domain, _ in later})
+            return self._others(found, later, every, (trees.with_some_domains,))
         for s in sites:
-            later += [(s, domain, None) for domain in s.domain_sizes()] if s.mode.grouped else []
+            later += [(s, domain, trees.NO_TOPS) for domain in s.domain_sizes()] if s.mode.grouped else []
         every = self._leaf_loads(sites, {domain for _, domain, _ in later})
-        found = self._others(found, later, every, (_pods, _groups))
-        return found if shallow and len(found) else self._others(found, later, every, (_zones,))
+        found = self._others(found, later, every, (trees.with_some_domains, dragonflies.with_groups))
+        return found if shallow and len(found) else self._others(found, later, every, (four_tiers.with_zones,))
 
-    def _trees(self, sites: list[Site]) -> tuple[Options, list[tuple[Site, int, trees.Tops | None]]]:
+    def _trees(self, sites: list[Site]) -> tuple[Options, list[tuple[Site, int, trees.Tops]]]:
         """Build the trees whose pods hold all domains, a few sizes of leaf domains first, which rule out most others.
 
         Return them, and the sizes of leaf domains with which any tree may be worth it.
@@ -214,7 +221,7 @@ class Templates:
         singles = [trees.single(s) for s in plain]
         if any(s.pins.get("tiers") == 1 for s in plain):
             return undominated([self.rivals, *singles], power_counts=self.power_counts), []
-        later: dict[tuple[int, int], tuple[Site, int, trees.Tops | None]] = {}  # by mode and size, the largest first
+        later: dict[tuple[int, int], tuple[Site, int, trees.Tops]] = {}  # by mode and size, the largest first
         parts: dict[tuple[int, int], Options] = {}
         for step in (SIZE_STEP, 1):
             found = undominated(
@@ -237,6 +244,9 @@ class Templates:
                     later[s.index, -domain], parts[s.index, -domain] = (s, domain, trees.NO_TOPS), no_options()
                     continue
                 stripes, load = every[domain]
+                if not stripes:
+                    parts[s.index, -domain] = no_options()
+                    continue
                 kept = trees.undominated_rows(load)
                 up = s.worthwhile_uplinks(domain, load[kept])
                 if len(up):
@@ -254,18 +264,26 @@ class Templates:
     def _others(
         self,
         found: Options,
-        later: list[tuple[Site, int, trees.Tops | None]],
+        later: list[tuple[Site, int, trees.Tops]],
         every: Mapping[int, tuple[list[int], Floats]],
-        kinds: tuple[Kind, ...],
+        kinds: tuple[Builder, ...],
     ) -> Options:
         """Add pods of some domains, dragonflies, or four tiers: each only where it beats the templates found."""
         front = Front(found, power_counts=self.power_counts)
         if any(s.loads.nothing for s, *_ in later):  # the cheapest of all rules the others out
-            later = sorted(later, key=lambda x: float(x[0].least_prices([x[1]])[0][0]))
+            least: dict[tuple[int, int], float] = {}
+            for s in {s.index: s for s, *_ in later}.values():
+                domains = [domain for x, domain, _ in later if x.index == s.index]
+                least |= {
+                    (s.index, d): usd for d, usd in zip(domains, s.least_prices(domains)[0].tolist(), strict=True)
+                }
+            later = sorted(later, key=lambda x: least[x[0].index, x[1]])
         for kind in kinds:
             for s, domain, tops in later:
                 self.deadline.check()
                 s.front = front
+                if not every[domain][0]:
+                    continue
                 more = kind(s, domain, tops, *every[domain])
                 if any(len(x) for x in more):
                     found = undominated([found, *more], power_counts=self.power_counts)
@@ -282,7 +300,21 @@ class Templates:
             self.deadline.check()
             counted.append(loads.at(n, np.array(ordered)))
         each = np.array(counted).reshape(len(stripes), len(ordered), 4)
+        if self.min_local_share > 0:
+            return self._local(sites[0], stripes, ordered, each)
         return {size: (stripes, each[:, i]) for i, size in enumerate(ordered)}
+
+    def _local(
+        self, s: Site, stripes: list[int], sizes: list[int], loads: Floats
+    ) -> dict[int, tuple[list[int], Floats]]:
+        """Return the stripes that keep enough all-reduce groups whole, with their loads, by size of leaf domains."""
+        t, asked = s.traffic, np.array(sizes)
+        shares = [rack_order.leaf_local_shares(t.stages, s.blocks, n, t.unit_racks, asked) for n in stripes]
+        kept = np.array(shares).reshape(len(stripes), len(sizes)) >= self.min_local_share
+        return {
+            size: ([n for n, k in zip(stripes, kept[:, i], strict=True) if k], loads[kept[:, i], i])
+            for i, size in enumerate(sizes)
+        }
 
     def _site(
         self, index: int, mode: Mode, traffic: Traffic, blocks: int, limits: Limits, pins: Pins, loads: Loads
@@ -327,30 +359,21 @@ class Templates:
 
     def design(self, mode: Mode, traffic: Traffic, blocks: int, key: Mapping[str, int]) -> Design:
         """Return the design of a template's key."""
-        k, racks, wiring = key, traffic.racks(blocks), FAMILIES[mode.family].wiring
-        single = not (k["leaf_up"] or mode.grouped)  # one switch of each network takes the GPUs of all rails
-        ends = k["domain"] * mode.rail_gpus * (mode.rails if single else 1)
-        own: dict[str, Any] = {"ports": mode.switch.ports, "racks": racks, "leaf_down": ends}
-        own |= {"rails": mode.rails, "rail_gpus": mode.rail_gpus, "apart": mode.apart, "lanes": mode.lanes}
-        own |= {"split": mode.split, "leaf_spare": mode.spare(self.network, ends)}
-        own["wan_ports"] = wan_ports(self._asked(traffic).wan_gbps, mode.networks, mode.switch.port_gbps)
-        own |= {"rails_per_pod": k["rails"], "domains_per_pod": k["width"], "leaf_bundle": k["leaf_bundle"]}
-        if issubclass(wiring.design, Dragonfly):
-            own |= {} if wiring is ROUTER_GROUPS else {"leaf_up": k["leaf_up"]}
-            own |= {f"{tier}_ports": switch.ports for tier, switch in self._models(key).items()}
-            valiant = self.network.group_routing == "valiant"
-            return dragonfly(wiring.design, **own, group_links=k["group_links"], valiant=valiant)
-        counts = "leaf_up", "spine_up", "spine_bundle", "core_up", "core_bundle", "core_boxes", "super_spine_boxes"
-        own |= {name: k[name] for name in counts}
-        own |= {f"{tier}_ports": switch.ports for tier, switch in self._models(key).items()}
-        return Design(**own, rails_per_zone=k["zone_rails"], domains_per_zone=k["zone_width"])
+        k, m = key, mode
+        single = not (k["leaf_up"] or m.grouped)  # one switch of each network takes the GPUs of all rails
+        own: dict[str, Any] = {name: k[name] for name in COUNTS} | {"lanes": m.lanes, "split": m.split}
+        own["leaf_down"] = k["domain"] * m.rail_gpus * (m.rails if single else 1)
+        own["wan_ports"] = wan_ports(self._asked(traffic).wan_gbps, m.networks, m.switch.port_gbps)
+        own |= {"rails_per_pod": k["rails"], "domains_per_pod": k["width"]}
+        own |= {"rails_per_zone": k["zone_rails"], "domains_per_zone": k["zone_width"]}
+        rack, models = RackPorts(m.rails, m.rail_gpus, m.apart), self._models(m, k)
+        return design_for(m.family, self.network, models, traffic.racks(blocks), rack, **own)
 
-    def _models(self, key: Mapping[str, int]) -> dict[str, Switch]:
-        """Return the models of a template's tiers above the leaves, where they are not the leaf's."""
-        switches = resolved_switches(self.network.switches)
-        places = {"spine": key["spine_model"], "core": key["core_model"]}
-        places |= {"super_spine": key["core_model"]} if key["core_up"] else {}
-        return {tier: switches[place - 1] for tier, place in places.items() if place}
+    def _models(self, mode: Mode, key: Mapping[str, int]) -> list[Switch]:
+        """Return the models of a template's tiers from the leaf up; super-spines are of the cores' model."""
+        places = 0, key["spine_model"], key["core_model"], key["core_model"] * (key["core_up"] > 0)
+        every = resolved_switches(self.network.switches)
+        return [every[place - 1] if place else mode.switch for place in places]
 
     def template(self, traffic: Traffic, blocks: int, x: Options, i: int) -> Template:
         """Return one of the options in full, its price and power by the bill.
@@ -360,8 +383,7 @@ class Templates:
         key = {name: int(x.key[i, at]) for name, at in AT.items()}
         mode = self.modes(traffic.rails)[key["mode"]]
         design = self.design(mode, traffic, blocks, key)
-        models = self._models(key)
-        above = [models.get(tier, mode.switch) for tier in ("spine", "core", "super_spine")]
+        _, *above = self._models(mode, key)
         found = bill(self.network, mode.switch, design, above)
         send, allreduce = self._slowdowns(traffic, blocks, key["stripes"], mode, design)
         names = tuple(x.name for x in above)
@@ -378,8 +400,8 @@ class Templates:
         together = [float(k) for k in loads[:, 2]]
         free = free_uplinks(d, self._asked(traffic).exchange_gbps, mode.switch.port_gbps, *together)
         phi = self.transport_slowdown
-        send = pipeline_send_slowdown(phi, d, shares[0], shares[1], shares[2], free=free)
-        return send, allreduce_slowdown(phi, d, groups[0], groups[1], groups[2], free=free)
+        send = pipeline_send_slowdown(phi, d, *shares, free=free)
+        return send, allreduce_slowdown(phi, d, *groups, free=free)
 
 
 def _covers(wide: Limits, narrow: Limits) -> bool:
@@ -392,15 +414,3 @@ def _allowed(mode: Mode, pins: Pins) -> bool:
     own = {"planes": mode.planes, "ports_per_switch": mode.switch.ports, "switch": mode.switch.name}
     own |= {"family": mode.family}
     return all(pins.get(name, value) == value for name, value in own.items())
-
-
-def _pods(s: Site, domain: int, tops: trees.Tops | None, stripes: list[int], leaf_loads: Floats) -> list[Options]:
-    return [] if tops is None else pods.with_some_domains(s, domain, tops, stripes, leaf_loads)
-
-
-def _groups(s: Site, domain: int, tops: trees.Tops | None, _: list[int], __: Floats) -> list[Options]:
-    return dragonflies.with_groups(s, domain) if tops is None else []
-
-
-def _zones(s: Site, domain: int, tops: trees.Tops | None, _: list[int], leaf_loads: Floats) -> list[Options]:
-    return [] if tops is None else four_tiers.with_zones(s, domain, leaf_loads)

@@ -1,7 +1,8 @@
 """Tables of fabric templates: joined, limited in price, and without those that others beat."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,23 @@ AT_A_TIME = 2000  # templates compared one by one, the cheapest first
 AT = {name: i for i, name in enumerate(KEY)}
 
 
+class ArrayTable:
+    """Arrays of equal length, one entry of each for every row; what is of it is a dataclass with slots."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def part(self, which: Flags | Ints) -> Self:
+        """Return some of the rows."""
+        return type(self)(*[getattr(self, name)[which] for name in self.__slots__])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Join tables, at least one."""
+        return cls(*(np.concatenate([getattr(x, name) for x in parts]) for name in cls.__slots__))
+
+
 @dataclass(frozen=True, slots=True)
-class Options:
+class Options(ArrayTable):
     """The templates of a number of blocks that none other beats in all of slowdowns, price and power.
 
     One entry each, the cheapest first.
@@ -34,10 +50,6 @@ class Options:
     def __len__(self) -> int:
         return len(self.usd)
 
-    def part(self, which: Flags | Ints) -> "Options":
-        """Return some of the templates."""
-        return Options(self.send[which], self.allreduce[which], self.usd[which], self.mw[which], self.key[which])
-
 
 def no_options() -> Options:
     """Return a table of no templates."""
@@ -47,12 +59,7 @@ def no_options() -> Options:
 
 def joined(parts: list[Options]) -> Options:
     """Join tables."""
-    if not parts:
-        return no_options()
-    send, allreduce, usd, mw, key = (
-        np.concatenate([getattr(x, name) for x in parts]) for name in ("send", "allreduce", "usd", "mw", "key")
-    )
-    return Options(send, allreduce, usd, mw, key)
+    return Options.joined(parts) if parts else no_options()
 
 
 def undominated(parts: list[Options], *, power_counts: bool) -> Options:

@@ -8,21 +8,17 @@ are looked at.
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.bundles import part_sizes
 from planner.models.fabric.design_table import Flags, Floats, Ints, Options
-from planner.models.fabric.link_prices import FREE, Price, plus
-from planner.models.fabric.modes import TOLERANCE
-from planner.models.fabric.pods import Shape
-from planner.models.fabric.site_mode import BELOW, Site, over
+from planner.models.fabric.site_mode import BELOW, FREE, TOLERANCE, Price, Site, over, plus
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
-from planner.models.fabric.trees import bundles, undominated_rows
+from planner.models.fabric.trees import Shape, bundles, part_sizes, undominated_rows
+from planner.physics.network.dragonfly import DragonflyPlus, router_share, unevenness
 from planner.physics.network.dragonfly import part_sizes as parts_of
-from planner.physics.network.dragonfly import router_share, unevenness
-from planner.physics.network.families import FAMILIES, SPINE_GROUPS
+from planner.physics.network.families import FAMILIES
 
 
 class Groups(NamedTuple):
@@ -40,9 +36,11 @@ class Ways(NamedTuple):
     links: Ints
 
 
-def with_groups(s: Site, domain: int) -> list[Options]:
+def with_groups(s: Site, domain: int, *_: Any) -> list[Options]:
     """Return the dragonflies of a leaf domain, spines of any model, that may beat the templates found so far."""
-    plus_family = FAMILIES[s.mode.family].wiring is SPINE_GROUPS
+    if not s.mode.grouped:
+        return []
+    plus_family = FAMILIES[s.mode.family].design is DragonflyPlus
     tiers = 1 + plus_family
     shut = {"core_down_ports", "core_up_ports", "spine_bundle", "core_switch"} & set(s.pins)
     if not plus_family:
@@ -109,7 +107,7 @@ def _floor_links(s: Site, x: Shape, groups: Groups) -> int:
 def _least_usd(s: Site, domain: int, shapes: Ints) -> tuple[Floats, Flags]:
     """Price shapes with the fewest links and spines that the rules ask; return which may beat the templates so far."""
     m, p, domains, (rails, width) = s.mode, s.prices, s.domains(domain), shapes.T
-    plus_family = FAMILIES[m.family].wiring is SPINE_GROUPS
+    plus_family = FAMILIES[m.family].design is DragonflyPlus
     across, along = -(-m.rails // rails), -(-domains // width)
     groups, flat = across * along, p.places is None
     ends = domain * m.rail_gpus * rails * width
@@ -143,7 +141,9 @@ def _least_usd(s: Site, domain: int, shapes: Ints) -> tuple[Floats, Flags]:
         for i in (0, 1)
     )
     several = (groups > 1) | ((rails * width > 1) & (not plus_family))
-    if not plus_family:  # a router of a largest group has ports for the others there, and its links out
+    if plus_family:  # spines of single links have the most ports for links out
+        several &= (groups - 1) * links <= s.uplinks(domain) * (s.spine_ports - rails * width)
+    else:  # a router of a largest group has ports for the others there, and its links out
         several &= rails * width - 1 + -(-(groups - 1) * links // (rails * width)) <= s.uplinks(domain)
     return usd, several & s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw)
 
@@ -188,7 +188,7 @@ def _spine_ways(s: Site, x: Shape, groups: Groups) -> Ways:
 def _exits(s: Site, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
     """Return the links assured to what leaves a leaf, and to what leaves a group."""
     valiant, total = s.network.group_routing == "valiant", (groups.number - 1) * w.links
-    if FAMILIES[s.mode.family].wiring is SPINE_GROUPS:
+    if FAMILIES[s.mode.family].design is DragonflyPlus:
         spines = w.up // w.bundle
         if valiant:
             even = w.up / (1 + max(groups.sizes) / min(groups.sizes))
@@ -210,7 +210,7 @@ def _prices(s: Site, x: Shape, groups: Groups, w: Ways) -> tuple[Floats, Floats]
     between, gateway = p.between(x.domain * x.width, x.rails), p.wan_gateway(s.wan_ports)
     gateway = plus(gateway, p.group_wan(x.domain * x.width, x.rails, s.wan_ports))
     totals = []
-    if FAMILIES[m.family].wiring is SPINE_GROUPS:
+    if FAMILIES[m.family].design is DragonflyPlus:
         ends, link = p.endpoints(x.domain), p.leaf_uplink(x.domain, x.width)
         local, spines = [w.up * link[i] for i in (0, 1)], groups.number * (w.up // w.bundle)
     else:
@@ -259,7 +259,7 @@ def _exchange(s: Site, x: Shape, groups: Groups, loads: Floats) -> tuple[float, 
         return 0.0, 0.0
     one, rails, valiant = s.exchange_ports, s.mode.rails, s.network.group_routing == "valiant"
     per_group = -(-s.wan_ports // groups.number)
-    at_router = 0 if FAMILIES[s.mode.family].wiring is SPINE_GROUPS else max(-(-per_group // a) for a in groups.sizes)
+    at_router = 0 if FAMILIES[s.mode.family].design is DragonflyPlus else max(-(-per_group // a) for a in groups.sizes)
     leaf = one * loads[0][SHARES] + one * rails * (at_router / s.wan_ports)
     sent, share = one * loads[1][SHARES] * x.rails, per_group / s.wan_ports
     return leaf, (sent + one * rails * share if valiant else 2 * sent * share)

@@ -11,28 +11,28 @@ slowdown at all.
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
-from planner.models.fabric.bundles import part_sizes
-from planner.models.fabric.design_table import Flags, Floats, Ints, Options, undominated
-from planner.models.fabric.modes import TOLERANCE
-from planner.models.fabric.pods import Shape
-from planner.models.fabric.pods import slowdowns as pod_slowdowns
-from planner.models.fabric.site_mode import BELOW, Site, over
+from planner.models.fabric.design_table import ArrayTable, Flags, Floats, Ints, Options, undominated
+from planner.models.fabric.site_mode import BELOW, TOLERANCE, Site, over
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
 from planner.models.fabric.trees import (
     NONE,
+    Shape,
+    Tops,
     fewest_boxes,
     own_boxes,
+    part_sizes,
     rail_sizes,
     spine_bundles,
     undominated_rows,
     width_sizes,
     wirings,
 )
+from planner.models.fabric.trees import slowdowns as pod_slowdowns
 
 FACTORS = (1.0, 1.5, 2.0, 4.0, math.inf)  # of leaves' slowdowns, which all tiers keep
 ROUNDING = 1e-9  # relative, of prices and slowdowns
@@ -41,7 +41,7 @@ ROWS_AT_A_TIME = 256  # looked at together, those of the least price first
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(ArrayTable):
     """Shapes of pods and zones with uplinks and bundles of leaves, one entry each, and the least that each costs.
 
     Links are priced by one uplink of every leaf, of one spine of every pod, and of one core of every zone.
@@ -64,10 +64,6 @@ class Rows:
     usd: Floats
     mw: Floats
 
-    def part(self, which: Ints) -> "Rows":
-        """Return some of the rows."""
-        return Rows(*(getattr(self, f.name)[which] for f in fields(self)))
-
     @property
     def spines(self) -> Ints:
         """Spines of a pod."""
@@ -75,7 +71,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class CoreTops:
+class CoreTops(ArrayTable):
     """Cores and super-spines over rows with some uplinks of spines, one entry each: the cheapest."""
 
     usd: Floats  # of the whole fabric; infinite where there are none
@@ -85,9 +81,9 @@ class CoreTops:
     boxes: Ints  # super-spines of a network
 
 
-def with_zones(s: Site, domain: int, leaf_loads: Floats) -> list[Options]:
+def with_zones(s: Site, domain: int, _: Tops, __: list[int], leaf_loads: Floats) -> list[Options]:
     """Return the templates of four tiers of a leaf domain, of any models, that may beat those found so far."""
-    if s.network.max_tiers < 4 or s.pins.get("tiers", 4) != 4:
+    if s.mode.grouped or s.network.max_tiers < 4 or s.pins.get("tiers", 4) != 4:
         return []
     leaf_loads, zones = leaf_loads[undominated_rows(leaf_loads)], _min_zones(s)
     ups = s.worthwhile_uplinks(domain, leaf_loads, switches=zones + 1, crossings=2 * (zones > 1))
@@ -168,7 +164,7 @@ def _cheapest(s: Site, domain: int, rows: Rows, low: Ints, need: Floats, kept: F
         tops = _completed(s, domain, r.part(k), low[i][k] + more, need[i][k])
         if len(k) and (least_usd := float(tops.usd.min())) <= best and math.isfinite(least_usd):
             j = np.array([tops.usd.argmin()])
-            chosen = CoreTops(*(getattr(tops, f.name)[j] for f in fields(tops)))
+            chosen = tops.part(j)
             best, found = least_usd, [_table(s, domain, r.part(k[j]), low[i][k[j]] + more[j], chosen, n)]
     return found
 

@@ -1,4 +1,4 @@
-"""One switch in one family at one site: its ports, prices, pins and loads, which all builders of templates read."""
+"""One switch in one family at one site: its ports, prices of links, pins and loads, which all builders read."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -8,13 +8,234 @@ from typing import Any
 
 import numpy as np
 
-from planner.instance.network import Network, Switch
+from planner.instance.network import FabricFamily, Network, Switch
 from planner.models.fabric.design_table import KEY, Flags, Floats, Front, Ints, Options, no_options
-from planner.models.fabric.link_prices import FREE, LinkPrices, Price, plus
-from planner.models.fabric.modes import TOLERANCE, Mode
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
 from planner.models.requests import resolved_switches
-from planner.physics.network.wan_gateway import leaf_ports, wan_ports
+from planner.physics.network.families import FAMILIES
+from planner.physics.network.links import (
+    MediaTable,
+    Metres,
+    Places,
+    beside_metres,
+    endpoint_metres,
+    group_metres,
+    group_wan_links,
+    group_wan_metres,
+    lanes_of,
+    leaf_metres,
+    spare_ports,
+    spine_metres,
+)
+from planner.physics.network.price import by_reach, endpoint_factor, flat_usd, media_table, switch_usd
+from planner.physics.network.transport import leaf_ports, wan_ports
+
+TOLERANCE = 1e-9  # relative, on slowdowns: 1.05 · 4 must count as within 4.2
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """A switch in one of the families: how a rack's GPUs meet at its ports, and over how many networks."""
+
+    switch: Switch
+    family: FabricFamily
+    rails: int
+    rail_gpus: int
+    apart: int
+    lanes: int
+    split: int = 1
+
+    @property
+    def networks(self) -> int:
+        """Networks side by side."""
+        return self.apart * self.lanes
+
+    @property
+    def planes(self) -> int:
+        """Planes of chips over all lanes of a NIC."""
+        return self.switch.planes * self.lanes
+
+    @property
+    def grouped(self) -> bool:
+        """Whether pods are groups joined directly, as of a dragonfly."""
+        return FAMILIES[self.family].design.grouped
+
+    def spare(self, network: Network, used: int) -> int:
+        """Return the ports of a leaf kept free."""
+        return spare_ports(used, network.spares)
+
+
+def switch_modes(network: Network, gpus: int, nic_bytes_per_second: float) -> Iterator[Mode]:
+    """Yield every switch in every family, for racks of `gpus` GPUs, a NIC split over as many lanes as carry it."""
+    for s in resolved_switches(network.switches):
+        lanes = lanes_of(s, nic_bytes_per_second)
+        if lanes > network.max_lanes:
+            continue
+        for family in dict.fromkeys(network.families):
+            for split in splits(s, nic_bytes_per_second):
+                yield Mode(s, family, *FAMILIES[family].rack_ports(gpus), lanes, split)
+
+
+def splits(switch: Switch, nic_bytes_per_second: float) -> Iterator[int]:
+    """Yield 1, 2, 4 and so on: parts of a port that still carry a NIC, as many as the switch allows."""
+    split = 1
+    while split <= switch.breakout and (
+        split == 1 or nic_bytes_per_second * 8 * split <= switch.port_gbps * 1e9 * (1 + TOLERANCE)
+    ):
+        yield split
+        split *= 2
+
+
+Price = tuple[float, float]  # dollars, power over the years included, and MW
+FREE: Price = (0.0, 0.0)
+
+
+def plus(a: Price, b: Price) -> Price:
+    """Add two prices."""
+    return a[0] + b[0], a[1] + b[1]
+
+
+def times(n: float, a: Price) -> Price:
+    """Return so many times a price; none costs nothing, also where no medium reaches."""
+    return (n * a[0], n * a[1]) if n else FREE
+
+
+@dataclass(kw_only=True)
+class LinkPrices:
+    """Price and power of links of one mode at a site of so many racks, in all networks side by side.
+
+    `known` keeps sums of lengths priced, which all modes of a site share.
+    """
+
+    network: Network
+    mode: Mode
+    racks: int
+    known: dict[tuple[str, int, int, int], Price] = field(default_factory=dict)
+
+    @cached_property
+    def places(self) -> Places | None:
+        """The floor, where links are priced by length."""
+        floor = self.network.floor
+        return Places(floor, self.racks) if floor is not None and by_reach(self.network) else None
+
+    @cached_property
+    def media(self) -> MediaTable:
+        """The kinds of cable."""
+        return media_table(self.network)
+
+    @cached_property
+    def switch(self) -> Price:
+        """A leaf, and a switch of any tier that has its model."""
+        return self.box(self.mode.switch)
+
+    def box(self, switch: Switch) -> Price:
+        """Price a switch of any model."""
+        return switch_usd(self.network, switch), switch.power_watts / 1e6
+
+    @cached_property
+    def flat_link(self) -> Price:
+        """A link between two switches, by no length."""
+        n, s = self.network, self.mode.switch
+        watts = n.cables.switch_transceivers * n.optics.power_watts * s.link_factor
+        return flat_usd(n, s)[1], watts / 1e6
+
+    def endpoints(self, domain: int) -> Price:
+        """Price all links to GPUs, of leaves amid so many racks."""
+        m, n = self.mode, self.network
+        ends, factor = m.networks * m.rails * m.rail_gpus, endpoint_factor(m.switch, m.split)
+        if self.places is None:
+            watts = n.cables.endpoint_transceivers * n.optics.power_watts * factor
+            return times(self.racks * ends, (flat_usd(n, m.switch, m.split)[0], watts / 1e6))
+        places = self.places
+        one = self._sum(("endpoints", domain, 0, 0), lambda: endpoint_metres(places, domain))
+        return times(ends * factor, one)
+
+    def leaf_uplink(self, domain: int, width: int) -> Price:
+        """Price one uplink of every leaf, of pods of so many domains."""
+        m = self.mode
+        if self.places is None:
+            return times(m.networks * m.rails * -(-self.racks // domain), self.flat_link)
+        places = self.places
+        one = self._sum(
+            ("leaf", domain, width, 0),
+            lambda: leaf_metres(places, np.arange(0, places.racks, domain), domain, domain * width),
+        )
+        return times(m.networks * m.rails * m.switch.link_factor, one)
+
+    def spine_uplink(self, pod: int, rails: int, zone: int = 0) -> Price:
+        """Price one uplink of one spine of every pod of so many racks, or of one core of every zone.
+
+        To switches amid the site, or amid zones of so many racks.
+        """
+        m = self.mode
+        across = -(-m.rails // rails)
+        if self.places is None:
+            return times(m.networks * across * -(-self.racks // pod), self.flat_link)
+        places = self.places
+
+        def metres() -> Metres:
+            first = np.arange(0, places.racks, pod)
+            return leaf_metres(places, first, pod, zone) if zone else spine_metres(places, first, pod)
+
+        return times(m.networks * across * m.switch.link_factor, self._sum(("spine", pod, zone, 0), metres))
+
+    def wan_gateway(self, ports: int) -> Price:
+        """Price the WAN gateway switches of all networks, without their links."""
+        m = self.mode
+        return times(m.networks * -(-ports // max(1, m.switch.ports // 2)), self.switch) if ports else FREE
+
+    def beside(self, links: int) -> Price:
+        """Price links of one network, times all networks, between switches that stand together."""
+        m = self.mode
+        if self.places is None:
+            return times(links * m.networks, self.flat_link)
+        if not links:
+            return FREE
+        places = self.places
+        one = self._sum(("beside", 0, 0, 0), lambda: beside_metres(places))
+        return times(links * m.networks * m.switch.link_factor, one)
+
+    def between(self, pod: int, rails: int) -> Price:
+        """Price one link between each two groups of so many racks and rails."""
+        m = self.mode
+        across, places = -(-m.rails // rails), self.places
+        along = -(-self.racks // pod)
+        if places is None:
+            groups = across * along
+            return times(m.networks * (groups * (groups - 1) // 2), self.flat_link)
+        if ("between", pod, 0, 0) not in self.known:
+            each = [self._priced(metres) for metres in group_metres(places, pod)]
+            self.known["between", pod, 0, 0] = (
+                sum(float(usd.sum()) for usd, _ in each),
+                sum(float(mw.sum()) for _, mw in each),
+            )
+        apart = times(across**2, self.known["between", pod, 0, 0])
+        together = self.beside(along * (across * (across - 1) // 2))
+        return plus(times(m.networks * m.switch.link_factor, apart), together)
+
+    def group_wan(self, pod: int, rails: int, ports: int) -> Price:
+        """Price links of every network's WAN gateway to groups of so many racks and rails."""
+        m = self.mode
+        across, places = -(-m.rails // rails), self.places
+        if not ports or places is None:
+            return self.beside(ports)
+        usd, mw = self._priced(group_wan_metres(places, pod))
+        links = group_wan_links(ports, len(usd) * across, across)
+        some = links > 0
+        total = float((links[some] * usd[some]).sum()), float((links[some] * mw[some]).sum())
+        return times(m.networks * m.switch.link_factor, total)
+
+    def _sum(self, key: tuple[str, int, int, int], metres: Callable[[], Metres]) -> Price:
+        if key not in self.known:
+            usd, mw = self._priced(metres())
+            self.known[key] = float(usd.sum()), float(mw.sum())
+        return self.known[key]
+
+    def _priced(self, metres: Metres) -> tuple[Metres, Metres]:
+        """Return price, power over the years included, and MW of a cable of each length."""
+        usd, watts = self.media.usd_watts(metres)
+        return usd + watts * self.network.power_usd_per_watt, watts / 1e6
+
 
 Pins = Mapping[str, Any]
 BELOW = 1 - 1e-12  # times a price: a template that another merely equals is left to the comparison of whole tables
@@ -192,7 +413,8 @@ class Site:
         port = [m.networks * min(price[i] / ports for price, ports in boxes) for i in (0, 1)]
         up = np.array([max(1, self.leaf_share(d)) for d in domains], dtype=np.int64)
         fixed = np.array([self.fixed(d) for d in domains]).reshape(-1, 2).T
-        leaves, out = m.rails * -(-self.racks // np.array(domains, dtype=np.int64)), self.links_out(self.crossings)
+        leaves = m.rails * -(-self.racks // np.array(domains, dtype=np.int64))
+        out = self.links_out(self.crossings, leaves * up)
         link, above = (0.0, 0.0) if p.places else p.flat_link, (0.0, 0.0) if p.places else p.flat_link
         usd, mw = (
             BELOW
@@ -207,10 +429,15 @@ class Site:
         tiers = self.pins.get("tiers", 0)
         return {3: 1, 4: 2}.get(tiers, 0) if min(self.pins.get("min_pods", 1), self.pins.get("min_zones", 1)) > 1 else 0
 
-    def links_out(self, crossings: int) -> float:
-        """Return the links of a network out of blocks of so many tiers that the core share asks for."""
-        m = self.mode
-        return crossings * self.racks * m.rails * m.rail_gpus * self.network.asked_core_share / m.split
+    def links_out(self, crossings: int, leaf_links: Ints) -> Floats:
+        """Bound the links of a network out of blocks of so many tiers: by the core share, and by the ratio of spines.
+
+        `leaf_links`: uplinks of all leaves.
+        """
+        m, n = self.mode, self.network
+        share = crossings * self.racks * m.rails * m.rail_gpus * n.asked_core_share / m.split
+        links: Floats = np.maximum(share, leaf_links * (min(crossings, 1) / n.tier_ratios[1] * (1 - TOLERANCE)))
+        return links
 
     def worthwhile_uplinks(self, domain: int, leaf_loads: Floats, *, switches: int = 0, crossings: int = 0) -> Ints:
         """Return the uplinks of a leaf at which some tree with leaf domains of a size may beat the templates so far.
@@ -224,7 +451,7 @@ class Site:
         if "leaf_up_ports" in self.pins:
             up = up[up == self.pins["leaf_up_ports"]]
         ends = m.rails * self.domains(domain) * up
-        out = self.links_out(max(crossings, self.crossings))
+        out = self.links_out(max(crossings, self.crossings), ends)
         # Upper tiers are of any models allowed: each figure is bounded by the model with the least of it.
         every = self.upper_models
         counts = [np.maximum(-(-ends // x.ports) + switches, (ends + 2 * out) / x.ports) for x in every]

@@ -130,7 +130,7 @@ def terms(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Terms:
         slowdown=c.allreduce,
         alone=True,
     )
-    each = np.asarray(slowest + software.microbatch_seconds, dtype=np.float64)
+    each = np.asarray(slowest + software.host_seconds, dtype=np.float64)
     wait, total = (np.asarray(x + 0 * each, dtype=np.float64) for x in (wait, sum(once.values())))
     return Terms(each, wait, total, np.asarray(sharded.layer_seconds + 0 * each, dtype=np.float64))
 
@@ -154,7 +154,7 @@ def min_terms(s: Strategy, rows: Rows, total: int) -> tuple[Floats, Floats]:
         for m in (rows.m, np.maximum(rows.p, total))
     ]
     once = np.minimum(*fills) + software.step_seconds
-    each: Floats = slowest + software.microbatch_seconds
+    each: Floats = slowest + software.host_seconds
     return each, np.asarray(once + 0 * each, dtype=np.float64)
 
 
@@ -311,7 +311,27 @@ def _min_stage_seconds(s: Strategy, rows: Rows, x: _Memory, a: Floats, recompute
         seconds = np.minimum(seconds + step, MOST_SECONDS)
         if not np.any(short[seconds < MOST_SECONDS] > 0):
             break
+    if s.problem.recomputes_alike and np.any(slope > 0) and not front.any():  # layers at the front may be faster
+        recomputed = np.ceil(_min_recomputed_layers(s, x, layers, most, free) / rows.v - EPS) * rows.v  # of each chunk
+        mean = layers / rows.p  # the largest stage has at least as many, and recomputes all of them at most
+        seconds = np.maximum(seconds, mean * a[:, 0] + np.minimum(recomputed, mean) * recompute)
     return np.asarray(np.where(seconds >= MOST_SECONDS, np.inf, seconds * (1 - EPS)))
 
 
-MOST_SECONDS = 1e30  # beyond any stage: the layers cannot be held
+def _min_recomputed_layers(s: Strategy, x: _Memory, layers: float, most: Floats, free: Floats) -> Floats:
+    """Bound the layers that each stage recomputes where all recompute as many, from below, by what memory asks for.
+
+    With r of them recomputed a stage holds free + r·saved/(state/flying + kept) layers, up to the most that it ever
+    does. The sum is concave in r, so Newton's steps towards the r at which it holds the model come from below.
+    """
+    rise = np.where(x.there, x.flying * (s.bytes.kept - s.bytes.checkpoint) / (x.state + x.flying * s.bytes.kept), 0.0)
+    found = np.zeros(len(free))
+    for _ in range(NEWTON_STEPS):
+        holding = free + found[:, None] * rise
+        short = np.maximum(layers - np.minimum(holding, most).sum(axis=1), 0.0)
+        rising = np.where(holding < most, rise, 0.0).sum(axis=1)
+        found = found + np.where(rising > 0, short / np.maximum(rising, 1e-300), 0.0)
+    return found
+
+
+MOST_SECONDS = 1e30  # beyond any stage: the layers cannot be holding

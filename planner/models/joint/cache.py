@@ -1,14 +1,16 @@
 """What the searches of one instance under several budgets and deadlines share: all that these do not change."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from planner.instance.instance import Instance, Objective
+from planner.instance.references import hardware_kind
 from planner.models.fabric.chooser import Templates
-from planner.models.joint.space import Flags, Floats, Problem, Strategy, strategies
+from planner.models.joint.space import Flags, Floats, Problem, Strategy, strategies_of, strategy, ways_to_cut
 from planner.models.joint.split import Column
-from planner.solvers.deadline import Deadline
+from planner.physics.training.operations import Shape
+from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:
     from planner.models.joint.places.site_bounds import SiteBounds
@@ -19,12 +21,15 @@ if TYPE_CHECKING:
 class JointCache:
     """Strategies, bounds, times on a free network, tables of fabrics, answers of the sites, and plans by budget.
 
-    It serves instances that differ in budget, deadline, objective and name alone; for any other it starts anew.
+    It serves instances that differ in budget, deadline, tokens, objective and name alone; for any other it starts anew.
     """
 
     question: Any = None
     without: dict[str, Any] = field(default_factory=dict)
     listed: list[Strategy] | None = None
+    degrees: list[tuple[Shape, str]] | None = None  # by which layers may be cut
+    cut: dict[tuple[Shape, str], list[Strategy]] = field(default_factory=dict)  # strategies by their degrees
+    timed: dict[tuple[Shape, str], Strategy] = field(default_factory=dict)  # one of each degrees, of any question
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
     holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
@@ -36,11 +41,19 @@ class JointCache:
     site_bounds: "SiteBounds | None" = None
     plans: dict[float, Any] = field(default_factory=dict)
     cheapest: list[Any] = field(default_factory=list)  # the plans of searches by cost
+    beside: dict[Any, "JointCache"] = field(default_factory=dict)  # of alternatives to the hardware
     inspected: list[Any] = field(default_factory=list)  # proofs that were enumerated again and hold
+    answers: list[Any] = field(default_factory=list)  # proven, each behind its question
 
     def serves(self, instance: Instance) -> bool:
-        """Return whether it is that of an instance, whatever its budget, deadline and objective."""
+        """Return whether it is that of an instance, whatever its budget, deadline, tokens and objective."""
         return self.question is not None and bool(self.question[0] == _question(instance))
+
+    def of(self, instance: Instance) -> "JointCache":
+        """Return the cache of an instance that differs in its hardware from others: this one, or one beside it."""
+        if self.question is None or self.serves(instance):
+            return self
+        return self.beside.setdefault(hardware_kind(instance.hardware), JointCache())
 
     def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
         """Make the cache that of an instance: start anew where more than the budget differs.
@@ -49,7 +62,7 @@ class JointCache:
         """
         question = _question(instance), without, how
         if question != self.question:
-            fresh = JointCache(question=question)
+            fresh = JointCache(question=question, beside=self.beside, timed=self.timed, answers=self.answers)
             for name in self.__dataclass_fields__:
                 setattr(self, name, getattr(fresh, name))
             self.without = without
@@ -62,13 +75,36 @@ class JointCache:
     def strategies(self, problem: Problem, deadline: Deadline) -> list[Strategy]:
         """List the ways to cut a layer once; raise where the time comes first."""
         if self.listed is None:
-            deadline.check()
-            found = []
-            for s in strategies(problem):
-                deadline.check()
-                found.append(s)
-            self.listed = found
+            self.listed = self._cut(problem, deadline, 1)
         return self.listed
+
+    def sample(self, problem: Problem, deadline: Deadline, count: int) -> list[Strategy]:
+        """List the ways to cut a layer at about `count` degrees evenly drawn; none where there are few more."""
+        step = len(self._degrees(problem)) // count
+        return self._cut(problem, deadline, step) if step > 1 else []
+
+    def _degrees(self, problem: Problem) -> list[tuple[Shape, str]]:
+        if self.degrees is None:
+            self.degrees = ways_to_cut(problem)
+        return self.degrees
+
+    def _cut(self, problem: Problem, deadline: Deadline, step: int) -> list[Strategy]:
+        """Return the strategies at every so many degrees, each made once; its times are those of other questions too.
+
+        These are of the machine, the model and the slowdown of the transport alone.
+        """
+        known = next(iter(self.timed.values()), None)
+        if known is not None and not _times_alike(known.problem, problem):
+            self.timed = {}
+        found = []
+        for degrees in self._degrees(problem)[::step]:
+            deadline.check()
+            if degrees not in self.cut:
+                one = self.timed.get(degrees) or strategy(problem, *degrees)
+                self.timed[degrees] = one
+                self.cut[degrees] = strategies_of(one if one.problem is problem else replace(one, problem=problem))
+            found += self.cut[degrees]
+        return found
 
     def warm_starts(self, budget: float) -> list[tuple[float, Any]]:
         """Return the plans of the budgets nearest to one, below and above it."""
@@ -77,10 +113,16 @@ class JointCache:
         return [(b, self.plans[b]) for b in (below, above) if b is not None]
 
 
+def _times_alike(a: Problem, b: Problem) -> bool:
+    """Return whether layers take the same seconds and bytes in two questions."""
+    return a.machine == b.machine and a.transport_slowdown == b.transport_slowdown
+
+
 def _question(instance: Instance) -> Instance:
     """Return an instance without what only says which of its plans are wanted."""
     limits = instance.limits.model_copy(update={"budget_usd": None, "deadline_days": None})
-    return instance.model_copy(update={"limits": limits, "objective": Objective(), "name": ""})
+    work = instance.workload.model_copy(update={"tokens": 1.0})  # days are counted from seconds a sequence
+    return instance.model_copy(update={"limits": limits, "workload": work, "objective": Objective(), "name": ""})
 
 
 __all__ = ["JointCache"]

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Network
-from planner.instance.reliability import Reliability
 from planner.instance.workload import Model
-from planner.physics.reliability import stops
-from planner.physics.reliability.recovery import Job, inverse_share_there, min_stretch, ways
-from planner.physics.reliability.standing import checkpoint_bytes, counted
-from planner.physics.reliability.stops import NO_LINKS, GpuLinks
+from planner.physics.reliability import recovery
+from planner.physics.reliability.recovery import NO_LINKS, GpuLinks, Job, inverse_share_there, min_stretch, ways
+from planner.physics.reliability.spares import checkpoint_bytes, counted
 
 Floats = NDArray[np.float64]
 STEP = 1.002  # from one number of GPUs of the table to the next
@@ -90,7 +89,7 @@ class Calendar:
 
         Of the least stretch E of a step, all but 1 may be stalls, beside which replicas away count least.
         """
-        gone = replica_gpus * stops.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
+        gone = replica_gpus * recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
         return np.maximum(inverse_share_there(gone, self._steps[2][at] - 1) * ROUNDING - 1, 0.0)
 
     def _at(self, gpus: Any) -> Any:
@@ -164,7 +163,7 @@ class Calendar:
         """Return the job of a column whose step takes so many seconds; `lanes` of a NIC, 0: as few stops as can be."""
         return replace(
             self.base,
-            links=stops.gpu_links(self.network, lanes) if lanes else self.links,
+            links=recovery.gpu_links(self.network, lanes) if lanes else self.links,
             gpus=float(replicas * replica_gpus),
             replica_gpus=replica_gpus,
             replicas=replicas,
@@ -190,5 +189,5 @@ def calendar_of(instance: Instance, model: Model) -> Calendar | None:
     r = counted(instance)
     if r is None:
         return None
-    links = stops.fewest_stops(instance, r)
+    links = recovery.fewest_stops(instance, r)
     return Calendar(r=r, state_bytes=checkpoint_bytes(instance, model), network=instance.network, links=links)

@@ -220,7 +220,7 @@ def each_in_memory(s: Strategy, zero: int, rows: Rows, each: Floats, layer: Floa
     `layer`: seconds of a layer of each.
     """
     seconds = bounds.min_stage_seconds_in_memory(s, zero, rows, rows.d, layer)
-    return np.asarray(np.maximum(each, seconds + s.machine.software.microbatch_seconds), dtype=np.float64)
+    return np.asarray(np.maximum(each, seconds + s.machine.software.host_seconds), dtype=np.float64)
 
 
 def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) -> "Pipes | None":
@@ -292,6 +292,7 @@ def columns_of(
             if wanted is None
             else np.array([wanted] if low <= wanted <= most else [], dtype=np.int64)
         )
+        d = d[d * s.shape.gpus % problem.expert_group(s.shape) == 0]
         d, m = micro_batches(
             problem,
             d,

@@ -21,8 +21,8 @@ from planner.physics.training import layer_time
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import Status
-from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Stop
+from planner.solvers.signals import Deadline
 
 NO_LIMIT = 10**9  # racks; no column has as many
 

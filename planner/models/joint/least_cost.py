@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
@@ -12,15 +13,15 @@ from planner.models.joint.search.capital import LeastCapital
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.least_prices import floor_of
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
+from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.space import Problem
 from planner.models.joint.world import CENTS, EPS, Plan, World
 from planner.models.requests import Options
 from planner.physics.training import layer_time
 from planner.plan.certificate import ALMOST_AS_FAST
-from planner.solvers.deadline import Deadline
-from planner.solvers.running.progress import report
+from planner.solvers.progress import report
+from planner.solvers.signals import Deadline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +41,6 @@ class LeastCost:
     stopped: Stopped
     failure: str = ""
     counts: dict[str, int] = field(default_factory=dict)
-    space: str = SPACE
-    outside: str = OUTSIDE
 
     def as_joint(self) -> JointSolution:
         """Return the solution as that of the fewest days is returned, its lower bound in dollars."""
@@ -52,8 +51,6 @@ class LeastCost:
             fabric_free_bound=self.least_days,
             plan=self.plan,
             counts=self.counts,
-            space=self.space,
-            outside=self.outside,
             stopped=self.stopped,
             failure=self.failure,
         )
@@ -70,6 +67,58 @@ def seconds_of(problem: Problem, days: float) -> float:
     return days / days_of(problem, 1.0)
 
 
+@dataclass(kw_only=True)
+class CapitalSearch:
+    """A search for the least capital by a deadline, which goals of plans that tie may take over."""
+
+    world: World
+    goal: LeastCapital
+    loop: Loop
+
+    @classmethod
+    def begun(
+        cls,
+        world: World,
+        seconds: float,
+        *,
+        known: Plan | None = None,
+        within: float = 0.0,
+        time_limit: float | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> "CapitalSearch":
+        """Begin a search of plans of no more seconds a sequence, from a plan that is known.
+
+        `within`: share of the least capital within which plans tie.
+        """
+        problem = world.problem
+        world.end_at(Deadline(time_limit))
+
+        def kept(plan: Plan) -> None:
+            c, usd = plan.column, plan.capital_usd
+            choices = f"{_described(plan)}, {c.d} replicas, {c.m} micro-batches"
+            line = f"${usd / 1e9:,.3f}B, {days_of(problem, plan.seconds):,.2f} days: {choices}"
+            report(progress, line, usd, goal.bound or None, choices)
+
+        if known is not None and known.seconds > seconds * (1 + EPS):
+            known = None
+        goal = LeastCapital(
+            world=world,
+            floor=floor_of(world),
+            limit=seconds,
+            budget=world.budget,
+            kept=kept,
+            bounded=lambda usd: report(progress, f"no plan under ${usd / 1e9:,.3f}B", None, usd),
+            incumbent=known,
+            within=within,
+        )
+        return cls(world=world, goal=goal, loop=Loop(goal=goal))
+
+    def run(self) -> LeastCost:
+        """Return the cheapest plan, of equal ones the fastest."""
+        stopped = self.loop.run()
+        return _result(self.goal, stopped=stopped, failure=self.loop.failure)
+
+
 def cheapest_by(
     world: World,
     deadline_seconds_per_sequence: float,
@@ -83,28 +132,8 @@ def cheapest_by(
     `known`: a plan in time from which the search starts, such as the fastest; what its search learned of sites and
     templates stands in the world, and is not asked again.
     """
-    problem, deadline = world.problem, Deadline(time_limit)
-    world.end_at(deadline)
-
-    def kept(plan: Plan) -> None:
-        c, usd = plan.column, plan.capital_usd
-        choices = f"{_described(plan)}, {c.d} replicas, {c.m} micro-batches"
-        line = f"${usd / 1e9:,.3f}B, {days_of(problem, plan.seconds):,.2f} days: {choices}"
-        report(progress, line, usd, goal.bound or None, choices)
-
-    if known is not None and known.seconds > deadline_seconds_per_sequence * (1 + EPS):
-        known = None
-    goal = LeastCapital(
-        world=world,
-        floor=floor_of(world),
-        limit=deadline_seconds_per_sequence,
-        budget=world.budget,
-        kept=kept,
-        bounded=lambda usd: report(progress, f"no plan under ${usd / 1e9:,.3f}B", None, usd),
-        incumbent=known,
-    )
-    loop = Loop(goal=goal)
-    return _result(goal, stopped=loop.run(), failure=loop.failure)
+    limit = deadline_seconds_per_sequence
+    return CapitalSearch.begun(world, limit, known=known, time_limit=time_limit, progress=progress).run()
 
 
 def _described(plan: Plan) -> str:
@@ -153,13 +182,15 @@ def solve_joint_cost(
     progress: Callable[[str], None],
     *,
     cache: JointCache | None = None,
+    without: dict[str, Any] | None = None,
 ) -> LeastCost:
     """Return the least cost of a plan by the deadline of an instance; without one, of any plan at all.
 
-    `cache`: what earlier searches left; it changes how long the search takes.
+    `cache`: what earlier searches left; it changes how long the search takes. `without`: values of choices, by the
+    paths of their pins, that no plan may have.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
-    world = world_of(instance, options, deadline, cache)
+    world = world_of(instance, options, deadline, cache, without)
     days = instance.limits.deadline_days
     limit = math.inf if days is None else seconds_of(world.problem, days)
     in_time = [x for x in cache.cheapest if x.seconds <= limit * (1 + EPS) and x.capital_usd <= world.budget]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.space import Ints, Problem
-from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import UnansweredError
+from planner.solvers.signals import Deadline
 
 BLOCK = 1 << 18  # rows of a table that are worked out at once
 MOST_PAIRS = 1 << 22  # of numbers of replicas and micro-batches of one pipeline
@@ -32,12 +32,14 @@ def micro_batches(
 
     And in time by their fill alone. A filled pipeline takes as many as the batch holds. Interleaved, whole rounds may
     be better, fewer than p + (p-1)/v hold less in flight, and of chunks that are not alike one fewer than whole rounds
-    are bounded lower (`interleaving.min_excess_seconds` counts the rounds that are whole). A pipeline that is not
-    interleaved holds less where it is not filled, so it may take any number below p.
+    are bounded lower (`interleaving.min_excess_seconds` counts the rounds that are whole). Where a rule asks for whole
+    rounds: the most, one, and of chunks that are not alike every number. A pipeline that is not interleaved holds less
+    where it is not filled, so it may take any number below p.
     """
     most, wanted = total // np.maximum(d, 1), problem.pin("microbatches_per_step")
+    rounds = v > 1 and problem.rules.whole_rounds
     if wanted is not None:
-        fine = (most >= wanted) & ((wanted >= p) if v > 1 else True)
+        fine = (most >= wanted) & ((wanted >= p) if v > 1 else True) & (not rounds or wanted % p == 0)
         return d[fine], np.full(int(np.sum(fine)), wanted)
     even = math.ceil(problem.layers / p)
     fill = (p - 1) * math.ceil(even / v) * pruning.layer
@@ -50,6 +52,8 @@ def micro_batches(
         early = np.repeat(min_count, each) + np.arange(int(each.sum())) - np.repeat(first, each)
         filled = most >= p
         found, m = np.concatenate([d[filled], np.repeat(d, each)]), np.concatenate([most[filled], early])
+    elif rounds:
+        found, m = np.tile(d, 2), np.concatenate([most // p * p, np.minimum(most // p, 1) * p])
     else:
         tried = [most, most // p * p, *(np.minimum(most, p + k) for k in range((p - 1) // v + 1))]
         found, m = np.tile(d, len(tried)), np.concatenate(tried)
@@ -58,16 +62,16 @@ def micro_batches(
     if v == 1:
         return found, m
     if problem.layers % (p * v):
-        more = list(_one_below_rounds(d, most, p, pruning, fill, deadline))
+        more = list(_rounds(d, most, p, 0 if rounds else 1, pruning, fill, deadline))
         found, m = (np.concatenate([x, *(y[k] for y in more)]) for k, x in enumerate((found, m)))
     pairs = np.unique(found * (total + 1) + m)
     return pairs // (total + 1), pairs % (total + 1)
 
 
-def _one_below_rounds(
-    d: Ints, most: Ints, p: int, pruning: Pruning, fill: float, deadline: Deadline
+def _rounds(
+    d: Ints, most: Ints, p: int, less: int, pruning: Pruning, fill: float, deadline: Deadline
 ) -> Iterator[tuple[Ints, Ints]]:
-    """Pair numbers of replicas with one micro-batch fewer than whole rounds of p, block by block.
+    """Pair numbers of replicas with whole rounds of p micro-batches, two at least, less as many as `less`.
 
     Raises
     ------
@@ -78,7 +82,7 @@ def _one_below_rounds(
     last = int(most.max(initial=0)) // p
     for first in range(2, last + 1, step):
         deadline.check()
-        m = np.arange(first, min(first + step, last + 1))[:, None] * p - 1
+        m = np.arange(first, min(first + step, last + 1))[:, None] * p - less
         fine = (m <= most) & (m * pruning.each + fill < pruning.cutoff * m * d)
         kept += int(fine.sum())
         if kept > MOST_PAIRS:

@@ -11,6 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from planner.instance.instance import Instance
 from planner.models.joint.cache import JointCache
@@ -22,10 +23,9 @@ from planner.models.joint.solve import world_of
 from planner.models.joint.space import problem_of
 from planner.models.joint.world import CENTS, EPS, Plan
 from planner.models.requests import Options
-from planner.physics.site.run_cost import years_of
-from planner.physics.site.run_prices import alike_usd, at_run_prices
-from planner.solvers.deadline import Deadline
-from planner.solvers.running.progress import report
+from planner.physics.site.cost import alike_usd, at_run_prices, years_of
+from planner.solvers.progress import report
+from planner.solvers.signals import Deadline
 
 SHORT = 0.05  # of its end: a span that is longer is cut in two before its plans are sought
 BELOW = 1 - 3 * EPS  # of a time: plans that are faster by more than rounding
@@ -48,6 +48,7 @@ class RunSearch:
     options: Options
     deadline: Deadline
     progress: Callable[[str], None]
+    without: dict[str, Any] = field(default_factory=dict)
     heap: list[tuple[float, int, Span]] = field(default_factory=list)
     order: Iterator[int] = field(default_factory=itertools.count)
     best: LeastCost | None = None
@@ -106,6 +107,7 @@ class RunSearch:
             replace(self.options, time_limit=self.deadline.limit),
             self.deadline,
             JointCache(),
+            self.without,
         )
         found = cheapest_by(world, span.end, time_limit=self.deadline.limit)
         known = [x and x + alike for x in (found.capital_usd, found.lower_bound_usd)]
@@ -137,13 +139,20 @@ class RunSearch:
         self.push(usd, seconds, max(seconds, span.end))  # a plan may be in time but for rounding
 
 
-def least_run_cost(instance: Instance, options: Options, progress: Callable[[str], None]) -> LeastCost:
+def least_run_cost(
+    instance: Instance,
+    options: Options,
+    progress: Callable[[str], None],
+    *,
+    without: dict[str, Any] | None = None,
+) -> LeastCost:
     """Return the plan of the least total cost of ownership by the deadline of an instance, its cost as `capital_usd`.
 
-    The budget is not asked: where the least cost is above it, no plan is within it.
+    The budget is not asked: where the least cost is above it, no plan is within it. `without`: values of choices, by
+    the paths of their pins, that no plan may have.
     """
     deadline, days = Deadline(options.time_limit), instance.limits.deadline_days
-    search = RunSearch(instance=instance, options=options, deadline=deadline, progress=progress)
+    search = RunSearch(instance=instance, options=options, deadline=deadline, progress=progress, without=without or {})
     search.push(0.0, 0.0, math.inf if days is None else seconds_of(problem_of(instance), days))
     stopped = search.run()
     best = search.best or search.last

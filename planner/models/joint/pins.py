@@ -22,6 +22,7 @@ NEEDS: dict[str, Parallelism] = {
     "pipeline_parallel": "pipeline",
     "virtual_stages": "interleaved",
 }
+RULED = {"context_parallel", "pipeline_parallel", "tensor_parallel_inner"}  # whose values rules of a framework narrow
 OTHER = "choose another workload.software, or add it to its"
 
 
@@ -51,6 +52,7 @@ def refuse_pins(problem: PinnedProblem, free: dict[str, list[Any]]) -> None:
         if wanted is not None and wanted not in values:
             known = ", ".join(map(str, values[:SHOWN]))
             why = _missing(problem.machine.software, name, wanted) or (f" ({REASONS[name]})" if name in REASONS else "")
+            why += freed(problem) if name in RULED else ""
             raise InputError(f"pins['layout.{name}']: {wanted!r} is outside the declared space; it has {known}{why}")
     if problem.pin("data_parallel_by_site") is not None:
         raise InputError(
@@ -111,3 +113,11 @@ def _refuse_stripes(problem: PinnedProblem) -> None:
             f"pins['{path}']: {wanted!r} is outside the declared space; a pipeline is cut into as many stripes as it "
             f"has stages at most, and {why}; pin 1 to {most}"
         )
+
+
+def freed(problem: PinnedProblem) -> str:
+    """Say how a layout is freed of the rules of the framework; nothing where there are none."""
+    rules = problem.instance.workload.rules
+    return (
+        f"; as {rules.framework} runs it: set workload.framework_rules to false to free it" if rules.framework else ""
+    )

@@ -17,18 +17,16 @@ from planner.models.joint.places.near_pairs import CENT_MUSD, without_dear_pairs
 from planner.models.joint.places.site_question import Circuit, Joined, Part, Placed, Proof, Question
 from planner.models.joint.space import DEFAULT_WAN
 from planner.models.requests import SitesRequest
-from planner.models.sites.bounds import max_modules, max_sites
-from planner.models.sites.costs import capital_musd, energy_musd, site_musd
-from planner.models.sites.data import Pair, SplitData, gather
-from planner.models.sites.model import build
-from planner.models.sites.rules import registry
-from planner.models.sites.soft_rules import penalty_musd
+from planner.models.sites import model
+from planner.models.sites.model import build, penalty_musd
+from planner.models.sites.site_rules import max_campus_modules, max_sites
+from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, gather, site_musd
 from planner.physics.network.price import min_fabric_mw, min_fabric_usd
-from planner.physics.site import cost, power
-from planner.plan.wan import WanPlan
+from planner.physics.site import cost
+from planner.plan.plan_sections import WanPlan
 from planner.solvers import highs
-from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import Outcome, UnansweredError
+from planner.solvers.signals import Deadline
 
 
 @dataclass(kw_only=True)
@@ -78,7 +76,7 @@ class Sites:
     @property
     def max_open(self) -> int:
         """Most sites that may be open."""
-        return max_sites(self.data, registry.without())
+        return max_sites(self.data, model.rules_without())
 
     @property
     def min_open(self) -> int:
@@ -108,7 +106,7 @@ class Sites:
         """Bound the capital of so many racks at so many sites from below, without fabric, fibre, lines and upgrades."""
         fixed, module = site_musd(self.data)
         modules = -(-racks // self.data.module_racks)
-        racks_usd = modules * self.data.module_racks * power.rack_of(self.data.hardware).price_usd
+        racks_usd = modules * self.data.module_racks * cost.rack_of(self.data.hardware).price_usd
         return float(1e6 * (fixed * sites + module * modules) + racks_usd)
 
     def fibre_usd(self, km: float, wavelengths: int) -> float:
@@ -135,7 +133,7 @@ class Sites:
     def _most_racks(self, rails: int) -> int:
         """Solve for the most racks in use: pinned ones that are idle take no fabric."""
         h, each = self.data.hardware, self.data.module_racks
-        limits = [max_modules(self.data, registry.without())]
+        limits = [max_campus_modules(self.data, model.rules_without())]
         mw = h.facility_overhead_factor * self.min_fabric_mw(rails) * each
         m = build(
             self.data,

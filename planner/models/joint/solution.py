@@ -6,7 +6,6 @@ from typing import Literal
 
 from planner.models.joint.split import Column
 from planner.models.joint.world import Plan
-from planner.plan.declared import OUTSIDE, SPACE
 
 
 class JointStatus(StrEnum):
@@ -35,12 +34,7 @@ class JointSolution:
     fabric_free_bound: float | None = None
     plan: Plan | None = None
     counts: dict[str, int] = field(default_factory=dict)
-    space: str = ""
-    outside: str = ""
     stopped: Literal["proved", "limit", "interrupted"] = "proved"
     excluded: tuple[tuple[float, Column], ...] = ()
     max_racks: dict[int, int] = field(default_factory=dict)
     failure: str = ""
-
-
-__all__ = ["OUTSIDE", "SPACE", "JointSolution", "JointStatus"]

@@ -12,13 +12,13 @@ from planner.models.joint.cache import JointCache
 from planner.models.joint.search.days import FewestDays, days
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
+from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.space import problem_of
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, World
 from planner.models.requests import Options
-from planner.physics.site import power
-from planner.solvers.deadline import Deadline
+from planner.physics.site import cost
+from planner.solvers.signals import Deadline
 
 
 def solve_joint(
@@ -29,6 +29,7 @@ def solve_joint(
     without: dict[str, Any] | None = None,
     cache: JointCache | None = None,
     first: Callable[[World], Column | None] | None = None,
+    rival_days: float = math.inf,
 ) -> JointSolution:
     """Return the plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
 
@@ -43,10 +44,13 @@ def solve_joint(
         What earlier searches of the instance under other budgets left; it changes how long the search takes.
     first
         Names a column that is priced before any other, such as that of a plan at hand; it changes no answer either.
+    rival_days
+        Days of another plan: slower ones are not looked for.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
-    goal = FewestDays(world=world, progress=progress, gap=options.gap or 0.0, first=first)
+    rival = rival_days / days(world.problem, 1.0)
+    goal = FewestDays(world=world, progress=progress, gap=options.gap or 0.0, first=first, rival=rival)
     loop = Loop(goal=goal)
     solution = _solution(goal, stopped=loop.run(), failure=loop.failure)
     if solution.plan is not None:
@@ -101,7 +105,7 @@ def _cluster_fabric_mw(instance: Instance) -> float:
     h, limit = instance.hardware, instance.limits.facility_power_mw
     if limit is None or h.overhead_includes_fabric:
         return math.inf
-    return limit * (1 + EPS) / h.facility_overhead_factor - power.it_mw(h, h.racks or 0)
+    return limit * (1 + EPS) / h.facility_overhead_factor - cost.it_mw(h, h.racks or 0)
 
 
 def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolution:
@@ -127,8 +131,6 @@ def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolut
         fabric_free_bound=None if known is None else days(problem, free),
         plan=best,
         counts=dict(sorted(goal.world.counts.items())),
-        space=SPACE,
-        outside=OUTSIDE,
         stopped=stopped,
         failure=failure,
         excluded=tuple((days(problem, key), c) for key, c in goal.columns if key < bound),

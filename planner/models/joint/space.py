@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.errors import InputError
+from planner.instance.framework_rules import FrameworkRules
 from planner.instance.instance import Instance
-from planner.instance.wan import Wan
+from planner.instance.network import Wan
 from planner.instance.workload import Parallelism
 from planner.models.joint.calendar import Calendar, calendar_of
-from planner.models.joint.pins import refuse_pins
+from planner.models.joint.pins import freed, refuse_pins
 from planner.physics.training import stage_memory, step
 from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Pipeline
@@ -68,10 +69,29 @@ class Problem:
         return self.instance.wan or DEFAULT_WAN
 
     @property
+    def rules(self) -> FrameworkRules:
+        """What the framework holds layouts to."""
+        return self.instance.workload.rules
+
+    @property
+    def recomputes_alike(self) -> bool:
+        """Whether a rule of the framework has all stages recompute as many layers, none of them pinned."""
+        return self.rules.recompute != "free" and self.pin("recomputed_layers_per_stage") is None
+
+    @property
     def stage_layers(self) -> list[int] | None:
         """Layers of each stage where they are pinned."""
         found: list[int] | None = self.pin("layers_per_stage")
         return found
+
+    def expert_group(self, shape: Shape) -> int:
+        """Return the GPUs that must divide those of a stage at all replicas, by a rule; 1 without one."""
+        return shape.expert_parallel if self.rules.whole_expert_groups else 1
+
+    def layers_of(self, stages: int) -> list[int] | None:
+        """Return the layers of each stage where they are pinned, or all alike by a rule; else None."""
+        even = self.rules.even_stages and self.stage_layers is None
+        return [self.layers // stages] * stages if even else self.stage_layers
 
     @property
     def zero_stages(self) -> list[int]:
@@ -118,7 +138,21 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Pro
         without=without or {},
     )
     refuse_pins(problem, _degrees(problem))
+    freed_of_rules = instance.workload.model_copy(update={"framework_rules": False})
+    free = replace(problem, instance=instance.model_copy(update={"workload": freed_of_rules}))
+    if not _is_left(problem) and _is_left(free):
+        pins = ", ".join(f"{path}={value!r}" for path, value in problem.pins.items())
+        raise InputError(f"pins: {pins} together are outside the declared space{freed(problem)}")
     return problem
+
+
+def _is_left(problem: Problem) -> bool:
+    """Return whether pins and rules of the framework leave a way to cut a layer, with pinned replicas and batches."""
+    stages, chunks = problem.pin("pipeline_parallel") or 1, problem.pin("virtual_stages") or 1
+    micro_batches, replicas = problem.pin("microbatches_per_step") or 0, problem.pin("data_parallel") or 0
+    if problem.rules.whole_rounds and chunks > 1 and micro_batches % stages:
+        return False
+    return any(replicas * x.gpus % problem.expert_group(x) == 0 for x, _ in _shapes(problem))
 
 
 def _degrees(problem: Problem) -> dict[str, list[Any]]:
@@ -263,17 +297,23 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
     return Pipelines(p, v, racks, replicas, per_rack, stage_racks, rails, inside > 0)
 
 
-def strategies(problem: Problem) -> Iterator[Strategy]:
-    """Yield every way to cut a layer of the declared space, in a fixed order."""
-    software = problem.machine.software
-    for shape, recomputes in _shapes(problem):
-        one = _strategy(problem, shape, recomputes)
-        for order, packed in itertools.product(problem.options("schedule", software.schedules), (False, True)):
-            if not packed or problem.gpus // shape.gpus >= 2:
-                yield one if (order, packed) == (one.order, False) else _reordered(one, order, packed=packed)
+def ways_to_cut(problem: Problem) -> list[tuple[Shape, str]]:
+    """List the degrees by which a layer of the declared space may be cut, with what may be recomputed, in order."""
+    return list(_shapes(problem))
 
 
-def _strategy(problem: Problem, shape: Shape, recomputes: str) -> Strategy:
+def strategies_of(one: Strategy) -> list[Strategy]:
+    """List the strategies of the degrees of one: under each schedule, and with stages that share a rack."""
+    problem, schedules = one.problem, one.problem.machine.software.schedules
+    return [
+        one if (order, packed) == (one.order, False) else _reordered(one, order, packed=packed)
+        for order, packed in itertools.product(problem.options("schedule", schedules), (False, True))
+        if not packed or problem.gpus // one.shape.gpus >= 2
+    ]
+
+
+def strategy(problem: Problem, shape: Shape, recomputes: str) -> Strategy:
+    """Return the strategy of degrees whose stages run in turn, each in a rack of its own, with its times and bytes."""
     order: Schedule = "1f1b"
     phi = problem.transport_slowdown
     between = block_step.pipeline_of(
@@ -317,12 +357,15 @@ def _context_degrees(problem: Problem, t: int) -> list[int]:
     if not problem.has("context"):
         return [1]
     unit = problem.gpus // t
-    return [*range(1, unit + 1), *(unit * c for c in range(2, MOST_CONTEXT_RACKS + 1))]
+    every = [*range(1, unit + 1), *(unit * c for c in range(2, MOST_CONTEXT_RACKS + 1))]
+    if problem.rules.sequence_parts == "any":
+        return every
+    return [c for c in every if c == 1 or problem.machine.sequence % (2 * c) == 0]
 
 
 def _inner_degrees(problem: Problem, t: int) -> list[int]:
     """List the inner degrees of TP: 1, and for many ranks that of the squarest grid, the smaller of two."""
-    if t < WIDE or not problem.has("tensor-2d"):
+    if t < WIDE or not problem.has("tensor-2d") or not problem.rules.tensor_2d:
         return [1]
     divisors = (i for i in range(2, t) if t % i == 0)
     square = min(divisors, key=lambda i: (max(Fraction(i * i, t), Fraction(t, i * i)), i), default=1)
@@ -335,14 +378,29 @@ def _expert_degrees(problem: Problem) -> list[int]:
     return [1] if experts is None else [e for e in range(1, experts.count + 1) if experts.count % e == 0]
 
 
-def _stage_counts(problem: Problem, parallelism: Parallelism = "pipeline") -> range:
+def _stage_counts(problem: Problem, parallelism: Parallelism = "pipeline") -> list[int]:
     """List the stages of a pipeline, or the virtual stages of one: up to the layers, or one where there are no more."""
-    return range(1, (problem.layers if problem.has(parallelism) else 1) + 1)
+    even = parallelism == "pipeline" and problem.rules.even_stages and problem.stage_layers is None
+    every = range(1, (problem.layers if problem.has(parallelism) else 1) + 1)
+    return [p for p in every if not even or problem.layers % p == 0]
 
 
 def _sequence_choices(problem: Problem) -> list[bool]:
     """List the choices of sequence parallelism."""
     return [False, True] if problem.has("sequence") else [False]
+
+
+def _is_run(problem: Problem, t: int, c: int, e: int, *, parallel: bool) -> bool:
+    """Return whether the framework runs a layer that is cut by these degrees, with sequence parallelism or without."""
+    rules, sequence = problem.rules, problem.machine.sequence
+    wanted = {"free": False, "with experts": problem.machine.model.experts is not None, "always": True}
+    if t > 1 and not parallel and wanted[rules.sequence_parallel]:
+        return False
+    parts = c * t * (2 if rules.sequence_parts == "halves" else 1)
+    if parallel and rules.sequence_parts != "any" and sequence % parts:
+        return False
+    routed = problem.machine.model.experts is not None and (t > 1 or e > 1)
+    return not (routed and rules.experts_over_tensors) or e % (t * c) == 0
 
 
 def _recomputations(problem: Problem) -> list[tuple[Any, str]]:
@@ -352,8 +410,9 @@ def _recomputations(problem: Problem) -> list[tuple[Any, str]]:
     if wanted == "full":
         return [(kept, "some")]
     if wanted is not None:
-        return [(wanted, "none")]
-    return [(kept, "any")] if kept == "none" else [("none", "none"), (kept, "any")]
+        return [(wanted, "none")] if wanted == "none" or problem.rules.selective else []
+    others = "any" if problem.rules.selective else "some"
+    return [(kept, "any")] if kept == "none" else [("none", "none"), (kept, others)]
 
 
 def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
@@ -368,7 +427,7 @@ def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
             for parallel, (mode, recomputes) in itertools.product(
                 problem.options("sequence_parallel", _sequence_choices(problem)), kept
             ):
-                if not (parallel and t == 1):
+                if not (parallel and t == 1) and _is_run(problem, t, c, e, parallel=parallel):
                     yield _shape(t, i, c, e, b, mode, parallel=parallel), recomputes
 
 

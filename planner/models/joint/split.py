@@ -1,10 +1,10 @@
 """The fastest split of layers over the stages of one column, with whole layers recomputed where memory asks for it."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Self, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,13 @@ class Column:
     lanes: int = 0  # of every NIC, where failures are counted by link; 0: any
 
     @property
+    def is_run(self) -> bool:
+        """Whether the framework runs it: experts in whole groups, interleaved micro-batches in whole rounds."""
+        problem, shape = self.strategy.problem, self.strategy.shape
+        rounds = self.v > 1 and problem.rules.whole_rounds
+        return self.d * shape.gpus % problem.expert_group(shape) == 0 and not (rounds and self.m % self.p)
+
+    @property
     def replica_gpus(self) -> int:
         """GPUs of a replica."""
         return self.p * self.strategy.shape.gpus
@@ -62,6 +69,9 @@ class Thresholds:
     stage: float
     chunk: float
     most: int
+
+
+T = TypeVar("T", Split, Thresholds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,8 +124,10 @@ class Stages:
 
     @cached_property
     def sizes(self) -> Ints:
-        """Layers that a stage may hold in time for the cutoff, from one a chunk."""
+        """Layers that a stage may hold in time for the cutoff, from one a chunk; none if it is not run."""
         c = self.column
+        if not c.is_run:
+            return np.arange(0)
         most = c.strategy.problem.layers - (c.p - 1) * c.v
         if math.isfinite(self.cutoff):
             in_time = (self.cutoff / self.effective + self._spared) / float(self.sharded.layer_seconds)
@@ -221,7 +233,7 @@ class Stages:
         recompute = np.where(fits, recompute, 0)
         stages = np.arange(c.p)[:, None]
         ends = np.where(stages == c.p - 1, x.head, 0.0) + block_step.front_seconds(x, stages)
-        host = x.machine.software.microbatch_seconds
+        host = x.machine.software.host_seconds
         each = block_step.stage_seconds(x, self.sharded, c.v, sizes, recompute, self.send) + ends + host
         found = self.effective * each + self._wait(recompute, fits)
         return np.asarray(np.where(fits, found, np.inf), dtype=np.float64)
@@ -236,7 +248,7 @@ class Stages:
         found[-1] = np.maximum(0.0, found[-1] - self.effective * self.pipeline.head)  # which fills the last chunk
         if not self.exact or c.v == 1 or c.strategy.order != "1f1b":
             return np.asarray(found, dtype=np.float64)
-        mean = c.v if c.strategy.problem.stage_layers is not None else c.strategy.problem.layers // c.p
+        mean = c.v if c.strategy.problem.layers_of(c.p) is not None else c.strategy.problem.layers // c.p
         patterns = {
             (int(self.sizes[j]), int(recompute[i, j]), bool(i == c.p - 1))
             for i, j in zip(*np.nonzero(fits), strict=True)
@@ -292,7 +304,7 @@ class Stages:
         """Yield the limits that could be best: for each most layers the least stage time at each largest chunk."""
         if not len(self.sizes):
             return
-        wanted = self.column.strategy.problem.stage_layers
+        wanted = self.column.strategy.problem.layers_of(self.column.p)
         if wanted is not None:
             yield from self._pinned(wanted)
             return
@@ -303,8 +315,8 @@ class Stages:
             if most < self.column.v or widest >= best:
                 continue
             at = len(chunks)
-            while at > 0:
-                stage = self._least_stage(values, float(chunks[at - 1]), most)
+            while at > 0:  # a stage that takes as long as the best step, or longer, is of no use
+                stage = self._least_stage(values[: np.searchsorted(values, best)], float(chunks[at - 1]), most)
                 if stage is None:
                     break
                 at = self._least_chunk(chunks[:at], stage, most)
@@ -348,7 +360,7 @@ class Stages:
     def _has_rule(self) -> bool:
         """Whether a rule of the framework binds the layers that stages recompute, and none of its numbers is set."""
         problem = self.column.strategy.problem
-        free = problem.instance.workload.recompute_rule == "free" or self.each >= 0
+        free = problem.rules.recompute == "free" or self.each >= 0
         return not free and problem.pin("recomputed_layers_per_stage") is None
 
     def _alike(self) -> Iterator[Self]:
@@ -357,11 +369,14 @@ class Stages:
         Numbers above one under which memory holds all sizes that it can ever hold are of no use.
         """
         strategy = self.column.strategy
-        rule = strategy.problem.instance.workload.recompute_rule
+        rule = strategy.problem.rules.recompute
         if not self._has_rule or not len(self.sizes):
             return
         if strategy.recomputes != "some":
-            yield replace(self, each=0)
+            stages = replace(self, each=0)
+            yield stages
+            if np.all((stages.recomputed < NO_FIT) == (stages._needed < NO_FIT)):
+                return
         most = -(-int(self.sizes[-1]) // self.column.v)
         for each in range(1 if rule == "chunks alike" else most, most + 1) if strategy.recomputes != "none" else ():
             stages = replace(self, each=each)
@@ -371,13 +386,28 @@ class Stages:
 
     def least(self) -> Thresholds | None:
         """Return the limits of the fastest split; None where none is in time for the cutoff."""
-        found = None
-        for stages in self._alike():
-            cutoff = self.cutoff if found is None else found.seconds
-            found = replace(stages, cutoff=cutoff).least() or found
         if self._has_rule:
-            return found
+            return self._best_alike(lambda stages: stages.least())
         return max(self.limits(), key=lambda t: -t.seconds, default=None)
+
+    def _best_alike(self, solve: Callable[[Self], T | None]) -> T | None:
+        """Return the fastest under any number that chunks recompute alike; each number only where it may be faster."""
+        best = None
+        for stages in self._alike():
+            cutoff = self.cutoff if best is None else best.seconds
+            if stages.each > 0 and stages._min_seconds >= cutoff:
+                break  # as are those of more
+            best = solve(stages if best is None else replace(stages, cutoff=cutoff)) or best
+        return best
+
+    @property
+    def _min_seconds(self) -> float:
+        """Bound the seconds of a step: the largest stage has the mean of the layers at least."""
+        v, layers = self.column.v, math.ceil(self.column.strategy.problem.layers / self.column.p)
+        recomputed = schedule.recomputed_alike(layers, v, self.each)
+        stage = float(block_step.stage_seconds(self.pipeline, self.sharded, v, layers, recomputed, self.send))
+        chunk = float(block_step.chunk_seconds(self.pipeline, self.sharded, v, layers, recomputed))
+        return self.effective * (stage - self._spared) + self.once(chunk, layers)
 
     def fastest(self) -> Split | None:
         """Return the fastest split; None where none beats the cutoff.
@@ -385,11 +415,7 @@ class Stages:
         Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
         """
         if self._has_rule:
-            best: Split | None = None
-            for stages in self._alike():
-                cutoff = self.cutoff if best is None else best.seconds
-                best = replace(stages, cutoff=cutoff).fastest() or best
-            return best
+            return self._best_alike(lambda stages: stages.fastest())
         limits = self.least()
         found = None if limits is None else self.spread(limits)
         if found is None or self.column.strategy.recomputes != "some" or any(found.recomputed):
@@ -399,7 +425,7 @@ class Stages:
 
     def spread(self, t: Thresholds) -> Split:
         """Spread the layers within limits, the largest stages relieved first."""
-        wanted = self.column.strategy.problem.stage_layers
+        wanted = self.column.strategy.problem.layers_of(self.column.p)
         sizes, surplus = self.caps(t.stage, t.chunk, t.most) if wanted is None else np.array(wanted), 0
         surplus = int(sizes.sum()) - self.column.strategy.problem.layers
         while surplus > 0:

@@ -21,10 +21,10 @@ from planner.models.joint.places.site_question import Placed
 from planner.models.joint.space import Ints, Problem, Strategy
 from planner.models.joint.split import Column, Split
 from planner.physics.network.families import max_joined_racks
-from planner.physics.reliability.standing import Upkeep
-from planner.physics.reliability.stops import lanes_to_choose
-from planner.physics.site import power
-from planner.solvers.deadline import Deadline
+from planner.physics.reliability.recovery import lanes_to_choose
+from planner.physics.reliability.spares import Upkeep
+from planner.physics.site import cost
+from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:
     from planner.models.joint.places.site_bounds import SiteBounds
@@ -90,6 +90,14 @@ class Target:
         return seconds <= self.cutoff and usd <= self.max_usd(seconds) + CENTS / 2
 
 
+@dataclass(slots=True)
+class Unproven:
+    """The least seconds a sequence, and the least capital, of what a search left without a proof."""
+
+    seconds: float = math.inf
+    usd: float = math.inf
+
+
 CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 
 
@@ -104,8 +112,7 @@ class World:
     most_blocks: dict[Strategy, Ints] = field(init=False, default_factory=dict)  # at the budget; a copy has its own
     cache: JointCache = field(default_factory=JointCache)
     deadline: Deadline = field(default_factory=Deadline)  # of the search
-    given_up: float = math.inf  # least seconds a sequence of a candidate that was left without a proof
-    given_up_usd: float = math.inf  # least capital of a choice that was left without a proof
+    unproven: Unproven = field(default_factory=Unproven)  # a copy shares it: its budget alone differs
 
     def __post_init__(self) -> None:
         """Bound the capital of sites where there are several to choose from."""
@@ -123,6 +130,21 @@ class World:
             self.sites.deadline = self.sites.fibre.deadline = deadline
         if self.templates is not None:
             self.templates.deadline = deadline
+
+    @property
+    def given_up(self) -> float:
+        """Least seconds a sequence of a candidate that was left without a proof."""
+        return self.unproven.seconds
+
+    @property
+    def given_up_usd(self) -> float:
+        """Least capital of a choice that was left without a proof."""
+        return self.unproven.usd
+
+    def give_up(self, *, seconds: float = math.inf, usd: float = math.inf) -> None:
+        """Leave a choice without a proof: bounds on days, or on capital, are no more than its own."""
+        self.unproven.seconds = min(self.unproven.seconds, seconds)
+        self.unproven.usd = min(self.unproven.usd, usd)
 
     @property
     def site_bounds(self) -> "SiteBounds | None":
@@ -147,6 +169,10 @@ class World:
         """List the ways to cut a layer of the declared space."""
         return self.cache.strategies(self.problem, self.deadline)
 
+    def sample(self, count: int) -> list[Strategy]:
+        """List those of about `count` degrees evenly drawn; none where there are fewer than twice as many."""
+        return self.cache.sample(self.problem, self.deadline, count)
+
     def max_racks(self, rails: int) -> int:
         """Bound the racks that any plan can have with so many GPUs of each cabled."""
         joined = math.inf
@@ -156,7 +182,7 @@ class World:
             return self.sites.max_racks(rails) if joined else 0
         hardware, limit = self.problem.instance.hardware, self.problem.instance.limits.facility_power_mw
         racks = int(min(hardware.racks or 0, joined))
-        if limit is not None and power.facility_mw(hardware, hardware.racks or 0) > limit * (1 + 1e-9):
+        if limit is not None and cost.facility_mw(hardware, hardware.racks or 0) > limit * (1 + 1e-9):
             return 0
         return racks if self.owned_usd <= self.budget else 0
 
@@ -164,7 +190,7 @@ class World:
     def owned_usd(self) -> float:
         """Price of the racks of a cluster without a grid: all are billed."""
         hardware = self.problem.instance.hardware
-        return (hardware.racks or 0) * power.rack_of(hardware).price_usd
+        return (hardware.racks or 0) * cost.rack_of(hardware).price_usd
 
 
 def open_sites(world: World, column: Column) -> range:

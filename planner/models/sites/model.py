@@ -1,23 +1,98 @@
 """The site split as a Pyomo MILP: its variables, the power balance, the rules in force and the yearly cost.
 
 Units of the rows are MW, M$, racks and 1000 m², so that coefficients stay within a few decades of one. Every rule can
-be left out by name, which is how a conflict is found; the power balance is a law and always stays.
+be left out by name, which is how a conflict is found; the power balance is a law and always stays. Rows of soft rules
+may be exceeded at a price, and those of any rule where an explanation asks by how much it must move.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyomo.core as pyo
 
-from planner.models.sites import bounds, wan_links
-from planner.models.sites.costs import construction_musd, energy_musd
-from planner.models.sites.data import SplitData
-from planner.models.sites.grid import lazy_rows, power_flow
-from planner.models.sites.rules import registry
-from planner.models.sites.rules.rule import Rule, load_mw
-from planner.models.sites.scenarios import add_block, expected_musd, scenarios
-from planner.models.sites.soft_rules import penalty_musd, soften
+from planner.models.sites import campus_rules, grid_cuts, grid_rules, site_rules
+from planner.models.sites.campus_rules import Rule, load_mw
+from planner.models.sites.grid_rules import flows_of
+from planner.models.sites.split_data import (
+    SplitData,
+    add_block,
+    block_of,
+    construction_musd,
+    energy_musd,
+    expected_musd,
+    scenarios,
+)
 from planner.physics.site import cost
+from planner.solvers import highs
+
+RULES: dict[str, Rule] = {
+    rule.name: rule
+    for rule in sorted(
+        (*campus_rules.CAMPUS_RULES, *grid_rules.GRID_RULES, *site_rules.SITE_RULES, *site_rules.LINK_RULES),
+        key=lambda rule: rule.order,
+    )
+}
+
+
+def rules_without(names: Collection[str] = ()) -> list[Rule]:
+    """Return the rules but those named."""
+    return [rule for name, rule in RULES.items() if name not in names]
+
+
+def rule_of(row: str) -> Rule:
+    """Return the rule of a row by its name: `headroom[SRP]`."""
+    return RULES[row.partition("[")[0]]
+
+
+def loosen(block: Any, rule: Rule, limit: float, name: str = "excess") -> Any:
+    """Let the rows of a rule be exceeded, each by `limit`; return the excess by the row's name, None without rows.
+
+    The variable is `<rule>_<name>` of the block.
+    """
+    rows = block.component(rule.name)
+    if rows is None or not len(rows):
+        return None
+    excess = pyo.Var(sorted({rule.label(i) for i in rows}), domain=pyo.NonNegativeReals, bounds=(0, limit))
+    block.add_component(f"{rule.name}_{name}", excess)
+    for index, row in rows.items():
+        by = excess[rule.label(index)]
+        if row.upper is not None:
+            row.set_value((None, row.body - by, row.upper))
+        else:
+            row.set_value((row.lower, row.body + by, None))
+    return excess
+
+
+def soften(block: Any, data: SplitData) -> None:
+    """Let the rows of the soft rules be exceeded."""
+    for name, soft in sorted(data.grid.rules.soft.items()):
+        loosen(block, RULES[name], soft.max_excess / RULES[name].scale)
+
+
+def penalty_musd(block: Any, data: SplitData) -> Any:
+    """Return the price of the excess of soft rules for a year, in M$."""
+    total: Any = 0.0
+    for name, soft in sorted(data.grid.rules.soft.items()):
+        excess = block.component(f"{name}_excess")
+        if excess is not None:
+            total += soft.usd_per_year * RULES[name].scale / 1e6 * sum(excess.values())
+    return total
+
+
+def excess_of(block: Any) -> dict[str, float]:
+    """Return the excess of every row that has any, in the rule's unit."""
+    excess: dict[str, float] = {}
+    for rule in RULES.values():
+        for name, var in (block.component(f"{rule.name}_excess") or {}).items():
+            if (var.value or 0.0) > 1e-6:
+                excess[name] = var.value * rule.scale
+    return dict(sorted(excess.items()))
+
+
+def excess_usd(data: SplitData, excess: Mapping[str, float]) -> float:
+    """Return the price of the excess of soft rules for a year, in USD; `excess` is in the rules' units."""
+    return sum(data.grid.rules.soft[rule_of(name).name].usd_per_year * x for name, x in excess.items())
 
 
 def build(
@@ -38,9 +113,9 @@ def build(
     of them than the rules say.
     """
     m = pyo.ConcreteModel()
-    rules = registry.without(without)
+    rules = rules_without(without)
     bounding = [rule for rule in rules if rule.name not in loose]
-    total = bounds.max_modules(data, bounding, max_modules)
+    total = site_rules.max_campus_modules(data, bounding, max_modules)
     max_load_mw = total * data.module_mw + max_extra_mw + data.node_load_mw
     _variables(m, data, bounding, sites, max_load_mw, total)
     if extend is not None:
@@ -56,7 +131,7 @@ def build(
         for rule in reversed(rules):
             if rule.yearly:
                 rule.rows(block, year)
-    lazy_rows.attach(m, data, without, load_mw=max_load_mw)
+    grid_cuts.attach(m, data, without, load_mw=max_load_mw)
     if sites is not None:
         m.exact_sites = pyo.Constraint(expr=sum(m.open.values()) == sites)
     return m
@@ -64,8 +139,8 @@ def build(
 
 def _variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None, max_load_mw: float, total: int) -> None:
     """Create the decisions, and tie modules to open sites: minimum · open[s] <= modules[s] <= maximum · open[s]."""
-    minimum = bounds.min_site_modules(data, rules, bounds.max_sites(data, rules) if sites is None else sites)
-    maximum = {s: bounds.max_site_modules(data, s, total, rules) for s in data.candidates}
+    minimum = site_rules.min_site_modules(data, rules, site_rules.max_sites(data, rules) if sites is None else sites)
+    maximum = {s: site_rules.max_site_modules(data, s, total, rules) for s in data.candidates}
     candidates = list(data.candidates)
     m.open = pyo.Var(candidates, domain=pyo.Binary)
     m.modules = pyo.Var(candidates, domain=pyo.NonNegativeIntegers, bounds=(0, total))
@@ -76,16 +151,15 @@ def _variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None, ma
     upgrades = {s: n.upgrade.max_steps for s, n in data.candidates.items() if n.upgrade}
     m.steps = pyo.Var(list(upgrades), domain=pyo.NonNegativeIntegers, bounds=lambda _, s: (0, upgrades[s]))
     if data.network is not None:
-        power_flow.count_circuits(m, data.network)
+        grid_rules.count_circuits(m, data.network)
     _power(m, data, rules, max_load_mw)
-    wan_links.variables(m, data, rules, sites)
+    site_rules.link_variables(m, data, rules, sites)
 
 
 def _power(m: Any, data: SplitData, rules: list[Rule], load: float) -> None:
-    """Create the dispatch of plants and the flows on corridors."""
     transport = data.grid.rules.grid_model == "transport"
     bounded = any(rule.name == "generation" for rule in rules)
-    plants = list(data.graph) if transport else power_flow.plants(data, bounded=bounded)
+    plants = list(data.graph) if transport else grid_rules.plants(data, bounded=bounded)
     m.generated = pyo.Var(plants, domain=pyo.NonNegativeReals, bounds=(0, load))
     m.flow = pyo.Var(list(data.corridors) if transport else [], domain=pyo.Reals, bounds=(-load, load))
 
@@ -104,7 +178,7 @@ def _balance(m: Any, data: SplitData) -> None:
 
     m.balance = pyo.Constraint(list(data.graph) if data.grid.rules.grid_model == "transport" else [], rule=row)
     if data.network is not None:
-        power_flow.balance(m, data, data.network)
+        grid_rules.balance(m, data, data.network)
 
 
 def yearly_musd(m: Any, data: SplitData) -> Any:
@@ -120,3 +194,60 @@ def yearly_musd(m: Any, data: SplitData) -> Any:
     energy = expected_musd(m, data, energy_musd(m, data))
     construction = cost.annuity(rate, prices.site_life_years) * construction_musd(m, data)
     return energy + construction + links + penalty_musd(m, data)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """The power of one year in MW: load by site, generation by node, flow by corridor."""
+
+    load: dict[str, float]
+    generated: dict[str, float]
+    flow: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitSolution:
+    """The decisions of a split, with the dispatch of the grid's own year and of every scenario."""
+
+    modules: dict[str, int]
+    circuits: dict[str, int]
+    generated: dict[str, float]
+    flow: dict[str, float]
+    steps: dict[str, int] = field(default_factory=dict)
+    excess: dict[str, float] = field(default_factory=dict)
+    scenarios: dict[str, Dispatch] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """Modules of all sites."""
+        return sum(self.modules.values())
+
+
+def read(m: Any, data: SplitData, values: highs.Values) -> SplitSolution:
+    """Read a solution, integers rounded, and set the model to it."""
+    for var in m.component_data_objects(pyo.Var):
+        x = values.of(var)
+        var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
+    years = {name: dispatch(block_of(m, name), year) for name, year in scenarios(data).items()}
+    own = dispatch(m, data)
+    return SplitSolution(
+        modules=_counts(m.modules),
+        circuits=_counts(m.circuits),
+        generated=own.generated,
+        flow=own.flow,
+        steps=_counts(m.steps),
+        excess=excess_of(m),
+        scenarios=years,
+    )
+
+
+def _counts(variables: Any) -> dict[str, int]:
+    return {k: n for k, v in variables.items() if (n := round(v.value))}
+
+
+def dispatch(block: Any, data: SplitData) -> Dispatch:
+    """Read the power of one year."""
+    load = {s: pyo.value(load_mw(block, data, [s])) for s, x in block.modules.items() if x.value > 1e-9}
+    network = data.network
+    flow = {k: v.value for k, v in block.flow.items()} if network is None else flows_of(block, network)
+    return Dispatch(load=load, generated={n: v.value for n, v in block.generated.items()}, flow=flow)

@@ -20,16 +20,36 @@ ever overrun. The links that a flow is assured of, at the worst choice of who se
   sends, q of what the other gets, and, by way of a random router, 1/n of the q of what passes through that ends or
   begins at either: b/(2q·(1 + a/n)) for a group of a routers that sends by way of one of n. Up to a spine likewise go q
   of what a leaf sends and 1/n of the q of what passes through.
+
+Groups are numbered within all networks as pods are. Link n of a group to others goes to its switch n mod (their
+number), and takes the port n div (their number) after those inside the group; the links to one other group follow each
+other. Link n of a WAN gateway goes to group n mod (their number), there to each switch in turn, at the ports after all
+others.
 """
 
 import math
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from planner.physics.network.topology import Design
+from planner.physics.network.links import (
+    CableRun,
+    Ends,
+    Ints,
+    Places,
+    Stage,
+    beside_metres,
+    endpoint_metres,
+    group_metres,
+    group_wan_links,
+    group_wan_metres,
+    leaf_metres,
+)
+from planner.physics.network.topology import TIERS, Design
 from planner.physics.num import Num
 
 
@@ -37,7 +57,14 @@ from planner.physics.num import Num
 class Dragonfly(Design):
     """Groups of routers: `leaf_bundle` links join two of a group, `group_links` two groups; both fix the ports up."""
 
-    valiant: bool = False
+    grouped: ClassVar[bool] = True
+    tier_names: ClassVar[tuple[str, ...]] = TIERS[:1]
+
+    @classmethod
+    def of(cls, **choices: Any) -> Self:
+        """Return a dragonfly with the ports that its bundles and groups make."""
+        d = cls(**{**choices, "leaf_up": choices.get("leaf_up") or 1})
+        return replace(d, leaf_up=choices.get("leaf_up") or d.local_ports, spine_up=d.global_ports)
 
     @property
     def single(self) -> bool:
@@ -47,7 +74,7 @@ class Dragonfly(Design):
     @property
     def tiers(self) -> int:
         """Tiers of switches."""
-        return 1
+        return len(self.tier_names)
 
     @property
     def group_sizes(self) -> Counter[int]:
@@ -150,19 +177,9 @@ class Dragonfly(Design):
         return self.rails_per_pod * self.domains_per_pod * self.leaf_exit / self.pod_exit
 
     @property
-    def allreduce_uplinks(self) -> float:
-        """Links assured to an all-reduce between racks, for one flow of every GPU that a rack has at a router."""
-        return self.leaf_exit * self.split / self.rail_gpus
-
-    @property
-    def allreduce_pod_uplinks(self) -> float:
-        """Links assured to an all-reduce between groups, for one flow of every GPU that a rack has in a group."""
-        return self.pod_exit * self.split / (self.rails_per_pod * self.rail_gpus)
-
-    @property
-    def joined(self) -> bool:
-        """Whether every two groups are joined."""
-        return True
+    def exits(self) -> dict[str, float]:
+        """Links assured to what leaves a router and a group, where there are others."""
+        return ({"leaf": self.leaf_exit} if self.leaf_up else {}) | ({"pod": self.pod_exit} if self.spine_up else {})
 
     def racks_around(self, tier: str) -> int:
         """Return how many racks a switch of a tier stands amid: routers amid those of their group."""
@@ -180,7 +197,6 @@ class Dragonfly(Design):
         return bad + self._group_faults(misstated) or self._wan_gateway_faults()
 
     def _group_faults(self, misstated: bool) -> list[str]:
-        """Return what does not add up in the links between groups."""
         bad = []
         if self.pods == 1 and self.group_links:
             bad.append(f"groups: 1 with {self.group_links} links to others")
@@ -223,7 +239,7 @@ class Dragonfly(Design):
         """Links from the WAN gateway to the router that has most of them, which share its links in the group."""
         return max(self.wan_links_at(a) for a in self.group_sizes)
 
-    def exchange_loads(self, leaf_ports: float, shares: tuple[float, float, float]) -> dict[str, tuple[float, float]]:
+    def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
         """Return of leaf and group the links' worth that the exchange between sites loads, and the links assured.
 
         A router may hold racks of the stage and ports of the WAN gateway; a leaf of a dragonfly+ has no such ports. By
@@ -250,15 +266,47 @@ class Dragonfly(Design):
         """Ports towards other groups of a switch of a full group."""
         return math.ceil(self.pod_uplinks / max(self.group_sizes))
 
+    def stages(self) -> list[Stage]:
+        """Return the stages above the endpoints of a dragonfly: inside groups, then between them."""
+        groups = RouterGroups(self)
+        ends = (self.local_links, groups.inside), (self.global_links, groups.between)
+        return [Stage("leaf", "leaf", count, of) for count, of in ends if count]
+
+    def wan_ends(self, network: Ints, n: Ints) -> tuple[Ints, Ints]:
+        """Return the router and port at which links of a network's WAN gateway end, by number."""
+        return RouterGroups(self).wan_ends(network, n)
+
+    def group_pairs(self, e: Ints) -> tuple[Ints, tuple[tuple[Ints, Ints], tuple[Ints, Ints]]]:
+        """Return the network of links between groups, and the group and the link's number there at both ends."""
+        each = self.pods * (self.pods - 1) // 2 * self.group_links
+        pair, k = divmod(e % each, self.group_links)
+        low, high = two_of(pair)
+        return e // each, ((low, (high - 1) * self.group_links + k), (high, low * self.group_links + k))
+
+    def runs(self, places: Places) -> Iterator[CableRun]:
+        """Yield the cables of each stage of a dragonfly, those of GPUs first; routers stand amid their group."""
+        yield endpoint_metres(places, self.racks_around("leaf")), self.endpoint_links // self.racks
+        yield beside_metres(places), self.local_links
+        yield from self._global_runs(places)
+
+    def _global_runs(self, places: Places) -> Iterator[CableRun]:
+        """Yield the cables between groups: those whose groups stand at one place, then those between places."""
+        pod, across, links = self.racks_around("spine"), self.pods_across, self.networks * self.group_links
+        yield beside_metres(places), links * len(range(0, self.racks, pod)) * (across * (across - 1) // 2)
+        for metres in group_metres(places, pod):
+            yield metres, links * across**2
+
+    def wan_runs(self, places: Places) -> Iterator[CableRun]:
+        """Yield the cables between the WAN gateway, amid the site, and the groups in turn, each amid its racks."""
+        links = self.networks * group_wan_links(self.wan_ports, self.pods, self.pods_across)
+        yield group_wan_metres(places, self.racks_around("spine")), links
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DragonflyPlus(Dragonfly):
     """Groups of leaves below spines: `leaf_bundle` links join a leaf to each spine of its group."""
 
-    @property
-    def tiers(self) -> int:
-        """Tiers of switches."""
-        return 2
+    tier_names: ClassVar[tuple[str, ...]] = TIERS[:2]
 
     @property
     def spines_per_pod(self) -> int:
@@ -337,6 +385,95 @@ class DragonflyPlus(Dragonfly):
         """Ports of a spine towards other groups."""
         return math.ceil(self.pod_uplinks / self.spines_per_pod)
 
+    def stages(self) -> list[Stage]:
+        """Return the stages above the leaves of a dragonfly+: inside groups, then between them."""
+        inside = Stage("leaf", "spine", self.local_links, self.leaf_uplinks)
+        return [inside, Stage("spine", "spine", self.global_links, self._between_spines)]
+
+    def _between_spines(self, e: Ints) -> Ends:
+        """Return the ends of cables between groups: each two groups have as many, over their spines in turn."""
+        network, ends = self.group_pairs(e)
+        s = self.spines_per_pod
+        low, high = (((network * self.pods + group) * s + n % s, self.spine_down + n // s) for group, n in ends)
+        return *low, *high
+
+    def wan_ends(self, network: Ints, n: Ints) -> tuple[Ints, Ints]:
+        """Return the spine and port at which links of a network's WAN gateway end, by number."""
+        group, own, s = n % self.pods, n // self.pods, self.spines_per_pod
+        return (network * self.pods + group) * s + own % s, self.spine_down + self.global_ports + own // s
+
+    def runs(self, places: Places) -> Iterator[CableRun]:
+        """Yield the cables of each stage of a dragonfly+, those of GPUs first; leaves stand amid their domain."""
+        domain, pod = self.domain_racks, self.racks_around("spine")
+        yield endpoint_metres(places, domain), self.endpoint_links // self.racks
+        metres = leaf_metres(places, np.arange(0, self.racks, domain), domain, pod)
+        yield metres, self.networks * self.rails * self.leaf_up
+        yield from self._global_runs(places)
+
+
+class RouterGroups:
+    """The routers of a dragonfly by group and seat; groups at the edge may have fewer."""
+
+    def __init__(self, d: Dragonfly) -> None:
+        self.d = d
+
+    @cached_property
+    def _sizes(self) -> tuple[Ints, Ints]:
+        """Rails and routers of each group of one network."""
+        d = self.d
+        group = np.arange(d.pods, dtype=np.int64)
+        rails = np.minimum(d.rails_per_pod, d.rails - group % d.pods_across * d.rails_per_pod)
+        return rails, rails * np.minimum(d.domains_per_pod, d.domains - group // d.pods_across * d.domains_per_pod)
+
+    @cached_property
+    def _first(self) -> Ints:
+        """Number of the first cable inside each group of a network, and of the one after the last."""
+        a = self._sizes[1]
+        return np.concatenate([[0], np.cumsum(a * (a - 1) // 2 * self.d.leaf_bundle)])
+
+    def _leaf(self, network: Ints, group: Ints, seat: Ints) -> Ints:
+        d, rails = self.d, self._sizes[0][group]
+        domain = group // d.pods_across * d.domains_per_pod + seat // rails
+        rail = group % d.pods_across * d.rails_per_pod + seat % rails
+        leaf: Ints = (network * d.domains + domain) * d.rails + rail
+        return leaf
+
+    def inside(self, e: Ints) -> Ends:
+        """Return the ends of cables inside groups: a router has ports for each other of its group, in order."""
+        d = self.d
+        network, own = e // self._first[-1], e % self._first[-1]
+        group = np.searchsorted(self._first, own, side="right") - 1
+        pair, k = divmod(own - self._first[group], d.leaf_bundle)
+        low, high = two_of(pair)
+        ports = d.leaf_down_used + (high - 1) * d.leaf_bundle + k, d.leaf_down_used + low * d.leaf_bundle + k
+        return self._leaf(network, group, low), ports[0], self._leaf(network, group, high), ports[1]
+
+    def _global_end(self, network: Ints, group: Ints, n: Ints) -> tuple[Ints, Ints]:
+        """Return the router and port at the end of links of a group to others, over its routers in turn."""
+        size = self._sizes[1][group]
+        return self._leaf(network, group, n % size), self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle + n // size
+
+    def between(self, e: Ints) -> Ends:
+        """Return the ends of cables between groups: each two groups have as many, over their routers in turn."""
+        network, (low, high) = self.d.group_pairs(e)
+        return *self._global_end(network, *low), *self._global_end(network, *high)
+
+    def wan_ends(self, network: Ints, n: Ints) -> tuple[Ints, Ints]:
+        """Return the router and port at which links of a network's WAN gateway end, by number."""
+        d = self.d
+        group, own = n % d.pods, n // d.pods
+        size = self._sizes[1][group]
+        first = d.leaf_down_used + (size - 1) * d.leaf_bundle - (-d.pod_uplinks // size)
+        return self._leaf(network, group, own % size), first + own // size
+
+
+def two_of(pair: Ints) -> tuple[Ints, Ints]:
+    """Return the members i < j of pairs by number j·(j - 1)/2 + i."""
+    high = ((1 + np.sqrt(1 + 8 * pair.astype(np.float64))) / 2).astype(np.int64)
+    high -= high * (high - 1) // 2 > pair
+    high += high * (high + 1) // 2 <= pair
+    return pair - high * (high - 1) // 2, high
+
 
 def part_sizes(items: int, size: int) -> dict[int, int]:
     """Return the sizes of the parts that items are cut into, with how many of each: full ones, perhaps one smaller."""
@@ -359,9 +496,3 @@ def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> N
 def unevenness(switches: Num, links: Num) -> Num:
     """Bound the links of one of so many switches over an equal part of all, dealt out in turn; it falls with links."""
     return 1 + (switches - 1) / links
-
-
-def dragonfly(kind: type[Dragonfly], **choices: Any) -> Dragonfly:
-    """Return a dragonfly with the ports that its bundles and groups make."""
-    d = kind(**{"leaf_up": 1, **choices})
-    return replace(d, leaf_up=choices.get("leaf_up", d.local_ports), spine_up=d.global_ports)

@@ -1,87 +1,22 @@
-"""The fabric families: how each meets a rack's GPUs, which tiers it has, and how its designs are wired and measured.
+"""The fabric families: how each meets a rack's GPUs, the type of its designs, and the design that a plan stands for.
 
-A new family has a design type with its counts, its cabling, an entry here, and its tables in `models/fabric`.
+A new family has a design type with its counts and its cabling, an entry here, and its tables in `models/fabric`.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, NamedTuple
 
-from planner.instance.network import FabricFamily, Network
-from planner.physics.network import dragonfly_cabling, tree_cabling
+from planner.instance.network import FabricFamily, Network, Switch
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
-from planner.physics.network.lengths import CableRun
-from planner.physics.network.links import Ints
-from planner.physics.network.topology import TIERS, Design
-from planner.physics.network.tree_cabling import Stage
+from planner.physics.network.links import spare_ports
+from planner.physics.network.topology import Design
+from planner.plan.plan_sections import SiteFabric
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wiring:
-    """How the designs of one type are cabled; the functions take a design of that type.
-
-    Attributes
-    ----------
-    design
-        The type of the designs.
-    grouped
-        Pods are groups of which every two are joined, and no core joins them.
-    tiers
-        Tiers of switches from the leaf up; a tree may have the first of them only.
-    stages
-        Cables above the endpoints, stage by stage.
-    wan_ends
-        Switch and port of links of a network's WAN gateway, from their networks and numbers.
-    runs
-        Lengths of the cables, the endpoints' first.
-    wan_runs
-        Lengths of the cables between the WAN gateway and the fabric.
-    """
-
-    design: type[Design]
-    grouped: bool
-    tiers: tuple[str, ...]
-    stages: Callable[[Any], list[Stage]]
-    wan_ends: Callable[[Any, Ints, Ints], tuple[Ints, Ints]]
-    runs: Callable[..., Iterator[CableRun]]
-    wan_runs: Callable[..., Iterator[CableRun]]
-
-
-TREE = Wiring(
-    design=Design,
-    grouped=False,
-    tiers=TIERS,
-    stages=tree_cabling.tree_stages,
-    wan_ends=tree_cabling.tree_wan_ends,
-    runs=tree_cabling.tree_runs,
-    wan_runs=tree_cabling.tree_wan_runs,
-)
-ROUTER_GROUPS = Wiring(
-    design=Dragonfly,
-    grouped=True,
-    tiers=("leaf",),
-    stages=dragonfly_cabling.router_stages,
-    wan_ends=dragonfly_cabling.router_wan_ends,
-    runs=dragonfly_cabling.router_runs,
-    wan_runs=dragonfly_cabling.group_wan_runs,
-)
-SPINE_GROUPS = Wiring(
-    design=DragonflyPlus,
-    grouped=True,
-    tiers=("leaf", "spine"),
-    stages=dragonfly_cabling.spine_group_stages,
-    wan_ends=dragonfly_cabling.spine_group_wan_ends,
-    runs=dragonfly_cabling.spine_group_runs,
-    wan_runs=dragonfly_cabling.group_wan_runs,
-)
-WIRINGS = {w.design: w for w in (TREE, ROUTER_GROUPS, SPINE_GROUPS)}
-
-
-def wiring_of(d: Design) -> Wiring:
-    """Return how a design is cabled, by its type."""
-    return WIRINGS[type(d)]
+MAX_LANES = 16  # of a NIC: an instance allows no more
+MAX_WAN_PORTS = 10**9  # of a WAN gateway: more are a slip, and would overflow the arrays of its cables
 
 
 class RackPorts(NamedTuple):
@@ -94,10 +29,10 @@ class RackPorts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A fabric family: the ports of a rack of so many GPUs, and its wiring."""
+    """A fabric family: the ports of a rack of so many GPUs, and the type of its designs."""
 
     rack_ports: Callable[[int], RackPorts]
-    wiring: Wiring
+    design: type[Design]
 
 
 def _rails(gpus: int) -> RackPorts:
@@ -105,11 +40,11 @@ def _rails(gpus: int) -> RackPorts:
 
 
 FAMILIES: dict[FabricFamily, Family] = {
-    "rail": Family(_rails, TREE),
-    "rack": Family(lambda gpus: RackPorts(1, gpus, 1), TREE),
-    "rail-only": Family(lambda gpus: RackPorts(1, 1, gpus), TREE),
-    "dragonfly": Family(_rails, ROUTER_GROUPS),
-    "dragonfly+": Family(_rails, SPINE_GROUPS),
+    "rail": Family(_rails, Design),
+    "rack": Family(lambda gpus: RackPorts(1, gpus, 1), Design),
+    "rail-only": Family(lambda gpus: RackPorts(1, 1, gpus), Design),
+    "dragonfly": Family(_rails, Dragonfly),
+    "dragonfly+": Family(_rails, DragonflyPlus),
 }
 
 
@@ -130,16 +65,101 @@ def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int)
             return math.inf
         if own.get("switch", s.name) != s.name or own.get("family", family) != family:
             continue
-        rack, wiring = FAMILIES[family].rack_ports(wired_gpus), FAMILIES[family].wiring
-        if wiring.grouped and tiers < len(wiring.tiers):
+        rack, kind = FAMILIES[family].rack_ports(wired_gpus), FAMILIES[family].design
+        if kind.grouped and tiers < len(kind.tier_names):
             continue
         if not rack.rails * rack.rail_gpus:  # no GPU is cabled, so no port is asked
             return math.inf
         leaf = down or (racks or 1) * rack.rail_gpus
-        if (tiers > 1 or wiring.grouped) and -(-leaf // s.breakout) + max(1, up or 0) <= s.ports:
+        if (tiers > 1 or kind.grouped) and -(-leaf // s.breakout) + max(1, up or 0) <= s.ports:
             return math.inf
         joined = racks or (down or s.ports * s.breakout) // (rack.rails * rack.rail_gpus)
         ends = down or joined * rack.rails * rack.rail_gpus
         if not up and -(-ends // s.breakout) <= s.ports:
             most = max(most, joined)
     return most
+
+
+def design_for(
+    family: FabricFamily, network: Network, models: Sequence[Switch], racks: int, rack: RackPorts, **choices: Any
+) -> Design:
+    """Return the design of some choices for so many racks, its switches of the models of the tiers from the leaf up."""
+    kind, (leaf, *above) = FAMILIES[family].design, models
+    names = zip(("spine_ports", "core_ports", "super_spine_ports"), above, strict=False)
+    choices |= {name: s.ports for name, s in names if s.name != leaf.name}
+    spare, valiant = spare_ports(choices["leaf_down"], network.spares), network.group_routing == "valiant"
+    choices |= {"ports": leaf.ports, "racks": racks, "leaf_spare": spare, "valiant": kind.grouped and valiant}
+    return kind.of(**choices, **rack._asdict())
+
+
+def design_of(f: SiteFabric, racks: int, *, switches: Mapping[str, Switch], gpus: int, network: Network) -> Design:
+    """Return the design of a fabric without a fault, of switches by name and racks of so many GPUs."""
+    leaf, spine, family = f.tiers[0], f.tiers[1] if len(f.tiers) > 1 else None, FAMILIES[f.family]
+    rack, kind, models = family.rack_ports(gpus), family.design, [switches[name] for name in (f.switch, *f.models[1:])]
+    own: dict[str, Any] = {"leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle, "lanes": f.lanes, "split": f.split}
+    own |= {"rails_per_pod": f.rails_per_pod, "domains_per_pod": f.leaf_domains_per_pod}
+    own["wan_ports"] = -(-f.wan_gateway.wan_ports // (rack.apart * f.lanes)) if f.wan_gateway else 0
+    own |= {"leaf_up": leaf.up_ports} if spine or not kind.grouped else {}
+    if kind.grouped:
+        return design_for(f.family, network, models, racks, rack, **own, group_links=f.group_links)
+    own |= {"spine_up": spine.up_ports, "spine_bundle": spine.bundle} if spine else {}
+    own |= {"core_boxes": f.core_boxes, "super_spine_boxes": f.super_spine_boxes}
+    if len(f.tiers) == len(kind.tier_names):
+        own |= {"core_up": f.tiers[2].up_ports, "core_bundle": f.tiers[2].bundle}
+        own |= {"rails_per_zone": f.rails_per_zone, "domains_per_zone": f.leaf_domains_per_zone}
+    return design_for(f.family, network, models, racks, rack, **own)
+
+
+def design_fault(f: SiteFabric, racks: int) -> str | None:
+    """Return which of a fabric's choices makes its counts meaningless, None where none does."""
+    if racks < 1 or not 1 <= f.lanes <= MAX_LANES:
+        return f"{racks} racks and {f.lanes} lanes; at least 1 rack and 1 to {MAX_LANES} lanes expected"
+    if f.split < 1:
+        return f"ports split in {f.split}; at least 1 expected"
+    if f.wan_gateway is not None and not 1 <= f.wan_gateway.wan_ports <= MAX_WAN_PORTS:
+        return f"a WAN gateway of {f.wan_gateway.wan_ports:,} ports; 1 to {MAX_WAN_PORTS:,} expected"
+    kind = FAMILIES[f.family].design
+    return group_fault(f, kind.tier_names) if kind.grouped else tree_fault(f, kind.tier_names)
+
+
+def tree_fault(f: SiteFabric, expected: tuple[str, ...]) -> str | None:
+    """Return what is wrong with the tiers of a tree, which are the first of those expected; all of them have zones."""
+    names = tuple(t.name for t in f.tiers)
+    if not names or names != expected[: len(names)]:
+        return f"tiers are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"
+    last = len(f.tiers) - 1
+    for i, t in enumerate(f.tiers):
+        top = (t.up_ports > 0) != (i < last) or (t.bundle > 0) != (i < last)
+        if top or t.down_ports < 1 or min(t.up_ports, t.bundle) < 0:
+            ports = f"{t.down_ports} down, {t.up_ports} up in bundles of {t.bundle}"
+            return f"{t.name}: {ports}; only the top tier, {names[-1]}, has no uplinks"
+    if last > 0 and min(f.rails_per_pod, f.leaf_domains_per_pod) < 1:
+        pod = f"{f.rails_per_pod} rails and {f.leaf_domains_per_pod} leaf domains"
+        return f"a pod of {pod}; at least 1 of each expected"
+    for tier, boxes in (("core", f.core_boxes), ("super-spine", f.super_spine_boxes)):
+        if boxes < 0 or (boxes > 0 and tier not in names):
+            return (
+                f"{boxes} shared {tier} boxes in {len(names)} tiers; none, or some where there is that tier, expected"
+            )
+    zone, zoned = (f.rails_per_zone, f.leaf_domains_per_zone), names == expected
+    if min(zone) < zoned or (max(zone) > 0 and not zoned):
+        wanted = "at least 1 of each" if zoned else f"none under {names[-1]}s"
+        return f"a zone of {zone[0]} rails and {zone[1]} leaf domains; {wanted} expected"
+    return None
+
+
+def group_fault(f: SiteFabric, expected: tuple[str, ...]) -> str | None:
+    """Return which of a dragonfly's choices makes its counts meaningless."""
+    names = tuple(t.name for t in f.tiers)
+    if names != expected:
+        return f"tiers of a {f.family} are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"
+    t = f.tiers[0]
+    if min(t.down_ports, t.up_ports, t.bundle, f.rails_per_pod, f.leaf_domains_per_pod) < 1 or f.group_links < 0:
+        return (
+            f"leaf: {t.down_ports} down, {t.up_ports} up in bundles of {t.bundle}; groups of {f.rails_per_pod} rails "
+            f"and {f.leaf_domains_per_pod} leaf domains, {f.group_links} links between two; at least 1 of each, and no "
+            "link fewer than 0, expected"
+        )
+    if len(f.tiers) > 1 and t.up_ports % t.bundle:
+        return f"leaf bundle: {t.up_ports} uplinks are not whole bundles of {t.bundle}"
+    return None

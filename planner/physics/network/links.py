@@ -1,18 +1,32 @@
-"""The links of a fabric: a leaf's spare ports, the floor that gives cables their length, and media that reach it."""
+"""The links of a fabric: a leaf's spare ports, the ends and the lengths of cables, and media that reach."""
 
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.instance.network import Floor, Medium, Network, Switch
+from planner.instance.network import Floor, Medium, Network, Spares, Switch
 
 Ints = NDArray[np.int64]
 Metres = NDArray[np.float64]
 LANE_TOLERANCE = 1e-9  # relative: a port of the NIC's own rate carries it
 NO_MEDIUM = -1  # index of the medium where none reaches
+PAIRS = 1 << 18  # cables between groups measured at a time: 2 MB an array, however many groups there are
+CableRun = tuple[Metres, Ints | int]  # lengths, and how many cables there are of each
+Ends = tuple[Ints, Ints, Ints, Ints]  # low switch, its port, high switch, its port
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The cables between two tiers: how many there are, and the ends of any of them by number."""
+
+    low: str
+    high: str
+    count: int
+    ends: Callable[[Ints], Ends]
 
 
 def lanes_of(switch: Switch, nic_bytes_per_second: float) -> int:
@@ -25,12 +39,13 @@ def same_ports(a: Switch, b: Switch) -> bool:
     return (a.port_gbps, a.planes, a.link_factor) == (b.port_gbps, b.planes, b.link_factor)
 
 
-def spare_ports(used: int, share: float, failure_chance: float, shortage_chance: float) -> int:
+def spare_ports(used: int, spares: Spares) -> int:
     """Return how many of a leaf's ports to keep free for `used` ones: a share of them, and enough for failures.
 
     The smallest n with P(Binomial(used, failure_chance) > n) <= shortage_chance: ports fail each by itself.
     """
-    by_share = math.ceil(used * share - 1e-9)
+    failure_chance = spares.failure_chance
+    by_share = math.ceil(used * spares.share - 1e-9)
     if failure_chance <= 0:
         return by_share
     if failure_chance >= 1:
@@ -38,7 +53,7 @@ def spare_ports(used: int, share: float, failure_chance: float, shortage_chance:
     log_odds = math.log(failure_chance) - math.log1p(-failure_chance)
     term = used * math.log1p(-failure_chance)
     below, n = math.exp(term), 0
-    while 1 - below > shortage_chance and n < used:
+    while 1 - below > spares.shortage_chance and n < used:
         term += math.log((used - n) / (n + 1)) + log_odds
         below += math.exp(term)
         n += 1
@@ -123,3 +138,55 @@ class MediaTable:
         at = self.choose(metres)
         usd = np.where(at == NO_MEDIUM, np.inf, self.price_usd[at] + self.usd_per_m[at] * metres)
         return usd, np.where(at == NO_MEDIUM, 0.0, self.watts[at])
+
+
+def endpoint_metres(places: Places, domain: int) -> Metres:
+    """Return the length of a cable from each rack to its leaves, in the middle of the domain."""
+    rack = np.arange(places.racks, dtype=np.int64)
+    first = rack // domain * domain
+    return places.metres(places.middle(rack, rack + 1), places.middle(first, first + domain), spread=False)
+
+
+def leaf_metres(places: Places, leaf: Ints, domain: int, pod: Ints | int) -> Metres:
+    """Return the length of a cable from the leaves of domains that begin at racks `leaf` to their spines, amid the pod.
+
+    It is also that from the spines of pods to their cores in four tiers, amid the zone's racks.
+    """
+    first = leaf // pod * pod
+    return places.metres(places.middle(leaf, leaf + domain), places.middle(first, first + pod), spread=True)
+
+
+def spine_metres(places: Places, first: Ints, pod: Ints | int) -> Metres:
+    """Return the length of a cable from the spines of pods that begin at racks `first` to the cores, amid the site.
+
+    It is that from the cores of zones to the super-spines in four tiers.
+    """
+    site = np.zeros(1, dtype=np.int64)
+    return places.metres(places.middle(first, first + pod), places.middle(site, site + places.racks), spread=True)
+
+
+def beside_metres(places: Places) -> Metres:
+    """Return the length of a cable between two switches of one middle."""
+    middle = np.zeros((1, 2))
+    return places.metres(middle, middle, spread=True)
+
+
+def group_metres(places: Places, pod: int) -> Iterator[Metres]:
+    """Yield the lengths of cables, one between each two places of groups of so many racks, some places at a time."""
+    first = np.arange(0, places.racks, pod, dtype=np.int64)
+    middle = places.middle(first, first + pod)
+    step = max(1, PAIRS // len(first))
+    for at in range(0, len(first), step):
+        low, high = np.nonzero(np.arange(at, min(at + step, len(first)))[:, None] < np.arange(len(first)))
+        if len(low):
+            yield places.metres(middle[at + low], middle[high], spread=True)
+
+
+def group_wan_metres(places: Places, pod: int) -> Metres:
+    """Return the length of a cable from the middle of the site to each place of groups of so many racks."""
+    return spine_metres(places, np.arange(0, places.racks, pod, dtype=np.int64), pod)
+
+
+def group_wan_links(ports: int, groups: int, across: int) -> Ints:
+    """Return how many of a WAN gateway's links go to each place of groups: `across` groups at a place, in turn."""
+    return np.bincount(np.arange(ports) % groups // across, minlength=-(-groups // across))

@@ -1,16 +1,102 @@
-"""What a fabric costs and draws: switches, and every cable by its length where the instance gives a floor and media."""
+"""Every cable of a fabric, laid port to port and in metres, and what switches and cables cost and draw."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from planner.instance.network import Network, Switch
-from planner.physics.network.families import wiring_of
-from planner.physics.network.lengths import CableRun
-from planner.physics.network.links import MediaTable, Places, media_of
+from planner.instance.network import Floor, Network, Switch
+from planner.physics.network.links import CableRun, Ends, Ints, MediaTable, Metres, Places, Stage, media_of
 from planner.physics.network.topology import TIERS, Design
 from planner.physics.site.cost import endpoint_link_usd, fabric_mw, fabric_usd, switch_link_usd
+
+WAN_GATEWAY = "wan-gateway"  # the tier of the switches at which the wide area ends
+BLOCK = 1 << 16  # cables laid at a time: a few MB of numbers, and large enough for numpy
+
+
+@dataclass(frozen=True, slots=True)
+class Cables:
+    """Some cables of one stage: the switch and port at each end."""
+
+    low_tier: str
+    high_tier: str
+    low: Ints
+    low_port: Ints
+    high: Ints
+    high_port: Ints
+
+
+def lay(d: Design, *, block: int = BLOCK) -> Iterator[Cables]:
+    """Yield every cable of a design once, block by block; the design can be wired."""
+    for stage in stages(d):
+        for first in range(0, stage.count, block):
+            numbers = np.arange(first, min(first + block, stage.count), dtype=np.int64)
+            yield Cables(stage.low, stage.high, *stage.ends(numbers))
+
+
+def stages(d: Design) -> list[Stage]:
+    """Return the stages of a design from the GPUs up."""
+    all_stages = [Stage("gpu", "leaf", d.endpoint_links, lambda e: _endpoints(d, e)), *d.stages()]
+    if d.wan_ports:
+        all_stages.append(Stage(WAN_GATEWAY, d.top[0], d.wan_gateway_links, lambda e: _wan_gateway_uplinks(d, e)))
+    return all_stages
+
+
+def switch_counts(d: Design) -> dict[str, int]:
+    """Return the switches of each tier that a design has, its WAN gateway among them."""
+    return {tier: n for tier, n in (d.tier_switches | {WAN_GATEWAY: d.wan_gateways}).items() if n}
+
+
+def _endpoints(d: Design, e: Ints) -> Ends:
+    """Return the ends of GPU links: set g of the racks of a domain meets at its leaf g; lanes go to networks in turn.
+
+    A single switch takes its GPUs in order.
+    """
+    gpu, lane = e // d.lanes, e % d.lanes
+    rack, index = gpu // d.gpus_per_rack, gpu % d.gpus_per_rack
+    apart, own = index // (d.rails * d.rail_gpus), index % (d.rails * d.rail_gpus)
+    network = apart * d.lanes + lane
+    if d.single:
+        return gpu, lane, network, rack * d.rails * d.rail_gpus + own
+    leaf = rack // d.domain_racks * d.rails + own // d.rail_gpus
+    return gpu, lane, network * d.domains * d.rails + leaf, rack % d.domain_racks * d.rail_gpus + own % d.rail_gpus
+
+
+def _wan_gateway_uplinks(d: Design, e: Ints) -> Ends:
+    network, own = e // d.wan_ports, e % d.wan_ports
+    switches = d.wan_gateways // d.networks
+    low_port = d.wan_gateway_side + own // switches
+    return network * switches + own % switches, low_port, *d.wan_ends(network, own)
+
+
+def lengths(d: Design, floor: Floor) -> Callable[[Cables], Metres]:
+    """Return what measures a block's cables; places of racks and switches are worked out once."""
+    places, middles = Places(floor, d.racks), {}
+    for tier in ("gpu", *switch_counts(d)):
+        first = np.arange(0, d.racks, d.racks_around(tier), dtype=np.int64)
+        middles[tier] = places.middle(first, first + d.racks_around(tier))
+
+    def measure(c: Cables) -> Metres:
+        low, high = (
+            middles[c.low_tier][_place(d, c.low_tier, c.low)],
+            middles[c.high_tier][_place(d, c.high_tier, c.high)],
+        )
+        return places.metres(low, high, spread=c.low_tier != "gpu")
+
+    return measure
+
+
+def _place(d: Design, tier: str, index: Ints) -> Ints:
+    """Return the place of GPUs or switches of a tier, all networks alike: the number of the run of racks they serve."""
+    if tier == "gpu":
+        return index // d.gpus_per_rack
+    if tier == "leaf":
+        return index % (d.domains * d.rails) // d.rails * d.domain_racks // d.racks_around("leaf")
+    if tier == "spine":
+        return index // d.spines_per_pod % d.pods // d.pods_across
+    if tier == "core" and d.tiers > 3:
+        return index // d.zone_cores % d.zones // d.zones_across
+    return np.zeros_like(index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +124,7 @@ def bill(network: Network, switch: Switch, d: Design, above: Sequence[Switch] = 
     """
     boxes = [(d.tier_switches[tier], model) for tier, model in models_of(switch, above).items()]
     if by_reach(network):
-        ends, *links = _bills(network, d, wiring_of(d).runs)
+        ends, *links = _bills(network, d, d.runs)
     else:
         ends, *links = _flat(network, 0, d.endpoint_links), _flat(network, d.switch_links, 0)
     each = [(endpoint_factor(switch, d.split), ends), *((switch.link_factor, x) for x in links)]
@@ -58,7 +144,7 @@ def wan_gateway_bill(network: Network, switch: Switch, d: Design) -> Bill:
     switches = {"switches": d.wan_gateways, "switch_links": 0, "endpoint_links": 0}
     links = _flat(network, d.wan_gateway_links, 0)
     if by_reach(network):
-        (links,) = _bills(network, d, wiring_of(d).wan_runs)
+        (links,) = _bills(network, d, d.wan_runs)
     usd = fabric_usd(network, switch, **switches) + switch.link_factor * links.usd
     mw = fabric_mw(network, switch, **switches) + switch.link_factor * links.mw
     return Bill(usd + mw * 1e6 * network.power_usd_per_watt, mw)
@@ -76,12 +162,12 @@ def _flat(network: Network, switch_links: int, endpoint_links: int) -> Bill:
     return Bill(fabric_usd(network, free, **counts), fabric_mw(network, free, **counts))
 
 
-def _bills(network: Network, d: Design, runs: Callable[[Places, Design], Iterator[CableRun]]) -> Iterator[Bill]:
+def _bills(network: Network, d: Design, runs: Callable[[Places], Iterator[CableRun]]) -> Iterator[Bill]:
     """Yield the price and power of cables, run by run, where the instance has a floor."""
     if network.floor is None:
         return
     media = media_table(network)
-    for metres, cables in runs(Places(network.floor, d.racks), d):
+    for metres, cables in runs(Places(network.floor, d.racks)):
         if isinstance(cables, int) and cables == 0:  # also where no medium would reach
             yield Bill(0.0, 0.0)
             continue

@@ -19,17 +19,44 @@ ports. Counts are of switches and cables of all networks, but for domains and po
 switch holds one chip of every plane and a cable carries every plane. A WAN gateway, of the leaf's model, takes
 `wan_ports` of the wide area in every network and sends as many links on to free ports of the top tier, to one switch
 after another. Its switches stand beside the tiers, and only counts named after it count them.
+
+Switches are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core
+zone·(cores of a zone) + place in the zone, super-spine network·(super-spines of a network) + place there, WAN gateway
+switches in their order. Boxes take the positions of their tier in turn, each with ports of its own. The ports of a
+switch are numbered from 0, those towards the GPUs first. A GPU is rack·(GPUs of a rack) + its index, its NIC has a
+port for each lane. Where a leaf's ports are split, its ends towards GPUs are numbered by part of a port: the first
+port has parts 0 to split - 1.
 """
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from planner.physics.network.links import (
+    CableRun,
+    Ends,
+    Ints,
+    Places,
+    Stage,
+    beside_metres,
+    endpoint_metres,
+    leaf_metres,
+    spine_metres,
+)
 
 TIERS = ("leaf", "spine", "core", "super-spine")  # of switches, from the GPUs up
+BLOCKS = ("leaf", "pod", "zone")  # whose links out flows share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Design:
     """The choices that fix every count of one site's fabric; a zero means that the tier is not there."""
+
+    grouped: ClassVar[bool] = False  # pods are groups of which every two are joined, and no core joins them
+    tier_names: ClassVar[tuple[str, ...]] = TIERS  # of which a tree may have the first only
 
     ports: int
     rails: int
@@ -54,9 +81,15 @@ class Design:
     core_boxes: int = 0  # of a network, or of a zone, which its core positions share; 0: a box for each position
     super_spine_boxes: int = 0  # of a network, which the positions above its cores share; 0: a box for each
     group_links: int = 0  # between two groups of a dragonfly
+    valiant: bool = False  # whether its flows go by way of a random group
     spine_ports: int = 0  # of a spine, and below of a core and a super-spine: 0 where it is the leaf's model
     core_ports: int = 0
     super_spine_ports: int = 0
+
+    @classmethod
+    def of(cls, **choices: Any) -> Self:
+        """Return the design of some choices, with what follows from them."""
+        return cls(**choices)
 
     @property
     def networks(self) -> int:
@@ -244,19 +277,16 @@ class Design:
         return 0 if self.tiers < 4 else self.zone_cores * self.core_up
 
     @property
-    def allreduce_uplinks(self) -> float:
-        """Uplinks of a leaf for one flow of every GPU that a rack has there: what all-reduces between racks share."""
-        return self.leaf_up * self.split / self.rail_gpus
+    def exits(self) -> dict[str, float]:
+        """Links that what leaves a leaf, pod and zone can count on, of those that have links out."""
+        links = self.leaf_up, self.pod_uplinks, self.zone_uplinks
+        return dict(zip(BLOCKS[: self.tiers - 1], links, strict=False))
 
     @property
-    def allreduce_pod_uplinks(self) -> float:
-        """Uplinks of a pod for one flow of every GPU that a rack has there; 0 without cores."""
-        return 0.0 if self.tiers < 3 else self.pod_uplinks * self.split / (self.rails_per_pod * self.rail_gpus)
-
-    @property
-    def allreduce_zone_uplinks(self) -> float:
-        """Uplinks of a zone for one flow of every GPU that a rack has there; 0 without super-spines."""
-        return 0.0 if self.tiers < 4 else self.zone_uplinks * self.split / (self.rails_per_zone * self.rail_gpus)
+    def allreduce_uplinks(self) -> dict[str, float]:
+        """Links out of a leaf, pod and zone for one flow of every GPU that a rack has there: what all-reduces share."""
+        rails = {"leaf": 1, "pod": self.rails_per_pod, "zone": self.rails_per_zone}
+        return {block: links * self.split / (rails[block] * self.rail_gpus) for block, links in self.exits.items()}
 
     @property
     def leaf_oversubscription(self) -> float:
@@ -290,7 +320,7 @@ class Design:
     @property
     def joined(self) -> bool:
         """Whether something joins the pods, or there is but one switch."""
-        return self.tiers != 2
+        return self.grouped or self.tiers != 2
 
     def racks_around(self, tier: str) -> int:
         """Return how many racks a switch of a tier, or a GPU, stands amid: those that it serves."""
@@ -331,28 +361,99 @@ class Design:
         """Links from the WAN gateway to the switch of the top tier that has most of them."""
         return math.ceil(self.wan_ports / self.top[1]) if self.wan_ports else 0
 
-    def exchange_loads(self, leaf_ports: float, shares: tuple[float, float, float]) -> dict[str, tuple[float, float]]:
+    def exchange_loads(self, leaf_ports: float, shares: Sequence[float]) -> dict[str, tuple[float, float]]:
         """Return of each level with uplinks the links' worth that the exchange between sites loads, and its uplinks.
 
         `leaf_ports`: what a leaf sends whose domain holds a whole stage. `shares`: of a stage's racks in one leaf
         domain, pod and zone. Whole pods may make a zone of more rails than there are; only those that are send.
         """
-        leaf, pod, zone = shares
-        loads = {}
+        rails = 1, self.rails_per_pod, min(self.rails, self.rails_per_zone)
+        some = zip(self.exits.items(), shares, rails, strict=False)
+        return {block: (leaf_ports * share * n, float(links)) for (block, links), share, n in some}
+
+    def stages(self) -> list[Stage]:
+        """Return the stages above the leaves of a tree, those that have cables."""
+        stages = [
+            Stage("leaf", "spine", self.leaves * self.leaf_up, self.leaf_uplinks),
+            Stage("spine", "core", self.spines * self.spine_up, self._spine_uplinks),
+            Stage("core", "super-spine", self.cores * self.core_up, self._core_uplinks),
+        ]
+        return [s for s in stages if s.count]
+
+    def leaf_uplinks(self, e: Ints) -> Ends:
+        """Return the ends of leaf uplinks: a bundle to every spine of the pod, which has ports for all its leaves."""
+        leaf, up = e // self.leaf_up, e % self.leaf_up
+        network, own = leaf // (self.domains * self.rails), leaf % (self.domains * self.rails)
+        domain, rail = own // self.rails, own % self.rails
+        pod = network * self.pods + domain // self.domains_per_pod * self.pods_across + rail // self.rails_per_pod
+        seat = domain % self.domains_per_pod * self.rails_per_pod + rail % self.rails_per_pod
+        spine, port = pod * self.spines_per_pod + up // self.leaf_bundle, seat * self.leaf_bundle
+        return leaf, self.leaf_down_used + up, spine, port + up % self.leaf_bundle
+
+    def _spine_uplinks(self, e: Ints) -> Ends:
+        """Return the ends of spine uplinks: a bundle from spine i of every pod to each core of group i in its zone.
+
+        A core keeps a bundle of ports for each pod of a full zone.
+        """
+        spine, up = e // self.spine_up, e % self.spine_up
+        pod, group = spine // self.spines_per_pod, spine % self.spines_per_pod
+        zone, seat = self._zone_seat(pod)
+        position, boxes = group * (self.spine_up // self.spine_bundle) + up // self.spine_bundle, self.zone_cores
+        port = (position // boxes * self.core_pods + seat) * self.spine_bundle + up % self.spine_bundle
+        return spine, self.spine_down + up, zone * boxes + position % boxes, port
+
+    def _zone_seat(self, pod: Ints) -> tuple[Ints, Ints]:
+        """Return the zone of each pod over all networks, which are one each without zones, and its place there."""
+        network, own = pod // self.pods, pod % self.pods
+        if self.tiers < 4:
+            return network, own
+        row, column = own // self.pods_across, own % self.pods_across
+        rows, columns = self.domains_per_zone // self.domains_per_pod, self.rails_per_zone // self.rails_per_pod
+        zone = network * self.zones + row // rows * self.zones_across + column // columns
+        return zone, row % rows * columns + column % columns
+
+    def _core_uplinks(self, e: Ints) -> Ends:
+        """Return the ends of core uplinks: a bundle from core i of every zone to each position above core i.
+
+        A super-spine keeps a bundle of ports for each zone and position.
+        """
+        core, up = e // self.core_up, e % self.core_up
+        zone, own = core // self.zone_cores, core % self.zone_cores
+        network, zone, boxes = zone // self.zones, zone % self.zones, self.super_spines // self.networks
+        position = own * (self.core_up // self.core_bundle) + up // self.core_bundle
+        port = (position // boxes * self.zones + zone) * self.core_bundle + up % self.core_bundle
+        return core, self.core_down + up, network * boxes + position % boxes, port
+
+    def wan_ends(self, network: Ints, n: Ints) -> tuple[Ints, Ints]:
+        """Return the switch and port at which links of a network's WAN gateway end: those of the top tier in turn."""
+        tops = self.top[1]
+        return network * tops + n % tops, self.top_taken + n // tops
+
+    def runs(self, places: Places) -> Iterator[CableRun]:
+        """Yield the cables of each stage of a tree, those of GPUs first."""
+        domain = self.domain_racks
+        pod, zone = domain * self.domains_per_pod, domain * self.domains_per_zone
+        yield endpoint_metres(places, domain), self.endpoint_links // self.racks
         if self.tiers > 1:
-            loads["leaf"] = leaf_ports * leaf, float(self.leaf_up)
+            metres = leaf_metres(places, np.arange(0, self.racks, domain), domain, pod)
+            yield metres, self.networks * self.rails * self.leaf_up
         if self.tiers > 2:
-            loads["pod"] = leaf_ports * pod * self.rails_per_pod, float(self.pod_uplinks)
+            pods = np.arange(0, self.racks, pod)
+            metres = leaf_metres(places, pods, pod, zone) if self.tiers > 3 else spine_metres(places, pods, pod)
+            yield metres, self.networks * self.pods_across * self.pod_uplinks
         if self.tiers > 3:
-            loads["zone"] = leaf_ports * zone * min(self.rails, self.rails_per_zone), float(self.zone_uplinks)
-        return loads
+            metres = spine_metres(places, np.arange(0, self.racks, zone), zone)
+            yield metres, self.networks * self.zones_across * self.zone_uplinks
+
+    def wan_runs(self, places: Places) -> Iterator[CableRun]:
+        """Yield the cables between the WAN gateway and the top tier of a tree: both stand amid the site."""
+        yield beside_metres(places), self.wan_gateway_links
 
     def faults(self) -> list[str]:
         """Return which ports or bundles do not add up."""
         return self._tree_faults() or self._wan_gateway_faults()
 
     def _wan_gateway_faults(self) -> list[str]:
-        """Return where a WAN gateway finds no ports."""
         if self.wan_ports and self.ports < 2:
             return [f"WAN gateway ports: 1 to the wide area + 1 up > {self.ports} ports"]
         taken, links, ports = self.top_taken, self.top_wan_links, self.tier_ports[self.top[0]]
@@ -360,7 +461,6 @@ class Design:
         return [text] * (self.wan_ports > 0 and taken + links > ports)
 
     def _tree_faults(self) -> list[str]:
-        """Return which ports or bundles of the tiers do not add up."""
         if self.single:
             ends = self.endpoint_links // self.networks
             over = ends + self.leaf_spare > self.ports * self.split
@@ -391,7 +491,6 @@ class Design:
         ]
 
     def _zone_faults(self) -> list[str]:
-        """Return what does not add up in zones, and in the super-spines that join them."""
         sizes = (self.rails_per_zone, self.rails_per_pod), (self.domains_per_zone, self.domains_per_pod)
         if any(zone < 1 or zone % pod for zone, pod in sizes) or self.rails_per_zone - self.rails >= self.rails_per_pod:
             zone, pod = (f"{rails} rails and {domains} domains" for rails, domains in zip(*sizes, strict=True))

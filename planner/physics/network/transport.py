@@ -1,83 +1,342 @@
-"""How the fabric slows what crosses it, over the NIC's ideal; the transport itself adds its own slowdown.
+"""What crosses leaf domains, pods and zones, how the fabric slows it, and the WAN gateway through which sites exchange.
+
+Rack k of a site stands in leaf domain k // D, domain l in pod l // y, and in zone l // Y where there are zones. A stage
+is the ordered racks of its replica group: rank q of stage i sends to rank q of stage i + 1, and the racks of one stage
+all-reduce its gradients around a ring.
+
+Wavelengths end at WAN gateway switches, the same that the fabric is made of. A port sends and takes at once, so both
+directions are one port. Every network of the fabric has a WAN gateway of its own, which takes an equal part of the
+rate: GPUs of one index or lane reach no other. A WAN gateway switch has as many ports up, to the top tier, as to the
+wide area, so it slows nothing.
+
+The gradients that sites exchange come to it from the racks of one stage at a time, every GPU of them alike, and go back
+the same way: they load the uplinks of leaves, pods and zones below the WAN gateway for as long as the exchange lasts.
+Pipeline sends and all-reduces, which go on meanwhile, share the rest of the uplinks.
 
 A link slows flows as many times as more of them cross it, over their rates, than it carries: its load. Pipeline sends
 and rings of all-reduces are each timed by their own load, and by the sum of both where the schedule lets them meet.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
 
-from planner.physics.network.topology import Design
-from planner.physics.network.wan_gateway import FreeUplinks
+from planner.instance.network import Wan
+from planner.physics.network.topology import BLOCKS, Design
 from planner.physics.num import Num
+from planner.physics.site.wan import exchange_need_gbps, wavelengths
+from planner.plan.plan_sections import Link, WanPlan
+
+Racks = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Locality:
+    """What crosses the worst leaf domain, pod and zone of a site, in this order; nothing a zone where there is none."""
+
+    share_leaving: tuple[float, float, float]  # flows that leave, over the racks of the block
+    allreduces_leaving: tuple[int, int, int]
+    stage_in: tuple[float, float, float] = (0.0, 0.0, 0.0)  # largest share of a stage's racks in one block
+    groups_split: int = 0
+    extra_pieces: int = 0
+    groups_cross_pod: int = 0
+
+
+def locality(
+    stages: Sequence[Sequence[int]],
+    *,
+    leaf_domain_racks: int,
+    domains_per_pod: int,
+    wrap: bool,
+    domains_per_zone: int = 0,
+) -> Locality:
+    """Compute what one site's placement sends across leaf domains, pods and zones; 0 domains a zone: no zones."""
+    leaf, pod, zone = (leaf_domain_racks * n for n in (1, domains_per_pod, domains_per_zone))
+    return Locality(
+        share_leaving=(
+            share_leaving(stages, leaf, wrap=wrap),
+            share_leaving(stages, pod, wrap=wrap),
+            share_leaving(stages, zone, wrap=wrap) if zone else 0.0,
+        ),
+        allreduces_leaving=(
+            allreduces_leaving(stages, leaf),
+            allreduces_leaving(stages, pod),
+            allreduces_leaving(stages, zone) if zone else 0,
+        ),
+        stage_in=(stage_share(stages, leaf), stage_share(stages, pod), stage_share(stages, zone) if zone else 0.0),
+        groups_split=groups_split(stages, leaf),
+        extra_pieces=extra_fragments(stages, leaf),
+        groups_cross_pod=groups_split(stages, pod),
+    )
+
+
+def share_leaving(stages: Sequence[Sequence[int]], block: int, *, wrap: bool) -> float:
+    """Return the most pipeline flows that leave, or that enter, one block of racks, over the block's size.
+
+    `wrap`: the last stage sends to the first, as virtual stages make it do.
+    """
+    source, target = _flows(stages, wrap=wrap)
+    crossing = source // block != target // block
+    if not crossing.any():
+        return 0.0
+    return max(_most_common(source[crossing] // block), _most_common(target[crossing] // block)) / block
+
+
+def allreduces_leaving(stages: Sequence[Sequence[int]], block: int) -> int:
+    """Return the most groups that have racks in one block and elsewhere too."""
+    stage, blocks = _fragments(stages, block)
+    shared = np.bincount(stage, minlength=1)[stage] > 1
+    return _most_common(blocks[shared]) if shared.any() else 0
+
+
+def stage_share(stages: Sequence[Sequence[int]], block: int) -> float:
+    """Return the largest share of one stage's racks that stand in one block; 0 where nothing is placed."""
+    return max((_most_common(np.asarray(s, dtype=np.int64) // block) / len(s) for s in stages if len(s)), default=0.0)
+
+
+def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) -> float:
+    """Return the largest number of all-to-all flows that leave one block, over the block's size.
+
+    Every `group` racks of a stage exchange. A rack sends as much to each other rack of its group, so i of n racks in
+    the block send i·(n - i)/(n - 1) out of it.
+    """
+    if group < 2 or not any(len(s) for s in stages):
+        return 0.0
+    ranks = [np.asarray(s, dtype=np.int64) for s in stages]
+    sizes = [np.minimum(group, len(s) - np.arange(len(s)) // group * group) for s in ranks]
+    labels = np.concatenate([i * (max(map(len, ranks)) + 1) + np.arange(len(s)) // group for i, s in enumerate(ranks)])
+    blocks, n = np.concatenate(ranks) // block, np.concatenate(sizes)
+    span = int(blocks.max()) + 1
+    pairs, at, inside = np.unique(labels * span + blocks, return_index=True, return_counts=True)
+    out = inside * (n[at] - inside) / np.maximum(1, n[at] - 1)
+    return float(np.bincount(pairs % span, weights=out).max()) / block
+
+
+def exchange_bound(fragments: int, racks: int, group: int) -> float:
+    """Bound `exchange_leaving` of so many racks with fragments of so many stages, each fragment in rank order.
+
+    Only the groups at the two ends of a fragment are cut, and one cut in the middle sends the most.
+    """
+    return min(float(racks), 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
+
+
+def groups_split(stages: Sequence[Sequence[int]], block: int) -> int:
+    """Return how many groups are spread over more than one block."""
+    stage, _ = _fragments(stages, block)
+    return int((np.bincount(stage, minlength=1) > 1).sum())
+
+
+def extra_fragments(stages: Sequence[Sequence[int]], block: int) -> int:
+    """Return the fragments beyond one per group; a fragment is a group's racks in one block."""
+    stage, _ = _fragments(stages, block)
+    return len(stage) - len(np.unique(stage))
+
+
+def lower_bound_split(free: Sequence[int], groups: int, group_racks: int) -> int:
+    """Bound how many of equal groups are split, whatever the placement: S - sum of floor(f_l / G)."""
+    return max(0, groups - sum(f // group_racks for f in free))
+
+
+def domain_racks(racks: int, leaf_domain_racks: int) -> list[int]:
+    """Return the racks of each leaf domain: all full but perhaps the last."""
+    full, rest = divmod(racks, leaf_domain_racks)
+    return [leaf_domain_racks] * full + [rest] * (rest > 0)
+
+
+def _most_common(values: Racks) -> int:
+    return int(np.unique(values, return_counts=True)[1].max())
+
+
+def _flows(stages: Sequence[Sequence[int]], *, wrap: bool) -> tuple[Racks, Racks]:
+    ranks = [np.asarray(s, dtype=np.int64) for s in stages]
+    pairs = list(pairwise(ranks))
+    if wrap and len(ranks) > 1:
+        pairs.append((ranks[-1], ranks[0]))
+    if not pairs:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    both = [(a[: min(len(a), len(b))], b[: min(len(a), len(b))]) for a, b in pairs]
+    return np.concatenate([a for a, _ in both]), np.concatenate([b for _, b in both])
+
+
+def _fragments(stages: Sequence[Sequence[int]], block: int) -> tuple[Racks, Racks]:
+    """Return the distinct pairs of stage and block that the assignment uses."""
+    if not any(len(s) for s in stages):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    stage = np.repeat(np.arange(len(stages)), [len(s) for s in stages])
+    blocks = np.concatenate([np.asarray(s, dtype=np.int64) for s in stages]) // block
+    span = int(blocks.max()) + 1
+    pairs = np.unique(stage * span + blocks)
+    return pairs // span, pairs % span
+
+
+Crossing = tuple[int, int]  # (pipeline flows that leave or enter the worst block, all-reduces that leave it)
+
+
+def min_crossings(
+    stages: int, replicas: int, *, max_free: int, blocks: int, wrap: bool, split: bool = False
+) -> list[Crossing]:
+    """Bound what any placement sends out of its worst block: it is no better than one of these pairs in both numbers.
+
+    The block with the most of them has n nodes of the mesh or more, n = ceil(stages x replicas / blocks), and not all.
+    Let f of its all-reduces (rows) and c of its pipelines (columns) be complete in it. A row that is there in part
+    leaves it; of every column that is there in part a flow leaves or enters it, both with `wrap`. With f and c above 0
+    it has a node of every row and column; with f = 0 all rows that it touches are partial, and a rows by b columns have
+    n nodes only if a b >= n.
+
+    Parameters
+    ----------
+    max_free
+        Free nodes of the block with the most.
+    blocks
+        Blocks with free nodes.
+    wrap
+        The last stage sends to the first.
+    split
+        Some all-reduce is known to be in several blocks.
+    """
+    if stages * replicas <= max_free:
+        return [(0, int(split))]
+    n = -(-stages * replicas // max(blocks, 1))
+    crossings: list[Crossing] = []
+    if max_free >= replicas:
+        crossings.append((replicas, 0))
+    if max_free >= stages:
+        crossings.append((0, stages))
+    for f in range(1, min(stages, max_free // replicas + 1)):
+        c = min(replicas - 1, (max_free - f * replicas) // (stages - f))
+        if c > 0:
+            crossings.append((replicas - c, stages - f))
+    for a in range(1, stages + 1):
+        if a * replicas >= n:
+            crossings.append((-(-n // a), a))
+    return _best({(b if wrap else -(-b // 2), max(a, int(split))) for b, a in crossings})
+
+
+def _best(pairs: set[Crossing]) -> list[Crossing]:
+    kept: list[Crossing] = []
+    for b, a in sorted(pairs):
+        if not kept or a < kept[-1][1]:
+            kept.append((b, a))
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class FreeUplinks:
+    """Share of a leaf's, pod's and zone's uplinks that the exchange of sites leaves free; below 0 it does not fit."""
+
+    leaf: float = 1.0
+    pod: float = 1.0
+    zone: float = 1.0
+
+
+def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str) -> float:
+    """Return the rate, each way, of the wavelengths that end at a site: those of the design, without one of its links.
+
+    Of a design what the site sends or takes itself, each route at the larger of its rate and that of its backup, in
+    whole wavelengths; what only passes by is no matter of the site's.
+    """
+    if design is None:
+        return math.fsum(k.capacity_gbps for k in links if site in (k.a, k.b))
+    rates = (max(r.gbps, r.backup_gbps or 0.0) for d in design.demands if site in (d.a, d.b) for r in d.routes)
+    return wavelengths(wan, math.fsum(rates)) * wan.wavelength_gbps
+
+
+def wan_ports(gbps: float, networks: int, port_gbps: float) -> int:
+    """Return the ports to the wide area of one of so many networks: ceil(its part of the rate / rate of a port)."""
+    return math.ceil(gbps / networks / port_gbps * (1 - 1e-12))
+
+
+def exchange_gbps(
+    wan: Wan,
+    links: Iterable[Link],
+    design: WanPlan | None,
+    site: str,
+    training: Collection[str],
+    exchange: tuple[float, float],
+) -> float:
+    """Return the rate, each way, at which a site's gradients pass its WAN gateway in the time that the step assumes.
+
+    `exchange`: bytes that each link carries, and the seconds that it has for them; of a design its demands' own rates.
+    """
+    if site not in training:
+        return 0.0
+    if design is not None:
+        sync = (d.requested_gbps for d in design.demands if d.priority == 0 and site in (d.a, d.b))
+        return math.fsum(sync) / wan.headroom_factor
+    own = (k for k in links if site in (k.a, k.b) and {k.a, k.b} <= set(training))
+    return math.fsum(exchange_need_gbps(wan, *exchange, k.rtt_ms) for k in own)
+
+
+def leaf_ports(gbps: float, leaves: int, port_gbps: float) -> float:
+    """Return the ports' worth of uplinks that the exchange takes of each of the leaves that share a rate."""
+    return gbps / leaves / port_gbps
+
+
+def uplink_loads(d: Design, gbps: float, port_gbps: float, *stage_in: float) -> dict[str, tuple[float, float]]:
+    """Return of leaf, pod and zone the uplinks' worth that the exchange loads below the WAN gateway, and the uplinks.
+
+    `stage_in`: the largest shares of one stage's racks in one leaf domain, in one pod and in one zone. The leaves of
+    one domain in all networks share the rate.
+    """
+    return d.exchange_loads(leaf_ports(gbps, d.networks * d.rails, port_gbps), stage_in)
+
+
+def free_share(loads: dict[str, tuple[float, float]]) -> FreeUplinks:
+    """Return the share of the uplinks of leaf, pod and zone that loads leave free."""
+    return FreeUplinks(**{level: 1 - load / links for level, (load, links) in loads.items()})
+
+
+def free_uplinks(d: Design, gbps: float, port_gbps: float, *stage_shares: float) -> FreeUplinks:
+    """Return the share of the uplinks below the WAN gateway that the exchange between sites leaves free."""
+    return free_share(uplink_loads(d, gbps, port_gbps, *stage_shares))
+
 
 ALL_FREE = FreeUplinks()
 
 
-def pipeline_send_slowdown(
-    transport_slowdown: float,
-    d: Design,
-    share_leaving_leaf: float,
-    share_leaving_pod: float,
-    share_leaving_zone: float = 0.0,
-    *,
-    free: FreeUplinks = ALL_FREE,
-) -> float:
+def pipeline_send_slowdown(transport_slowdown: float, d: Design, *shares: float, free: FreeUplinks = ALL_FREE) -> float:
     """Return the slowdown of pipeline sends: the transport's times max(1, f_leaf·o1, f_pod·o1·o2, f_zone·o1·o2·o3).
 
-    The shares f are of a leaf's, a pod's and a zone's flows that go up, o the oversubscription of their uplinks; each
+    The `shares` f are of a leaf's, a pod's and a zone's flows that go up, o the oversubscription of their uplinks; each
     product is over the share of the uplinks that is free.
     """
-    loads = send_loads(d, (share_leaving_leaf, share_leaving_pod, share_leaving_zone), free)
-    return transport_slowdown * max(1.0, *loads.values())
+    return transport_slowdown * max(1.0, *send_loads(d, shares, free).values())
 
 
-def allreduce_slowdown(
-    transport_slowdown: float,
-    d: Design,
-    allreduces_leaving_leaf: int,
-    allreduces_leaving_pod: int,
-    allreduces_leaving_zone: int = 0,
-    *,
-    free: FreeUplinks = ALL_FREE,
-) -> float:
+def allreduce_slowdown(transport_slowdown: float, d: Design, *groups: int, free: FreeUplinks = ALL_FREE) -> float:
     """Return the slowdown of all-reduces between racks: a group over several leaves sends one flow up from each.
 
-    `allreduces_leaving_leaf` groups share the free ones of a leaf's u1 uplinks; the flows of x rails of
-    `allreduces_leaving_pod` groups share a pod's s·u2, and those of all its rails of `allreduces_leaving_zone` groups a
-    zone's s·c·u3.
+    The first of `groups`, that leave a leaf, share the free ones of its u1 uplinks; the flows of x rails of the second
+    share a pod's s·u2, and those of all its rails of the third a zone's s·c·u3.
     """
-    loads = ring_loads(d, (allreduces_leaving_leaf, allreduces_leaving_pod, allreduces_leaving_zone), free)
-    return transport_slowdown * max(1.0, *loads.values())
+    return transport_slowdown * max(1.0, *ring_loads(d, groups, free).values())
 
 
 def send_loads(d: Design, shares: Sequence[float], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
     """Return the load of pipeline sends on the free uplinks of leaf, pod and zone, by the shares that go up."""
     leaf = d.leaf_oversubscription
     pod = leaf * d.spine_oversubscription
-    loads = shares[0] * leaf, shares[1] * pod, shares[2] * pod * d.core_oversubscription
-    return _over_free(loads, free)
+    every = leaf, pod, pod * d.core_oversubscription
+    return _over_free([share * over for share, over in zip(shares, every, strict=False)], free)
 
 
 def ring_loads(d: Design, groups: Sequence[int], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
     """Return the load of rings on the free uplinks of leaf, pod and zone, by the groups that leave each."""
-    loads = (
-        groups[0] / d.allreduce_uplinks if d.leaf_up else 0.0,
-        groups[1] / d.allreduce_pod_uplinks if d.spine_up else 0.0,
-        groups[2] / d.allreduce_zone_uplinks if d.tiers > 3 else 0.0,
-    )
+    uplinks = d.allreduce_uplinks
+    loads = [n / uplinks[block] if block in uplinks else 0.0 for block, n in zip(BLOCKS, groups, strict=False)]
     return _over_free(loads, free)
 
 
 def _over_free(loads: Sequence[float], free: FreeUplinks) -> dict[str, float]:
     """Return loads over the free share of the uplinks of leaf, pod and zone, which may be nothing."""
-    names = "leaf", "pod", "zone"
-    shares = {name: getattr(free, name) for name in names}
+    shares = free.leaf, free.pod, free.zone
     return {
-        name: 0.0 if load == 0 else load / shares[name] if shares[name] > 0 else math.inf
-        for name, load in zip(names, loads, strict=True)
+        block: 0.0 if load == 0 else load / share if share > 0 else math.inf
+        for block, load, share in zip(BLOCKS, loads, shares, strict=False)
     }
 
 

@@ -1,12 +1,37 @@
-"""Racks and GPUs that stand by: how many leave enough at work for a share of the time."""
+"""Racks and GPUs that stand by, how a job goes on with them, and a plan's useful share at other choices."""
 
 import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from planner.instance.reliability import Reliability
+from planner.errors import InputError
+from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
+from planner.instance.instance import Instance
+from planner.instance.workload import Model
+from planner.physics.plan_physics import PlanPhysics
+from planner.physics.reliability.recovery import (
+    GpuLinks,
+    Job,
+    Way,
+    fewest_stops,
+    gpu_links,
+    part_stops_per_gpu_second,
+    scale_factor,
+    stops_per_gpu_second,
+    way_at,
+    ways,
+)
+from planner.physics.training import step
+from planner.physics.training.blocks.rack_blocks import block_of
+from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
+from planner.physics.training.transformer import total_parameters
+from planner.plan.plan import Plan
+from planner.plan.plan_sections import ReliabilityPlan
 
 
 def repair_shares(r: Reliability) -> dict[str, float]:
@@ -86,3 +111,279 @@ def mean_short(needed: int, spares: int, availability: float) -> float:
     first, chances = _chances(needed + spares, availability)
     short = np.maximum(0, needed - first - np.arange(len(chances)))
     return float(short @ chances)
+
+
+SECONDS_PER_DAY = 86_400.0
+SHORT = {"elastic": "replicas short of racks"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What stands by at the sites of a plan.
+
+    The share of time in which all have enough racks, the mean replicas that racks out of service take down, and
+    whether every site has a spare rack.
+    """
+
+    enough_share: float
+    replicas_down: float
+    spares: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """How a plan meets failures: the way to go on, what it stretches steps by, and what stands by at the sites."""
+
+    way: Way
+    stretch: float
+    standing: Standing
+    spare_target: float
+    spare_racks: dict[str, int]
+    rack_availability: float
+    work_gpus: int
+    rails: int
+
+
+def counted(instance: Instance) -> Reliability | None:
+    """Return the failures that count; None where there are none, or the workload says the share that trains."""
+    r = instance.reliability
+    if r is None or isinstance(r, str) or instance.workload.availability < 1 or not stops_per_gpu_second(r):
+        return None
+    return r
+
+
+def checkpoint_bytes(instance: Instance, model: Model) -> float:
+    """Return the bytes of a checkpoint: master weights and optimiser of every parameter."""
+    p = instance.workload.precision
+    return float(total_parameters(model)) * (p.parameter_bytes + p.optimizer_bytes)
+
+
+def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, block_replicas: int) -> Standing:
+    """Return what stands by at sites of so many racks at work and spare; a rack that lacks takes its block down."""
+    racks = list(sites)
+    return Standing(
+        enough_share=math.prod(enough_share(n, s, rack_availability) for n, s in racks),
+        replicas_down=block_replicas * sum(mean_short(n, s, rack_availability) for n, s in racks),
+        spares=all(s for _, s in racks),
+    )
+
+
+def stretches(job: Job, standing: Standing) -> Iterator[tuple[Any, Way]]:
+    """Yield the stretch of each way to go on with what stands by at the sites, and the way.
+
+    A whole job waits until every site has enough racks; an elastic one goes on without the replicas of those short.
+    """
+    for way in ways(job, spares=standing.spares):
+        there = at_work_share(job, standing, way.recovery)
+        yield (way.stretch / there if there > 0 else np.full_like(way.stretch, np.inf)), way
+
+
+def at_work_share(job: Job, standing: Standing, recovery: Recovery) -> float:
+    """Return the share of time, or of replicas, that racks out of service leave a job at work."""
+    if recovery == "elastic":
+        return 1 - standing.replicas_down / float(np.max(job.replicas))
+    return standing.enough_share
+
+
+def section(job: Job, u: Upkeep, step_days: float) -> ReliabilityPlan:
+    """Return the section of a plan whose steps alone take so many days."""
+    way, gpus = u.way, float(job.gpus)
+    scale = gpus * float(scale_factor(job.r, gpus))
+    interval = float(way.interval_seconds)
+    lost = {name: float(x) * step_days for name, x in way.parts.items()}
+    lost[SHORT.get(way.recovery, "waiting for racks")] = (u.stretch - float(way.stretch)) * step_days
+    return ReliabilityPlan(
+        recovery=way.recovery,
+        checkpoint_target=way.target,
+        checkpoint_interval_seconds=interval if math.isfinite(interval) else None,
+        checkpoint_write_seconds=float(way.write_seconds),
+        checkpoint_bytes=job.state_bytes,
+        stop_seconds=1 / float(job.stops_per_second),
+        stops_per_day_by_part=stops_per_day(job.r, scale, job.links),
+        restart_seconds=float(way.restart_seconds),
+        spare_target=u.spare_target,
+        spare_racks_by_site=u.spare_racks,
+        spare_gpus_per_rack=u.rails - u.work_gpus,
+        rack_availability=u.rack_availability,
+        enough_racks_share=u.standing.enough_share,
+        replicas_short=u.standing.replicas_down,
+        useful_share=1 / u.stretch,
+        lost_days=lost,
+        extrapolated=gpus > job.r.measured_gpus,
+    )
+
+
+def stops_per_day(r: Reliability, gpus: float, links: GpuLinks) -> Mapping[str, float]:
+    """Return the stops in a day of so many GPUs at the measured rates, by what fails."""
+    return {name: rate * gpus * SECONDS_PER_DAY for name, rate in part_stops_per_gpu_second(r, links).items()}
+
+
+SITE = "cluster"
+
+
+def upkeep_of(instance: Instance, strategy: ParallelStrategy, step_seconds: float) -> tuple[Job, Upkeep] | None:
+    """Return the job of a layout and how it best meets failures; None where they do not count.
+
+    The spare racks are those of the target that leaves most time to steps, within the racks of the cluster where their
+    number is given.
+
+    Raises
+    ------
+    InputError
+        No way to go on ever trains: too few racks are fit for work at any time.
+    """
+    r, machine, s = counted(instance), step.machine_of(instance), strategy.shape
+    block = block_of(
+        machine.rack.gpus,
+        tensor_parallel=s.tensor_parallel,
+        context_parallel=s.context_parallel,
+        expert_parallel=s.expert_parallel,
+        pipeline_parallel=strategy.pipeline_parallel,
+        stages_per_rack=strategy.stages_per_rack,
+        replicas_per_rack=strategy.replicas_per_rack,
+    )
+    if r is None or block is None:
+        return None
+    job = Job(
+        r=r,
+        gpus=float(strategy.gpus),
+        replica_gpus=strategy.gpus // strategy.data_parallel,
+        state_bytes=checkpoint_bytes(instance, machine.model),
+        replicas=strategy.data_parallel,
+        step_seconds=step_seconds,
+        shares_state=strategy.zero_stage > 0,
+        links=fewest_stops(instance, r),  # no fabric is chosen
+    )
+    needed, fit = block.blocks(strategy.data_parallel) * block.racks, rack_availability(r, block.work_gpus, 0)
+    found: list[Upkeep] = []
+    for target in r.spare_targets:
+        spare = min_spares(needed, fit, target)
+        if instance.hardware.racks is not None and needed + spare > max(needed, instance.hardware.racks):
+            continue
+        there = standing_of([(needed, spare)], fit, block.replicas)
+        for stretch, way in stretches(job, there):
+            found.append(
+                Upkeep(
+                    way=way,
+                    stretch=float(stretch),
+                    standing=there,
+                    spare_target=target,
+                    spare_racks={SITE: spare},
+                    rack_availability=fit,
+                    work_gpus=block.work_gpus,
+                    rails=block.work_gpus,
+                )
+            )
+    best = min(found, key=lambda u: u.stretch, default=None)
+    if best is None or math.isinf(best.stretch):
+        problem = f"{needed:,} racks are never all fit for work, and no replica can be spared"
+        raise InputError(f"reliability: {problem}; give spare racks, shorter repairs, or another way to go on")
+    return job, best
+
+
+POINTS = 61  # of a curve
+FACTOR = 20.0  # from the best intervals to the ends of a curve
+STEPS = 12  # from no spare racks to those of the plan, and as many on
+TARGET = 0.99  # share of time whose spares end half the curve of a plan that has none
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalCurve:
+    """The useful share of a way to go on by the seconds between checkpoints; and at the interval that it takes."""
+
+    recovery: Recovery
+    target: CheckpointTarget
+    seconds: tuple[float, ...]
+    share: tuple[float, ...]
+    own_seconds: float
+    own_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class SparePoint:
+    """The useful share by the best way to go on with so many spare racks."""
+
+    racks: int
+    recovery: Recovery
+    target: CheckpointTarget
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """What a plan's useful share depends on: job, racks at work and spare by site, their fitness, replicas of one."""
+
+    job: Job
+    needed: dict[str, int]
+    spare_racks: dict[str, int]
+    rack_availability: float
+    block_replicas: int
+
+    def standing(self, spare_racks: Mapping[str, int]) -> Standing:
+        """Return what stands by with so many spare racks."""
+        sites = [(n, spare_racks.get(s, 0)) for s, n in self.needed.items()]
+        return standing_of(sites, self.rack_availability, self.block_replicas)
+
+
+def exposure_of(plan: Plan) -> Exposure | None:
+    """Return what a plan's useful share depends on; None where it does not count failures."""
+    x, layout, r, physics = plan.reliability, plan.layout, counted(plan.instance), PlanPhysics(plan=plan)
+    if x is None or layout is None or r is None or physics.faults:
+        return None
+    unit = strategy_of(layout).unit_racks(physics.gpus_per_rack)
+    lanes = max((f.lanes for f in plan.fabric.sites.values()), default=0) if plan.fabric else 0
+    job = Job(
+        r=r,
+        gpus=float(layout.gpus_used),
+        replica_gpus=layout.gpus_used / layout.data_parallel,
+        state_bytes=x.checkpoint_bytes,
+        replicas=layout.data_parallel,
+        step_seconds=layout.metrics.step_seconds,
+        shares_state=layout.zero_stage > 0,
+        links=(gpu_links(plan.instance.network, lanes) if lanes else fewest_stops(plan.instance, r)),
+    )
+    return Exposure(
+        job=job,
+        needed=physics.racks_in_use,
+        spare_racks=dict(x.spare_racks_by_site),
+        rack_availability=x.rack_availability,
+        block_replicas=layout.replicas_per_rack * (unit // layout.racks_per_replica),
+    )
+
+
+def interval_curves(x: Exposure) -> list[IntervalCurve]:
+    """Trace the useful share of each way to go on over the time between checkpoints, no shorter than a step."""
+    standing = x.standing(x.spare_racks)
+    own = list(ways(x.job, spares=standing.spares))
+    known = [float(w.interval_seconds) for w in own if 0 < w.interval_seconds < math.inf]
+    if not known:
+        return []
+    low = max(min(known) / FACTOR, float(x.job.step_seconds))
+    seconds = np.geomspace(low, max(known) * FACTOR, POINTS)
+    found = []
+    for w in own:
+        there = at_work_share(x.job, standing, w.recovery)
+        share = there / np.asarray(way_at(x.job, w.recovery, w.target, seconds).stretch)
+        at = (float(w.interval_seconds), there / float(w.stretch))
+        found.append(IntervalCurve(w.recovery, w.target, tuple(map(float, seconds)), tuple(map(float, share)), *at))
+    return found
+
+
+def spare_points(x: Exposure) -> list[SparePoint]:
+    """Trace the useful share over spare racks, from none to twice the plan's, each site's in proportion to its own.
+
+    Of a plan that has none each site's are in proportion to the fewest that leave it enough for 99 % of the time.
+    """
+    own = {s: x.spare_racks.get(s, 0) for s in x.needed}
+    whole = own if any(own.values()) else {s: min_spares(n, x.rack_availability, TARGET) for s, n in x.needed.items()}
+    points = {p.racks: p for p in _points(x, whole)}
+    return [points[n] for n in sorted(points)]
+
+
+def _points(x: Exposure, whole: Mapping[str, int]) -> Iterator[SparePoint]:
+    for n in range(2 * STEPS + 1):
+        racks = {s: round(count * n / STEPS) for s, count in whole.items()}
+        found = [(float(stretch), way) for stretch, way in stretches(x.job, x.standing(racks))]
+        if found:
+            stretch, way = min(found, key=lambda f: f[0])
+            yield SparePoint(sum(racks.values()), way.recovery, way.target, 1 / stretch)

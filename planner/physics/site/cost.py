@@ -1,18 +1,52 @@
-"""Prices: capital of fabrics, sites and WAN links, energy, capital spread over years, and the bill of a whole plan."""
+"""Power and prices of a site, the bill of a plan, and what a whole run draws and costs until it ends.
 
-from collections.abc import Mapping
+Dollars are those of today and not discounted; every site draws its full load all the time, as the bill has it.
 
+What a run of some years costs grows with what was bought (upkeep, replacements) and with what it draws (energy); both
+can be written as prices. What every plan of an instance costs alike is no price, and is added.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from planner.instance.base import Frozen
 from planner.instance.grid import Grid
-from planner.instance.instance import Instance
-from planner.instance.network import Network, Switch
-from planner.instance.wan import Wan
-from planner.physics.site.power import rack_of
+from planner.instance.hardware import Hardware, Rack
+from planner.instance.instance import Instance, Operation
+from planner.instance.network import Network, Switch, Wan
 from planner.physics.site.wan import fibre_pairs
+from planner.physics.training import heterogeneous
 from planner.physics.training.heterogeneous import racks_usd
-from planner.plan.fabric import SiteFabric
-from planner.plan.plan import Cost
-from planner.plan.sites import SitesPlan
-from planner.plan.wan import WanPlan
+from planner.plan.plan import Cost, RunPlan, SiteRun, YearRun
+from planner.plan.plan_sections import LayoutPlan, SiteFabric, SitesPlan, WanPlan
+
+
+def rack_of(hardware: Hardware) -> Rack:
+    """Return the resolved rack."""
+    if isinstance(hardware.rack, str):
+        raise TypeError(f"hardware.rack {hardware.rack!r} is a name; load the instance through planner.load")
+    return hardware.rack
+
+
+def it_mw(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float:
+    """Compute the IT power at full load, in MW: of racks and, unless the overhead factor holds it, of their fabric."""
+    counted = 0.0 if hardware.overhead_includes_fabric else fabric_mw
+    return racks * rack_of(hardware).it_kw / 1e3 + counted
+
+
+def facility_mw(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float:
+    """Compute the power at the grid connection: IT power times facility overhead (PUE), in MW."""
+    return it_mw(hardware, racks, fabric_mw) * hardware.facility_overhead_factor
+
+
+def cooling_m2(hardware: Hardware, racks: int, fabric_mw: float = 0.0) -> float | None:
+    """Compute the area that dry cooling of a site needs, in m²; None where the instance gives no density."""
+    density = hardware.cooling_kw_per_m2
+    return None if density is None else facility_mw(hardware, racks, fabric_mw) * 1e3 / density
+
 
 HOURS_PER_YEAR = 8760.0
 
@@ -98,7 +132,9 @@ def bill(
         if design is not None:
             capex["wan"] = design.capex_usd
         elif instance.wan is not None or sites.links:
-            capex["wan"] = _links_capex_usd(instance.wan or Wan(), sites)
+            wan = instance.wan or Wan()
+            links = [(k.route_km, k.wavelengths) for k in sites.links]
+            capex["wan"] = sum(wan_fibre_usd(wan, km, waves) + wan_wavelength_usd(wan, waves) for km, waves in links)
         price = {b.id: b.energy_usd_per_mwh for b in instance.grid.balancing_authorities}
         opex["energy"] = sum(energy_usd_per_year(s.facility_mw, price[s.balancing_authority]) for s in sites.sites)
     years = instance.limits.budgeted_years
@@ -107,7 +143,6 @@ def bill(
 
 
 def _sites_capex(grid: Grid, plan: SitesPlan) -> dict[str, float]:
-    """Compute the capital of sites, new lines and interconnect upgrades."""
     line = {x.id: x.capex_usd for x in grid.new_lines}
     step = {n.id: n.upgrade.capex_usd for n in grid.nodes if n.upgrade}
     capex = {
@@ -117,6 +152,283 @@ def _sites_capex(grid: Grid, plan: SitesPlan) -> dict[str, float]:
     return capex | ({"upgrades": sum(u.steps * step[u.node] for u in plan.upgrades)} if plan.upgrades else {})
 
 
-def _links_capex_usd(wan: Wan, plan: SitesPlan) -> float:
-    links = [(k.route_km, k.wavelengths) for k in plan.links]
-    return sum(wan_fibre_usd(wan, km, waves) + wan_wavelength_usd(wan, waves) for km, waves in links)
+HOURS_PER_DAY = 24.0
+JOULES_PER_MWH = 3.6e9
+CLUSTER = "cluster"  # the one site of an instance without a grid
+MAX_YEARS = 100  # that are listed one by one
+ROUNDING = 1e-9  # of a count of lives: a run of just two lives replaces once
+
+
+def years_of(days: float) -> float:
+    """Convert days to years of 8,760 hours, as the bill counts them."""
+    return days * HOURS_PER_DAY / HOURS_PER_YEAR
+
+
+def energy_mwh(mw: float, years: float) -> float:
+    """Compute the energy of a constant draw."""
+    return mw * HOURS_PER_YEAR * years
+
+
+def energy_joules_per_token(mw: float, days: float, tokens: float) -> float:
+    """Compute the energy of a run by token."""
+    return mw * HOURS_PER_DAY * days * JOULES_PER_MWH / tokens
+
+
+def carbon_tonnes(mwh: float, kg_per_mwh: float) -> float:
+    """Compute the mass of CO2 that energy stands for."""
+    return mwh * kg_per_mwh / 1e3
+
+
+def replacements(years: float, life_years: float | None) -> int:
+    """Count the times that what is bought is replaced in full: ceil(years / life) - 1; never without a life."""
+    return 0 if life_years is None else max(0, math.ceil(years / life_years - ROUNDING) - 1)
+
+
+def replacements_by(year: int, years: float, life_years: float | None) -> int:
+    """Count the replacements before the end of a year, counted from 0: the k-th falls at the end of the k-th life."""
+    count = replacements(years, life_years)
+    if life_years is None or year >= years - 1 - ROUNDING:
+        return count
+    return min(count, max(0, math.ceil((year + 1 - ROUNDING) / life_years) - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Bought:
+    """What is bought at once and replaced at once."""
+
+    name: str
+    part: str  # of the money that its replacement belongs to
+    usd: float
+    life_years: float | None
+    key: str  # of the instance that states its life
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of some days: the power and the authority of each site, and the bill of what is bought."""
+
+    instance: Instance
+    days: float
+    bill: Cost
+    mw: Mapping[str, float]
+    authority: Mapping[str, str]
+
+    @property
+    def years(self) -> float:
+        """Years of operation that are counted."""
+        given = self.instance.limits.operation_years
+        return years_of(self.days) if given is None else given
+
+    @property
+    def operation(self) -> Operation:
+        """What operation costs beside the energy of a grid."""
+        return self.instance.operation or Operation()
+
+    @cached_property
+    def bought(self) -> tuple[Bought, ...]:
+        """Racks, or those of each pool, and the fabric."""
+        h, pools = self.instance.hardware, []
+        for i, p in enumerate(h.pools):
+            if not isinstance(p.rack, str):
+                key = f"hardware.pools[{i}].rack.life_years"
+                pools.append(Bought(p.name, "rack_replacement", p.racks * p.rack.price_usd, p.rack.life_years, key))
+        if pools:
+            return tuple(pools)
+        usd = self.bill.capex_usd
+        life = rack_of(h).life_years
+        racks = Bought("racks", "rack_replacement", usd["racks"], life, "hardware.rack.life_years")
+        if "fabric" not in usd:
+            return (racks,)
+        life, key = self.operation.fabric_life_years, "operation.fabric_life_years"
+        return racks, Bought("fabric", "fabric_replacement", usd["fabric"], life, key)
+
+    @cached_property
+    def sites(self) -> dict[str, SiteRun]:
+        """What each site draws, and what is known of its price and its carbon."""
+        return {name: self._site(name, mw) for name, mw in sorted(self.mw.items())}
+
+    def _site(self, name: str, mw: float) -> SiteRun:
+        grid, price, carbon = self.instance.grid, None, None
+        if grid is None:
+            price, carbon = self.operation.energy_usd_per_mwh, self.operation.carbon_kg_per_mwh
+        elif name in self.authority:
+            area = next(b for b in grid.balancing_authorities if b.id == self.authority[name])
+            price, carbon = area.energy_usd_per_mwh, area.carbon_kg_per_mwh
+        mwh = energy_mwh(mw, self.years)
+        return SiteRun(
+            facility_mw=mw,
+            energy_mwh=mwh,
+            usd_per_mwh=price,
+            energy_usd=None if price is None else mwh * price,
+            carbon_tonnes=None if carbon is None else carbon_tonnes(mwh, carbon),
+        )
+
+    @property
+    def upkeep_usd_per_year(self) -> dict[str, float]:
+        """What every year costs alike, by part; what is not known is left out."""
+        o, found = self.operation, {}
+        if all(s.usd_per_mwh is not None for s in self.sites.values()):
+            found["energy"] = sum(energy_mwh(s.facility_mw, 1.0) * (s.usd_per_mwh or 0.0) for s in self.sites.values())
+        if o.maintenance_share_per_year is not None:
+            found["maintenance"] = o.maintenance_share_per_year * sum(b.usd for b in self.bought)
+        if o.staff_usd_per_year is not None:
+            found["staff"] = o.staff_usd_per_year
+        return found | {k: v for k, v in self.bill.opex_usd_per_year.items() if k != "energy"}
+
+    @cached_property
+    def by_year(self) -> tuple[YearRun, ...]:
+        """The counted years one by one, of a long run the first."""
+        count = min(MAX_YEARS, math.ceil(self.years - ROUNDING))
+        return tuple(self._year(n, min(1.0, self.years - n)) for n in range(count))
+
+    def _year(self, n: int, part: float) -> YearRun:
+        usd = {k: v * part for k, v in self.upkeep_usd_per_year.items()}
+        for b in self.bought:
+            if b.life_years is not None:
+                before = replacements_by(n - 1, self.years, b.life_years) if n else 0
+                spent = b.usd * (replacements_by(n, self.years, b.life_years) - before)
+                usd[b.part] = usd.get(b.part, 0.0) + spent
+        return YearRun(years=part, energy_mwh=energy_mwh(sum(self.mw.values()), part), usd=usd)
+
+    @property
+    def usd(self) -> dict[str, float]:
+        """Capital and each part of operation over the counted years."""
+        found = {"capital": sum(self.bill.capex_usd.values())}
+        found |= {k: v * self.years for k, v in self.upkeep_usd_per_year.items()}
+        for b in self.bought:
+            if b.life_years is not None:
+                spent = b.usd * replacements(self.years, b.life_years)
+                found[b.part] = found.get(b.part, 0.0) + spent
+        return found
+
+    def not_counted(self) -> Iterator[str]:
+        """Yield the keys of the instance that would add to the run and are left out."""
+        o, grid = self.operation, self.instance.grid
+        if grid is not None and not self.authority:
+            yield "grid"  # the sites are not chosen
+        if self.instance.network is not None and "fabric" not in self.bill.capex_usd:
+            yield "network"  # the fabric is not designed
+        if grid is None and o.energy_usd_per_mwh is None:
+            yield "operation.energy_usd_per_mwh"
+        yield from (b.key for b in self.bought if b.life_years is None)
+        for key in ("maintenance_share_per_year", "staff_usd_per_year"):
+            if getattr(o, key) is None:
+                yield f"operation.{key}"
+
+    def section(self) -> RunPlan:
+        """Return the section of the plan."""
+        usd, tokens = self.usd, self.instance.workload.tokens
+        total = sum(usd.values())
+        carbon = [s.carbon_tonnes for s in self.sites.values()]
+        return RunPlan(
+            days=self.days,
+            years=self.years,
+            replacements={b.name: replacements(self.years, b.life_years) for b in self.bought},
+            usd=usd,
+            total_cost_of_ownership_usd=total,
+            usd_per_million_tokens=total / tokens * 1e6,
+            energy_mwh=sum(s.energy_mwh for s in self.sites.values()),
+            energy_joules_per_token=energy_joules_per_token(sum(self.mw.values()), self.days, tokens),
+            carbon_tonnes=None if any(x is None for x in carbon) else sum(x or 0.0 for x in carbon),
+            sites=self.sites,
+            by_year=self.by_year,
+            not_counted=tuple(self.not_counted()),
+        )
+
+
+def section(
+    instance: Instance,
+    days: float,
+    bill: Cost,
+    racks: int,
+    sites: SitesPlan | None = None,
+    fabrics: Mapping[str, SiteFabric] | None = None,
+) -> RunPlan:
+    """Return what a run of some days draws and costs, at its sites where they are known, else on its racks alone."""
+    if sites is not None:
+        mw = {s.id: s.facility_mw for s in sites.sites}
+        return Run(instance, days, bill, mw, {s.id: s.balancing_authority for s in sites.sites}).section()
+    if instance.hardware.pools:
+        drawn = heterogeneous.facility_mw(instance)
+    else:
+        drawn = facility_mw(instance.hardware, racks, sum(f.power_mw for f in (fabrics or {}).values()))
+    return Run(instance, days, bill, {CLUSTER: drawn}, {}).section()
+
+
+def of_layout(instance: Instance, layout: LayoutPlan) -> RunPlan:
+    """Return what a layout's run draws and costs on its racks alone, idle GPUs with them."""
+    racks = (layout.gpus_used + layout.gpus_idle) // rack_of(instance.hardware).gpus
+    return section(instance, layout.metrics.days_to_train, bill(instance, racks, None, None), racks)
+
+
+WATTS_PER_MW = 1e6
+Priced = TypeVar("Priced", bound=Frozen | str)
+
+
+def at_run_prices(instance: Instance, years: float) -> Instance:
+    """Return an instance whose plans have as capital what they cost over so many years, but for `alike_usd`.
+
+    Racks and fabric are priced with upkeep and replacements, as `run_cost.Run` counts them; energy by the years of
+    operation where a grid prices it, else by the watt of the fabric.
+    """
+    o, limits, network = _operation(instance), instance.limits, instance.network
+    rack = rack_of(instance.hardware)
+    priced = rack.model_copy(update={"price_usd": rack.price_usd * _times(o, years, rack.life_years)})
+    if network is not None:
+        network = _priced(network, _times(o, years, o.fabric_life_years), _watt_usd(instance, years))
+    return instance.model_copy(
+        update={
+            "hardware": instance.hardware.model_copy(update={"rack": priced}),
+            "network": network,
+            "limits": limits.model_copy(update={"operation_years": years if instance.grid is not None else None}),
+        }
+    )
+
+
+def alike_usd(instance: Instance, years: float) -> float:
+    """Return what all plans cost alike over so many years: staff and, without a grid, the energy of the racks owned."""
+    o, h = _operation(instance), instance.hardware
+    staff = years * (o.staff_usd_per_year or 0.0)
+    if instance.grid is not None or o.energy_usd_per_mwh is None:
+        return staff
+    return staff + years * energy_usd_per_year(facility_mw(h, h.racks or 0), o.energy_usd_per_mwh)
+
+
+def _operation(instance: Instance) -> Operation:
+    return instance.operation or Operation()
+
+
+def _times(o: Operation, years: float, life_years: float | None) -> float:
+    """Return how often the price of what is bought is paid: at first, for its upkeep, and when its life ends."""
+    return 1 + (o.maintenance_share_per_year or 0.0) * years + replacements(years, life_years)
+
+
+def _watt_usd(instance: Instance, years: float) -> float:
+    """Return the energy of a watt of fabric over the years, overhead with it; none where no price or no draw is known.
+
+    It is counted by the sites where there is a grid.
+    """
+    o, h = _operation(instance), instance.hardware
+    if instance.grid is not None or h.overhead_includes_fabric or o.energy_usd_per_mwh is None:
+        return 0.0
+    return years * energy_usd_per_year(h.facility_overhead_factor / WATTS_PER_MW, o.energy_usd_per_mwh)
+
+
+def _priced(network: Network, times: float, watt_usd: float) -> Network:
+    """Return a network at so many times its prices, and a watt of it dearer."""
+    return network.model_copy(
+        update={
+            "switches": tuple(_scaled(x, times, "price_usd") for x in network.switches),
+            "optics": _scaled(network.optics, times, "price_usd"),
+            "cables": _scaled(network.cables, times, "endpoint_usd", "switch_usd"),
+            "media": tuple(_scaled(x, times, "price_usd", "usd_per_m") for x in network.media),
+            "power_usd_per_watt": network.power_usd_per_watt * times + watt_usd,
+        }
+    )
+
+
+def _scaled(priced: Priced, times: float, *names: str) -> Priced:
+    """Return an object with some of its prices so many times as high; a name stays, as it is refused elsewhere."""
+    if isinstance(priced, str):
+        return priced
+    return priced.model_copy(update={name: getattr(priced, name) * times for name in names})

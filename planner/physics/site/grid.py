@@ -1,7 +1,17 @@
-"""What the grid around a site can carry: its interconnect, the usable share of ratings, and the loss of a unit."""
+"""What the grid around a site can carry, and DC power flow on sparse matrices: flows, PTDF, LODF, islands, bridges.
 
-from collections.abc import Mapping
+Source of the equations: Wood, Wollenberg, Sheblé, Power Generation, Operation, and Control, 3rd ed., chapter 7 (linear
+sensitivity factors) [m]. A corridor of c equal circuits has the susceptance c / x; one of them out leaves c - 1.
+"""
 
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.errors import InputError
 from planner.instance.grid import Grid, PowerNode
 
 
@@ -38,3 +48,152 @@ def lost_share(node: PowerNode) -> float:
     if node.largest_unit_mw is None:
         return 1.0
     return min(node.largest_unit_mw / node.generation_mw, 1.0) if node.generation_mw else 0.0
+
+
+BASE_MVA = 100.0
+RESONANT = "negative reactances cancel others, so that no flow follows; correct reactance_pu"
+LEAST_LEFT = 1e-9  # of a corridor's transfer: below it what is left without a circuit has no flow that follows
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Network:
+    """Nodes 0 to n - 1 and corridors between two different ones; susceptances are in MW per radian.
+
+    Parameters
+    ----------
+    a, b
+        Ends of each corridor; its flow is positive from a to b.
+    circuits
+        Equal circuits of each corridor, at least one.
+    reactance_pu
+        Of one circuit, on 100 MVA; negative where a series capacitor outweighs the line.
+    """
+
+    def __init__(
+        self, nodes: int, a: Sequence[int], b: Sequence[int], circuits: Sequence[int], reactance_pu: Sequence[float]
+    ) -> None:
+        self.nodes = nodes
+        self.a: Integers = np.asarray(a, dtype=np.int64)
+        self.b: Integers = np.asarray(b, dtype=np.int64)
+        self.circuits: Integers = np.asarray(circuits, dtype=np.int64)
+        self.susceptance: Floats = BASE_MVA * self.circuits / np.asarray(reactance_pu, dtype=np.float64)
+
+    @cached_property
+    def _laplacian(self) -> Any:
+        from scipy import sparse  # where needed: it takes seconds to load once Pyomo is there
+
+        ends, other = np.concatenate([self.a, self.b]), np.concatenate([self.b, self.a])
+        weight = np.tile(self.susceptance, 2)
+        off = sparse.coo_matrix((weight, (ends, other)), shape=(self.nodes, self.nodes)).tocsr()
+        return sparse.diags(np.asarray(off.sum(axis=1)).ravel()) - off
+
+    @cached_property
+    def island(self) -> Integers:
+        """Number of the island of each node; islands are numbered in the order of their first nodes."""
+        from scipy import sparse
+        from scipy.sparse.csgraph import connected_components
+
+        joined = sparse.coo_matrix((np.ones(len(self.a)), (self.a, self.b)), shape=(self.nodes, self.nodes))
+        _, labels = connected_components(joined, directed=False)
+        _, first = np.unique(labels, return_index=True)
+        rank = np.empty(len(first), dtype=np.int64)
+        rank[np.argsort(first)] = np.arange(len(first))
+        return np.asarray(rank[labels], dtype=np.int64)
+
+    @cached_property
+    def _factor(self) -> tuple[Integers, Any]:
+        """Nodes but each island's first, its reference, and the factors of their Laplacian."""
+        from scipy.sparse.linalg import splu
+
+        _, reference = np.unique(self.island, return_index=True)
+        free: Integers = np.setdiff1d(np.arange(self.nodes), reference)
+        reduced = self._laplacian.tocsc()[free][:, free].tocsc()
+        options: dict[str, Any] = {}
+        if (self.susceptance > 0).all():
+            # A grounded Laplacian is symmetric and positive definite: it needs no pivoting, and so fills little.
+            options = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+        try:
+            return free, splu(reduced, permc_spec="MMD_AT_PLUS_A", **options) if len(free) else None
+        except RuntimeError:
+            raise InputError(f"grid.lines: {RESONANT}") from None
+
+    def angles(self, injection_mw: Floats) -> Floats:
+        """Compute the angles in radians over each island's reference, which balances injections; columns are cases."""
+        free, factor = self._factor
+        theta = np.zeros_like(injection_mw, dtype=np.float64)
+        if factor is not None:
+            theta[free] = factor.solve(np.ascontiguousarray(injection_mw[free], dtype=np.float64))
+        return theta
+
+    def flows(self, injection_mw: Floats) -> Floats:
+        """Compute the flows in MW on the corridors; columns are cases."""
+        theta = self.angles(injection_mw)
+        shape = (-1,) + (1,) * (theta.ndim - 1)
+        return np.asarray(self.susceptance.reshape(shape) * (theta[self.a] - theta[self.b]))
+
+    def _incidence(self, lines: Integers) -> Floats:
+        columns = np.zeros((self.nodes, len(lines)))
+        columns[self.a[lines], np.arange(len(lines))] = 1.0
+        columns[self.b[lines], np.arange(len(lines))] -= 1.0
+        return columns
+
+    def ptdf(self, lines: Sequence[int]) -> Floats:
+        """Compute power transfer distribution factors (PTDF).
+
+        A row a line: its flow for one MW into each node and out at the island's reference.
+        """
+        of = np.asarray(lines, dtype=np.int64)
+        # The Laplacian is symmetric, so a row of b A B^-1 is a solve with the line's two ends.
+        return np.asarray((self.angles(self._incidence(of)) * self.susceptance[of]).T)
+
+    def lodf(self, lines: Sequence[int]) -> Floats:
+        """Compute line outage distribution factors (LODF): after the loss, flow l is f_l + column[l] · f_line.
+
+        They are those of one of c circuits: the corridor's susceptance drops by 1/c, and what is left of it carries its
+        part. The lines must be no bridges of one circuit: `Network.bridges` names these.
+        """
+        of = np.asarray(lines, dtype=np.int64)
+        ends = self.flows(self._incidence(of))
+        here, count = np.arange(len(of)), self.circuits[of]
+        own = ends[of, here] / count
+        if (np.abs(1.0 - own) < LEAST_LEFT).any():
+            raise InputError(f"grid.lines: with a circuit out {RESONANT}")
+        shift = ends / count / (1.0 - own)
+        shift[of, here] = (count - 1) / count / (1.0 - own) - 1.0
+        return np.asarray(shift)
+
+    @cached_property
+    def bridges(self) -> dict[int, Integers]:
+        """Corridors of a single circuit whose loss splits an island, each with the nodes on one of its sides.
+
+        Tarjan's lowest reachable numbers by an explicit stack; the side is the subtree that hangs on the corridor.
+        """
+        around: list[list[tuple[int, int]]] = [[] for _ in range(self.nodes)]
+        for line, (i, j) in enumerate(zip(self.a.tolist(), self.b.tolist(), strict=True)):
+            around[i].append((j, line))
+            around[j].append((i, line))
+        number, low = [-1] * self.nodes, [0] * self.nodes
+        order: list[int] = []
+        spans: dict[int, tuple[int, int]] = {}
+        for root in range(self.nodes):
+            stack = [(root, -1, 0)] if number[root] < 0 else []
+            while stack:
+                node, by, k = stack.pop()
+                if k == 0:
+                    number[node] = low[node] = len(order)
+                    order.append(node)
+                if k < len(around[node]):
+                    stack.append((node, by, k + 1))
+                    other, line = around[node][k]
+                    if number[other] < 0:
+                        stack.append((other, line, 0))
+                    elif line != by:
+                        low[node] = min(low[node], number[other])
+                elif stack:
+                    low[stack[-1][0]] = min(low[stack[-1][0]], low[node])
+                    if low[node] == number[node] and self.circuits[by] == 1:
+                        spans[by] = (number[node], len(order))
+        visited = np.asarray(order, dtype=np.int64)
+        return {line: visited[i:j] for line, (i, j) in sorted(spans.items())}

@@ -1,8 +1,11 @@
-"""The wide area between two sites: distance, round trip, rate of the exchange, wavelengths and fibre pairs."""
+"""The wide area between sites: distance, wavelengths, and the gradient exchange as ring, tree or two levels."""
 
 import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise, permutations
 
-from planner.instance.wan import Wan
+from planner.instance.network import Wan
 
 EARTH_RADIUS_KM = 6371.0088  # IUGG mean radius R1
 
@@ -49,3 +52,179 @@ def wavelengths(wan: Wan, need_gbps: float) -> int:
 def fibre_pairs(wan: Wan, count: int) -> int:
     """Count the fibre pairs that carry `count` wavelengths."""
     return math.ceil(count / wan.max_wavelengths_per_pair)
+
+
+MAX_ORDERED = 8  # sites up to which every order of a ring is tried: 5,040 orders
+Pair = tuple[str, str]
+Rtt = Callable[[str, str], float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """Links that work in step: the bytes that each carries, and the round trips of the slowest that all wait."""
+
+    links: tuple[Pair, ...]
+    link_bytes: float
+    trips: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """A form of the exchange, its phases in turn. `order`: around the ring, root first, or group after group."""
+
+    name: str
+    order: tuple[str, ...]
+    phases: tuple[Phase, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkNeed:
+    """What one link of a form carries: bytes each way in its phase's part of the window, less its own round trips."""
+
+    link: Pair
+    link_bytes: float
+    trips: float
+    window_seconds: float
+
+
+def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
+    """Return the ring: reduce-scatter and all-gather in 2·(n-1) steps of S/n, each waiting one way of the slowest link.
+
+    That is 2·(n-1)/n·S a link and (n-1) round trips (Patarasuk and Yuan 2009; Thakur 2005). The order is the one
+    with the shortest slowest link, then the shortest sum; beyond `MAX_ORDERED` sites each goes on to the nearest left.
+    """
+    order = _ring_order(sorted(sites), rtt_ms)
+    n = len(order)
+    links = tuple(sorted({_pair(a, b) for a, b in pairwise((*order, order[0])) if a != b}))
+    return Form(
+        name="ring", order=order, phases=(Phase(links=links, link_bytes=exchange_bytes(size_bytes, n), trips=n - 1),)
+    )
+
+
+def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
+    """Return the tree of one level: reduce to a root, S up each leaf's link, then broadcast, S down (Thakur 2005).
+
+    That is one round trip. The root is the site with the shortest slowest link. Deeper trees wait longer and carry as
+    much on each link.
+    """
+    root = min(sorted(sites), key=lambda r: sorted((rtt_ms(r, s) for s in sites if s != r), reverse=True))
+    leaves = [s for s in sorted(sites) if s != root]
+    links = tuple(sorted(_pair(root, s) for s in leaves))
+    return Form(name="tree", order=(root, *leaves), phases=(Phase(links=links, link_bytes=2 * size_bytes, trips=1),))
+
+
+def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> Form | None:
+    """Return the two-level form: reduce-scatter inside groups, all-reduce across them, all-gather inside.
+
+    None unless there are two groups or more, all of the same size of two or more.
+
+    With m groups of g a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the bytes of one ring
+    over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
+    """
+    g, m = len(groups[0]) if groups else 0, len(groups)
+    if m < 2 or g < 2 or any(len(x) != g for x in groups):
+        return None
+    sizes = size_bytes, size_bytes / g
+    inside = [ring(x, sizes[0], rtt_ms) for x in groups]
+    across = [ring(x, sizes[1], rtt_ms) for x in zip(*(sorted(x) for x in groups), strict=True)]
+    return Form(
+        name="hierarchical",
+        order=tuple(s for x in inside for s in x.order),
+        phases=(_together(inside), _together(across)),
+    )
+
+
+def _together(rings: Sequence[Form]) -> Phase:
+    """Return the phase of rings of one size at the same time."""
+    first = rings[0].phases[0]
+    return Phase(
+        links=tuple(sorted(p for r in rings for p in r.phases[0].links)), link_bytes=first.link_bytes, trips=first.trips
+    )
+
+
+def _pair(a: str, b: str) -> Pair:
+    return (a, b) if a < b else (b, a)
+
+
+def _ring_order(sites: Sequence[str], rtt_ms: Rtt) -> tuple[str, ...]:
+    def length(order: Sequence[str]) -> tuple[float, float]:
+        hops = [rtt_ms(a, b) for a, b in pairwise((*order, order[0])) if a != b]
+        return (max(hops, default=0.0), sum(hops))
+
+    if len(sites) <= MAX_ORDERED:
+        return min(((sites[0], *rest) for rest in permutations(sites[1:])), key=length)
+    order, left = [sites[0]], list(sites[1:])
+    while left:
+        order.append(min(left, key=lambda s: (rtt_ms(order[-1], s), s)))
+        left.remove(order[-1])
+    return tuple(order)
+
+
+def forms(groups: Mapping[str, Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> tuple[Form, ...]:
+    """Return the forms that the sites of some groups can take, the plainest first."""
+    sites = sorted(s for group in groups.values() for s in group)
+    if len(sites) < 2:
+        return ()
+    two_level = hierarchical([sorted(groups[k]) for k in sorted(groups)], size_bytes, rtt_ms)
+    return (
+        ring(sites, size_bytes, rtt_ms),
+        tree(sites, size_bytes, rtt_ms),
+        *(() if two_level is None else (two_level,)),
+    )
+
+
+def _waits(form: Form, wan: Wan, rtt_ms: Rtt) -> Iterator[float]:
+    """Yield the seconds that each phase waits for light."""
+    for p in form.phases:
+        yield wan.round_trips * p.trips * max(rtt_ms(a, b) for a, b in p.links) / 1e3
+
+
+def seconds(form: Form, wan: Wan, gbps: float, rtt_ms: Rtt) -> float:
+    """Compute the time of an exchange at a rate on every link of it."""
+    return sum(8 * p.link_bytes / (gbps * 1e9) for p in form.phases) + sum(_waits(form, wan, rtt_ms))
+
+
+def form_need_gbps(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> float:
+    """Compute the rate on every link at which the exchange fills the window: 8·S/(T - k·RTT), summed over phases."""
+    return need_gbps(sum(p.link_bytes for p in form.phases), window_seconds, sum(_waits(form, wan, rtt_ms)))
+
+
+def fastest(offered: Sequence[Form], wan: Wan, window_seconds: float, rtt_ms: Rtt) -> Form:
+    """Return the form that needs the lowest rate: at that rate it is the only one within the window."""
+    return min(offered, key=lambda f: form_need_gbps(f, wan, window_seconds, rtt_ms))
+
+
+def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tuple[LinkNeed, ...]:
+    """Return what each link carries, the window shared out over the phases so that at equal rates they fill it.
+
+    Where no rate does, the parts are as the waits, so that none fits its own. A link on a longer route than assumed
+    needs more by its own round trips alone: it keeps its phase's part of the window, and with it every step of it.
+    """
+    rate, waits = form_need_gbps(form, wan, window_seconds, rtt_ms), list(_waits(form, wan, rtt_ms))
+    if math.isfinite(rate):
+        parts = [8 * p.link_bytes / rate / 1e9 + wait for p, wait in zip(form.phases, waits, strict=True)]
+    else:
+        parts = [window_seconds * (wait / sum(waits) if 0 < sum(waits) < math.inf else 1.0) for wait in waits]
+    return tuple(
+        LinkNeed(link=link, link_bytes=p.link_bytes, trips=wan.round_trips * p.trips, window_seconds=part)
+        for p, part in zip(form.phases, parts, strict=True)
+        for link in p.links
+    )
+
+
+def assumed_window_seconds(
+    wan: Wan, size_bytes: float, sites: int, window_seconds: float, gbps: float | None, rtt_ms: float | None
+) -> float:
+    """Compute the time for the exchange of a stage: what the step time counts on, a ring at a rate and a round trip.
+
+    Where it counts on no rate, the window that hides the exchange.
+    """
+    if not gbps:
+        return window_seconds
+    transfer = 8 * exchange_bytes(size_bytes, sites) / (gbps * 1e9)
+    return transfer + wan.round_trips * (rtt_ms or 0.0) / 1e3
+
+
+def every_two(sites: Sequence[str]) -> tuple[Pair, ...]:
+    """Return the pairs of sites."""
+    return tuple(combinations(sorted(sites), 2))

@@ -30,8 +30,7 @@ def context_exchange_seconds(m: Machine, s: Shape, attention: float, slowdown: f
     time = (
         float(all_gather(keys_and_values_bytes(m, s), context_levels(m, s, slowdown))) + m.software.collective_seconds
     )
-    beside = m.software.context_overlap * time
-    return time - beside + max(0.0, beside - attention)
+    return max(0.0, time - attention) if m.software.hides("context") else time
 
 
 def context_nic_seconds(m: Machine, s: Shape, slowdown: float = 1.0) -> float:

@@ -4,7 +4,7 @@ from planner.instance.hardware import Hardware, Pool, PoolLink
 from planner.instance.instance import Instance
 from planner.physics.site import wan
 from planner.physics.training import layer_time
-from planner.plan.layout import LayoutMetrics
+from planner.plan.plan_sections import LayoutMetrics
 
 ROUND_TRIPS = 1.0  # that an exchange of gradients waits for
 

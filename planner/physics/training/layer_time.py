@@ -1,12 +1,13 @@
 """Seconds of the parts of a training step: a layer's passes, exchanges between ranks, and what comes once a step."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import Experts
+from planner.instance.workload import Experts, Software
 from planner.physics.num import Num
 from planner.physics.training.collectives import (
     all_gather,
@@ -17,7 +18,16 @@ from planner.physics.training.collectives import (
     reduce_scatter,
 )
 from planner.physics.training.context_exchange import context_exchange_seconds
-from planner.physics.training.operations import KINDS, Kind, Machine, Operation, Shape, head_seconds, layer_operations
+from planner.physics.training.operations import (
+    KINDS,
+    Kind,
+    Machine,
+    Operation,
+    Shape,
+    gathered_bytes,
+    head_seconds,
+    layer_operations,
+)
 from planner.physics.training.process_groups import (
     LayerKind,
     Weights,
@@ -27,6 +37,7 @@ from planner.physics.training.process_groups import (
     scale_up,
 )
 from planner.physics.training.schedule import Rounds
+from planner.physics.training.stage_memory import layer_bytes
 
 SECONDS_PER_DAY = 86_400
 BACKWARD_LAUNCHES = 1.5  # operations launched in a layer's backward pass over those of its forward pass
@@ -64,7 +75,8 @@ def tensor_exchange_seconds(m: Machine, s: Shape, kind: LayerKind) -> float:
     if t == 1:
         return 0.0
     element = s.micro_batch * m.sequence / s.context_parallel * m.precision.collective_bytes
-    start, exposed = m.software.collective_seconds, 1 - m.software.tensor_overlap if s.sequence_parallel else 1.0
+    start, overlaps = m.software.collective_seconds, s.sequence_parallel and m.software.hides("tensor")
+    exposed = 1 - m.software.tensor_overlap if overlaps else 1.0
     if s.tensor_inner == 1:
         experts = model.experts if kind.routed else None
         count = 2 if experts is None or experts.shared_ffn else 1
@@ -107,24 +119,28 @@ def domains_of_token(experts: Experts, domains: float) -> float:
     return domains * (1 - missed)
 
 
-def expert_exchange_seconds(m: Machine, s: Shape) -> float:
+def expert_exchange_seconds(m: Machine, s: Shape, passes: float = math.inf) -> float:
     """Compute the exposed seconds of dispatching tokens to experts and combining the results, in one pass.
 
-    Two all-to-alls of k·h elements a token. Where the framework sends a token once to each domain that has experts of
-    it and spreads it there, the NICs carry as many copies as there are such domains, not k. The busiest rank sets the
-    time: it receives more than its share where routing is not even.
+    Two all-to-alls of k·h elements a token, or as many copies as there are domains with experts of it over the NICs,
+    and as GPUs with such over the links of the domain, those that came by NIC among them (DeepSeek-V3, arXiv
+    2412.19437, section 3.2.2; DeepEP and HybridEP alike). The busiest rank sets the time: it receives more than its
+    share where routing is not even. Of what overlaps, the passes hide their own length at most.
     """
     experts = m.model.experts
     if experts is None or s.expert_parallel == 1:
         return 0.0
     own = s.micro_batch * m.sequence / s.context_parallel / s.tensor_parallel
-    size = m.expert_imbalance * own * experts.per_token * m.model.hidden * m.precision.collective_bytes
+    one = m.expert_imbalance * own * m.model.hidden * m.precision.collective_bytes
     near, far = group_levels(m, stride=1, ranks=s.expert_parallel)
-    if m.software.expert_once_per_domain and far.ranks > 1:
-        copies = domains_of_token(experts, float(far.ranks))
-        far = replace(far, bytes_per_second=far.bytes_per_second * experts.per_token / copies)
-    exposed = float(all_to_all(size, (near, far))) * (1 - m.software.expert_overlap)
-    return 2 * (exposed + m.software.dispatch_seconds)
+    if m.software.dispatcher == "all_to_all":
+        seconds = float(all_to_all(experts.per_token * one, (near, far)))
+    else:
+        copies = (domains_of_token(experts, s.expert_parallel), domains_of_token(experts, float(far.ranks)))
+        each = [float(all_to_all(n * one, (level,))) for n, level in zip(copies, (near, far), strict=True)]
+        seconds = max(each)
+    hidden = m.software.expert_overlap * seconds if m.software.hides("experts") else 0.0
+    return 2 * (seconds - min(hidden, passes) + m.software.dispatch_seconds)
 
 
 def _selective_seconds(m: Machine, s: Shape, forward: list[Operation]) -> float:
@@ -138,6 +154,14 @@ def _selective_seconds(m: Machine, s: Shape, forward: list[Operation]) -> float:
     return unfused + m.software.selective_gemm_share * _sum(forward, "gemm")
 
 
+def launched(software: Software, forward: Sequence[Operation]) -> int:
+    """Count the operations of a forward pass that the host launches: all, or those of routed experts, or none."""
+    if software.cuda_graphs == "whole":
+        return 0
+    routed = ("experts", "dispatch", "cast for experts")
+    return sum(software.cuda_graphs == "none" or o.name.startswith(routed) for o in forward)
+
+
 def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0) -> LayerTimes:
     """Compute the seconds of one layer of a kind: its operations, its exchanges, and the launches the GPU waits for.
 
@@ -146,12 +170,15 @@ def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0)
     ops = layer_operations(m, s, routed=kind.routed, window=kind.window)
     tensor = tensor_exchange_seconds(m, s, kind)
     context = context_exchange_seconds(m, s, _sum(ops.forward, "attention"), nic_slowdown)
-    expert = expert_exchange_seconds(m, s) if kind.routed else 0.0
+    work = math.fsum(o.seconds for o in ops.forward)
+    expert = expert_exchange_seconds(m, s, work / 2) if kind.routed else 0.0
     selective = _selective_seconds(m, s, ops.forward)
-    forward = math.fsum(o.seconds for o in ops.forward) + tensor + context + expert
+    forward = work + tensor + context + expert
     # The backward pass sends keys and values again, and their gradients back: twice the forward's exchange.
     backward = math.fsum(o.seconds for o in ops.backward) + tensor + 2 * context + expert + selective
-    launches = m.software.launch_seconds * len(ops.forward)
+    host = layer_bytes(m, s, front=not kind.routed).offloaded / m.gpu.host_bytes_per_second
+    forward_wait, backward_wait = max(0.0, host - forward), max(0.0, host - backward)
+    launches = m.software.host_launch_seconds * launched(m.software, ops.forward)
     waits = max(0.0, launches - forward) + max(0.0, BACKWARD_LAUNCHES * launches - backward)
     parts = {part: _sum(ops.forward, part) + _sum(ops.backward, part) for part in KINDS} | {
         "recompute": selective,
@@ -159,10 +186,11 @@ def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0)
         "context_parallel": 3 * context,
         "expert_parallel": 2 * expert,
         "launch": waits,
+        "offload": forward_wait + backward_wait,
     }
     return LayerTimes(
-        forward_seconds=max(forward, launches),
-        backward_seconds=max(backward, BACKWARD_LAUNCHES * launches),
+        forward_seconds=max(forward, launches) + forward_wait,
+        backward_seconds=max(backward, BACKWARD_LAUNCHES * launches) + backward_wait,
         recompute_seconds=max(forward, launches) - selective,
         weight_gradient_seconds=math.fsum(o.weight_gradient_seconds for o in ops.backward),
         parts=parts,
@@ -302,12 +330,12 @@ def data_parallel_tail_seconds(
     """Compute the exposed seconds of the hierarchical exchange of the largest stage.
 
     Layer by layer, gradients are reduced behind the backward passes of the last micro-batches and spread again
-    (ZeRO-0), or updated working weights are gathered behind the forward passes of the first ones (ZeRO-1), but for the
-    share that the framework exposes in any case; that of the embeddings (`end` of them) comes after all. ZeRO-2 and 3
+    (ZeRO-0), or updated working weights are gathered behind the forward passes of the first ones (ZeRO-1), where the
+    framework overlaps them; that of the embeddings (`end` of them) comes after all. ZeRO-2 and 3
     have reduced theirs in every micro-batch, so only the last layer's is left; ZeRO-3 gathers weights when it next
     needs them (Rajbhandari 2020, section 7).
     """
-    spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else m.precision.working_parameter_bytes
+    spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else gathered_bytes(m)
     group = (replicas_per_rack, racks, slowdown)
 
     def exchange(number: Num, ends: Num) -> tuple[Num, Num]:
@@ -322,11 +350,14 @@ def data_parallel_tail_seconds(
     layers, chunks, rounds = beside.layers, beside.chunks, beside.rounds
     if zero_stage == 0:
         reduce, spread = reduce + spread, 0.0
-    before = exposed_behind_chunks(spread, beside.forward_seconds, layers, chunks, rounds.first)
+    before, after = spread * layers, reduce * layers
+    if m.software.hides("parameters"):
+        before = exposed_behind_chunks(spread, beside.forward_seconds, layers, chunks, rounds.first)
     if zero_stage >= 2:
-        return reduce + np.maximum(before, m.software.data_exposed * spread * layers) + last
-    after = exposed_behind_chunks(reduce, beside.backward_seconds, layers, chunks, rounds.last)
-    return np.maximum(before + after, m.software.data_exposed * (reduce + spread) * layers) + last
+        return reduce + before + last
+    if m.software.hides("gradients"):
+        after = exposed_behind_chunks(reduce, beside.backward_seconds, layers, chunks, rounds.last)
+    return before + after + last
 
 
 def sharding_traffic_seconds(
@@ -343,7 +374,7 @@ def sharding_traffic_seconds(
     reduce = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, *group)
     if zero_stage == 2:
         return 0.0, reduce
-    gather = hierarchical_seconds(m, s, weights, m.precision.working_parameter_bytes, *group)
+    gather = hierarchical_seconds(m, s, weights, gathered_bytes(m), *group)
     return gather, gather + reduce
 
 
@@ -361,7 +392,7 @@ def end_sharding_seconds(
     group = (replicas_per_rack, racks, slowdown)
     traffic = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, *group, layers=0.0, end=end)
     if zero_stage > 2:
-        size = m.precision.working_parameter_bytes
+        size = gathered_bytes(m)
         traffic = traffic + hierarchical_seconds(m, s, weights, size, *group, layers=0.0, end=end)
     return np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
 
@@ -376,11 +407,6 @@ def wan_tail_seconds(
 def optimizer_seconds(gpu: Accelerator, state_bytes: Num) -> Num:
     """Compute the seconds of the optimiser step, which reads and writes every byte of state once in HBM."""
     return 2 * state_bytes / (gpu.hbm_bytes_per_second * gpu.hbm_efficiency)
-
-
-def layers_per_chunk(layers: Num, virtual_stages: Num) -> Num:
-    """Return the layers of the largest of the v chunks of a stage."""
-    return np.ceil(layers / virtual_stages)
 
 
 def days_to_train(tokens: float, tokens_per_step: float, step_seconds: float, availability: float) -> float:

@@ -9,13 +9,23 @@ from typing import Literal, get_args
 
 from planner.instance.base import Dtype
 from planner.instance.hardware import Accelerator, Rack
-from planner.instance.workload import Model, Precision, Software
+from planner.instance.workload import Fp8Recipe, Model, Precision, Software
 from planner.physics.num import Num
 from planner.physics.training.memory import Recompute
 from planner.physics.training.transformer import attention_score_flop
 
 COMPUTE_BYTES: dict[Dtype, float] = {"fp4": 0.5, "fp8": 1.0, "bf16": 2.0, "fp16": 2.0, "fp32": 4.0}
+# Bytes of scales an element: E8M0 for 32 (OCP Microscaling Formats v1.0), FP32 for 128 (DeepSeek-V3, arXiv 2412.19437,
+# section 3.3.2), E4M3 for 16 under FP4 (NVIDIA, Pretraining with NVFP4, arXiv 2509.25149, section 2).
+SCALE_BYTES: dict[Fp8Recipe, float] = {"delayed": 0.0, "per_tensor": 0.0, "mxfp8": 1 / 32, "blockwise": 4 / 128}
+FP4_SCALE_BYTES = 1 / 16
+UNFUSED_LOSS_BYTES = 48.0  # a logit more, without fusion: 12 more FP32 passes (vocab_parallel_cross_entropy)
 TENSOR_CORE_ELEMENTS = 8  # of 16 bits, which a row must be a multiple of (NVIDIA, same guide, Tensor Core Requirements)
+# Elements that an activation reads and writes for one of its result, forward and backward: plain, and gated.
+ACTIVATION_PASSES = {False: (2, 3), True: (3, 5)}
+# Biases added, two clamps, a scale, a sigmoid, a sum and two products as operations of their own, and their backward
+# (openai/gpt-oss, gpt_oss/torch/model.py, swiglu).
+CLAMPED_PASSES = (24, 48)
 USUAL_HEAD = 128  # the width at which attention_efficiency counts
 NARROW: tuple[Dtype, ...] = ("fp4", "fp8")  # types that inputs of a product are cast to
 
@@ -74,6 +84,38 @@ class Operation:
     weight_gradient_seconds: float = 0.0
 
 
+def stored_bytes(m: Machine, dtype: Dtype | None = None) -> float:
+    """Return the bytes of an element as products read it, with its share of the scales."""
+    dtype = dtype or m.precision.compute
+    scale = {"fp8": SCALE_BYTES[m.software.fp8_recipe], "fp4": FP4_SCALE_BYTES}.get(dtype, 0.0)
+    return COMPUTE_BYTES[dtype] + scale
+
+
+def cast_bytes(m: Machine) -> float:
+    """Return the HBM bytes of casting one element to the products' type.
+
+    It is read, once more where the largest element of the tensor is sought first (one scale a tensor from its own, and
+    FP4), and written by rows and by columns, or once where products take one cast either way.
+    """
+    fp4, recipe = m.precision.compute == "fp4", m.software.fp8_recipe
+    reads = 2 if fp4 or recipe == "per_tensor" else 1
+    once = m.gpu.any_fp8_layout and not fp4 and recipe in ("delayed", "per_tensor")
+    return reads * m.precision.activation_bytes + (1 if once else 2) * stored_bytes(m)
+
+
+def gathered_bytes(m: Machine) -> float:
+    """Return the bytes of a weight as replicas gather it.
+
+    Under mxfp8 rows and columns are cast apart, so that weights travel in BF16 (Megatron-LM,
+    reuse_grad_buf_for_mxfp8_param_ag).
+    """
+    software, narrow = m.software, m.precision.compute in NARROW
+    if software.fp8_parameters is None or not narrow:
+        return m.precision.working_parameter_bytes
+    in_16_bits = not software.fp8_parameters or software.fp8_recipe == "mxfp8"
+    return COMPUTE_BYTES["bf16"] if in_16_bits else stored_bytes(m)
+
+
 def attention_dtype(m: Machine) -> Dtype:
     """Return the type of attention and logits: 16 bits where products run in fewer, as in FP8 and FP4 recipes."""
     if m.precision.compute not in NARROW:
@@ -99,7 +141,7 @@ def gemm_seconds(
     NVIDIA, Matrix Multiplication Background User's Guide): as long as if the result had some more elements.
     """
     dtype = dtype or m.precision.compute
-    e, width = m.gpu.gemm_efficiency, COMPUTE_BYTES[dtype]
+    e, width = m.gpu.gemm_efficiency, stored_bytes(m, dtype)
     out = m.precision.activation_bytes if out_bytes is None else out_bytes
     moved = width * (rows * inner + inner * columns) + out * rows * columns
     elements = count * rows * columns + e.tail_elements
@@ -115,6 +157,15 @@ def hbm_rate(m: Machine) -> float:
 def elementwise_seconds(m: Machine, moved_bytes: Num) -> Num:
     """Compute the seconds of element-wise work; the framework moves a multiple of what fully fused kernels would."""
     return moved_bytes * m.software.elementwise_traffic / hbm_rate(m) + m.gpu.kernel_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """Products of a GPU's experts: the start of each and of the cast of its input, or all in one kernel."""
+
+    start_seconds: float
+    cast_seconds: float
+    fused: bool
 
 
 @dataclass(slots=True)
@@ -135,27 +186,27 @@ class Passes:
         count: Num = 1,
         dtype: Dtype | None = None,
         share: float = 1.0,
-        each_seconds: float = 0.0,
+        grouped: Grouped | None = None,
     ) -> None:
         """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient.
 
-        Each of `count` grouped products, and its cast, starts in `each_seconds`.
-        Each input of a product in 8 or 4 bits is cast first: read once, written row-wise and column-wise.
+        Products in 8 or 4 bits have their inputs cast first.
         """
         m, gradient = self.m, 2 * self.m.precision.gradient_bytes  # read and written: gradients accumulate
         forward = gemm_seconds(m, rows, inner, columns, count=count, dtype=dtype)
         back = gemm_seconds(m, rows, columns, inner, count=count, dtype=dtype)
         weights = gemm_seconds(m, inner, rows, columns, count=count, dtype=dtype, out_bytes=gradient)
-        starts = float(count * each_seconds)
+        starts = float(count * grouped.start_seconds) if grouped else 0.0
         self.forward.append(Operation(name, "gemm", float(forward / share) + starts))
         delayed = float(weights / share) + starts
         self.backward.append(Operation(name, "gemm", float(back / share) + starts + delayed, delayed))
-        if (dtype or m.precision.compute) in NARROW:
+        if not (grouped and grouped.fused) and (dtype or m.precision.compute) in NARROW:
             cast, traffic = f"cast for {name}", m.software.quantise_traffic
-            each = m.precision.activation_bytes + 2 * COMPUTE_BYTES[m.precision.compute]
+            wait = grouped.cast_seconds if grouped else 0.0
+            each = cast_bytes(m)
             rate = hbm_rate(m) / traffic if traffic else float("inf")
-            self.forward.append(Operation(cast, "quantise", float(count * rows * inner * each / rate) + starts))
-            self.backward.append(Operation(cast, "quantise", float(count * rows * columns * each / rate) + starts))
+            self.forward.append(Operation(cast, "quantise", float(count * (rows * inner * each / rate + wait))))
+            self.backward.append(Operation(cast, "quantise", float(count * (rows * columns * each / rate + wait))))
 
     def elementwise(self, name: str, forward_elements: Num, backward_elements: Num) -> None:
         """Add element-wise work that moves so many elements forward and backward."""
@@ -287,14 +338,16 @@ def _ffn(p: Passes, name: str, tokens: Num, width: int, t: int) -> None:
     gated = p.m.model.gated_ffn
     h, f = p.m.model.hidden, width / t
     p.gemm(f"{name} in", tokens, h, f * (2 if gated else 1))
-    p.elementwise(f"{name} activation", tokens * f * (3 if gated else 2), tokens * f * (5 if gated else 3))
+    forward, backward = ACTIVATION_PASSES[gated]
+    p.elementwise(f"{name} activation", tokens * f * forward, tokens * f * backward)
     p.gemm(f"{name} out", tokens, f, h)
 
 
 def _routed(p: Passes, own: Num, s: Shape) -> None:
     """Add the grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts.
 
-    All wait for the busiest GPU, which has more tokens than the mean where routing is not even.
+    All wait for the busiest GPU, which has more tokens than the mean where routing is not even. Fused experts are one
+    kernel, which activates and casts what it has in registers (Megatron-LM, use_transformer_engine_op_fuser).
     """
     m, experts = p.m, p.m.model.experts
     if experts is None:
@@ -302,18 +355,28 @@ def _routed(p: Passes, own: Num, s: Shape) -> None:
     gated = m.model.gated_ffn
     count = max(1.0, experts.count / s.expert_parallel)
     rows = m.expert_imbalance * own * experts.per_token / count
-    share, start = m.software.expert_efficiency, m.software.expert_seconds
+    share, fused = m.software.expert_efficiency, m.software.fused_experts
+    start = 0.0 if fused else m.software.expert_seconds
+    each = Grouped(start, m.software.expert_cast_seconds, fused)
     width = experts.ffn * (2 if gated else 1)
-    p.gemm("experts in", rows, m.model.hidden, width, count=count, share=share, each_seconds=start)
-    inner = m.expert_imbalance * own * experts.per_token * experts.ffn
-    p.elementwise("experts activation", inner * (3 if gated else 2), inner * (5 if gated else 3))
-    p.gemm("experts out", rows, experts.ffn, m.model.hidden, count=count, share=share, each_seconds=start)
+    p.gemm("experts in", rows, m.model.hidden, width, count=count, share=share, grouped=each)
+    if not fused:
+        inner = m.expert_imbalance * own * experts.per_token * experts.ffn
+        forward, backward = CLAMPED_PASSES if experts.clamped else ACTIVATION_PASSES[gated]
+        p.elementwise("experts activation", forward * inner, backward * inner)
+    p.gemm("experts out", rows, experts.ffn, m.model.hidden, count=count, share=share, grouped=each)
 
 
 def head_seconds(m: Machine, s: Shape) -> float:
-    """Compute the seconds of logits and loss of one micro-batch on one TP rank, forward and backward, in 16 bits."""
+    """Compute the seconds of logits and loss of one micro-batch on one TP rank, forward and backward, in 16 bits.
+
+    With the gradient of the token embedding, which is cleared, summed up by token, and added to the main gradient:
+    it is another stage's where there are several, whose time falls short of the head's.
+    """
     tokens, columns = s.micro_batch * m.sequence / s.context_parallel, m.model.vocabulary / s.tensor_parallel
     dtype, h = attention_dtype(m), m.model.hidden
     sizes = ((tokens, h, columns), (tokens, columns, h), (h, tokens, columns))  # forward, input and weight gradient
     products = sum(gemm_seconds(m, *size, dtype=dtype) for size in sizes)
-    return float(products + tokens * columns * m.software.loss_bytes_per_logit / hbm_rate(m))
+    loss = m.software.loss_bytes_per_logit + (0.0 if m.software.fused_loss else UNFUSED_LOSS_BYTES)
+    embedding = columns * h * (3 * m.precision.activation_bytes + 2 * m.precision.gradient_bytes)
+    return float(products + (tokens * columns * loss + embedding) / hbm_rate(m))

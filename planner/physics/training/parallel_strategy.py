@@ -14,7 +14,7 @@ from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import Shape
 from planner.physics.training.schedule import Schedule
 from planner.plan.certificate import Certificate
-from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
+from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan
 
 LAYOUT_KEYS = {
     "micro_batch": "microbatch_sequences",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.instance.model_family import DepthLaw, LossLaw, PointsLaw, PowerOf
+from planner.instance.workload import DepthLaw, LossLaw, PointsLaw, PowerOf
 from planner.physics.num import Num
 
 

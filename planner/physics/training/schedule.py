@@ -75,15 +75,15 @@ def sends_beside_rings(
     micro_batches: Num,
     *,
     zero_stage: int,
-    data_exposed: float,
-    pipeline_overlap: float,
+    gradients_overlap: bool,
+    sends_overlap: bool,
 ) -> Num:
     """Count the pipeline sends on the critical path of a step that run beside rings of the GPUs that send.
 
     ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer runs beside the
     backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
     micro-batch on its way back meet rings, all sends before them none. Nor does the ring that ends last, of the first
-    stage, whose last pass has nobody to send to. Where the framework exposes the entire exchange (`data_exposed` 1) a
+    stage, whose last pass has nobody to send to. Where gradients do not overlap a
     stage's ring follows its last send, and under ZB-H1 its last W, which comes after.
 
     ZeRO-2 and 3 have rings in every micro-batch: all sends that passes do not hide meet them. Those that they hide come
@@ -92,9 +92,9 @@ def sends_beside_rings(
     several = np.asarray(pipeline) > 1
     way = np.where(several, pipeline * virtual_stages - 1, 0)
     if zero_stage > 1:
-        shown = np.where(np.asarray(virtual_stages) > 1, 1 - pipeline_overlap, 1.0)
+        shown = np.where(np.asarray(virtual_stages) > 1, 1 - sends_overlap, 1.0)
         return 2 * (way + several * micro_batches * virtual_stages * shown)
-    return way * (schedule == "1f1b" and data_exposed < 1)
+    return way * (schedule == "1f1b" and gradients_overlap)
 
 
 def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stages: Num, micro_batches: Num) -> Num:
@@ -110,6 +110,11 @@ def chunks_in_flight(schedule: Schedule, stage: Num, pipeline: Num, virtual_stag
     plain = pipeline - stage
     interleaved = 2 * (pipeline - stage - 1) + (virtual_stages - 1) * pipeline + 1
     return np.minimum(np.where(np.asarray(virtual_stages) == 1, plain, interleaved), virtual_stages * micro_batches)
+
+
+def layers_per_chunk(layers: Num, virtual_stages: Num) -> Num:
+    """Return the layers of the largest of the v chunks of a stage."""
+    return np.ceil(layers / virtual_stages)
 
 
 def recomputed_alike(layers: Num, virtual_stages: int, each: int) -> Num:

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.physics.num import Num
-from planner.physics.training import layer_time, memory, schedule
+from planner.physics.training import memory, schedule
 from planner.physics.training.memory import Recompute
-from planner.physics.training.operations import COMPUTE_BYTES, Machine, Shape
+from planner.physics.training.operations import COMPUTE_BYTES, Machine, Shape, gathered_bytes
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import Weights, front_by_stage, front_layers, weights_of
 from planner.physics.training.schedule import Schedule
@@ -19,13 +19,15 @@ class LayerBytes:
     """Activation bytes of one layer and micro-batch on one GPU.
 
     `kept` stands between the passes, `checkpoint` instead of it where the layer is recomputed, and `in_work` while
-    such a layer runs again. `gradients` are those of the widest tensors as the backward pass begins.
+    such a layer runs again. `gradients` are those of the widest tensors as the backward pass begins. `offloaded` wait
+    in the host's memory.
     """
 
     kept: float
     checkpoint: float
     in_work: float
     gradients: float
+    offloaded: float
 
 
 def layer_bytes(m: Machine, s: Shape, *, front: bool = False) -> LayerBytes:
@@ -54,14 +56,17 @@ def layer_bytes(m: Machine, s: Shape, *, front: bool = False) -> LayerBytes:
             )
         )
 
+    stays = 1 - m.software.activation_offload
     dropped = m.software.selective_gemm_share if s.recompute == "selective" else 0.0
     common, divided = memory.gradient_elements(m.model, routed=routed)
     gradients = m.precision.activation_bytes * tokens(m, s) * (common / s.split + divided / s.tensor_parallel)
+    kept = stored(mode) * (1 - dropped)
     return LayerBytes(
-        kept=stored(mode) * (1 - dropped),
-        checkpoint=stored("full"),
+        kept=kept * stays,
+        checkpoint=stored("full") * stays,
         in_work=stored("selective"),
         gradients=gradients,
+        offloaded=kept * m.software.activation_offload,
     )
 
 
@@ -116,7 +121,7 @@ def head_bytes(m: Machine, s: Shape, w: Weights) -> float:
         s.micro_batch,
         s.tensor_parallel,
         context_parallel=s.context_parallel,
-        logit_bytes=m.software.logit_memory_bytes,
+        logit_bytes=m.software.logit_memory_bytes or (2.0 if m.software.fused_loss else 4.0),
     )
     hidden = 2 / s.split + (3 if s.split > 1 else 2)
     states = hidden * tokens(m, s) * m.model.hidden * m.precision.activation_bytes
@@ -132,7 +137,7 @@ def working_bytes(
     """
     gathered = 0.0
     if zero_stage >= 3:  # one layer's gathered weights are in use while the next layer's arrive
-        gathered = 2 * w.layer * m.precision.working_parameter_bytes
+        gathered = 2 * w.layer * gathered_bytes(m)
     repeated = np.where(np.asarray(recomputed) > 0, each.in_work, 0.0)
     return gradient_copy_bytes(m, s, w, front=front) + gathered + repeated + each.gradients
 
@@ -162,7 +167,7 @@ def memory_by_part(
     stage, layers, recomputed = np.asarray(stage), np.asarray(layers), np.asarray(recomputed)
     in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, micro_batches)
     share = recomputed / np.maximum(layers, 1)
-    chunk = layer_time.layers_per_chunk(layers, virtual_stages) * (each.kept + share * (each.checkpoint - each.kept))
+    chunk = schedule.layers_per_chunk(layers, virtual_stages) * (each.kept + share * (each.checkpoint - each.kept))
     working = working_bytes(m, s, w, each, zero_stage=zero_stage, recomputed=recomputed, front=front)
     ends = memory.end_copies(m.model, stage, pipeline)
     size = {"layers": layers, "ends": ends, "zero_stage": zero_stage, "replicas": replicas, "front": front}

@@ -12,17 +12,15 @@ from itertools import pairwise
 from planner.instance.instance import FabricInstance, Instance
 from planner.models.joint.cache import JointCache
 from planner.models.joint.solution import JointStatus
-from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
-from planner.physics.site.power import rack_of
-from planner.physics.ticks import ticking
-from planner.plan.curve import Curve
-from planner.plan.plan import Plan
+from planner.physics.num import ticking
+from planner.physics.site.cost import rack_of
+from planner.plan.plan import Curve, Plan
 from planner.planning.frontier import Frontier, curve_point, knee_of, plan_of_point
-from planner.solvers.deadline import Deadline, OutOfTimeError
+from planner.planning.hardware_choice import alone_on, best_choice, named
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.running.progress import start
-from planner.solvers.running.turns import turn
+from planner.solvers.progress import start, turn
+from planner.solvers.signals import Deadline, OutOfTimeError
 
 POINTS = 9  # of a curve at most, the plan that it is drawn around among them
 STEP = 1.5  # from the size of a plan down to that of the next question
@@ -43,6 +41,7 @@ def why_no_curve(plan: Plan) -> str | None:
         (goal != "days_to_train", f"the goal is money ({goal}); `planner frontier` draws all of it"),
         (plan.layout is None or plan.cost is None, "there is no plan to draw it around"),
         (rack_of(instance.hardware).price_usd <= 0, "racks have no price"),
+        (bool(instance.hardware.alternatives) and instance.grid is None, "each GPU has a number of racks of its own"),
         (plan.stopped in ("limit", "interrupted"), "the search for the plan itself was cut short"),
     )
     return next((why for holds, why in reasons if holds), None)
@@ -160,9 +159,9 @@ class _Questions:
     def _ask(self, size: float) -> None:
         """Seek the fewest days at a size, within a tenth."""
         instance, most_usd = self._changed(size)
-        found = solve_joint(
-            instance, replace(self.options, time_limit=self.deadline.limit), lambda _: None, cache=self._cache()
-        )
+        left = replace(self.options, time_limit=self.deadline.limit)
+        best = best_choice(instance, left, self.deadline, lambda _: None, self._cache()).best
+        base, found = alone_on(self.instance, best.instance.hardware), best.solution
         self.work += sum(found.counts.values())
         bound = math.inf if found.status is JointStatus.INFEASIBLE else found.lower_bound or 0.0
         late = self.instance.limits.deadline_days or math.inf
@@ -170,7 +169,7 @@ class _Questions:
         if found.plan is None or found.days is None or found.days > late:
             self.refused = max(self.refused, size)
             return
-        self.plans.append(plan_of_point(self.instance, found.plan, found.days, self.options))
+        self.plans.append(named(plan_of_point(base, found.plan, found.days, self.options), self.instance))
         if found.days > SLOWEST * days_of(self.asked):
             self.refused = max(self.refused, size)
 
@@ -182,9 +181,9 @@ class _Questions:
         hardware = self.instance.hardware.model_copy(update={"racks": int(size)})
         return self.instance.model_copy(update={"hardware": hardware}), (size + 1) * rack_of(hardware).price_usd * TIGHT
 
-    def _cache(self) -> JointCache | None:
+    def _cache(self) -> JointCache:
         """Return the tables of the plan's search, where they serve: a budget changes nothing in them, racks do."""
-        return self.cache if self.instance.grid is not None else None
+        return self.cache if self.instance.grid is not None else JointCache()
 
     def written(self, stopped: str) -> Frontier:
         """Return the curve: its points with the bound of each, and the share within which they cover all others."""

@@ -4,11 +4,10 @@ from planner.models.joint.places.confirm import confirmed as confirmed_split
 from planner.models.joint.places.site_question import Placed
 from planner.models.joint.sites import Sites
 from planner.models.requests import Options
-from planner.models.wan.confirm import confirmed as confirmed_design
-from planner.plan.certificate import Certificate
-from planner.plan.declared import ON_TRUST
-from planner.plan.wan import WanPlan
-from planner.solvers.deadline import Deadline
+from planner.models.wan import confirmed as confirmed_design
+from planner.plan.certificate import ON_TRUST, Certificate
+from planner.plan.plan_sections import WanPlan
+from planner.solvers.signals import Deadline
 
 SECONDS = 10.0  # that each may take over what HiGHS has proven
 

@@ -4,18 +4,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.instance.network import FabricFamily, Network, Switch
-from planner.physics.network.locality import Locality
 from planner.physics.network.price import bill, models_of, wan_gateway_bill
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import (
+    FreeUplinks,
+    Locality,
     allreduce_slowdown,
+    free_uplinks,
     pipeline_send_slowdown,
     ring_loads,
     send_loads,
     shared_links,
 )
-from planner.physics.network.wan_gateway import FreeUplinks, free_uplinks
-from planner.plan.fabric import SharedLink, SiteFabric, Tier, WanGateway
+from planner.plan.plan_sections import SharedLink, SiteFabric, Tier, WanGateway
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +48,11 @@ def site_fabric(
 
     `nic_seconds` are those of one pipeline send at the NIC's ideal rate, `above` the models of tiers above the leaves.
     """
-    free = free_uplinks(d, rates.exchange_gbps, switch.port_gbps, x.stage_in_leaf, x.stage_in_pod, x.stage_in_zone)
-    shares = x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone
-    groups = x.allreduces_leaving_leaf, x.allreduces_leaving_pod, x.allreduces_leaving_zone
-    send, price = pipeline_send_slowdown(transport_slowdown, d, *shares, free=free), bill(network, switch, d, above)
+    free = free_uplinks(d, rates.exchange_gbps, switch.port_gbps, *x.stage_in)
+    send, price = (
+        pipeline_send_slowdown(transport_slowdown, d, *x.share_leaving, free=free),
+        bill(network, switch, d, above),
+    )
     return SiteFabric(
         switch=switch.name,
         family=family,
@@ -80,16 +82,16 @@ def site_fabric(
         zones=d.zones,
         core_boxes=d.core_boxes,
         super_spine_boxes=d.super_spine_boxes,
-        share_leaving_leaf=x.share_leaving_leaf,
-        share_leaving_pod=x.share_leaving_pod,
-        share_leaving_zone=x.share_leaving_zone,
+        share_leaving_leaf=x.share_leaving[0],
+        share_leaving_pod=x.share_leaving[1],
+        share_leaving_zone=x.share_leaving[2],
         p2p_seconds=nic_seconds * send,
         pipeline_send_slowdown=send,
-        allreduce_slowdown=allreduce_slowdown(transport_slowdown, d, *groups, free=free),
+        allreduce_slowdown=allreduce_slowdown(transport_slowdown, d, *x.allreduces_leaving, free=free),
         shared_links=tuple(
             SharedLink.model_validate(dict(zip(SharedLink.model_fields, (name, *slowdowns), strict=True)))
             for name, slowdowns in shared_links(
-                transport_slowdown, send_loads(d, shares, free), ring_loads(d, groups, free)
+                transport_slowdown, send_loads(d, x.share_leaving, free), ring_loads(d, x.allreduces_leaving, free)
             ).items()
         )
         if sends_meet_rings

@@ -1,46 +1,61 @@
 """The plan that a joint solution stands for: every section from its choices, and what is proven of them together."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from planner.errors import InternalError
 from planner.instance.instance import Instance, instance_sha256
-from planner.instance.wan import Wan
+from planner.instance.network import Wan
 from planner.models import rack_order
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.solution import JointSolution
 from planner.models.joint.stages.model import ROUNDING, fastest_split
 from planner.models.joint.world import Plan as Choice
 from planner.models.requests import Options, resolved_switches
-from planner.physics.network import locality, wan_gateway
-from planner.physics.network.locality import Locality
-from planner.physics.reliability import standing
-from planner.physics.site import cost, run_cost, wan
-from planner.physics.site.gradient_exchange import assumed_window_seconds
-from planner.physics.site.power import rack_of
-from planner.physics.site.run_prices import alike_usd, at_run_prices
+from planner.physics.network import transport
+from planner.physics.network.transport import Locality
+from planner.physics.reliability import spares
+from planner.physics.site import cost, wan
+from planner.physics.site.cost import alike_usd, at_run_prices, rack_of
+from planner.physics.site.wan import assumed_window_seconds
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.rack_blocks import Block
 from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
 from planner.physics.training.step import Conditions
-from planner.plan.certificate import Certificate, CheaperPlan, Status
-from planner.plan.declared import BRANCHING, FORMULATION, GRID_BRANCHING, LISTED, UNITS, given_to_sites, joint_mark
-from planner.plan.fabric import FabricPlan, SiteFabric
-from planner.plan.layout import Assumptions, LayoutMetrics, LayoutPlan
-from planner.plan.placement import PlacementPlan, SitePlacement
-from planner.plan.plan import Cost, Plan
-from planner.plan.reliability import ReliabilityPlan
-from planner.plan.run import RunPlan
-from planner.plan.sites import SitesPlan
-from planner.plan.wan import WanPlan
+from planner.plan.certificate import (
+    BRANCHING,
+    FORMULATION,
+    GRID_BRANCHING,
+    LISTED,
+    UNITS,
+    Certificate,
+    Status,
+    given_to_sites,
+    joint_mark,
+)
+from planner.plan.plan import Cost, Plan, RunPlan
+from planner.plan.plan_sections import (
+    Assumptions,
+    FabricPlan,
+    LayoutMetrics,
+    LayoutPlan,
+    PlacementPlan,
+    ReliabilityPlan,
+    SiteFabric,
+    SitePlacement,
+    SitesPlan,
+    WanPlan,
+)
 from planner.planning.joint.fabric_section import GatewayRates, site_fabric
 from planner.planning.joint.proof import columns_of, objective_of, proof_of
 from planner.planning.joint.without import without_plan
 from planner.simulation.flow_times import factor, transport_slowdown_of
 from planner.solvers import signals
-from planner.solvers.deadline import Deadline
 from planner.solvers.outcome import relative_gap
+from planner.solvers.signals import Deadline
 from planner.version import __version__
 
 if TYPE_CHECKING:
@@ -109,7 +124,7 @@ class Assembly:
     def status(self) -> Status:
         """Optimal where the bound meets the value, up to rounding or the tolerance that was asked for."""
         gap = relative_gap(self.value, self.bound)
-        asked = max(PROVEN, self.instance.objective.tolerance)
+        asked = max(PROVEN, self.instance.objective.days_given_up)
         return "optimal" if gap is not None and gap <= asked and self.solution.stopped == "proved" else "feasible"
 
     @property
@@ -162,7 +177,7 @@ class Assembly:
         if u is None or calendar is None:
             return None
         job = calendar.job(c.d, c.replica_gpus, m.step_seconds, shares_state=c.zero > 0, lanes=c.lanes)
-        return standing.section(job, u, m.step_days_to_train)
+        return spares.section(job, u, m.step_days_to_train)
 
     def _stages_proven(self) -> Certificate:
         """Return the joint certificate, with the stages of a proven plan confirmed: no split of layers is faster."""
@@ -200,7 +215,7 @@ class Assembly:
     def crossings(self, site: str) -> Locality:
         """Count what a site's order of racks sends across leaf domains, pods and zones."""
         d = self.choice.templates[site].design
-        return locality.locality(
+        return transport.locality(
             self.orders[site],
             leaf_domain_racks=d.domain_racks,
             domains_per_pod=d.domains_per_pod or 1,
@@ -253,8 +268,8 @@ class Assembly:
         window = assumed_window_seconds(wide, size, len(training), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms)
         exchange = wan.exchange_bytes(size, len(training)), window
         return GatewayRates(
-            wan_gbps=wan_gateway.wan_gbps(wide, split.links, design, site),
-            exchange_gbps=wan_gateway.exchange_gbps(wide, split.links, design, site, training, exchange),
+            wan_gbps=transport.wan_gbps(wide, split.links, design, site),
+            exchange_gbps=transport.exchange_gbps(wide, split.links, design, site, training, exchange),
         )
 
     @cached_property
@@ -284,8 +299,8 @@ class Assembly:
 
     def _min_split(self, site: str) -> int:
         d = self.choice.templates[site].design
-        free = locality.domain_racks(d.racks, d.domain_racks)
-        return locality.lower_bound_split(free, self.block.rack_stages, len(self.orders[site][0]))
+        free = transport.domain_racks(d.racks, d.domain_racks)
+        return transport.lower_bound_split(free, self.block.rack_stages, len(self.orders[site][0]))
 
     @cached_property
     def at_sites(self) -> "Sites":
@@ -301,7 +316,7 @@ class Assembly:
     def counted_years(self) -> float:
         """Years of operation that the whole run counts."""
         given = self.instance.limits.operation_years
-        return run_cost.years_of(self.metrics.days_to_train) if given is None else given
+        return cost.years_of(self.metrics.days_to_train) if given is None else given
 
     @cached_property
     def sites(self) -> tuple[SitesPlan | None, WanPlan | None]:
@@ -350,7 +365,7 @@ class Assembly:
     def run(self) -> RunPlan:
         """What the whole run draws and costs."""
         days, racks = self.metrics.days_to_train, sum(self.racks.values())
-        return run_cost.section(self.instance, days, self.bill, racks, self.sites[0], self.fabrics)
+        return cost.section(self.instance, days, self.bill, racks, self.sites[0], self.fabrics)
 
 
 def _of_cheapest_energy(a: Assembly) -> Assembly:
@@ -371,10 +386,9 @@ def plan_of(
     solution: JointSolution,
     options: Options,
     seconds: float,
-    *,
-    cheaper: CheaperPlan | None = None,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> Plan:
-    """Return the plan of a joint solution, or why there is none."""
+    """Return the plan of a joint solution, or why there is none; `more`: what the objective says of other plans."""
     choice = solution.plan
     if choice is None:
         return without_plan(instance, solution, options)
@@ -385,7 +399,7 @@ def plan_of(
         instance=instance,
         instance_sha256=instance_sha256(instance),
         status=a.status,
-        objective=objective_of(instance, solution, value, bound).model_copy(update={"cheaper": cheaper}),
+        objective=objective_of(instance, solution, value, bound).model_copy(update=dict(more)),
         sites=a.confirmed[0],
         wan=a.confirmed[1],
         layout=a.layout,

@@ -9,8 +9,7 @@ from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution
 from planner.models.joint.split import Column
 from planner.physics.network.price import min_fabric_usd
-from planner.plan.certificate import ObjectiveValue
-from planner.plan.proof import ExcludedColumn, JointProof
+from planner.plan.certificate import OUTSIDE, ExcludedColumn, JointProof, ObjectiveValue, declared_space
 from planner.solvers.outcome import relative_gap
 
 
@@ -89,6 +88,6 @@ def objective_of(
         joint_bound=bound,
         joint_gap=gap,
         fabric_free_bound=None if free is None or value is None or not math.isfinite(free) else min(free, value),
-        space=solution.space,
-        outside=solution.outside,
+        space=declared_space(instance.workload.rules),
+        outside=OUTSIDE,
     )

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from planner.errors import InputError
-from planner.exports.launch import LaunchRun, nearest_choices, recomputed_under
-from planner.exports.own_layout import layout_question
+from planner.exports.launch import LaunchRun, layout_question, nearest_choices, recomputed_under
 from planner.instance.instance import Instance
 from planner.physics.training.blocks.plain_layout import even_layers
 from planner.physics.training.parallel_strategy import layout_values, strategy_of
@@ -68,7 +67,12 @@ def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterato
         return
     stages, split = layout["pipeline_parallel"], layout["layers_per_stage"]
     even, chunks = tuple(even_layers(sum(split), stages)), [1]
-    if 1 < stages <= layout["microbatches_per_step"] and framework != "deepspeed" and work.software.has("interleaved"):
+    if (
+        stages > 1
+        and not layout["microbatches_per_step"] % stages
+        and framework != "deepspeed"
+        and work.software.has("interleaved")
+    ):
         chunks = list(range(1, min(*split, MAX_CHUNKS) + 1))
     ranks = layout["data_parallel"] * layout["context_parallel"] * layout["tensor_parallel"]
     experts = [layout["expert_parallel"]]

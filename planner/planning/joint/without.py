@@ -1,13 +1,13 @@
 """A plan without decisions: what is proven of it, or why nothing is."""
 
 from planner.instance.instance import Instance, instance_sha256
-from planner.models.joint.solution import OUTSIDE, SPACE, JointSolution, JointStatus
+from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.requests import Options
 from planner.plan.certificate import Conflict
 from planner.plan.plan import Plan
 from planner.planning.joint.proof import objective_of, refused_of
 from planner.simulation.flow_times import factor
-from planner.solvers.deadline import ENDED
+from planner.solvers.signals import ENDED
 from planner.version import __version__
 
 
@@ -17,8 +17,6 @@ def unanswered(instance: Instance, options: Options, reason: str) -> Plan:
         status=JointStatus.UNKNOWN,
         stopped="limit",
         failure=reason,
-        space=SPACE,
-        outside=OUTSIDE,
     )
     return without_plan(instance, nothing, options)
 

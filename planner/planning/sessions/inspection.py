@@ -1,12 +1,20 @@
-"""A proof that one solve of a session enumerated again and found to hold is not enumerated for the next."""
+"""What one solve of a session proved is not searched, and not enumerated again, for the next.
 
+An answer in seconds a sequence is one for any number of tokens.
+"""
+
+from dataclasses import dataclass, replace
 from typing import Any
 
-from planner.checks.joint.racks import max_racks
-from planner.checks.joint.rules import highest_bound
+from planner.checks.joint_columns import max_racks
+from planner.checks.joint_proof import highest_bound
+from planner.instance.instance import Instance
 from planner.models.joint.cache import JointCache
-from planner.physics.site.power import rack_of
+from planner.models.joint.solution import JointSolution
+from planner.models.requests import Options
+from planner.physics.site.cost import rack_of
 from planner.plan.plan import Plan
+from planner.solvers.progress import models_wanted
 
 
 def inspection(plan: Plan, cache: JointCache | None) -> Any:
@@ -21,3 +29,61 @@ def inspection(plan: Plan, cache: JointCache | None) -> Any:
     racks = tuple(max_racks(plan.instance, n) for n in range(rack_of(plan.instance.hardware).gpus + 1))
     proof = plan.proof
     return highest_bound(plan), racks, proof.columns, tuple(sorted(proof.max_racks_by_wired_gpus.items()))
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The answer to a question for the fewest days, kept for the same question of as many or other tokens.
+
+    `beside`: what the objective says of other plans is asked too.
+    """
+
+    instance: Instance
+    options: Options
+    cache: JointCache
+    beside: bool
+
+    @property
+    def _question(self) -> Any:
+        """Return all that the answer in seconds a sequence depends on; None where days themselves matter."""
+        i, o = self.instance, self.options
+        if models_wanted():  # they are written by the search
+            return None
+        whole = i.objective.minimize == "days_to_train" and i.limits.deadline_days is None and o.gap is None
+        if not whole or i.hardware.alternatives or i.hardware.pools:
+            return None
+        work = i.workload.model_copy(update={"tokens": 1.0})
+        return i.model_copy(update={"workload": work, "name": ""}), o.seed, o.threads, self.beside
+
+    def known(self) -> tuple[JointSolution, dict[str, Any]] | None:
+        """Return the answer of an earlier solve of the session, its days for these tokens; None where there is none."""
+        asked = self._question
+        known = next((x for x in self.cache.answers if asked is not None and x[0] == asked), None)
+        if known is None:
+            return None
+        _, tokens, solution, more = known
+        share = self.instance.workload.tokens / tokens
+        return _for_tokens(solution, share), {name: _all_for_tokens(x, share) for name, x in more.items()}
+
+    def keep(self, solution: JointSolution, more: dict[str, Any]) -> None:
+        """Keep an answer that is proven to its last end."""
+        asked = self._question
+        if asked is not None and solution.plan is not None and solution.stopped == "proved":
+            self.cache.answers.append((asked, self.instance.workload.tokens, solution, more))
+
+
+def _for_tokens(x: JointSolution, share: float) -> JointSolution:
+    """Return a solution with its days for other tokens."""
+    figures = ("days", "lower_bound", "fabric_free_bound")
+    changed: dict[str, Any] = {n: None if getattr(x, n) is None else getattr(x, n) * share for n in figures}
+    return replace(x, **changed, excluded=tuple((days * share, column) for days, column in x.excluded))
+
+
+def _all_for_tokens(x: Any, share: float) -> Any:
+    """Return what an objective says of other plans with its days for other tokens."""
+    if isinstance(x, tuple):
+        return tuple(_all_for_tokens(end, share) for end in x)
+    if x is None:
+        return None
+    days = {"days_to_train": x.days_to_train * share}
+    return x.model_copy(update=days | ({"value": x.value * share} if getattr(x, "name", "") == "goal" else {}))

@@ -15,11 +15,8 @@ from planner.planning.load import load_instance
 from planner.planning.plausible import warn
 from planner.planning.sessions.start import better_of, carried, column_of
 from planner.planning.solve import options_of, solve_instance
-from planner.solvers.deadline import Deadline
-from planner.solvers.running.model_files import recording
-from planner.solvers.running.progress import Event, Reporter
-from planner.solvers.running.turns import turn
-from planner.solvers.signals import Interrupter, ended_by, ending_at_once
+from planner.solvers.progress import Event, Reporter, recording, turn
+from planner.solvers.signals import Deadline, Interrupter, ended_by, ending_at_once
 
 if TYPE_CHECKING:
     from planner.calibration.constants import MeasuredConstants
@@ -68,9 +65,9 @@ class Session:
     """Solves that keep what they learn: the next one, of the same instance with another budget, takes far less time.
 
     What hardware, workload, software, network and grid decide is kept between solves: ways to cut the model, their
-    times, tables of fabrics, answers of the sites, and the plans as starts. A change of budget, deadline, objective or
-    name goes on from it; any other begins anew. The answer and its proof are those of `planner.solve`. Its solves may
-    come from several threads: they take turns.
+    times, tables of fabrics, answers of the sites, and the plans as starts. A change of budget, deadline, tokens,
+    objective or name goes on from it; any other begins anew. The answer and its proof are those of `planner.solve`.
+    Its solves may come from several threads: they take turns.
     """
 
     def __init__(self) -> None:

@@ -1,13 +1,13 @@
 """A plan at hand as the start of a solve: the column to price first, and the plan itself where it is still one."""
 
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 from planner.instance.instance import Instance, instance_sha256
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import World
 from planner.plan.certificate import Certificate
-from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
+from planner.plan.plan_sections import LayoutPlan
 from planner.solvers.outcome import relative_gap
 
 SECTIONS = ("sites", "wan", "layout", "fabric", "placement")
@@ -58,6 +58,7 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
         name: x.model_copy(update={"certificate": _unproven(x.certificate)}) for name, x in sections.items() if x
     }
     none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
+    none = {**none, "ends": ()}
     found = plan.model_copy(
         update={
             "instance": instance,

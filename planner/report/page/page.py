@@ -1,29 +1,382 @@
-"""The page of one plan or several: it needs nothing beside itself, and asks for nothing.
-
-A reader sees first the verdict in one sentence, three figures with their ranges, limits and risks.
-"""
+"""The page of one plan or several, and the blocks of a plan's section with every figure of the plan in tables."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
-from planner.errors import needed
+from planner.errors import InputError, needed
+from planner.exports.fabric_parts import built_fabric
+from planner.instance.grid import Grid, PowerNode
+from planner.physics.plan_physics import layout_faults
+from planner.physics.reliability.spares import exposure_of, interval_curves, spare_points
+from planner.physics.site import cost
+from planner.physics.site.grid import usable_interconnect_mw
+from planner.physics.training.blocks import prediction
+from planner.physics.training.parallel_strategy import read_strategy
 from planner.plan.plan import Plan
-from planner.report.page import blocks
-from planner.report.page.blocks import tables
-from planner.report.page.elements import Headline, PageFigure, PageRow, PageTable, figure
+from planner.plan.plan_sections import LayoutPlan
+from planner.report.page import charts
+from planner.report.page.drawings import fabric_tiers, plan_map
 from planner.report.plots.sweep_plot import POLICY, style
+from planner.report.plots.sweep_rows import name_and_unit, plain
 from planner.report.statements.statement import Statement, days, short_percent
+from planner.report.statements.training import OTHER, STEP_PARTS, days_by_part, machine_of, recomputes, shown_days
 from planner.report.summary import by_section, statements
-from planner.units import money
+from planner.units import amount, counted, duration, memory, money, percent
+
+MOST = "what each place could hold at most with all lines built"
+PLACE_ROWS, LISTED_PLACES = 8, 6  # rows of the table of places, and names of a row
+SCENARIOS = (
+    "Power that runs in each scenario; the dashed line is what the sites have. "
+    "Energy includes curtailed load at its price."
+)
+# Why no further place is opened, by what ends the plan.
+ENDS = {
+    "budget": "not needed: the budget is spent at the open sites",
+    "tolerance": "not needed: more racks would hardly train faster",
+    "layout": "not needed: more racks would not train faster",
+    "owned_racks": "not needed: the racks given stand at the open sites",
+    "grid": "left out by the best split that was found",
+}
+SCHEDULE = "One step to scale; light blue in a bar is exchange that compute does not hide, as large as its share."
+COMPUTE, EXCHANGE, IDLE, LOST, SUM = "c0", "c5", "c4", "c1", "rest"
+SHADES = {"compute": COMPUTE, OTHER: COMPUTE, "pipeline bubble": IDLE, "host": IDLE}
+DAYS = "Where the days go: blue computes, light blue exchanges, yellow waits, grey are sums"
+IDEAL = (
+    "Where the compute of the ideal goes: every GPU at its peak until the deadline; "
+    "the first part is what trains the model."
+)
+BOUND = "6·N·D of the model; the dashed line is the compute proven to be too much for the deadline."
+FABRICS = 4  # sites whose fabrics are drawn; those of the others are in the tables
+# Marks of an axis of time, in seconds: 0.1 s to 1,000 days.
+TIMES = (0.1, 1, 10, 60, 600, 3600, 36_000, 172_800, 864_000, 8_640_000, 86_400_000)
+INTERVAL = (
+    "Time that trains by the time between checkpoints, for each way to go on behind a stop that is allowed; the dot is "
+    "the plan."
+)
+SPARES = (
+    "Time that trains by spare racks of all sites, each site's in proportion, by the way to go on that is best with "
+    "so many; the dot is the plan. All else is as planned; money, power and room of spares are not in it."
+)
+
+
+def where(plan: Plan) -> Iterator[charts.Block]:
+    """Show open sites and other places on a map, what each place could hold, and why it is not open."""
+    grid = plan.instance.grid
+    if grid is None or not grid.nodes:
+        return
+    svg, in_us = plan_map(plan, grid)
+    lines = ", spans of fibre, dashed where lit for cuts alone" if plan.wan else ", power lines" if grid.lines else ""
+    links = ", links between sites (dashed)" if plan.sites and plan.sites.links and not plan.wan else ""
+    drawn_on = "Albers equal-area; outline: Natural Earth"
+    drawn_on = drawn_on if in_us else "Places only: they lie beyond the outline that this page has"
+    caption = f"Sites (area by power), other places where one may stand (rings){lines}{links}. {drawn_on}."
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for _, name, *cells in sorted(_candidates(plan, grid), key=lambda row: -row[0]):
+        alike.setdefault((cells[0], cells[1], cells[2]), []).append(name)
+    head = ("places", "MW at most", "limit", "why it is not open")
+    width = 4 if plan.sites else 3
+    rows = []
+    for rest, names in alike.items():
+        more = f" and {len(names) - LISTED_PLACES} more" if len(names) > LISTED_PLACES else ""
+        rows.append((", ".join(names[:LISTED_PLACES]) + more, *rest)[:width])
+    what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
+    what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
+    table = [charts.PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])] if rows else []
+    yield charts.Block("Where", (charts.Picture(svg, caption),), table)
+
+
+def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
+    """Yield the places without a site: the most MW it could hold, its name, these as text, the limit, and why."""
+    drawn: dict[str, float] = {}
+    for s in plan.sites.sites if plan.sites else ():
+        drawn[s.balancing_authority] = drawn.get(s.balancing_authority, 0.0) + s.facility_mw
+    taken = {s.id for s in plan.sites.sites} if plan.sites else set()
+    for n in grid.nodes:
+        if n.site and n.id not in taken:
+            limits = dict(_limits(plan, grid, n, drawn))
+            name = min(limits, key=lambda k: limits[k], default="")
+            most = limits.get(name, float("inf"))
+            yield most, n.id, amount(most) if limits else "not limited", name or "-", _why(plan, grid, n, most)
+
+
+def _limits(plan: Plan, grid: Grid, n: PowerNode, drawn: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    """Yield the MW that each hard rule lets a place hold with the plan's sites open and all its lines built."""
+    rule, soft, h = grid.rules.interconnect, grid.rules.soft, plan.instance.hardware
+    for area in grid.balancing_authorities if grid.rules.headroom and "headroom" not in soft else ():
+        if area.id == n.balancing_authority:
+            yield f"headroom of {area.id}", max(0.0, area.headroom_mw - drawn.get(area.id, 0.0))
+    if rule.enabled and rule.share and rule.reading != "import_share" and "interconnect" not in soft:
+        built = {x.id: x.max_circuits for x in grid.new_lines}
+        usable = usable_interconnect_mw(grid, n, built, n.upgrade.max_steps if n.upgrade else 0)
+        if usable is not None:
+            yield "interconnect", usable / rule.share
+    if n.area_m2 is not None and h.cooling_kw_per_m2 is not None and "area" not in soft:
+        yield "land for cooling", n.area_m2 * h.cooling_kw_per_m2 / 1e3
+
+
+def _why(plan: Plan, grid: Grid, n: PowerNode, most: float) -> str:
+    rules, h, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
+    if within is not None and n.ready_months > within:
+        return f"ready in {n.ready_months:g} months, asked for within {within:g}"
+    least = None if isinstance(h.rack, str) else cost.facility_mw(h, rules.min_site_modules * h.racks_per_module)
+    if least is not None and most < least * (1 - 1e-9):
+        return f"too little: a site takes {amount(least)} MW or more"
+    if rules.max_sites is not None and plan.sites and len(plan.sites.sites) >= rules.max_sites:
+        return f"{counted(rules.max_sites, 'site')} at most"
+    return ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
+
+
+def steps(plan: Plan) -> Iterator[charts.Block]:
+    """Show the schedule of the layout, or of each pool's, and the memory of its stages against HBM."""
+    if plan.layout is not None:
+        yield charts.Block("How a step runs", [_schedule("", plan.layout), *_memory(plan, plan.layout)])
+    elif plan.pools is not None:
+        yield charts.Block("How a step runs", [_schedule(f"{name}: ", x) for name, x in plan.pools.layouts.items()])
+
+
+def _schedule(name: str, x: LayoutPlan) -> charts.Picture:
+    bubble = sum(x.metrics.breakdown_seconds.get(k, 0.0) for k in charts.BUBBLES) / x.metrics.step_seconds
+    of = f"{counted(x.pipeline_parallel, 'stage')}, {counted(x.microbatches_per_step, 'micro-batch')} a replica"
+    return charts.Picture(
+        charts.schedule(name, x), f"{name}{of}: {short_percent(bubble)} of the step is bubble. {SCHEDULE}"
+    )
+
+
+def _memory(plan: Plan, x: LayoutPlan) -> Iterator[charts.Picture]:
+    machine, limit = machine_of(plan), x.metrics.memory_limit_bytes
+    if machine is None or list(layout_faults(x)):
+        return
+    parts = {k: v.tolist() for k, v in prediction.stage_bytes(machine, read_strategy(x.model_dump())).items()}
+    recomputed = x.recomputed_layers_per_stage or (x.layers_per_stage if x.recompute == "full" else ())
+    in_memory = []
+    for n, layers in enumerate(x.layers_per_stage):
+        own = {k: v[n] for k, v in parts.items() if v[n] > 0}
+        in_memory.append(charts.StageMemory(layers=layers, repeated=recomputed[n] if recomputed else 0, parts=own))
+    caption = f"Memory of a GPU of each stage; dashed: {memory(limit)}, HBM less its reserves."
+    yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {recomputes(x)}.")
+
+
+def days_and_money(plan: Plan) -> Iterator[charts.Block]:
+    """Show the parts that the days add up from, capital by part and power by site, each against its limit."""
+    if pictures := [*_days(plan), *_cost(plan), *_power(plan)]:
+        yield charts.Block("Days, money and power", pictures)
+
+
+def _days(plan: Plan) -> Iterator[charts.Picture]:
+    rows, bars = days_by_part(plan), []
+    for r in rows:
+        shade = SUM if r.is_sum else SHADES.get(r.name, EXCHANGE if r.name in STEP_PARTS else LOST)
+        bars.append(charts.Bar(r.name, r.days, shade, r.is_sum))
+    if rows:
+        svg = charts.waterfall("Days of steps and days on a calendar", bars, lambda v: shown_days(rows[-1].days, v))
+        lost = ", orange is lost to stops and to what guards against them" if plan.reliability else ""
+        yield charts.Picture(svg, f"{DAYS}{lost}.")
+
+
+def _cost(plan: Plan) -> Iterator[charts.Picture]:
+    c, budget = plan.cost, plan.instance.limits.budget_usd
+    if c is None:
+        return
+    parts = {plain(k): v for k, v in sorted(c.capex_usd.items(), key=lambda item: -item[1]) if v}
+    shades = charts.colours(list(parts))
+    if c.operation_years:
+        running = f"{c.operation_years:g} years of operation"
+        parts[running], shades[running] = c.total_usd - sum(parts.values()), "rest"
+    limit = charts.Limit(budget, "budget") if budget else None
+    bars = [("capital" if not c.operation_years else "capital and operation", parts, limit)]
+    dashed = "; the dashed line is the budget" if limit else ""
+    yield charts.Picture(charts.stacked("Cost by part", bars, shades, money), f"Money by part{dashed}.")
+
+
+def _power(plan: Plan) -> Iterator[charts.Picture]:
+    s, most = plan.sites, plan.instance.limits.facility_power_mw
+    if s is None or not s.sites:
+        return
+    limit = charts.Limit(most, "limit") if most else None
+    parts = {x.id: {"IT": x.it_mw, "overhead": x.facility_mw - x.it_mw} for x in s.sites}
+    totals = {k: sum(p[k] for p in parts.values()) for k in ("IT", "overhead")}
+    rows = [*((name, p, None) for name, p in parts.items()), ("all sites", totals, limit)]
+    rows = rows if len(s.sites) > 1 or limit else rows[:1]
+    svg = charts.stacked(
+        "Facility power by site", rows, charts.colours(("IT", "overhead")), lambda v: f"{amount(v)} MW"
+    )
+    dashed = "; the dashed line is the limit" if limit else ""
+    yield charts.Picture(svg, f"Facility power by site{dashed}.")
+
+
+def fabric(plan: Plan) -> Iterator[charts.Block]:
+    """Show each site's tiers of switches; of one that cannot be wired there is no picture."""
+    pictures = []
+    for site in sorted(plan.fabric.sites if plan.fabric else ())[:FABRICS]:
+        with suppress(InputError, ValueError):
+            caption = f"{site}, from the top tier down to the racks of one leaf domain."
+            pictures.append(charts.Picture(fabric_tiers(built_fabric(plan, site)), caption))
+    if pictures:
+        yield charts.Block("Fabric", pictures)
+
+
+def stops(plan: Plan) -> Iterator[charts.Block]:
+    """Show what other checkpoint intervals and spares would give, where failures count."""
+    x, u = plan.reliability, exposure_of(plan) if plan.reliability and plan.layout else None
+    if x is None or u is None:
+        return
+    pictures, seconds = [], x.checkpoint_interval_seconds
+    y_axis = charts.ChartAxis("time that trains", lambda v: f"{100 * v:.4g} %")
+    if seconds is not None and (curves := interval_curves(u)):
+        lines = []
+        for n, c in enumerate(curves):
+            way = "elastic" if c.recovery == "elastic" else f"{c.recovery.replace('-', ' ')}, {c.target}"
+            lines.append(charts.ChartLine(way, list(zip(c.seconds, c.share, strict=True)), n))
+        # Marks without decimals that are zero.
+        x_axis = charts.ChartAxis("between checkpoints", lambda v: duration(v).replace(".0 ", " "), TIMES, log=True)
+        alt = f"Time that trains by checkpoint interval: the plan has {percent(x.useful_share)} at {duration(seconds)}"
+        pictures.append(charts.Picture(charts.curve(alt, lines, (seconds, x.useful_share), x_axis, y_axis), INTERVAL))
+    if len(points := spare_points(u)) > 1:
+        racks = sum(x.spare_racks_by_site.values())
+        marks = [v for v in charts.even_marks(0, points[-1].racks) if v == round(v)]
+        line = charts.ChartLine("", [(float(p.racks), p.share) for p in points], 0)
+        alt = f"Time that trains by spare racks: the plan has {percent(x.useful_share)} with {counted(racks, 'rack')}"
+        x_axis = charts.ChartAxis("spare racks", "{:,.0f}".format, marks)
+        pictures.append(
+            charts.Picture(charts.curve(alt, [line], (float(racks), x.useful_share), x_axis, y_axis), SPARES)
+        )
+    if pictures:
+        yield charts.Block("Stops, checkpoints and spares", pictures)
+
+
+def scenarios(plan: Plan) -> Iterator[charts.Block]:
+    """Show what each site runs in each year that may come."""
+    s = plan.sites
+    if s is None or not s.scenarios:
+        return
+    capacity, ids = charts.Limit(sum(x.facility_mw for x in s.sites), "capacity"), [x.id for x in s.sites]
+    by_name = sorted(s.scenarios.items())
+    bars = [(name, {x: r.running_mw.get(x, 0.0) for x in ids}, capacity) for name, r in by_name]
+    svg = charts.stacked(
+        "Power that runs in each scenario, by site", bars, charts.colours(ids), lambda v: f"{amount(v)} MW"
+    )
+    yield charts.Block("Years that may come", (charts.Picture(svg, SCENARIOS),))
+
+
+def model(plan: Plan) -> Iterator[charts.Block]:
+    """Show where the compute of the ideal goes, and what the best model for the deadline has of it."""
+    x = plan.model_choice
+    if x is None:
+        return
+    parts = dict(sorted(x.compute_shares.items(), key=lambda item: (item[0] != "used", -item[1], item[0])))
+    named = {plain(k): v for k, v in parts.items()}
+    alt = "Where the compute of the ideal goes"
+    goes = charts.stacked(alt, [("6·N·D at full use", named, None)], charts.colours(list(named)), short_percent)
+    bars = [
+        ("had by the deadline", {"had": x.flop}, charts.Limit(x.flop_bound, "proven too much")),
+        ("at full use", {"at full use": x.ideal.flop}, None),
+    ]
+    shades = {"had": "c0", "at full use": "c5"}
+    compute = charts.stacked("Compute that is had, its bound and the ideal's", bars, shades, "{:.4g}".format)
+    yield charts.Block("The best model for the deadline", (charts.Picture(goes, IDEAL), charts.Picture(compute, BOUND)))
+
+
+PARTS = (
+    *("objective", "sites", "wan", "layout", "pools", "fabric", "transport", "placement", "reliability", "cost"),
+    *("run", "model_choice", "proof", "instance.limits", "instance.workload", "instance.hardware"),
+    *("instance.grid.balancing_authorities", "instance.pins"),
+)
+NOT_SHOWN = ("source", "note", "assignment", "stripes", "catalog")  # where figures are from; racks one by one
+SHARES = ("share", "mfu", "gap", "availability", "target")  # ends of keys whose values are parts of one
+LISTED_ROWS, ACROSS, TEXT = 60, 4, 24  # rows of a table; entries that stand side by side; letters of a text
+
+
+def tables(plan: Plan) -> Iterator[tuple[str, list[charts.PageTable]]]:
+    """Yield the name and the tables of each part of a plan, then how it was asked for and made."""
+    data = plan.model_dump(mode="json")
+    for path in PARTS:
+        value: Any = data
+        for key in path.split("."):
+            value = value.get(key) if value else None
+        if value:
+            name = plain(path.rpartition(".")[2])
+            yield ("question: " if "." in path else "") + name, list(_tables(path, value, name))
+    yield "run of the planner", list(_tables("", {k: v for k, v in data.items() if not isinstance(v, dict)}, "run"))
+
+
+def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
+    """Yield the table of an object's own figures, then those of the objects in it."""
+    pairs = [(str(k), v) for k, v in (enumerate(value) if isinstance(value, list) else value.items())]
+    entries = {k: v for k, v in pairs if k not in NOT_SHOWN}
+    kinds = {tuple(sorted(v)) if isinstance(v, dict) else None for _, v in pairs}
+    if kinds and None not in kinds and (isinstance(value, list) or len(kinds) == 1):  # all are objects of one kind
+        yield from _grid(path, entries, name)
+    elif rows := [(_name(path, k), _cell(path, k, v)) for k, v in entries.items() if _is_figure(v)]:
+        is_text = any(isinstance(v, (str, list)) and len(str(v)) > TEXT for v in entries.values())
+        yield charts.PageTable(name, ("", "value"), rows[:LISTED_ROWS], ("value",) if is_text else ())
+    objects = [(k, v) for k, v in entries.items() if v and isinstance(v, (dict, list)) and not _is_figure(v)]
+    for k, v in objects[:LISTED_ROWS]:
+        yield from _tables(f"{path}.{k}".removeprefix("."), v, f"{name}: {_called(k, v)}")
+
+
+def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[charts.PageTable]:
+    """Yield one table of entries with the same keys: few stand side by side, many below one another."""
+    figures = (k for x in entries.values() for k, v in x.items() if _is_figure(v) and k not in NOT_SHOWN)
+    keys = list(dict.fromkeys(figures))
+    names = [_called(k, x) for k, x in entries.items()]
+    cells = [[_cell(f"{path}.{at}", k, x.get(k)) for k in keys] for at, x in entries.items()]
+    heads = tuple(_name(f"{path}.0", k) for k in keys)
+    if keys and len(entries) <= ACROSS:
+        rows: list[charts.PageRow] = [(h, *column) for h, column in zip(heads, zip(*cells, strict=True), strict=True)]
+        yield charts.PageTable(name, ("", *names), rows)
+    elif keys:
+        more = f"; {len(cells) - LISTED_ROWS:,} more are in the plan" if len(cells) > LISTED_ROWS else ""
+        rows = [(n, *row) for n, row in zip(names[:LISTED_ROWS], cells, strict=False)]
+        yield charts.PageTable(name + more, ("", *heads), rows)
+
+
+def _is_figure(value: Any) -> bool:
+    if isinstance(value, list):
+        return bool(value) and not any(isinstance(x, (dict, list)) for x in value)
+    return value not in (None, "") and not isinstance(value, dict)
+
+
+def _called(key: str, value: Any) -> str:
+    known = value if isinstance(value, dict) else {}
+    own = next((known[k] for k in ("id", "name", "line", "node", "rule") if known.get(k)), None)
+    return str(own) if own else f"{int(key) + 1}" if key.isdigit() else plain(key)
+
+
+def _name(path: str, key: str) -> str:
+    return key if "." in key else name_and_unit(f"{path}.{key}")[0]
+
+
+def _cell(at: str, key: str, value: Any) -> charts.PageCell:
+    path = f"{at}.{key}".removeprefix(".")
+    if value in (None, "", []):
+        return "-"
+    if isinstance(value, list):
+        runs = [(x, len(list(g))) for x, g in groupby(value)]
+        return ", ".join(f"{n} x {_text(path, x)}" if n > 1 else _text(path, x) for x, n in runs[:LISTED_ROWS])
+    # A key that is a number with a point in it is no path.
+    return charts.figure(path, value, _text(path, value)) if "." not in key else _text(at, value)
+
+
+def _text(path: str, value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    (_, unit), keys = name_and_unit(path), path.split(".")[-2:]
+    if unit.startswith("USD"):
+        return money(value) + unit.removeprefix("USD")
+    if unit.startswith("bytes"):
+        return memory(value)
+    if isinstance(value, float) and (keys[-1].endswith(SHARES) or "share" in keys[0]):
+        return percent(value)
+    return f"{value:,}" if isinstance(value, int) else f"{amount(value)} {unit}".rstrip()
+
 
 # In the order of the page.
-BLOCKS = (
-    *(blocks.where, blocks.steps, blocks.days_and_money, blocks.fabric, blocks.stops, blocks.scenarios),
-    blocks.model,
-)
+BLOCKS = (*(where, steps, days_and_money, fabric, stops, scenarios), model)
 BUILT = ("sites", "wan", "model", "layout", "pools", "fabric")  # sections on purchases and choices
 
 
@@ -37,7 +390,7 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.tests.update(figure=lambda c: isinstance(c, PageFigure))
+    environment.tests.update(figure=lambda c: isinstance(c, charts.PageFigure))
     template = environment.from_string((files("planner.report.page") / "page.html.jinja").read_text(encoding="utf-8"))
     given = [name for name, _ in plans]
     names = [name if given.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(given, 1)]
@@ -99,16 +452,16 @@ def in_one_sentence(first: Sequence[Statement]) -> str:
     return "; ".join([sentences[0], *(s[0].lower() + s[1:] for s in sentences[1:])]) + "." if sentences else ""
 
 
-def headlines(plan: Plan) -> Iterator[Headline]:
+def headlines(plan: Plan) -> Iterator[charts.Headline]:
     """Yield days with their range, capital against its budget, and how well the GPUs are used, with its range."""
     section, at = (plan.layout.metrics, "layout.metrics") if plan.layout else (plan.pools, "pools")
     if section is None:
         return
     value, (low, high) = section.days_to_train, section.days_to_train_interval
     top = max(high, value)
-    shown = figure(f"{at}.days_to_train", value, f"{days(value)} days")
+    shown = charts.figure(f"{at}.days_to_train", value, f"{days(value)} days")
     likely = f"likely {days(low)} to {days(high)} (4 of 5 like runs)"
-    yield Headline("Trains in", shown, likely, low / top, high / top, value / top)
+    yield charts.Headline("Trains in", shown, likely, low / top, high / top, value / top)
     if plan.cost is not None:
         usd, budget = plan.cost.total_usd, plan.instance.limits.budget_usd
         text = "no budget is set"
@@ -116,23 +469,25 @@ def headlines(plan: Plan) -> Iterator[Headline]:
             left = f"{money(budget - usd)} left" if usd <= budget else f"{money(usd - budget)} over"
             text = f"of a budget of {money(budget)}, {left}"
         shares = (min(1.0, usd / budget), 1.0) if budget else (0.0, 0.0)
-        yield Headline("Costs", figure("cost.total_usd", usd, money(usd)), text, 0.0, *shares)
+        yield charts.Headline("Costs", charts.figure("cost.total_usd", usd, money(usd)), text, 0.0, *shares)
     slow, fast = (value / x for x in (high, low))  # the range of a rate is that of the days, turned over
     if plan.layout is not None:
         mfu = plan.layout.metrics.mfu
-        shown = figure("layout.metrics.mfu", mfu, short_percent(mfu))
+        shown = charts.figure("layout.metrics.mfu", mfu, short_percent(mfu))
         text = f"model FLOP utilisation; likely {short_percent(mfu * slow)} to {short_percent(mfu * fast)}"
-        yield Headline("Uses of the GPUs' peak", shown, text, mfu * slow, min(1.0, mfu * fast), mfu)
+        yield charts.Headline("Uses of the GPUs' peak", shown, text, mfu * slow, min(1.0, mfu * fast), mfu)
     elif plan.pools is not None:
         seconds = plan.pools.step_seconds
         text = f"likely {seconds / fast:.3g} to {seconds / slow:.3g} s"
-        shown = figure("pools.step_seconds", seconds, f"{seconds:.3g} s")
-        yield Headline("A step takes", shown, text, low / top, high / top, value / top)
+        shown = charts.figure("pools.step_seconds", seconds, f"{seconds:.3g} s")
+        yield charts.Headline("A step takes", shown, text, low / top, high / top, value / top)
 
 
-def side_by_side(names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]) -> PageTable:
+def side_by_side(
+    names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]
+) -> charts.PageTable:
     """Return the table of plans, a column each: the figures of the first screen, purchases, limits and risks."""
-    rows: list[PageRow] = [("status", *(p.status for p in plans))]
+    rows: list[charts.PageRow] = [("status", *(p.status for p in plans))]
     figures = [{h.label: f"{h.figure.text}; {h.range}" for h in headlines(p)} for p in plans]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
@@ -140,4 +495,4 @@ def side_by_side(names: Sequence[str], plans: Sequence[Plan], reported: Sequence
     for section in dict.fromkeys(name for own in texts for name in own):
         # Sentences are joined by spaces, and phrases by semicolons.
         rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))
-    return PageTable("Plans side by side", ("", *names), rows, tuple(names))
+    return charts.PageTable("Plans side by side", ("", *names), rows, tuple(names))

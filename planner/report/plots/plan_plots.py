@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from planner.errors import InputError, needed
-from planner.plan.curve import Curve, CurvePoint
-from planner.plan.plan import Plan
-from planner.report.page.site_map import albers, flat, in_us
+from planner.plan.plan import Curve, CurvePoint, Plan
+from planner.report.page.drawings import albers, flat, in_us
 from planner.report.plots.sweep_plot import COLOURS, Point, name_log_ticks, picture_of
 from planner.report.plots.sweep_rows import label, plain
 from planner.report.statements.statement import name_of_part

@@ -6,12 +6,10 @@ from planner.instance.network import Switch
 from planner.physics.network.links import media_of
 from planner.physics.network.price import by_reach
 from planner.physics.plan_physics import CLUSTER
-from planner.plan.fabric import FabricAlternative, SiteFabric, Tier
 from planner.plan.plan import Plan
-from planner.plan.sites import SitesPlan
-from planner.plan.wan import WanPlan
+from planner.plan.plan_sections import FabricAlternative, SiteFabric, SitesPlan, Tier, WanPlan
 from planner.report.statements.statement import Statement, proof_of, short_percent
-from planner.units import amount, counted, money
+from planner.units import amount, counted, money, power
 
 NAMED_SITES, NAMED_LINKS = 4, 2  # on the first screen
 SURVIVES = {"off": "nothing out", "margin": "nothing out", "node": "a site's largest circuit out"}
@@ -128,6 +126,7 @@ def _survives(x: WanPlan) -> str:
 TIER_NAMES = {"leaf": "leaves", "spine": "spines", "core": "cores", "super-spine": "super-spines"}
 NAMED_FABRICS = 2  # whose fabrics are on the first screen
 AT_LINE_RATE = 0.005  # relative: of a slowdown
+WHOLE_RATE = 1e-9  # of a port's rate, below which rounding may be
 
 
 def fabric(plan: Plan) -> Iterator[Statement]:
@@ -168,7 +167,6 @@ def _site_fabric(site: str, f: SiteFabric) -> Iterator[Statement]:
 
 
 def _sends(fabrics: Sequence[SiteFabric]) -> str:
-    """Write the longest pipeline send of some sites, and the largest shares that leave leaf, pod and zone."""
     slowest = max(fabrics, key=lambda f: f.p2p_seconds)
     send = f"Pipeline sends {slowest.p2p_seconds * 1e3:.3g} ms, {_over(slowest.pipeline_send_slowdown)}"
     f = max(fabrics, key=lambda f: (f.share_leaving_leaf, f.share_leaving_pod))
@@ -185,7 +183,8 @@ def tier_words(t: Tier, f: SiteFabric) -> str:
     name = f"{t.switches:,} {t.name if t.switches == 1 else TIER_NAMES[t.name]}"
     name += f" of {t.switch}" if f.boxes != f.switch else ""
     ports = f"{t.down_ports} down, {t.up_ports} up, " if t.name == "leaf" else ""
-    return f"{name} ({ports}{t.oversubscription:.3g}:1)" if t.up_ports else name
+    worst = " at worst" if f.family.startswith("dragonfly") else ""  # all flows of a group go to one other
+    return f"{name} ({ports}{t.oversubscription:.3g}:1{worst})" if t.up_ports else name
 
 
 def _over(slowdown: float) -> str:
@@ -245,7 +244,7 @@ def fabric_verdict(plan: Plan) -> Iterator[Statement]:
     asked = ", ".join(plan.instance.network.families) if plan.instance.network else ""
     sure = f"Proven cheapest of its kind ({asked})." if plan.status == "optimal" else "Not proven cheapest: time limit."
     each = money(plan.cost.total_usd / max(1, gpus * (hardware.racks or 0)))
-    text = f"Joins {what} for {money(plan.cost.total_usd)} ({each} a GPU), {f.power_mw * 1e3:,.4g} kW. {sure}"
+    text = f"Joins {what} for {money(plan.cost.total_usd)} ({each} a GPU), {power(f.power_mw)}. {sure}"
     yield Statement("verdict", "verdict", text, True, path="cost.total_usd")
 
 
@@ -268,11 +267,11 @@ def chosen_fabric(plan: Plan) -> Iterator[Statement]:
 
 
 def _carries(x: FabricAlternative) -> str:
-    """Write the rate between halves and the tails of a random permutation."""
     within = " within each rail" if x.fabric is not None and x.fabric.family == "rail-only" else ""
     text = f"{x.bisection_tbps or 0.0:,.1f} Tb/s between two halves of the hosts{within}"
     if x.ecmp_tail is None or x.spray_tail is None:
-        return f"{text}; tails are simulated of trees alone"
+        grouped = x.fabric is not None and x.fabric.family.startswith("dragonfly")
+        return f"{text}; tails are simulated of trees alone" if grouped else f"{text}; tails were not simulated"
     tails = f"{x.ecmp_tail:.2g} times its time at line rate under ECMP, {x.spray_tail:.2g} sprayed"
     return f"{text}; the slowest flow of a random permutation takes {tails}"
 
@@ -303,7 +302,7 @@ def other_kinds(plan: Plan) -> Iterator[Statement]:
             yield Statement("choice", "fabric", f"{x.name}: none; {x.lost}", runner_up=x.name)
             continue
         f = x.fabric
-        counts = f"{money(f.cost_usd)}, {f.power_mw * 1e3:,.4g} kW, {f.switches:,} switches"
+        counts = f"{money(f.cost_usd)}, {power(f.power_mw)}, {counted(f.switches, 'switch')}"
         text = f"{x.name}: {counts}, {x.bisection_tbps or 0.0:,.1f} Tb/s; {x.lost}"
         yield Statement("choice", "fabric", text, True, runner_up=x.name)
 
@@ -320,6 +319,13 @@ def fabric_cautions(plan: Plan) -> Iterator[Statement]:
     network, budget = plan.instance.network, plan.instance.limits.budget_usd
     if network is None or plan.cost is None:
         return
+    if plan.fabric is not None and CLUSTER in plan.fabric.sites:
+        f, nic = plan.fabric.sites[CLUSTER], plan.instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
+        rate = next(s.port_gbps for s in network.switches if isinstance(s, Switch) and s.name == f.switch) * f.lanes
+        if nic * f.split < rate * (1 - WHOLE_RATE):
+            text = f"Ports of {rate:g} Gb/s carry {nic * f.split:g} Gb/s of NICs: the rest is bought and not used"
+            remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more"
+            yield Statement("warning", "fabric", f"{text}; {remedy}.", True)
     if network.floor is None:
         text = "Links have one price whatever their length: give the floor to price them by reach."
         yield Statement("warning", "fabric", text, True)

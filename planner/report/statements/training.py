@@ -3,15 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.instance.reliability import Reliability
-from planner.physics import step_errors
-from planner.physics.reliability.standing import counted as counted_stops
+from planner.instance.hardware import Reliability
+from planner.physics.reliability.spares import counted as counted_stops
 from planner.physics.training import step
+from planner.physics.training.blocks import prediction
 from planner.physics.training.operations import Machine
-from planner.physics.training.parallel_strategy import read_strategy
-from planner.plan.layout import LayoutPlan
 from planner.plan.plan import Plan
-from planner.plan.reliability import ReliabilityPlan
+from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
 from planner.report.statements.statement import LIKELY, Statement, days, shares_of, short_percent
 from planner.units import counted, duration, memory, percent, short, storage, words
 
@@ -37,7 +35,7 @@ def _layout(plan: Plan, x: LayoutPlan, *, first: bool) -> Iterator[Statement]:
     text = f"{low if low == high else f'{low} to {high}'} layers {stages}{sequence}; {at_work}"
     yield Statement("choice", "layout", text, path="layout.layers_per_stage")
     # What a software stack sets that no measured run of this kind had.
-    unmeasured = ("cpu_overhead", "launch") if "software" in extrapolations(plan, x) else ()
+    unmeasured = ("cpu_overhead", "launch") if "software" in prediction.extrapolations(plan.instance, x) else ()
     notes = dict.fromkeys(unmeasured, " (extrapolated)")
     low_days, high_days = m.days_to_train_interval
     interval = m.step_seconds * low_days / m.days_to_train, m.step_seconds * high_days / m.days_to_train
@@ -80,15 +78,7 @@ def recomputes(x: LayoutPlan) -> str:
 
 def machine_of(plan: Plan) -> Machine | None:
     """Return the machine of a plan; None where its instance names parts that it does not hold."""
-    h, w = plan.instance.hardware, plan.instance.workload
-    named = (h.accelerator, h.rack, w.model, w.software)
-    return None if h.pools or any(isinstance(x, str) for x in named) else step.machine_of(plan.instance)
-
-
-def extrapolations(plan: Plan, x: LayoutPlan) -> dict[str, str]:
-    """Return what no measured run has shown of a layout, each with a sentence."""
-    m = machine_of(plan)
-    return {} if m is None else step_errors.unmeasured(m) | step_errors.outside(m, read_strategy(x.model_dump()))
+    return step.machine_of(plan.instance) if prediction.has_machine(plan.instance) else None
 
 
 def pools(plan: Plan) -> Iterator[Statement]:
@@ -125,7 +115,7 @@ STEP_PARTS = {
     "sharding exchange": ("sharding",),
     "pipeline sends": ("pipeline_send", "ring_wait"),
     "pipeline bubble": ("pipeline_bubble", "chunk_wait"),
-    "host": ("launch", "cpu_overhead"),
+    "host": ("launch", "cpu_overhead", "offload"),
 }
 OTHER = "other parts of a step"
 STEPS, CALENDAR, AWAY = "days of steps", "days on a calendar", "not at work"
@@ -229,7 +219,13 @@ def _with_stops(plan: Plan, x: ReliabilityPlan, layout: LayoutPlan) -> Iterator[
     costs = f"A stop costs {duration(x.restart_seconds)} and the lost work. By cause{rates}: {', '.join(causes)}."
     yield Statement("figure", "days", costs, path="reliability.stops_per_day_by_part")
     yield Statement("choice", "days", _checkpoints(x, layout), path="reliability.checkpoint_interval_seconds")
-    yield Statement("choice", "days", _spares(x, layout.data_parallel), path="reliability.spare_racks_by_site")
+    sites = [f"{n:,} at {site}" for site, n in sorted(x.spare_racks_by_site.items()) if n]
+    racks = f"Spare racks: {', '.join(sites)}" if sites else "No spare racks"
+    gpus = f"{counted(x.spare_gpus_per_rack, 'spare GPU')} in a rack" if x.spare_gpus_per_rack else "no spare GPUs"
+    enough = f"enough racks are fit {short_percent(x.enough_racks_share)} of the time"
+    if x.recovery == "elastic":
+        enough = f"of {counted(layout.data_parallel, 'replica')} {x.replicas_short:,.3g} are short of racks on average"
+    yield Statement("choice", "days", f"{racks}; {gpus}; {enough}.", path="reliability.spare_racks_by_site")
     if x.extrapolated and isinstance(r, Reliability):
         grow = "in proportion to GPUs" if not r.scale_exponent else f"as GPUs to the power of {1 + r.scale_exponent:g}"
         text = f"Failure rates of {r.measured_gpus:,.0f} GPUs for {layout.gpus_used:,}: growth {grow} is assumed."
@@ -244,13 +240,3 @@ def _checkpoints(x: ReliabilityPlan, layout: LayoutPlan) -> str:
         return f"No checkpoint is written behind the first ({storage(x.checkpoint_bytes)}){copies}."
     often = f"every {duration(x.checkpoint_interval_seconds)}, written in {duration(x.checkpoint_write_seconds)}"
     return f"A checkpoint of {storage(x.checkpoint_bytes)} to {target} {often}{copies}."
-
-
-def _spares(x: ReliabilityPlan, replicas: int) -> str:
-    sites = [f"{n:,} at {site}" for site, n in sorted(x.spare_racks_by_site.items()) if n]
-    racks = f"Spare racks: {', '.join(sites)}" if sites else "No spare racks"
-    gpus = f"{counted(x.spare_gpus_per_rack, 'spare GPU')} in a rack" if x.spare_gpus_per_rack else "no spare GPUs"
-    enough = f"enough racks are fit {short_percent(x.enough_racks_share)} of the time"
-    if x.recovery == "elastic":
-        enough = f"of {counted(replicas, 'replica')} {x.replicas_short:,.3g} are short of racks on average"
-    return f"{racks}; {gpus}; {enough}."

@@ -8,15 +8,14 @@ from pydantic import BaseModel
 
 from planner.instance.base import Sourced
 from planner.instance.instance import Instance
-from planner.instance.read_items import not_modelled_notes
+from planner.instance.read import not_modelled_notes
+from planner.physics.training.blocks import prediction
 from planner.plan.certificate import Conflict, disagreement
-from planner.plan.layout import LayoutPlan
-from planner.plan.plan import Plan
-from planner.plan.run import RunPlan
+from planner.plan.plan import Plan, RunPlan
+from planner.plan.plan_sections import LayoutPlan
 from planner.planning.plausible import implausible
 from planner.report.statements.sites_and_fabric import racks_of
 from planner.report.statements.statement import LIKELY, Statement, days, short_percent
-from planner.report.statements.training import extrapolations
 from planner.units import amount, counted, memory, money, percent, short, words
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
@@ -44,7 +43,10 @@ def verdict(plan: Plan) -> Iterator[Statement]:
         path = "layout.metrics.days_to_train" if plan.layout else "objective.value"
         text = f"{comes_to} {_sureness(plan)}"
         yield Statement("verdict", "verdict", text, True, interval, source, path=path)
+        yield from _ends(plan)
+        yield from _alternatives(plan)
         yield from _cheaper(plan, plan.objective.value)
+        yield from _simplest(plan)
 
 
 def _no_plan(plan: Plan, why: Conflict) -> Iterator[Statement]:
@@ -80,22 +82,84 @@ def _comes_to(plan: Plan, value: float) -> tuple[str, tuple[float, float] | None
 
 
 def _sureness(plan: Plan) -> str:
-    """Write the proof over the declared space, and the bound over all fabrics."""
     o = plan.objective
     if o.bound is None:
         return "No bound is proven."
-    if o.gap is None or o.gap <= PROVEN:
-        free = o.fabric_free_bound
-        if free is None or o.name != "days_to_train" or not o.value:
-            return "Proven optimal."
-        away = (o.value - free) / o.value
-        if away < WORTH:
-            return f"Proven optimal; no fabric is {percent(WORTH)} faster."
-        return f"Proven optimal; no fabric, at any price, could bring it below {days(free)} ({percent(away)} less)."
+    gap = o.gap or 0.0
+    exact = gap <= PROVEN
+    if exact or (o.ends and plan.status == "optimal"):
+        less = f"Proven: no plan is faster than {days(o.bound)} days ({percent(gap)} less)"
+        sure = "Proven optimal" if exact else less
+        return f"{sure}{_over_fabrics(plan, exact=exact)}."
     ended = f"; {ENDED[plan.stopped]}" if plan.stopped in ENDED else ""
     bound = money(o.bound) if o.name.endswith("_usd") else f"{days(o.bound)} days"
     bound = f"{o.bound:.4f} nats a token" if o.name == "loss" else bound
-    return f"Not proven optimal: no plan is better than {bound} (gap {percent(o.gap)}{ended})."
+    return f"Not proven optimal: no plan is better than {bound} (gap {percent(gap)}{ended})."
+
+
+def _over_fabrics(plan: Plan, *, exact: bool) -> str:
+    """Write the bound over all fabrics; beside a plan that gives up days only where it is below the bound."""
+    o, free = plan.objective, plan.objective.fabric_free_bound
+    if free is None or o.bound is None or o.name != "days_to_train" or not o.value:
+        return ""
+    if (o.bound - free) / o.value < WORTH:
+        return f"; no fabric is {percent(WORTH)} faster" if exact else ""
+    away = percent((o.value - free) / o.value)
+    return f"; no fabric, at any price, could bring it below {days(free)} ({away} less)"
+
+
+def _ends(plan: Plan) -> Iterator[Statement]:
+    """State what the fastest plan costs where another was chosen, and how groups and designs were chosen."""
+    ends = {x.name: x for x in plan.objective.ends}
+    if len(ends) < 2:
+        return
+    goal, last = plan.objective.ends[0], plan.objective.ends[-1]
+    saved, path = goal.capital_usd - last.capital_usd, "objective.ends"
+    given, share = f"{days(goal.days_to_train)} days", f"{100 * plan.instance.objective.tolerance:g} %"
+    if "capital" in ends and not ends["capital"].proven:
+        yield Statement(
+            "proof", "verdict", f"Not all plans within {share} were looked at for less money.", True, path=path
+        )
+    if last.days_to_train > goal.days_to_train * (1 + PROVEN):
+        gains = [f"costs {money(saved)} less"] if saved > LITTLE * goal.capital_usd else []
+        if "leaf_local" in ends and ends["leaf_local"].days_to_train != ends["capital"].days_to_train:
+            gains.append(f"keeps {percent(ends['leaf_local'].value)} of all-reduce groups under one leaf")
+        if "simplest" in ends and last.days_to_train != plan.objective.ends[-2].days_to_train:
+            gains.append("is simpler")
+        found = "" if plan.status == "optimal" else " found"
+        what = " and ".join(gains or ["ties"])
+        text = f"The fastest plan{found} takes {given}; this one, within {share} of that, {what}."
+        runner_up = f"{money(goal.capital_usd)}, {given}"
+        yield Statement("choice", "verdict", text, True, runner_up=runner_up, path=path)
+    for name, what in (("leaf_local", "all-reduce groups whole under one leaf"), ("simplest", "the simplest layout")):
+        if name in ends:
+            figure = f"{percent(ends[name].value)} of " if name == "leaf_local" else ""
+            sure = "of plans that tie none has more" if name == "leaf_local" else "of plans that tie none is simpler"
+            text = f"Within {share}: {figure}{what}; {sure if ends[name].proven else 'others may have more'}."
+            yield Statement("proof", "verdict", text, path=path)
+
+
+def _alternatives(plan: Plan) -> Iterator[Statement]:
+    """State the GPUs that were not chosen, with the fewest days on each that are known, and when they are ready."""
+    others, proof = plan.instance.hardware.alternatives, plan.proof
+    if not others:
+        return
+    head = f"Chosen among {len(others) + 1} GPUs"
+    if proof is None or len(proof.alternatives) != len(others) or plan.status != "optimal":
+        why = "the plan holds no proof of the others" if plan.status == "optimal" else "not proven the best"
+        yield Statement("choice", "verdict", f"{head}; {why}.", True, path="layout.accelerator")
+        return
+    texts = []
+    for x, own in zip(proof.alternatives, others, strict=True):
+        known = "none ends as soon" if x.least_days is None else f"{days(x.least_days)} days at best"
+        texts.append(f"{x.accelerator} {known}{_ready(own.ready_months)}")
+    own_wait = _ready(plan.instance.hardware.ready_months)
+    text = f"{head}{own_wait and f' (this one{own_wait})'}; others: {'; '.join(texts)}."
+    yield Statement("choice", "verdict", text, True, runner_up="; ".join(texts), path="layout.accelerator")
+
+
+def _ready(months: float) -> str:
+    return f", ready in {months:g} month{'' if months == 1 else 's'}" if months else ""
 
 
 def _cheaper(plan: Plan, value: float) -> Iterator[Statement]:
@@ -108,6 +172,19 @@ def _cheaper(plan: Plan, value: float) -> Iterator[Statement]:
     runner_up = f"{money(x.capital_usd)}, {days(x.days_to_train)} days"
     worth = saved >= 0.01 * plan.cost.total_usd  # less is no choice that a reader weighs
     yield Statement("choice", "verdict", text, worth, runner_up=runner_up, path="objective.cheaper")
+
+
+def _simplest(plan: Plan) -> Iterator[Statement]:
+    """State the simpler layout that is hardly slower: less than the error of the prediction."""
+    x = plan.objective.simplest
+    if x is None:
+        return
+    stages = len(set(x.layers_per_stage))
+    even = "" if len(x.layers_per_stage) == 1 else ", even stages" if stages == 1 else ", uneven stages"
+    recompute = f", {counted(x.recomputed_layers, 'layer')} recomputed" if x.recomputed_layers else ", no recompute"
+    slower = f"{100 * x.loss:+.2g} % ({days(x.days_to_train)} days), inside the error of the prediction, no dearer"
+    text = f"Simpler: {x.layout}{even}{recompute}: {slower}."
+    yield Statement("choice", "verdict", text, True, runner_up=x.layout, path="objective.simplest")
 
 
 def model_choice(plan: Plan) -> Iterator[Statement]:
@@ -132,6 +209,7 @@ def model_choice(plan: Plan) -> Iterator[Statement]:
     yield Statement("figure", "model", batch, path="model_choice.batch_tokens")
 
 
+LITTLE = 1e-4  # share of the capital, below which less of it is no gain
 IDLE = 0.01  # share of the budget, or of the GPUs bought, from which it is worth a word
 FULL = 0.99  # share of a limit from which it is named
 ASKED = ("", "limits", "workload", "workload.choose", "hardware")  # parts of the question, with sources further down
@@ -180,6 +258,9 @@ def _end(plan: Plan) -> str:
             free = (racks or 0) - x.block_racks * sum(x.blocks_by_site.values()) if x else 0
             left = f"{free:,} of {racks:,} are left over, too few" if free else f"{racks or 0:,} given, no room"
             return f"Racks: {left} for {block}."
+        case "tolerance":
+            share = f"{100 * plan.instance.objective.tolerance:g} %"
+            return f"Tolerance: {block} would train at most {share} faster."
         case "layout":
             return f"{block[0].upper()}{block[1:]} would not train faster."
     return ""
@@ -209,7 +290,7 @@ def cautions(plan: Plan) -> Iterator[Statement]:
         yield Statement("warning", "verdict", f"{note[0].upper()}{note[1:]}.", True)
     if plan.layout is not None:
         yield from _idle_gpus(plan, plan.layout)
-        reasons = list(extrapolations(plan, plan.layout).values())
+        reasons = list(prediction.extrapolations(plan.instance, plan.layout).values())
         if len(reasons) > 1:
             text = f"Step time is extrapolated: {reasons[0]}, and {len(reasons) - 1} more (--verbose)."
             yield Statement("warning", "layout", text, True, short=True)

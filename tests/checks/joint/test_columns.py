@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from joint_strategies import strategies
 from joint_toys import toy, with_pins
 from tiers import more, slow
 
-from planner.checks.joint.columns import Space, inner_degrees
-from planner.checks.joint.split import Split
+from planner.checks.joint_columns import Space, inner_degrees
+from planner.checks.layer_split import Split
 from planner.instance.instance import Instance
-from planner.models.joint.space import problem_of, strategies
+from planner.models.joint.space import problem_of
 from planner.physics.training.blocks import block_step
 from planner.planning.load import load_instance
 

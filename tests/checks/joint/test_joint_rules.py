@@ -8,12 +8,11 @@ import pytest
 from joint_proof import solved_with_proof
 from joint_toys import PHI, case, toy
 
-from planner.checks.joint.rules import joint_proof, proof_violations
+from planner.checks.joint_proof import joint_proof, proof_violations
 from planner.instance.instance import Instance
 from planner.models.joint.solution import JointSolution
-from planner.plan.certificate import ObjectiveValue
-from planner.plan.layout import LayoutPlan
-from planner.plan.proof import JointProof
+from planner.plan.certificate import JointProof, ObjectiveValue
+from planner.plan.plan_sections import LayoutPlan
 from planner.planning.load import load_instance
 
 INSTANCES = Path(__file__).parents[3] / "instances"

@@ -14,13 +14,12 @@ from stored_plans import PLANS
 from tiers import more, slow
 
 import planner
-from planner.checks.joint.missing import missing_columns
-from planner.checks.joint.racks import MaxRacks, max_sites
-from planner.checks.joint.rules import highest_bound
-from planner.checks.registry import check
+from planner.checks.check_plan import check
+from planner.checks.joint_columns import MaxRacks, max_sites
+from planner.checks.joint_proof import highest_bound, missing_columns
 from planner.instance.instance import Instance
-from planner.plan.files import read_plan
-from planner.plan.proof import JointProof
+from planner.plan.certificate import JointProof
+from planner.plan.plan_files import read_plan
 
 TOYS: list[tuple[int, dict[str, Any]]] = [
     *((seed, {}) for seed in (0, 2, 3, 4)),

@@ -8,7 +8,7 @@ import pytest
 from joint_brute_sites import SiteCosts
 from joint_toys import case, toy, with_pins
 
-from planner.checks.joint.racks import MaxRacks, max_racks, max_sites
+from planner.checks.joint_columns import MaxRacks, max_racks, max_sites
 from planner.instance.instance import Instance
 from planner.models.joint.sites import Sites
 from planner.planning.load import load_instance

@@ -8,8 +8,8 @@ import pytest
 from joint_brute_force import layer_splits
 from joint_toys import deeper
 
-from planner.checks.joint.columns import Cut, Pipelines, Space
-from planner.checks.joint.split import Split, witness
+from planner.checks.joint_columns import Cut, Pipelines, Space
+from planner.checks.layer_split import Split, witness
 from planner.physics.training import schedule, stage_memory
 from planner.physics.training.blocks import block_step, interleaving
 from planner.physics.training.blocks.block_step import ReplicaGroup
@@ -57,7 +57,7 @@ def _with_least_waits(split: Split, m: int, layers: tuple[int, ...], repeated: t
     n = float(schedule.effective_micro_batches(m, p, v))
     stages = []
     for k, (a, r) in enumerate(zip(layers, repeated, strict=True)):
-        own = float(block_step.stage_seconds(x, sharded, v, a, r, split.send)) + x.machine.software.microbatch_seconds
+        own = float(block_step.stage_seconds(x, sharded, v, a, r, split.send)) + x.machine.software.host_seconds
         wait = interleaving.min_excess_seconds(p, v, m, a, r, float(sharded.layer_seconds), x.times.recompute_seconds)
         stages.append(n * (own + (x.head if k == p - 1 else 0.0)) + float(wait))
     chunk = max(float(block_step.chunk_seconds(x, sharded, v, a, r)) for a, r in zip(layers, repeated, strict=True))

@@ -9,10 +9,9 @@ from joint_brute_failures import failing
 from joint_toys import PHI, deeper
 from tiers import more
 
-from planner.checks.joint.columns import Cut, Ints, Pipelines, Space
-from planner.checks.joint.racks import MaxRacks
-from planner.checks.joint.split import Split
-from planner.checks.joint.step_bound import COARSE, Floor, Ranges, columns_in_time, fastest_ranges, total_micro_batches
+from planner.checks.joint_columns import Cut, Ints, MaxRacks, Pipelines, Space
+from planner.checks.layer_split import Split
+from planner.checks.step_bound import COARSE, Floor, Ranges, columns_in_time, fastest_ranges, total_micro_batches
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
@@ -73,7 +72,7 @@ def exact(cut: Cut, zero: int, one: Ranges) -> float:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", [*range(4), *more(4, 5)])
+@pytest.mark.parametrize("seed", [0, 1, *more(2, 3, 4, 5)])
 def test_floors_are_below_exact_times(seed: int, kind: str) -> None:
     """The floor of a range, under its ZeRO stage and under any, is below each time inside, which splitting ends at."""
     r, rng = random.Random(seed), np.random.default_rng(seed)

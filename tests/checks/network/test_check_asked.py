@@ -10,7 +10,7 @@ from stored_plans import stored
 from tiers import more, slow
 from worked_plan import rules, small
 
-from planner.checks.network.asked import cut_by
+from planner.checks.fabric import cut_by
 from planner.errors import InputError
 from planner.instance.network import Network
 from planner.models.joint.solution import JointStatus
@@ -66,7 +66,8 @@ def asked(**network: Any) -> dict[str, Any]:
     data = load_instance("instances/cluster-1k.json").model_dump(mode="json", exclude_none=True)
     data["network"] |= network
     data["hardware"]["racks"] = 12
-    data["pins"] = {"fabric.tiers": 2, "layout.tensor_parallel": 8, "layout.zero_stage": 1}
+    layout = {"tensor_parallel": 8, "pipeline_parallel": 4, "virtual_stages": 1, "zero_stage": 1, "recompute": "full"}
+    data["pins"] = {"fabric.tiers": 2} | {f"layout.{name}": value for name, value in layout.items()}
     return data
 
 

@@ -21,7 +21,7 @@ from planner.exports import fabric_graph, fabric_parts
 from planner.exports.fabric_parts import built_fabric
 from planner.plan.plan import Plan
 from planner.planning.pareto import frontier
-from planner.report.page.fabric_tiers import fabric_tiers
+from planner.report.page.drawings import fabric_tiers
 from planner.simulation.traffic import part_of_plan
 
 INSTANCES = Path(__file__).parents[3] / "instances"

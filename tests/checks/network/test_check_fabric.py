@@ -9,7 +9,7 @@ from stored_plans import stored
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
-from planner.checks.network.fabric import pods_of_one_switch
+from planner.checks.fabric import pods_of_one_switch
 from planner.physics.plan_physics import PlanPhysics
 
 INSTANCES = Path(__file__).parents[3] / "instances"
@@ -209,7 +209,7 @@ def test_the_core_share_holds_where_one_leaf_domain_has_the_site(share: float) -
     """Without a share one uplink is enough there; a share of 1 takes as many as GPUs, and the checker asks for them."""
     asked = json.loads((INSTANCES / "cluster-1k.json").read_text())
     asked["hardware"]["racks"], asked["network"]["min_core_share"] = 12, share
-    asked["pins"] = {"fabric.tiers": 2}
+    asked["pins"] = {"fabric.tiers": 2, "layout.tensor_parallel": 8, "layout.pipeline_parallel": 4}
     plan = stored(asked)
     f = plan.fabric.sites["cluster"]
     assert f.leaf_domains == 1 and rules(plan) == set()

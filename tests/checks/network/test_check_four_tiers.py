@@ -16,11 +16,11 @@ from worked_plan import edited_at, instance_with, named, rules, worked
 from planner.api.plans import check
 from planner.exports import fabric_graph
 from planner.exports.fabric_parts import built_fabric, cable_list
-from planner.formats.read import plan_topology
+from planner.formats.topology_files import plan_topology
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
-from planner.report.page.blocks import fabric
-from planner.report.page.fabric_tiers import fabric_tiers
+from planner.report.page.drawings import fabric_tiers
+from planner.report.page.page import fabric
 from planner.report.summary import summary
 from planner.simulation.traffic import part_of_plan
 
@@ -59,7 +59,7 @@ def test_four_tiers_hold() -> None:
     assert [t.name for t in f.tiers] == ["leaf", "spine", "core", "super-spine"]
     assert (f.zones, d.core_pods, d.cores, d.super_spines) == (2, 4, 2 * 4, 4 * 2)
     assert f.share_leaving_zone == 3 / 4
-    assert PlanPhysics(plan=PLAN).crossings["e1"].allreduces_leaving_zone == 0
+    assert PlanPhysics(plan=PLAN).crossings["e1"].allreduces_leaving[2] == 0
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from hypothesis import strategies as st
 from stored_plans import stored
 from worked_plan import small
 
-from planner.checks.network.shared_links import _links_out, _most_flows, sends_that_meet
-from planner.physics.network.locality import locality
+from planner.checks.cables import _links_out, _most_flows, sends_that_meet
 from planner.physics.network.topology import Design, unwirable
-from planner.physics.network.transport import ring_loads, send_loads
+from planner.physics.network.transport import locality, ring_loads, send_loads
 from planner.physics.plan_physics import PlanPhysics
 
 
@@ -45,8 +44,8 @@ def test_loads_of_cables_and_racks_are_those_of_the_formula(x: tuple[Design, lis
     assert unwirable(d, cross_rail=True) == []
     blocks = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod}
     where = locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=wrap)
-    sends = send_loads(d, (where.share_leaving_leaf, where.share_leaving_pod, where.share_leaving_zone))
-    rings = ring_loads(d, (where.allreduces_leaving_leaf, where.allreduces_leaving_pod, where.allreduces_leaving_zone))
+    sends = send_loads(d, where.share_leaving)
+    rings = ring_loads(d, where.allreduces_leaving)
     for level, (racks, links) in _links_out(d).items():
         flows, groups = _most_flows(stages, racks, wrap=wrap)
         assert (flows / links, groups / links) == pytest.approx((sends[level], rings[level]))

@@ -8,14 +8,14 @@ from stored_plans import stored
 from worked_plan import edited, edited_at, instance_with, named, small
 
 from planner.api.plans import check
-from planner.checks.network.frontier import frontier as frontier_rules
+from planner.checks.frontiers import frontier as frontier_rules
 from planner.exports.fabric_graph import edges, graph
 from planner.exports.fabric_parts import built_fabric, cable_list
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.planning.load import load_instance
 from planner.planning.pareto import frontier
-from planner.report.page.fabric_tiers import fabric_tiers
+from planner.report.page.drawings import fabric_tiers
 
 # One wavelength of 5 Gbps between two sites, on ports of 1 Gbps: a WAN gateway of five ports.
 # A layout fixed in part, so that the plan is found in a moment; its stages send between racks.

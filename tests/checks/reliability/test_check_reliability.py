@@ -9,9 +9,9 @@ import pytest
 from failing_plan import RATES, failing
 from worked_plan import edited
 
-from planner.checks.registry import check
-from planner.checks.reliability.failures import Failures, at_least, mean_short
-from planner.instance.reliability import Reliability
+from planner.checks.check_plan import check
+from planner.checks.reliability import Failures, at_least, mean_short
+from planner.instance.hardware import Reliability
 from planner.physics.reliability import spares
 from planner.plan.plan import Plan
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from planner.checks.site.power_flow import Grid, Solved, _without_circuit
+from planner.checks.power_flow import Grid, Solved, _without_circuit
 
 
 def ring(*reactance_pu: float) -> Grid:

@@ -9,10 +9,10 @@ from stored_plans import stored
 from tiers import slow
 from worked_plan import edited_at, named, rules, small
 
-from planner.checks.site.run import RULES
+from planner.checks.cost import RUN_RULES
 from planner.instance.instance import Instance
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.site import run_cost
+from planner.physics.site import cost
 from planner.plan.plan import Plan
 
 OPERATION = {"maintenance_share_per_year": 0.03, "staff_usd_per_year": 1e5, "fabric_life_years": 3.0}
@@ -26,14 +26,14 @@ def with_run(**changes: Any) -> Plan:
     plan = small(**changes)
     return plan.model_copy(
         update={
-            "run": run_cost.section(plan.instance, plan.layout.metrics.days_to_train, plan.cost, 0, plan.sites),
+            "run": cost.section(plan.instance, plan.layout.metrics.days_to_train, plan.cost, 0, plan.sites),
         }
     )
 
 
 def broken(plan: Plan) -> set[str]:
     """Return the rules of the run that a plan breaks."""
-    return {v.rule for rule in RULES for v in rule(PlanPhysics(plan=plan))}
+    return {v.rule for rule in RUN_RULES for v in rule(PlanPhysics(plan=plan))}
 
 
 @pytest.mark.parametrize("changes", [{}, ALL, {"operation": OPERATION}, {"limits__operation_years": 0}], ids=str)
@@ -115,5 +115,5 @@ def test_the_budget_of_a_run(over: float, found: set[str]) -> None:
 def test_a_run_of_no_layout() -> None:
     """A run stated beside no layout and no pools is refused by its days."""
     plan = with_run()
-    found = {v.message for rule in RULES for v in rule(PlanPhysics(plan=plan.model_copy(update={"layout": None})))}
+    found = {v.message for rule in RUN_RULES for v in rule(PlanPhysics(plan=plan.model_copy(update={"layout": None})))}
     assert found == {f"{plan.run.days:g} days stated of a plan that has 0 layouts"}

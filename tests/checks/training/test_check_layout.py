@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from worked_plan import STRATEGY, edited, edited_at, instance_with, named, rules, small, worked
 
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 
 PLAN = small()
 HELD = PLAN.layout.metrics.memory_bytes_per_gpu

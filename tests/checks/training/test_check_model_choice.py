@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from planner.checks.training.model_choice import Choice, _bound_figures, buildable, stated_loss
-from planner.instance.model_family import LossLaw, PowerOf
-from planner.instance.workload import Model
+from planner.checks.model_choice import Choice, _bound_figures, buildable, stated_loss
+from planner.instance.workload import LossLaw, Model, PowerOf
 
 LAW = LossLaw.model_construct(e=1.5, a=400.0, b=410.0, alpha=0.5, beta=0.25)
 FAMILY = SimpleNamespace(heads_multiple_of=4, layers_multiple_of=2, head_size=8, min_aspect=8.0, max_aspect=16.0)

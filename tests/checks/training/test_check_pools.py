@@ -9,7 +9,7 @@ from stored_plans import stored
 from worked_plan import GPU, INSTANCE, edited, edited_at, named
 
 from planner.api.plans import check
-from planner.checks.training.heterogeneous import days
+from planner.checks.layout import days
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from planner.models.cluster_changes.defragmentation import LeafLoad, in_order, minimize_moves
+from planner.models.placement.cluster_changes import LeafLoad, in_order, minimize_moves
 from planner.models.requests import Options
 from planner.solvers.outcome import Stop
 

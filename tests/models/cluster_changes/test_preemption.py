@@ -6,8 +6,8 @@ from functools import cache
 
 import pytest
 
-from planner.models.cluster_changes.preemption import LeafBlock, PreemptionProblem, minimize_stop_cost
-from planner.models.placement.data import Kind
+from planner.models.placement.cluster_changes import LeafBlock, PreemptionProblem, minimize_stop_cost
+from planner.models.placement.placement_problem import Kind
 from planner.models.requests import Options
 
 

@@ -6,8 +6,8 @@ import random
 import pytest
 from cluster_cases import ways
 
-from planner.models.cluster_changes.repair import IncompleteGroup, _nearest, cost, repair
-from planner.models.placement.data import Leaf
+from planner.models.placement.cluster_changes import IncompleteGroup, _nearest, cost, repair
+from planner.models.placement.placement_problem import Leaf
 from planner.models.requests import Options
 
 

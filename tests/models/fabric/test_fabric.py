@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from fabric_cases import cheapest, dearer, hidden, instance, request, switch
@@ -23,28 +23,34 @@ from planner.physics.site.cost import fabric_usd
 # --- brute force ----------------------------------------------------------------------------------------------------
 
 
-def every_design(ports: int, rails: int, racks: int) -> Iterator[Design]:
-    """Yield every design of a switch, by plain loops; most cannot be wired."""
-    base = Design(ports=ports, rails=rails, racks=racks, leaf_down=racks * rails)
-    yield base
+DEAR = (11, 19)  # of the first 28 seeds the dearest
+Side = Callable[[int], dict[str, int]]
+
+
+def every_design(ports: int, rails: int, racks: int, side: Side = lambda down: {"leaf_down": down}) -> Iterator[Design]:
+    """Yield every design of a switch, by plain loops; most cannot be wired.
+
+    `side` says what a leaf has towards GPUs that ends in so many cables of a rail and rack.
+    """
+    base: dict[str, int] = {"ports": ports, "rails": rails, "racks": racks}
+    yield Design(**base | side(racks * rails))
     for down in range(1, ports):
         for up, rail, width in itertools.product(
             range(1, ports - down + 1), range(1, rails + 1), range(1, math.ceil(racks / down) + 1)
         ):
             for bundle in (b for b in range(1, up + 1) if rail * width * b <= ports):
-                two = dataclasses.replace(
-                    base, leaf_down=down, leaf_up=up, leaf_bundle=bundle, rails_per_pod=rail, domains_per_pod=width
-                )
-                yield two
+                pod = {"leaf_up": up, "leaf_bundle": bundle, "rails_per_pod": rail, "domains_per_pod": width}
+                two = base | side(down) | pod
+                yield Design(**two)
                 for spine_up in range(1, ports - rail * width * bundle + 1):
                     for spine_bundle in range(1, spine_up + 1):
-                        three = dataclasses.replace(two, spine_up=spine_up, spine_bundle=spine_bundle)
-                        yield three
+                        three = two | {"spine_up": spine_up, "spine_bundle": spine_bundle}
+                        yield Design(**three)
                         taken = math.ceil(rails / rail) * math.ceil(math.ceil(racks / down) / width) * spine_bundle
                         positions = up // bundle * (spine_up // spine_bundle) * (spine_up % spine_bundle == 0)
                         for n in range(1, positions if up % bundle == 0 else 0):
                             if math.ceil(positions / n) * taken <= ports:
-                                yield dataclasses.replace(three, core_boxes=n)
+                                yield Design(**three, core_boxes=n)
 
 
 def splits(r: FabricRequest, d: Design) -> int:
@@ -124,7 +130,7 @@ def random_case(seed: int) -> tuple[Instance, FabricRequest]:
     return i, asked
 
 
-@pytest.mark.parametrize("seed", [*range(28), *more(*range(28, 140))])
+@pytest.mark.parametrize("seed", [*(n for n in range(28) if n not in DEAR), *more(*DEAR, *range(28, 140))])
 def test_agrees_with_brute_force(seed: int) -> None:
     """Cost and splits are those of the best design that wiring and time rules accept, or there is none."""
     i, r = random_case(seed)
@@ -154,18 +160,14 @@ def designs_by_family(i: Instance, r: FabricRequest) -> Iterator[tuple[Switch, D
         for split in (1, 2, 4) if lanes <= n.max_lanes else ():
             if split > max(1, min(s.breakout, s.port_gbps / 800)):
                 continue
-            for d in every_design(s.ports * split, rails, r.racks):
-                down = d.leaf_down * width
-                spare = spare_ports(down, n.spares.share, n.spares.failure_chance, n.spares.shortage_chance)
-                side = {
-                    "ports": s.ports,
-                    "rail_gpus": width,
-                    "apart": apart,
-                    "lanes": lanes,
-                    "leaf_spare": spare,
-                    "split": split,
-                }
-                yield s, dataclasses.replace(d, leaf_down=down, **side)
+            own = {"ports": s.ports, "rail_gpus": width, "apart": apart, "lanes": lanes, "split": split}
+
+            def side(ends: int, own: dict[str, int] = own, width: int = width) -> dict[str, int]:
+                down = ends * width
+                spare = spare_ports(down, n.spares)
+                return own | {"leaf_down": down, "leaf_spare": spare}
+
+            yield from ((s, d) for d in every_design(s.ports * split, rails, r.racks, side))
 
 
 def family_case(seed: int) -> tuple[Instance, FabricRequest]:

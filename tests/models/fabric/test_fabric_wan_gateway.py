@@ -8,13 +8,12 @@ from fabric_cases import cheapest, hidden, instance, request, switch
 from test_fabric import every_design
 from tiers import more
 
-from planner.checks.network.cables import count
+from planner.checks.cables import count
 from planner.instance.instance import Instance
 from planner.models.requests import FabricRequest
-from planner.physics.network.cabling import lay
-from planner.physics.network.price import bill
+from planner.physics.network.price import bill, lay
 from planner.physics.network.topology import unwirable
-from planner.physics.network.wan_gateway import wan_ports
+from planner.physics.network.transport import wan_ports
 
 
 def min_usd(i: Instance, r: FabricRequest) -> float | None:

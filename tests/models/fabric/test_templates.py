@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fabric_cases import PHI, cheapest, instance, switch
+from fabric_cases import PHI, cheapest, crossings, instance, switch
 from fabric_graph import meets, survives
 from fabric_zone_cases import every_design
 from tiers import more
@@ -23,12 +23,16 @@ from planner.models.fabric.design_table import Options
 from planner.models.fabric.site_mode import Site
 from planner.models.fabric.traffic import Traffic
 from planner.models.requests import FabricRequest
-from planner.physics.network.locality import Locality, exchange_leaving, locality
 from planner.physics.network.price import Bill, bill, min_fabric_mw, min_fabric_usd
 from planner.physics.network.topology import Design, unwirable
-from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
-from planner.physics.network.wan_gateway import free_uplinks
-from planner.plan.fabric import SiteFabric
+from planner.physics.network.transport import (
+    Locality,
+    allreduce_slowdown,
+    exchange_leaving,
+    free_uplinks,
+    pipeline_send_slowdown,
+)
+from planner.plan.plan_sections import SiteFabric
 
 FLOOR = {"rack_pitch_m": 1.0, "row_pitch_m": 2.0, "racks_per_row": 4, "rise_m": 1.0, "spread_m": 2.0}
 MEDIA = [
@@ -100,23 +104,17 @@ def templates(i: Instance, *, power_counts: bool = True) -> Templates:
 
 def counted(traffic: Traffic, blocks: int, n: int, d: Design) -> Locality:
     """Return what leaves leaf domains, pods and zones of a design on the order of racks, by the checker's count."""
-    order = rack_order.rank_order(traffic.stages, blocks, n, traffic.unit_racks)
-    return locality(
-        order,
-        leaf_domain_racks=d.domain_racks,
-        domains_per_pod=d.domains_per_pod or 1,
-        domains_per_zone=d.domains_per_zone,
-        wrap=traffic.wrap,
-    )
+    parts = d.domain_racks, d.domains_per_pod or 1, d.domains_per_zone
+    return crossings(traffic.stages, blocks, n, traffic.unit_racks, *parts, wrap=traffic.wrap)
 
 
 def slowdowns(i: Instance, traffic: Traffic, blocks: int, n: int, d: Design) -> tuple[float, float]:
     """Return the slowdowns of a design by the checker's functions."""
     x = counted(traffic, blocks, n, d)
     rate = next(s.port_gbps for s in i.network.switches if s.ports == d.ports)
-    free = free_uplinks(d, traffic.exchange_gbps, rate, x.stage_in_leaf, x.stage_in_pod, x.stage_in_zone)
-    send = x.share_leaving_leaf, x.share_leaving_pod, x.share_leaving_zone
-    reduced = x.allreduces_leaving_leaf, x.allreduces_leaving_pod, x.allreduces_leaving_zone
+    free = free_uplinks(d, traffic.exchange_gbps, rate, *x.stage_in)
+    send = x.share_leaving
+    reduced = x.allreduces_leaving
     return pipeline_send_slowdown(PHI, d, *send, free=free), allreduce_slowdown(PHI, d, *reduced, free=free)
 
 
@@ -313,7 +311,7 @@ def test_templates_survive_what_is_asked(families: list[str], loss: str, ports: 
 def exchange_fits(traffic: Traffic, blocks: int, n: int, d: Design, rate: float) -> bool:
     """Say whether uplinks carry the exchange between sites."""
     x = counted(traffic, blocks, n, d)
-    free = free_uplinks(d, traffic.exchange_gbps, rate, x.stage_in_leaf, x.stage_in_pod, x.stage_in_zone)
+    free = free_uplinks(d, traffic.exchange_gbps, rate, *x.stage_in)
     return min(free.leaf, free.pod, free.zone) >= -1e-9
 
 

@@ -6,12 +6,10 @@ import random
 
 import pytest
 from dragonfly_cases import enough_between_groups, every_dragonfly
-from fabric_cases import PHI, instance, request, switch
+from fabric_cases import PHI, crossings, instance, request, switch
 
-from planner.models import rack_order
 from planner.models.fabric.chooser import Templates
 from planner.models.fabric.traffic import Traffic
-from planner.physics.network.locality import locality
 from planner.physics.network.price import bill
 from planner.physics.network.topology import unwirable
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
@@ -43,14 +41,9 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
             continue
         usd = bill(i.network, s, d, [spine]).usd
         for n in range(1, stages + 1):
-            c = locality(
-                rack_order.rank_order(stages, blocks, n, 1),
-                leaf_domain_racks=d.domain_racks,
-                domains_per_pod=d.domains_per_pod,
-                wrap=traffic.wrap,
-            )
-            send = pipeline_send_slowdown(PHI, d, c.share_leaving_leaf, c.share_leaving_pod, 0.0)
-            allreduce = allreduce_slowdown(PHI, d, c.allreduces_leaving_leaf, c.allreduces_leaving_pod, 0)
+            c = crossings(stages, blocks, n, 1, d.domain_racks, d.domains_per_pod, wrap=traffic.wrap)
+            send = pipeline_send_slowdown(PHI, d, *c.share_leaving)
+            allreduce = allreduce_slowdown(PHI, d, *c.allreduces_leaving)
             if math.isfinite(send + allreduce):
                 seen += 1
                 near = 1 + 1e-9

@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from fabric_cases import PHI, instance, switch
 
-from planner.models.fabric import chooser, four_tiers
+from planner.models.fabric import four_tiers
 from planner.models.fabric.chooser import Templates
 from planner.models.fabric.design_table import AT, Front, Options, no_options
 from planner.models.fabric.site_mode import Site
 from planner.models.fabric.traffic import Traffic
-from planner.solvers.deadline import Deadline, OutOfTimeError
+from planner.models.fabric.trees import Tops
+from planner.solvers.signals import Deadline, OutOfTimeError
 
 Asked = list[tuple[Site, int, np.ndarray[Any, Any]]]
 
@@ -25,13 +26,14 @@ Asked = list[tuple[Site, int, np.ndarray[Any, Any]]]
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """Note which leaf domains four tiers are sought over."""
     found: Asked = []
+    sought = four_tiers.with_zones
 
-    def noted(s: Site, domain: int, loads: np.ndarray[Any, Any]) -> list[Options]:
-        found.append((s, domain, loads))
-        return four_tiers.with_zones(s, domain, loads)
+    def noted(s: Site, domain: int, tops: Tops, stripes: list[int], loads: np.ndarray[Any, Any]) -> list[Options]:
+        if not s.mode.grouped:
+            found.append((s, domain, loads))
+        return sought(s, domain, tops, stripes, loads)
 
-    monkeypatch.setattr(chooser.four_tiers, "with_zones", four_tiers.with_zones)
-    monkeypatch.setattr(chooser, "_zones", lambda s, d, t, _, x: [] if t is None else noted(s, d, x))
+    monkeypatch.setattr(four_tiers, "with_zones", noted)
     return found
 
 

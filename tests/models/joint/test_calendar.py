@@ -10,8 +10,8 @@ from joint_solved import solved
 from joint_toys import case
 from tiers import more, slow
 
+from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
-from planner.instance.reliability import FailingPart, Reliability
 from planner.models.joint.calendar import Calendar
 from planner.physics.reliability.recovery import min_stretch
 

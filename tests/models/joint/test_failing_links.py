@@ -5,13 +5,13 @@ from joint_brute_failures import best_of, every_plan, failing_links
 from joint_solved import solved
 from tiers import more
 
+from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
-from planner.instance.reliability import Reliability
 from planner.models.joint.least_cost import cheapest_by
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.requests import Options
-from planner.solvers.deadline import Deadline
+from planner.solvers.signals import Deadline
 
 SEEDS = (0, 16, 24, 26, 13, 29, 2, 12, 27)
 

@@ -12,7 +12,7 @@ from planner.models.joint.least_cost import cheapest_by
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.requests import Options
-from planner.solvers.deadline import Deadline
+from planner.solvers.signals import Deadline
 
 SEEDS = (0, 10, 15, 75, 16, 26, 41, 12, 27, 13, 43, 4, 24)
 

@@ -8,18 +8,18 @@ from joint_proof import solved_with_proof
 from joint_toys import case
 from tiers import more
 
-from planner.checks.joint.missing import missing_columns
+from planner.checks.joint_proof import missing_columns
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
 from planner.models.joint.solution import JointStatus
 
 CASES = [
     (seed, dense, ffn)
-    for seed in (13, 53, 118)
+    for seed in (13, 118)
     for dense, ffn in ((1, 256), (1, 16384), (2, 512))  # faster and slower than a layer with experts
 ]
 
-MORE = [(98, dense, ffn) for dense, ffn in ((1, 256), (1, 16384), (2, 512))]
+MORE = [(seed, dense, ffn) for seed in (53, 98) for dense, ffn in ((1, 256), (1, 16384), (2, 512))]
 
 
 def made(seed: int, dense: int, ffn: int) -> Instance:

@@ -13,7 +13,7 @@ from tiers import more
 from planner.errors import InputError
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.physics.network.price import bill
-from planner.physics.site import power
+from planner.physics.site import cost
 from planner.physics.training import step
 from planner.physics.training.blocks import block_step
 from planner.physics.training.parallel_strategy import ParallelStrategy
@@ -80,7 +80,7 @@ def test_power_of_a_cluster_limits_its_fabric(seed: int) -> None:
     (fastest,), h = free.plan.templates.values(), toy(seed).hardware
     spared = []
     for fabric_mw in (fastest.mw, fastest.mw * 0.999, 0.0):
-        i = put(toy(seed), limits__facility_power_mw=power.facility_mw(h, h.racks or 0, fabric_mw))
+        i = put(toy(seed), limits__facility_power_mw=cost.facility_mw(h, h.racks or 0, fabric_mw))
         best, found = Toy(i).best(), solved(i)
         spared.append(None if found.plan is None else found.plan.templates["cluster"].mw <= fabric_mw * (1 + 1e-9))
         assert (best is None) == (found.plan is None)

@@ -12,7 +12,7 @@ import pytest
 from power_grids import power_case, with_years, years_case
 from site_grids import case, node
 
-from planner.checks.site import power_flow, scenarios
+from planner.checks import power_flow
 from planner.instance.instance import Instance
 from planner.models.joint.places.confirm import confirmed
 from planner.models.joint.places.section import sites_section
@@ -20,8 +20,8 @@ from planner.models.joint.places.site_bounds import SiteBounds
 from planner.models.joint.places.site_question import Circuit, Part, Placed, Point
 from planner.models.joint.sites import Sites
 from planner.models.requests import SitesRequest
-from planner.models.sites.costs import capital_musd
-from planner.models.sites.soft_rules import penalty_musd
+from planner.models.sites.model import penalty_musd
+from planner.models.sites.split_data import capital_musd
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
 from planner.solvers import highs
@@ -78,7 +78,7 @@ def power_faults(i: Instance, p: Placed, mw: float) -> list[str]:
     split = sites_section(Sites(instance=i), p, drawn)
     fabric = SimpleNamespace(sites={s: SimpleNamespace(power_mw=x) for s, x in drawn.items()})
     c = PlanPhysics(plan=Plan.model_construct(planner_version="0", instance=i, sites=split, layout=None, fabric=fabric))
-    return [f"{v.rule}: {v.message}" for rule in (*scenarios.RULES, *power_flow.RULES) for v in rule(c)]
+    return [f"{v.rule}: {v.message}" for rule in (*power_flow.YEAR_RULES, *power_flow.RULES) for v in rule(c)]
 
 
 GRIDS: list[tuple[int, dict[str, Any]]] = [

@@ -15,6 +15,7 @@ from joint_brute_force import Toy
 from joint_changes import with_pins
 from joint_solved import solved
 from joint_toys import KINDS, case, kind_of
+from tiers import more
 
 from planner.models.joint.solution import JointStatus
 
@@ -48,7 +49,7 @@ def test_equals_full_enumeration(seed: int) -> None:
     assert found.days == found.lower_bound
 
 
-@pytest.mark.parametrize("seed", [27, 57])
+@pytest.mark.parametrize("seed", [27, *more(57)])
 def test_blocks_pinned_to_a_site_equal_enumeration(seed: int) -> None:
     """With one block more or fewer at a site than in the optimum, or none, the best that is left is found."""
     free = enumerated(seed).best

@@ -54,7 +54,7 @@ def least_usd(sites: Sites, at: Point) -> float:
     return math.inf if outcome.objective is None else outcome.objective * 1e6
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 8, *more(3, 4, 5, 6, 7, 9)])
+@pytest.mark.parametrize("seed", [1, 2, 8, *more(0, 3, 4, 5, 6, 7, 9)])
 @pytest.mark.parametrize("share", [0.3, 1.0])
 def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whole questions and those without dear pairs have the same least capital, and pay the same points."""

@@ -18,7 +18,7 @@ from planner.models.joint.solve import world_of
 from planner.models.joint.split import Column
 from planner.models.joint.world import World
 from planner.models.requests import Options
-from planner.solvers.deadline import Deadline
+from planner.solvers.signals import Deadline
 
 
 @dataclass(kw_only=True)

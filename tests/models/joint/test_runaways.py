@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import planner
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.models.joint import columns, micro_batches
-from planner.models.joint.micro_batches import Pruning, _one_below_rounds
+from planner.models.joint.micro_batches import Pruning, _rounds
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
-from planner.solvers.deadline import Deadline, OutOfTimeError
 from planner.solvers.outcome import UnansweredError
+from planner.solvers.signals import Deadline, OutOfTimeError
 
 ROOT = Path(__file__).parents[3]
 LOOSE = Pruning(1.0, 0.0, 1e9, likely=False)
@@ -37,16 +37,17 @@ def shipped(name: str, **changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("block", [4, 1 << 18])
-def test_rounds_less_one_are_those_of_a_plain_loop(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("less", [0, 1])
+def test_rounds_are_those_of_a_plain_loop(block: int, less: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Block by block the same pairs come out as from a loop over replicas and rounds."""
     monkeypatch.setattr(micro_batches, "BLOCK", block)
     d, most, p = np.array([1, 2, 5]), np.array([40, 20, 8]), 3
     tight = replace(LOOSE, each=1.0, cutoff=0.6)
     for pruning, fill in ((LOOSE, 0.0), (tight, 2.0)):
-        parts = list(_one_below_rounds(d, most, p, pruning, fill, Deadline()))
+        parts = list(_rounds(d, most, p, less, pruning, fill, Deadline()))
         found = {(int(a), int(b)) for x, m in parts for a, b in zip(x, m, strict=True)}
-        rounds = ((k, i) for k in range(2, 40 // p + 1) for i in range(3) if k * p - 1 <= most[i])
-        fine = {(int(d[i]), k * p - 1) for k, i in rounds}
+        rounds = ((k, i) for k in range(2, 40 // p + 1) for i in range(3) if k * p - less <= most[i])
+        fine = {(int(d[i]), k * p - less) for k, i in rounds}
         assert found == {(a, m) for a, m in fine if m * pruning.each + fill < pruning.cutoff * m * a}
 
 
@@ -54,9 +55,9 @@ def test_rounds_without_end_are_not_listed() -> None:
     """A batch of a billion sequences ends at the deadline, or where the pairs would no longer fit."""
     d, most = np.arange(1, 9), np.full(8, 10**9)
     with pytest.raises(OutOfTimeError):
-        list(_one_below_rounds(d, most, 2, LOOSE, 0.0, Deadline(0.0)))
+        list(_rounds(d, most, 2, 1, LOOSE, 0.0, Deadline(0.0)))
     with pytest.raises(UnansweredError, match=r"numbers of micro-batches; lower the batch"):
-        list(_one_below_rounds(d, most, 2, LOOSE, 0.0, Deadline()))
+        list(_rounds(d, most, 2, 1, LOOSE, 0.0, Deadline()))
 
 
 def test_columns_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

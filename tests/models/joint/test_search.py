@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from joint_brute_force import toy, with_budget, with_pins
+from joint_strategies import strategies, with_rule
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
@@ -17,15 +18,16 @@ from planner.models.joint import bounds
 from planner.models.joint.bounds import Conditions
 from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import column_at, columns_of, free_seconds, pipelines_of, under_zero
+from planner.models.joint.search import dive
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solution import JointSolution, JointStatus
-from planner.models.joint.solve import solve_joint
-from planner.models.joint.space import problem_of, strategies
+from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.space import problem_of
 from planner.models.joint.world import Target, World
 from planner.models.requests import Options
 from planner.physics.training.blocks import interleaving
-from planner.solvers import deadline
+from planner.solvers import signals
 
 
 def solved(i: Instance, options: Options | None = None, **more: Any) -> JointSolution:
@@ -46,6 +48,27 @@ def test_a_cache_changes_nothing(seed: int, how: dict[str, Any]) -> None:
         assert (shared.plan is None) == (alone.plan is None)
         if shared.plan is not None and alone.plan is not None:
             assert shared.plan.capital_usd == pytest.approx(alone.plan.capital_usd, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", [2, 6, 17])
+def test_steps_of_one_choice_lead_to_a_faster_plan(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the slowest way to cut a layer they end at a plan, no faster than the best, where no step is faster."""
+    monkeypatch.setattr(dive, "CLIMBED", 1)
+    i = toy(seed)
+    goal = FewestDays(world=world_of(i, Options(), signals.Deadline()))
+    fastest = [
+        min(dive.likely(goal.world, s, math.inf), default=None, key=lambda x: x[0]) for s in goal.world.strategies()
+    ]
+    timed = [x for x in fastest if x is not None]
+    slowest, column = max(timed, key=lambda x: x[0])
+    dive.climb(goal, column)
+    best, optimum = goal.incumbent, solved(i)
+    assert best is not None and optimum.plan is not None and best.seconds >= optimum.plan.seconds * (1 - 1e-9)
+    reached = min(x for x, c in timed if c.strategy is best.column.strategy)
+    assert reached < slowest
+    here = dive._choices(best.column.strategy)
+    near = (x for x, c in timed if dive._differ(dive._choices(c.strategy), here) == 1)
+    assert reached <= min(near, default=math.inf)
 
 
 def test_a_cache_serves_one_instance() -> None:
@@ -94,10 +117,10 @@ def test_an_interrupt_returns_the_incumbent(at: int) -> None:
 def test_an_interrupt_without_a_plan_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupted before the first plan, the search has nothing to return."""
 
-    def stop(_: deadline.Deadline) -> None:
+    def stop(_: signals.Deadline) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(deadline.Deadline, "check", stop)
+    monkeypatch.setattr(signals.Deadline, "check", stop)
     with pytest.raises(KeyboardInterrupt):
         solved(toy(6))
 
@@ -142,6 +165,34 @@ def test_bounds_of_columns(seed: int) -> None:
                 assert times[j] <= exact * (1 + 1e-9)
                 looked += math.isfinite(exact)
     assert looked
+
+
+@pytest.mark.parametrize("stack", ["megatron", "torchtitan"])
+@pytest.mark.parametrize("seed", [2, 9, 14, 23])
+def test_bounds_under_a_rule_of_recompute(seed: int, stack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where stages recompute alike, bounds of columns are at most their times, and some are above those without it."""
+    ruled, looked, higher = with_rule(problem_of(toy(seed)), stack), 0, 0
+    for share in (1.0, 0.8, 0.65, 0.5, 0.4, 0.3):
+        problem = replace(ruled, memory_limit=ruled.memory_limit * share)
+        world, zero = World(problem=problem, sites=None, templates=None), max(problem.zero_stages)
+        for s in [x for x in strategies(problem) if x.recomputes != "none"][::2]:
+            keys, rows = pipelines_of(world, s)
+            pipes = under_zero(s, zero, rows, keys, math.inf) if len(rows) else None
+            columns = None if pipes is None else columns_of(world, s, zero, pipes, math.inf)
+            if pipes is None or columns is None:
+                continue
+            with monkeypatch.context() as patch:
+                patch.setattr(type(problem), "recomputes_alike", False)
+                free = under_zero(s, zero, rows, keys, math.inf)
+            assert free is not None and np.all(pipes.each >= free.each)
+            raised = pipes.rows.p[pipes.each > free.each * (1 + 1e-6)]
+            times, table = columns
+            for j in range(len(times)):
+                if table.p[j] in raised or j % (len(times) // 4 + 1) == 0:
+                    exact = free_seconds(world, column_at(s, zero, table, j), math.inf)
+                    assert times[j] <= exact * (1 + 1e-9)
+                    looked, higher = looked + math.isfinite(exact), higher + (table.p[j] in raised)
+    assert looked and higher
 
 
 @pytest.mark.parametrize("seed", [0, 3, 8, 14])

@@ -7,17 +7,19 @@ import numpy as np
 import pytest
 from joint_brute_force import Toy
 from joint_proof import solved_with_proof
+from joint_strategies import strategies
 from joint_toys import SOFTWARE, toy, with_pins
+from tiers import more
 
-from planner.checks.joint.missing import missing_columns
+from planner.checks.joint_proof import missing_columns
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.workload import Software
 from planner.models.joint.bounds import Conditions, Rows, terms
 from planner.models.joint.columns import min_fill_layer
 from planner.models.joint.solution import JointStatus
-from planner.models.joint.space import problem_of, strategies
-from planner.plan.proof import JointProof
+from planner.models.joint.space import problem_of
+from planner.plan.certificate import JointProof
 
 STACKS: dict[str, dict[str, Any]] = {
     "all": {},
@@ -28,7 +30,7 @@ STACKS: dict[str, dict[str, Any]] = {
     "softmax of four": {"flash_attention": False, "fused_softmax_multiple": 4, "launch_seconds": 5e-5},
     "FSDP without pipelines": {"zero_stages": [0, 1, 2, 3], "pipelined_zero_stages": [0, 1]},
 }
-CASES = [(seed, stack) for seed in (5, 9, 31, 36) for stack in STACKS]
+CASES = [(seed, stack) for seed in (5, 9, 31) for stack in STACKS]
 
 
 def made(seed: int, stack: str) -> Instance:
@@ -53,7 +55,7 @@ def best(seed: int, stack: str) -> tuple[float, float] | None:
     return None if found is None else (found.seconds, found.usd)
 
 
-@pytest.mark.parametrize(("seed", "stack"), CASES)
+@pytest.mark.parametrize(("seed", "stack"), [*CASES, *more(*((36, stack) for stack in STACKS))])
 def test_equals_full_enumeration(seed: int, stack: str) -> None:
     """Search and loops over all that the framework has agree, and the checker finds nothing below the bound."""
     i, wanted = made(seed, stack), best(seed, stack)

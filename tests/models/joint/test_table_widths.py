@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from joint_strategies import strategies
 
 from planner.models.joint import bounds
 from planner.models.joint.columns import pipelines_in_memory, pipelines_of
-from planner.models.joint.space import Floats, Problem, problem_of, strategies
+from planner.models.joint.space import Floats, Problem, problem_of
 from planner.models.joint.world import World
 from planner.planning.load import load_instance
 

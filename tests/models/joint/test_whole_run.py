@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from joint_brute_force import toy
 from joint_run_brute_force import RunToy, run_toy
+from tiers import more
 
 from planner.instance.instance import Instance
 from planner.models.joint.free_network import days_of
@@ -15,22 +16,22 @@ from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import solve_joint
 from planner.models.requests import Options
 
-CASES: list[Any] = [  # seed, kind of toy, and what operation costs as a share of the racks
-    (0, {}, 0.03),
+CASES: dict[str, Any] = {  # seed, kind of toy, and what operation costs as a share of the racks
+    "cluster": (0, {}, 0.03),
+    "forced 2": (2, {"forced": True}, 0.03),
+    "forced 7": (7, {"forced": True}, 1.0),
+    "forced 20": (20, {"forced": True}, 0.2),
+    "two sites 3": (3, {"sites": 2, "forced": True}, 0.03),
+    "two sites 25": (25, {"sites": 2, "forced": True}, 0.2),
+    "two sites 36": (36, {"sites": 2, "forced": True}, 1.0),
+    "three sites 7": (7, {"sites": 3, "forced": True}, 0.03),
+}
+MORE: list[Any] = [
     (6, {}, 1.0),
-    (2, {"forced": True}, 0.03),
-    (7, {"forced": True}, 1.0),
-    (20, {"forced": True}, 0.2),
-    (3, {"sites": 2, "forced": True}, 0.03),
     (14, {"sites": 2, "forced": True}, 1.0),
-    (25, {"sites": 2, "forced": True}, 0.2),
-    (36, {"sites": 2, "forced": True}, 1.0),
-    (7, {"sites": 3, "forced": True}, 0.03),
     (18, {"sites": 3, "forced": True}, 1.0),
-    pytest.param(5, {"sites": 2}, 1.0, marks=pytest.mark.slow),
+    (5, {"sites": 2}, 1.0),
 ]
-NAMES = ["cluster", "cluster 6", *(f"forced {n}" for n in (2, 7, 20)), *(f"two sites {n}" for n in (3, 14, 25, 36))]
-NAMES += ["three sites 7", "three sites 18", "two free sites 5"]
 FACTORS = (1.0, 1.3, 3.0, 40.0)  # of the fewest days
 
 
@@ -59,7 +60,9 @@ def least(i: Instance, days: float) -> LeastCost:
     return least_run_cost(i.model_copy(update={"limits": limits}), Options(), lambda _: None)
 
 
-@pytest.mark.parametrize(("seed", "how", "share"), CASES, ids=NAMES)
+@pytest.mark.parametrize(
+    ("seed", "how", "share"), [*(pytest.param(*case, id=name) for name, case in CASES.items()), *more(*MORE)]
+)
 def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
     """The least cost at deadlines from the fewest days to forty times as many, operation cheap and dear."""
     i = costly(toy(seed, **how), share)

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from planner.models.placement import bounds
-from planner.models.placement.data import Kind, Leaf, Problem
+from planner.models.placement import placement_problem as problems
+from planner.models.placement.placement_problem import Kind, Leaf, Problem
 
 
 def problem(free: list[tuple[int, int]], *kinds: tuple[int, ...], line: int | None = None, size: int = 9) -> Problem:
@@ -22,19 +22,19 @@ def test_groups_that_fit_no_leaf_whole() -> None:
 
     Groups of 2 and more: floor(5/2) + floor(4/2) = 4 places.
     """
-    assert bounds.min_split_groups([5, 4], [Kind(3, 3)]) == 1
-    assert bounds.min_split_groups([5, 4], [Kind(4, 2), Kind(3, 1)]) == 1
-    assert bounds.min_split_groups([5, 4], [Kind(5, 2), Kind(2, 3)]) == 1
-    assert bounds.min_split_groups([5, 4], [Kind(2, 4)]) == 0
-    assert bounds.min_split_groups([], []) == 0
+    assert problems.min_split_groups([5, 4], [Kind(3, 3)]) == 1
+    assert problems.min_split_groups([5, 4], [Kind(4, 2), Kind(3, 1)]) == 1
+    assert problems.min_split_groups([5, 4], [Kind(5, 2), Kind(2, 3)]) == 1
+    assert problems.min_split_groups([5, 4], [Kind(2, 4)]) == 0
+    assert problems.min_split_groups([], []) == 0
 
 
 def test_the_lightest_of_those_that_must_split() -> None:
     """One of three groups of 3 or more splits: the lighter kind, of weight 2; where two must, 2 and 2, or 2 and 7."""
-    assert bounds.min_split_weight([5, 4], [Kind(3, 2, 7), Kind(4, 1, 2)]) == 2
-    assert bounds.min_split_weight([3, 2], [Kind(3, 2, 7), Kind(4, 1, 2)]) == 2 + 7
-    assert bounds.min_split_weight([3, 2], [Kind(3, 1, 7), Kind(4, 2, 2)]) == 2 + 2
-    assert bounds.min_split_weight([9], [Kind(3, 3, 7)]) == 0
+    assert problems.min_split_weight([5, 4], [Kind(3, 2, 7), Kind(4, 1, 2)]) == 2
+    assert problems.min_split_weight([3, 2], [Kind(3, 2, 7), Kind(4, 1, 2)]) == 2 + 7
+    assert problems.min_split_weight([3, 2], [Kind(3, 1, 7), Kind(4, 2, 2)]) == 2 + 2
+    assert problems.min_split_weight([9], [Kind(3, 3, 7)]) == 0
 
 
 def test_extra_pieces() -> None:
@@ -42,13 +42,13 @@ def test_extra_pieces() -> None:
 
     Four leaves of 4 hold four groups of 3 whole and leave holes of 1: a fifth takes three of them, two pieces more.
     """
-    assert bounds.min_extra_pieces(problem([(0, 4)] * 4, (9, 1)), 1) == 2
-    assert bounds.min_extra_pieces(problem([(0, 4)] * 4, (9, 1), (3, 2)), 2) == 2 + 1
-    assert bounds.min_extra_pieces(problem([(0, 4)] * 8, (9, 2)), 1) == 2 + 2  # both split, whatever is known of them
-    assert bounds.min_extra_pieces(problem([(0, 4)] * 4, (3, 5)), 1) == 2
-    assert bounds.min_extra_pieces(problem([(0, 5)] * 4, (3, 6)), 2) == 2
-    assert bounds.min_extra_pieces(problem([(0, 4)] * 4, (3, 4)), 0) == 0
-    assert bounds.min_extra_pieces(problem([], (3, 1)), 1) == 0
+    assert problems.min_extra_pieces(problem([(0, 4)] * 4, (9, 1)), 1) == 2
+    assert problems.min_extra_pieces(problem([(0, 4)] * 4, (9, 1), (3, 2)), 2) == 2 + 1
+    assert problems.min_extra_pieces(problem([(0, 4)] * 8, (9, 2)), 1) == 2 + 2  # both split, whatever is known of them
+    assert problems.min_extra_pieces(problem([(0, 4)] * 4, (3, 5)), 1) == 2
+    assert problems.min_extra_pieces(problem([(0, 5)] * 4, (3, 6)), 2) == 2
+    assert problems.min_extra_pieces(problem([(0, 4)] * 4, (3, 4)), 0) == 0
+    assert problems.min_extra_pieces(problem([], (3, 1)), 1) == 0
 
 
 def test_boundaries_by_pods_in_use() -> None:
@@ -57,11 +57,11 @@ def test_boundaries_by_pods_in_use() -> None:
     Where the last pod in use is smaller than a group, that may go across several pods and save some: only groups known
     to go across are counted.
     """
-    assert bounds.min_boundaries(problem([(0, 4), (1, 4)], (2, 2), (1, 2)), 0, whole=False) == 1
-    assert bounds.min_boundaries(problem([(0, 6), (1, 4)], (2, 2), (1, 2)), 0, whole=False) == 0
-    assert bounds.min_boundaries(problem([(0, 4), (1, 4), (2, 4)], (2, 3), (1, 3)), 0, whole=False) == 2
-    assert bounds.min_boundaries(problem([(0, 4), (1, 2)], (3, 1), (1, 2)), 0, whole=False) == 0
-    assert bounds.min_boundaries(problem([(0, 4), (1, 2)], (3, 1), (1, 2)), 2, whole=False) == 1
+    assert problems.min_boundaries(problem([(0, 4), (1, 4)], (2, 2), (1, 2)), 0, whole=False) == 1
+    assert problems.min_boundaries(problem([(0, 6), (1, 4)], (2, 2), (1, 2)), 0, whole=False) == 0
+    assert problems.min_boundaries(problem([(0, 4), (1, 4), (2, 4)], (2, 3), (1, 3)), 0, whole=False) == 2
+    assert problems.min_boundaries(problem([(0, 4), (1, 2)], (3, 1), (1, 2)), 0, whole=False) == 0
+    assert problems.min_boundaries(problem([(0, 4), (1, 2)], (3, 1), (1, 2)), 2, whole=False) == 1
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_boundaries_of_equal_groups(
     free: list[tuple[int, int]], kind: tuple[int, int], line: int, across: int, whole: bool, least: int
 ) -> None:
     """Neighbours along lines that are not in one pod, at the least."""
-    assert bounds.min_boundaries(problem(free, kind, line=line), across, whole=whole) == least
+    assert problems.min_boundaries(problem(free, kind, line=line), across, whole=whole) == least
 
 
 def test_groups_across_pods_and_the_switches_above() -> None:
@@ -97,7 +97,7 @@ def test_groups_across_pods_and_the_switches_above() -> None:
     """
     leaves = tuple(Leaf((pod, pod // 2), n, 9) for pod in range(4) for n in (1, 3))
     crossing = {
-        (size, count): bounds.bounds(Problem(leaves=leaves, kinds=(Kind(size, count),), line=count)).crossing
+        (size, count): problems.bounds(Problem(leaves=leaves, kinds=(Kind(size, count),), line=count)).crossing
         for size, count in ((5, 3), (9, 1), (3, 6), (4, 4))
     }
     assert crossing == {(5, 3): (3, 1), (9, 1): (1, 1), (3, 6): (2, 2), (4, 4): (0, 0)}
@@ -118,7 +118,7 @@ def test_leaves_left_part_free(seed: int) -> None:
             if not whole or any(a * units[0] + b * units[1] == n for a, b in product(range(6), repeat=2))
         ]
         filled = max(k for k in range(len(can) + 1) if sum(can[:k]) <= q.need)
-        assert bounds.min_part_free(q, whole=whole) == len(part) - filled
+        assert problems.min_part_free(q, whole=whole) == len(part) - filled
 
 
 @pytest.mark.parametrize("seed", range(28))
@@ -128,7 +128,7 @@ def test_how_many_of_the_largest_reach_a_need(seed: int) -> None:
     some = sorted((r.randint(1, 6) for _ in range(r.randint(0, 6))), reverse=True)
     for need in range(0, 30):
         counts = [k for k in range(len(some) + 1) if sum(some[:k]) >= need]
-        assert bounds._count_to_reach(some, need) == min(counts, default=len(some))
-    assert math.isfinite(bounds._pieces_in_holes(some, 3, 2)) and bounds._pieces_in_holes([], 3, 2) == 2
-    assert bounds._pieces_in_holes([2, 1, 1, 1, 1], 3, 2) == 5
-    assert bounds._pieces_in_holes([2, 2, 2, 2], 3, 2) == 4
+        assert problems._count_to_reach(some, need) == min(counts, default=len(some))
+    assert math.isfinite(problems._pieces_in_holes(some, 3, 2)) and problems._pieces_in_holes([], 3, 2) == 2
+    assert problems._pieces_in_holes([2, 1, 1, 1, 1], 3, 2) == 5
+    assert problems._pieces_in_holes([2, 2, 2, 2], 3, 2) == 4

@@ -8,11 +8,10 @@ import pytest
 from cluster_cases import best, cost, crowded_problem, placements, random_problem
 from tiers import more
 
-from planner.models.placement.bounds import bounds
-from planner.models.placement.data import Kind, Leaf, Problem
-from planner.models.placement.lexicographic import _proven
+from planner.models.placement.placement_problem import Kind, Leaf, Problem, bounds
+from planner.models.placement.plan_placement import place_stages as place_racks
+from planner.models.placement.proven_levels import _proven
 from planner.models.placement.solve import Solution, solve
-from planner.models.plan_placement.solve import solve as place_racks
 from planner.models.requests import Options, PlacementRequest
 from planner.solvers.outcome import Outcome, Stop
 

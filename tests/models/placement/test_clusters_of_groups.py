@@ -5,11 +5,10 @@ from collections import Counter
 import pytest
 from cluster_cases import best, cost, crowded_problem, random_problem
 
-from planner.models.placement import lexicographic
-from planner.models.placement.cpsat import formulate, levels
-from planner.models.placement.data import Kind, Leaf, Problem, boundaries, measure
-from planner.models.placement.greedy import greedy
-from planner.models.placement.progress import Progress
+from planner.models.placement import proven_levels
+from planner.models.placement.cpsat_model import formulate, levels
+from planner.models.placement.first_packing import greedy
+from planner.models.placement.placement_problem import Kind, Leaf, Problem, Progress, boundaries, measure
 from planner.models.placement.solve import solve
 from planner.models.requests import Options
 from planner.solvers.cpsat import run
@@ -38,7 +37,7 @@ def test_clusters_agree_with_brute_force(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(24))
 def test_placements_by_clusters_agree_with_brute_force(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where flows are too large to write down, what clusters name is a placement, the best of all, and proven so."""
-    monkeypatch.setattr(lexicographic, "size_of", lambda *_, **__: lexicographic.MAX_VARIABLES + 1)
+    monkeypatch.setattr(proven_levels, "size_of", lambda *_, **__: proven_levels.MAX_VARIABLES + 1)
     q = crowded_problem(seed, tiers=1 + seed % 3)
     f = solve(q, Options()).solution
     assert f is not None
@@ -84,16 +83,16 @@ def test_a_model_is_written_down_where_its_variables_are_few(
     most: int, written: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Holes of four sizes, each with what is left and a group of one kind: eight variables at the most."""
-    monkeypatch.setattr(lexicographic, "MAX_VARIABLES", most)
+    monkeypatch.setattr(proven_levels, "MAX_VARIABLES", most)
     q = Problem(leaves=(Leaf((0,), 4, 4), Leaf((0,), 2, 4)), kinds=(Kind(3, 2),), line=2)
-    assert (lexicographic._model(q, started(q), 0, Options()) is not None) == written
+    assert (proven_levels._model(q, started(q), 0, Options()) is not None) == written
 
 
 @pytest.mark.parametrize(("line", "level", "runs"), [(4, 3, 2), (4, 2, 2), (4, 1, 1), (2, 3, 1), (2, 2, 2), (1, 3, 1)])
 def test_flows_by_pod_are_proven_twice_where_their_relaxation_is_tight(line: int, level: int, runs: int) -> None:
     """Two runs of HiGHS by pod but for the boundaries of several lines, one of exact CP-SAT elsewhere."""
     q = Problem(leaves=(Leaf((0,), 4, 4), Leaf((1,), 5, 5)), kinds=(Kind(2, 4),), line=line)
-    model = lexicographic._model(q, started(q), level, Options())
+    model = proven_levels._model(q, started(q), level, Options())
     assert model is not None and len(model.runs) == runs
 
 

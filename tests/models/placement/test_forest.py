@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 from cluster_cases import best, random_problem
 
-from planner.checks.cluster import check_placement
-from planner.cluster.job import Job
-from planner.cluster.placement import Switch, Topology
-from planner.models.placement.data import Kind, Leaf, Problem
-from planner.models.placement.forest import over_all, solve_in_one_tree
+from planner.checks.placement import check_placement
+from planner.cluster.job import Job, Switch, Topology
+from planner.models.placement.placement_problem import Kind, Leaf, Problem
+from planner.models.placement.solve import over_all, solve_in_one_tree
 from planner.models.requests import Options
 from planner.scheduling.session import Cluster
 from planner.solvers.outcome import Stop

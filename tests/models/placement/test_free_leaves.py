@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from planner.models.placement.data import Kind, Leaf, Problem, names, part_free, used
+from planner.models.placement.placement_problem import Kind, Leaf, Problem, names, part_free, used
 from planner.models.placement.solve import solve
 from planner.models.requests import Options
 from planner.solvers.outcome import Stop

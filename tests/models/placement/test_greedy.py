@@ -3,8 +3,8 @@
 import random
 from collections import Counter
 
-from planner.models.placement.data import Kind, Leaf, Packing, Problem
-from planner.models.placement.greedy import Exchange, best_fit, greedy
+from planner.models.placement.first_packing import Exchange, best_fit, greedy
+from planner.models.placement.placement_problem import Kind, Leaf, Packing, Problem
 
 
 def used(q: Problem, packing: Packing, i: int) -> int:

@@ -5,9 +5,9 @@ from itertools import combinations
 
 import pytest
 
-from planner.cluster.placement import Block, Switch, Topology
+from planner.cluster.job import Block, Switch, Topology
 from planner.errors import InputError
-from planner.models.placement.data import Kind, Leaf, LeafNodes, Problem, leaves_of
+from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Problem, leaves_of
 
 
 def tree(*switches: tuple[str, str | None, str], blocks: tuple[Block, ...] = ()) -> Topology:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 from ortools.sat.python import cp_model
 
-from planner.models.placement.name_order import Order, fewest_cuts
-from planner.solvers.deadline import Deadline
+from planner.models.placement.rank_order import Order, fewest_cuts
+from planner.solvers.signals import Deadline
 
 Cost = tuple[int, int, int]
 

@@ -1,6 +1,6 @@
 """The free segments that the pieces of a leaf take where it has blocks: whole ones, the first first."""
 
-from planner.models.placement.ranks import _within_blocks
+from planner.models.placement.rank_order import _within_blocks
 
 
 def test_pieces_take_the_first_free_segments_of_one_block_in_order() -> None:

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from planner.models.placement.data import Kind, Leaf, Problem
-from planner.models.placement.regular_cluster import place_equal, request_of
+from planner.models.placement.placement_problem import Kind, Leaf, Problem
+from planner.models.placement.plan_placement import place_equal, request_of
 from planner.models.requests import Options
 
 

@@ -4,8 +4,8 @@ import itertools
 
 import pytest
 
-from planner.models.plan_placement import numbering
-from planner.models.plan_placement.numbering import Cluster, Part, Shape
+from planner.models.placement import shared_holes
+from planner.models.placement.shared_holes import Cluster, Part, Shape
 
 
 def clusters() -> list[Cluster]:
@@ -21,7 +21,7 @@ def test_clusters_stand_beside_the_pods_that_they_share(order: tuple[int, ...]) 
     """Four domains to a pod: in pod 1 first what ends there, then what passes, then what begins; whatever the order."""
     shape = Shape(racks=12 * 7, domain=7, per_pod=4, groups=3, group=5)
     given = clusters()
-    found = dict(zip(order, numbering._leaves_of_parts(shape, [given[i] for i in order]), strict=True))
+    found = dict(zip(order, shared_holes._leaves_of_parts(shape, [given[i] for i in order]), strict=True))
     assert (found[0][1], found[1][1], found[2][0]) == ([4], [5], [6])
     assert {found[0][0][0], found[1][0][0]} == {0, 1}
     assert sorted(found[1][2] + found[2][1]) == [8, 9, 10]
@@ -32,8 +32,8 @@ def test_the_part_full_domain_is_the_last() -> None:
     shape = Shape(racks=5 * 7 + 4, domain=7, per_pod=4, groups=3, group=5)
     last = Cluster(groups=1, parts=(Part(pod=1, leaves=0, last=True),))
     with_one = Cluster(groups=1, parts=(Part(pod=0, leaves=1), Part(pod=1, leaves=1, last=True)))
-    assert numbering._leaves_of_parts(shape, [last]) == [[[5]]]
-    assert numbering._leaves_of_parts(shape, [with_one]) == [[[0], [4, 5]]]
+    assert shared_holes._leaves_of_parts(shape, [last]) == [[[5]]]
+    assert shared_holes._leaves_of_parts(shape, [with_one]) == [[[0], [4, 5]]]
 
 
 def test_counts_of_a_shape() -> None:
@@ -49,5 +49,5 @@ def test_counts_of_a_shape() -> None:
 
 def test_items_go_on_where_the_last_one_stopped() -> None:
     """Items of 3, 2 and 4 along rooms of 2, 4 and 3."""
-    assert numbering.next_fit([3, 2, 4], [2, 4, 3]) == [[(0, 2), (1, 1)], [(1, 2)], [(1, 1), (2, 3)]]
-    assert numbering.next_fit([], []) == []
+    assert shared_holes.next_fit([3, 2, 4], [2, 4, 3]) == [[(0, 2), (1, 1)], [(1, 2)], [(1, 1), (2, 3)]]
+    assert shared_holes.next_fit([], []) == []

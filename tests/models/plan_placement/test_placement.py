@@ -8,11 +8,11 @@ from functools import cache
 import pytest
 
 from planner.cluster.hostlist import parse
-from planner.models.plan_placement.solve import Placed, certificate, plan, solve
+from planner.models.placement.plan_placement import Placed, place_stages
 from planner.models.requests import Options, PlacementRequest
-from planner.physics.network.locality import domain_racks, locality
-from planner.plan.placement import Assignment
-from planner.solvers.outcome import Outcome, Stop
+from planner.physics.network.transport import domain_racks, locality
+from planner.plan.plan_sections import Assignment
+from planner.solvers.outcome import Stop
 
 Figures = tuple[int, int, int]
 
@@ -24,7 +24,7 @@ def request(racks: int, groups: int, group: int, domain: int, per_pod: int) -> P
 
 
 def placed(r: PlacementRequest) -> Placed:
-    outcome = solve(r, Options(), site="a")
+    outcome = place_stages(r, Options(), site="a")
     assert outcome.solution is not None
     assert outcome.stop is Stop.PROVED
     return outcome.solution
@@ -127,7 +127,7 @@ def test_nodes_in_leaves_of_32(groups: int, group: int, split: int) -> None:
 @pytest.mark.parametrize(("racks", "infeasible"), [(12, False), (11, True)])
 def test_room_at_the_edge(racks: int, infeasible: bool) -> None:
     """Three groups of four fit twelve racks; eleven are a proof that they do not, with both numbers."""
-    outcome = solve(request(racks, 3, 4, 5, 2), Options(), site="east")
+    outcome = place_stages(request(racks, 3, 4, 5, 2), Options(), site="east")
     assert (outcome.stop, outcome.infeasible, outcome.solution is None) == (Stop.PROVED, infeasible, infeasible)
     if infeasible:
         assert outcome.detail == "placement[east]: 3 groups of 4 racks need 12 racks > 11"
@@ -165,7 +165,7 @@ def test_whole_groups_follow_each_other() -> None:
 def test_no_time_still_places() -> None:
     """Without any time to search a valid placement comes back, with bounds and without a claim of proof."""
     r = request(23_200, 224, 103, 128, 16)
-    outcome = solve(r, Options(time_limit=0.0), site="a")
+    outcome = place_stages(r, Options(time_limit=0.0), site="a")
     assert outcome.solution is not None
     assert outcome.stop is Stop.LIMIT
     p, best = outcome.solution, placed(r)
@@ -177,32 +177,6 @@ def test_same_input_same_placement() -> None:
     """Two runs give the same racks."""
     r = request(11_600, 224, 51, 128, 5)
     assert placed(r) == placed(r)
-
-
-def test_sites_add_up() -> None:
-    """The plan's figures and the certificate's are sums over the sites."""
-    requests = {"a": request(23_200, 224, 103, 128, 16), "b": request(11_600, 224, 51, 210, 4)}
-    outcomes = {site: solve(r, Options(seed=3), site=site) for site, r in requests.items()}
-    section = plan(outcomes, seed=3)
-    assert (section.groups, section.groups_split, section.groups_leaf_local, section.lower_bound_split) == (
-        448,
-        47,
-        401,
-        47,
-    )
-    c = section.certificate
-    assert (c.status, c.objective, c.bound, c.gap, c.seed) == ("optimal", 47.0, 47.0, 0.0, 3)
-    assert c.space["extra_pieces"] == section.extra_pieces == c.space["extra_pieces_bound"]
-    assert c.space["groups_cross_pod"] == section.groups_cross_pod == c.space["groups_cross_pod_bound"]
-
-
-def test_one_infeasible_site_makes_the_certificate_so() -> None:
-    """A site without room leaves no objective and no plan."""
-    outcomes: dict[str, Outcome[Placed]] = {"a": solve(request(11, 3, 4, 5, 2), Options(), site="a")}
-    c = certificate(outcomes, 0)
-    assert (c.status, c.objective, c.bound) == ("infeasible", None, None)
-    with pytest.raises(ValueError, match="no placement"):
-        plan(outcomes)
 
 
 def min_pieces_of_all(r: PlacementRequest) -> int:

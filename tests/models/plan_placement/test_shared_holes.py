@@ -6,8 +6,7 @@ from functools import cache
 
 import pytest
 
-from planner.models.plan_placement.numbering import Shape
-from planner.models.plan_placement.shared_holes import Choice, analytic_extra_pieces, cluster_sizes, min_pieces
+from planner.models.placement.shared_holes import Choice, Shape, analytic_extra_pieces, cluster_sizes, min_pieces
 from planner.solvers.cpsat import run
 
 

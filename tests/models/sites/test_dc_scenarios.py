@@ -18,7 +18,7 @@ from planner.instance.instance import Instance, Limits
 from planner.models.requests import Options, SitesRequest
 from planner.models.sites import solve as sites
 from planner.physics.site import cost
-from planner.plan.sites import SitesPlan
+from planner.plan.plan_sections import SitesPlan
 from planner.planning.load import load_instance
 from planner.solvers.outcome import Stop
 

@@ -4,15 +4,15 @@ import grid_properties
 import pytest
 from site_grids import case, line, node
 
-from planner.checks.site import scenarios
-from planner.checks.site import sites as site_rules
+from planner.checks import power_flow
+from planner.checks import sites as site_rules
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
 from planner.models.sites import solve as sites
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
-from planner.plan.sites import Flow, SitesPlan
+from planner.plan.plan_sections import Flow, SitesPlan
 from planner.planning.conflict_restated import STATED, holds
 
 IMPORTS = {"enabled": True, "share": 0.5, "reading": "import_share"}
@@ -48,7 +48,7 @@ def test_a_dispatch_without_sites_keeps_the_rules_as_restated_and_as_checked(see
         certificate=Certificate.model_construct(),
     )
     c = PlanPhysics(plan=Plan.model_construct(instance=instance, sites=plan, layout=None, fabric=None, placement=None))
-    rules = (*scenarios.RULES, site_rules.interconnect)
+    rules = (*power_flow.YEAR_RULES, site_rules.interconnect)
     assert [v for rule in rules for v in rule(c)] == []
 
 

@@ -15,12 +15,11 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
 from planner.models.sites import solve as sites
-from planner.models.sites.conflict import conflict, infeasible
-from planner.models.sites.data import gather
-from planner.models.sites.model import build
-from planner.models.sites.rules.registry import RULES
+from planner.models.sites.model import RULES, build
+from planner.models.sites.solve import conflict, infeasible
+from planner.models.sites.split_data import gather
 from planner.physics.site import cost
-from planner.plan.sites import SitesPlan
+from planner.plan.plan_sections import SitesPlan
 from planner.solvers import cpsat, highs
 from planner.solvers.cpsat_from_pyomo import restate
 from planner.solvers.outcome import Outcome, Stop

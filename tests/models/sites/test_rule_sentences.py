@@ -9,8 +9,8 @@ from site_grids import case, line, node
 
 from planner.instance.instance import Instance
 from planner.models.requests import SitesRequest
-from planner.models.sites.data import gather
-from planner.models.sites.rules.registry import RULES
+from planner.models.sites.model import RULES
+from planner.models.sites.split_data import gather
 
 UPGRADE = {"step_mw": 3.0, "max_steps": 2, "capex_usd": 1e6, "lead_months": 1.0}
 

@@ -8,15 +8,15 @@ from site_grids import case, line, node, random_case
 from stored_plans import stored
 from worked_plan import named
 
-from planner.checks.registry import check
+from planner.checks.check_plan import check
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
-from planner.models.sites import explain as sites_explain
 from planner.models.sites import solve as sites
-from planner.models.sites.data import gather
+from planner.models.sites import solve as sites_explain
+from planner.models.sites.split_data import gather
 from planner.plan.plan import Plan
-from planner.plan.sites import SitesPlan
+from planner.plan.plan_sections import SitesPlan
 from planner.planning.load import load_instance
 
 ANY, OPTIONS = SitesRequest(), Options()

@@ -10,11 +10,11 @@ from site_grids import case, node
 
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
-from planner.models.sites import explain as sites_explain
 from planner.models.sites import solve as sites
+from planner.models.sites import solve as sites_explain
 from planner.models.sites.model import yearly_musd
 from planner.physics.site.grid import normal_share
-from planner.plan.sites import SitesPlan
+from planner.plan.plan_sections import SitesPlan
 from planner.planning.explain_sites import meaning
 from planner.solvers import highs
 

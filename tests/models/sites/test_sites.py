@@ -11,13 +11,13 @@ from tiers import more
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.requests import GradientExchange, Options, SitesRequest
-from planner.models.sites import explain as sites_explain
 from planner.models.sites import solve as sites
-from planner.models.sites.conflict import conflict, infeasible, verified
-from planner.models.sites.data import gather
+from planner.models.sites import solve as sites_explain
 from planner.models.sites.model import build, yearly_musd
+from planner.models.sites.solve import conflict, infeasible, verified
+from planner.models.sites.split_data import gather
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.plan.sites import SitesPlan
+from planner.plan.plan_sections import SitesPlan
 from planner.solvers import cpsat, highs
 from planner.solvers.cpsat_from_pyomo import restate
 from planner.solvers.outcome import Stop

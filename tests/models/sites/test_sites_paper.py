@@ -6,9 +6,9 @@ from typing import Any
 
 from planner.instance.instance import Instance
 from planner.models.requests import Options, SitesRequest
-from planner.models.sites import explain as sites_explain
 from planner.models.sites import solve as sites
-from planner.models.sites.conflict import conflict
+from planner.models.sites import solve as sites_explain
+from planner.models.sites.solve import conflict
 from planner.planning.load import load_instance
 
 OPTIONS = Options()

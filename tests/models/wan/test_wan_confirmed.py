@@ -3,12 +3,12 @@
 import pytest
 from wan_graphs import asked, edge, fibre, random_case
 
+from planner.models import wan
 from planner.models.requests import Options
-from planner.models.second_proof import second_proof
-from planner.models.wan import solve as wan
-from planner.models.wan.confirm import confirmed
-from planner.plan.declared import BOUNDED, CONFIRMED, ON_TRUST
-from planner.plan.wan import WanPlan
+from planner.models.wan import confirmed
+from planner.plan.certificate import BOUNDED, CONFIRMED, ON_TRUST
+from planner.plan.plan_sections import WanPlan
+from planner.solvers.outcome import second_proof
 
 OPTIONS = Options()
 

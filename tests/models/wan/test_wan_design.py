@@ -9,11 +9,11 @@ from tiers import more
 from wan_graphs import asked, cheapest, edge, fibre, random_case
 
 from planner.instance.instance import Instance
+from planner.models import wan
 from planner.models.requests import Options, WanRequest
-from planner.models.wan import solve as wan
-from planner.models.wan.data import gather
+from planner.models.wan import gather
 from planner.physics.site.fibre import link_prices
-from planner.plan.wan import WanPlan
+from planner.plan.plan_sections import WanPlan
 from planner.report.statements import sites_and_fabric
 from planner.solvers.outcome import Outcome, Stop
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.checks.network.cables import Count, count, in_parts
-from planner.instance.network import Floor
-from planner.physics.network.cabling import lay, lengths, switch_counts
+from planner.checks.cables import Count, count, in_parts
+from planner.instance.network import Floor, Spares
 from planner.physics.network.links import Places, spare_ports
+from planner.physics.network.price import lay, lengths, switch_counts
 from planner.physics.network.topology import Design, unwirable
 
 PORTS = ("ports", "spine_ports", "core_ports", "super_spine_ports")  # of the tiers from the leaf up
@@ -166,13 +166,14 @@ def test_one_port_fewer_is_refused(d: Design) -> None:
 )
 def test_spare_ports(used: int, share: float, failure: float, shortage: float, spare: int) -> None:
     """Two ports that fail by even chance both fail once in four."""
-    assert spare_ports(used, share, failure, shortage) == spare
+    spares = Spares(share=share, failure_chance=failure, shortage_chance=shortage)
+    assert spare_ports(used, spares) == spare
 
 
 @given(st.integers(1, 200), st.floats(0.001, 0.9), st.floats(0.001, 0.5))
 def test_spare_ports_are_the_fewest(used: int, failure: float, shortage: float) -> None:
     """The chance that more fail is within the limit, and above it with one spare fewer."""
-    n = spare_ports(used, 0.0, failure, shortage)
+    n = spare_ports(used, Spares(failure_chance=failure, shortage_chance=shortage))
 
     def beyond(k: int) -> float:
         return math.fsum(math.comb(used, i) * failure**i * (1 - failure) ** (used - i) for i in range(k + 1, used + 1))

@@ -12,16 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.checks.network.cables import Count, count, in_parts
-from planner.physics.network.cabling import lay, switch_counts
-from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, dragonfly
-from planner.physics.network.dragonfly_cabling import two_of
+from planner.checks.cables import Count, count, in_parts
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, two_of
+from planner.physics.network.price import lay, switch_counts
 from planner.physics.network.topology import Design, unwirable
 
 
 def made(kind: type[Dragonfly], **choices: int) -> Dragonfly:
     """Return a dragonfly that does not yet say how many ports its switches have."""
-    return dragonfly(kind, **{"ports": 1, **choices})
+    return kind.of(**{"ports": 1, **choices})
 
 
 @st.composite

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, dragonfly, part_sizes, router_share, unevenness
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus, part_sizes, router_share, unevenness
 from planner.physics.network.topology import unwirable
 
 # Four rails in two pods across, six leaf domains of two racks in two pods along: four groups of 2·3 leaves.
@@ -37,20 +37,20 @@ def test_oversubscription_and_flows_by_hand(choices: dict[str, bool], leaf_exit:
 
     An all-reduce between racks has a flow for each of the 3 GPUs that a rack has at a leaf, and of 2·3 in a group.
     """
-    d = dragonfly(Dragonfly, **SIDE, **choices)
+    d = Dragonfly.of(**SIDE, **choices)
     assert unwirable(d, cross_rail=True) == []
     assert (d.pods, d.leaves, d.group_sizes, d.pod_uplinks) == (4, 24, {6: 4}, 15)
     assert (d.leaf_exit, d.pod_exit) == (pytest.approx(leaf_exit), pod_exit)
     assert d.leaf_oversubscription == pytest.approx(6 / (leaf_exit * 2))
     assert d.leaf_oversubscription * d.spine_oversubscription == pytest.approx(6 * 6 / (pod_exit * 2))
-    assert d.allreduce_uplinks == pytest.approx(leaf_exit * 2 / 3)
-    assert d.allreduce_pod_uplinks == pytest.approx(pod_exit * 2 / (2 * 3))
+    assert d.allreduce_uplinks["leaf"] == pytest.approx(leaf_exit * 2 / 3)
+    assert d.allreduce_uplinks["pod"] == pytest.approx(pod_exit * 2 / (2 * 3))
     assert d.joined and not d.single
 
 
 def test_a_group_has_nothing_to_leave_where_it_is_alone() -> None:
     """One group of all leaves has no link to another, and what leaves a router has its bundles to itself."""
-    d = dragonfly(Dragonfly, **SIDE | {"rails_per_pod": 4, "domains_per_pod": 6, "group_links": 0, "leaf_bundle": 1})
+    d = Dragonfly.of(**SIDE | {"rails_per_pod": 4, "domains_per_pod": 6, "group_links": 0, "leaf_bundle": 1})
     assert unwirable(d, cross_rail=True) == []
     assert (d.pods, d.group_sizes, d.leaf_exit, d.spine_oversubscription) == (1, {24: 1}, 1.0, 1.0)
     assert (d.switch_links, d.switch_pairs) == (24 * 23 // 2, 24 * 23 // 2)
@@ -63,7 +63,7 @@ def test_ports_of_unlike_groups() -> None:
     group; in a small one 4 + 7 or 4 + 8. A bundle joins two routers, a link two groups.
     """
     side = SIDE | {"rails": 2, "racks": 10, "rails_per_pod": 1}
-    d = dragonfly(Dragonfly, **side)
+    d = Dragonfly.of(**side)
     assert (d.pods, d.group_sizes) == (4, {3: 2, 2: 2})
     assert (d.router_ports(3), d.router_ports(2)) == (13, 12)
     assert (d.up_ports, d.least_up_ports, d.local_ports, d.global_ports) == (13, 11, 8, 5)
@@ -73,7 +73,7 @@ def test_ports_of_unlike_groups() -> None:
 
 def test_places_of_switches() -> None:
     """Routers stand amid their group's 2·3 racks, leaves of a dragonfly+ amid their domain's 2, spines amid 6."""
-    d, plus = dragonfly(Dragonfly, **SIDE), dragonfly(DragonflyPlus, **SIDE, leaf_up=8)
+    d, plus = Dragonfly.of(**SIDE), DragonflyPlus.of(**SIDE, leaf_up=8)
     assert [d.racks_around(t) for t in ("gpu", "leaf", "spine", "wan-gateway")] == [1, 6, 6, 12]
     assert [plus.racks_around(t) for t in ("gpu", "leaf", "spine", "wan-gateway")] == [1, 2, 6, 12]
 
@@ -92,7 +92,7 @@ def test_places_of_switches() -> None:
 )
 def test_exits_of_a_dragonfly_plus(up: int, links: int, valiant: bool, leaf_exit: float, pod_exit: float) -> None:
     """A leaf has its bundles to the spines that links between groups use, a group whole shares of all its spines."""
-    d = dragonfly(DragonflyPlus, **SIDE | {"group_links": links, "leaf_up": up, "valiant": valiant})
+    d = DragonflyPlus.of(**SIDE | {"group_links": links, "leaf_up": up, "valiant": valiant})
     assert (d.spines_per_pod, d.spines) == (up // 4, up // 4 * 4)
     assert (d.leaf_exit, d.pod_exit) == (pytest.approx(leaf_exit), pod_exit)
     assert (d.up_ports, d.least_up_ports) == (up, up)
@@ -135,18 +135,18 @@ def test_shares_of_a_bundle() -> None:
 )
 def test_what_cannot_be_wired_is_said(kind: type[Dragonfly], choices: dict[str, int], said: str) -> None:
     """One choice of a good dragonfly changed is named in numbers, first of all that it breaks."""
-    good = dragonfly(kind, **SIDE, **({"leaf_up": 8} if kind is DragonflyPlus else {}))
+    good = kind.of(**SIDE, **({"leaf_up": 8} if kind is DragonflyPlus else {}))
     assert unwirable(good, cross_rail=True) == []
     assert unwirable(dataclasses.replace(good, **choices), cross_rail=True)[0] == said
 
 
 def test_one_router_is_no_dragonfly() -> None:
     """All racks at one router of each network leave nothing to join; two routers are a group."""
-    one = dragonfly(Dragonfly, **SIDE | {"rails": 1, "racks": 2, "rails_per_pod": 1, "group_links": 0})
+    one = Dragonfly.of(**SIDE | {"rails": 1, "racks": 2, "rails_per_pod": 1, "group_links": 0})
     assert unwirable(one, cross_rail=True) == ["groups: 1 of 1 router; several groups, or routers, expected"]
     assert (
         unwirable(
-            dragonfly(Dragonfly, **SIDE | {"rails": 1, "racks": 4, "rails_per_pod": 1, "group_links": 0}),
+            Dragonfly.of(**SIDE | {"rails": 1, "racks": 4, "rails_per_pod": 1, "group_links": 0}),
             cross_rail=True,
         )
         == []

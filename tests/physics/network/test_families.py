@@ -5,13 +5,15 @@ from typing import get_args
 import pytest
 
 from planner.instance.network import FabricFamily
-from planner.physics.network.families import FAMILIES, WIRINGS
+from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
+from planner.physics.network.families import FAMILIES
+from planner.physics.network.topology import Design
 
 
 def test_every_family_is_registered() -> None:
-    """An instance may name just the families of the registry, and every wiring serves one of them."""
+    """An instance may name just the families of the registry, and every type of design serves one of them."""
     assert set(FAMILIES) == set(get_args(FabricFamily))
-    assert {f.wiring.design for f in FAMILIES.values()} == set(WIRINGS)
+    assert {f.design for f in FAMILIES.values()} == {Design, Dragonfly, DragonflyPlus}
 
 
 @pytest.mark.parametrize("gpus", [1, 4, 72])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.physics.network.locality import (
+from planner.physics.network.transport import (
     Locality,
     allreduces_leaving,
     domain_racks,
@@ -69,15 +69,12 @@ def test_by_hand() -> None:
     """
     stages = [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
     assert locality(stages, leaf_domain_racks=4, domains_per_pod=2, wrap=False) == Locality(
-        share_leaving_leaf=3 / 4,
-        share_leaving_pod=1 / 8,
-        allreduces_leaving_leaf=2,
-        allreduces_leaving_pod=1,
+        share_leaving=(3 / 4, 1 / 8, 0.0),
+        allreduces_leaving=(2, 1, 0),
+        stage_in=(1.0, 1.0, 0.0),
         groups_split=2,
         extra_pieces=2,
         groups_cross_pod=1,
-        stage_in_leaf=1.0,
-        stage_in_pod=1.0,
     )
 
 
@@ -85,13 +82,9 @@ def test_zones_are_measured_where_there_are_any() -> None:
     """Zones of two domains of two racks: two of three racks of a stage stand in one; without zones nothing does."""
     stages = [[2, 3, 4], [0, 1, 5]]
     found = locality(stages, leaf_domain_racks=2, domains_per_pod=1, domains_per_zone=2, wrap=False)
-    assert (found.stage_in_leaf, found.stage_in_zone, found.allreduces_leaving_zone, found.share_leaving_zone) == (
-        2 / 3,
-        2 / 3,
-        2,
-        0.0,
-    )
-    assert locality(stages, leaf_domain_racks=2, domains_per_pod=1, wrap=False).stage_in_zone == 0.0
+    assert (found.stage_in[0], found.stage_in[2]) == (2 / 3, 2 / 3)
+    assert (found.allreduces_leaving[2], found.share_leaving[2]) == (2, 0.0)
+    assert locality(stages, leaf_domain_racks=2, domains_per_pod=1, wrap=False).stage_in[2] == 0.0
 
 
 def test_virtual_stages_close_the_circle() -> None:
@@ -107,19 +100,9 @@ def test_virtual_stages_close_the_circle() -> None:
 def test_nothing_crosses_where_nothing_can(stages: list[list[int]]) -> None:
     """No stage, empty stages and one whole stage cross nothing."""
     found = locality(stages, leaf_domain_racks=5, domains_per_pod=1, wrap=True)
-    assert (
-        found.share_leaving_leaf,
-        found.share_leaving_pod,
-        found.allreduces_leaving_leaf,
-        found.allreduces_leaving_pod,
-    ) == (
-        0,
-        0,
-        0,
-        0,
-    )
+    assert (found.share_leaving, found.allreduces_leaving) == ((0, 0, 0), (0, 0, 0))
     assert (found.groups_split, found.extra_pieces, found.groups_cross_pod) == (0, 0, 0)
-    assert found.stage_in_leaf == found.stage_in_pod == float(any(stages))
+    assert found.stage_in == (float(any(stages)), float(any(stages)), 0.0)
 
 
 @pytest.mark.parametrize(("block", "share"), [(1, 1 / 3), (2, 2 / 3), (4, 2 / 3), (8, 1.0)])

@@ -11,13 +11,13 @@ from test_dragonfly import dragonflies
 from test_price import boxes_of, network
 
 from planner.instance.network import FabricFamily, Spares
-from planner.physics.network.cabling import switch_counts
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
+from planner.physics.network.families import MAX_LANES, MAX_WAN_PORTS, design_fault, design_of
 from planner.physics.network.links import spare_ports
-from planner.physics.network.locality import locality
-from planner.physics.network.plan_design import MAX_LANES, MAX_WAN_PORTS, design_fault, design_of
+from planner.physics.network.price import switch_counts
 from planner.physics.network.topology import Design
-from planner.plan.fabric import SiteFabric, Tier, WanGateway
+from planner.physics.network.transport import locality
+from planner.plan.plan_sections import SiteFabric, Tier, WanGateway
 from planner.planning.joint.fabric_section import GatewayRates, site_fabric
 
 NAMES = ("leaf", "spine", "core", "super-spine")
@@ -49,7 +49,7 @@ def test_a_stated_fabric_is_its_design(d: Design) -> None:
     family = family_of(d)
     if family is None:
         return
-    d = dataclasses.replace(d, leaf_spare=spare_ports(d.leaf_down, 0.2, 0.0, 0.01))
+    d = dataclasses.replace(d, leaf_spare=spare_ports(d.leaf_down, Spares(share=0.2)))
     f, _ = stated(d, family)
     routing = "valiant" if isinstance(d, Dragonfly) and d.valiant else "shortest"
     n = network().model_copy(update={"spares": Spares(share=0.2), "group_routing": routing})

@@ -12,14 +12,17 @@ from test_cabling import wirable
 from test_dragonfly import dragonflies
 
 from planner.instance.network import Network, Switch
-from planner.physics.network.cabling import WAN_GATEWAY, lay, lengths, switch_counts
 from planner.physics.network.price import (
+    WAN_GATEWAY,
     bill,
     flat_usd,
+    lay,
+    lengths,
     min_endpoint_mw,
     min_endpoint_usd,
     min_fabric_mw,
     min_fabric_usd,
+    switch_counts,
     switch_usd,
     wan_gateway_bill,
 )

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from fabric_graph import graph_of, survives
 
-from planner.checks.network.asked import cut_by
-from planner.checks.network.cables import count
-from planner.physics.network.cabling import lay
+from planner.checks.cables import count
+from planner.checks.fabric import cut_by
+from planner.physics.network.price import lay
 from planner.physics.network.topology import Design, unwirable
 
 

@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.instance.network import Switch
-from planner.physics.network.locality import locality
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import (
+    FreeUplinks,
     allreduce_slowdown,
+    locality,
     pipeline_send_slowdown,
     ring_loads,
     send_loads,
     shared_links,
     wait_for_others,
 )
-from planner.physics.network.wan_gateway import FreeUplinks
 from planner.simulation import traffic
 from planner.simulation.flow_times import flow_seconds
 from planner.simulation.routing import joined
@@ -95,8 +95,8 @@ def test_simulated_sends_beside_their_own_rings(stages: list[list[int]], wiring:
     """
     d = Design(**LEAVES, **wiring)
     x = locality(stages, leaf_domain_racks=d.domain_racks, domains_per_pod=d.domains_per_pod, wrap=False)
-    sends = send_loads(d, (x.share_leaving_leaf, x.share_leaving_pod, 0.0))
-    links = shared_links(1.0, sends, ring_loads(d, (x.allreduces_leaving_leaf, x.allreduces_leaving_pod, 0)))
+    sends = send_loads(d, x.share_leaving)
+    links = shared_links(1.0, sends, ring_loads(d, x.allreduces_leaving))
     send, ring = (max(factors[k] for factors in links.values()) for k in (0, 1))
     switch = Switch(name="s", ports=64, port_gbps=800, planes=1, price_usd=1, power_watts=1)
     part, size = part_of_design(d, switch, 100e9), 300e6

@@ -4,14 +4,19 @@ import dataclasses
 
 import pytest
 
-from planner.instance.network import Network
-from planner.instance.wan import Wan
-from planner.physics.network.cabling import lay
+from planner.instance.network import Network, Wan
+from planner.physics.network.price import lay
 from planner.physics.network.topology import Design
-from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
-from planner.physics.network.wan_gateway import FreeUplinks, exchange_gbps, free_uplinks, wan_gbps, wan_ports
-from planner.plan.sites import Link
-from planner.plan.wan import WanDemand, WanPlan, WanRoute
+from planner.physics.network.transport import (
+    FreeUplinks,
+    allreduce_slowdown,
+    exchange_gbps,
+    free_uplinks,
+    pipeline_send_slowdown,
+    wan_gbps,
+    wan_ports,
+)
+from planner.plan.plan_sections import Link, WanDemand, WanPlan, WanRoute
 
 TWO = Design(
     ports=8, rails=1, racks=6, leaf_down=2, leaf_up=2, leaf_bundle=1, rails_per_pod=1, domains_per_pod=3

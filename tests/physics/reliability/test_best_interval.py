@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.checks.reliability.failures import Failures
-from planner.instance.reliability import FailingPart, Reliability
+from planner.checks.reliability import Failures
+from planner.instance.hardware import FailingPart, Reliability
 from planner.models.joint.calendar import Calendar
 from planner.physics.reliability.recovery import Job, best_interval, best_interval_seconds, choices, way_at, ways
 

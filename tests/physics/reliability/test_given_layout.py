@@ -8,11 +8,11 @@ import pytest
 from failing_plan import RATES, failing
 from worked_plan import STRATEGY, small
 
-from planner.checks.reliability.failures import Failures, at_least, mean_short
+from planner.checks.reliability import Failures, at_least, mean_short
 from planner.errors import InputError
+from planner.instance.hardware import Reliability
 from planner.instance.instance import Instance
-from planner.instance.reliability import Reliability
-from planner.physics.reliability.given_layout import SITE, upkeep_of
+from planner.physics.reliability.spares import SITE, upkeep_of
 from planner.physics.training.transformer import total_parameters
 
 RACKS, STEP = 10, 7.0  # two stages of ten replicas, two to a rack: ten racks of four GPUs, none idle

@@ -5,9 +5,9 @@ from joint_brute_failures import failing_links
 from pydantic import ValidationError
 
 from planner.errors import InputError
+from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
-from planner.instance.reliability import FailingPart, Reliability
-from planner.physics.reliability.stops import (
+from planner.physics.reliability.recovery import (
     NO_LINKS,
     GpuLinks,
     fewest_stops,

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worked_plan import edited, small
 
-from planner.instance.reliability import Reliability
-from planner.physics.reliability.plan_curves import exposure_of, interval_curves, spare_points
+from planner.instance.hardware import Reliability
 from planner.physics.reliability.recovery import Job, choices, way_at, ways
-from planner.physics.reliability.spares import min_spares
+from planner.physics.reliability.spares import exposure_of, interval_curves, min_spares, spare_points
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from planner.checks.reliability.failures import Failures, at_least
-from planner.checks.reliability.failures import mean_short as checked_short
-from planner.instance.catalogue import catalogue
-from planner.instance.reliability import Reliability
+from planner.checks.reliability import Failures, at_least
+from planner.checks.reliability import mean_short as checked_short
+from planner.instance.hardware import Reliability
+from planner.instance.workload import catalogue
 from planner.physics.reliability.recovery import (
     Job,
     best_interval_seconds,

@@ -3,10 +3,9 @@
 import pytest
 from failing_plan import RATES, failing
 
-from planner.instance.reliability import Reliability
-from planner.physics.reliability.plan_curves import exposure_of
-from planner.physics.reliability.standing import Upkeep, checkpoint_bytes, counted, section, stretches
-from planner.physics.reliability.stops import stops_per_second
+from planner.instance.hardware import Reliability
+from planner.physics.reliability.recovery import stops_per_second
+from planner.physics.reliability.spares import Upkeep, checkpoint_bytes, counted, exposure_of, section, stretches
 from planner.physics.training.transformer import total_parameters
 
 

@@ -4,7 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from planner.physics.site.dc_power_flow import Network
+from planner.physics.site.grid import Network
 
 
 def drawn(seed: int) -> tuple[Network, list[tuple[int, int, int, float]]]:

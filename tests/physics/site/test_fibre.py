@@ -8,7 +8,7 @@ import pytest
 from wan_graphs import paths
 
 from planner.instance.grid import Grid, SitePrices
-from planner.instance.wan import FibreEdge, FibreNode, Wan
+from planner.instance.network import FibreEdge, FibreNode, Wan
 from planner.physics.site import fibre, wan
 
 NODES = {"a": (40.0, -76.0), "b": (41.0, -88.0), "c": (35.0, -90.0), "d": (39.0, -105.0), "e": (33.0, -112.0)}

@@ -7,18 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.instance.wan import Wan
-from planner.physics.site import gradient_exchange, wan
-from planner.physics.site.gradient_exchange import (
-    Form,
-    form_need_gbps,
-    forms,
-    hierarchical,
-    link_needs,
-    ring,
-    seconds,
-    tree,
-)
+from planner.instance.network import Wan
+from planner.physics.site import wan
+from planner.physics.site.wan import Form, form_need_gbps, forms, hierarchical, link_needs, ring, seconds, tree
 
 WAN = Wan()
 SITES = ("a", "b", "c", "d")
@@ -96,12 +87,12 @@ def test_two_sites_need_what_one_link_does() -> None:
 @pytest.mark.parametrize(("window", "name"), [(0.079, "tree"), (0.081, "ring")])
 def test_tight_windows_go_by_tree_and_wide_ones_by_ring(window: float, name: str) -> None:
     """Three sites 20 ms apart: 2·S in T - 20 ms against 4/3·S in T - 40 ms are the same rate at 80 ms."""
-    assert gradient_exchange.fastest(forms({"x": SITES[:3]}, 1e9, even), WAN, window, even).name == name
+    assert wan.fastest(forms({"x": SITES[:3]}, 1e9, even), WAN, window, even).name == name
 
 
 def test_two_levels_win_where_groups_are_near() -> None:
     """Four sites on two coasts: the ring's bytes and fewer waits."""
-    found = gradient_exchange.fastest(forms({"east": ["a", "b"], "west": ["c", "d"]}, 1e12, rtt), WAN, 10.0, rtt)
+    found = wan.fastest(forms({"east": ["a", "b"], "west": ["c", "d"]}, 1e12, rtt), WAN, 10.0, rtt)
     assert found.name == "hierarchical"
 
 
@@ -240,7 +231,7 @@ def test_a_window_that_the_waits_fill_is_shared_by_them() -> None:
 def test_the_time_that_a_step_counts_on(gbps: float | None, ms: float | None, expected: float) -> None:
     """1 GB in a ring of four sends 1.5 GB a link; with 3 round trips of 40 ms each; without a rate the window."""
     thrice = Wan(round_trips=3.0)
-    assert gradient_exchange.assumed_window_seconds(thrice, 1e9, 4, 7.0, gbps, ms) == pytest.approx(expected)
+    assert wan.assumed_window_seconds(thrice, 1e9, 4, 7.0, gbps, ms) == pytest.approx(expected)
 
 
 def test_round_trips_count_as_often_as_the_exchange_waits() -> None:
@@ -252,4 +243,4 @@ def test_round_trips_count_as_often_as_the_exchange_waits() -> None:
 
 def test_every_two_sites() -> None:
     """Pairs by name, whatever the order."""
-    assert gradient_exchange.every_two("cab") == (("a", "b"), ("a", "c"), ("b", "c"))
+    assert wan.every_two("cab") == (("a", "b"), ("a", "c"), ("b", "c"))

@@ -7,12 +7,9 @@ from site_grids import case, line, node
 
 from planner.instance.grid import Grid, SitePrices
 from planner.instance.hardware import Hardware, Rack
-from planner.instance.network import Cables, Network, Optics, Switch
-from planner.instance.wan import Wan
-from planner.physics.site import cost, power
-from planner.plan.fabric import SiteFabric
-from planner.plan.sites import Link, NewCircuits, Site, SitesPlan, Upgrade
-from planner.plan.wan import WanPlan
+from planner.instance.network import Cables, Network, Optics, Switch, Wan
+from planner.physics.site import cost
+from planner.plan.plan_sections import Link, NewCircuits, Site, SiteFabric, SitesPlan, Upgrade, WanPlan
 
 RACK = Rack(name="rack", gpus=72, it_kw=125.0, price_usd=3e6)
 HARDWARE = Hardware(accelerator="B200", rack=RACK, facility_overhead_factor=1.25, cooling_kw_per_m2=2.0)
@@ -34,20 +31,20 @@ WAN = Wan(fibre_usd_per_route_km=1_000.0, wavelength_usd=40_000.0, fibre_life_ye
 
 def test_power_of_the_hundred_billion_dollar_datacentre() -> None:
     """23,200 racks of 125 kW draw 2.9 GW, with a quarter more for the facility 3.625 GW."""
-    assert power.it_mw(HARDWARE, 23_200) == pytest.approx(2900.0)
-    assert power.facility_mw(HARDWARE, 23_200) == pytest.approx(3625.0)
+    assert cost.it_mw(HARDWARE, 23_200) == pytest.approx(2900.0)
+    assert cost.facility_mw(HARDWARE, 23_200) == pytest.approx(3625.0)
 
 
 def test_cooling_area() -> None:
     """The facility's 3.625 GW at 2 kW/m² take 1,812,500 m²; without a density there is no area."""
-    assert power.cooling_m2(HARDWARE, 23_200) == pytest.approx(1_812_500.0)
-    assert power.cooling_m2(HARDWARE.model_copy(update={"cooling_kw_per_m2": None}), 1) is None
+    assert cost.cooling_m2(HARDWARE, 23_200) == pytest.approx(1_812_500.0)
+    assert cost.cooling_m2(HARDWARE.model_copy(update={"cooling_kw_per_m2": None}), 1) is None
 
 
 def test_a_rack_by_name_is_refused() -> None:
     """A name left unresolved is an error that says so."""
     with pytest.raises(TypeError, match="is a name"):
-        power.it_mw(Hardware(accelerator="x", rack="NVL72"), 1)
+        cost.it_mw(Hardware(accelerator="x", rack="NVL72"), 1)
 
 
 @pytest.mark.parametrize(
@@ -104,11 +101,11 @@ def test_wan_link() -> None:
 
 def test_the_fabric_has_no_part_of_the_racks_power_twice() -> None:
     """The overhead factor holds the fabric where it says so; else its megawatts are added before the factor."""
-    assert power.it_mw(HARDWARE, 80, 5.0) == pytest.approx(80 * 0.125 + 5.0)
-    assert power.facility_mw(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25)
-    assert power.cooling_m2(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25 * 1e3 / 2)
+    assert cost.it_mw(HARDWARE, 80, 5.0) == pytest.approx(80 * 0.125 + 5.0)
+    assert cost.facility_mw(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25)
+    assert cost.cooling_m2(HARDWARE, 80, 5.0) == pytest.approx(15.0 * 1.25 * 1e3 / 2)
     within = HARDWARE.model_copy(update={"overhead_includes_fabric": True})
-    assert power.it_mw(within, 80, 5.0) == pytest.approx(10.0)
+    assert cost.it_mw(within, 80, 5.0) == pytest.approx(10.0)
 
 
 def test_the_bill_of_a_plan() -> None:
@@ -141,7 +138,7 @@ def test_the_bill_of_a_plan() -> None:
     )
     fabrics = {s: SiteFabric.model_construct(cost_usd=usd) for s, usd in (("E0", 1e6), ("W0", 2e6))}
     found, p = cost.bill(i, 8, sites, fabrics), i.grid.prices
-    rack = power.rack_of(i.hardware).price_usd
+    rack = cost.rack_of(i.hardware).price_usd
     energy = 8760 * (6 * 40 + 10 * 70)
     expected = {
         "racks": 8 * rack,

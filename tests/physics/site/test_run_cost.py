@@ -8,9 +8,8 @@ from worked_plan import instance_with, small
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
-from planner.physics.site import run_cost
-from planner.plan.plan import Cost
-from planner.plan.run import RunPlan
+from planner.physics.site import cost
+from planner.plan.plan import Cost, RunPlan
 from planner.planning.load import load_instance
 
 BILL = Cost(
@@ -30,7 +29,7 @@ YEAR_DAYS = 365.0
 def of(days: float, mw: float = 1.0, **changes: object) -> RunPlan:
     """Return the run of a site of EAST that draws so much, bought for $1,500."""
     i = instance_with(**(ALL | changes))
-    return run_cost.Run(i, days, BILL, {"e1": mw}, {"e1": "EAST"}).section()
+    return cost.Run(i, days, BILL, {"e1": mw}, {"e1": "EAST"}).section()
 
 
 def test_a_run_by_hand() -> None:
@@ -64,8 +63,8 @@ def test_the_last_year_is_a_part() -> None:
 )
 def test_whole_lives_replace_nothing_at_their_end(years: float, times: int) -> None:
     """A run of just n lives replaces n - 1 times."""
-    assert run_cost.replacements(years, 2.0) == times
-    assert run_cost.replacements(years, None) == 0
+    assert cost.replacements(years, 2.0) == times
+    assert cost.replacements(years, None) == 0
 
 
 def test_years_by_one_add_up_for_any_life() -> None:
@@ -77,9 +76,9 @@ def test_years_by_one_add_up_for_any_life() -> None:
             dice.choice([0.1, 0.25, 1, 2, 3.3]),
         )
         count = math.ceil(years - 1e-9)
-        by_year = [run_cost.replacements_by(n, years, life) for n in range(count)]
+        by_year = [cost.replacements_by(n, years, life) for n in range(count)]
         assert by_year == sorted(by_year)
-        assert (by_year[-1] if by_year else 0) == run_cost.replacements(years, life)
+        assert (by_year[-1] if by_year else 0) == cost.replacements(years, life)
 
 
 def test_monotone() -> None:
@@ -103,7 +102,7 @@ def test_monotone() -> None:
 def test_without_figures_it_is_the_bill(years: float) -> None:
     """Where no life, upkeep and staff are given, the given years of operation cost what the bill counts."""
     plan = small(limits__operation_years=years)
-    found = run_cost.section(plan.instance, 900.0, plan.cost, 0, plan.sites)
+    found = cost.section(plan.instance, 900.0, plan.cost, 0, plan.sites)
     assert found.years == years
     assert found.total_cost_of_ownership_usd == pytest.approx(plan.cost.total_usd, rel=1e-15)
 
@@ -113,7 +112,7 @@ def test_years_left_out_do_not_count_against_the_budget() -> None:
     plan = small()
     assert plan.instance.limits.operation_years is None and plan.instance.limits.budgeted_years == 0
     assert plan.cost.operation_years == 0 and plan.cost.total_usd == sum(plan.cost.capex_usd.values())
-    found = run_cost.section(plan.instance, 365.0, plan.cost, 0, plan.sites)
+    found = cost.section(plan.instance, 365.0, plan.cost, 0, plan.sites)
     assert found.years == 1 and found.usd["energy"] == pytest.approx(plan.cost.opex_usd_per_year["energy"])
 
 
@@ -121,7 +120,7 @@ def test_without_sites_what_is_not_known_is_said() -> None:
     """Of sites that are not chosen the racks draw, no price is known, and the section names what is left out."""
     i: Instance = instance_with()
     bare = Cost(capex_usd={"racks": 900.0}, opex_usd_per_year={}, operation_years=0.0, total_usd=900.0)
-    x = run_cost.section(i, 365.0, bare, 3)
+    x = cost.section(i, 365.0, bare, 3)
     mw = 3 * i.hardware.rack.it_kw * i.hardware.facility_overhead_factor / 1e3
     assert x.energy_mwh == pytest.approx(8760 * mw) and "energy" not in x.usd and x.carbon_tonnes is None
     assert {"grid", "network", "hardware.rack.life_years", "operation.staff_usd_per_year"} <= set(x.not_counted)
@@ -132,7 +131,7 @@ def test_a_cluster_without_a_grid_has_its_own_price() -> None:
     own = {"operation": {"energy_usd_per_mwh": 100.0, "carbon_kg_per_mwh": 10.0}}
     i = instance_with(**own).model_copy(update={"grid": None, "wan": None, "network": None})
     bare = Cost(capex_usd={"racks": 900.0}, opex_usd_per_year={}, operation_years=0.0, total_usd=900.0)
-    x = run_cost.section(i, 365.0, bare, 4)
+    x = cost.section(i, 365.0, bare, 4)
     assert x.usd["energy"] == pytest.approx(100 * x.energy_mwh) and x.carbon_tonnes == pytest.approx(x.energy_mwh / 100)
     with pytest.raises(InputError, match=r"operation\.energy_usd_per_mwh: .* remove"):
         load_instance(instance_with(**own))
@@ -141,4 +140,4 @@ def test_a_cluster_without_a_grid_has_its_own_price() -> None:
 def test_a_long_run_lists_its_first_years() -> None:
     """Ten thousand years are summed in full and listed for a hundred."""
     x = of(1e4 * YEAR_DAYS)
-    assert len(x.by_year) == run_cost.MAX_YEARS and x.replacements == {"racks": 4999, "fabric": 2499}
+    assert len(x.by_year) == cost.MAX_YEARS and x.replacements == {"racks": 4999, "fabric": 2499}

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from worked_plan import instance_with, small, worked
 
-from planner.physics.site import run_cost
-from planner.physics.site.run_prices import alike_usd, at_run_prices
+from planner.physics.site import cost
+from planner.physics.site.cost import alike_usd, at_run_prices
 
 HOURS = 8760.0
 UPKEEP = {"maintenance_share_per_year": 0.1, "staff_usd_per_year": 7e4, "fabric_life_years": 4.0}
@@ -23,7 +23,7 @@ def test_capital_at_run_prices_is_what_the_run_costs(
     """Racks and fabric with upkeep and replacements, sites as they are, and the energy of so many years."""
     figures = {"hardware__rack__life_years": life, "operation": operation, "network__power_usd_per_watt": 3.0} | cables
     plan = small(**figures)
-    run = run_cost.section(plan.instance, years * 365, plan.cost, 0, plan.sites)
+    run = cost.section(plan.instance, years * 365, plan.cost, 0, plan.sites)
     priced = worked(at_run_prices(plan.instance, years))
     found = priced.cost.total_usd + alike_usd(plan.instance, years)
     assert found == pytest.approx(run.total_cost_of_ownership_usd, rel=1e-12)

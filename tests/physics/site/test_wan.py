@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from planner.instance.wan import Wan
+from planner.instance.network import Wan
 from planner.physics.site import wan
 
 WAN = Wan(wavelength_gbps=400.0, max_wavelengths_per_pair=96)

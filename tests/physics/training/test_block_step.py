@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -200,19 +201,33 @@ class StopError(Exception):
     """What a tick raises to end a computation."""
 
 
-def test_a_long_walk_can_be_ended() -> None:
-    """A tick is called before the first wave and after each 512 more, and what it raises ends the walk."""
+@pytest.mark.parametrize("pipeline", [2, 32])
+def test_a_long_walk_can_be_ended(pipeline: int) -> None:
+    """A tick is called at first, with many passes at once again after each 512 waves; what it raises ends the walk."""
     calls: list[int] = []
-    interleaving.run_passes(2, 2000, (1.0,), (2.0,))  # sorts the passes, which ticks too, and keeps their order
-    interleaving.run_passes(2, 2000, (1.0,), (2.0,), tick=lambda: calls.append(1))
-    waves = len(interleaving._order(2, 2000, 1, interleaving.no_tick).starts) - 1
-    assert waves >= 4000 and len(calls) == -(-waves // 512)
+    many = pipeline, 500, (1.0,), (2.0,)
+    interleaving.run_passes(*many)  # sorts the passes, which ticks too, and keeps their order
+    interleaving.run_passes(*many, tick=lambda: calls.append(1))
+    waves = len(interleaving._order(pipeline, 500, 1, interleaving.no_tick).starts) - 1
+    assert waves >= 1000 and len(calls) == (-(-waves // 512) if pipeline == 32 else 1)
 
     def stop() -> None:
         raise StopError
 
     with pytest.raises(StopError):
-        interleaving.run_passes(2, 2000, (1.0,), (2.0,), tick=stop)
+        interleaving.run_passes(*many, tick=stop)
+
+
+@pytest.mark.parametrize(("pipeline", "micro_batches", "v"), [(3, 8, 3), (5, 5, 1), (4, 16, 2)])
+def test_passes_one_by_one_end_when_passes_in_waves_do(
+    pipeline: int, micro_batches: int, v: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop over passes, and arrays of those that run at once, end at the same seconds to the last digit."""
+    seconds = tuple(1.0 + 0.1 * k for k in range(v)), tuple(2.0 + 0.3 * k for k in range(v))
+    finish, ends = interleaving.run_passes(pipeline, micro_batches, *seconds)
+    monkeypatch.setattr(interleaving, "MANY_AT_ONCE", 0)
+    again, others = interleaving.run_passes(pipeline, micro_batches, *seconds)
+    assert finish == again and np.array_equal(ends, others)
 
 
 def with_front(dense: int, seconds: float = 0.0) -> Any:

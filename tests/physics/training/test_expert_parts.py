@@ -57,7 +57,7 @@ def test_a_start_is_never_hidden(overlap: float, shown: float) -> None:
 
     4 tokens, two copies of 128 elements of 2 B.
     """
-    found = layer_time.expert_exchange_seconds(machine(dispatch_seconds=3.0, expert_overlap=overlap), SHAPE)
+    found = layer_time.expert_exchange_seconds(machine(all_to_all_seconds=3.0, expert_overlap=overlap), SHAPE)
     assert found == pytest.approx(2 * ((0.75 * 2048 / 100 + 0.5) * shown + 3.0))
 
 
@@ -67,7 +67,10 @@ def test_each_expert_starts_its_products_and_casts(dtype: str, casts: int) -> No
 
     The gradients of two weights are among them, which a zero-bubble schedule moves.
     """
-    plain, slow = (layer_time.kind_times(machine(dtype, expert_seconds=x), SHAPE, ROUTED) for x in (0.0, 5.0))
+    plain, slow = (
+        layer_time.kind_times(machine(dtype, expert_seconds=x, expert_cast_seconds=x), SHAPE, ROUTED)
+        for x in (0.0, 5.0)
+    )
     assert slow.forward_seconds - plain.forward_seconds == pytest.approx(LOCAL * 5 * (2 + casts))
     assert slow.backward_seconds - plain.backward_seconds == pytest.approx(LOCAL * 5 * (4 + casts))
     assert slow.weight_gradient_seconds - plain.weight_gradient_seconds == pytest.approx(LOCAL * 5 * 2)
@@ -166,12 +169,12 @@ def test_casts_of_a_product_by_hand() -> None:
 
 @pytest.mark.parametrize("context_parallel", [1, 2, 4])
 def test_logits_are_of_a_context_ranks_own_tokens(context_parallel: int) -> None:
-    """Three products of 2·128·16 FLOP a token at 1 MFLOP/s, and 8 B a logit over 1 GB/s."""
+    """Three products of 2·128·16 FLOP a token at 1 MFLOP/s, 8 B a logit over 1 GB/s, 14 B a weight of the embedding."""
     shape = Shape(
         tensor_parallel=1, micro_batch=2, recompute="none", sequence_parallel=False, context_parallel=context_parallel
     )
     own = 2 * 4 / context_parallel
-    expected = own * (3 * 2 * 128 * 16 / 1e6 + 16 * 8 / 1e9)
+    expected = own * (3 * 2 * 128 * 16 / 1e6 + 16 * 8 / 1e9) + 128 * 16 * 14 / 1e9
     assert head_seconds(machine(loss_bytes_per_logit=8.0), shape) == pytest.approx(expected)
 
 

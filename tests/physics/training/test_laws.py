@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import planner
-from planner.instance.model_family import DepthLaw, LossLaw, PointsLaw, PowerOf
+from planner.instance.workload import DepthLaw, LossLaw, PointsLaw, PowerOf
 from planner.physics.training import scaling_laws
 
 CATALOGUE = Path(planner.__file__).parent / "catalogue"

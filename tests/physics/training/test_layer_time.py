@@ -210,14 +210,14 @@ def test_two_dimensional_tensor_parallelism_by_hand() -> None:
     assert layer_time.tensor_exchange_seconds(machine(), s, DENSE) == pytest.approx(sum(each) / 2)
 
 
-@pytest.mark.parametrize(("overlap", "exposed"), [(0.0, 1.14), (1.0, 1.14 - 0.256)])
-def test_context_exchange(overlap: float, exposed: float) -> None:
+@pytest.mark.parametrize(("overlaps", "exposed"), [((), 1.14), (("context",), 1.14 - 0.256)])
+def test_context_exchange(overlaps: tuple[str, ...], exposed: float) -> None:
     """Keys and values of 4 tokens, 16 elements of 2 B, take 0.5 + 0.64 s between 2 ranks.
 
     They run beside the attention's 0.256 s, or before it.
     """
     assert context_exchange.context_exchange_seconds(
-        machine(context_overlap=overlap), shape(c=2), 0.256, 1.0
+        machine(overlaps=overlaps), shape(c=2), 0.256, 1.0
     ) == pytest.approx(exposed)
     assert context_exchange.context_exchange_seconds(machine(), shape(), 0.256, 1.0) == 0
 
@@ -225,11 +225,14 @@ def test_context_exchange(overlap: float, exposed: float) -> None:
 ROUTED = TOY.model_copy(update={"experts": Experts(count=16, per_token=2, ffn=8)})
 
 
-@pytest.mark.parametrize(("once", "copies"), [(False, 2.0), (True, 1.5)])
-def test_expert_exchange(once: bool, copies: float) -> None:
-    """Of 4·2·8·2 B half leave the rack of 8; sent once for each rack, 2·(1 - 1/4) copies go instead of 2."""
-    m = machine(model=ROUTED, expert_once_per_domain=once)
-    each = 128 * 0.5 * copies / 2 / 10 + 2 + 0.5
+@pytest.mark.parametrize(("dispatcher", "copies", "waits"), [("all_to_all", 2.0, 2.5), ("deep_ep", 1.5, 2.0)])
+def test_expert_exchange(dispatcher: str, copies: float, waits: float) -> None:
+    """Of 4·2·8·2 B half leave the rack of 8; sent once for each rack, 2·(1 - 1/4) copies go instead of 2.
+
+    The flexible dispatchers pass tokens on in the rack as they come.
+    """
+    m = machine(model=ROUTED, dispatcher=dispatcher)
+    each = 128 * 0.5 * copies / 2 / 10 + waits
     assert layer_time.expert_exchange_seconds(m, shape(e=16)) == pytest.approx(2 * each)
     assert layer_time.expert_exchange_seconds(m, shape(e=1)) == 0
 
@@ -315,11 +318,14 @@ def test_a_better_gpu_is_never_slower(s: Shape, what: str) -> None:
 
 @pytest.mark.parametrize("t", [1, 2])
 def test_head(t: int) -> None:
-    """The logits' 1,024 FLOP, three times, over t ranks; their loss moves 8 bytes for each of 64 logits."""
-    assert operations.head_seconds(machine(), shape(t)) == pytest.approx(3.072 / t)
-    assert operations.head_seconds(machine(gpu(hbm=1.0), loss_bytes_per_logit=8), shape(t)) == pytest.approx(
-        (3.072 + 64 * 8) / t
-    )
+    """The logits' 1,024 FLOP, three times, over t ranks; their loss moves 8 bytes for each of 64 logits, 56 unfused.
+
+    The embedding's gradient of 16 x 8 weights takes 14 bytes each: 2 B cleared, written and read, 4 B read and written.
+    """
+    assert operations.head_seconds(machine(), shape(t)) == pytest.approx((3.072 + 128 * 14 / 1e12) / t)
+    for fused, loss in ((True, 8), (False, 56)):
+        m = machine(gpu(hbm=1.0), loss_bytes_per_logit=8, fused_loss=fused)
+        assert operations.head_seconds(m, shape(t)) == pytest.approx((3.072 + 64 * loss + 128 * 14) / t)
 
 
 def test_pipeline_send_over_the_nics() -> None:
@@ -449,13 +455,13 @@ def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
     )
 
 
-@pytest.mark.parametrize(("share", "exposed"), [(0.0, 1.0), (0.5, 2.5), (1.0, 5.0)])
-def test_a_framework_may_expose_a_share_in_any_case(share: float, exposed: float) -> None:
-    """Of five layers' exchanges beside a long backward pass the last remains, or the share that the framework exposes.
+@pytest.mark.parametrize(("overlaps", "exposed"), [(("gradients",), 1.0), (("parameters",), 5.0)])
+def test_gradients_that_do_not_overlap_are_exposed(overlaps: tuple[str, ...], exposed: float) -> None:
+    """Of five layers' exchanges beside a long backward pass the last remains, or all where they do not overlap.
 
     The embeddings' exchange comes after it.
     """
-    m = machine(data_exposed=share)
+    m = machine(overlaps=overlaps)
     tail = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, beside=passes(1e6), end=0)
     assert tail == pytest.approx(exposed * 2 * REDUCE)
     more = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, beside=passes(1e6), end=1)
@@ -479,7 +485,7 @@ def test_optimizer_reads_and_writes_its_state() -> None:
 @pytest.mark.parametrize(("layers", "v", "chunk"), [(6, 2, 3), (7, 2, 4), (1, 1, 1), (8, 3, 3)])
 def test_layers_per_chunk(layers: int, v: int, chunk: int) -> None:
     """The largest of v chunks has the rounded-up share."""
-    assert layer_time.layers_per_chunk(layers, v) == chunk
+    assert schedule.layers_per_chunk(layers, v) == chunk
 
 
 @pytest.mark.parametrize(("replicas", "per_rack", "racks"), [(7, 7, 1), (8, 7, 2), (721, 7, 103), (1, 9, 1)])

@@ -7,7 +7,7 @@ from worked_plan import STRATEGY, small
 
 from planner.physics.training import parallel_strategy as ps
 from planner.physics.training.operations import Shape
-from planner.plan.layout import LayoutPlan
+from planner.plan.plan_sections import LayoutPlan
 
 LAYOUT = small().layout
 

@@ -117,13 +117,13 @@ def test_the_last_micro_batch_waits_for_a_ring_at_every_send(
     (alone, rings_alone), (shared, rings_shared) = (
         SharedStep(p, v, m, {"F": f, "B": b}, layers, send, ring, shared=x).run() for x in (False, True)
     )
-    met = schedule.sends_beside_rings("1f1b", p, v, m, zero_stage=1, data_exposed=0.0, pipeline_overlap=1.0)
+    met = schedule.sends_beside_rings("1f1b", p, v, m, zero_stage=1, gradients_overlap=True, sends_overlap=True)
     in_flight = exposed_tail_seconds(ring * layers, b / layers, layers)
     assert shared - alone == pytest.approx(float(met * wait_for_others(send, 1.0, in_flight)), abs=1e-6)
     assert rings_shared - shared <= rings_alone - alone + 1e-6
 
 
-def parts_of(c: Conditions, s: ParallelStrategy, **software: float) -> dict[str, float]:
+def parts_of(c: Conditions, s: ParallelStrategy, **software: Any) -> dict[str, float]:
     """Return the step of a strategy by part."""
     return prediction.step_breakdown(toy(layers=sum(s.layers_per_stage), **software), c, s)
 
@@ -160,6 +160,6 @@ def test_what_meets_only_adds_to_what_is_alone(s: ParallelStrategy, c: Condition
 def test_nothing_meets_where_rings_follow_the_last_send(s: ParallelStrategy, c: Conditions) -> None:
     """Gradients all after the last backward pass, one stage, or one rack in a ring: the step has no such part."""
     assume(s.zero_stage < 2)
-    assert "ring_wait" not in parts_of(c, s, data_exposed=1.0)
+    assert "ring_wait" not in parts_of(c, s, overlaps=("parameters", "sends"))
     if s.pipeline_parallel == 1 or s.group_racks(8) == 1 or s.schedule == "zb-h1":
         assert "ring_wait" not in parts_of(c, s)

@@ -183,7 +183,7 @@ def test_heads_that_tensor_cores_cannot_load() -> None:
 
 def test_the_exchange_of_gradients_at_a_share_of_the_rate() -> None:
     """At half of the rate of collectives the exposed exchange takes twice as long."""
-    m, s = machine(data_exposed=1.0), strategy((6,), m=1, d=8)
+    m, s = machine(overlaps=()), strategy((6,), m=1, d=8)
     half = replace(m, software=m.software.model_copy(update={"data_efficiency": 0.5}))
     free = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=1.0)
     one, two = (prediction.step_breakdown(x, free, s)["data_parallel"] for x in (m, half))

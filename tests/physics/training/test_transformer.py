@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from planner.instance.catalogue import catalogue
-from planner.instance.workload import Experts, LatentAttention, Model
+from planner.instance.workload import Experts, LatentAttention, Model, catalogue
 from planner.physics.training import transformer as tf
 
 GPT3 = Model(name="GPT-3 175B", layers=96, hidden=12288, heads=96, vocabulary=51200)

@@ -11,7 +11,7 @@ from page_cases import MADE, agrees, infeasible, rich
 from sweep_rows import X, Y, written
 from worked_plan import small
 
-from planner.cli.commands.sweep_commands import plot
+from planner.cli.sweep_commands import plot
 from planner.report.page.page import report_page
 
 pytestmark = pytest.mark.slow

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from page_cases import infeasible, page_of, rich
 from worked_plan import edited, instance_with, small, worked
 
-from planner.plan.layout import LayoutPlan
-from planner.report.page.blocks import days_and_money, steps, where
-from planner.report.page.charts import HIGH, StageMemory, pieces, schedule, stacked, stages
-from planner.report.page.elements import WIDTH
-from planner.report.page.site_map import at_work, plan_map
+from planner.plan.plan_sections import LayoutPlan
+from planner.report.page.charts import HIGH, WIDTH, StageMemory, pieces, schedule, stacked, stages
+from planner.report.page.drawings import at_work, plan_map
+from planner.report.page.page import days_and_money, steps, where
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
 SCHEDULES = st.fixed_dictionaries(

@@ -12,9 +12,9 @@ import pytest
 from drawn_fabrics import DESIGNS, WORKED, built
 
 from planner.exports.fabric_parts import BuiltFabric
-from planner.physics.network.cabling import lay, stages, switch_counts
-from planner.report.page.elements import WIDTH, width_of
-from planner.report.page.fabric_tiers import LEFT, MANY, fabric_svg, fabric_tiers
+from planner.physics.network.price import lay, stages, switch_counts
+from planner.report.page.charts import WIDTH, width_of
+from planner.report.page.drawings import LEFT, MANY, fabric_svg, fabric_tiers
 
 SVG = "{http://www.w3.org/2000/svg}"
 FABRICS = {"worked": WORKED} | {name: built(d) for name, d in DESIGNS.items()}

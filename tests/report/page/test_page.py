@@ -14,12 +14,11 @@ from failing_plan import failing
 from page_cases import MADE, agrees, infeasible, page_of, rich
 from worked_plan import edited, small
 
-from planner.cli.commands.plan_commands import report
+from planner.cli.plan_commands import report
 from planner.errors import InputError
 from planner.plan.certificate import Violation
 from planner.plan.plan import Plan
-from planner.report.page.blocks import NOT_SHOWN, PARTS
-from planner.report.page.page import report_page
+from planner.report.page.page import NOT_SHOWN, PARTS, report_page
 from planner.report.summary import statements
 from planner.units import amount, gap, memory, money
 

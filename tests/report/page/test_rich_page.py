@@ -7,7 +7,7 @@ import pytest
 from page_cases import MADE, page_of, rich
 from worked_plan import edited, small
 
-from planner.report.page.elements import WIDTH
+from planner.report.page.charts import WIDTH
 from planner.report.page.page import report_page
 
 

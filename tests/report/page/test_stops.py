@@ -8,9 +8,18 @@ from failing_plan import failing
 from page_cases import infeasible
 from worked_plan import edited, small
 
-from planner.report.page.blocks import stops
-from planner.report.page.charts import CURVE_LEFT, CURVE_TOP, Bar, ChartAxis, ChartLine, curve, even_marks, waterfall
-from planner.report.page.elements import WIDTH
+from planner.report.page.charts import (
+    CURVE_LEFT,
+    CURVE_TOP,
+    WIDTH,
+    Bar,
+    ChartAxis,
+    ChartLine,
+    curve,
+    even_marks,
+    waterfall,
+)
+from planner.report.page.page import stops
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]
 RECT = re.compile(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="13" class="(\w+)"')

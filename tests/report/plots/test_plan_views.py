@@ -141,7 +141,7 @@ def test_looking_loads_only_what_it_needs() -> None:
     code = """
 import sys, planner
 planner.to_frame, planner.show_versions
-from planner.plan.files import read_plan
+from planner.plan.plan_files import read_plan
 heavy = ("pandas", "matplotlib", "ortools", "highspy", "pyomo", "planner.report")
 print(*[m for m in sys.modules if m.startswith(heavy)])
 """

@@ -8,7 +8,7 @@ import pytest
 from commands import run_apart, run_here
 from sweep_rows import X, Y, written
 
-from planner.cli.commands.sweep_commands import plot
+from planner.cli.sweep_commands import plot
 from planner.errors import InputError
 
 ROOT = Path(__file__).parents[3]

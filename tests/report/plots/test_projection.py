@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from planner.report.page.site_map import albers, flat, in_us, outline
+from planner.report.page.drawings import albers, flat, in_us, outline
 
 
 def test_albers_meets_the_worked_example() -> None:

@@ -171,7 +171,7 @@ class CheapestSearch(Search):
         sites = q.world.sites
         q.world.count("questions")
         if sites is None:
-            plan = built(q, c.waves, None, self._templates(c.level, None), math.inf)
+            plan = built(q, c.waves, None, self._templates(c.level, None), self._latest)
             return replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
         parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
         size = self._stage_bytes(Candidate(0.0, 0.0, c.level, c.waves, rtt))
@@ -183,12 +183,12 @@ class CheapestSearch(Search):
             if has_gateways(q, placed):
                 gateways = with_gateways(q, c.waves, c.level, placed, templates)
                 if placed.wan is not None or gateways is None:  # what they carry depends on the sites: others may do
-                    q.world.given_up_usd = min(q.world.given_up_usd, placed.capital_usd)
+                    q.world.give_up(usd=placed.capital_usd)
                 if gateways is None:
                     return None
                 more = sum(t.usd for t in gateways.values()) - sum(t.usd for t in templates.values())
                 placed, templates = replace(placed, capital_usd=placed.capital_usd + more), gateways
-            plan, asked = built(q, c.waves, placed, templates, math.inf), size
+            plan, asked = built(q, c.waves, placed, templates, self._latest), size
             size = exchanged_bytes(q.column, plan.split)
             if size == asked or not (sites.designed and q.several):
                 break
@@ -197,6 +197,11 @@ class CheapestSearch(Search):
         if plan.seconds > self.cutoff * (1 + EPS):
             raise RuntimeError("joint: a plan that was timed is late as built")
         return plan
+
+    @property
+    def _latest(self) -> float:
+        """Return the seconds a sequence within which a plan that was timed is as built."""
+        return self.cutoff * (1 + EPS)
 
     def _base(self, waves: int, rtt: float) -> float:
         """Bound the capital without fabrics at so many wavelengths and no longer round trips."""

@@ -11,10 +11,10 @@ from planner.models.joint.places.milp import stated
 from planner.models.joint.places.site_question import Placed, Question
 from planner.models.joint.sites import Sites
 from planner.models.requests import SitesRequest
-from planner.models.second_proof import Way, second_proof
-from planner.models.sites.data import SplitData, gather
-from planner.plan.declared import BOUNDED, CONFIRMED
-from planner.solvers.dual_bound import lower_bound
+from planner.models.sites.split_data import SplitData, gather
+from planner.plan.certificate import BOUNDED, CONFIRMED
+from planner.solvers.highs_model import lower_bound
+from planner.solvers.outcome import Way, second_proof
 from planner.solvers.registry import run_milp
 
 

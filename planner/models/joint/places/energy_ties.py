@@ -10,8 +10,8 @@ from planner.models.joint.places.site_question import Placed, Question
 from planner.models.joint.sites import Sites, read_placed
 from planner.models.joint.world import CENTS, Plan
 from planner.physics.site import cost
-from planner.solvers.deadline import OutOfTimeError
 from planner.solvers.outcome import UnansweredError
+from planner.solvers.signals import OutOfTimeError
 
 T = TypeVar("T")
 

@@ -3,6 +3,7 @@
 Each asked of the sites until one can be paid.
 """
 
+import itertools
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -20,6 +21,7 @@ from planner.models.joint.space import Floats
 from planner.models.joint.world import CENTS, EPS, Plan, Target
 
 TIMED = 40  # candidates of a shape that are timed where only a likely plan is sought
+LIKELY_TRIES = 10  # questions to the sites of a shape where only a likely plan is sought
 SETTLED = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
 
 
@@ -246,7 +248,7 @@ class Search(CapitalBounds):
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, capital))
         world = self.shape_problem.world
         if placed.wan is not None:  # what its gateways carry depends on the sites: others might pay
-            world.given_up = min(world.given_up, c.seconds)
+            world.give_up(seconds=c.seconds)
         else:
             self._narrow_gateways(c, placed, bare, most)
         return None
@@ -381,8 +383,9 @@ def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False)
     """
     search = Search(shape_problem=shape_problem, cutoff=cutoff, likely=likely)
     target = Target(cutoff, -math.inf, shape_problem.world.budget)
-    while (candidate := search.next(target)) is not None:
-        found = search.try_sites(candidate, target)
-        if found is not None:
+    for _ in range(LIKELY_TRIES) if likely else itertools.count():
+        candidate = search.next(target)
+        found = None if candidate is None else search.try_sites(candidate, target)
+        if candidate is None or found is not None:
             return found
     return None

@@ -14,19 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.instance.instance import Instance
+from planner.models import wan as wan_data
+from planner.models import wan as wan_design
 from planner.models.joint.places.site_question import Circuit, Joined
 from planner.models.requests import GradientExchange, Options, WanRequest
-from planner.models.sites.bounds import max_sites
-from planner.models.sites.data import Pair, SplitData
-from planner.models.sites.rules.registry import without
-from planner.models.wan import data as wan_data
-from planner.models.wan import solve as wan_design
-from planner.models.wan.data import RouteOption
+from planner.models.sites.model import rules_without
+from planner.models.sites.site_rules import max_sites
+from planner.models.sites.split_data import Pair, SplitData
+from planner.models.wan import RouteOption
 from planner.physics.site.fibre import Fibre
-from planner.physics.site.gradient_exchange import assumed_window_seconds
-from planner.plan.wan import WanPlan
-from planner.solvers.deadline import Deadline
+from planner.physics.site.wan import assumed_window_seconds
+from planner.plan.plan_sections import WanPlan
 from planner.solvers.outcome import UnansweredError
+from planner.solvers.signals import Deadline
 
 Floats = NDArray[np.float64]
 LARGE_BYTES = 1e30  # of a stage: so many that round trips do not count, for a bound at any number of bytes
@@ -95,8 +95,8 @@ class FibreDesigns:
         """
         key = stage_bytes, max_rtt_ms
         if key not in self.tables:
-            open_sites = max_sites(self.data, without())
-            barred = [r.excludes for r in without()] if open_sites == 2 else []
+            open_sites = max_sites(self.data, rules_without())
+            barred = [r.excludes for r in rules_without()] if open_sites == 2 else []
             near = [p for p in self._pairs if self.data.rtt_ms(p) <= max_rtt_ms * (1 + 1e-12)]
             usable = [p for p in near if not any(excludes(self.data, p, 2) for excludes in barred)]
             tables = [self.prices(p, stage_bytes) for p in usable]

@@ -15,7 +15,7 @@ from planner.models.fabric.chooser import Template
 from planner.models.joint.places.capital_bounds import Level
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import Placed
-from planner.physics.network import wan_gateway
+from planner.physics.network import transport
 
 MUCH_DEARER = 1.1  # than without a gateway
 
@@ -47,7 +47,7 @@ def gateway_of(q: ShapeProblem, waves: int, placed: Placed, site: str) -> Gatewa
         rate = others * waves * wan.wavelength_gbps
         return Gateway(rate, rate / wan.headroom_factor)
     sync = (d.requested_gbps for d in placed.wan.demands if d.priority == 0 and site in (d.a, d.b))
-    return Gateway(wan_gateway.wan_gbps(wan, (), placed.wan, site), math.fsum(sync) / wan.headroom_factor)
+    return Gateway(transport.wan_gbps(wan, (), placed.wan, site), math.fsum(sync) / wan.headroom_factor)
 
 
 def with_gateways(

@@ -10,9 +10,8 @@ import pyomo.core as pyo
 
 from planner.instance.pins import pinned_blocks
 from planner.models.joint.places.site_question import Question
-from planner.models.sites.costs import capital_musd, energy_musd
-from planner.models.sites.model import build
-from planner.models.sites.soft_rules import penalty_musd
+from planner.models.sites.model import build, penalty_musd
+from planner.models.sites.split_data import capital_musd, energy_musd
 
 LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in the search
 

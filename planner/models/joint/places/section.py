@@ -7,19 +7,15 @@ import pyomo.core as pyo
 from planner.models.joint.places.milp import stated
 from planner.models.joint.places.site_question import Placed, Question
 from planner.models.joint.sites import Sites
-from planner.models.sites.bounds import max_sites
-from planner.models.sites.data import SplitData
-from planner.models.sites.grid.lazy_rows import security_space
-from planner.models.sites.rules import registry
-from planner.models.sites.scenarios import block_of, expected_musd, scenarios, years
-from planner.models.sites.soft_rules import excess_of
-from planner.models.sites.solution import Dispatch, dispatch
-from planner.physics.site import cost, power, wan
+from planner.models.sites import model
+from planner.models.sites.grid_cuts import security_space
+from planner.models.sites.model import Dispatch, dispatch, excess_of
+from planner.models.sites.site_rules import max_sites
+from planner.models.sites.split_data import SplitData, block_of, expected_musd, scenarios, years
+from planner.physics.site import cost, wan
 from planner.physics.site.grid import usable_interconnect_mw
-from planner.plan.certificate import Certificate
-from planner.plan.declared import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES
-from planner.plan.sites import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade
-from planner.plan.wan import WanPlan
+from planner.plan.certificate import SITES_FORMULATION, SITES_MINIMIZES, SITES_RUN_MINIMIZES, Certificate
+from planner.plan.plan_sections import Excess, Flow, Link, NewCircuits, ScenarioRun, Site, SitesPlan, Upgrade, WanPlan
 from planner.solvers import highs
 from planner.solvers.outcome import UnansweredError, relative_gap
 
@@ -98,7 +94,7 @@ def _settle(m: Any, q: Question, seed: int) -> None:
     """Set the model to the solution: excess at its price, then scenarios at theirs, then the shortest flows."""
     _solve(m, seed)
     for year in years(m, q.data):
-        for rule in registry.RULES.values():
+        for rule in model.RULES.values():
             for var in (year.block.component(f"{rule.name}_excess") or {}).values():
                 var.setub(max(var.value, 0.0) + 1e-9)
     if q.data.grid.rules.scenarios == "expected":
@@ -145,11 +141,11 @@ def _site(data: SplitData, site: str, racks: int, placed: Placed, fabric_mw: flo
         interconnection=data.interconnection(site),
         modules=racks // data.module_racks,
         racks=racks,
-        gpus=racks * power.rack_of(h).gpus,
-        it_mw=power.it_mw(h, racks, fabric_mw),
-        facility_mw=power.facility_mw(h, racks, fabric_mw),
+        gpus=racks * cost.rack_of(h).gpus,
+        it_mw=cost.it_mw(h, racks, fabric_mw),
+        facility_mw=cost.facility_mw(h, racks, fabric_mw),
         interconnect_mw=usable,
-        cooling_m2=power.cooling_m2(h, racks, fabric_mw),
+        cooling_m2=cost.cooling_m2(h, racks, fabric_mw),
         latitude=node.latitude,
         longitude=node.longitude,
     )
@@ -183,7 +179,7 @@ def _flows(of: Dispatch) -> tuple[Flow, ...]:
 
 
 def _excess(data: SplitData, name: str, amount: float) -> Excess:
-    rule, amount = registry.rule_of(name), round(amount, 6)
+    rule, amount = model.rule_of(name), round(amount, 6)
     usd = data.grid.rules.soft[rule.name].usd_per_year * amount
     return Excess(rule=name, amount=amount, unit=rule.unit or "", usd_per_year=usd)
 
@@ -193,7 +189,7 @@ def _run(data: SplitData, year: SplitData, of: Dispatch, placed: Placed, fabric_
     usd = 0.0
     for s, racks in sorted(placed.racks.items()):
         drawn = round(of.load.get(s, 0.0), 6)
-        idle = max(power.facility_mw(data.hardware, racks, fabric_mw.get(s, 0.0)) - drawn, 0.0)
+        idle = max(cost.facility_mw(data.hardware, racks, fabric_mw.get(s, 0.0)) - drawn, 0.0)
         usd += cost.energy_usd_per_year(drawn, year.usd_per_mwh(s))
         usd += cost.energy_usd_per_year(idle, data.grid.rules.curtailment_usd_per_mwh)
     return ScenarioRun(
@@ -212,7 +208,7 @@ def _certificate(sites: Sites, q: Question, placed: Placed, given: str) -> Certi
     limit = q.data.grid.rules.max_rtt_ms
     space: dict[str, Any] = {
         "candidate_sites": len(q.data.candidates),
-        "max_sites": max_sites(q.data, registry.without()),
+        "max_sites": max_sites(q.data, model.rules_without()),
         "parts": sum(n for _, n in q.kinds),
         "fabrics": sum(len(p.fabrics) for p, _ in q.kinds),
         "pairs": len(q.data.pairs),

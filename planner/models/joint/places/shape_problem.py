@@ -17,8 +17,7 @@ from planner.models.joint.space import Floats
 from planner.models.joint.split import Column, Split, Stages
 from planner.models.joint.world import EPS, Shape, World
 from planner.physics.reliability.recovery import Job
-from planner.physics.reliability.spares import rack_availability
-from planner.physics.reliability.standing import Standing, Upkeep, standing_of, stretches
+from planner.physics.reliability.spares import Standing, Upkeep, rack_availability, standing_of, stretches
 from planner.physics.training.blocks.block_step import Fibre
 from planner.physics.training.blocks.rack_blocks import Block
 
@@ -115,7 +114,8 @@ class ShapeProblem:
         calendar, job = self.world.problem.calendar, self.job(np.asarray(seconds) * self.column.sequences)
         if calendar is None or job is None:
             return seconds
-        return seconds * np.minimum.reduce([np.asarray(x) for x, _ in stretches(job, self.standing)])
+        with np.errstate(over="ignore"):  # beyond a float is never in time
+            return seconds * np.minimum.reduce([np.asarray(x) for x, _ in stretches(job, self.standing)])
 
     def upkeep(self, seconds: float, blocks: Mapping[str, int]) -> Upkeep | None:
         """Return how failures are met at so many seconds of steps a sequence, blocks standing at these sites."""

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from planner.plan.wan import WanPlan
+from planner.plan.plan_sections import WanPlan
 
 if TYPE_CHECKING:
-    from planner.models.sites.data import Pair, SplitData
+    from planner.models.sites.split_data import Pair, SplitData
 
 COARSE_BITS = 5  # behind the first, that a coarse number of racks keeps: 1.6 to 3.1 % of it
 

@@ -18,7 +18,7 @@ from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import Part
-from planner.models.joint.search.dive import cheap_columns
+from planner.models.joint.search.dive import cheap_columns, grown, least_usd
 from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
 from planner.models.joint.search.least_prices import Floor
 from planner.models.joint.search.ranges import Ranges
@@ -27,6 +27,9 @@ from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, Plan, World, open_sites, shapes, spared
 
 SLICE = 1.02  # of capital: columns are listed for so much of it at a time
+LATE = 4 * CENTS  # by which nodes that can but tie come after those that may be cheaper, or as cheap and faster
+FAR = 1.03  # times its bound, up to which the cheapest plan so far is left to the search
+KINDS_GROWN = 100  # strategies and pipelines whose columns are grown until they are in time
 KNOWN = 1.5  # times the least capital of a batch: up to a cheapest plan no dearer its columns are listed at once
 
 
@@ -57,6 +60,8 @@ class LeastCapital(Goal):
         Whether the fastest of the cheapest is sought; without, a plan not cheaper by more than `gap` is of no use.
     bound
         On the capital of every plan.
+    within
+        Share of the least capital within which plans tie; nodes that may hold such stay open for the goal that goes on.
     kept, bounded
         Called with each better plan, and now and then with the bound.
     """
@@ -69,8 +74,10 @@ class LeastCapital(Goal):
     bounded: Callable[[float], None] = lambda _: None
     ties: bool = True
     gap: float = 0.0
+    within: float = 0.0
     incumbent: Plan | None = None
     prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)
+    grown: set[tuple[int, int, int]] = field(default_factory=set)  # kinds of which a late column was grown
     bound: float = 0.0
     spoke: float = field(default_factory=time.perf_counter)
 
@@ -80,47 +87,78 @@ class LeastCapital(Goal):
         return self.incumbent is not None
 
     @property
+    def goes_on(self) -> bool:
+        """Whether a goal of plans that tie goes on."""
+        return self.within > 0
+
+    @property
     def capital(self) -> float:
         """Most capital that a plan may have to matter."""
         if self.incumbent is None:
             return self.budget + CENTS
         usd = self.incumbent.capital_usd
-        return usd + CENTS if self.ties else usd / (1 + self.gap) - 2 * CENTS
+        if not self.ties:
+            return usd / (1 + self.gap) - 2 * CENTS
+        return min(self.budget, usd * (1 + self.within)) + CENTS
 
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return the capital; infinite where no plan can be cheaper, or as cheap and faster."""
-        return np.where((c <= self.capital) & (t < self.cutoffs(c)), c, np.inf)
+        return np.where((c <= self.capital) & (t < self.cutoffs(c)), c + self._late(t, c) * LATE, np.inf)
 
     def key(self, t: float, c: float) -> Key | None:
         """Return the capital to the cent, so that rounding does not set the order of equals; these go by time.
 
         None where no plan of at least such capital and time can be the best.
         """
-        return (round(c, 2), t) if c <= self.capital and c < math.inf and t < self.cutoff(c) else None
+        if c > self.capital or math.isinf(c) or t >= self.cutoff(c):
+            return None
+        return round(c, 2) + bool(self._late(t, c)) * LATE, t
+
+    def _late(self, t: Any, c: Any) -> Any:
+        """Return whether nodes can but tie with the cheapest plan, as dear and no faster: they wait for the ends."""
+        best = self.incumbent
+        if best is None or self.within == 0:
+            return np.zeros(np.shape(c), dtype=bool)
+        return (np.asarray(c) >= best.capital_usd - CENTS) & (np.asarray(t) >= best.seconds * (1 - EPS))
 
     def cutoff(self, c: float) -> float:
         """Return the limit; the time of the cheapest plan for plans as dear."""
-        if self.incumbent is None or c < self.incumbent.capital_usd - CENTS:
+        if self.incumbent is None or self.within > 0 or c < self.incumbent.capital_usd - CENTS:
             return self.limit * (1 + EPS)
         return self.incumbent.seconds * (1 - EPS)
 
     def cutoffs(self, c: Floats) -> Floats:
         """Return the limit; the time of the cheapest plan for plans as dear."""
         c = np.asarray(c)
-        if self.incumbent is None:
+        if self.incumbent is None or self.within > 0:
             return np.full(c.shape, self.limit * (1 + EPS))
         cheaper = c < self.incumbent.capital_usd - CENTS
         return np.where(cheaper, self.limit * (1 + EPS), self.incumbent.seconds * (1 - EPS))
 
     def begin(self, loop: OpenNodes) -> None:
-        """Seek a first plan: price the columns of least floor among those of a sample of strategies."""
+        """Seek first plans: price the columns in time of least floor among those of a sample of strategies."""
         if self.incumbent is not None:
             return
         for usd, column in cheap_columns(self, loop):
             self.tick()
-            if self.incumbent is not None:
+            if self.incumbent is not None and usd >= self.incumbent.capital_usd:
                 return
             self._try(usd, column)
+
+    def timed(self, column: Column, seconds: float) -> None:
+        """Grow the first columns of each kind that are late until they are in time, while plans are far from the bound.
+
+        Thousands of floors may be in time at a capital that no plan is.
+        """
+        kind, best = (id(column.strategy), column.p, column.v), self.incumbent
+        near = best is not None and (self.within > 0 or best.capital_usd <= self.bound * FAR)
+        if math.isfinite(seconds) or near or kind in self.grown or len(self.grown) >= KINDS_GROWN:
+            return
+        self.grown.add(kind)
+        found = grown(self, column, self.world.problem.max_sequences)
+        usd = math.inf if found is None else least_usd(self, found)
+        if found is not None and usd <= self.capital and (best is None or usd < best.capital_usd):
+            self._try(usd, found)
 
     def _try(self, usd: float, column: Column) -> None:
         """Keep the first plan of the most even shape of a column with the likeliest spares."""
@@ -144,9 +182,10 @@ class LeastCapital(Goal):
             self.bounded(self.bound)
 
     def reached(self, t: float, c: float, what: Any) -> bool:
-        """Raise the bound to the least capital of the open nodes."""
+        """Raise the bound to the least capital of the open nodes; end where these can only tie."""
         self.bound = max(self.bound, c)
-        return False
+        best = self.incumbent
+        return self.within > 0 and best is not None and (c > best.capital_usd + CENTS or bool(self._late(t, c)))
 
     def usd(self, racks: Any, rails: Any) -> Floats:
         """Bound the capital of a number of racks by their prices."""
@@ -183,8 +222,12 @@ class LeastCapital(Goal):
 
     @property
     def shapes_world(self) -> World:
-        """The world with the capital of the cheapest plan known as its budget, where plans differ in capital."""
-        world, usd = self.world, self.budget if self.incumbent is None else self.incumbent.capital_usd
+        """The world with the most capital of a plan of use as its budget, where plans differ in capital."""
+        return self.world_of(self.budget if self.incumbent is None else self.incumbent.capital_usd * (1 + self.within))
+
+    def world_of(self, usd: float) -> World:
+        """Return the world with another budget, where plans differ in capital."""
+        world = self.world
         if not math.isfinite(usd) or (world.sites is None and world.templates is None):
             return world
         instance = world.problem.instance
@@ -199,7 +242,8 @@ class LeastCapital(Goal):
         """Take a shape one step on: to a sharper bound, or to a plan; one as dear as the cheapest to its fastest."""
         best = self.incumbent
         if best is not None and c >= best.capital_usd - CENTS:
-            found = fastest(replace(shape.problem, world=self.shapes_world), self.cutoff(c))
+            limit = min(self.cutoff(c), best.seconds * (1 - EPS))
+            found = fastest(replace(shape.problem, world=self.world_of(best.capital_usd)), limit)
             if found is not None:
                 self.keep(self._priced(found))
             return None

@@ -10,7 +10,7 @@ import numpy as np
 from planner.models.joint.search.least_prices import Floor, floor_of
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.world import World
-from planner.physics.site import power
+from planner.physics.site import cost
 
 RATIO = 1.3  # from one number of racks of the table to the next
 
@@ -38,7 +38,7 @@ class CapitalFloor:
     @cached_property
     def rack_usd(self) -> float:
         """Price of a rack."""
-        return power.rack_of(self.world.problem.instance.hardware).price_usd
+        return cost.rack_of(self.world.problem.instance.hardware).price_usd
 
     @cached_property
     def sites(self) -> range:

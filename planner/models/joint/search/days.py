@@ -17,7 +17,7 @@ from planner.models.joint.space import Flags, Floats, Ints, Problem
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, Plan, Target, World
 from planner.physics.training.layer_time import SECONDS_PER_DAY
-from planner.solvers.running.progress import report
+from planner.solvers.progress import report
 
 NEAR = 1.02  # above the least time on a free network: most optima lie below
 STEP = 1.1  # from one bound to the next up to which columns are listed
@@ -49,12 +49,15 @@ class FewestDays(Goal):
         The columns that were opened, with their bounds.
     first
         Names a column to price before any other.
+    rival
+        Seconds a sequence of a plan of another search: slower ones are of no use.
     """
 
     world: World
     progress: Callable[[str], None] = lambda _: None
     gap: float = 0.0
     first: Callable[[World], Column | None] | None = None
+    rival: float = math.inf
     incumbent: Plan | None = None
     free: float = math.inf
     guess: float = math.inf
@@ -73,7 +76,9 @@ class FewestDays(Goal):
     def target(self) -> Target:
         """What a plan must beat."""
         best, budget = self.incumbent, self.world.budget
-        return Target(budget=budget) if best is None else Target(best.seconds, best.capital_usd, budget)
+        if best is None:
+            return Target(seconds=self.rival, budget=budget)
+        return Target(best.seconds, best.capital_usd, budget)
 
     @property
     def most_seconds(self) -> float:
@@ -120,6 +125,11 @@ class FewestDays(Goal):
             dive.descend(self, column)
         dive.dive(self, loop, self.world.cache.warm_starts(self.world.budget))
 
+    def all_open(self) -> None:
+        """Seek faster plans than the first, a few choices from it."""
+        if self.incumbent is not None and self.distance > CLOSE:
+            dive.climb(self, self.incumbent.column)
+
     def tick(self) -> None:
         """Stop at the limit; say where the search is every two seconds."""
         self.world.deadline.check()
@@ -129,7 +139,7 @@ class FewestDays(Goal):
     def reached(self, t: float, c: float, what: Any) -> bool:
         """End where the incumbent is within the gap of all nodes, or where no plan is within the deadline."""
         if self.incumbent is None:
-            return self.too_late
+            return self.too_late or (self.gap > 0 and self.bound >= self.rival * (1 - self.gap))
         return self.gap > 0 and self.distance <= self.gap
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
@@ -209,6 +219,8 @@ class FewestDays(Goal):
 
     def keep(self, plan: Plan) -> None:
         """Make a plan the incumbent if it is faster, or as fast and cheaper."""
+        if plan.seconds > self.most_seconds:
+            return
         if self.incumbent is None or self.target.improved_by(plan.seconds, plan.capital_usd):
             self.incumbent = plan
             self.world.count("incumbents")

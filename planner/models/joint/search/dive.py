@@ -2,21 +2,34 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from planner.models.joint.columns import column_at, columns_of, free_seconds, pipelines_of, table_of, under_zero
+from planner.models.joint.columns import (
+    column_at,
+    columns_of,
+    free_seconds,
+    max_racks,
+    pipelines_of,
+    strategy_bound,
+    table_of,
+    under_zero,
+)
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.goal import Goal, OpenNodes
-from planner.models.joint.search.ranges import Columns, bounded, in_memory, listed, under_stage
+from planner.models.joint.search.ranges import NEVER, Ranges, bounded, in_memory, under_stage
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, Plan, World, open_sites, shapes, spared
 
 SAMPLED = 40  # strategies that are looked at, of all in the order of their bounds
+CLIMBED = 300  # strategies from the best of which faster ones are sought
+LOOKED = 300_000  # pipelines, after which no more are sought
+LIKELY_STAGES = 6  # numbers of stages of a strategy under a ZeRO stage that are looked at
 DIVES = 40  # columns that are tried for a first incumbent
 LIKELY_ZEROS = (1, 3)
 MUCH_STOPPED = 2.0  # times what failures stretch a column by at least: above it fewer blocks leave money for spares
@@ -24,6 +37,8 @@ FEWER_BLOCKS = 8  # with which a first incumbent is sought
 MANY_SAMPLED = 400  # strategies in which a first cheap plan is sought
 LIKELY_PIPELINES = 4  # of a strategy under a ZeRO stage
 CHEAP = 20  # columns that are priced for it
+GROWN = 150  # columns that get blocks until they are in time
+STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
 
 
 def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, Plan]]) -> None:
@@ -35,7 +50,7 @@ def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, Plan]]) -> None:
         descend(goal, _rescaled(plan.column, goal.world.budget / budget))
     if goal.has_plan:
         return
-    best = math.inf
+    best = goal.cutoff(0.0)
     found: list[tuple[float, int, Column]] = []
     for bound, s in sampled(loop, SAMPLED):
         goal.tick()
@@ -54,6 +69,52 @@ def sampled(loop: OpenNodes, count: int) -> list[tuple[float, Strategy]]:
     return [(t, what) for t, _, what in nodes[:: max(1, len(nodes) // count)]]
 
 
+def climb(goal: Goal, column: Column) -> None:
+    """Seek faster columns than one: in a larger sample of strategies, then a choice at a time from the best of these.
+
+    A sample seldom has the fastest strategy, but one that is a few choices from it.
+    """
+    world, best, better = goal.world, free_seconds(goal.world, column, NEVER), [column]
+
+    looked = 0
+
+    def improve(strategies: Iterable[Strategy]) -> None:
+        nonlocal best, looked
+        for s in strategies:
+            goal.tick()
+            if looked < LOOKED and strategy_bound(world, s) < best:
+                looked += len(table_of(world, s))
+                for exact, faster in likely(world, s, best):
+                    best = exact
+                    better.append(faster)
+
+    every, known = world.strategies(), 0
+    improve(every[:: max(1, len(every) // CLIMBED)])
+    while len(better) > known:
+        known, here = len(better), _choices(better[-1].strategy)
+        improve(s for s in every if _differ(_choices(s), here) == 1)
+    for faster in reversed(better[1:]):
+        if descend(goal, faster, first=world.problem.calendar is not None):
+            return
+
+
+def _choices(s: Strategy) -> tuple[Any, ...]:
+    """List the choices that a step changes one of; TP, CP and micro-batches are one, the tokens of a GPU."""
+    x = s.shape
+    return (
+        (x.tensor_parallel, x.tensor_inner, x.context_parallel, x.micro_batch),
+        x.expert_parallel,
+        (x.recompute, s.recomputes),
+        x.sequence_parallel,
+        s.order,
+        s.packed,
+    )
+
+
+def _differ(a: tuple[Any, ...], b: tuple[Any, ...]) -> int:
+    return sum(x != y for x, y in zip(a, b, strict=True))
+
+
 def _rescaled(column: Column, share: float) -> Column:
     """Return a column with as many replicas more as there is money more, and a block."""
     block, s = column.strategy.block(column.p), column.strategy
@@ -66,7 +127,10 @@ def _rescaled(column: Column, share: float) -> Column:
 
 
 def likely(world: World, s: Strategy, cutoff: float) -> Iterator[tuple[float, Column]]:
-    """Yield columns of a strategy with almost as many blocks as there can be, with their times on a free network."""
+    """Yield columns of a strategy, of almost as many blocks as there can be, each faster on a free network than before.
+
+    Of each number of stages that of the least floor is looked at; with each comes its time there.
+    """
     keys, table = pipelines_of(world, s)
     few = np.flatnonzero(keys < cutoff)
     few = few[np.argsort(keys[few], kind="stable")]
@@ -75,7 +139,9 @@ def likely(world: World, s: Strategy, cutoff: float) -> Iterator[tuple[float, Co
         found = under_zero(s, zero, table.part(few), keys[few], cutoff)
         if found is None:
             continue
-        some = found.part(np.argsort(found.keys)[:4])
+        order = np.argsort(found.keys, kind="stable")
+        firsts = np.sort(np.unique(found.rows.p[order], return_index=True)[1])  # of each number of stages
+        some = found.part(order[firsts[:LIKELY_STAGES]])
         cells = columns_of(world, s, zero, some, cutoff, max_blocks_off=2)
         if cells is None:
             continue
@@ -132,13 +198,25 @@ def _likely_plan(goal: Goal, column: Column) -> Plan | None:
 
 def _with_replicas(goal: Goal, column: Column, replicas: int, *, pinned: bool) -> Column | None:
     """Return a column with other replicas and the best filling of the batch; None where it is not in time."""
-    total = column.strategy.problem.max_sequences // column.strategy.shape.micro_batch
-    fillings = (total // replicas, total // replicas // column.p * column.p)
-    tried = [m for m in fillings if m >= column.p and not pinned] or [column.m]
-    found = [replace(column, d=replicas, m=m) for m in tried]
     cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
-    seconds, i = min(((free_seconds(goal.world, c, cutoff), i) for i, c in enumerate(found)), default=(math.inf, 0))
-    return found[i] if seconds < cutoff else None
+    if pinned:
+        column = replace(column, d=replicas)
+        return column if free_seconds(goal.world, column, cutoff) < cutoff else None
+    found, seconds = _filled(goal.world, column, replicas, cutoff)
+    return found if seconds < cutoff else None
+
+
+def _filled(world: World, column: Column, replicas: int, cutoff: float) -> tuple[Column, float]:
+    """Return a column with other replicas and the best filling of the batch, with its time on a free network.
+
+    The time is infinite where the batch holds too few micro-batches.
+    """
+    most = column.strategy.problem.max_sequences // column.strategy.shape.micro_batch // replicas
+    counts = [m for m in (most, most // column.p * column.p) if m >= column.p]
+    counts = counts or [min(column.m, most) if column.v == 1 else 0]
+    found = [replace(column, d=replicas, m=m) for m in counts]
+    seconds, i = min((free_seconds(world, c, cutoff) if c.m else math.inf, i) for i, c in enumerate(found))
+    return found[i], seconds
 
 
 def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
@@ -161,23 +239,58 @@ def _first_shape(goal: Goal, column: Column) -> ShapeProblem | None:
     return None
 
 
-def cheap_columns(goal: Goal, loop: OpenNodes) -> Iterator[tuple[float, Column]]:
-    """Yield columns of least floors of capital among those of a sample of strategies, with these floors."""
-    best = math.inf
-    found: list[tuple[float, int, Columns]] = []
+def least_usd(goal: Goal, column: Column) -> float:
+    """Bound the capital of a column at any number of sites."""
+    return min((goal.sites_floor(column, k, 0.0) for k in open_sites(goal.world, column)), default=math.inf)
+
+
+def cheap_columns(goal: Goal, loop: OpenNodes) -> list[tuple[float, Column]]:
+    """List columns in time on a free network among a sample of strategies by their floors of capital, least first."""
+    found: list[tuple[float, int, Ranges]] = []
     for _, s in sampled(loop, MANY_SAMPLED):
         goal.tick()
         zeros, of = s.problem.zero_stages, table_of(goal.world, s)
         for any_stage, zero in itertools.product(
             goal.first_ranges(of), [z for z in zeros if z in LIKELY_ZEROS] or zeros
         ):
-            every = in_memory(goal, bounded(goal, under_stage(any_stage, zero)))
-            x = every.part(np.lexsort((every.seconds, every.usd))[:LIKELY_PIPELINES])
-            if not len(x.at) or x.usd[0] > best:
-                continue
-            high, cuts = goal.slice(x, float(x.usd[0]))
-            for columns in listed(goal.world, goal, replace(x, high=high), cuts)[0]:
-                best = min(best, float(columns.usd[0]))
-                found.append((float(columns.usd[0]), len(found), columns))
-    for usd, _, columns in sorted(found, key=lambda x: x[:2])[:CHEAP]:
-        yield usd, column_at(columns.strategy, columns.zero, columns.table, 0)
+            x = in_memory(goal, bounded(goal, under_stage(any_stage, zero)))
+            for i in np.lexsort((x.seconds, x.usd))[:LIKELY_PIPELINES].tolist():
+                found.append((float(x.usd[i]), len(found), x.part(np.array([i]))))
+    best, timely = math.inf, list[tuple[float, int, Column]]()
+    for usd, order, x in sorted(found, key=lambda x: x[:2])[:GROWN]:
+        goal.tick()
+        if usd >= best:
+            break
+        column = _grown_in_time(goal, x)
+        if column is not None:
+            timely.append((least_usd(goal, column), order, column))
+            best = min(best, timely[-1][0])
+    return [(usd, column) for usd, _, column in sorted(timely)[:CHEAP] if math.isfinite(usd)]
+
+
+def _grown_in_time(goal: Goal, x: Ranges) -> Column | None:
+    """Return the column of a range with its fewest blocks, grown until it is in time."""
+    rows = x.of.rows.part(x.at)
+    if x.of.strategy.problem.pin("data_parallel") is None:
+        rows = replace(rows, d=np.minimum((x.low + 1) * rows.block_replicas, rows.d))
+    return grown(goal, column_at(x.of.strategy, x.zero or 0, rows, 0), int(x.of.rows.d[x.at][0]))
+
+
+def grown(goal: Goal, column: Column, most: int) -> Column | None:
+    """Return a column with as few blocks more as bring its time on a free network under the limit.
+
+    Where memory is short its floor is far below its time, and more blocks leave more memory.
+    """
+    block, limit = column.strategy.block(column.p), goal.cutoff(0.0) * (1 - 2 * EPS)
+    if block is None or _pinned(column):
+        return column if block is not None and free_seconds(goal.world, column, limit) < limit else None
+    replicas, most = column.d, min(most, max_racks(goal.world, block.rails) // block.racks * block.replicas)
+    for _ in range(STEPS):
+        found, seconds = _filled(goal.world, column, replicas, NEVER)
+        if seconds < limit:
+            return found
+        if replicas >= most:
+            return None
+        more = min(seconds / limit, MORE_BLOCKS) if math.isfinite(seconds) else MORE_BLOCKS
+        replicas = min(most, math.ceil(block.blocks(replicas) * more + EPS) * block.replicas)
+    return None

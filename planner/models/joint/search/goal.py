@@ -40,6 +40,11 @@ class Goal(ABC):
     world: World
 
     @property
+    def goes_on(self) -> bool:
+        """Whether another goal takes the search over, so that what it may need is kept."""
+        return False
+
+    @property
     @abstractmethod
     def has_plan(self) -> bool:
         """Whether there is a plan yet."""
@@ -66,7 +71,10 @@ class Goal(ABC):
 
     @abstractmethod
     def begin(self, loop: OpenNodes) -> None:
-        """Seek first plans, once all strategies are open."""
+        """Seek first plans, once a sample of strategies is open."""
+
+    def all_open(self) -> None:
+        """Seek better plans, once all strategies are open."""
 
     @abstractmethod
     def tick(self) -> None:

@@ -38,9 +38,10 @@ from planner.models.joint.search.ranges import (
 from planner.models.joint.space import Flags, Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import Shape, World, open_sites, shapes, spared
-from planner.solvers.deadline import OutOfTimeError
 from planner.solvers.outcome import UnansweredError
+from planner.solvers.signals import OutOfTimeError
 
+SAMPLED = 800  # degrees by which a layer is cut, among which first plans are sought before all of them are timed
 STALE = 0.98  # of a key, above which one that has changed is taken as it is
 
 
@@ -60,6 +61,16 @@ class OpenShape:
     state: Any
 
 
+@dataclass(frozen=True, slots=True)
+class KnownShape:
+    """A shape that was opened, with its floors of seconds a sequence and of capital."""
+
+    seconds: float
+    usd: float
+    column: Column
+    shape: Shape
+
+
 @dataclass(kw_only=True)
 class Loop:
     """The open nodes by their keys."""
@@ -69,6 +80,7 @@ class Loop:
     order: Iterator[int] = field(default_factory=itertools.count)
     current: float = -math.inf  # key of the node that is being opened; none is known before the first
     failure: str = ""  # what a back end said that ended the search
+    opened: list[KnownShape] = field(default_factory=list)  # by a goal after which another goes on
 
     @property
     def world(self) -> World:
@@ -77,15 +89,49 @@ class Loop:
 
     def run(self) -> Stopped:
         """Open nodes by their keys until none may hold a plan of use; return whether that or a limit came first."""
-        try:
-            for s in self.world.strategies():
-                self.goal.tick()
-                self.world.count("strategies")
-                self.push(strategy_bound(self.world, s), 0.0, s)
-            self.current = math.inf
+        return self._searched(self._begin)
+
+    def go_on(self, goal: Goal) -> Stopped:
+        """Go on with a goal whose plans are all in nodes that the goal before left open, or in shapes that it opened.
+
+        The shapes are priced anew.
+        """
+        nodes, self.heap, self.goal, self.current = self.heap, [], goal, -math.inf
+        for _, _, t, c, what in nodes:
+            if not isinstance(what, OpenShape):
+                self.push(t, c, what)
+        for x in self.opened:
+            if goal.opens(x.seconds, x.usd):
+                q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=x.shape)
+                self.push(x.seconds, x.usd, OpenShape(goal.begin_shape(q)))
+        return self._searched(lambda: goal.begin(self))
+
+    def _begin(self) -> None:
+        """Open all strategies and seek first plans; where there are many, first among a sample of these."""
+        some = self.world.sample(SAMPLED)
+        if some:
+            self._open(some)
             self.goal.begin(self)
-            if not self.goal.has_plan and not some_in_memory(self.world):  # then no node has a plan
-                self.heap.clear()
+        known = set(map(id, some))
+        self._open([s for s in self.world.strategies() if id(s) not in known])
+        self.current = math.inf
+        if not some:
+            self.goal.begin(self)
+        self.goal.all_open()
+        if not self.goal.has_plan and not some_in_memory(self.world):  # then no node has a plan
+            self.heap.clear()
+
+    def _open(self, strategies: list[Strategy]) -> None:
+        """Open strategies."""
+        for s in strategies:
+            self.goal.tick()
+            self.world.count("strategies")
+            self.push(strategy_bound(self.world, s), 0.0, s)
+
+    def _searched(self, begin: Callable[[], None]) -> Stopped:
+        """Begin, and open nodes until none may hold a plan of use or a limit comes."""
+        try:
+            begin()
             self._open_all()
         except OutOfTimeError:
             return self.world.deadline.cause
@@ -116,6 +162,7 @@ class Loop:
                 continue
             self.current = now[0]
             if self.goal.reached(t, c, what):
+                heapq.heappush(self.heap, (now, next(self.order), t, c, what))
                 return
             name, expand = EXPAND[type(what)]
             self.world.count(f"{name} nodes")
@@ -252,7 +299,10 @@ class Loop:
                 continue
             self.world.count("shapes")
             own = max(t, q.bound(phi, phi, cut, fibre))
-            self.push(own, goal.shape_floor(q, c), OpenShape(goal.begin_shape(q)))
+            floor = goal.shape_floor(q, c)
+            self.push(own, floor, OpenShape(goal.begin_shape(q)))
+            if goal.goes_on and goal.opens(own, floor):
+                self.opened.append(KnownShape(own, floor, x.column, shape))
             self.push(max(t, least), c, x)
             return
 

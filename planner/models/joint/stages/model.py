@@ -45,7 +45,7 @@ class Patterns:
 
     @cached_property
     def fits(self) -> Any:
-        """Say whether a GPU of a stage has the memory of a pattern; shape (stages, patterns).
+        """Say whether a GPU of a stage has the memory of a pattern, and a pin or rule its layers; (stages, patterns).
 
         The first stage has all front layers, in its first chunk.
         """
@@ -66,12 +66,15 @@ class Patterns:
             order=s.order,
         )
         holds_front = -(-self.table[None, :, 0] // c.v) >= front
+        wanted = s.problem.layers_of(c.p)
+        if wanted is not None:
+            holds_front = holds_front & (self.table[None, :, 0] == np.array(wanted)[:, None])
         return holds_front & (sum(parts.values()) <= s.problem.memory_limit * (1 + SLACK))
 
     @cached_property
     def seconds(self) -> Floats:
         """Seconds of a step of each pattern on each stage, the head and unequal chunks included."""
-        c, x, host = self.column, self.stages.pipeline, self.stages.pipeline.machine.software.microbatch_seconds
+        c, x, host = self.column, self.stages.pipeline, self.stages.pipeline.machine.software.host_seconds
         layers, repeats = self.table[:, 0], self.table[:, 1]
         each = block_step.stage_seconds(x, self.stages.sharded, c.v, layers, repeats, self.stages.send) + host
         stage = np.arange(c.p)[:, None]
@@ -126,7 +129,7 @@ def fastest_split(column: Column, conditions: Conditions, seconds: float) -> Spl
 def _allowed(x: Patterns, fine: Flags) -> Iterator[Flags]:
     """Yield the patterns that stages may have together: all, or by the number that a rule has chunks recompute."""
     problem, v = x.column.strategy.problem, x.column.v
-    rule, layers = problem.instance.workload.recompute_rule, x.table[:, 0]
+    rule, layers = problem.rules.recompute, x.table[:, 0]
     if rule == "free" or problem.pin("recomputed_layers_per_stage") is not None:
         yield fine
         return

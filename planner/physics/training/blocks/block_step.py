@@ -124,7 +124,7 @@ def exposed_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, lay
 
     l mod v of them have a layer more.
     """
-    v, overlap = np.asarray(virtual_stages), x.machine.software.pipeline_overlap
+    v, overlap = np.asarray(virtual_stages), float(x.machine.software.hides("sends"))
     small, larger = np.asarray(layers) // v, np.asarray(layers) % v
 
     def chunk(size: Num) -> Num:
@@ -253,8 +253,8 @@ def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_ba
         virtual_stages,
         micro_batches,
         zero_stage=x.zero_stage,
-        data_exposed=software.data_exposed,
-        pipeline_overlap=software.pipeline_overlap,
+        gradients_overlap=software.hides("gradients"),
+        sends_overlap=software.hides("sends"),
     )
     return np.where(np.asarray(racks) > 1, met, 0) * (x.send_per_slowdown > 0)
 
@@ -416,7 +416,7 @@ def breakdown(machine: Machine, c: Conditions, strategy: ParallelStrategy, group
     parts["chunk_wait"] = waits[slowest]
     parts["sharding"] += parts.pop("end_sharding")
     parts["recompute"] += n * repeated * x.times.recompute_seconds
-    parts["launch"] += n * machine.software.microbatch_seconds
+    parts["launch"] += n * machine.software.host_seconds
     return {k: float(v) for k, v in parts.items() if k != "ring_wait" or v}
 
 

@@ -9,11 +9,12 @@ from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Pipeline, ReplicaGroup
 from planner.physics.training.blocks.rack_blocks import padded
 from planner.physics.training.operations import Machine
-from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
 from planner.physics.training.process_groups import weights_of
 from planner.physics.training.stage_memory import memory_by_stage, stage_gradient_bytes, worst_memory
 from planner.physics.training.step import Conditions
 from planner.physics.training.transformer import model_flop_per_token
+from planner.plan.plan_sections import LayoutPlan
 
 
 def step_breakdown(m: Machine, c: Conditions, strategy: ParallelStrategy) -> dict[str, float]:
@@ -60,6 +61,20 @@ def metrics(
         **_network_metrics(wide, c, strategy),
         "gradient_bytes_per_stage": _max_gradient_bytes(m, strategy),
     }
+
+
+def has_machine(instance: Instance) -> bool:
+    """Return whether an instance holds one machine in full, and names none of its parts."""
+    h, w = instance.hardware, instance.workload
+    return not (h.pools or any(isinstance(x, str) for x in (h.accelerator, h.rack, w.model, w.software)))
+
+
+def extrapolations(instance: Instance, layout: LayoutPlan) -> dict[str, str]:
+    """Return what no measured run has shown of a layout, each with a sentence."""
+    if not has_machine(instance):
+        return {}
+    m = step.machine_of(instance)
+    return step_errors.unmeasured(m) | step_errors.outside(m, strategy_of(layout))
 
 
 def _group(m: Machine, strategy: ParallelStrategy) -> ReplicaGroup:

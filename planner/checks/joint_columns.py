@@ -1,0 +1,500 @@
+"""The declared space of columns, enumerated for the check, and the most racks that money and power allow.
+
+Written from the description of the space, not from the search's own enumeration.
+"""
+
+import itertools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.checks.reliability import Failures, failures_of
+from planner.instance.framework_rules import FrameworkRules
+from planner.instance.grid import Grid, PowerNode
+from planner.instance.instance import Instance
+from planner.physics.network.families import max_joined_racks
+from planner.physics.network.price import min_fabric_usd
+from planner.physics.site import cost
+from planner.physics.site.grid import usable_interconnect_mw
+from planner.physics.training import step
+from planner.physics.training.blocks import block_step
+from planner.physics.training.blocks.block_step import Pipeline
+from planner.physics.training.blocks.rack_blocks import Block, block_of
+from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.process_groups import Weights, front_layers, weights_of
+from planner.physics.training.schedule import Schedule
+from planner.physics.training.stage_memory import LayerBytes, layer_bytes
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+MAX_MICRO_BATCH = 16  # sequences
+MAX_CONTEXT_RACKS = 16
+ROUNDING = 1e-9  # of a number of layers that is whole but for rounding
+MIN_GRID_TENSOR_PARALLEL = 16  # ranks from which 2-D tensor parallelism belongs to the space
+Repeats = Literal["no", "any", "some"]  # layers of a stage that may be recomputed whole; some: one at least
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """The declared space of an instance under its pins."""
+
+    instance: Instance
+    transport_slowdown: float
+
+    @cached_property
+    def machine(self) -> Machine:
+        """GPU, rack, framework and model."""
+        return step.machine_of(self.instance)
+
+    @cached_property
+    def known_pipelines(self) -> dict[tuple[Any, ...], "Pipelines"]:
+        """Pipelines that were enumerated."""
+        return {}
+
+    @property
+    def rules(self) -> FrameworkRules:
+        """What the framework holds layouts to."""
+        return self.instance.workload.rules
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of a rack."""
+        return self.machine.rack.gpus
+
+    @property
+    def layers(self) -> int:
+        """Layers of the model."""
+        return self.machine.model.layers
+
+    @cached_property
+    def sequences(self) -> int:
+        """Most sequences of a step."""
+        return math.floor((self.instance.limits.max_batch_tokens or 0.0) / self.machine.sequence)
+
+    @cached_property
+    def memory_limit(self) -> float:
+        """Bytes of a GPU that may be filled."""
+        return step.memory_limit_bytes(self.instance)
+
+    @property
+    def wires_all(self) -> bool:
+        """Whether idle GPUs are cabled too: they are the spares."""
+        network = self.instance.network
+        return network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
+
+    def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
+        """Return the values that a pin of the layout leaves."""
+        pin = self.instance.pins.get(f"layout.{name}")
+        return [x for x in values if pin is None or x == pin]
+
+    @cached_property
+    def zero_stages(self) -> list[int]:
+        """ZeRO stages that the framework has and a pin leaves."""
+        return self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
+
+    def runs(self, zero_stage: int, stages: Ints) -> NDArray[np.bool_]:
+        """Return whether the framework has a ZeRO stage for pipelines of so many stages."""
+        under = self.machine.software.pipelined_zero_stages
+        return np.asarray(stages == 1, dtype=np.bool_) | (under is None or zero_stage in under)
+
+    def counts(self, shape: Shape, x: "Pipelines", replicas: int, micro_batches: Ints) -> Ints:
+        """Return the numbers of micro-batches that rules of the framework leave a pipeline with these replicas."""
+        if self.rules.whole_expert_groups and replicas * shape.gpus % shape.expert_parallel:
+            return micro_batches[:0]
+        in_rounds = self.rules.whole_rounds and int(x.v[0]) > 1
+        return micro_batches[micro_batches % int(x.p[0]) == 0] if in_rounds else micro_batches
+
+    def _takes(self, s: Shape) -> bool:
+        """Return whether rules of the framework leave a cut of a layer."""
+        t, k, e, rule = s.tensor_parallel, s.context_parallel, s.expert_parallel, self.rules
+        experts = self.machine.model.experts is not None
+        asks = rule.sequence_parallel == "always" or (rule.sequence_parallel == "with experts" and experts)
+        if (asks and t > 1 and not s.sequence_parallel) or (s.tensor_inner > 1 and not rule.tensor_2d):
+            return False
+        if rule.experts_over_tensors and experts and max(t, e) > 1 and e % (t * k):
+            return False
+        parts = {"any": (1, 1), "ranks": (2 * k, k * t), "halves": (2 * k, 2 * k * t)}[rule.sequence_parts]
+        cut = [parts[0]] * (k > 1) + [parts[1]] * s.sequence_parallel
+        return all(self.machine.sequence % n == 0 for n in cut)
+
+    def days(self, seconds_per_sequence: float) -> float:
+        """Return the days to train at so many seconds a sequence."""
+        w = self.instance.workload
+        return w.tokens / w.sequence_length * seconds_per_sequence / w.availability / SECONDS_PER_DAY
+
+    @cached_property
+    def failures(self) -> Failures | None:
+        """Failures that count."""
+        return failures_of(self.instance)
+
+    def stretch(self, replicas: Any, replica_gpus: Any) -> Any:
+        """Return the least seconds on a clock for one of steps; 1 where failures do not count."""
+        return 1.0 if self.failures is None else self.failures.min_stretch(replicas, replica_gpus)
+
+    def column_stretch(self, replicas: int, replica_gpus: int) -> float:
+        """Return the same of one column."""
+        return 1.0 if self.failures is None else self.failures.column_stretch(replicas, replica_gpus)
+
+    def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:
+        """Bound the same of every column of so many replicas or more."""
+        return 1.0 if self.failures is None else self.failures.stretch_from(replicas, replica_gpus)
+
+    def fewest_gpus(self, rate: Any) -> Any:
+        """Bound the GPUs of a job from below whose seconds on a clock for one of steps are so many a GPU at most."""
+        return 1 / rate if self.failures is None else self.failures.fewest_gpus(rate)
+
+    def seconds_per_sequence(self, days: float) -> float:
+        """Return the seconds a sequence at so many days to train."""
+        return days / self.days(1.0)
+
+    def cuts(self) -> Iterator["Cut"]:
+        """Yield every way to cut a layer, with each schedule."""
+        schedules = self.pinned("schedule", self.machine.software.schedules)
+        taken = (shape for shape in self._shapes() if self._takes(shape))
+        for shape, (keeps, repeats) in itertools.product(taken, self._recomputations()):
+            one = replace(shape, recompute=keeps)
+            phi = self.transport_slowdown
+            times = block_step.pipeline_of(
+                self.machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi
+            )
+            for schedule in schedules:
+                yield Cut(
+                    space=self, shape=one, schedule=schedule, repeats=repeats, times=replace(times, order=schedule)
+                )
+
+    def _shapes(self) -> Iterator[Shape]:
+        model, framework = self.machine.model, set(self.machine.software.parallelism)
+        heads = math.gcd(model.heads, model.kv) if "tensor" in framework else 1
+        experts = model.experts.count if model.experts and "expert" in framework else 1
+        split = [e for e in range(1, experts + 1) if experts % e == 0]
+        for t in self.pinned("tensor_parallel", [t for t in range(1, self.gpus + 1) if heads % t == 0]):
+            fit = self.gpus // t
+            contexts = [*range(1, fit + 1), *range(2 * fit, MAX_CONTEXT_RACKS * fit + 1, fit)]
+            for k in self.pinned("context_parallel", contexts if "context" in framework else [1]):
+                sizes = range(1, min(MAX_MICRO_BATCH, self.sequences) + 1) if k == 1 else range(1, 2)
+                for b, e, i, together in itertools.product(
+                    self.pinned("microbatch_sequences", [b for b in sizes if b <= self.sequences]),
+                    self.pinned("expert_parallel", split),
+                    self.pinned("tensor_parallel_inner", inner_degrees(t) if "tensor-2d" in framework else [1]),
+                    self.pinned("sequence_parallel", (False, True) if t > 1 and "sequence" in framework else (False,)),
+                ):
+                    yield Shape(
+                        tensor_parallel=t,
+                        micro_batch=b,
+                        recompute="none",
+                        sequence_parallel=together,
+                        context_parallel=k,
+                        expert_parallel=e,
+                        tensor_inner=i,
+                    )
+
+    def _recomputations(self) -> list[tuple[Any, Repeats]]:
+        """Pair what a layer keeps with whether whole layers may be recomputed.
+
+        Under a pin to full recompute some are; that none is counts too but under a framework's rule, which only lowers
+        what is found. A layer recomputed whole stands among layers that keep what selective recompute does; where flash
+        attention stores no scores and nothing else is selective, that is what no recompute keeps.
+        """
+        pin, software = self.instance.pins.get("layout.recompute"), self.machine.software
+        if pin in ("none", "selective"):
+            return [(pin, "no")] if pin == "none" or self.rules.selective else []
+        if software.flash_attention and software.selective_gemm_share == 0:
+            return [("none", "some" if pin == "full" else "any")]
+        others: Repeats = "any" if self.rules.selective else "some"
+        return [("selective", "some")] if pin == "full" else [("none", "no"), ("selective", others)]
+
+
+def inner_degrees(t: int) -> list[int]:
+    """Return the inner degrees of TP: one-dimensional, and for many ranks the most nearly square grid."""
+    divisors = [i for i in range(2, t) if t % i == 0] if t >= MIN_GRID_TENSOR_PARALLEL else []
+    square = sorted(divisors, key=lambda i: (max(Fraction(i * i, t), Fraction(t, i * i)), i))[:1]
+    return sorted({1, *square})
+
+
+@dataclass(frozen=True, slots=True)
+class Pipelines:
+    """Pipelines of a cut, one entry each: stages, virtual stages, and the blocks of racks that hold the replicas."""
+
+    p: Ints
+    v: Ints
+    stages_per_rack: Ints
+    block_racks: Ints
+    block_replicas: Ints
+    replicas_per_rack: Ints
+    stage_racks: Ints
+    wired: Ints
+
+    def part(self, which: Any) -> "Pipelines":
+        """Return some of the pipelines."""
+        return Pipelines(*(getattr(self, name)[which] for name in self.__slots__))
+
+    def __len__(self) -> int:
+        return len(self.p)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cut:
+    """A way to cut a layer. `times` are those of stages in own racks."""
+
+    space: Space
+    shape: Shape
+    schedule: Schedule
+    repeats: Repeats
+    times: Pipeline
+
+    @property
+    def machine(self) -> Machine:
+        """The machine with padded sequences."""
+        return self.times.machine
+
+    @cached_property
+    def least_layers(self) -> int:
+        """Layers of usual length that take no longer than all: fewer by what front layers take less, rounded up."""
+        usual, front = self.times.times, self.times.front
+        each = usual.forward_seconds + usual.backward_seconds
+        lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)
+        return self.space.layers - math.ceil(front_layers(self.machine.model) * lighter / each - ROUNDING)
+
+    def timed(self, zero_stage: int, *, inside: bool) -> Pipeline:
+        """Return the times under a ZeRO stage, all stages `inside` one rack or not."""
+        x = replace(self.times, zero_stage=zero_stage)
+        return block_step.inside_rack(x) if inside else x
+
+    @cached_property
+    def send_seconds(self) -> tuple[float, float]:
+        """Seconds of one exchange between stages of different racks, and of one rack."""
+        both = (self.timed(0, inside=k).send(self.space.transport_slowdown, 2) for k in (False, True))
+        far, near = (float(x) for x in both)
+        return far, near
+
+    @cached_property
+    def weights(self) -> Weights:
+        """Weights of a layer on one GPU."""
+        return weights_of(self.machine, self.shape)
+
+    @cached_property
+    def layer_bytes(self) -> LayerBytes:
+        """Activation bytes of a layer on one GPU."""
+        return layer_bytes(self.machine, self.shape)
+
+    def pipelines(self) -> Pipelines:
+        """Return every pipeline of the cut: stages up to the layers, chunks of at least one layer.
+
+        As far as the framework has pipelines and interleaves them; with as many stages packed in a rack as fit too.
+        Cuts that split a replica alike share them.
+        """
+        s, known = self.shape, self.space.known_pipelines
+        key = (s.tensor_parallel, s.context_parallel, s.expert_parallel, self.schedule)
+        if key not in known:
+            known[key] = self._pipelines()
+        return known[key]
+
+    def _pipelines(self) -> Pipelines:
+        layers, fit = self.space.layers, self.space.gpus // self.shape.gpus
+        framework = self.machine.software.parallelism
+        stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
+        if self.space.rules.even_stages and "layout.layers_per_stage" not in self.space.instance.pins:
+            stages = stages[layers % stages == 0]
+        chunks = self.schedule == "1f1b" and "interleaved" in framework
+        most = np.where(stages > 1, layers // stages, 1) if chunks else np.ones_like(stages)
+        p = np.repeat(stages, most)
+        v = np.arange(len(p)) - np.repeat(np.cumsum(most) - most, most) + 1
+        packed = p > 1 if fit > 1 else np.zeros_like(p, dtype=bool)
+        q = np.append(np.ones_like(p), np.minimum(p[packed], fit))
+        p, v = np.append(p, p[packed]), np.append(v, v[packed])
+        kinds, at = np.unique(q, return_inverse=True)
+        blocks = [self._block(int(n)) for n in kinds]
+        table = np.array([_figures(b) for b in blocks], dtype=np.int64).reshape(-1, 5)[at]
+        racks, replicas, per_rack, stage_racks, wired = table.T
+        wired = np.where(self.space.wires_all & (wired > 0), self.space.gpus, wired)
+        found = Pipelines(p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired)
+        fine = replicas > 0
+        for name in ("pipeline_parallel", "virtual_stages", "stages_per_rack", "replicas_per_rack"):
+            pin = self.space.instance.pins.get(f"layout.{name}")
+            if pin is not None:
+                fine &= getattr(found, COLUMN_OF.get(name, name)) == pin
+        return found.part(np.flatnonzero(fine))
+
+    def _block(self, stages_per_rack: int) -> Block | None:
+        """Return the block of one rack stage; those of longer pipelines have as many more racks."""
+        return block_of(
+            self.space.gpus,
+            tensor_parallel=self.shape.tensor_parallel,
+            context_parallel=self.shape.context_parallel,
+            expert_parallel=self.shape.expert_parallel,
+            pipeline_parallel=1,
+            stages_per_rack=stages_per_rack,
+            replicas_per_rack=self.space.instance.pins.get("layout.replicas_per_rack"),
+        )
+
+
+COLUMN_OF = {"pipeline_parallel": "p", "virtual_stages": "v"}
+
+
+def _figures(block: Block | None) -> tuple[int, int, int, int, int]:
+    if block is None:
+        return 0, 0, 0, 0, 0
+    return block.racks, block.replicas, block.replicas_per_rack, block.stage_racks, block.rails
+
+
+SLACK = 1e-9  # relative, so that rounding never takes a module away
+CENT = 0.01
+
+
+def max_racks(instance: Instance, wired_gpus: int) -> int:
+    """Bound the racks of any plan with so many GPUs of each rack cabled.
+
+    Whole modules within the budget (racks, buildings, connections, the cheapest link and leaf port of each cabled GPU,
+    and the counted years of the cheapest energy), within the power of the campus, and within what the sites can take.
+    """
+    if instance.grid is None:
+        return _owned(instance, wired_gpus)
+    hardware, pins = instance.hardware, instance.pins
+    limits = [_by_budget(instance, instance.grid, wired_gpus), _by_power(instance), _by_sites(instance, instance.grid)]
+    modules = min(limits)
+    whole = 0 if modules <= 0 else math.floor(min(modules, 1e9) * (1 + SLACK))
+    racks = whole * hardware.racks_per_module
+    wanted = pins.get("sites.racks", racks)
+    return wanted if wanted <= racks else 0
+
+
+def max_sites(instance: Instance) -> int:
+    """Bound the sites that may hold racks."""
+    grid = instance.grid
+    if grid is None:
+        return 1
+    limits = [len(_candidates(grid))]
+    if grid.rules.max_sites is not None and "site_count" not in grid.rules.soft:
+        limits.append(grid.rules.max_sites)
+    if "sites.max_sites" in instance.pins:
+        limits.append(int(instance.pins["sites.max_sites"]))
+    return max(1, min(limits))
+
+
+def _owned(instance: Instance, wired_gpus: int) -> int:
+    """Return the racks at hand that a pinned fabric joins, or none where their price or power breaks a limit."""
+    hardware, limits, network = instance.hardware, instance.limits, instance.network
+    racks = hardware.racks or 0
+    joined = racks if network is None else int(min(racks, max_joined_racks(network, instance.pins, wired_gpus)))
+    over_power = limits.facility_power_mw is not None and cost.facility_mw(hardware, racks) > (
+        limits.facility_power_mw * (1 + SLACK)
+    )
+    usd = racks * cost.rack_of(hardware).price_usd
+    return 0 if over_power or (limits.budget_usd is not None and usd > limits.budget_usd + CENT) else joined
+
+
+def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
+    """Bound the modules that the budget pays, in modules."""
+    limits, hardware = instance.limits, instance.hardware
+    if limits.budget_usd is None:
+        return math.inf
+    n = hardware.racks_per_module
+    load = cost.facility_mw(hardware, n)
+    fixed = cost.site_capex_usd(grid, it_mw=0.0, facility_mw=0.0)
+    module = cost.site_capex_usd(grid, it_mw=cost.it_mw(hardware, n), facility_mw=load) - fixed
+    module += n * (cost.rack_of(hardware).price_usd + wired_gpus * min_fabric_usd(instance.network))
+    areas = {b.id: b.energy_usd_per_mwh for b in grid.balancing_authorities}
+    energy = min((areas[x.balancing_authority] for x in _candidates(grid)), default=0.0)
+    module += limits.budgeted_years * cost.energy_usd_per_year(load, energy)
+    split = grid.rules.fault_split
+    least_sites = split.min_interconnections if split.enabled else 1
+    left = limits.budget_usd + CENT - least_sites * fixed
+    return math.inf if module <= 0 else left / module
+
+
+def _by_power(instance: Instance) -> float:
+    limit, grid, hardware = instance.limits.facility_power_mw, instance.grid, instance.hardware
+    if limit is None or (grid is not None and "facility_power" in grid.rules.soft):
+        return math.inf
+    return limit / cost.facility_mw(hardware, hardware.racks_per_module)
+
+
+def _by_sites(instance: Instance, grid: Grid) -> float:
+    """Bound the modules that the largest sites take together: as many as may be open, each within its own limits."""
+    largest, areas = max_sites(instance), {b.id: b for b in grid.balancing_authorities}
+    headroom = grid.rules.headroom and "headroom" not in grid.rules.soft
+    load = cost.facility_mw(instance.hardware, instance.hardware.racks_per_module)
+    by_area: dict[str, float] = defaultdict(float)
+    by_interconnection: dict[str, list[float]] = defaultdict(list)
+    for node in _candidates(grid):
+        area = areas[node.balancing_authority]
+        room = _site_modules(instance, grid, node)
+        room = min(room, area.headroom_mw / load) if headroom else room
+        by_area[area.id] += room
+        by_interconnection[area.interconnection].append(room)
+    every = sorted((x for rooms in by_interconnection.values() for x in rooms), reverse=True)
+    limit = sum(every[:largest])
+    if headroom:
+        limit = min(limit, sum(min(x, areas[a].headroom_mw / load) for a, x in by_area.items()))
+    return _within_split(
+        grid, limit, {k: sum(sorted(x, reverse=True)[:largest]) for k, x in by_interconnection.items()}
+    )
+
+
+def _within_split(grid: Grid, limit: float, rooms: Mapping[str, float]) -> float:
+    """Bound a campus no interconnection of which may hold more than a share: T <= sum of min(room, share·T).
+
+    The right side grows with T, so putting a bound in gives a bound; it settles within a few rounds.
+    """
+    split = grid.rules.fault_split
+    if not split.enabled or not math.isfinite(limit):
+        return limit
+    for _ in range(100):
+        lower = min(limit, sum(min(room, split.max_share * limit) for room in rooms.values()))
+        if lower >= limit * (1 - SLACK):
+            break
+        limit = lower
+    return limit
+
+
+def _candidates(grid: Grid) -> list[PowerNode]:
+    months = grid.rules.ready_within_months
+    return [n for n in grid.nodes if n.site and (months is None or n.ready_months <= months)]
+
+
+def _site_modules(instance: Instance, grid: Grid, node: PowerNode) -> float:
+    """Bound the modules of one site by its land, its circuits with all built and bought, and a pin."""
+    hardware, soft, limits = instance.hardware, grid.rules.soft, [math.inf]
+    load = cost.facility_mw(hardware, hardware.racks_per_module)
+    land = cost.cooling_m2(hardware, hardware.racks_per_module)
+    if land is not None and node.area_m2 is not None and "area" not in soft:
+        limits.append(node.area_m2 / land)
+    rule = grid.rules.interconnect
+    if rule.enabled and rule.share > 0 and rule.reading != "import_share" and "interconnect" not in soft:
+        built = {x.id: x.max_circuits for x in grid.new_lines}
+        usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
+        if usable is not None:
+            limits.append(usable / rule.share / load)
+    pin = instance.pins.get(f"sites.racks.{node.id}")
+    if pin is not None:
+        limits.append(pin / hardware.racks_per_module)
+    return max(0.0, min(limits))
+
+
+class MaxRacks:
+    """The most racks by GPUs cabled: this arithmetic, and where a plan states fewer, the plan's figure on trust.
+
+    Stated figures come from the sites' MILP, which knows lines, flows and several limits at once. They are not proven
+    here; `rules.max_racks_stated` checks that they are between the plan's own racks and this arithmetic.
+    """
+
+    def __init__(self, instance: Instance, stated: Mapping[int, int] | None = None) -> None:
+        self.instance, self.stated = instance, dict(stated or {})
+        self.known: dict[int, int] = {}
+
+    def __call__(self, wired_gpus: int) -> int:
+        """Return the most racks with so many GPUs of each cabled."""
+        if wired_gpus not in self.known:
+            fewer = [w for w in self.stated if w <= wired_gpus]
+            own = max_racks(self.instance, wired_gpus)
+            self.known[wired_gpus] = min(own, self.stated[max(fewer)]) if fewer else own
+        return self.known[wired_gpus]

@@ -1,0 +1,378 @@
+"""Rules of the joint optimum's proof: racks, prices, excluded columns, bounds, and columns that it forgets."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from planner.checks import joint_columns
+from planner.checks.joint_columns import Cut, Ints, MaxRacks, Pipelines, Space
+from planner.checks.layer_split import witness
+from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
+from planner.checks.step_bound import Floor, Ranges, columns_in_time, fastest_ranges
+from planner.instance.hardware import HardwareAlternative, Rack
+from planner.instance.instance import Instance
+from planner.physics.network.price import min_fabric_usd
+from planner.physics.plan_physics import PlanPhysics
+from planner.physics.training.blocks.rack_blocks import Block, block_of
+from planner.plan.certificate import ExcludedColumn, JointProof, Violation
+from planner.plan.plan import Plan
+from planner.plan.plan_sections import LayoutPlan
+
+ROUNDING = 1e-9  # relative: days that differ by less are the same
+MOST_NAMED = 20  # columns; a proof that misses as many is wrong in the same way for the rest
+RULE = "joint_columns"
+
+Key = tuple[Any, ...]
+
+
+NAMES = (
+    "tensor_parallel",
+    "tensor_parallel_inner",
+    "context_parallel",
+    "expert_parallel",
+    "microbatch_sequences",
+    "sequence_parallel",
+    "recompute",
+    "schedule",
+    "zero_stage",
+    "pipeline_parallel",
+    "virtual_stages",
+    "stages_per_rack",
+)
+CUT_NAMES = 8  # of them belong to the cut
+
+
+def key_of_column(c: ExcludedColumn) -> Key:
+    """Return what a listed column is known by, replicas apart."""
+    return tuple(getattr(c, name) for name in NAMES)
+
+
+def _cut_key(cut: Cut) -> Key:
+    s = cut.shape
+    own = (s.tensor_parallel, s.tensor_inner, s.context_parallel, s.expert_parallel, s.micro_batch)
+    return (*own, s.sequence_parallel, s.recompute, cut.schedule)
+
+
+def key_of(cut: Cut, zero_stage: int, x: Pipelines, i: int) -> Key:
+    """Return what an enumerated column is known by, replicas apart."""
+    return (*_cut_key(cut), zero_stage, int(x.p[i]), int(x.v[i]), int(x.stages_per_rack[i]))
+
+
+def name_of(key: Key) -> str:
+    """Name a column in words."""
+    t, i, k, e, b, together, recompute, schedule, zero, p, v, q = key
+    parts = [f"TP {t}" + (f" (inner {i})" if i > 1 else ""), f"CP {k}" if k > 1 else "", f"EP {e}" if e > 1 else ""]
+    degrees = " x ".join([x for x in parts if x] + [f"PP {p}"])
+    rest = [f"v {v}", f"micro-batch {b}", f"ZeRO {zero}", schedule, f"recompute {recompute}"]
+    rest += ["sequence parallel"] if together else []
+    rest += [f"{q} stages a rack"] if q > 1 else []
+    return ", ".join([degrees, *rest])
+
+
+@dataclass(kw_only=True)
+class Inspection:
+    """One pass over the declared space against a bound in days and the columns that a proof lists."""
+
+    space: Space
+    days: float
+    listed: dict[Key, list[ExcludedColumn]]
+    racks: MaxRacks
+    stop: Callable[[], bool] = lambda: False
+    by_cut: dict[Key, list[Key]] = field(default_factory=dict)
+    met: set[Key] = field(default_factory=set)  # listed columns that the space has
+    wrong: set[Key] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Sort the listed columns by their cuts."""
+        for key in self.listed:
+            self.by_cut.setdefault(key[:CUT_NAMES], []).append(key)
+
+    @property
+    def limit(self) -> float:
+        """Seconds a sequence of the bound."""
+        return self.space.seconds_per_sequence(self.days) * (1 - ROUNDING)
+
+    def violations(self) -> Iterator[Violation]:
+        """Yield every column that is faster than the proof says, up to so many; cuts of the lowest floors first."""
+        found: list[tuple[float, int, Cut, Ranges]] = []
+        for cut in self.space.cuts():
+            if self.stop():
+                return
+            x = cut.pipelines()
+            self._meet(cut, x)
+            floor = Floor(cut=cut, zero_stage=None, ranges=fastest_ranges(cut, x, self.racks, self.limit))
+            ranges = floor.in_time(self.limit) if len(floor.ranges) else floor.ranges
+            if len(ranges):
+                found.append((float(floor.seconds.min()), len(found), cut, ranges))
+        for _, _, cut, ranges in sorted(found, key=lambda f: f[:2]):
+            for zero in self.space.zero_stages:
+                runs = ranges.part(np.flatnonzero(self.space.runs(zero, ranges.pipelines.p)))
+                for some in columns_in_time(cut, zero, runs, self.limit, self.stop):
+                    for x, d, m in some.columns():
+                        yield from self._column(cut, zero, x, d, m)
+                        if len(self.wrong) >= MOST_NAMED or self.stop():
+                            return
+
+    def _meet(self, cut: Cut, x: Pipelines) -> None:
+        """Note the listed columns of a cut that the space has."""
+        for key in self.by_cut.get(_cut_key(cut), ()):
+            zero = key[CUT_NAMES]
+            same = (x.p == key[-3]) & (x.v == key[-2]) & (x.stages_per_rack == key[-1])
+            if zero in self.space.zero_stages and bool(np.any(same & self.space.runs(zero, x.p))):
+                self.met.add(key)
+
+    def _column(self, cut: Cut, zero: int, x: Pipelines, d: int, m: Ints) -> Iterator[Violation]:
+        key, m = key_of(cut, zero, x, 0), self.space.counts(cut.shape, x, d, m)
+        if key in self.wrong or not len(m):
+            return
+        stated = [c for c in self.listed.get(key, []) if c.min_data_parallel <= d <= c.max_data_parallel]
+        bound = max((c.lower_bound_days for c in stated), default=self.days)
+        limit = self.space.seconds_per_sequence(min(self.days, bound)) * (1 - ROUNDING)
+        per_batch = d * cut.shape.micro_batch / self.space.column_stretch(d, int(x.p[0]) * cut.shape.gpus)
+        found = witness(cut, zero, x, d, m, limit * per_batch)
+        if found is None:
+            return
+        self.wrong.add(key)
+        days = self.space.days(found[1] / per_batch)
+        own = f"{name_of(key)}: {show(days)} days with {d:,} replicas and {found[0]:,} micro-batches on a free network"
+        if stated:
+            yield broken(RULE, f"{own} < {show(bound)}, the lower_bound_days that the proof states for it")
+        else:
+            yield broken(RULE, f"{own} < {show(self.days)}, the bound, and the proof does not list it")
+
+
+def missing_columns(
+    instance: Instance,
+    days: float,
+    proof: JointProof,
+    *,
+    transport_slowdown: float,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Violation]:
+    """Check that no column of the declared space is below a bound in days, but for those that the proof lists.
+
+    A column is a way to cut the model, at any number of replicas that the money may buy; its least time is that of
+    every split of layers that memory holds, on a network that nothing slows but the transport, with free fibre. Once
+    `stop` is true, no further column is looked at.
+    """
+    listed: dict[Key, list[ExcludedColumn]] = {}
+    for c in proof.columns:
+        listed.setdefault(key_of_column(c), []).append(c)
+    pass_over = Inspection(
+        space=Space(instance=instance, transport_slowdown=transport_slowdown),
+        days=days,
+        listed=listed,
+        racks=MaxRacks(instance, proof.max_racks_by_wired_gpus),
+        stop=stop,
+    )
+    yield from pass_over.violations()
+    for key in () if stop() else listed:
+        if key not in pass_over.met:
+            yield broken(RULE, f"{name_of(key)}: listed by the proof, and not in the declared space (0 such columns)")
+
+
+def max_racks_stated(
+    instance: Instance, proof: JointProof, *, racks_in_use: int, wired_gpus: int
+) -> Iterator[Violation]:
+    """Check that the most racks of a proof are within arithmetic's, fall with GPUs cabled, and hold the plan's.
+
+    Between the two they are on trust: the sites' MILP found them, and no rule here knows lines and flows together.
+    """
+    stated = dict(sorted(proof.max_racks_by_wired_gpus.items()))
+    for w, most in stated.items():
+        rule = f"max_racks_stated[{w}]"
+        what = f"racks at most with {w} GPUs of each cabled"
+        yield from at_most(rule, most, joint_columns.max_racks(instance, w), what, "racks by budget, power and sites")
+        if instance.grid is None:
+            yield from must_equal(rule, "racks of a cluster without a grid", most, joint_columns.max_racks(instance, w))
+        if w <= wired_gpus:
+            yield from at_most(rule, racks_in_use, most, f"racks in use with {wired_gpus} GPUs of each cabled", what)
+    for (a, more), (b, fewer) in pairwise(stated.items()):
+        yield from at_most(f"max_racks_stated[{b}]", fewer, more, f"racks with {b} cabled", f"racks with {a} cabled")
+
+
+def min_fabric_stated(instance: Instance, proof: JointProof) -> Iterator[Violation]:
+    """Check that the least price of a cabled GPU is that of the cheapest link and leaf port."""
+    usd = proof.min_fabric_usd_per_wired_gpu
+    what = "cheapest link and leaf port of a GPU"
+    if usd is None and not (proof.columns or proof.max_racks_by_wired_gpus or proof.counts):
+        return  # a proof of nothing needs no price
+    wanted = min_fabric_usd(instance.network) if instance.network is not None else None
+    yield from must_equal("min_fabric_stated", what, usd, wanted, " USD")
+
+
+def bounds_in_order(days: float | None, bound: float | None, proof: JointProof) -> Iterator[Violation]:
+    """Check that the bound over every fabric is within that of every listed column, within the bound and the value."""
+    rule, free = "joint_bounds", proof.fabric_free_bound_days
+    if bound is not None and days is not None:
+        yield from at_most(rule, bound, days, "days, the bound", "days, the value")
+    for a, times in Counter(proof.columns).items():
+        if times > 1:
+            yield broken(rule, f"a column of PP {a.pipeline_parallel} is listed {times} times > 1")
+    for i, c in enumerate(proof.columns):
+        if not 1 <= c.min_data_parallel <= c.max_data_parallel:
+            yield broken(f"{rule}[{i}]", f"replicas from {c.min_data_parallel:,} to {c.max_data_parallel:,} are none")
+        if free is not None:
+            what = "days, the lower bound of a listed column"
+            yield from at_most(f"{rule}[{i}]", free, c.lower_bound_days, "days, the bound over every fabric", what)
+    if free is not None and bound is not None:
+        yield from at_most(rule, free, bound, "days, the bound over every fabric", "days, the bound")
+
+
+def proof_violations(
+    instance: Instance,
+    proof: JointProof,
+    *,
+    days: float | None,
+    bound: float | None,
+    racks_in_use: int,
+    wired_gpus: int,
+    transport_slowdown: float,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Violation]:
+    """Check a proof of days to train: `days` is the plan's value, `bound` what the proof claims of every plan."""
+    yield from min_fabric_stated(instance, proof)
+    yield from bounds_in_order(days, bound, proof)
+    stated = list(max_racks_stated(instance, proof, racks_in_use=racks_in_use, wired_gpus=wired_gpus))
+    yield from stated
+    if bound is None:
+        return
+    if instance.limits.max_batch_tokens is None:
+        yield broken("joint_columns", f"a bound of {bound:g} days with limits.max_batch_tokens absent, a figure needed")
+        return
+    if stated:  # wrong figures would hide columns
+        proof = proof.model_copy(update={"max_racks_by_wired_gpus": {}})
+    yield from missing_columns(instance, bound, proof, transport_slowdown=transport_slowdown, stop=stop)
+
+
+def block_of_layout(gpus: int, layout: LayoutPlan) -> Block | None:
+    """Return the block of racks that holds whole replicas of a layout."""
+    return block_of(
+        gpus,
+        tensor_parallel=layout.tensor_parallel,
+        context_parallel=layout.context_parallel,
+        expert_parallel=layout.expert_parallel,
+        pipeline_parallel=layout.pipeline_parallel,
+        stages_per_rack=layout.stages_per_rack,
+        replicas_per_rack=layout.replicas_per_rack,
+    )
+
+
+def racks_used(block: Block, replicas_by_site: Mapping[str, int]) -> int:
+    """Return the racks of the blocks that work."""
+    return sum(block.racks * block.blocks(d) for d in replicas_by_site.values())
+
+
+def highest_bound(plan: Plan) -> float | None:
+    """Return the highest bound in days that a plan states anywhere; None where it states none."""
+    o, decisions = plan.objective, (plan.layout, plan.fabric, plan.placement)
+    stated = [o.bound, o.joint_bound, o.fabric_free_bound, *(x.certificate.bound for x in decisions if x)]
+    return max((b for b in stated if b is not None), default=None)
+
+
+def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
+    """Check every bound that a plan states in days; one without a proof has only arithmetic to rest on."""
+    proof, layout, bound = c.plan.proof or JointProof(), c.plan.layout, highest_bound(c.plan)
+    in_days = c.instance.objective.minimize == "days_to_train"
+    if layout is None or c.faults or (not in_days and c.instance.objective.minimize != "loss"):
+        return
+    if not in_days:  # the layout is the fastest of the chosen model, whose loss the objective is
+        bound = layout.certificate.bound
+    if c.plan.proof is None and bound is None:
+        return
+    block = block_of_layout(c.gpus_per_rack, layout)
+    if block is None:
+        racks_are = f"racks of {c.gpus_per_rack} GPUs"
+        yield broken(
+            "joint_proof", f"TP {layout.tensor_parallel} x CP {layout.context_parallel} on {racks_are}: no block"
+        )
+        return
+    o, network = c.plan.objective, c.instance.network
+    days = o.value if in_days else layout.metrics.days_to_train
+    spares = network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
+    what = "bound over every fabric of the objective and of its proof"
+    if in_days:
+        yield from must_equal("joint_bounds", what, o.fabric_free_bound, proof.fabric_free_bound_days, " days")
+    yield from proof_violations(
+        c.instance,
+        proof,
+        days=days,
+        bound=bound,
+        racks_in_use=racks_used(block, c.replicas),
+        wired_gpus=c.gpus_per_rack if spares else block.rails,
+        transport_slowdown=c.transport_slowdown,
+        stop=c.stop,
+    )
+
+
+def on_alternative(instance: Instance, x: HardwareAlternative) -> Instance:
+    """Return the question on an alternative to the hardware alone."""
+    rack, h = x.rack, instance.hardware
+    if x.price_usd is not None and isinstance(rack, Rack):
+        rack = rack.model_copy(update={"price_usd": x.price_usd})
+    changed: dict[str, Any] = {name: getattr(x, name) for name in ("accelerator", "nic_bytes_per_second")}
+    changed |= {"ready_months": x.ready_months, "racks": h.racks if x.racks is None else x.racks}
+    hardware = h.model_copy(update={**changed, "rack": rack, "alternatives": ()})
+    return instance.model_copy(update={"hardware": hardware})
+
+
+def alternatives(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that no plan on an alternative to the hardware ends before the bound, by the proof of each."""
+    rule, o, h = "alternatives", c.plan.objective, c.instance.hardware
+    if c.plan.layout is not None:
+        name = h.accelerator if isinstance(h.accelerator, str) else h.accelerator.name
+        yield from must_be(rule, "layout.accelerator", c.plan.layout.accelerator, name if h.alternatives else "")
+    if c.plan.proof is None or o.name != "days_to_train" or o.bound is None or c.faults:
+        return
+    stated = c.plan.proof.alternatives
+    yield from must_be(rule, "alternatives that are proven", len(stated), len(h.alternatives))
+    for i, (x, own) in enumerate(zip(h.alternatives, stated, strict=False)):
+        names = [part if isinstance(part, str) else part.name for part in (x.accelerator, x.rack)]
+        yield from must_be(f"{rule}[{i}]", "GPU and rack", [own.accelerator, own.rack], names)
+        bound = max(0.0, o.bound + h.ready_days - x.ready_days)
+        bound = min(bound, c.instance.limits.deadline_days or math.inf)  # later ones are too late whatever their end
+        yield from must_equal(f"{rule}[{i}]", "days, the bound", own.bound_days, bound)
+        if own.least_days is not None:
+            yield from at_most(f"{rule}[{i}]", bound, own.least_days, "days, the bound", "fewest days on it")
+        if bound <= 0:  # it is ready after the plan's end
+            continue
+        yield from proof_violations(
+            on_alternative(c.instance, x),
+            own.proof.model_copy(update={"min_fabric_usd_per_wired_gpu": c.plan.proof.min_fabric_usd_per_wired_gpu}),
+            days=own.least_days,
+            bound=bound,
+            racks_in_use=0,
+            wired_gpus=0,
+            transport_slowdown=c.transport_slowdown,
+            stop=c.stop,
+        )
+
+
+def limited_by(c: PlanPhysics) -> Iterator[Violation]:
+    """Check what a plan says ends it: exactly for a cluster; of a grid what budget, power and sites say one by one."""
+    stated, layout = c.plan.objective.limited_by, c.plan.layout
+    if stated is None or layout is None or c.faults:
+        return
+    block, owned = block_of_layout(c.gpus_per_rack, layout), c.instance.hardware.racks or 0
+    more = 0 if block is None else racks_used(block, c.replicas) + block.racks
+    if stated == "tolerance":
+        ends, value = c.plan.objective.ends, c.plan.objective.value or 0.0
+        fastest = ends[0].value if ends else value
+        if not fastest < value:
+            yield broken("limited_by", f"tolerance stated, of the fastest plan: {show(fastest)} and {show(value)} days")
+        return
+    if c.instance.grid is None:
+        yield from must_be("limited_by", "limited_by", stated, "owned_racks" if more > owned else "layout")
+    elif stated == "owned_racks" or (stated == "budget" and c.instance.limits.budget_usd is None):
+        yield broken("limited_by", f"{stated} stated, of a grid without such a limit")
+    elif stated == "layout" and block is not None:
+        most = joint_columns.max_racks(c.instance, block.rails)
+        yield from at_most("limited_by", more, most, "racks with a further block", "racks by budget, power and sites")
+
+
+RULES: tuple[Rule, ...] = (joint_proof, alternatives, limited_by)

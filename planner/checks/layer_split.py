@@ -1,0 +1,291 @@
+"""The least time of a column on a free network over every split of its layers that memory holds.
+
+Several numbers of micro-batches may be asked for at once: then the time is a lower bound for each of them, and the
+least one where there is only one.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.checks.joint_columns import Cut, Floats, Ints, Pipelines, max_sites
+from planner.physics.training import schedule, stage_memory
+from planner.physics.training.blocks import block_step, interleaving
+from planner.physics.training.blocks.block_step import Pipeline
+from planner.physics.training.process_groups import front_layers
+from planner.physics.training.step import ShardedTimes
+
+ROUNDING = 1e-12  # relative, of bytes and of seconds
+NEVER = 1 << 40  # layers to recompute where not even that makes room
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """The splits of one pipeline with its replicas, for some numbers of micro-batches, ascending.
+
+    All seconds are those of a micro-batch: a step's over its micro-batches. `limit`: seconds of no interest.
+    """
+
+    cut: Cut
+    zero_stage: int
+    x: Pipelines  # one entry
+    d: int
+    micro_batches: Ints
+    limit: float
+    each: int = -1  # layers that each chunk recomputes, by a rule of the framework; -1: any number
+
+    @property
+    def p(self) -> int:
+        """Stages."""
+        return int(self.x.p[0])
+
+    @property
+    def v(self) -> int:
+        """Virtual stages."""
+        return int(self.x.v[0])
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """Times of the pipeline."""
+        return self.cut.timed(self.zero_stage, inside=-(-self.p // int(self.x.stages_per_rack[0])) == 1)
+
+    @cached_property
+    def racks(self) -> int:
+        """Racks of the largest all-reduce at least: that of the site with most blocks."""
+        blocks = -(-self.d // int(self.x.block_replicas[0]))
+        return -(-blocks // max_sites(self.cut.space.instance)) * int(self.x.stage_racks[0])
+
+    @cached_property
+    def sharded(self) -> ShardedTimes:
+        """Seconds of a layer beside ZeRO's traffic."""
+        return block_step.sharded_times(
+            self.pipeline,
+            replicas_per_rack=int(self.x.replicas_per_rack[0]),
+            racks=self.racks,
+            slowdown=self.cut.space.transport_slowdown,
+        )
+
+    @cached_property
+    def send(self) -> float:
+        """Seconds of one exchange between stages."""
+        return float(self.pipeline.send(self.cut.space.transport_slowdown, self.p))
+
+    @cached_property
+    def rounds(self) -> float:
+        """Micro-batches with what short rounds lose, over micro-batches, at least."""
+        m = self.micro_batches
+        return float(np.min(schedule.effective_micro_batches(m, self.p, self.v) / m))
+
+    @cached_property
+    def waits(self) -> float:
+        """Rounds in which unequal chunks wait, over micro-batches, at least."""
+        return float(np.min(np.maximum(0, self.micro_batches // self.p - 2) / self.micro_batches))
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Layers that a stage may hold: one a chunk at least, no more than are in time, and all that others cannot."""
+        layers, others = self.cut.space.layers, self.p - 1
+        spared = max(0.0, -float(block_step.front_seconds(self.pipeline, 0)))
+        in_time = (self.limit / self.rounds + spared) / float(self.sharded.layer_seconds) * (1 + ROUNDING)
+        most = math.floor(min(layers - others * self.v, in_time))
+        return np.arange(max(self.v, layers - others * most), most + 1)
+
+    @cached_property
+    def _front(self) -> Ints:
+        """Dense layers at the front, which the first stage has; one entry a stage."""
+        return np.where(np.arange(self.p) == 0, front_layers(self.cut.machine.model), 0)[:, None]
+
+    def _bytes(self, recomputed: Any) -> Floats:
+        """Bytes on a GPU of every stage with each size."""
+        space, m = self.cut.space, int(self.micro_batches[0])
+        parts = stage_memory.memory_by_part(
+            self.cut.machine,
+            self.cut.shape,
+            pipeline=self.p,
+            virtual_stages=self.v,
+            micro_batches=m,
+            zero_stage=self.zero_stage,
+            replicas=self.d,
+            stage=np.arange(self.p)[:, None],
+            layers=self.sizes[None, :],
+            recomputed=recomputed,
+            front=self._front,
+            order=self.cut.schedule,
+        )
+        return np.asarray(sum(parts.values()) / (space.memory_limit * (1 + ROUNDING)), dtype=np.float64)
+
+    @cached_property
+    def recomputed(self) -> Ints:
+        """Layers that each stage recomputes with each size, `NEVER` where it cannot hold it, or a pin excludes it."""
+        pins, fewest = self.cut.space.instance.pins, self._fewest_recomputed
+        for name in ("layers_per_stage", "recomputed_layers_per_stage"):
+            if len(pins.get(f"layout.{name}", fewest)) != self.p:
+                return np.full_like(fewest, NEVER)
+        layers, repeats = (pins.get(f"layout.{x}") for x in ("layers_per_stage", "recomputed_layers_per_stage"))
+        if layers is None and self.cut.space.rules.even_stages:
+            layers = [self.cut.space.layers // self.p] * self.p
+        if layers is not None:
+            fewest = np.where(self.sizes[None, :] == np.array(layers)[:, None], fewest, NEVER)
+        if repeats is not None or self.each >= 0:
+            alike = schedule.recomputed_alike(self.sizes, self.v, self.each)[None, :]
+            wanted = alike if repeats is None else np.array(repeats)[:, None]
+            fewest = np.where((fewest <= wanted) & (wanted <= self.sizes[None, :]), wanted, NEVER)
+        return fewest
+
+    @cached_property
+    def _fewest_recomputed(self) -> Ints:
+        """Fewest layers that each stage recomputes to hold each size, `NEVER` where it cannot.
+
+        From the first recomputed layer on, memory falls by as much with each.
+        """
+        every = np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
+        if self.cut.repeats == "no":
+            return np.where(self._bytes(0) <= 1, 0 * every, NEVER)
+        none, one, full = self._bytes(np.stack([0 * self.sizes, np.minimum(1, self.sizes), self.sizes])[:, None, :])
+        saved = np.where(every > 1, (one - full) / np.maximum(every - 1, 1), 0.0)
+        more = np.ceil(np.where(saved > 0, (one - 1) / np.where(saved > 0, saved, 1.0), 0.0) - 1e-9)
+        fewest = np.clip(1 + np.maximum(more, 0), 1, every)
+        return np.where((none <= 1) & (self.each <= 0), 0, np.where(np.minimum(one, full) <= 1, fewest, NEVER)).astype(
+            np.int64
+        )
+
+    @cached_property
+    def fits(self) -> NDArray[np.bool_]:
+        """Which stages may hold which sizes in memory, the first one all front layers in its first chunk."""
+        return (self.recomputed < NEVER) & (np.ceil(self.sizes[None, :] / self.v) >= self._front)
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """Seconds of every stage with each size, head and unequal chunks included; infinite where it does not fit."""
+        x, sizes, sharded = self.pipeline, self.sizes[None, :], self.sharded
+        repeats = np.where(self.fits, self.recomputed, 0)
+        stage = block_step.stage_seconds(x, sharded, self.v, sizes, repeats, self.send)
+        stages = np.arange(self.p)[:, None]
+        head = np.where(stages == self.p - 1, x.head, 0.0) + block_step.front_seconds(x, stages)
+        wait = interleaving.min_excess_seconds(
+            self.p, self.v, 3 * self.p, sizes, repeats, sharded.layer_seconds, x.times.recompute_seconds
+        )
+        waits, each = self.waits * wait, stage + head + x.machine.software.host_seconds
+        waits[-1] = np.maximum(0.0, waits[-1] - self.rounds * x.head)  # the head may fill the smallest chunk
+        # What a short last round loses of layers and what unequal chunks wait may be the same seconds.
+        layers = sizes * sharded.layer_seconds + repeats * x.times.recompute_seconds
+        beside = (self.rounds - 1) * np.maximum(0.0, each - layers)
+        found = np.maximum(self.rounds * each, each + beside + waits)
+        return np.asarray(np.where(self.fits, found, np.inf), dtype=np.float64)
+
+    @cached_property
+    def chunk(self) -> Floats:
+        """Seconds of the largest chunk of every stage with each size."""
+        repeats = np.where(self.fits, self.recomputed, 0)
+        return np.asarray(
+            block_step.chunk_seconds(self.pipeline, self.sharded, self.v, self.sizes[None, :], repeats),
+            dtype=np.float64,
+        )
+
+    def once(self, chunk: float, layers: int) -> float:
+        """Seconds that a step takes once, over the most micro-batches: its largest chunk and stage are given."""
+        ends = {1, self.p, int(self.micro_batches[0]), int(self.micro_batches[-1])}
+        counts = [m for m in ends if self.micro_batches[0] <= m <= self.micro_batches[-1]]
+        most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
+        one = int(self.micro_batches[0]) == int(self.micro_batches[-1])
+        parts = [
+            block_step.once_parts(
+                self.pipeline,
+                self.sharded,
+                None,
+                pipeline=self.p,
+                virtual_stages=self.v,
+                micro_batches=m,
+                chunk=chunk,
+                max_layers=layers,
+                replicas_per_rack=int(self.x.replicas_per_rack[0]),
+                racks=self.racks,
+                shards=self.d,
+                send=self.send,
+                slowdown=self.cut.space.transport_slowdown,
+                rounds=schedule.rounds_of(m, self.p) if one else schedule.Rounds(most, most),
+            )
+            for m in (counts if self.cut.schedule == "zb-h1" else counts[:1])
+        ]
+        return min(float(sum(x.values())) for x in parts) / int(self.micro_batches[-1])
+
+    def least(self) -> float:
+        """Return the least seconds of a micro-batch; infinite where none are below the limit."""
+        instance = self.cut.space.instance
+        rule, pinned = instance.workload.rules.recompute, "layout.recomputed_layers_per_stage" in instance.pins
+        if rule != "free" and self.each < 0 and not pinned:
+            most = -(-int(self.sizes[-1]) // self.v) if len(self.sizes) else 0
+            every, least = {*range(most + 1)} if rule == "chunks alike" else {0, most}, int(self.cut.repeats == "some")
+            numbers = sorted(each for each in every if each >= least)
+            return min((replace(self, each=each).least() for each in numbers), default=math.inf)
+        layers, best = self.cut.space.layers, self.limit
+        if not len(self.sizes) or not bool(self.fits.any(axis=1).all()):
+            return math.inf
+        least = int(self.sizes[0])
+        for most in range(max(least, -(-layers // self.p)), int(self.sizes[-1]) + 1):
+            allowed = self.seconds[:, : most - least + 1]
+            chunks = self.chunk[:, : most - least + 1]
+            stage = self._slowest(allowed, best)
+            if stage is None or stage + self.once(float(chunks[np.isfinite(allowed)].min()), most) >= best:
+                continue
+            best = min([best, *self._totals(allowed, chunks, most, best)])
+        return best if best < self.limit else math.inf
+
+    def _totals(self, allowed: Floats, chunks: Floats, most: int, best: float) -> Iterator[float]:
+        """Yield the least seconds for each largest chunk that may be better, largest stage given."""
+        for chunk in np.unique(chunks[np.isfinite(allowed)]).tolist()[::-1]:
+            stage = self._slowest(np.where(chunks <= chunk * (1 + ROUNDING), allowed, np.inf), best)
+            if stage is None:
+                return
+            total = stage + self.once(chunk, most)
+            if total < best:
+                best = total
+                yield total
+
+    def _slowest(self, seconds: Floats, limit: float) -> float | None:
+        """Return the least seconds of the slowest stage so that the stages hold all layers.
+
+        A stage that keeps within them with some sizes is taken to do so with each number of layers between.
+        """
+        values = np.unique(seconds[seconds < limit])
+        low, high = 0, len(values)
+        while low < high:
+            middle = (low + high) // 2
+            if self._holds(seconds <= values[middle]):
+                high = middle
+            else:
+                low = middle + 1
+        return float(values[low]) if low < len(values) else None
+
+    def _holds(self, fine: NDArray[np.bool_]) -> bool:
+        """Return whether stages within the sizes that are fine hold all layers."""
+        if not bool(fine.any(axis=1).all()):
+            return False
+        largest = fine.shape[1] - 1 - np.argmax(fine[:, ::-1], axis=1)
+        least, most = int(self.sizes[np.argmax(fine, axis=1)].sum()), int(self.sizes[largest].sum())
+        return least <= self.cut.space.layers <= most
+
+
+def witness(
+    cut: Cut, zero_stage: int, x: Pipelines, d: int, micro_batches: Ints, limit: float
+) -> tuple[int, float] | None:
+    """Return micro-batches with which a column takes less than so many seconds a micro-batch, with its least seconds.
+
+    `micro_batches` are ascending. A set of them is halved while its lower bound is below the limit.
+    """
+    found = Split(cut=cut, zero_stage=zero_stage, x=x, d=d, micro_batches=micro_batches, limit=limit).least()
+    if math.isinf(found):
+        return None
+    if len(micro_batches) == 1:
+        return int(micro_batches[0]), found
+    middle = len(micro_batches) // 2
+    for some in (micro_batches[middle:], micro_batches[:middle]):
+        one = witness(cut, zero_stage, x, d, some, limit)
+        if one is not None:
+            return one
+    return None

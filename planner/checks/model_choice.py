@@ -1,0 +1,178 @@
+"""Rules of the chosen model: buildable, of the law's size, trained in time, and its figures as they follow from it."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
+from planner.instance.workload import Choose, Ideal, LossLaw, Model, ModelChoice, PointsLaw, PowerOf
+from planner.physics.plan_physics import PlanPhysics
+from planner.physics.training import scaling_laws, step, transformer
+from planner.physics.training.layer_time import SECONDS_PER_DAY
+from planner.plan.certificate import Violation
+
+
+class Choice(NamedTuple):
+    """What was asked of the model, the figures that the plan states of it, and the model itself."""
+
+    asked: Choose
+    stated: ModelChoice
+    model: Model
+
+
+def _choices(c: PlanPhysics) -> Iterator[Choice]:
+    """Yield the choice where a model was asked for and the plan states one."""
+    asked, stated, model = c.instance.workload.choose, c.plan.model_choice, c.instance.workload.model
+    if asked is not None and stated is not None and isinstance(model, Model):
+        yield Choice(asked, stated, model)
+
+
+def stated_loss(c: PlanPhysics) -> float | None:
+    """Return the loss of the plan's model and tokens by the law that states it; None where no model was chosen."""
+    for x in _choices(c):
+        law = x.asked.law if isinstance(x.asked.law, LossLaw) else x.asked.loss
+        size = float(transformer.active_parameters(x.model, embedding=True))
+        return scaling_laws.loss(law, size, c.instance.workload.tokens) if isinstance(law, LossLaw) else None
+    return None
+
+
+def chosen(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that a model is chosen where one was asked for, and only there."""
+    asked, stated = c.instance.objective.minimize == "loss", c.plan.model_choice is not None
+    if stated != asked:
+        yield broken("chosen", f"{int(stated)} choices of a model in the plan, {int(asked)} asked for")
+
+
+def buildable(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that heads, layers and width divide as the family asks, and the width's ratio to the depth."""
+    for x in _choices(c):
+        m, family = x.model, x.asked.family
+        multiples = {
+            "heads": (m.heads, family.heads_multiple_of),
+            "layers": (m.layers, family.layers_multiple_of),
+            "hidden": (m.hidden, m.heads),
+        }
+        for what, (value, part) in multiples.items():
+            if value % part:
+                yield broken(f"buildable[{what}]", f"{value} is no multiple of {part}")
+        yield from must_equal("buildable[head_size]", "head_size", m.head, family.head_size)
+        rule, aspect, what = "buildable[aspect]", m.hidden / m.layers, "hidden over layers"
+        yield from at_most(rule, family.min_aspect, aspect, f"{what} at least", what)
+        yield from at_most(rule, aspect, family.max_aspect, what, f"{what} at most")
+
+
+def choice_figures(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that size, compute and losses follow from the model, its tokens and the laws, and that shares add up."""
+    for x in _choices(c):
+        loss, tokens = stated_loss(c), c.instance.workload.tokens
+        if loss is None:
+            return
+        size = float(transformer.active_parameters(x.model, embedding=True))
+        flop, stated = float(scaling_laws.training_flop(size, tokens)), x.stated
+        yield from must_equal("choice_figures[parameters]", "parameters", stated.parameters, size)
+        yield from must_equal("choice_figures[tokens]", "tokens", stated.tokens, tokens)
+        yield from must_equal("choice_figures[flop]", "6·N·D", stated.flop, flop)
+        yield from must_equal("choice_figures[loss]", "loss", stated.loss, loss)
+        shares, rule = sum(stated.compute_shares.values()), "choice_figures[compute_shares]"
+        yield from must_equal(rule, "sum of the shares of the ideal", shares, 1.0)
+        yield from _law_figures(c, x, size)
+
+
+def _law_figures(c: PlanPhysics, x: Choice, size: float) -> Iterator[Violation]:
+    law, stated = x.asked.law, x.stated
+    rate = x.asked.assumed_flop_per_second
+    gpus, seconds = (
+        sum(c.racks_by_site.values()) * c.gpus_per_rack,
+        (c.instance.limits.deadline_days or 0.0) * SECONDS_PER_DAY,
+    )
+    machine = step.machine_of(c.instance)
+    peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
+    full = float(scaling_laws.budget_flop(gpus * peak, seconds))
+    yield from _ideal_figures(x, "ideal", stated.ideal, full)
+    yield from must_be(
+        "choice_figures[assumed]", "whether a rate is assumed", stated.assumed is not None, rate is not None
+    )
+    if rate is not None and stated.assumed is not None:
+        yield from _ideal_figures(x, "assumed", stated.assumed, float(scaling_laws.budget_flop(gpus * rate, seconds)))
+    yield from _bound_figures(c, x, full)
+    rule = "choice_figures[flop_bound]"
+    yield from at_most(rule, stated.flop, stated.flop_bound, "FLOP of the model", "FLOP proven to be too many")
+    if isinstance(law, (PointsLaw, LossLaw)):
+        off = abs(size / scaling_laws.best_parameters(law, stated.flop) - 1)
+        slack = x.asked.family.tolerance + x.asked.tolerance
+        yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
+
+
+def _loss_at(x: Choice, flop: float) -> tuple[float, float, float] | None:
+    """Return parameters, tokens and loss of the model that the laws give for a compute, its shape left open."""
+    law, loss = x.asked.law, x.asked.law if isinstance(x.asked.law, LossLaw) else x.asked.loss
+    if not isinstance(law, (PointsLaw, LossLaw)) or not isinstance(loss, LossLaw):
+        return None
+    size = scaling_laws.best_parameters(law, flop)
+    tokens = scaling_laws.tokens_for(size, flop)
+    return size, tokens, scaling_laws.loss(loss, size, tokens)
+
+
+def _ideal_figures(x: Choice, name: str, stated: Ideal, flop: float) -> Iterator[Violation]:
+    figures = _loss_at(x, flop)
+    if figures is None:
+        return
+    rule = f"choice_figures[{name}]"
+    for what, value in zip(("flop", "parameters", "tokens", "loss"), (flop, *figures), strict=True):
+        yield from must_equal(rule, what, getattr(stated, what), value)
+
+
+def _bound_figures(c: PlanPhysics, x: Choice, full: float) -> Iterator[Violation]:
+    """Check the bound on loss and compute: no more compute than all GPUs have at their peak, and its own loss."""
+    stated, at_bound = x.stated, _loss_at(x, x.stated.flop_bound)
+    batch = c.instance.limits.max_batch_tokens or 0.0
+    yield from must_equal("choice_figures[batch_tokens]", "tokens of a step at most", stated.batch_tokens, batch)
+    most = max(full, stated.flop)
+    yield from at_most("choice_figures[flop_bound]", stated.flop_bound, most, "FLOP, the bound", "FLOP at the peak")
+    if at_bound is not None:
+        loss = min(at_bound[2], stated.loss)
+        yield from must_equal("choice_figures[loss_bound]", "loss at the bound", stated.loss_bound, loss)
+    if c.plan.objective.bound is not None:
+        what = "bound on the loss against the choice's"
+        yield from must_equal("choice_figures[loss_bound]", what, c.plan.objective.bound, stated.loss_bound)
+    for flop, days in stated.days_by_flop.items():
+        if not (flop.replace(".", "").replace("e+", "").isdigit() and days > 0):
+            yield broken("choice_figures[days_by_flop]", f"{days:g} days for {flop!r} FLOP")
+
+
+def compute_shares(c: PlanPhysics) -> Iterator[Violation]:
+    """Check where the ideal's compute goes: each part of the step, less what 6·N·D needs at the peak, and idle time."""
+    m, layout = c.metrics, c.plan.layout
+    if m is None or layout is None:
+        return
+    for x in _choices(c):
+        machine = step.machine_of(c.instance)
+        peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
+        used = layout.gpus_used
+        share = used / (used + layout.gpus_idle) * m.useful_share / m.step_seconds  # of a second of the step
+        size = float(transformer.active_parameters(x.model, embedding=True))
+        useful = float(scaling_laws.training_flop(size, m.tokens_per_step)) / (peak * used) * share
+        parts = {name: seconds * share for name, seconds in m.breakdown_seconds.items() if seconds > 0}
+        parts["gemm"] = parts.get("gemm", 0.0) - useful
+        parts |= {
+            "used": useful,
+            "idle GPUs": (1 - used / (used + layout.gpus_idle)) * m.useful_share,
+            "stopped": 1 - m.useful_share,
+        }
+        for name in sorted(parts.keys() | x.stated.compute_shares.keys()):
+            stated, part = x.stated.compute_shares.get(name, 0.0), parts.get(name, 0.0)
+            if abs(stated - part) > 1e-9:
+                yield from must_equal(f"compute_shares[{name}]", "share of the ideal's compute", stated, part)
+
+
+def critical_batch(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that a step is within the critical batch of the law, or is one sequence."""
+    for x in _choices(c):
+        law, stated = x.asked.critical_batch, x.stated
+        if isinstance(law, PowerOf) and c.metrics is not None:
+            by_law = scaling_laws.power(law, tokens=stated.tokens, flop=stated.flop, parameters=stated.parameters)
+            limit = max(by_law, float(c.instance.workload.sequence_length))
+            tokens = c.metrics.tokens_per_step
+            yield from at_most("critical_batch", tokens, limit, "tokens a step", "tokens at most, by the law")
+
+
+RULES: tuple[Rule, ...] = (chosen, buildable, choice_figures, compute_shares, critical_batch)

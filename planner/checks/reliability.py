@@ -1,0 +1,435 @@
+"""Rules of the reliability section: stops, checkpoints and spares by the checker's own arithmetic.
+
+A job stops N·λ times a second. Of each second of work so much goes into writing, into stops and into work that is
+done twice; racks in repair make it wait, or take replicas down. Written from the description of the formulas.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.checks.rule import Rule, at_most, broken, must_be, must_equal
+from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
+from planner.instance.instance import Instance
+from planner.instance.network import Switch
+from planner.physics.plan_physics import PlanPhysics
+from planner.physics.training import step
+from planner.physics.training.parallel_strategy import strategy_of
+from planner.physics.training.transformer import total_parameters
+from planner.plan.certificate import Violation
+from planner.plan.plan_sections import LayoutPlan, ReliabilityPlan
+
+Floats = NDArray[np.float64]
+HOUR = 3600.0
+GRID = 1e-3  # of the logarithm of GPUs, between which bounds are tabulated
+MOST_GPUS = 1e10  # of the table
+MOST_TURNS = 60  # of a search that halves its interval, or of one that squares its error
+CLOSE = 1e-11  # relative, between the ends of a bisection
+ROUNDING = 1e-12  # relative, of sums in another order
+SERIES = 1e-5  # write over mean time below which four terms of the interval are within 2e-11, Lambert's W no longer
+Way = tuple[Recovery, CheckpointTarget]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Failures:
+    """Failures of an instance's jobs; `state_bytes`: of a checkpoint."""
+
+    r: Reliability
+    state_bytes: float
+    links: int = 0  # of a GPU at work to its leaves
+    transceivers_per_link: int = 0
+
+    @cached_property
+    def part_rates(self) -> dict[str, float]:
+        """Stops a second of one GPU by part, at the measured size; a NIC with links to spare goes on over them."""
+        alone = self.links < 2 or not self.r.lane_failover
+        found = {}
+        for name, p in self.r.parts.items():
+            if p.gpu_hours_per_event is not None:
+                found[name] = 1 / p.gpu_hours_per_event / HOUR
+            elif p.link_hours_per_event is not None:
+                found[name] = alone * self.links / p.link_hours_per_event / HOUR
+            else:
+                each = self.links * self.transceivers_per_link
+                found[name] = alone * each / (p.transceiver_hours_per_event or math.inf) / HOUR
+        return found
+
+    @cached_property
+    def gpu_rate(self) -> float:
+        """Stops a second of one GPU, at the measured size."""
+        return math.fsum(self.part_rates.values())
+
+    def rate(self, gpus: Any) -> Floats:
+        """Return the stops in a second of a job."""
+        larger = np.maximum(np.asarray(gpus, dtype=np.float64) / self.r.measured_gpus, 1.0)
+        return np.asarray(self.gpu_rate * gpus * larger**self.r.scale_exponent, dtype=np.float64)
+
+    def write_seconds(self, gpus: Any, target: CheckpointTarget) -> Floats:
+        """Return the seconds to write a checkpoint."""
+        own = {"storage": self.r.storage_bytes_per_second_per_gpu, "memory": self.r.memory_bytes_per_second_per_gpu}[
+            target
+        ]
+        return np.zeros_like(np.asarray(gpus, dtype=np.float64)) if own is None else self.state_bytes / own / gpus
+
+    def restart_seconds(self, gpus: Any, recovery: Recovery) -> Any:
+        """Return the seconds of a stop beside lost work."""
+        r = self.r
+        if recovery == "elastic":
+            return r.elastic_stall_seconds + 0.0 * gpus
+        warm = recovery == "warm-spares"
+        fixed = r.warm_restart_seconds if warm else r.restart_seconds
+        each = r.warm_restart_seconds_per_gpu if warm else r.restart_seconds_per_gpu
+        return r.detection_seconds + r.power_ramp_seconds + fixed + each * gpus
+
+    def interval_seconds(
+        self, gpus: Any, way: Way, step_seconds: Any, *, shared: bool = False, replica_gpus: Any = 0.0
+    ) -> Floats:
+        """Return the best interval between checkpoints, no shorter than a step; of 0 GPUs no replica is ever away."""
+        rate, write = self.rate(gpus), self.write_seconds(gpus, way[1])
+        if way[0] == "elastic":
+            best = self._elastic_interval(gpus, replica_gpus, 1 + self._copied(gpus, step_seconds, shared=shared))
+        else:
+            c = write * rate
+            root = _lambert_root(c)
+            p = np.sqrt(-2 * np.expm1(-c))  # by which W is expanded at its branch point
+            terms = p * (1 - p * (1 / 3 - p * (11 / 72 - p * 43 / 540)))
+            best = np.where(c < SERIES, terms, root) / rate
+        return np.asarray(np.maximum(best, step_seconds), dtype=np.float64)
+
+    def _elastic_interval(self, gpus: Any, replica_gpus: Any, stepped: Any) -> Any:
+        """Return the interval from which on lost work grows faster than writing falls, in shares of the time passed.
+
+        `stepped`: seconds of steps and copies for one of steps. By halves of the logarithm, from that of a job whose
+        replicas are all there to that of one that lacks as many as it would without stalls.
+        """
+        rate, write, stalls = self.rate(gpus), self.write_seconds(gpus, "storage"), self._stalled(gpus)
+        away, half = rate / gpus * replica_gpus * self.r.rejoin_seconds, rate * self.r.correlated_share / 2
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = (np.sqrt(write / half / stepped * (n * n + stalls)) for n in (1.0, 1 + away))
+            for _ in range(MOST_TURNS):
+                if np.all((high <= low * (1 + CLOSE)) | ~np.isfinite(high)):
+                    break
+                tau = np.sqrt(low) * np.sqrt(high)
+                lost = stalls + half * tau
+                x = _in_training(away, lost)
+                grows = half * tau / (x + lost) * (1 - away * x / ((x + lost) ** 2 - away * lost))
+                early = grows < write / (stepped * tau + write)
+                low, high = np.where(early, tau, low), np.where(early, high, tau)
+        return high
+
+    def stretch(
+        self, gpus: Any, replica_gpus: Any, replicas: Any, way: Way, step_seconds: Any = 0.0, *, shared: bool = False
+    ) -> Floats:
+        """Return the seconds that pass for one of steps, racks at hand; no job of one replica goes on without it."""
+        r, rate = self.r, self.rate(gpus)
+        tau = self.interval_seconds(gpus, way, step_seconds, shared=shared, replica_gpus=replica_gpus)
+        write, storage = self.write_seconds(gpus, way[1]), self.write_seconds(gpus, "storage")
+        if way[0] != "elastic":
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                x = rate * tau
+                work = np.where(x > 0, np.expm1(x + rate * write) / np.where(x > 0, x, 1.0), 1.0)
+                work = np.where((x <= 0) & (write > 0), np.inf, work)
+                found = work * (1 + rate * self.restart_seconds(gpus, way[0]))
+            older = np.sqrt(2 * storage * rate * r.correlated_share) if way[1] == "memory" else 0.0
+            return np.asarray(found * (1 + older), dtype=np.float64)
+        whole = rate * r.correlated_share
+        with np.errstate(invalid="ignore", divide="ignore"):
+            writing = np.where(np.isfinite(tau) & (tau > 0), storage / tau, 0.0)
+            lost = np.where(whole > 0, whole * tau / 2, 0.0)
+        writing = writing + self._copied(gpus, step_seconds, shared=shared)
+        stalls = self._stalled(gpus)
+        away = rate / gpus * replica_gpus * r.rejoin_seconds
+        passed = stalls + lost + _in_training(away, stalls + lost)
+        return np.asarray(np.where(np.asarray(replicas) >= 2, (1 + writing) * passed, np.inf), dtype=np.float64)
+
+    def _stalled(self, gpus: Any) -> Any:
+        """Return the seconds of stalls for one of work; correlated stops restart the whole job."""
+        whole = self.r.correlated_share * self.restart_seconds(gpus, "restart")
+        return self.rate(gpus) * (self.r.elastic_stall_seconds + whole)
+
+    def _copied(self, gpus: Any, step_seconds: Any, *, shared: bool) -> Any:
+        """Return the seconds of copies to neighbours for one of steps, where replicas share their state."""
+        known = np.asarray(step_seconds, dtype=np.float64)
+        return np.where(known > 0, self.write_seconds(gpus, "memory") / np.maximum(known, 1e-300), 0.0) * shared
+
+    def ways(self, *, spares: bool) -> list[Way]:
+        """List the ways to go on that the figures allow."""
+        r = self.r
+        near = [t for t in r.checkpoint_targets if t == "storage" or r.memory_bytes_per_second_per_gpu is not None]
+        found: list[Way] = []
+        for recovery in r.recoveries:
+            if recovery == "elastic":
+                found.append(("elastic", "storage"))
+            elif recovery == "restart" or spares:
+                found += [(recovery, target) for target in near]
+        return found
+
+    def min_stretch(self, replicas: Any, replica_gpus: Any) -> Floats:
+        """Return the least stretch of jobs of so many replicas: any way, spares for nothing, steps however short."""
+        gpus = np.asarray(replicas, dtype=np.float64) * replica_gpus
+        found = [self.stretch(gpus, replica_gpus, replicas, way) for way in self.ways(spares=True)]
+        return np.asarray(np.minimum.reduce(found), dtype=np.float64)
+
+    @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one check, with which it ends
+    def column_stretch(self, replicas: int, replica_gpus: int) -> float:
+        """Return the same of one job."""
+        return float(self.min_stretch(replicas, replica_gpus))
+
+    @cached_property
+    def _sizes(self) -> tuple[Floats, Floats]:
+        """Tabulate sizes of jobs, and the least stretch of those from each to the next.
+
+        Stops are those of the smaller, and checkpoints are written by the larger; elastic jobs lose replicas of no
+        GPUs, as those that are away may count for next to nothing beside stalls.
+        """
+        gpus = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID)))
+        writes = replace(self, state_bytes=self.state_bytes * math.exp(-GRID))
+        found = np.minimum.reduce([writes.stretch(gpus, 0.0, 2, way) for way in self.ways(spares=True)])
+        return gpus, np.asarray(found * (1 - ROUNDING), dtype=np.float64)
+
+    @cached_property
+    def _least_above(self) -> Floats:
+        """Tabulate the least stretch of larger jobs."""
+        return np.asarray(np.minimum.accumulate(self._sizes[1][::-1])[::-1])
+
+    @cached_property
+    def _least_per_gpu(self) -> Floats:
+        """Tabulate the least stretch a GPU of jobs up to the next size, negative so that it rises."""
+        gpus, found = self._sizes
+        return np.asarray(-np.minimum.accumulate(found / gpus) * math.exp(-GRID))
+
+    def stretch_from(self, replicas: Any, replica_gpus: Any) -> Floats:
+        """Bound the stretch of every job of so many replicas or more."""
+        at = np.floor(np.log(np.maximum(np.asarray(replicas) * replica_gpus, 1.0)) / GRID - ROUNDING).astype(np.int64)
+        return np.asarray(self._least_above[np.clip(at, 0, len(self._least_above) - 1)], dtype=np.float64)
+
+    def fewest_gpus(self, rate: Any) -> Floats:
+        """Bound the GPUs of any job from below whose stretch a GPU is at most so much."""
+        at = np.searchsorted(self._least_per_gpu, -np.asarray(rate, dtype=np.float64))
+        return np.asarray(self._sizes[0][np.minimum(at, len(self._least_per_gpu) - 1)] * (1 - ROUNDING))
+
+    def repairs(self, out: str) -> float:
+        """Return the mean number in repair for each one at work, of what is out: GPUs, or racks by their GPUs."""
+        parts = (p for p in self.r.parts.values() if p.out == out)
+        return math.fsum(p.repair_hours / p.gpu_hours_per_event for p in parts if p.gpu_hours_per_event)
+
+    def rack_availability(self, gpus: int, spare: int) -> float:
+        """Return the share of time in which a rack has so many GPUs fit for work, of these and its spare ones."""
+        enough = at_least(gpus, gpus + spare, 1 / (1 + self.repairs("gpu")))
+        return enough / (1 + gpus * self.repairs("rack"))
+
+
+def failures_of(instance: Instance) -> Failures | None:
+    """Return the failures that count, of the fabric whose links fail least.
+
+    None where there are none, or the share that trains is given.
+    """
+    r, w = instance.reliability, instance.workload
+    if r is None or isinstance(r, str) or w.availability < 1 or not r.parts:
+        return None
+    each = w.precision.parameter_bytes + w.precision.optimizer_bytes
+    f = Failures(r=r, state_bytes=each * total_parameters(step.machine_of(instance).model))
+    if instance.network is None:
+        return f
+    ends = instance.network.cables.endpoint_transceivers
+    nic, known = instance.hardware.gpu_nic_bytes_per_second * 8e-9, instance.network.switches
+    ports = {math.ceil(nic / s.port_gbps * (1 - 1e-9)) for s in known if isinstance(s, Switch)}
+    own = [replace(f, links=max(1, n), transceivers_per_link=ends) for n in ports if n <= instance.network.max_lanes]
+    return min(own, key=lambda x: x.gpu_rate, default=f)
+
+
+def _in_training(away: Any, stalled: Any) -> Any:
+    """Return the seconds of training for one of full work, some replicas being away; stalls come beside them.
+
+    Found by its own equation, x - 1 - A·x/(x + s) = 0, whose left side is convex: Newton's steps from 1 + A come down.
+    """
+    x = 1 + away + 0.0 * stalled
+    for _ in range(MOST_TURNS):
+        error = x - 1 - away * x / (x + stalled)
+        x = x - error / (1 - away * stalled / (x + stalled) ** 2)
+        if np.all(error <= CLOSE * x):
+            break
+    return x
+
+
+def _lambert_root(c: Any) -> Any:
+    """Return 1 + W(-exp(-1 - c)), the u between 0 and 1 with u + ln(1 - u) = -c, by Newton's steps down from above it.
+
+    The left side is concave and falls, so that no step passes the root.
+    """
+    c = np.minimum(c, 30.0)  # beyond it u is 1 but for 3e-14
+    u = -np.expm1(-1 - c)
+    for _ in range(MOST_TURNS):
+        down = (u + np.log1p(-u) + c) * (1 - u) / u
+        u = u + down
+        if np.all(-down <= CLOSE * u):
+            break
+    return u
+
+
+@lru_cache(maxsize=4096)
+def _chances(n: int, p: float) -> Floats:
+    """Return the chance of each number of n that are fit with chance p, by logarithms of factorials."""
+    k, factorials = np.arange(n + 1), np.array([math.lgamma(i + 1) for i in range(max(n, 0) + 1)])
+    log = factorials[-1] - factorials - factorials[::-1] + k * math.log(p) + (n - k) * math.log1p(-p)
+    return np.asarray(np.exp(log), dtype=np.float64)
+
+
+def at_least(needed: int, n: int, p: float) -> float:
+    """Return the chance that at least so many of n are fit."""
+    return 1.0 if p >= 1 else float(math.fsum(_chances(n, p)[needed:]))
+
+
+def mean_short(needed: int, n: int, p: float) -> float:
+    """Return the mean number by which those fit are fewer than those needed."""
+    return 0.0 if p >= 1 else float(math.fsum(_chances(n, p)[:needed] * (needed - np.arange(needed))))
+
+
+DAY = 86_400.0
+
+
+def counted(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that a plan says how it meets failures where the instance has any, and only there."""
+    wanted = failures_of(c.instance) is not None and c.plan.layout is not None
+    if wanted != (c.plan.reliability is not None):
+        yield broken("counted", f"{int(not wanted)} reliability sections, {int(wanted)} expected")
+
+
+def _sections(c: PlanPhysics) -> Iterator[tuple[ReliabilityPlan, LayoutPlan, Failures]]:
+    x, layout, failures = c.plan.reliability, c.plan.layout, failures_of(c.instance)
+    if x is not None and layout is not None and failures is not None and not c.faults:
+        yield x, layout, _wired(c, failures)
+
+
+def _wired(c: PlanPhysics, f: Failures) -> Failures:
+    """Return the failures of a plan's own fabrics; without one, of that whose links fail least."""
+    lanes = [x.lanes for x in c.plan.fabric.sites.values()] if c.plan.fabric else []
+    return replace(f, links=max(lanes)) if lanes else f
+
+
+def lanes(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that NICs have as many lanes at every site where links are counted."""
+    for _, __, f in _sections(c):
+        if f.r.counts_links and c.plan.fabric:
+            found = sorted({x.lanes for x in c.plan.fabric.sites.values()})
+            if len(found) > 1:
+                yield broken("lanes", f"NICs of {found} lanes at the sites; as many at all of them expected")
+
+
+def stops(c: PlanPhysics) -> Iterator[Violation]:
+    """Check how often the job stops, and for which parts."""
+    for x, layout, f in _sections(c):
+        rate = float(f.rate(layout.gpus_used))
+        yield from must_equal("stops", "mean time between stops", x.stop_seconds, 1 / rate, " s")
+        yield from must_be("stops", "parts", sorted(x.stops_per_day_by_part), sorted(f.r.parts))
+        for name in f.r.parts:
+            found = rate * DAY * f.part_rates[name] / f.gpu_rate
+            yield from must_equal(f"stops[{name}]", "stops a day", x.stops_per_day_by_part.get(name), found)
+        yield from must_be("stops", "extrapolated", x.extrapolated, layout.gpus_used > f.r.measured_gpus)
+
+
+def checkpoints(c: PlanPhysics) -> Iterator[Violation]:
+    """Check the size of a checkpoint, how long it is written and how often, and what a stop costs beside lost work."""
+    for x, layout, f in _sections(c):
+        gpus, way = float(layout.gpus_used), (x.recovery, x.checkpoint_target)
+        yield from must_equal("checkpoints", "bytes of a checkpoint", x.checkpoint_bytes, f.state_bytes)
+        wrote = float(f.write_seconds(gpus, way[1]))
+        yield from must_equal("checkpoints", "to write one", x.checkpoint_write_seconds, wrote, " s")
+        each, shared = gpus / layout.data_parallel, layout.zero_stage > 0
+        found = float(f.interval_seconds(gpus, way, layout.metrics.step_seconds, shared=shared, replica_gpus=each))
+        stated = x.checkpoint_interval_seconds
+        yield from must_equal("checkpoints", "interval", stated, found if found < float("inf") else None, " s")
+        yield from must_equal(
+            "checkpoints", "cost of a stop", x.restart_seconds, float(f.restart_seconds(gpus, way[0])), " s"
+        )
+
+
+def spares(c: PlanPhysics) -> Iterator[Violation]:
+    """Check that the spare racks of every site are there and are the fewest for their target."""
+    for x, layout, f in _sections(c):
+        own = layout.stages_per_rack * layout.replicas_per_rack * strategy_of(layout).shape.gpus
+        work = -(-own // layout.racks_per_replica)
+        yield from must_be("spares", "sites", sorted(x.spare_racks_by_site), sorted(c.replicas))
+        yield from at_most("spares", work + x.spare_gpus_per_rack, c.gpus_per_rack, "GPUs work and stand by", "GPUs")
+        fit = f.rack_availability(work, x.spare_gpus_per_rack)
+        yield from must_equal("spares", "share of time in which a rack is fit", x.rack_availability, fit)
+        targets = set(f.r.spare_targets)
+        if x.spare_target not in targets:
+            yield broken("spares", f"a target of {x.spare_target:g}, none of {sorted(targets)}")
+        for s, n in sorted(x.spare_racks_by_site.items()):
+            needed, rule = c.racks_in_use.get(s, 0), f"spares[{s}]"
+            yield from at_most(
+                rule, needed + n, c.racks_by_site.get(s, 0), "racks work and stand by", "racks at the site"
+            )
+            if x.spare_target <= 0 or n < 0:
+                yield from must_equal(rule, "spare racks", n, 0)
+                continue
+            yield from at_most(rule, 1, n, "spare rack under a target", "spare racks")
+            reached = at_least(needed, needed + n, fit)
+            yield from at_most(rule, x.spare_target, reached, "of the time asked for", "with enough racks")
+            if n > 1:
+                fewer = at_least(needed, needed + n - 1, fit)
+                yield from at_most(rule, fewer, x.spare_target, "of the time with a rack less", "asked for")
+        for s in sorted(c.plan.fabric.sites) if c.plan.fabric else ():
+            need = c.racks_in_use.get(s, 0) + x.spare_racks_by_site.get(s, 0)
+            yield from at_most(f"spares[{s}]", need, c.cabled_racks(s), "racks work and stand by", "racks are cabled")
+            wired = c.wired_gpus_per_rack(s)
+            yield from at_most(
+                f"spares[{s}]", x.spare_gpus_per_rack, wired, "GPUs stand by", "GPUs of a rack are cabled"
+            )
+
+
+def _stretches(c: PlanPhysics, x: ReliabilityPlan, layout: LayoutPlan, f: Failures) -> dict[tuple[str, str], float]:
+    """Return the stretch of every way to go on, with what stands by at the sites."""
+    there, down = _standing(c, x, layout)
+    all_spared = all(n > 0 for n in x.spare_racks_by_site.values())
+    gpus, d = float(layout.gpus_used), layout.data_parallel
+    found: dict[tuple[str, str], float] = {}
+    for way in f.ways(spares=all_spared):
+        own = f.stretch(gpus, gpus / d, d, way, layout.metrics.step_seconds, shared=layout.zero_stage > 0)
+        left = 1 - down / d if way[0] == "elastic" else there
+        found[way] = float(own) / left if left > 0 else float("inf")
+    return found
+
+
+def _standing(c: PlanPhysics, x: ReliabilityPlan, layout: LayoutPlan) -> tuple[float, float]:
+    """Return the share of time in which all sites have enough racks, and the mean replicas down for want of racks."""
+    there, short = 1.0, 0.0
+    for s, n in x.spare_racks_by_site.items():
+        needed = c.racks_in_use.get(s, 0)
+        there *= at_least(needed, needed + n, x.rack_availability)
+        short += mean_short(needed, needed + n, x.rack_availability)
+    unit = strategy_of(layout).unit_racks(c.gpus_per_rack)
+    return there, short * layout.replicas_per_rack * (unit // layout.racks_per_replica)
+
+
+def useful_share(c: PlanPhysics) -> Iterator[Violation]:
+    """Check the share of time that trains, what the rest goes to, and that no other way to go on trains more."""
+    for x, layout, f in _sections(c):
+        there, down = _standing(c, x, layout)
+        yield from must_equal("useful_share", "share of time with enough racks", x.enough_racks_share, there)
+        yield from must_equal("useful_share", "replicas short of racks", x.replicas_short, down)
+        ways = _stretches(c, x, layout, f)
+        own = ways.get((x.recovery, x.checkpoint_target))
+        if own is None:
+            yield broken(
+                "useful_share", f"{x.recovery} with checkpoints in {x.checkpoint_target}: 0 such ways to go on"
+            )
+            return
+        yield from must_equal("useful_share", "useful share", x.useful_share, 1 / own)
+        yield from must_equal("useful_share", "of the metrics", layout.metrics.useful_share, x.useful_share)
+        yield from at_most("useful_share", own, min(ways.values()), "seconds a second of steps", "by the best way")
+        lost, days = sum(x.lost_days.values()), layout.metrics.days_to_train - layout.metrics.step_days_to_train
+        yield from must_equal("useful_share", "days lost by cause against the days beside steps", lost, days)
+        for name, n in x.lost_days.items():
+            yield from at_most(
+                f"useful_share[{name}]", 0.0, n + 1e-9 * layout.metrics.days_to_train, "days", "days lost"
+            )
+
+
+RULES: tuple[Rule, ...] = (counted, lanes, stops, checkpoints, spares, useful_share)

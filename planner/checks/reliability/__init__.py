@@ -1,1 +1,0 @@
-"""What failures cost, for the checks: derived anew from the rates and the text of the formulas."""

@@ -1,0 +1,396 @@
+"""Floors on the time of a sequence, from physics: ranges of replicas and of micro-batches, whole tables at a time.
+
+Stages are as even as can be, nothing is slower than the transport itself, and fibre is free. Traffic is that of the
+fewest replicas of a range, state that ZeRO shares that of the most; with failures the clock is that of the best job.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.checks.joint_columns import Cut, Floats, Ints, MaxRacks, Pipelines, max_sites
+from planner.instance.instance import Instance
+from planner.physics.training import schedule, stage_memory, step
+from planner.physics.training.blocks import block_step, interleaving
+from planner.physics.training.blocks.block_step import Pipeline
+from planner.physics.training.process_groups import front_layers
+from planner.physics.training.step import ShardedTimes
+
+ROUNDING = 1e-9  # relative, and of a number of layers that is whole but for rounding
+MOST_CELLS = 1 << 21  # stages worked out at a time
+MOST_RANGES = 1 << 16  # worked out at a time
+PARTS = 8  # of a range that stays open
+COARSE = (1, 6)  # parts of a pipeline whose last stage, with the fewest chunks in flight, first represents the part
+NOTHING = 1e-9  # seconds or bytes, for none by which something is divided
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Pipelines of a cut with ranges of replicas and of micro-batches, both ends included; one entry each."""
+
+    pipelines: Pipelines
+    min_replicas: Ints
+    max_replicas: Ints
+    min_micro_batches: Ints
+    max_micro_batches: Ints
+
+    def part(self, which: Any) -> "Ranges":
+        """Return some of the ranges."""
+        return Ranges(self.pipelines.part(which), *(getattr(self, name)[which] for name in self.__slots__[1:]))
+
+    def __len__(self) -> int:
+        return len(self.min_replicas)
+
+    @property
+    def single(self) -> NDArray[np.bool_]:
+        """Which ranges have one number of replicas and one of micro-batches."""
+        return np.asarray((self.min_replicas == self.max_replicas) & (self.min_micro_batches == self.max_micro_batches))
+
+    def within(self, total: int) -> "Ranges":
+        """Return the ranges that a step of so many micro-batches has, without ends that exceed it."""
+        found = replace(
+            self,
+            max_replicas=np.minimum(self.max_replicas, total // self.min_micro_batches),
+            max_micro_batches=np.minimum(self.max_micro_batches, total // self.min_replicas),
+        )
+        fine = (found.min_replicas <= found.max_replicas) & (found.min_micro_batches <= found.max_micro_batches)
+        return found.part(np.flatnonzero(fine))
+
+    def columns(self) -> Iterator[tuple[Pipelines, int, Ints]]:
+        """Yield each pipeline with a number of replicas, and the micro-batches of its single ranges, ascending."""
+        x = self.pipelines
+        keys = np.stack([x.p, x.v, x.stages_per_rack, self.min_replicas, self.min_micro_batches])
+        order = np.lexsort(keys[::-1])
+        starts = np.flatnonzero(np.append(True, np.any(np.diff(keys[:4, order], axis=1) != 0, axis=0)))
+        for some in np.split(order, starts[1:]):
+            yield x.part(some[:1]), int(self.min_replicas[some[0]]), self.min_micro_batches[some]
+
+    def split(self) -> "Ranges":
+        """Part each range by its replicas, or by its micro-batches where there is one number of replicas."""
+        one = self.min_replicas == self.max_replicas
+        low = np.where(one, self.min_micro_batches, self.min_replicas)
+        size = np.where(one, self.max_micro_batches, self.max_replicas) - low + 1
+        parts = np.minimum(size, PARTS)
+        row = np.repeat(np.arange(len(self)), parts)
+        k = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
+        first, last = low[row] + size[row] * k // parts[row], low[row] + size[row] * (k + 1) // parts[row] - 1
+        x, one = self.part(row), one[row]
+        return Ranges(
+            x.pipelines,
+            np.where(one, x.min_replicas, first),
+            np.where(one, x.max_replicas, last),
+            np.where(one, first, x.min_micro_batches),
+            np.where(one, last, x.max_micro_batches),
+        )
+
+
+def total_micro_batches(cut: Cut) -> int:
+    """Return the micro-batches that a step holds over all replicas."""
+    return cut.space.sequences // cut.shape.micro_batch
+
+
+def pinned_replicas(instance: Instance) -> int | None:
+    """Return the replicas that pins ask for, in all or by site; None where they are free."""
+    by_site = instance.pins.get("layout.data_parallel_by_site")
+    return instance.pins.get("layout.data_parallel") if by_site is None else sum(by_site.values())
+
+
+def fastest_ranges(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Ranges:
+    """Return every pipeline with all replicas and micro-batches, but those too few for a limit in seconds a sequence.
+
+    Whole blocks within the most racks, experts spread over all replicas; under interleaving a whole round at least.
+    """
+    shape, total, pins, times = cut.shape, total_micro_batches(cut), cut.space.instance.pins, cut.times.times
+    most = np.zeros_like(x.p)
+    for wired in set(x.wired.tolist()):
+        most[x.wired == wired] = racks(wired)
+    each = cut.least_layers * (times.forward_seconds + times.backward_seconds) / shape.micro_batch
+    gpus = float(cut.space.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING)
+    few = np.ceil(np.maximum(gpus / x.p, shape.expert_parallel) / shape.gpus).astype(np.int64)
+    many, low, high = most // x.block_racks * x.block_replicas, np.where(x.v > 1, x.p, 1), np.full_like(x.p, total)
+    replicas, batches = pinned_replicas(cut.space.instance), pins.get("layout.microbatches_per_step")
+    if replicas is not None:
+        few, many = np.maximum(few, replicas), np.minimum(many, replicas)
+    if batches is not None:
+        low, high = np.maximum(low, batches), np.minimum(high, batches)
+    return Ranges(x, few, many, low, high).within(total)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """Floors on the time of ranges under one ZeRO stage, or under each of them where it is None.
+
+    All seconds but `seconds` are those of a micro-batch, or of what comes once a step.
+    """
+
+    cut: Cut
+    zero_stage: int | None
+    ranges: Ranges
+
+    @property
+    def x(self) -> Pipelines:
+        """The pipelines."""
+        return self.ranges.pipelines
+
+    def part(self, which: Any) -> "Floor":
+        """Return the floors of some ranges."""
+        return replace(self, ranges=self.ranges.part(which))
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """Times of the pipeline."""
+        return replace(self.cut.times, zero_stage=self.zero_stage or 0)
+
+    @cached_property
+    def racks(self) -> Ints:
+        """Racks of the largest all-reduce at least: that of the site with most blocks."""
+        blocks = -(-self.ranges.min_replicas // self.x.block_replicas)
+        return -(-blocks // max_sites(self.cut.space.instance)) * self.x.stage_racks
+
+    @cached_property
+    def sharded(self) -> ShardedTimes:
+        """Seconds of a layer beside ZeRO's traffic."""
+        return block_step.sharded_times(
+            self.pipeline,
+            replicas_per_rack=self.x.replicas_per_rack,
+            racks=self.racks,
+            slowdown=self.cut.space.transport_slowdown,
+        )
+
+    @cached_property
+    def send(self) -> Floats:
+        """Seconds of one exchange between stages."""
+        inside = -(-self.x.p // self.x.stages_per_rack) == 1
+        far, near = (np.asarray(self.cut.send_seconds[k] * (self.x.p > 1)) for k in (False, True))
+        return np.asarray(np.where(inside, near, far), dtype=np.float64)
+
+    @cached_property
+    def layers(self) -> Floats:
+        """Layers of the largest stage at least."""
+        return np.ceil(self.cut.least_layers / self.x.p - ROUNDING)
+
+    @cached_property
+    def chunk(self) -> Floats:
+        """Seconds of the largest chunk at least."""
+        found = block_step.chunk_seconds(self.pipeline, self.sharded, self.x.v, self.layers, 0)
+        return np.asarray(found, dtype=np.float64)
+
+    def _stage(self, layers: Floats) -> Floats:
+        """Least seconds of a micro-batch on a stage with so many layers."""
+        found = block_step.stage_seconds(self.pipeline, self.sharded, self.x.v, layers, 0, self.send)
+        head = np.where(self.x.p == 1, self.pipeline.head, 0.0)
+        return np.asarray(found + head + self.cut.machine.software.host_seconds, dtype=np.float64)
+
+    @cached_property
+    def rounds(self) -> Floats:
+        """Micro-batches with what short rounds lose, over micro-batches, at least: no range of a whole round loses."""
+        p, low, high = self.x.p, self.ranges.min_micro_batches, self.ranges.max_micro_batches
+        short = schedule.effective_micro_batches(high, p, self.x.v) / high
+        return np.asarray(np.where(high // p > (low - 1) // p, 1.0, short), dtype=np.float64)
+
+    @cached_property
+    def waits(self) -> Floats:
+        """Rounds in which unequal chunks wait, over micro-batches, at least: those at the end of the first round."""
+        p, low, high = self.x.p, self.ranges.min_micro_batches, self.ranges.max_micro_batches
+        m = np.minimum(low // p * p + p - 1, high)
+        return np.asarray(np.maximum(0, m // p - 2) / m, dtype=np.float64)
+
+    @cached_property
+    def each(self) -> Floats:
+        """Least seconds of a micro-batch: its largest stage has chunks alike, or waits for a larger one each round."""
+        x, layers, times = self.x, self.layers, self.cut.times.times
+        wait = interleaving.min_excess_seconds(
+            x.p, x.v, 3 * x.p, layers, 0, self.sharded.layer_seconds, times.recompute_seconds
+        )
+        stage = self._stage(layers)
+        unequal = np.maximum(self.rounds * stage, stage + self.waits * wait)
+        alike = self.rounds * self._stage(np.ceil(layers / x.v) * x.v)
+        return np.asarray(np.minimum(unequal, alike) + self.ends, dtype=np.float64)
+
+    @cached_property
+    def once(self) -> Floats:
+        """Least seconds of what comes once a step."""
+        fill = self._fill(self.ranges.min_micro_batches)
+        if self.cut.schedule == "zb-h1":  # changes steadily with micro-batches, up to a full pipeline
+            fill = np.minimum(fill, self._fill(self.ranges.max_micro_batches))
+        return np.asarray(fill + self._tails[0], dtype=np.float64)
+
+    @property
+    def ends(self) -> Floats:
+        """Seconds that ZeRO's traffic for the embeddings exposes in each micro-batch."""
+        return np.asarray(self._tails[1] + np.zeros(len(self.ranges)), dtype=np.float64)
+
+    def _fill(self, micro_batches: Ints) -> Any:
+        """Seconds of filling and draining the pipeline."""
+        x, chunks = self.x, self.chunk * self.x.v
+        return step.pipeline_bubble_seconds(
+            self.sharded, self.cut.schedule, x.p, x.v, chunks, send_seconds=self.send, micro_batches=micro_batches
+        )
+
+    @cached_property
+    def _tails(self) -> tuple[Any, Any]:
+        """What follows the passes of a step, and `ends`; under any ZeRO stage the CPU's overhead alone."""
+        if self.zero_stage is None:
+            return self.cut.machine.software.step_seconds, 0.0
+        parts = block_step.once_parts(
+            self.pipeline,
+            self.sharded,
+            None,
+            pipeline=self.x.p,
+            virtual_stages=self.x.v,
+            micro_batches=1,
+            chunk=self.chunk,
+            max_layers=self.layers,
+            replicas_per_rack=self.x.replicas_per_rack,
+            racks=self.racks,
+            shards=self.ranges.max_replicas,
+            send=self.send,
+            slowdown=self.cut.space.transport_slowdown,
+            rounds=schedule.Rounds(*2 * (np.minimum(self.ranges.max_micro_batches, self.x.p),)),
+            alone=True,
+        )
+        ends = parts.pop("end_sharding")
+        del parts["pipeline_bubble"]
+        return sum(parts.values()), ends
+
+    @cached_property
+    def micro_batches(self) -> Ints:
+        """Micro-batches of a step in all, at most."""
+        every = self.ranges.max_replicas * self.ranges.max_micro_batches
+        return np.asarray(np.minimum(every, total_micro_batches(self.cut)), dtype=np.int64)
+
+    @cached_property
+    def stretch_of_more(self) -> Floats:
+        """Bound the seconds on a clock for one of steps of every job of so many replicas or more."""
+        found = self.cut.space.stretch_from(self.ranges.min_replicas, self.x.p * self.cut.shape.gpus)
+        return np.asarray(found + 0.0 * self.x.p, dtype=np.float64)
+
+    @cached_property
+    def stretch(self) -> Floats:
+        """Bound the same of the jobs of each range; exact where it has one number of replicas."""
+        found, low = self.stretch_of_more.copy(), self.ranges.min_replicas
+        one = np.flatnonzero(low == self.ranges.max_replicas)
+        if len(one):
+            found[one] = self.cut.space.stretch(low[one], self.x.p[one] * self.cut.shape.gpus)
+        return found
+
+    @cached_property
+    def seconds(self) -> Floats:
+        """Least seconds of a sequence, on a clock."""
+        steps = self.each / self.ranges.max_replicas + self.once / self.micro_batches
+        return steps * self.stretch / self.cut.shape.micro_batch
+
+    def in_time(self, limit: float, which: Any = slice(None)) -> Ranges:
+        """Return those ranges that may take less than a limit in seconds a sequence, with ends drawn together."""
+        x, b, gpus = self.ranges, self.cut.shape.micro_batch, self.x.p * self.cut.shape.gpus
+        left = np.maximum(limit * b - self.once / self.micro_batches * self.stretch, 0.0)
+        spare = np.maximum(limit * b * x.max_replicas / self.stretch - self.each, NOTHING)
+        with np.errstate(divide="ignore"):
+            ends = self.cut.space.fewest_gpus(left / (self.each * gpus)) / gpus, self.once / spare
+        low, least = (np.ceil(np.minimum(n * (1 - ROUNDING), 2.0**62)).astype(np.int64) for n in ends)
+        found = replace(
+            x, min_replicas=np.maximum(x.min_replicas, low), min_micro_batches=np.maximum(x.min_micro_batches, least)
+        ).part(which)
+        return found.part(np.flatnonzero(self.seconds[which] < limit)).within(total_micro_batches(self.cut))
+
+    def holding(self, seconds: Floats, parts: tuple[int | None, ...]) -> Ints:
+        """Return the places of ranges whose stages hold all layers, each in its memory and in so many seconds.
+
+        With coarse parts first. A stage with l layers fills l times the state of one, and for each chunk in flight l/v
+        times what a layer keeps; a recomputed layer keeps less and takes longer.
+        """
+        few = np.arange(len(self.ranges))
+        for n in parts:
+            size = max(1, MOST_CELLS // (n or int(self.x.p[few].max(initial=1))))
+            blocks = [few[at : at + size] for at in range(0, len(few), size)]
+            few = np.concatenate([few[:0], *(some[self._hold(some, seconds[some, None], n)] for some in blocks)])
+        return few
+
+    def _hold(self, some: Ints, seconds: Floats, parts: int | None) -> NDArray[np.bool_]:
+        """Return which ranges hold all layers, each part as its last stage, or every stage where no parts are given."""
+        p = self.x.p[some, None]
+        if parts is None:
+            ends = np.arange(1, int(p.max()) + 1)[None, :]
+            number = np.where(ends <= p, 1, 0)
+        else:
+            bounds = p * np.arange(parts + 1)[None, :] // parts
+            ends, number = bounds[:, 1:], np.diff(bounds, axis=1)
+        layers = (self._most_layers(some, ends - 1, seconds, every=parts is None) * number).sum(axis=1)
+        return np.asarray(layers + front_layers(self.cut.machine.model) >= self.cut.space.layers)
+
+    def _most_layers(self, some: Ints, stage: Ints, seconds: Floats, *, every: bool) -> Floats:
+        """Return the layers but front ones that stages hold at most; with embeddings and head if it is `every` one."""
+        cut, machine, shape, order = self.cut, self.cut.machine, self.cut.shape, self.cut.schedule
+        p, v, m, d, send, layer = (
+            np.asarray(n + 0 * self.x.p)[some, None]
+            for n in (
+                self.x.p,
+                self.x.v,
+                self.ranges.min_micro_batches,
+                self.ranges.max_replicas,
+                self.send,
+                self.sharded.layer_seconds,
+            )
+        )
+        zero = self.zero_stage or 0
+        overlap = np.where(v > 1, float(machine.software.hides("sends")), 0.0)
+        seconds = seconds - machine.software.host_seconds - 2 * v * (1 - overlap) * send
+        room = np.full_like(seconds, cut.space.memory_limit)
+        if every:
+            parts = stage_memory.memory_by_part(
+                machine,
+                shape,
+                pipeline=p,
+                virtual_stages=v,
+                micro_batches=m,
+                zero_stage=zero,
+                replicas=d,
+                stage=np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1),
+                layers=0,
+                order=order,
+            )
+            first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]
+            room = np.where(stage == 0, first, np.where(stage == p - 1, last, others))
+            seconds = np.where(stage == p - 1, seconds - self.pipeline.head, seconds)
+        state = stage_memory.gpu_state_bytes(machine, shape, cut.weights, layers=1, ends=0, zero_stage=zero, replicas=d)
+        flying = np.maximum(schedule.chunks_in_flight(order, stage, p, v, m), 0) / v
+        kept = cut.layer_bytes.kept
+        least = kept if cut.repeats == "no" else min(kept, cut.layer_bytes.checkpoint)
+        price = cut.times.times.recompute_seconds / np.maximum((kept - least) * flying, NOTHING)  # of a byte saved
+        # Recomputed front layers may save more than they keep: no first stage, and no part with it, is held to `least`.
+        repeated = np.where((front_layers(machine.model) > 0) & ((stage == 0) | (not every)), 0.0, least)
+        most = np.minimum(seconds / layer, room / (state + repeated * flying))
+        most = np.minimum(most, (seconds + price * room) / (layer + price * (state + kept * flying)))
+        return np.asarray(np.floor(most * (1 + ROUNDING)), dtype=np.float64)
+
+
+def columns_in_time(
+    cut: Cut, zero_stage: int, ranges: Ranges, limit: float, stop: Callable[[], bool]
+) -> Iterator[Ranges]:
+    """Yield single replicas and micro-batches whose floor is below a limit in seconds a sequence, some at a time.
+
+    Ranges that are in time and in memory are split until they are single, those of the last split first.
+    """
+    stack = [ranges]
+    while stack and not stop():
+        some = stack.pop()
+        if len(some) > MOST_RANGES:
+            stack += [some.part(slice(MOST_RANGES, None)), some.part(slice(MOST_RANGES))]
+            continue
+        floor = Floor(cut=cut, zero_stage=zero_stage, ranges=some)
+        most = limit * cut.shape.micro_batch * some.max_replicas
+        few = floor.holding(most / floor.stretch_of_more, COARSE)
+        if not len(few):
+            continue
+        floor, some = floor.part(few), some.part(few)
+        room = most[few] / floor.stretch - floor.once / some.max_micro_batches - floor.ends
+        some = floor.in_time(limit, floor.holding(room, (None,)))
+        single = some.single
+        if np.any(single):
+            yield some.part(single)
+        if not np.all(single):
+            stack.append(some.part(~single).split())

@@ -1,0 +1,359 @@
+"""Commands on a real cluster: `planner place`, `topology`, `defragment`, `preempt`, `resize`, `queue`."""
+
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli import console
+from planner.errors import InputError
+from planner.files import require_writable
+from planner.solvers.signals import uninterrupted
+from planner.units import counted
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from planner.cluster.job import Move, Placement, Running, Topology
+    from planner.plan.certificate import Certificate
+    from planner.scheduling.session import Cluster
+
+
+# Names of the formats of `planner.formats.topology_files`, here too so that a command's help loads no writer.
+PLACEMENT_FORMATS = (
+    *("hostlist", "sbatch", "hostfile", "mpi-hostfile", "rankfile", "torchrun", "json", "kueue", "volcano"),
+)
+TOPOLOGY_FORMATS = ("conf", "yaml", "kueue", "volcano")
+
+
+def place(
+    topology: Annotated[Path, typer.Option(help="Topology file.")],
+    job: Annotated[Path | None, typer.Option(help="Job file, or a plan (JSON).")] = None,
+    nodes: Annotated[int | None, typer.Option(help="Nodes of the job, in place of a file.")] = None,
+    mesh: Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")] = None,
+    name: Annotated[str, typer.Option(help="Its name.")] = "job",
+    gpus_per_node: Annotated[int | None, typer.Option(help="Its ranks on one node.")] = None,
+    busy: Annotated[str, typer.Option(help="Hostlist of nodes in use or down; the job avoids them.")] = "",
+    state: Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")] = None,
+    form: Annotated[str, typer.Option("--format", help=f"What to write: {', '.join(PLACEMENT_FORMATS)}.")] = "hostlist",
+    output: console.InsteadOfStdout = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for the proofs, 10 unless given.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the solver.")] = 0,
+    threads: Annotated[int | None, typer.Option(help="Threads of the solver; 1 unless given.")] = None,
+    objective: Annotated[
+        str, typer.Option(help="locality, or step-time: a plan's job by its predicted step on the plan's fabric.")
+    ] = "locality",
+    fragmentation: Annotated[
+        bool, typer.Option("--fragmentation", help="Among equal placements, leave the fewest leaves partly free.")
+    ] = False,
+    order: Annotated[
+        str, typer.Option(help="Order of ranks: any, or name where the launcher numbers them by node name.")
+    ] = "any",
+    only: Annotated[str | None, typer.Option(help="Hostlist of nodes that the job may use: an allocation.")] = None,
+    topology_name: console.TopologyName = None,
+    label: console.NodeLabels = None,
+    running: Annotated[
+        Path | None, typer.Option(help="The job's placement as it runs (from --format json), where nodes of it failed.")
+    ] = None,
+    replace: Annotated[
+        str, typer.Option(help="Hostlist of failed nodes of the running job: their ranks alone move.")
+    ] = "",
+    log: console.Log = None,
+) -> None:
+    """Place one job on free nodes with the fewest split groups, then fragments, then groups across pods."""
+    with uninterrupted():
+        import planner
+        import planner.formats.topology_files
+        import planner.scheduling.session
+        from planner.formats.topology_files import read_topology
+
+    console.require_choice("--format", form, PLACEMENT_FORMATS)
+    require_writable(output)
+    if bool(replace) != (running is not None):
+        raise InputError("--replace, --running: give both: the failed nodes, and the placement that they failed in")
+    inline = job is None or nodes is not None or mesh is not None
+    if inline and job is not None:
+        raise InputError(f"--job {job}: a job's file has its nodes and its mesh; leave out --nodes and --mesh")
+    if inline and (running is not None or objective != "locality"):
+        raise InputError("--job: --replace and --objective step-time need the job's file; give it")
+    from planner.cluster.job import mesh_job
+
+    wanted = mesh_job(name, mesh, nodes, gpus_per_node=gpus_per_node) if job is None else job
+    options: dict[str, Any] = {"state": None, "time_limit": time_limit, "seed": seed, "threads": threads}
+    cluster = read_topology(topology, keys=label or (), name=topology_name)
+    options |= _nodes_in_use(cluster, topology, state, busy)
+    if running is not None and job is not None:
+        from planner.scheduling.cluster_changes import replace_in_files
+
+        if order != "any" or only is not None:
+            raise InputError("--replace: --order and --only do not go with it; leave them out")
+        placement = replace_in_files(cluster, job, running, replace, **options)
+    else:
+        with console.progress_line(log=log) as report:
+            report("placing")
+            placement = planner.place(
+                cluster, wanted, fragmentation=fragmentation, objective=objective, order=order, only=only, **options
+            )
+            report(f"placed: {placement.certificate.status}")
+    if not placement.nodes:
+        print(f"{placement.reason}\ngiven: {placement.certificate.given}")
+        raise typer.Exit(console.ExitCode.INFEASIBLE)
+    console.print_or_write(placement_text(placement, form, cluster), output)
+    if output is not None:
+        print(placement_summary(placement))
+    if placement.stopped == "interrupted":
+        raise typer.Exit(console.ExitCode.INTERRUPTED)
+    raise typer.Exit(console.ExitCode.DONE if placement.certificate.status == "optimal" else console.ExitCode.LIMIT)
+
+
+def _nodes_in_use(cluster: "Topology", topology: Path, state: Path | None, busy: str) -> dict[str, Any]:
+    """Return the nodes in use by name and by state; tell what of both files no placement follows.
+
+    States are read once: they may come from a pipe.
+    """
+    from planner.cluster.hostlist import read_hosts
+    from planner.formats.slurm import read_states, states_on
+    from planner.formats.topology_files import topology_items
+
+    reported, found = [(topology, topology_items(topology))], read_hosts(busy, "busy") if busy else []
+    if state is not None:
+        states = read_states(state)
+        reported.append((state, states.items))
+        found += sorted(states_on(cluster, states, str(state)).taken)
+    for path, items in reported:
+        if note := items.note():
+            print(f"{path}: {note}", file=sys.stderr)
+    return {"busy": found}
+
+
+def placement_text(placement: "Placement", form: str, topology: "Topology") -> str:
+    """Write a placement in one of the formats; JSON has its figures and proof beside what schedulers take."""
+    from planner.formats.placed_job import PlacedJob, RankGroup
+    from planner.formats.topology_files import as_document, write_placed
+
+    gpus = {} if placement.gpus_per_node is None else {"gpus_per_node": placement.gpus_per_node}
+    groups = tuple(RankGroup(name=g.name, nodes=g.nodes) for g in placement.groups)
+    certificate = placement.certificate.model_dump(mode="json")
+    placed = PlacedJob(job=placement.job, nodes=placement.nodes, groups=groups, certificate=certificate, **gpus)
+    if form == "json":
+        return json.dumps({**as_document(placed, topology), **placement.model_dump(mode="json")}, indent=1) + "\n"
+    return write_placed(placed, topology, form)
+
+
+def placement_summary(placement: "Placement") -> str:
+    """Write the figures and their bounds on one line."""
+    searched = placement.certificate.minimizes
+    levels = ", ".join(
+        f"{f.value} {f.name} ({'bound' if f.name in searched else 'not searched, at least'} {f.bound})"
+        for f in placement.figures
+    )
+    if placement.step_seconds is not None:
+        levels = f"step {placement.step_seconds:.6g} s (at least {placement.step_seconds_bound:.6g} s); {levels}"
+    size = f"{len(placement.nodes):,} nodes, {len(placement.groups):,} groups"
+    return f"{placement.job}: {size}; {levels}; {placement.certificate.status}"
+
+
+def topology(
+    file: Annotated[Path, typer.Argument(help="Topology file, or a plan.")],
+    form: Annotated[
+        str | None,
+        typer.Option("--format", help=f"What to write: {', '.join(TOPOLOGY_FORMATS)}; only a summary unless given."),
+    ] = None,
+    output: console.InsteadOfStdout = None,
+    name: console.TopologyName = None,
+    label: console.NodeLabels = None,
+) -> None:
+    """Check a cluster's topology, say how large it is, and write it for another scheduler: Slurm, Kueue or Volcano."""
+    with uninterrupted():
+        from planner.formats.topology_files import read_topology, write_topology
+
+    if form is not None:
+        console.require_choice("--format", form, TOPOLOGY_FORMATS)
+    if output is not None and form is None:
+        raise InputError(f"-o: say in which --format ({', '.join(TOPOLOGY_FORMATS)})")
+    require_writable(output)
+    cluster = read_topology(file, keys=label or (), name=name)
+    if form is not None:
+        console.print_or_write(write_topology(cluster, form), output)
+    if form is None or output is not None:
+        print(topology_summary(cluster))
+
+
+def topology_summary(cluster: "Topology") -> str:
+    """Write the number of nodes, leaves and switches of each tier on one line."""
+    from planner.models.placement.placement_problem import leaves_of
+
+    leaves = leaves_of(cluster)
+    sizes = sorted({len(leaf.nodes) for leaf in leaves})
+    tiers = [f"{len({leaf.path[t] for leaf in leaves}):,} switches of tier {t + 2}" for t in range(len(leaves[0].path))]
+    size = f"{sizes[0]}" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+    noun = "blocks" if cluster.kind == "block" else "leaves"
+    parts = [f"{sum(len(leaf.nodes) for leaf in leaves):,} nodes", f"{len(leaves):,} {noun} of {size}", *tiers]
+    if cluster.kind == "tree" and cluster.blocks:
+        parts.append(f"{len(cluster.blocks):,} blocks inside the leaves")
+    return ", ".join(parts)
+
+
+TopologyFile = Annotated[Path, typer.Option("--topology", help="Topology file.")]
+RunningFiles = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--running", help="Running jobs: output of `squeue --json` or `scontrol show job`, or a placement (JSON)."
+    ),
+]
+Busy = Annotated[str, typer.Option(help="Hostlist of nodes that are taken or broken beside the running jobs'.")]
+State = Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")]
+TimeLimit = Annotated[float | None, typer.Option(help="Seconds for the proof, 10 unless given.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON and nothing else.")]
+JobFile = Annotated[Path | None, typer.Option("--job", help="Job file, or a plan (JSON).")]
+Nodes = Annotated[int | None, typer.Option(help="Nodes of the job, in place of a file.")]
+Mesh = Annotated[str | None, typer.Option(help="Its mesh in rank order, such as pipeline=4,data=12.")]
+
+
+def _opened(
+    topology: Path, name: str | None, running: Iterable[Path] | None, busy: str, state: Path | None
+) -> "tuple[Cluster, list[Running]]":
+    from planner.formats.topology_files import read_topology
+    from planner.scheduling.session import opened, running_jobs
+
+    cluster, taken = opened(read_topology(topology, name=name), busy, state)
+    jobs = running_jobs(cluster, list(running or ()))
+    cluster.set_busy(taken)
+    cluster.set_busy(n for job in jobs for n in job.placement.nodes)
+    return cluster, jobs
+
+
+def _ended(
+    answer: "BaseModel", lines: Iterable[str], certificate: "Certificate", *, as_json: bool, refused: bool = False
+) -> None:
+    """Print an answer, where it is no or waits with the rules that it was given, and leave with its status."""
+    rules = [f"given: {certificate.given}"] if refused or certificate.status in ("infeasible", "unknown") else []
+    print(answer.model_dump_json(indent=1) if as_json else "\n".join([*lines, *rules]))
+    if certificate.status == "infeasible":
+        raise typer.Exit(console.ExitCode.INFEASIBLE)
+    raise typer.Exit(console.ExitCode.DONE if certificate.status == "optimal" else console.ExitCode.LIMIT)
+
+
+def _nodes(placement: "Placement") -> str:
+    return counted(len(placement.nodes), "node")
+
+
+def _moves(moves: "Iterable[Move]") -> Iterable[str]:
+    return (f"move {m.job} rank {m.rank}: {m.old or '(new)'} to {m.new or '(gone)'}" for m in moves)
+
+
+def defragment(
+    topology: TopologyFile,
+    running: RunningFiles = None,
+    leaves: Annotated[int, typer.Option(help="Whole leaves to free.")] = 1,
+    busy: Busy = "",
+    state: State = None,
+    time_limit: TimeLimit = None,
+    as_json: AsJson = False,
+    topology_name: console.TopologyName = None,
+) -> None:
+    """Free whole leaves by moving the fewest nodes of running jobs; print the moves in an order that works."""
+    from planner.scheduling.cluster_changes import defragment as solve
+
+    cluster, jobs = _opened(topology, topology_name, running, busy, state)
+    found = solve(cluster, jobs, leaves=leaves, time_limit=time_limit)
+    status = found.certificate.status
+    none = "no moves were found that free" if status == "unknown" else "no moves free"
+    wanted = f"{none} {leaves:,} {'leaf' if leaves == 1 else 'leaves'} more"
+    moves = len(found.moves)
+    frees = f"{counted(moves, 'move')} {'frees' if moves == 1 else 'free'} {', '.join(found.leaves)}"
+    head = frees if found.leaves else wanted
+    _ended(found, [f"{head}; {status}", *_moves(found.moves)], found.certificate, as_json=as_json)
+
+
+def preempt(
+    topology: TopologyFile,
+    running: RunningFiles = None,
+    job: JobFile = None,
+    nodes: Nodes = None,
+    mesh: Mesh = None,
+    max_split: Annotated[
+        int | None, typer.Option(help="Most all-reduce groups of the new job that may span leaves.")
+    ] = None,
+    busy: Busy = "",
+    state: State = None,
+    time_limit: TimeLimit = None,
+    as_json: AsJson = False,
+    topology_name: console.TopologyName = None,
+) -> None:
+    """Choose which running jobs to preempt so that a job fits, at the least sum of priority times nodes."""
+    from planner.cluster.hostlist import fold_names
+    from planner.cluster.job import mesh_job, read_job
+    from planner.scheduling.cluster_changes import preempt as solve
+
+    wanted = read_job(job) if job is not None else mesh_job("job", mesh, nodes)
+    cluster, jobs = _opened(topology, topology_name, running, busy, state)
+    found = solve(cluster, wanted, jobs, max_split=max_split, time_limit=time_limit)
+    of = {j.placement.job: f"{j.placement.job} ({_nodes(j.placement)}, priority {j.priority:,})" for j in jobs}
+    stop = f"Preempt {', '.join(of[name] for name in found.stop)}" if found.stop else "Preempt nothing"
+    head = f"{stop}; {found.certificate.status}" if found.cost is not None else found.placement.reason
+    where = [f"{wanted.name}: {fold_names(found.placement.nodes)}"] if found.placement.nodes else []
+    _ended(found, [head, *where], found.certificate, as_json=as_json)
+
+
+def resize(
+    topology: TopologyFile,
+    mesh: Annotated[str, typer.Option(help="The running job's mesh in rank order, such as pipeline=4,data=12.")],
+    to: Annotated[str, typer.Option(help="Its mesh afterwards: another size of data.")],
+    running: RunningFiles = None,
+    name: Annotated[str | None, typer.Option(help="Which of the running jobs, where there are several.")] = None,
+    busy: Busy = "",
+    state: State = None,
+    time_limit: TimeLimit = None,
+    as_json: AsJson = False,
+    topology_name: console.TopologyName = None,
+) -> None:
+    """Grow or shrink the data parallelism of a running job; the ranks that stay do not move."""
+    from planner.cluster.hostlist import fold_names
+    from planner.cluster.job import mesh_job
+    from planner.errors import hint
+    from planner.scheduling.cluster_changes import resize as solve
+    from planner.scheduling.session import own_placement
+
+    cluster, jobs = _opened(topology, topology_name, running, busy, state)
+    names = [j.placement.job for j in jobs]
+    if name is None and len(names) != 1:
+        raise InputError(f"--name: must say which of {len(names)} running jobs ({', '.join(names[:5]) or 'none'})")
+    if name is not None and name not in names:
+        raise InputError(f"--name: {name!r} does not run; {hint(name, names)}")
+    own = jobs[names.index(name or names[0])].placement
+    before = mesh_job(own.job, mesh, len(own.nodes))
+    after = mesh_job(own.job, to, None, option="--to").model_copy(update={"nodes_per_member": before.nodes_per_member})
+    found = solve(cluster, before, own_placement(cluster, own.job, own.nodes, before), after, time_limit=time_limit)
+    x = found.placement
+    head = f"{x.job}: {_nodes(x)}, {counted(x.groups_split, 'split group')}; {x.certificate.status}"
+    lines = [head, *_moves(found.moves), fold_names(x.nodes)] if x.nodes else [x.reason]
+    _ended(found, lines, x.certificate, as_json=as_json)
+
+
+def queue(
+    topology: TopologyFile,
+    job: Annotated[list[Path], typer.Option("--job", help="Job file, first in the queue first; may be repeated.")],
+    running: RunningFiles = None,
+    busy: Busy = "",
+    state: State = None,
+    time_limit: TimeLimit = None,
+    as_json: AsJson = False,
+    topology_name: console.TopologyName = None,
+) -> None:
+    """Place queued jobs together, in queue order, with the fewest split groups; list the jobs that must wait."""
+    from planner.cluster.hostlist import fold_names
+    from planner.cluster.job import read_job
+    from planner.scheduling.cluster_changes import place_queue
+
+    cluster, _ = _opened(topology, topology_name, running, busy, state)
+    found = place_queue(cluster, [read_job(j) for j in job], time_limit=time_limit)
+    count = len(found.placements)
+    runs = f"{counted(count, 'job')} {'runs' if count == 1 else 'run'}, {counted(found.groups_split, 'split group')}"
+    head = f"{runs}; {found.certificate.status}"
+    lines = [f"{p.job}: {fold_names(p.nodes)}" for p in found.placements]
+    waits = [f"{name}: waits: {why}" for name, why in zip(found.waiting, found.reasons, strict=True)]
+    _ended(found, [head, *lines, *waits], found.certificate, as_json=as_json, refused=bool(waits))

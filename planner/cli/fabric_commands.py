@@ -1,0 +1,307 @@
+"""`planner fabric` and `simulate`: a plan's fabric as files, the cheapest fabric alone, flows on a fabric."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli import console
+from planner.errors import InputError
+from planner.files import require_writable, write_atomically, write_streamed
+from planner.plan.plan_files import kind_of, plan_of, read_plan
+
+if TYPE_CHECKING:
+    from planner.exports.fabric_parts import BuiltFabric
+
+
+def design(
+    given: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="File with network and hardware and no workload, in place of options."),
+    ] = None,
+    hosts: Annotated[int | None, typer.Option(help="Hosts, or racks, that the fabric joins; all are cabled.")] = None,
+    gpus_per_host: Annotated[int | None, typer.Option(help="GPUs of a host, each with its NIC.")] = None,
+    nic_gbps: Annotated[float | None, typer.Option(help="Rate of one NIC, in Gb/s.")] = None,
+    switch: Annotated[
+        list[str] | None,
+        typer.Option(help="Switch to choose from: a name (`planner catalogue switches`) or PORTSxGBPS:DOLLARS:WATTS."),
+    ] = None,
+    family: Annotated[
+        list[str] | None, typer.Option(help="rail (unless given), rack, rail-only, dragonfly or dragonfly+.")
+    ] = None,
+    oversubscription: Annotated[
+        str | None, typer.Option(help="Most ports down to one up: 4:1, by tier 1:1,7:1, or any; 1:1 unless given.")
+    ] = None,
+    survives: Annotated[
+        str | None, typer.Option(help="Loss that cuts no two leaves: one_spine (unless given), one_leaf_uplink, none.")
+    ] = None,
+    planes: Annotated[int | None, typer.Option(help="Planes of the fabric.")] = None,
+    max_tiers: Annotated[int | None, typer.Option(help="Most tiers of switches: 4 unless given.")] = None,
+    floor: Annotated[str | None, typer.Option(help="PITCHxROW in metres: cables are priced by length.")] = None,
+    transceiver_usd: Annotated[float | None, typer.Option(help="Price of one transceiver.")] = None,
+    transceiver_watts: Annotated[float | None, typer.Option(help="Power of one transceiver.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Most that the fabric may cost, in dollars.")] = None,
+    pin: console.Pins = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for the search.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the fabric here, as a plan.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON and nothing else.")] = False,
+) -> None:
+    """Print the cheapest fabric that joins all hosts, with its proof, and why other kinds lost."""
+    import planner
+    from planner.planning.fabric_question import MAX_TIERS, FabricWish, question_of, question_of_options
+    from planner.report.summary import summary, terminal_width
+
+    require_writable(output)
+    needed = {"--hosts": hosts, "--gpus-per-host": gpus_per_host, "--nic-gbps": nic_gbps}
+    named = [name for name, value in needed.items() if value is not None]
+    pins = console.read_pins(pin or [])
+    if given is not None:
+        asked = needed | {"--switch": switch, "--family": family, "--oversubscription": oversubscription}
+        asked |= {"--survives": survives, "--planes": planes, "--max-tiers": max_tiers, "--floor": floor}
+        asked |= {"--transceiver-usd": transceiver_usd, "--transceiver-watts": transceiver_watts, "--budget": budget}
+        for option, value in asked.items():
+            if value is not None:
+                raise InputError(f"{option}: {given} says what the fabric is for; give the file or options")
+        question = question_of(given, pins)
+    elif hosts is None or gpus_per_host is None or nic_gbps is None:
+        missing = ", ".join(sorted(needed.keys() - named))
+        raise InputError(f"{missing}: missing; or give a file with `network` and `hardware`")
+    else:
+        wish = FabricWish(
+            hosts=hosts,
+            gpus_per_host=gpus_per_host,
+            nic_gbps=nic_gbps,
+            switches=tuple(switch or ()),
+            families=tuple(family or ()),
+            oversubscription=oversubscription,
+            survives=survives,
+            planes=planes,
+            max_tiers=max_tiers or MAX_TIERS,
+            floor=floor,
+            transceiver_usd=transceiver_usd,
+            transceiver_watts=transceiver_watts,
+            budget_usd=budget,
+        )
+        question = question_of(question_of_options(wish), pins)
+    plan = planner.design_fabric(question, time_limit=time_limit)
+    if output is not None:
+        write_atomically(output, plan.model_dump_json(indent=1) + "\n")
+    print(plan.model_dump_json(indent=1) if as_json else summary(plan, terminal_width()))
+    raise typer.Exit(console.exit_code(plan, None))
+
+
+app = typer.Typer(help="Work with the fabric of a site.", rich_markup_mode=None, no_args_is_help=True)
+FORMATS = ("csv", "bom", "graphml", "dot", "slurm-conf", "slurm-yaml", "svg", "netbox", "failure-domains")
+DETAILS = ("auto", "switch", "pod")
+AXES_HELP = (
+    "What no design may be beaten in at once: cost, and any of time (the slowdown of a pipeline send), power, "
+    "leaf (larger), splits."
+)
+
+
+@app.callback()
+def fabric() -> None:
+    """Work with the fabric of a site."""
+
+
+app.command()(design)
+
+
+@app.command()
+def export(
+    plan: console.PlanFile,
+    form: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", help="Write the file here: of netbox a folder or .zip, of failure-domains .csv or .json."
+        ),
+    ],
+    site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
+    detail: Annotated[
+        str,
+        typer.Option(
+            help="Of graphml and dot: switch (a node a switch), pod (a node a tier of a pod), or auto by size."
+        ),
+    ] = "auto",
+) -> None:
+    """Write a fabric: cable list (csv), bill of materials (bom), graph, Slurm topology, picture, NetBox import."""
+    console.require_choice("--format", form, FORMATS)
+    console.require_choice("--detail", detail, DETAILS)
+    require_writable(None if form == "netbox" and output.suffix != ".zip" else output)
+    from planner.exports import fabric_graph, fabric_parts
+    from planner.exports.fabric_graph import failure_domains_csv, failure_domains_json
+    from planner.exports.fabric_parts import built_fabric
+    from planner.report.page.drawings import fabric_svg
+
+    given = read_plan(plan)
+    with console.requiring_sound(given, plan):
+        wired = built_fabric(given, site)
+    writers: dict[str, Callable[[BuiltFabric], Iterator[str]]] = {
+        "csv": fabric_parts.cable_list,
+        "bom": fabric_parts.bill_of_materials,
+        "slurm-conf": fabric_graph.topology_conf,
+        "slurm-yaml": fabric_graph.topology_yaml,
+        "svg": fabric_svg,
+        "graphml": partial(_graph, detail=detail, write=fabric_graph.graphml),
+        "dot": partial(_graph, detail=detail, write=fabric_graph.dot),
+        "failure-domains": partial(failure_domains_json if output.suffix == ".json" else failure_domains_csv, given),
+    }
+    with console.requiring_sound(given, plan):
+        if form == "netbox":
+            from planner.exports.fabric_parts import write_netbox
+
+            write_netbox(output, wired)
+        else:
+            write_streamed(output, partial(writers[form], wired))
+
+
+def _graph(wired: "BuiltFabric", detail: str, write: "Callable[[Any], Iterator[str]]") -> Iterator[str]:
+    from planner.exports.fabric_graph import MAX_EDGES, edges, graph
+
+    count = edges(wired)
+    by_pod = detail == "pod" or (detail == "auto" and count > MAX_EDGES)
+    if by_pod and detail == "auto":
+        choice = "written by pod; `--detail switch` writes every switch"
+        print(f"{count:,} edges between switches > {MAX_EDGES:,}: {choice}", file=sys.stderr)
+    return write(graph(wired, by_pod=by_pod))
+
+
+@app.command()
+def check(
+    plan: console.PlanFile,
+    cables: Annotated[
+        Path,
+        typer.Argument(metavar="CABLES", help="Cables as built: a list of `fabric export`, or NetBox's cables (CSV)."),
+    ],
+    site: Annotated[str | None, typer.Option(help="The site, where the plan has several.")] = None,
+    show: Annotated[int, typer.Option(help="Lines of differences to print; all are counted.")] = 20,
+) -> None:
+    """Print which built cables are missing, extra or swapped against the design; exit status 1 where any differ."""
+    from planner.exports.fabric_parts import built_fabric
+    from planner.imports.built_cables import differences
+
+    given = read_plan(plan)
+    with console.requiring_sound(given, plan):
+        wired = built_fabric(given, site)
+    compared = differences(cables, wired)
+    print("\n".join([compared.verdict, *compared.lines[:show]]))
+    if len(compared.lines) > show:
+        print(f"and {len(compared.lines) - show:,} more")
+    raise typer.Exit(console.ExitCode.BROKEN if compared.lines else console.ExitCode.DONE)
+
+
+@app.command()
+def pareto(
+    given: Annotated[
+        Path,
+        typer.Argument(metavar="INSTANCE|PLAN", help="Instance file, which is planned first, or plan file (JSON)."),
+    ],
+    leaf_sizes: Annotated[str | None, typer.Option(help="Racks of a leaf domain to compare: A,B,C.")] = None,
+    time_limit: Annotated[float, typer.Option(help="Seconds for each site and leaf size.")] = 60.0,
+    pin: Annotated[list[str] | None, typer.Option(help="Fix a decision of an instance: PATH=VALUE.")] = None,
+    axes: Annotated[str, typer.Option(help=AXES_HELP)] = "cost,time,splits",
+    every: Annotated[
+        bool, typer.Option("--every", help="At every slowdown, and not only the best below each step of a ladder.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="Write the designs here too, as rows for `planner plot` (.jsonl)."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the designs as JSON and nothing else.")] = False,
+    constants: console.Constants = None,
+) -> None:
+    """Print the fabrics that no other matches or beats on every axis, each with its proof."""
+    from planner.formats.yaml_text import read_data
+    from planner.imports.instance_file import instance_path
+    from planner.planning.pareto import axes_of, frontier, lines, records, rules_given, table
+
+    sizes, axis_names = _sizes(leaf_sizes), axes_of(axes)
+    if output is not None and output.suffix != ".jsonl":
+        raise InputError(f"{output}: must end in .jsonl")
+    require_writable(output)
+    path = instance_path(given)
+    data = read_data(path)
+    if kind_of(data) == "plan":
+        if constants is not None:
+            raise InputError(f"--constants: {given} is a plan, which has its own; give the instance, or leave them out")
+        plan = plan_of(data, str(given))
+    else:
+        import planner
+        from planner.planning.load import load_instance
+
+        plan = planner.solve(load_instance(path, pins=console.read_pins(pin or []), constants=constants))
+    if plan.layout is None or plan.fabric is None:
+        why = f" ({plan.conflict.reason})" if plan.conflict else "; give it a network"
+        if plan.fabric is not None:
+            why = ": a fabric alone has no traffic to slow; `planner fabric design` sets its kinds side by side"
+        raise InputError(f"{given}: holds no fabric to compare{why}")
+    late: list[str] = []
+
+    def report(line: str) -> None:
+        late.append(line)
+        print(line, file=sys.stderr)
+
+    rows = list(frontier(plan, leaf_sizes=sizes, time_limit=time_limit, axes=axis_names, every=every, report=report))
+    if output is not None:
+        write_atomically(output, lines(rows))
+    if not rows and late:
+        print("no fabric was proven in the time given; give more", file=sys.stderr)
+    elif not rows:
+        given_rules = rules_given(plan.instance, sizes)
+        print(f"no fabric carries the plan's traffic\ngiven: {given_rules}", file=sys.stderr)
+    if as_json:
+        print(json.dumps(records(rows), indent=1))
+    elif rows:
+        print(table(rows))
+    raise typer.Exit(console.ExitCode.DONE if rows else console.ExitCode.LIMIT if late else console.ExitCode.INFEASIBLE)
+
+
+def _sizes(text: str | None) -> list[int]:
+    parts = [] if text is None else text.split(",")
+    wrong = [x for x in parts if not (x.isdecimal() and int(x) >= 1)]
+    if wrong:
+        raise InputError(f"--leaf-sizes: must be whole numbers from 1, such as 200,208,210 (is {wrong[0]!r})")
+    return [int(x) for x in parts]
+
+
+def simulate(
+    network: Annotated[
+        Path,
+        typer.Argument(metavar="PLAN|FABRIC", help="Plan file, or fabric file (hosts, ports_per_switch, tiers, ...)."),
+    ],
+    pattern: Annotated[
+        str,
+        typer.Option(help="permutation, p2p, allreduce, alltoall, several (p2p+allreduce), or a CSV src,dst,bytes."),
+    ] = "permutation",
+    transport: Annotated[str, typer.Option(help="ecmp, spray or adaptive.")] = "ecmp",
+    seeds: Annotated[int, typer.Option(help="Runs: other hashes, permutations and failed links.")] = 1,
+    site: Annotated[str | None, typer.Option(help="Site of the plan; its largest where not given.")] = None,
+    failed_links: Annotated[int, typer.Option(help="Cables between switches that are out.")] = 0,
+    hosts: Annotated[int | None, typer.Option(help="Hosts to simulate.")] = None,
+    bytes_per_host: Annotated[float | None, typer.Option("--bytes", help="Bytes that one host sends in all.")] = None,
+    group: Annotated[
+        int | None, typer.Option(help="Hosts of a group (a stage, in p2p), in place of a plan's placement.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON and nothing else.")] = False,
+) -> None:
+    """Simulate an exchange over every cable, with queues and pauses at switches; print its time over the ideal."""
+    import planner
+    from planner.simulation.simulate import summary
+
+    simulation = planner.simulate(
+        network,
+        pattern=pattern,
+        transport=transport,
+        seeds=seeds,
+        site=site,
+        failed_links=failed_links,
+        hosts=hosts,
+        bytes_per_host=bytes_per_host,
+        group=group,
+    )
+    print(simulation.model_dump_json(indent=1) if as_json else summary(simulation))

@@ -1,0 +1,321 @@
+"""Other tools' files and a first instance: `planner init`, `catalogue`, `calibrate`, `import`, `export`, `grid`."""
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from planner.cli import console
+from planner.errors import InputError, hint
+from planner.files import require_writable, write_atomically
+from planner.plan.plan_files import read_plan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from planner.calibration.constants import MeasuredConstants
+    from planner.imports.read_grid import Imported
+    from planner.instance.grid import Grid
+
+
+def init(
+    output: console.InsteadOfStdout = None,
+    sites: Annotated[int, typer.Option(help="Number of candidate sites; 0: one cluster without a grid.")] = 0,
+    budget: Annotated[float | None, typer.Option(help="Dollars for all that is bought, such as 3e9.")] = None,
+    model: Annotated[str | None, typer.Option(help="Of the catalogue, or a Hugging Face config.json.")] = None,
+    accelerator: Annotated[str, typer.Option(help="Of the catalogue.")] = "B200",
+    racks: Annotated[int | None, typer.Option(help="Racks (or nodes) of the one cluster.")] = None,
+    tokens: Annotated[
+        float | None, typer.Option(help="Training tokens; 20 for each active weight unless given.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the instance.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+) -> None:
+    """Write a short instance with comments (YAML) that `planner solve` takes as it is."""
+    from planner.imports.instance_file import Wish, first_instance
+
+    require_writable(output)
+    if output is not None and output.exists() and not force:
+        raise InputError(f"{output}: is there already; name another file, or give --force")
+    if output is not None and output.suffix not in (".yaml", ".yml"):
+        raise InputError(f"{output}: must end in .yaml, which has comments; rename it")
+    wish = Wish(
+        name=name or (output.stem if output else "first"),
+        sites=sites,
+        budget_usd=budget,
+        model=model,
+        accelerator=accelerator,
+        racks=racks,
+        tokens=tokens,
+        folder=output.parent if output else Path(),
+    )
+    console.print_or_write(first_instance(wish), output)
+    if output is not None:
+        print(f"{output}: solve it by `planner solve {output} -o plan.json`")
+
+
+def catalogue(
+    kind: Annotated[
+        str | None, typer.Argument(help="models, accelerators, racks, switches, precisions, instances, ...; all kinds.")
+    ] = None,
+    name: Annotated[str | None, typer.Argument(help="One entry, printed whole (JSON).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the entries as JSON.")] = False,
+) -> None:
+    """List names that an instance may use, with their main figures; one entry whole with its sources."""
+    from planner.report.tables import KINDS, catalogue_text, entries
+
+    if kind is None and as_json:
+        print(json.dumps({k: sorted(entries(k)) for k in KINDS}, indent=1))
+    elif kind is not None and (name is not None or as_json):
+        known = entries(kind)
+        if name is not None and name not in known:
+            raise InputError(f"catalogue {kind}: {name!r} is not in it; {hint(name, sorted(known))}")
+        print(json.dumps(known if name is None else known[name], indent=1, ensure_ascii=False))
+    else:
+        print(catalogue_text(kind))
+
+
+MEASURED_HELP = (
+    "CSV table, a measured step a line. Columns (absent: default): model (a name of the catalogue; layers: first so "
+    "many) or layers, hidden, heads, kv_heads (heads), ffn (4 hidden), vocab, gated (no), tied (yes); gpus or DP; TP, "
+    "PP, CP, EP, VP (1); seq; micro_batch (1); micro_batches, or global_batch; precision (bf16); recompute (none, "
+    "selective, full); zero (1); sequence_parallel (as the stack has it); nic_gbps (the accelerator's); step_ms or "
+    "step_s; accelerator and software in place of the options. Names of Megatron-LM's options will do too."
+)
+
+
+def calibrate(
+    measured: Annotated[Path, typer.Argument(help=MEASURED_HELP)],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the constants here (JSON).")] = None,
+    accelerator: Annotated[str | None, typer.Option(help="Accelerator of the catalogue that ran all lines.")] = None,
+    software: Annotated[str | None, typer.Option(help="Software stack of the catalogue; megatron-core.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the constants as JSON and nothing else.")] = False,
+) -> None:
+    """Fit the constants of your cluster to about ten of your own steps, for `--constants` of other commands.
+
+    Vary the number of micro-batches at one layout: that separates what a step costs once from what a micro-batch costs.
+    """
+    import planner
+
+    require_writable(output)
+    constants = planner.calibrate(measured, accelerator=accelerator, software=software)
+    text = constants.model_dump_json(indent=1)
+    if output is not None:
+        write_atomically(output, text + "\n")
+    print(text if as_json else "\n".join(table(constants)))
+    raise typer.Exit(console.ExitCode.DONE)
+
+
+def table(c: "MeasuredConstants") -> "Iterator[str]":
+    """Write what the lines determine with its intervals, what they move with it, what stays, and each line's errors."""
+    yield f"{c.accelerator}, {c.software}: {c.number_of_lines} lines of {c.measured}, noise {c.noise:.1%}"
+    yield f"{'DETERMINED':52}{'value':>11}{'90 % interval':>24}{'catalogue':>12}"
+    alone = {path: x for path, x in c.values.items() if not x.shared_with}
+    for path, x in alone.items():
+        low, high = x.interval
+        yield f"  {path:50}{x.value:>11.4g}{f'{low:.4g} to {high:.4g}':>24}{x.catalogue:>12.4g}"
+    if not alone:
+        yield "  none alone: give more lines, with other layouts and micro-batches"
+    yield f"{'MOVED WITH OTHERS':52}{'value':>11}{'catalogue':>12}"
+    for path, x in c.values.items():
+        if path not in alone:
+            yield f"  {path:50}{x.value:>11.4g}{x.catalogue:>12.4g}  {x.shared_with}"
+    yield f"{'AS IN THE CATALOGUE':52}{'value':>11}"
+    for path, kept in c.kept.items():
+        yield f"  {path:50}{kept.value:>11.4g}  {kept.reason}"
+    yield f"{'LINE':>6}{'measured':>14}{'predicted':>14}{'error':>9}{'without the line':>18}{'by the catalogue':>18}"
+    for line in c.lines:
+        before = line.catalogue_seconds / line.measured_seconds - 1
+        seconds = f"{line.measured_seconds:>12.4g} s{line.predicted_seconds:>12.4g} s"
+        left_out = "" if line.left_out_error is None else f"{line.left_out_error:+.1%}"
+        yield f"{line.line:>6}{seconds}{line.error:>+9.1%}{left_out:>18}{before:>+18.1%}"
+    known = [abs(line.left_out_error) for line in c.lines if line.left_out_error is not None]
+    if known:
+        mean = sum(abs(line.catalogue_seconds / line.measured_seconds - 1) for line in c.lines) / len(c.lines)
+        yield f"a line left out is predicted with {sum(known) / len(known):.1%} on average, by the catalogue {mean:.1%}"
+
+
+import_app = typer.Typer(help="Read models from other tools' files.", rich_markup_mode=None, no_args_is_help=True)
+
+
+@import_app.callback()
+def _import() -> None:
+    """Read models from other tools' files."""
+
+
+@import_app.command()
+def hf(
+    config: Annotated[
+        Path, typer.Argument(help="A model's config.json from the Hugging Face Hub, or the folder that has it.")
+    ],
+    output: console.InsteadOfStdout = None,
+    name: Annotated[str | None, typer.Option(help="Name of the model; its folder's or file's unless given.")] = None,
+) -> None:
+    """Write the model of a Hugging Face config.json as `workload.model` of an instance has it."""
+    from planner.imports.huggingface import read_model
+    from planner.physics.training.transformer import active_parameters, total_parameters
+
+    require_writable(output)
+    model = read_model(config)
+    if name is not None:
+        model = model.model_copy(update={"name": name})
+    console.print_or_write(json.dumps(model.model_dump(mode="json", exclude_defaults=True), indent=1) + "\n", output)
+    total, active = total_parameters(model), active_parameters(model)
+    some = f", {active / 1e9:,.4g}B of them for a token" if model.experts else ""
+    print(f"{model.name}: {total / 1e9:,.4g}B weights{some}", file=sys.stdout if output else sys.stderr)
+
+
+export_app = typer.Typer(help="Write plans for other tools.", rich_markup_mode=None, no_args_is_help=True)
+FRAMEWORKS = ("megatron", "torchtitan", "nemo", "deepspeed")
+
+
+@export_app.callback()
+def _export() -> None:
+    """Write plans for other tools."""
+
+
+@export_app.command()
+def launch(
+    plan: console.PlanFile,
+    framework: Annotated[str, typer.Option("--for", help=f"One of {', '.join(FRAMEWORKS)}.")] = "megatron",
+    output: console.InsteadOfStdout = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Refuse what the framework does not run; else the nearest that it runs.")
+    ] = False,
+) -> None:
+    """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
+    console.require_choice("--for", framework, FRAMEWORKS)
+    require_writable(output)
+    from planner.exports.launch import WRITERS, run_of
+    from planner.planning.joint.runnable_layout import runnable_layout
+
+    given = read_plan(plan)
+    with console.requiring_sound(given, plan):
+        run = run_of(given, str(plan))
+        near = None if exact else runnable_layout(given, run, framework)
+        text = WRITERS[framework](run if near is None else near.run)
+    for key, (planned, runs) in (near.changes if near is not None else {}).items():
+        print(f"layout.{key}: {framework} runs {runs} in place of {planned}", file=sys.stderr)
+    if near is not None:
+        print(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout", file=sys.stderr)
+    console.tell_not_modelled(given.instance)
+    console.print_or_write(text, output)
+
+
+grid_app = typer.Typer(help="Read grids from other tools' files.", no_args_is_help=True)
+
+
+@grid_app.callback()
+def _grid() -> None:
+    """Read grids from other tools' files."""
+
+
+@grid_app.command("import")
+def import_(
+    files: Annotated[
+        list[Path], typer.Argument(help="Files of one grid: a .m case, or CSV tables recognised by their columns.")
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the grid here (JSON); else it is printed.")
+    ] = None,
+    kind: Annotated[str, typer.Option("--format", help="auto, matpower, rts-gmlc, eia-860 or reeds.")] = "auto",
+    into: Annotated[
+        Path | None, typer.Option(help="Write this instance with the grid in it, its rules and site prices kept.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the instance that --into writes.")] = None,
+    geojson: Annotated[Path | None, typer.Option(help="Write nodes and lines here as GeoJSON.")] = None,
+    radius_km: Annotated[float, typer.Option(help="Plants this near a larger one join its node (plant lists).")] = 25.0,
+    positions: Annotated[Path | None, typer.Option(help="Table bus, lat, lon for a MATPOWER case.")] = None,
+    at: Annotated[str | None, typer.Option(help="LAT,LON of the buses that --positions does not name.")] = None,
+    authorities: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table authority, headroom_mw, energy_usd_per_mwh, interconnection, source; cells may be empty."
+        ),
+    ] = None,
+    headroom_share: Annotated[
+        float | None,
+        typer.Option(help="Headroom as a share of peak demand; of installed capacity where no file has demand."),
+    ] = None,
+    energy_usd_per_mwh: Annotated[float | None, typer.Option(help="Price where --authorities gives none.")] = None,
+    interconnection: Annotated[
+        str | None, typer.Option(help="Synchronous area where neither files nor --authorities name it.")
+    ] = None,
+    spare_share: Annotated[float, typer.Option(help="Share of installed capacity that can feed sites.")] = 1.0,
+    sites: Annotated[int | None, typer.Option(help="Let sites stand only on the N nodes with most generation.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="Keep this balancing authority alone; may be repeated.")
+    ] = None,
+    source: Annotated[str | None, typer.Option(help="Where the files come from; written as the grid's source.")] = None,
+) -> None:
+    """Make the grid of an instance from files of MATPOWER, RTS-GMLC, EIA-860 or ReEDS; name what they leave open."""
+    from planner.imports.grid_tables import GridOptions
+    from planner.imports.read_grid import geojson as as_geojson
+    from planner.imports.read_grid import import_grid, instance_with, part, text
+    from planner.instance.grid import Grid
+    from planner.planning.load import load_instance
+
+    place = _place(at)
+    require_writable(output, geojson)
+    if name is not None and into is None:
+        raise InputError(f"--name {name}: names the instance that --into writes; give --into INSTANCE")
+    options = GridOptions(
+        radius_km=radius_km,
+        positions=positions,
+        at=place,
+        authorities=authorities,
+        headroom_share=headroom_share,
+        energy_usd_per_mwh=energy_usd_per_mwh,
+        interconnection=interconnection,
+        spare_share=spare_share,
+        sites=sites,
+        only=tuple(only or ()),
+        source=source,
+    )
+    imported = import_grid(files, kind, options)
+    grid = imported.grid
+    data = {"grid": part(grid)} if into is None else instance_with(into, grid, name)
+    if into is not None:
+        try:
+            load_instance(data)
+        except InputError as error:
+            raise InputError(f"{into}: does not go with the imported grid: {error}") from None
+    if geojson is not None:
+        write_atomically(geojson, json.dumps(as_geojson(grid), ensure_ascii=False) + "\n")
+    console.print_or_write(text(data), output)
+    _report(imported, Grid.model_validate(data["grid"]), sys.stderr if output is None else sys.stdout)
+
+
+def _place(given: str | None) -> tuple[float, float] | None:
+    if given is None:
+        return None
+    latitude, _, longitude = given.partition(",")
+    try:
+        place = (float(latitude), float(longitude))
+    except ValueError:
+        place = (math.nan, math.nan)
+    if not (-90 <= place[0] <= 90 and -180 <= place[1] <= 180):
+        raise InputError(f"--at {given}: must be LAT,LON in degrees, such as 39.76,-76.27")
+    return place
+
+
+def _report(imported: "Imported", g: "Grid", stream: TextIO) -> None:
+    """Print what was read and what the files leave open, and why no site can stand where the grid feeds not itself."""
+    from planner.imports.read_grid import shortage
+
+    spare, headroom = sum(n.generation_mw for n in g.nodes), sum(b.headroom_mw for b in g.balancing_authorities)
+    lines = f"{len(g.lines):,} lines of {sum(x.circuits for x in g.lines):,} circuits"
+    print(f"{len(g.balancing_authorities):,} authorities, {len(g.nodes):,} nodes, {lines};", file=stream)
+    load = sum(n.load_mw for n in g.nodes)
+    print(f"{spare:,.0f} MW of generation, {load:,.0f} MW of load, {headroom:,.0f} MW of headroom", file=stream)
+    for m in imported.missing:
+        print(f"missing: {m}", file=sys.stderr)
+    for name in imported.items.not_modelled:
+        print(f"not modelled: {name}", file=sys.stderr)
+    if imported.items.ignored:
+        print(f"not read: {', '.join(imported.items.ignored)}", file=sys.stderr)
+    for why in shortage(g).sentences():
+        print(f"no site can stand: the grid does not feed its own load; {why}", file=sys.stderr)

@@ -1,0 +1,469 @@
+"""Commands on plans: `planner solve`, `frontier`, `evaluate`, `explain`, `check`, `show`, `compare`, `report`."""
+
+import json
+import sys
+import time
+from contextlib import ExitStack
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli import console
+from planner.errors import InputError
+from planner.files import exists, require_writable, write_atomically
+from planner.plan.plan_files import read_plan
+from planner.solvers.signals import ending_searches, interrupted
+from planner.units import counted
+
+if TYPE_CHECKING:
+    from planner.plan.plan import Curve, Plan
+    from planner.planning.explain import Explanation
+    from planner.planning.frontier import Frontier
+    from planner.planning.sessions.session import Session
+    from planner.solvers.signals import Deadline
+
+
+def solve(
+    instance: console.InstanceFile,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the plan here.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the plan and nothing else.")] = False,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the best plan so far, with its gap.")] = None,
+    gap: console.Gap = None,
+    seed: console.Seed = 0,
+    threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
+    solver: Annotated[
+        str | None,
+        typer.Option(
+            help="Solver that explains why no sites exist: highs or cpsat; highs also skips the second proof."
+        ),
+    ] = None,
+    pin: Annotated[
+        list[str] | None, typer.Option(help="Fix a decision: PATH=VALUE, such as layout.tensor_parallel=10.")
+    ] = None,
+    change: console.Changes = None,
+    quiet: console.Quiet = False,
+    log: console.Log = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(help="Write each model that a solver is asked (MPS, LP) and its log into this folder."),
+    ] = None,
+    constants: console.Constants = None,
+    verbose: console.Verbose = False,
+    point: Annotated[
+        bool,
+        typer.Option(
+            "--point", envvar="PLANNER_POINT", help="The plan alone, without the curve of what less money buys."
+        ),
+    ] = False,
+) -> None:
+    """Take all decisions and print the summary of the plan; then what less money buys."""
+    from planner.planning.sessions.session import Session
+
+    require_writable(output)
+    from planner.plan.plan import Curve
+    from planner.report.summary import curve_section, fitted, summary, terminal_width
+    from planner.solvers.signals import Deadline
+
+    pins, asked = console.read_pins(pin or []), console.what_if(instance, change)
+    plan: Plan | None = None
+    ended = False
+    try:
+        with ending_searches(), console.progress_line(quiet, log) as watch:
+            session, shown, deadline = Session(), watch.shown, Deadline(time_limit)
+            plan = session.solve(
+                asked,
+                time_limit=time_limit,
+                gap=gap,
+                seed=seed,
+                threads=threads,
+                solver=solver,
+                pins=pins,
+                on_progress=watch.event,
+                models=models,
+                constants=constants,
+            )
+            _write_plan(plan, output)
+            console.tell_not_modelled(plan.instance)
+            if not as_json:
+                print(summary(plan, terminal_width(), verbose=verbose), flush=True)
+            if not point:
+                watch.shown = shown  # printing took the line away
+                curve = _curve_of(plan, session, deadline, watch, seed=seed, threads=threads)
+                if isinstance(curve, Curve):
+                    plan = plan.model_copy(update={"curve": curve})
+                    _write_plan(plan, output)
+                ended = interrupted()
+                if not as_json and curve is not None:
+                    text = curve_section(curve) if isinstance(curve, Curve) else f"No curve of less money: {curve}."
+                    print(fitted(text, terminal_width()))
+    except KeyboardInterrupt:
+        if plan is None:
+            print("interrupted before there was a plan", file=sys.stderr)
+            raise typer.Exit(console.ExitCode.INTERRUPTED) from None
+        ended = True
+    if as_json:
+        print(plan.model_dump_json(indent=1))
+    raise typer.Exit(console.ExitCode.INTERRUPTED if ended else console.exit_code(plan, gap))
+
+
+def _write_plan(plan: "Plan", output: Path | None) -> None:
+    if output is not None:
+        write_atomically(output, plan.model_dump_json(indent=1) + "\n")
+
+
+def _curve_of(
+    plan: "Plan", session: "Session", deadline: "Deadline", watch: console.Watch, *, seed: int, threads: int | None
+) -> "Curve | str | None":
+    """Return what less money buys, in the time that is left; why there is no such curve; None where it is plain."""
+    from planner.planning.alternatives.curve_around import why_no_curve
+
+    if plan.status in ("infeasible", "unknown"):
+        return None
+    why = why_no_curve(plan)
+    if why is None and deadline.passed:
+        why = "a signal ended the search before it" if interrupted() else "the time limit came first"
+    if why is not None:
+        return why
+    left = deadline.limit
+    return session.curve(plan, time_limit=left, seed=seed, threads=threads, on_progress=watch.event).curve
+
+
+EPSILON_HELP = "End where a row is within this share of every plan, in capital and in days: 0.1 is ten percent."
+OUTPUT_HELP = "Write a row a point here: .jsonl, .csv or .parquet as of a sweep; .json: the curve."
+
+
+def frontier(
+    instance: console.InstanceFile,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help=OUTPUT_HELP)] = None,
+    epsilon: Annotated[float, typer.Option(help=EPSILON_HELP)] = 0.1,
+    points: Annotated[
+        int | None, typer.Option(help="Most points, both ends and the knee among them; all unless given.")
+    ] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the curve as far as it is proven.")] = None,
+    change: console.Changes = None,
+    seed: console.Seed = 0,
+    threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw days against capital here (.svg, .png).")] = None,
+    plans: Annotated[Path | None, typer.Option(help="Write the plan of each point into this folder.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the curve as JSON and nothing else.")] = False,
+    quiet: console.Quiet = False,
+    log: console.Log = None,
+    constants: console.Constants = None,
+) -> None:
+    """Print the plans that no other beats in both money and days, and how far that is proven."""
+    import planner
+    from planner.imports.instance_file import holds_plan
+
+    if output is not None:
+        from planner.sweeps.row_store import ENDINGS, need_pyarrow
+
+        if output.suffix not in ENDINGS:
+            ending = output.suffix or "without an ending"
+            raise InputError(f"{output}: must end in {', '.join(ENDINGS)} (is {ending!r})")
+        if output.suffix == ".parquet":
+            need_pyarrow()
+    if holds_plan(instance):
+        print(f"{instance}: is a plan; the curve is of its instance, and starts anew", file=sys.stderr)
+    require_writable(output, plot)
+    console.require_picture(plot)
+    started = time.perf_counter()
+    with console.folder_for(plans), ending_searches(), console.progress_line(quiet, log) as watch:
+        front = planner.frontier(
+            console.what_if(instance, change),
+            epsilon=epsilon,
+            points=points,
+            time_limit=time_limit,
+            seed=seed,
+            threads=threads,
+            on_progress=watch.event,
+            constants=constants,
+        )
+    _write_curve(front, output, plot, plans, time.perf_counter() - started)
+    if as_json:
+        print(front.curve.model_dump_json(indent=1))
+    else:
+        from planner.report.summary import curve_text, terminal_width
+
+        print(curve_text(front, epsilon, terminal_width()))
+    raise typer.Exit(_status(front, epsilon))
+
+
+def layouts(
+    instance: console.InstanceFile,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the rows here (.json, .csv).")] = None,
+    within: Annotated[float, typer.Option(help="Share of the fewest days that a layout may take longer.")] = 0.02,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds; then the layouts so far.")] = None,
+    pin: console.Pins = None,
+    change: console.Changes = None,
+    seed: console.Seed = 0,
+    threads: Annotated[int | None, typer.Option(help="Threads of the solvers; 1 unless given.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the rows as JSON and nothing else.")] = False,
+    quiet: console.Quiet = False,
+    log: console.Log = None,
+    constants: console.Constants = None,
+) -> None:
+    """List the kinds of layout that are nearly as fast as the fastest, each by its fastest plan."""
+    import planner
+    from planner.report.tables import csv_text, layout_rows, table_text
+
+    if output is not None and output.suffix not in (".json", ".csv"):
+        raise InputError(f"{output}: must end in .json or .csv (is {output.suffix or 'without an ending'!r})")
+    require_writable(output)
+    with ending_searches(), console.progress_line(quiet, log) as watch:
+        found = planner.layouts(
+            console.what_if(instance, change),
+            within=within,
+            time_limit=time_limit,
+            seed=seed,
+            threads=threads,
+            pins=console.read_pins(pin or []),
+            on_progress=watch.event,
+            constants=constants,
+        )
+    rows = layout_rows(found)
+    written = {"within": found.within, "fewest_days": found.fewest_days, "proven": found.proven, "layouts": rows}
+    if output is not None:
+        write_atomically(output, csv_text(rows) if output.suffix == ".csv" else json.dumps(written, indent=1) + "\n")
+    name = found.plans[0].instance.name if found.plans else instance.stem
+    print(json.dumps(written, indent=1) if as_json else table_text(found, name))
+    if not found.plans:
+        raise typer.Exit(console.ExitCode.INFEASIBLE if found.proven else console.ExitCode.LIMIT)
+    raise typer.Exit(console.ExitCode.DONE if found.proven else console.ExitCode.LIMIT)
+
+
+def _write_curve(front: "Frontier", output: Path | None, plot: Path | None, plans: Path | None, seconds: float) -> None:
+    from planner.report.plots.plan_plots import staircase
+    from planner.sweeps.row_store import CURVE, curve_plan_file, curve_rows, write_rows
+
+    if output is not None and output.suffix == CURVE:
+        write_atomically(output, front.curve.model_dump_json(indent=1) + "\n")
+    elif output is not None:
+        write_rows(output, list(curve_rows(front, seconds)))
+    for index, plan in enumerate(front.plans if plans is not None else ()):
+        write_atomically(curve_plan_file(plans or Path(), index), plan.model_dump_json(indent=1) + "\n")
+    if plot is not None:
+        write_atomically(plot, staircase(front.curve, front.instance.name, plot.suffix.removeprefix(".")))
+
+
+def _status(front: "Frontier", epsilon: float) -> int:
+    curve = front.curve
+    doubted = [i for i, plan in enumerate(front.plans) if plan.verified is False]
+    if doubted:
+        such = f"such as that of index {doubted[0]}; `planner check` says on which rules, of a plan of --plans"
+        print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {such}", file=sys.stderr)
+        return console.ExitCode.UNVERIFIED
+    if not curve.points and curve.stopped == "proved":
+        return console.ExitCode.INFEASIBLE
+    if curve.stopped == "interrupted":
+        return console.ExitCode.INTERRUPTED
+    within = curve.epsilon is not None and curve.epsilon <= epsilon
+    return console.ExitCode.DONE if curve.points and (curve.stopped == "proved" or within) else console.ExitCode.LIMIT
+
+
+def evaluate(
+    instance: console.InstanceFile,
+    pin: Annotated[
+        list[str] | None, typer.Option(help="A choice of the layout: layout.tensor_parallel=8, tp=8.")
+    ] = None,
+    change: console.Changes = None,
+    from_flags: Annotated[
+        Path | None,
+        typer.Option(
+            help="Your own run: Megatron's arguments or script, TOML (torchtitan), YAML (NeMo), JSON (DeepSpeed)."
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the layout here as a plan: for compare, report, check.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the prediction as JSON and nothing else.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="Name the constants behind each part of the step.")] = False,
+    constants: console.Constants = None,
+) -> None:
+    """Predict step time and memory of a layout given in full, by pins or as the flags of a run of your own."""
+    import planner
+    from planner.instance.pins import long_names
+    from planner.planning.evaluate import evaluated, summary, with_switches
+    from planner.planning.load import load_instance
+    from planner.report.statements.verdict import run_statements
+    from planner.report.summary import fitted, lines_of, terminal_width
+
+    require_writable(output)
+    asked = console.what_if(instance, change, searched=False)
+    pins, note, switches = dict[str, Any](), None, dict[str, Any]()
+    if from_flags is not None:
+        from planner.imports.training_run import layout_of_run, read_run
+
+        run = read_run(from_flags)
+        pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
+        note, switches = run.items.note(), run.switches
+        print(f"{from_flags}: {run.framework}: {', '.join(f'{k}={v}' for k, v in pins.items())}", file=sys.stderr)
+    request = load_instance(
+        asked, pins={**pins, **long_names(console.read_pins(pin or []), "--pin")}, searched=False, constants=constants
+    )
+    if from_flags is not None:
+        request = with_switches(request, switches, str(from_flags), note)
+    evaluation = planner.evaluate(request)
+    console.tell_not_modelled(request)
+    if output is not None:
+        from planner.exports.launch import OTHER_DECISIONS, layout_question, plan_of_layout
+
+        # What is written must be what its own instance gives, so the layout is predicted once more without the rest.
+        alone = layout_question(request, evaluation.layout.gpus_used + evaluation.layout.gpus_idle)
+        left_out = [part for part in OTHER_DECISIONS if getattr(request, part) is not None]
+        if left_out:
+            print(f"{output}: of the layout alone, without {', '.join(left_out)}", file=sys.stderr)
+        plan = plan_of_layout(alone, evaluated(alone).layout)
+        write_atomically(output, plan.model_dump_json(indent=1) + "\n")
+    money = "\n".join(lines_of(run_statements(request, evaluation.run)))
+    text = fitted(f"{summary(evaluation, why=why)}\n{money}", terminal_width())
+    print(evaluation.model_dump_json(indent=1) if as_json else text)
+    raise typer.Exit(console.ExitCode.DONE if evaluation.fits else console.ExitCode.INFEASIBLE)
+
+
+def explain(
+    instance: console.InstanceFile,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the explanation as JSON and nothing else.")] = False,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for the plan, and for each alternative.")] = None,
+    pin: console.Pins = None,
+    change: console.Changes = None,
+    near: Annotated[int, typer.Option(help="List the N best splits, each over another set of sites.")] = 0,
+    within: Annotated[
+        float, typer.Option(help="Largest cost of a split of --near above the best: 0.05 is 5 %.")
+    ] = 0.05,
+    quiet: console.Quiet = False,
+    log: console.Log = None,
+    constants: console.Constants = None,
+) -> None:
+    """Explain why there is no plan and what would allow one; or what limits a plan and what each choice costs."""
+    import planner
+    from planner.planning.explain import summary
+    from planner.report.summary import fitted, terminal_width
+
+    pins, asked = console.read_pins(pin or []), console.what_if(instance, change)
+    printed = 0
+
+    def print_more(grown: "Explanation") -> None:
+        nonlocal printed
+        lines = fitted(summary(grown), terminal_width()).splitlines()
+        if lines[printed:] and not as_json:
+            print("\n".join(lines[printed:]), flush=True)
+        printed = len(lines)
+
+    with console.progress_line(quiet, log) as watch:
+        explanation = planner.explain(
+            asked,
+            time_limit=time_limit,
+            pins=pins,
+            near=near,
+            within=within,
+            constants=constants,
+            on_progress=watch.event,
+            on_part=print_more,
+        )
+    print_more(explanation)
+    if as_json:
+        print(explanation.model_dump_json(indent=1))
+    if explanation.interrupted:
+        raise typer.Exit(console.ExitCode.INTERRUPTED)
+    if explanation.violations:
+        raise typer.Exit(console.ExitCode.UNVERIFIED)
+    raise typer.Exit(
+        {"infeasible": console.ExitCode.INFEASIBLE, "unknown": console.ExitCode.LIMIT}.get(
+            explanation.status, console.ExitCode.DONE
+        )
+    )
+
+
+def check(plan: console.PlanFile) -> None:
+    """Verify a plan against the instance inside it; print each violated rule, nothing where all hold."""
+    import planner
+
+    violations = planner.check(read_plan(plan))
+    for violation in violations:
+        print(f"{violation.rule}: {violation.message}")
+    raise typer.Exit(console.ExitCode.BROKEN if violations else console.ExitCode.DONE)
+
+
+def show(
+    plan: console.PlanFile,
+    section: Annotated[
+        str | None,
+        typer.Argument(help="One section whole: sites, layout, fabric, placement, days, money, limits, warnings, …"),
+    ] = None,
+    verbose: console.Verbose = False,
+) -> None:
+    """Print a plan's summary, all that it says, or one section of it."""
+    from planner.report.summary import summary, terminal_width
+
+    given = read_plan(plan)
+    with console.requiring_sound(given, plan):
+        text = summary(given, terminal_width(), verbose=verbose, section=section)
+    print(text)
+
+
+def compare(
+    files: Annotated[
+        list[str], typer.Argument(help="Plans (JSON) and sweeps (JSONL, CSV); FILE#N takes the row of index N alone.")
+    ],
+    diff: Annotated[bool, typer.Option("--diff", help="Only what differs.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Compare plans and sweep rows with the first: verdicts, what differs, by which terms, and all figures."""
+    from planner.report.summary import PIPE, fitted, terminal_width
+    from planner.report.tables import MOST_JUDGED, best, columns_of_file, rows_of, table, verdicts
+
+    several = len({_path(given) for given in files}) > 1
+    columns = [c for given in files for c in columns_of_file(_path(given), _index(given), several=several)]
+    if len(columns) < 2:
+        raise InputError(f"compare: give two plans or rows, or more (is {len(columns)})")
+    rows = rows_of(columns, diff=diff)
+    if as_json:
+        print(json.dumps({"columns": [c.name for c in columns], **rows}, indent=1))
+    else:
+        width = terminal_width() or PIPE
+        judged = [best(columns), ""] if len(columns) > 2 and best(columns) else []
+        print(fitted("\n".join([*judged, *verdicts(columns[:MOST_JUDGED])]), width), end="\n\n")
+        print(table([c.name for c in columns], rows, width) if rows else "no difference")
+
+
+def _path(given: str) -> Path:
+    """Return the file of FILE#N; an existing file may have a # in its own name."""
+    return Path(given if exists(Path(given)) else given.partition("#")[0])
+
+
+def _index(given: str) -> int | None:
+    number = given.removeprefix(str(_path(given))).removeprefix("#")
+    if not number:
+        return None
+    if not (number.isascii() and number.isdigit()):
+        raise InputError(f"{given}: after # stands the index of a row, a whole number (is {number!r})")
+    return int(number)
+
+
+def schema(what: Annotated[str, typer.Argument(help="instance, plan, job or placement.")]) -> None:
+    """Print the JSON Schema of an instance, a plan, a job or a placement."""
+    from planner.cli.schemas import SCHEMAS, schema_text
+
+    if what not in SCHEMAS:
+        raise InputError(f"schema: must be one of {', '.join(sorted(SCHEMAS))} (is {what!r})")
+    print(schema_text(what), end="")
+
+
+def report(
+    plans: Annotated[list[Path], typer.Argument(help="Plan files (JSON), one or more.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write the page here (HTML).")],
+) -> None:
+    """Write plans as one self-contained page: maps, bars, layout, fabric, placement and proofs."""
+    from planner.report.page.page import report_page
+
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise InputError(f"{output}: must end in .html")
+    require_writable(output)
+    given = [(path, read_plan(path)) for path in plans]
+    with ExitStack() as stack:
+        for path, plan in given:
+            stack.enter_context(console.requiring_sound(plan, path))
+        page = report_page([(path.stem, plan) for path, plan in given], date.today())
+    write_atomically(output, page)

@@ -1,0 +1,325 @@
+"""`planner sweep`, `plot`, `limits`: many points, their picture, and utilisation against compute."""
+
+import io
+import math
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from planner.cli import console
+from planner.errors import InputError
+from planner.files import require_writable, write_atomically
+from planner.units import counted, words
+
+if TYPE_CHECKING:
+    from planner.planning.utilisation import LimitLayout, LimitPoint
+    from planner.sweeps.row_store import Store
+
+
+FAILED = "failed"  # of a row's status; here, as the rows' module is heavy
+VARY_HELP = (
+    "PATH=START:STOP:STEP | START:STOP:xFACTOR | log:START:STOP:COUNT | lin:START:STOP:COUNT | A,B,C; "
+    "each one is an axis."
+)
+
+
+def sweep(
+    instance: console.InstanceFile,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Rows: .jsonl, .csv or .parquet.")],
+    vary: Annotated[list[str] | None, typer.Option(help=VARY_HELP)] = None,
+    change: console.Changes = None,
+    pairs: Annotated[
+        Path | None, typer.Option(help="Points taken together: a CSV with a column a path, or JSONL.")
+    ] = None,
+    plans: Annotated[Path | None, typer.Option(help="Write complete plans into this folder.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes; as many as cores unless given.")] = None,
+    dask: Annotated[
+        str | None, typer.Option(help="Solve on a Dask cluster: the scheduler's address, or local.")
+    ] = None,
+    part_of: Annotated[
+        str | None, typer.Option("--shard", help="Solve the I-th of N parts alone: I/N, I from 1.")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the file: points with a row are left out but for failed ones.")
+    ] = False,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds for each point.")] = None,
+    gap: console.Gap = None,
+    seed: console.Seed = 0,
+    quiet: console.Quiet = False,
+    log: console.Log = None,
+    constants: console.Constants = None,
+) -> None:
+    """Solve an instance at every point of a grid; write one row per point as it finishes."""
+    from planner.sweeps.axes import points_of, read_pairs, read_vary, require_apart, shard_of
+    from planner.sweeps.row_store import Store, journal_of
+    from planner.sweeps.sweep_run import SweepOptions, dask_executor, rows_of, tasks_for
+
+    journal_of(output)
+    points = points_of(read_vary(vary or []), None if pairs is None else read_pairs(pairs))
+    require_apart(change or [], points)
+    require_writable(output)
+    part = None if part_of is None else shard_of(part_of)
+    options = SweepOptions(shard=part, time_limit=time_limit, gap=gap, seed=seed, plans=plans, constants=constants)
+    with console.folder_for(plans):
+        tasks = tasks_for(console.what_if(instance, change), points, options)
+    keys = {t.key for t in tasks}
+    with Store(output, resume=resume, base=tasks[0].base if tasks else None) as store:
+        progress = SweepProgress(total=len(keys), resumed=len(keys & store.finished), counts=_statuses(store, keys))
+        del progress.counts[FAILED]  # these are tried again
+        try:
+            cluster = nullcontext() if dask is None else dask_executor(dask, workers)
+            with cluster as executor, console.progress_line(quiet, log) as report:
+                report(progress.line())
+                for row in rows_of(tasks, options, finished=store.finished, executor=executor, workers=workers):
+                    store.append(row)
+                    progress.counts[row.status] += 1
+                    report(progress.line())
+        except KeyboardInterrupt:
+            _end(store, progress, keys, console.ExitCode.INTERRUPTED)
+        _end(store, progress, keys, console.ExitCode.DONE)
+
+
+def _statuses(store: "Store", keys: set[str]) -> Counter[str]:
+    from planner.sweeps.row_store import latest
+
+    return Counter(r.status for r in latest(store.rows) if r.key in keys)
+
+
+def _end(store: "Store", progress: "SweepProgress", keys: set[str], status: int) -> None:
+    from planner.sweeps.row_store import latest
+
+    store.tabulate()
+    progress.counts = _statuses(store, keys)
+    if status == console.ExitCode.INTERRUPTED:
+        print(f"interrupted with {progress.summary()} in {store.path}; go on with --resume", file=sys.stderr)
+    else:
+        print(f"{progress.summary()} in {store.output}")
+    if status == console.ExitCode.DONE and progress.counts[FAILED]:
+        reason = next(r.reason for r in store.rows if r.key in keys and r.status == FAILED)
+        print(f"{progress.counts[FAILED]} failed, such as: {reason}; --resume tries them again", file=sys.stderr)
+        status = console.ExitCode.BROKEN
+    doubted = [r for r in latest(store.rows) if r.key in keys and r.verified is False]
+    if doubted:
+        where = f"such as the point of index {doubted[0].index}; solve it alone to see on which rules"
+        print(f"NOT VERIFIED: the checker disagrees with {counted(len(doubted), 'plan')}, {where}", file=sys.stderr)
+    if status == console.ExitCode.DONE and doubted:
+        status = console.ExitCode.UNVERIFIED
+    elif status == console.ExitCode.DONE and progress.counts and set(progress.counts) == {"unknown"}:
+        status = console.ExitCode.LIMIT
+    raise typer.Exit(status)
+
+
+@dataclass(slots=True, kw_only=True)
+class SweepProgress:
+    """How far a sweep is."""
+
+    total: int
+    resumed: int  # rows of an earlier run
+    counts: Counter[str]
+    started: float = field(default_factory=time.monotonic)
+
+    def line(self) -> str:
+        """Write rate, remaining time and failures."""
+        rows = self.counts.total()
+        new, rate_text = rows - self.resumed, ""
+        if new:
+            rate = new / (time.monotonic() - self.started)
+            rate_text = f", {60 * rate:.3g} points/min, {duration((self.total - rows) / rate)} left"
+        others = "".join(f", {n} {status}" for status, n in sorted(self.counts.items()) if status != "optimal")
+        return f"{rows}/{self.total} points{rate_text}{others}"
+
+    def summary(self) -> str:
+        """Write the number of points by status."""
+        by_status = ", ".join(f"{n} {status}" for status, n in sorted(self.counts.items())) or "none"
+        return f"{self.counts.total()} of {self.total} points ({by_status})"
+
+
+def duration(seconds: float) -> str:
+    """Write a time in the unit that suits."""
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+FORMS = ("svg", "png", "html")
+LOGS = ("", "x", "y", "xy")
+
+
+def plot(
+    rows: Annotated[Path, typer.Argument(help="Rows of a sweep (JSONL, CSV or Parquet).")],
+    x: Annotated[str, typer.Option("-x", help="Path across, such as limits.budget_usd.")],
+    y: Annotated[str, typer.Option("-y", help="Path up, such as layout.metrics.days_to_train.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write the picture here: .svg, .png or .html.")],
+    facet: Annotated[str | None, typer.Option(help="One picture for each value of this path.")] = None,
+    color: Annotated[str | None, typer.Option(help="Colour by this path.")] = None,
+    log: Annotated[str, typer.Option(help="Logarithmic axes: x, y or xy.")] = "",
+    frontier: Annotated[
+        str, typer.Option(help="Which way is better in x and y: min-min, max-min, min-max, max-max; none: no frontier.")
+    ] = "min-min",
+) -> None:
+    """Draw a sweep: plans and their frontier, points without a plan, and where decisions change."""
+    from planner.report.plots.sweep_plot import PlotRequest, drawn, plot_page
+    from planner.report.plots.sweep_rows import check_path, number, planned, read_rows, senses_of
+
+    form = output.suffix.removeprefix(".").lower()
+    if form not in FORMS:
+        raise InputError(f"{output}: must end in .svg, .png or .html")
+    if log not in LOGS:
+        raise InputError(f"--log {log}: must be x, y or xy")
+    require_writable(output)
+    request = PlotRequest(x=x, y=y, facet=facet, color=color, log=log, senses=senses_of(frontier))
+    points = read_rows(rows)
+    for option, path in (("-x", x), ("-y", y), ("--facet", facet), ("--color", color)):
+        if path is not None:
+            check_path(points, option, path)
+    for axis, path in (("x", x), ("y", y)):
+        values = [number(r, path) for r in points if planned(r)]
+        if not any(v is not None for v in values):
+            raise InputError(f"-{axis} {path}: no row with a plan holds a number there; draw a figure that is a number")
+        if axis in log and any(v is not None and v <= 0 for v in values):
+            problem = f"{path} has values of 0 or less, which no logarithmic axis holds"
+            raise InputError(f"--log {log}: {problem}; leave {axis} linear")
+    picture = drawn(points, request, "png" if form == "png" else "svg")
+    write_atomically(output, plot_page(points, request, picture.decode()) if form == "html" else picture)
+
+
+FALL = 0.8  # of the best utilisation: below it the run wastes a fifth of what GPUs can do at their best
+USEFUL = ("gemm", "attention")  # parts of a step that train the model
+
+
+def limits(
+    instance: Annotated[
+        Path, typer.Argument(help="Instance file (JSON): hardware and workload.choose; racks are free.")
+    ],
+    days: Annotated[float, typer.Option(help="Duration of every run.")] = 90.0,
+    start: Annotated[float, typer.Option("--from", help="Smallest compute, FLOP.")] = 1e24,
+    stop: Annotated[float, typer.Option("--to", help="Largest compute, FLOP.")] = 1e32,
+    points: Annotated[int, typer.Option(help="Points, evenly spread in logarithms.")] = 33,
+    change: console.Changes = None,
+    tolerance: Annotated[float, typer.Option(help="Relative width of the bracket around the fewest GPUs.")] = 0.01,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds of one layout search.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes; one a core unless given.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the points here, one JSON object a line.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw utilisation against compute here (svg, png).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the points as JSON lines and nothing else.")] = False,
+    constants: console.Constants = None,
+    log: console.Log = None,
+) -> None:
+    """Print the best GPU utilisation as models grow, where it falls, and where no layout meets the deadline."""
+    if not start < stop:
+        raise InputError(f"--from and --to: must be rising (are {start:g} and {stop:g})")
+    require_writable(output, plot)
+    console.require_picture(plot)
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+
+    from planner.api.plans import limits as points_of
+    from planner.planning.load import load_instance
+    from planner.sweeps.axes import changed, read_changes
+
+    given = instance if constants is None else load_instance(instance, searched=False, constants=constants)
+    asked = changed(given, read_changes(change or []), searched=False)
+    flop = [start * (stop / start) ** (k / (points - 1)) for k in range(points)]
+    series: list[LimitPoint] = []
+    pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("forkserver"))
+    with pool, console.progress_line(as_json, log) as report:
+        # The points that take longest come last: started first, they do not leave a core idle at the end.
+        options: dict[str, Any] = {"days": days, "tolerance": tolerance, "time_limit": time_limit}
+        for p in points_of(asked, flop[::-1], executor=pool, **options):
+            series.insert(0, p)
+            report(f"{len(series)} of {points} points, {p.flop:.3g} FLOP: {p.status}")
+    lines = "".join(p.model_dump_json() + "\n" for p in series)
+    if output is not None:
+        write_atomically(output, lines)
+    if plot is not None:
+        write_atomically(plot, _picture(series, days, plot.suffix.removeprefix(".")))
+    print(lines if as_json else "\n".join(table(series, days)), end="" if as_json else "\n")
+    raise typer.Exit(
+        console.ExitCode.DONE if all(p.status in ("optimal", "infeasible") for p in series) else console.ExitCode.LIMIT
+    )
+
+
+def fall(points: Sequence["LimitPoint"]) -> float | None:
+    """Return the compute from which utilisation stays under 80 % of its best, or None.
+
+    It is interpolated in its logarithm between two points.
+    """
+    use = [p.utilisation or 0.0 for p in points]
+    line = FALL * max(use, default=0.0)
+    above = [i for i, u in enumerate(use) if u >= line]
+    if not above or above[-1] == len(points) - 1:
+        return None
+    a, b = points[above[-1]], points[above[-1] + 1]
+    share = (use[above[-1]] - line) / max(use[above[-1]] - use[above[-1] + 1], 1e-300)
+    return float(a.flop * (b.flop / a.flop) ** share)
+
+
+def wall(points: Sequence["LimitPoint"]) -> tuple[float, float] | None:
+    """Return the last compute that is trained in time and the first from which none is, proven; None without one."""
+    done = [i for i, p in enumerate(points) if p.utilisation is not None]
+    after = points[done[-1] + 1 :] if done else points
+    if not done or not after or any(p.status != "infeasible" for p in after):
+        return None
+    return points[done[-1]].flop, after[0].flop
+
+
+def table(points: Sequence["LimitPoint"], days: float) -> Iterator[str]:
+    """Write the points, the fall and the wall."""
+    yield f"{'FLOP':>9} {'params':>8} {'tokens':>8} {'batch':>8} {'GPUs':>10} {'use':>7} {'bound':>7}  layout"
+    for p in points:
+        head = f"{p.flop:9.2e} {p.parameters:8.2g} {p.tokens:8.2g} {p.batch_tokens:8.2g}"
+        if p.layout is None or p.utilisation is None:
+            yield f"{head} {'-':>10} {'-':>7} {'-':>7}  {p.reason}"
+            continue
+        use, bound = 100 * p.utilisation, 100 * (p.utilisation_bound or 1)
+        yield f"{head} {p.gpus or 0:10.3g} {use:6.1f}% {bound:6.1f}%  {_layout(p, p.layout)}"
+    best = max((p.utilisation or 0.0 for p in points), default=0.0)
+    drop, ends = fall(points), wall(points)
+    where = f"from {drop:.1e} FLOP on" if drop else "nowhere in this range"
+    yield f"best use {100 * best:.1f} %; under {100 * FALL:.0f} % of it {where}"
+    last = "no end is proven in this range"
+    if ends:
+        last = f"no layout is in time from between {ends[0]:.1e} and {ends[1]:.1e} FLOP on, proven"
+    yield f"{days:g} days: {last}"
+
+
+def _layout(p: "LimitPoint", x: "LimitLayout") -> str:
+    wide = "".join(f" {name} {n}" for name, n in (("CP", x.context_parallel), ("EP", x.expert_parallel)) if n > 1)
+    degrees = f"TP {x.tensor_parallel}{wide} PP {x.pipeline_parallel} v {x.virtual_stages} DP {x.data_parallel:,}"
+    batch = f"ZeRO-{x.zero_stage}, {x.microbatches_per_step} x {x.microbatch_sequences}"
+    share, part = max(((v, k) for k, v in p.shares.items() if k not in USEFUL), default=(0.0, ""))
+    proof = "" if p.status == "optimal" else "; not proven"
+    return f"{degrees} {batch}; {words(part)} {100 * share:.0f} %{proof}"
+
+
+def _picture(points: Sequence["LimitPoint"], days: float, form: str) -> bytes:
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4))
+    trained = [p for p in points if p.utilisation is not None]
+    flop = [p.flop for p in trained]
+    axes.semilogx(flop, [100 * (p.utilisation or 0) for p in trained], marker="o", markersize=3, label="best layout")
+    axes.semilogx(flop, [100 * (p.utilisation_bound or 1) for p in trained], linestyle=":", label="bound")
+    end = (wall(points) or (math.nan, math.nan))[1]
+    for where, text in ((fall(points), "80 % of the best"), (end, "no layout in time")):
+        if where is not None and math.isfinite(where):
+            axes.axvline(where, color="grey", linewidth=0.8)
+            axes.text(where, 2, f" {text}: {where:.0e}", rotation=90, va="bottom", fontsize=7)
+    axes.set(xlabel="training compute, FLOP", ylabel="utilisation, %", ylim=(0, None))
+    axes.set(title=f"Best use of the GPUs, {days:g} days")
+    axes.legend(fontsize=8)
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format=form, metadata={"Date": None} if form == "svg" else None)
+    plt.close(figure)
+    return drawn.getvalue()

@@ -1,0 +1,546 @@
+"""Slurm: topology.conf and topology.yaml, read and written; states of nodes and running jobs, also of Kubernetes."""
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from planner.cluster.hostlist import fold_names
+from planner.cluster.job import Topology
+from planner.errors import InputError
+from planner.files import parse_json, read_text
+from planner.formats import topology_rows
+from planner.formats.kubernetes import down_nodes, node_names
+from planner.formats.yaml_text import Node, dump, parse
+from planner.instance.base import Frozen
+from planner.instance.read import ReadItems
+
+KEYWORDS = ("SwitchName", "Nodes", "Switches", "LinkSpeed", "BlockName", "BlockSizes")
+_PRINTED = ("Level", "AggregatedBlock", "BlockIndex", "BlockSize")  # by scontrol alone
+_SPELLING = {k.lower(): k for k in (*KEYWORDS, *_PRINTED)}
+_PAIR = re.compile(r"""\s*(?P<key>[^\s=]+)\s*=\s*(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]*))(?=\s|$)""")
+
+Pairs = dict[str, str]
+
+
+def read_conf(text: str, source: str) -> Topology:
+    """Read a topology.conf.
+
+    InputError names file, line, value and remedy; also for what Slurm accepts and should not, such as a node under two
+    leaves.
+    """
+    rows = _ConfRows(topology_rows.Hostlists(source))
+    for number, line in _lines(text):
+        rows.add(_line_pairs(line, source, f"line {number}"), f"line {number}")
+    sizes, sizes_where = rows.block_sizes()
+    if rows.switches and (rows.blocks or sizes):
+        where = rows.blocks[0].where if rows.blocks else sizes_where
+        remedy = "Slurm reads one kind a topology.conf, topology.yaml takes both"
+        raise InputError(f"{source}: {where}: blocks beside switches; {remedy}")
+    if rows.blocks or sizes:
+        return topology_rows.block_topology(source, rows.blocks, sizes, sizes_where)
+    stated = {row.name: row for row in rows.switches if row.children and row.nodes and row.name in rows.printed}
+    switches = [replace(row, nodes=()) if row.name in stated else row for row in rows.switches]
+    topology = topology_rows.tree(source, switches)
+    below: dict[str, set[str]] = {name: set() for name in stated}
+    nodes = {s.name: s.nodes for s in topology.switches}
+    for leaf, above in topology_rows.chains(topology).items():
+        for name in below.keys() & above[1:]:
+            below[name].update(nodes[leaf])
+    for name, row in stated.items():
+        if set(row.nodes) != below[name]:
+            problem = f"switch {name!r} states nodes that are not those of its switches"
+            raise InputError(f"{source}: {row.where}: {problem}; print the whole topology again")
+    return topology
+
+
+@dataclass(slots=True)
+class _ConfRows:
+    """What the lines of a file say."""
+
+    hostlists: topology_rows.Hostlists
+    switches: list[topology_rows.SwitchRow] = field(default_factory=list)
+    blocks: list[topology_rows.BlockRow] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    sizes_where: str = ""
+    printed: set[str] = field(default_factory=set)  # switches that scontrol printed
+    printed_sizes: dict[int, str] = field(default_factory=dict)  # of blocks, and where it first states them
+
+    def add(self, pairs: Pairs, where: str) -> None:
+        """Read a line."""
+        source = self.hostlists.source
+        if "SwitchName" in pairs:
+            if pairs.pop("Level", None) is not None:
+                self.printed.add(pairs["SwitchName"])
+            name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), source, where)
+            nodes, children = (self._hosts(pairs, k, where) for k in ("Nodes", "Switches"))
+            self.switches.append(topology_rows.SwitchRow(where, name, nodes, children))
+        elif "BlockName" in pairs or "AggregatedBlock" in pairs:
+            if "BlockSize" in pairs:
+                for size in _sizes(pairs.pop("BlockSize"), source, where):
+                    self.printed_sizes.setdefault(size, where)
+            if "BlockName" in pairs:
+                pairs.pop("BlockIndex", None)
+                name = _own(pairs, "BlockName", ("Nodes",), source, where)
+                self.blocks.append(topology_rows.BlockRow(where, name, self._hosts(pairs, "Nodes", where)))
+        elif pairs.keys() == {"BlockSizes"}:
+            if self.sizes:
+                raise InputError(f"{source}: {where}: BlockSizes is already at {self.sizes_where}; keep one")
+            self.sizes, self.sizes_where = _sizes(pairs["BlockSizes"], source, where), where
+        else:
+            key, remedy = next(iter(pairs)), "begin the line with SwitchName=, BlockName= or BlockSizes="
+            raise InputError(f"{source}: {where}: {key}= has no owner; {remedy}")
+
+    def _hosts(self, pairs: Pairs, key: str, where: str) -> tuple[str, ...]:
+        return self.hostlists.names(f"{where}: {key}", pairs[key]) if key in pairs else ()
+
+    def block_sizes(self) -> tuple[list[int], str]:
+        """Return the sizes of aggregated blocks, and where they stand."""
+        if not self.printed_sizes:
+            return self.sizes, self.sizes_where
+        if self.sizes:
+            problem = f"BlockSizes= beside BlockSize= ({next(iter(self.printed_sizes.values()))})"
+            raise InputError(f"{self.hostlists.source}: {self.sizes_where}: {problem}; keep one of them")
+        return sorted(self.printed_sizes), next(iter(self.printed_sizes.values()))
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Return logical lines with the number of their first: comments gone, a backslash at the end joins the next."""
+    joined, first = "", 0
+    for number, raw in enumerate(text.split("\n"), 1):
+        line = raw.partition("#")[0].rstrip()
+        first = first or number
+        joined += line.removesuffix("\\")
+        if not line.endswith("\\"):
+            if joined.strip():
+                yield first, joined
+            joined, first = "", 0
+    if joined.strip():
+        yield first, joined
+
+
+def _line_pairs(line: str, source: str, where: str) -> Pairs:
+    pairs: Pairs = {}
+    at = 0
+    while line[at:].strip():
+        match = _PAIR.match(line, at)
+        if match is None:
+            text = f"{line[at:].strip()[:60]!r} is not KEY=VALUE"
+            raise InputError(f"{source}: {where}: {text}; write such as SwitchName=leaf1 Nodes=n[1-4]")
+        key = _SPELLING.get(match["key"].lower())
+        if key is None:
+            raise InputError(
+                f"{source}: {where}: unknown keyword {match['key']!r}; {topology_rows.near(match['key'], KEYWORDS)}"
+            )
+        if key in pairs:
+            raise InputError(f"{source}: {where}: {key}= stands twice on one line; keep one")
+        pairs[key] = match["plain"] if match["quoted"] is None else match["quoted"]
+        at = match.end()
+    return pairs
+
+
+def _own(pairs: Pairs, owner: str, keys: tuple[str, ...], source: str, where: str) -> str:
+    for key in pairs:
+        if key != owner and key not in keys:
+            use = " or ".join(f"{k}=" for k in keys)
+            raise InputError(f"{source}: {where}: {key}= does not belong to {owner}=; use {use}")
+    name = pairs[owner]
+    if not name or re.search(r"[\[\],\s]", name):
+        raise InputError(f"{source}: {where}: {owner}={name} must be one name; write a line for each")
+    return name
+
+
+def _sizes(text: str, source: str, where: str) -> list[int]:
+    if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text, re.ASCII):
+        raise InputError(f"{source}: {where}: BlockSizes={text} must be whole numbers, such as 4,8,16")
+    return [int(s) for s in text.split(",")]
+
+
+def write_conf(topology: Topology) -> str:
+    """Write a topology.conf that slurmctld accepts; blocks beside a tree stay out, as Slurm reads one kind a file."""
+    if topology.kind == "block":
+        lines = [f"BlockName={b.name} Nodes={fold_names(b.nodes)}" for b in topology.blocks]
+        if topology.block_sizes:
+            lines.append(f"BlockSizes={','.join(map(str, topology.block_sizes))}")
+        return "\n".join(lines) + "\n"
+    children = topology_rows.children_of(topology)
+    below = {
+        s.name: f"Nodes={fold_names(s.nodes)}" if s.nodes else f"Switches={fold_names(children[s.name])}"
+        for s in topology.switches
+    }
+    return "".join(f"SwitchName={name} {contents}\n" for name, contents in below.items())
+
+
+TREE, BLOCKS = "fabric", "blocks"
+_KINDS = ("tree", "block", "flat", "ring", "torus3d")
+
+
+def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
+    """Read a topology.yaml: the topology of that name, else the cluster's default, else the first.
+
+    A tree takes the blocks of the file's one block topology along, where there is exactly one.
+    """
+    topologies = _topologies(parse(text, source), source)
+    hostlists = topology_rows.Hostlists(source)
+    if not topologies:
+        raise InputError(f"{source}: line 1: there is no topology; write such as - topology: fabric")
+    if name is not None and name not in topologies:
+        raise InputError(f"{source}: there is no topology {name!r}; {topology_rows.near(name, topologies)}")
+    flags = {n: str(t["cluster_default"].value).lower() for n, t in topologies.items() if "cluster_default" in t}
+    default = next((n for n, flag in flags.items() if flag in {"true", "yes", "on"}), next(iter(topologies)))
+    chosen = default if name is None else name
+    if "block" in topologies[chosen]:
+        return topology_rows.block_topology(source, *_blocks(topologies[chosen]["block"], hostlists))
+    if "tree" not in topologies[chosen]:
+        kind = next(k for k in _KINDS if k in topologies[chosen])
+        line = topologies[chosen]["topology"].line
+        raise InputError(f"{source}: line {line}: {chosen!r} is {kind}; only tree and block say where nodes stand")
+    rows = []
+    switches = _mapping(topologies[chosen]["tree"], source, "tree", ("switches",), ("switches",))["switches"]
+    for item in _list(switches, source, "switches"):
+        row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), ("switch",))
+        nodes, children = (_names(row, k, hostlists) for k in ("nodes", "children"))
+        rows.append(
+            topology_rows.SwitchRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children)
+        )
+    beside = [t["block"] for t in topologies.values() if "block" in t]
+    blocks, sizes, _ = _blocks(beside[0], hostlists) if len(beside) == 1 else ([], [], "")
+    return topology_rows.tree(source, rows, blocks, sizes)
+
+
+def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
+    topologies: dict[str, dict[str, Node]] = {}
+    for item in _list(root, source, "the file"):
+        pairs = _mapping(item, source, "a topology", ("topology", "cluster_default", *_KINDS), ("topology",))
+        name = _text(pairs["topology"], source, "topology")
+        if name in topologies:
+            first = topologies[name]["topology"].line
+            raise InputError(f"{source}: line {item.line}: topology {name!r} is already at line {first}; rename one")
+        kinds = [k for k in _KINDS if k in pairs and not _is_empty(pairs[k], "false")]
+        if len(kinds) != 1:
+            stated = f"must be exactly one of {', '.join(_KINDS)} (is {', '.join(kinds) or 'none'})"
+            raise InputError(f"{source}: line {item.line}: topology {name!r} {stated}")
+        topologies[name] = {k: v for k, v in pairs.items() if k not in _KINDS or k in kinds}
+    return topologies
+
+
+def _names(row: dict[str, Node], key: str, hostlists: topology_rows.Hostlists) -> tuple[str, ...]:
+    """Return the names of a hostlist under a key; none where it is missing, or null as controllers print it."""
+    if key not in row or _is_empty(row[key]):
+        return ()
+    return hostlists.names(f"line {row[key].line}: {key}", _text(row[key], hostlists.source, key))
+
+
+def _blocks(node: Node, hostlists: topology_rows.Hostlists) -> tuple[list[topology_rows.BlockRow], list[int], str]:
+    source = hostlists.source
+    pairs = _mapping(node, source, "block", ("block_sizes", "blocks"), ("blocks",))
+    rows, sizes = [], list[int]()
+    for item in _list(pairs["blocks"], source, "blocks"):
+        row = _mapping(item, source, "a block", ("block", "nodes"), ("block",))
+        name = _text(row["block"], source, "block")
+        rows.append(topology_rows.BlockRow(f"line {item.line}", name, _names(row, "nodes", hostlists)))
+    if "block_sizes" not in pairs:
+        return rows, sizes, ""
+    for item in _list(pairs["block_sizes"], source, "block_sizes"):
+        text = _text(item, source, "block_sizes")
+        if not (text.isdecimal() and text.isascii() and len(text) < 10):
+            raise InputError(f"{source}: line {item.line}: block_sizes must be whole numbers (is {text!r}), such as 4")
+        sizes.append(int(text))
+    return rows, sizes, f"line {pairs['block_sizes'].line}: block_sizes"
+
+
+def _is_empty(node: Node, *others: str) -> bool:
+    """Return whether a value says nothing: controllers print keys that a topology does not have so."""
+    return not node.value or (isinstance(node.value, str) and node.value.lower() in {"null", "~", *others})
+
+
+def _list(node: Node, source: str, what: str) -> list[Node]:
+    if not isinstance(node.value, list):
+        raise InputError(f"{source}: line {node.line}: {what} must be a list, its items beginning with a dash")
+    return node.value
+
+
+def _text(node: Node, source: str, what: str) -> str:
+    if not isinstance(node.value, str) or not node.value:
+        raise InputError(f"{source}: line {node.line}: {what} must be a text on one line, such as n[1-4]")
+    return node.value
+
+
+def _mapping(node: Node, source: str, what: str, known: tuple[str, ...], needed: tuple[str, ...]) -> dict[str, Node]:
+    if not isinstance(node.value, dict):
+        keys = ", ".join(known)
+        raise InputError(f"{source}: line {node.line}: {what} must be a mapping with {keys}; give some of these")
+    for key, inner in node.value.items():
+        if key not in known:
+            raise InputError(
+                f"{source}: line {inner.line}: unknown keyword {key!r} in {what}; {topology_rows.near(key, known)}"
+            )
+    for key in needed:
+        if key not in node.value:
+            raise InputError(f"{source}: line {node.line}: {what} has no {key!r}; add it")
+    return node.value
+
+
+def write_yaml(topology: Topology) -> str:
+    """Write a topology.yaml; blocks beside a tree become a topology of their own."""
+    documents: list[dict[str, Any]] = []
+    if topology.kind == "tree":
+        children = topology_rows.children_of(topology)
+        switches = [
+            {
+                "switch": s.name,
+                **({"nodes": fold_names(s.nodes)} if s.nodes else {"children": fold_names(children[s.name])}),
+            }
+            for s in topology.switches
+        ]
+        documents.append({"topology": TREE, "cluster_default": True, "tree": {"switches": switches}})
+    if topology.blocks:
+        sizes = {"block_sizes": list(topology.block_sizes)} if topology.block_sizes else {}
+        blocks = [{"block": b.name, "nodes": fold_names(b.nodes)} for b in topology.blocks]
+        documents.append(
+            {"topology": BLOCKS, "cluster_default": topology.kind == "block", "block": {**sizes, "blocks": blocks}}
+        )
+    return "---\n" + dump(documents)
+
+
+SINFO = 'sinfo -h -N -o "%N %t"'
+FREE, BUSY, DOWN = 0, 1, 2  # The worst of the states listed for a node counts.
+# Slurm's state names, short and long, compact-form flags last; all that is missing here is down.
+_FREE = "idle cloud dynamic_norm dynamic_future powered_down powering_up power_up pow_up ~ #"
+_BUSY = "alloc allocated mix mixed comp completing resv reserved plnd planned npc perfctrs - +"
+_DOWN = """
+    down drain drained drng draining fail failg failing error maint maintenance unk unknown futr future
+    inval invalid invalid_reg reboot boot rebooting reboot_issued reboot_requested reboot_canceled block blocked
+    pow_dn power_down powering_down power_drain no_respond not_responding external undrain resume * % ! $ @ ^
+"""
+DECIDING = ("partition", "partitions", "reservation", "features", "active_features", "gres", "gpus")  # who runs where
+MEANING: Mapping[str, int] = {
+    word: state for words, state in ((_FREE, FREE), (_BUSY, BUSY), (_DOWN, DOWN)) for word in words.split()
+}
+
+
+class NodeStates(Frozen):
+    """Which nodes a job may take."""
+
+    free: frozenset[str] = Field(frozenset(), description="Idle nodes.")
+    busy: frozenset[str] = Field(frozenset(), description="Nodes that other jobs have or wait for.")
+    down: frozenset[str] = Field(frozenset(), description="Nodes that no job can take.")
+    items: ReadItems = Field(ReadItems(), description="What became of the fields of the file.")
+
+    @property
+    def taken(self) -> frozenset[str]:
+        """Nodes that are not free."""
+        return self.busy | self.down
+
+
+def read_states(path: str | Path) -> NodeStates:
+    """Read what sinfo -h -N -o "%N %t" (or --json), scontrol show nodes --json or kubectl get nodes -o json printed."""
+    path = Path(path)
+    text = read_text(path)
+    if not text.strip():
+        raise InputError(f"{path}: names no node; print it by {SINFO}")
+    if not text.lstrip().startswith("{"):
+        return _worst_states(_from_text(text, str(path)))
+    data = parse_json(text, str(path))
+    if "items" in data:
+        down = down_nodes(data, str(path))
+        return NodeStates(free=frozenset(node_names(data, str(path))) - down, down=down)
+    found = _worst_states(_from_json(data, str(path))).model_copy(update={"items": _fields_of(data)})
+    if not found.free | found.taken:
+        raise InputError(f"{path}: names no node; print it by sinfo --json")
+    return found
+
+
+def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
+    """Keep to the topology's nodes; those that the list leaves out are down, as nothing says that they can be had.
+
+    Raise InputError if the list names a node that the topology does not have.
+    """
+    known = known_nodes(topology)
+    require_known(states.free | states.taken, topology, source)
+    return states.model_copy(update={"down": states.down | (known - states.free - states.busy)})
+
+
+def require_known(names: Iterable[str], topology: Topology, source: str) -> None:
+    """Refuse names that are no node of the topology."""
+    known = known_nodes(topology)
+    strange = sorted(set(names) - known)
+    if strange:
+        are = "is no node" if len(strange) == 1 else "are no nodes"
+        listed = topology_rows.some([repr(n) for n in strange])
+        raise InputError(f"{source}: {listed} {are} of the topology; {topology_rows.near(strange[0], sorted(known))}")
+
+
+def known_nodes(topology: Topology) -> frozenset[str]:
+    """Return every node of a topology."""
+    return frozenset(n for s in topology.switches for n in s.nodes) | {n for b in topology.blocks for n in b.nodes}
+
+
+def _worst_states(states: Iterable[tuple[str, int]]) -> NodeStates:
+    worst: dict[str, int] = {}
+    for name, state in states:
+        worst[name] = max(state, worst.get(name, FREE))
+    free, busy, down = (frozenset(n for n, s in worst.items() if s == kind) for kind in (FREE, BUSY, DOWN))
+    return NodeStates(free=free, busy=busy, down=down)
+
+
+def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
+    hostlists = topology_rows.Hostlists(source)
+    for number, line in enumerate(text.split("\n"), 1):
+        where, words = f"line {number}", line.split()
+        if not words:
+            continue
+        if len(words) != 2:
+            text = f"{line.strip()[:60]!r} must be a hostlist and a state"
+            raise InputError(f"{source}: {where}: {text}; print it by {SINFO}")
+        state = _meaning(words[1], source, where)
+        yield from ((name, state) for name in hostlists.names(where, words[0]))
+
+
+def _meaning(text: str, source: str, where: str) -> int:
+    bare = text.rstrip("*~#!%$@^-+")
+    worst = FREE
+    for word in (bare.lower(), *text[len(bare) :]):
+        if word not in MEANING:
+            raise InputError(f"{source}: {where}: unknown state {text!r}; {topology_rows.near(word, sorted(MEANING))}")
+        worst = max(worst, MEANING[word])
+    return worst
+
+
+def _fields_of(data: Mapping[str, Any]) -> ReadItems:
+    """Say what became of the fields of nodes: those that decide its jobs are reported where nodes differ."""
+    listed = data.get("sinfo") or data.get("nodes") or ()
+    named = {"nodes", "node", "name", "state", "state_flags"}
+    fields = {k: {json.dumps(item.get(k), sort_keys=True) for item in listed} for item in listed for k in item}
+    reported = tuple(f"{k} (nodes differ)" for k in DECIDING if len(fields.get(k, ())) > 1)
+    ignored = tuple(k for k in fields if k not in named and f"{k} (nodes differ)" not in reported)
+    return ReadItems(taken=tuple(k for k in fields if k in named), ignored=ignored, not_modelled=reported)
+
+
+def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]]:
+    """Read scontrol's nodes, or sinfo's groups of nodes in one state (23.02 and newer; older ones print nodes too)."""
+    key = next((k for k in ("sinfo", "nodes") if isinstance(data.get(k), list)), None)
+    if key is None:
+        keys = ", ".join(data) or "nothing"
+        raise InputError(f"{source}: must have a list of nodes or sinfo (has {keys}); print it by sinfo --json")
+    for i, item in enumerate(data[key]):
+        where = f"{key}[{i}]"
+        try:
+            names = item["nodes"]["nodes"] if key == "sinfo" else [item["name"]]
+            states = item["node"]["state"] if key == "sinfo" else item["state"]
+            flags = item.get("state_flags", [])
+            words = [*([states] if isinstance(states, str) else states), *flags]
+            if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+                raise TypeError
+        except (KeyError, TypeError, AttributeError):
+            problem = f"names no node or no state (is {topology_rows.shown(item)})"
+            raise InputError(f"{source}: {where}: {problem}; print it by sinfo --json") from None
+        if not words:
+            problem = f"{topology_rows.some(names)} has no state (is [])"
+            raise InputError(f"{source}: {where}.state: {problem}; print the states again, or leave the node out")
+        state = max(_meaning(str(w), source, f"{where}.state") for w in words)
+        yield from ((name, state) for name in names)
+
+
+# Base states and flags of a job (https://slurm.schedmd.com/job_state_codes.html), which may have both. Of HOLDING each
+# keeps its nodes, also beside an ended state; those of NEITHER leave it to the state beside them.
+HOLDING = "RUNNING SUSPENDED COMPLETING CONFIGURING POWER_UP_NODE RESIZING SIGNALING STAGE_OUT STOPPED"
+ENDED = "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT"
+NEITHER = (
+    "EXPEDITING LAUNCH_FAILED RECONFIG_FAIL REQUEUED REQUEUE_FED REQUEUE_HOLD RESV_DEL_HOLD SPECIAL_EXIT UPDATE_DB"
+)
+HOLDS: Mapping[str, bool | None] = {
+    **dict.fromkeys(HOLDING.split(), True),
+    **dict.fromkeys(("PENDING", *ENDED.split()), False),
+    **dict.fromkeys(NEITHER.split()),
+}
+REMEDY = "give what `squeue --json` or `scontrol show job` prints"
+_KEY_AND_VALUE = re.compile(r"(\w+)=(\S*)")
+_STATES = re.compile(r"\bJobState=(.*?)(?=\s+\w+=|\s*$)", re.MULTILINE)  # several are parted by blanks
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job with its nodes; they are in the order of the list, which is that of their names."""
+
+    name: str
+    nodes: tuple[str, ...]
+    priority: int
+
+
+def read_running(path: Path) -> list[RunningJob]:
+    """Read the jobs of a file that hold nodes; those that wait or have ended are left out.
+
+    A state that Slurm does not document is named in a warning; such a job holds the nodes that it lists.
+    """
+    text, where = read_text(path, REMEDY), str(path)
+    hostlists = topology_rows.Hostlists(where)
+    rows = _json_rows(parse_json(text, where), where) if text.lstrip()[:1] in "{[" else _text_rows(text, where)
+    jobs = [_job(row, hostlists, at) for at, row in rows if _holds_nodes(row, where, at)]
+    names = [j.name for j in jobs]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(f"{where}: job {name!r} stands twice; keep one")
+    return jobs
+
+
+def jobs_in(data: Any) -> list[Any] | None:
+    """Return the jobs of what Slurm's JSON says; None where it is something else."""
+    jobs = data.get("jobs") if isinstance(data, Mapping) else None
+    return jobs if isinstance(jobs, list) else None
+
+
+def _json_rows(data: Any, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    jobs = jobs_in(data)
+    if jobs is None:
+        raise InputError(f"{where}: jobs: is missing; {REMEDY}")
+    for i, job in enumerate(jobs):
+        at = f"jobs[{i}]"
+        if not isinstance(job, Mapping):
+            raise InputError(f"{where}: {at}: must be an object (is {job!r}); {REMEDY}")
+        states, priority = job.get("job_state", "RUNNING"), job.get("priority")
+        if isinstance(priority, Mapping):  # {"set": true, "number": n}
+            priority = priority.get("number")
+        states = " ".join(map(str, states)) if isinstance(states, list) else str(states)
+        names = {"JobId": job.get("job_id"), "JobName": job.get("name"), "NodeList": job.get("nodes")}
+        yield at, {**names, "JobState": states, "Priority": priority}
+
+
+def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    found = False
+    for i, part in enumerate(re.split(r"(?m)^(?=JobId=)", text)):
+        pairs = dict(_KEY_AND_VALUE.findall(part))
+        if "JobId" in pairs:
+            found = True
+            states = _STATES.search(part)
+            yield f"job {pairs['JobId']}", pairs | ({"JobState": states[1]} if states else {})
+        elif part.strip() and i == 0 and "No jobs" not in part:
+            break
+    if not found and "No jobs" not in text:
+        raise InputError(f"{where}: has no JobId=; {REMEDY}")
+
+
+def _holds_nodes(row: Mapping[str, Any], where: str, at: str) -> bool:
+    states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
+    unknown = next((s for s in states if s not in HOLDS), None)
+    if unknown is not None:
+        text = "%s: %s: state %r is none of Slurm's; it is taken to hold its nodes"
+        logging.getLogger("planner").warning(text, where, at, unknown)
+    kept = {HOLDS.get(s) for s in states}
+    listed = row.get("NodeList") not in (None, "", "(null)")
+    return True in kept or (listed and (unknown is not None or False not in kept))
+
+
+def _job(row: Mapping[str, Any], hostlists: topology_rows.Hostlists, at: str) -> RunningJob:
+    nodes, number = row.get("NodeList"), row.get("JobId")
+    if not isinstance(nodes, str) or nodes in ("", "(null)"):
+        raise InputError(f"{hostlists.source}: {at}: a running job has no nodes (is {nodes!r}); {REMEDY}")
+    priority = row.get("Priority")
+    cost = int(str(priority)) if re.fullmatch(r"[0-9]{1,18}", str(priority)) else 1
+    name = f"{row['JobName']}-{number}" if row.get("JobName") else str(number)
+    return RunningJob(name=name[:200], nodes=hostlists.names(at, nodes), priority=cost)

@@ -1,0 +1,184 @@
+"""Read a topology in whichever format it has; write a topology or a placement in that of a scheduler."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from planner.cluster.hostlist import MAX_NAMES, PREFIX, width
+from planner.cluster.job import Topology
+from planner.errors import InputError
+from planner.files import parse_json, read_text
+from planner.formats import kubernetes, placed_job, slurm
+from planner.formats.placed_job import PlacedJob
+from planner.formats.topology_rows import SwitchRow, near, tree
+from planner.instance.read import ReadItems
+from planner.plan.plan import Plan
+from planner.plan.plan_sections import SiteFabric
+
+WAN = "wan"
+
+
+def plan_topology(plan: Plan, source: str) -> Topology:
+    """Read the fabric of a plan's sites; racks are named as in its placement, after their site where there are several.
+
+    Raise InputError if the plan has no fabric, or a fabric for a site whose racks it does not state.
+    """
+    if plan.fabric is None or not plan.fabric.sites:
+        raise InputError(f"{source}: fabric: the plan has none; solve an instance with a network")
+    racks = dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)
+    if plan.sites:
+        racks = {s.id: s.racks for s in plan.sites.sites}
+    if sum(racks.values()) > MAX_NAMES:
+        problem = f"{sum(racks.values()):,} racks, more than {MAX_NAMES:,}"
+        raise InputError(f"{source}: sites: {problem}; run `planner check` on the plan")
+    several = len(plan.fabric.sites) > 1
+    rows: list[SwitchRow] = []
+    for site, fabric in sorted(plan.fabric.sites.items()):
+        if racks.get(site, 0) < 1 or fabric.leaf_domain_racks < 1 or fabric.leaf_domains_per_pod < 1:
+            where = f"{source}: fabric.sites.{site}"
+            raise InputError(f"{where}: no racks, or a leaf domain or pod of none; run `planner check` on the plan")
+        rows += _site(site, fabric, racks[site], f"{site}-" if several else "")
+    if several:
+        rows.append(SwitchRow("fabric.sites", WAN, children=tuple(sorted(plan.fabric.sites))))
+    return tree(source, rows)
+
+
+def _site(site: str, fabric: SiteFabric, racks: int, prefix: str) -> Iterator[SwitchRow]:
+    """Lay racks out as the placement does: leaf domain by leaf domain, the last one part-full."""
+    where, digits = f"fabric.sites.{site}", width(racks)
+    size, per_pod = fabric.leaf_domain_racks, fabric.leaf_domains_per_pod
+    leaves = []
+    for i, first in enumerate(range(0, racks, size)):
+        leaves.append(f"{prefix}leaf{i}")
+        numbers = range(first, min(first + size, racks))
+        yield SwitchRow(where, leaves[-1], tuple(f"{prefix}{PREFIX}{n:0{digits}d}" for n in numbers))
+    below, domains_below = tuple(leaves), 1
+    for word, domains in (("pod", per_pod), ("zone", fabric.leaf_domains_per_zone)):
+        each = max(1, domains // domains_below)
+        blocks = [below[i : i + each] for i in range(0, len(below), each)]
+        if domains and len(blocks) > 1:
+            for i, block in enumerate(blocks):
+                yield SwitchRow(where, f"{prefix}{word}{i}", children=block)
+            below = tuple(f"{prefix}{word}{i}" for i in range(len(blocks)))
+            domains_below = domains
+    yield SwitchRow(where, site, children=below)
+
+
+FORMATS = "topology.conf, topology.yaml, topograph's graph, Kubernetes' nodes, or a plan"
+
+
+def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | None = None) -> Topology:
+    """Return the topology of a cluster.
+
+    `keys` are Kubernetes' node labels that name the switches above a node, leaf first, known families by default;
+    `name` says which topology of a topology.yaml, its default unless given. InputError names file, line or JSON path,
+    value and remedy.
+    """
+    path = Path(path)
+    text = read_text(path)
+    if text.lstrip().startswith("{"):
+        return _from_json(parse_json(text, str(path)), str(path), keys)
+    if path.suffix in {".yaml", ".yml"} or _first(text).startswith(("%YAML", "---", "- ", "-\t", "[")):
+        from planner.formats.slurm import read_yaml
+
+        return read_yaml(text, str(path), name)
+    from planner.formats.slurm import read_conf
+
+    return read_conf(text, str(path))
+
+
+def topology_items(path: str | Path) -> ReadItems:
+    """Return what of a topology's file no placement follows: speeds of switches that differ, labels of other use."""
+    text = read_text(Path(path))
+    speeds = {found[1] for found in re.finditer(r"LinkSpeed=\"?([^\s\"]+)", text, re.IGNORECASE)}
+    if text.lstrip().startswith("{"):
+        return ReadItems(taken=("names, labels of switches and domains",), ignored=("other keys and labels",))
+    reported = (f"LinkSpeed (is {', '.join(sorted(speeds))})",) if len(speeds) > 1 else ()
+    return ReadItems(
+        taken=("names, nodes, switches, blocks",), ignored=("LinkSpeed",) * (len(speeds) == 1), not_modelled=reported
+    )
+
+
+def _from_json(data: Any, source: str, keys: Sequence[str]) -> Topology:
+    if not isinstance(data, dict):
+        raise InputError(f"{source}: must be a JSON object (is {type(data).__name__}); give {FORMATS}")
+    if "instances" in data:
+        from planner.formats.kubernetes import read_topograph
+
+        return read_topograph(data, source)
+    if "items" in data:
+        from planner.formats.kubernetes import read_kubernetes
+
+        return read_kubernetes(data, source, keys)
+    if "planner_version" in data:
+        pass
+        from planner.plan.plan_files import plan_of
+
+        return plan_topology(plan_of(data, source), source)
+    keys = ", ".join(list(data)[:8]) or "none"
+    raise InputError(f"{source}: is no topology known here (its keys are {keys}); give {FORMATS}")
+
+
+def _first(text: str) -> str:
+    return next((line.strip() for line in text.split("\n") if line.strip() and not line.lstrip().startswith("#")), "")
+
+
+Writer = Callable[[PlacedJob, Topology], str]
+
+
+def as_document(placed: PlacedJob, topology: Topology) -> dict[str, Any]:
+    """Return all that a scheduler's script needs: ranks, groups, certificate, and the lines to submit and start by."""
+    hostfile = placed_job.HOSTFILE.format(job=placed.job)
+    return {
+        **placed.model_dump(mode="json"),
+        "hostlist": placed_job.rank_hostlist(placed),
+        "sbatch": placed_job.sbatch_line(placed, topology),
+        "srun": placed_job.srun_line(placed, topology),
+        "mpirun": {
+            "hostfile": placed_job.hostfile_line(placed, hostfile),
+            "rankfile": placed_job.rankfile_line(placed, f"{placed.job}.rankfile"),
+        },
+        "torchrun": placed_job.torchrun_line(placed, f"{placed.job}.torchrun"),
+        "hints": placed_job.hints(placed, topology),
+    }
+
+
+WRITERS: Mapping[str, Writer] = {
+    "hostlist": lambda placed, _: placed_job.rank_hostlist(placed) + "\n",
+    "sbatch": lambda placed, topology: placed_job.sbatch_line(placed, topology) + "\n",
+    "hostfile": placed_job.hostfile,
+    "mpi-hostfile": lambda placed, _: placed.hostfile,
+    "rankfile": lambda placed, _: placed_job.rankfile(placed),
+    "torchrun": lambda placed, _: placed_job.torchrun(placed),
+    "json": lambda placed, topology: json.dumps(as_document(placed, topology), indent=1) + "\n",
+    "kueue": lambda placed, _: kubernetes.kueue_job(placed),
+    "volcano": kubernetes.volcano_job,
+}
+TOPOLOGY_WRITERS: Mapping[str, Callable[[Topology], str]] = {
+    "conf": slurm.write_conf,
+    "yaml": slurm.write_yaml,
+    "kueue": kubernetes.kueue_topology,
+    "volcano": kubernetes.volcano_hypernodes,
+}
+
+
+def write_placed(placed: PlacedJob, topology: Topology, form: str) -> str:
+    """Return a placement in one of WRITERS' formats.
+
+    Raise InputError if there is no such format, or the scheduler would refuse what it asks.
+    """
+    if form not in WRITERS:
+        raise InputError(f"--format {form!r}: unknown; {near(form, WRITERS)}")
+    return WRITERS[form](placed, topology)
+
+
+def write_topology(topology: Topology, form: str) -> str:
+    """Return a topology in one of TOPOLOGY_WRITERS' formats.
+
+    Raise InputError if there is no such format, or it cannot hold the topology.
+    """
+    if form not in TOPOLOGY_WRITERS:
+        raise InputError(f"topology format {form!r}: unknown; {near(form, TOPOLOGY_WRITERS)}")
+    return TOPOLOGY_WRITERS[form](topology)

@@ -1,0 +1,84 @@
+"""What training frameworks run of the layouts that a search may choose, by the framework's name."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+RecomputeRule = Literal["free", "chunks alike", "all or none"]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameworkRules:
+    """Rules that a framework holds a layout to; its degrees, ZeRO stages and schedules are keys of its stack."""
+
+    framework: str = ""  # whose rules they are; empty: none
+    recompute: RecomputeRule = "free"  # of the layers that stages recompute
+    selective: bool = True  # whether a part of each layer may be recomputed
+    even_stages: bool = False  # all stages have as many layers
+    whole_rounds: bool = False  # micro-batches of an interleaved pipeline are a multiple of its stages
+    sequence_parts: Literal["any", "ranks", "halves"] = "any"  # that divide a sequence: Megatron's, torchtitan's
+    sequence_parallel: Literal["free", "with experts", "always"] = "free"  # where tensors are parallel
+    whole_expert_groups: bool = False  # EP divides TP x CP x DP
+    experts_over_tensors: bool = False  # TP x CP divides EP, under TP or EP
+    tensor_2d: bool = True  # whether TP ranks may form a grid
+
+    @property
+    def text(self) -> str:
+        """The rules in words, as the space of a bound states them."""
+        parts = {
+            "every chunk recomputes as many layers or all of its own": self.recompute == "chunks alike",
+            "all layers are recomputed or none": self.recompute == "all or none",
+            "no selective recompute": not self.selective,
+            "all stages have as many layers": self.even_stages,
+            "micro-batches of interleaved pipelines in whole rounds of the stages": self.whole_rounds,
+            "2 x CP and, under sequence parallelism, CP x TP divide a sequence": self.sequence_parts == "ranks",
+            "2 x CP x TP divides a sequence": self.sequence_parts == "halves",
+            "sequence parallelism wherever tensors are parallel": self.sequence_parallel == "always",
+            "sequence parallelism where tensors of a model with experts are parallel": self.sequence_parallel
+            == "with experts",
+            "EP divides TP x CP x DP": self.whole_expert_groups,
+            "TP x CP divides EP": self.experts_over_tensors,
+            "TP in one dimension": not self.tensor_2d,
+        }
+        return ", ".join(part for part, holds in parts.items() if holds)
+
+
+FREE = FrameworkRules()
+_MEGATRON = FrameworkRules(  # of Megatron Core 0.14
+    framework="Megatron",
+    recompute="chunks alike",  # recompute-num-layers
+    whole_rounds=True,  # schedules.py: the rest of a round must be none, or as many as the stages
+    sequence_parts="ranks",
+    sequence_parallel="with experts",  # moe_layer.py
+    whole_expert_groups=True,  # parallel_state.py, an expert whole on its GPU
+    tensor_2d=False,
+)
+_DEEPSPEED = FrameworkRules(
+    framework="DeepSpeed",
+    recompute="all or none",  # activation_checkpoint_interval
+    selective=False,
+    even_stages=True,  # partition: uniform
+    tensor_2d=False,
+)
+_TORCHTITAN = FrameworkRules(
+    framework="torchtitan",
+    recompute="all or none",  # activation_checkpoint.mode
+    whole_rounds=True,
+    sequence_parts="halves",
+    sequence_parallel="always",
+    whole_expert_groups=True,
+    experts_over_tensors=True,  # parallel_dims.py
+    tensor_2d=False,
+)
+# By the first words of a framework's name, the longer before the shorter.
+_BY_NAME = {
+    "megatron-deepspeed": _DEEPSPEED,
+    "megatron": _MEGATRON,
+    "nemo": _MEGATRON,
+    "torchtitan": _TORCHTITAN,
+    "llm-foundry": FrameworkRules(framework="llm-foundry", recompute="all or none", tensor_2d=False),
+}
+
+
+def rules_of(software: str) -> FrameworkRules:
+    """Return the rules of the framework of that name; none for a stack of one's own."""
+    return next((rules for start, rules in _BY_NAME.items() if software.startswith(start)), FREE)

@@ -1,1 +1,0 @@
-"""Changes of a running cluster: failed nodes replaced, jobs stopped, whole leaves freed."""

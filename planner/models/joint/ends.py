@@ -1,0 +1,225 @@
+"""What decides between plans that tie: of those within the tolerance of the goal, then of the least capital.
+
+In this order, each within what those before leave: the goal; least capital; the largest share of all-reduce groups
+whole under one leaf; the simplest layout on one design of fabric at all sites.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from planner.models import rack_order
+from planner.models.joint.columns import StrategyTable
+from planner.models.joint.least_cost import CapitalSearch, LeastCost
+from planner.models.joint.search.least_prices import floor_of
+from planner.models.joint.search.loop import Loop
+from planner.models.joint.search.ties import LeastRank, Rank, Simplest
+from planner.models.joint.space import Ints
+from planner.models.joint.split import Column
+from planner.models.joint.world import Plan, World
+
+MOST_SHAPES = 300  # that are priced for one end; what is left then is unproven
+MOST_NODES = 1_500  # that are opened for it
+SIMPLER_SHAPES, SIMPLER_NODES = 40, 20000  # that are priced and opened for a simpler plan beside the choice
+MORE = 1e-9  # share: more than a share that is known
+ROUNDS = 6  # in which the share of groups under one leaf is raised
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """The plan that an end leaves, with whether it is proven the best of those that tie."""
+
+    plan: Plan
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """What each end of a choice left; None: it was not looked at."""
+
+    capital: LeastCost
+    local: End | None = None
+    simple: End | None = None
+    simpler: End | None = None  # beside the choice: slower by more than ties are, and no dearer
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan that all ends leave."""
+        last = self.simple or self.local
+        return self.capital.plan if last is None else last.plan
+
+
+def ends_within(
+    world: World,
+    best: Plan,
+    share: float,
+    *,
+    simpler: float = 0.0,
+    indifferent: bool = False,
+    time_limit: float | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Ends:
+    """Return the plans that the ends leave, one after another, within a share of the fewest days and of least capital.
+
+    `best`: the plan of fewest days. At a share of 0 plans that tie are not looked at. The simplest plan within the
+    share `simpler` of the days, at no more money than these ends leave, is chosen where `indifferent`, else returned
+    next to the choice.
+    """
+    search = CapitalSearch.begun(
+        world, best.seconds * (1 + share), known=best, within=share, time_limit=time_limit, progress=progress
+    )
+    found = search.run()
+    if found.plan is None or found.stopped != "proved":
+        return Ends(capital=found)
+    ends = Ends(capital=found)
+    if share > 0:  # without a share no plan is kept that ties
+        t = _Ties(search=search, seconds=best.seconds * (1 + share), usd=found.plan.capital_usd * (1 + share))
+        local = t.most_local(found.plan)
+        plan, least = (found.plan, 0.0) if local is None else (local.plan, local_share(local.plan))
+        ends = replace(ends, local=local, simple=t.simplest(plan, least))
+    if simpler <= share or ends.plan is None:
+        return ends
+    simplest = simplest_within(world, ends.plan, best.seconds * (1 + simpler))
+    if indifferent:
+        return replace(ends, simple=simplest)
+    return replace(ends, simpler=None if simplest.plan is ends.plan else simplest)
+
+
+def simplest_within(world: World, plan: Plan, seconds: float) -> End:
+    """Return the simplest plan within some seconds a sequence, no dearer than a plan: that plan where none is simpler.
+
+    It ranks the cheapest plan of each shape.
+    """
+    goal = Simplest(
+        world=world,
+        floor=floor_of(world),
+        limit=seconds,
+        budget=min(world.budget, plan.capital_usd),
+        rank=simplicity,
+        least_rank=least_simplicity,
+        best=simplicity(plan),
+        most_shapes=SIMPLER_SHAPES,
+        most_nodes=SIMPLER_NODES,
+        pipeline_ranks=pipeline_ranks,
+    )
+    stopped = Loop(goal=goal).run()
+    proven = stopped == "proved" and not goal.ended and not math.isfinite(world.given_up_usd)
+    return End(plan=goal.incumbent or plan, proven=proven)
+
+
+@dataclass(kw_only=True)
+class _Ties:
+    """The plans that tie: within so many seconds a sequence and so much capital."""
+
+    search: CapitalSearch
+    seconds: float
+    usd: float
+
+    def most_local(self, plan: Plan) -> End | None:
+        """Raise the share of all-reduce groups under one leaf as far as it goes; None where no fabric is chosen."""
+        if self.search.world.templates is None:
+            return None
+        at = local_share(plan)
+        asked = at + MORE
+        for _ in range(ROUNDS):
+            if at >= 1:
+                return End(plan=plan, proven=True)
+            found, proven = self._least(asked, lambda _: (0.0,), lambda _: (0.0,), (1.0,), (0.0,), plan.column)
+            if found is not None:
+                plan, at = found, local_share(found)
+                asked = 1.0
+            elif asked < 1 or not proven:
+                return End(plan=plan, proven=proven)
+            else:
+                asked = at + MORE
+        return End(plan=plan, proven=False)
+
+    def simplest(self, plan: Plan, least_local: float) -> End:
+        """Return the simplest plan that keeps so large a share of groups under one leaf."""
+        found, proven = self._least(least_local, simplicity, least_simplicity, simplicity(plan), (), plan.column)
+        return End(plan=plan if found is None else found, proven=proven)
+
+    def _least(
+        self,
+        local: float,
+        rank: Callable[[Plan], Rank],
+        least_rank: Callable[[Column], Rank],
+        best: Rank,
+        enough: Rank,
+        first: Column | None,
+    ) -> tuple[Plan | None, bool]:
+        """Return a plan of lower rank among those that tie, if there is any, and whether the search was ended."""
+        world = self.search.world
+        if world.templates is not None and local > 0:
+            world = replace(world, templates=replace(world.templates, min_local_share=local, options_of={}))
+        goal = LeastRank(
+            world=world,
+            floor=floor_of(world),
+            limit=self.seconds,
+            budget=min(world.budget, self.usd),
+            rank=rank,
+            least_rank=least_rank,
+            best=best,
+            enough=enough,
+            most_shapes=MOST_SHAPES,
+            most_nodes=MOST_NODES,
+            first=first,
+        )
+        stopped = self.search.loop.go_on(goal)
+        given_up = math.isfinite(world.given_up_usd)
+        return goal.incumbent, stopped == "proved" and not goal.ended and not given_up
+
+
+def local_share(plan: Plan) -> float:
+    """Return the share of a site's all-reduce groups that are whole under one leaf, of the site where it is least."""
+    block = plan.column.strategy.block(plan.column.p)
+    if block is None:
+        return 1.0
+    shares = (
+        rack_order.leaf_local_shares(
+            block.rack_stages,
+            plan.blocks_by_site[site],
+            t.stripes,
+            block.stage_racks,
+            np.array([t.design.domain_racks]),
+        )
+        for site, t in plan.templates.items()
+    )
+    return min((float(x[0]) for x in shares), default=1.0)
+
+
+def simplicity(plan: Plan) -> Rank:
+    """Rank a plan by designs of fabric, kinds of parallelism, uneven stages, virtual and pipeline stages, recompute."""
+    designs, c = {(t.switch, t.family, t.design) for t in plan.templates.values()}, plan.column
+    uneven = len(set(plan.split.layers)) > 1
+    return (max(1, len(designs)), kinds_of(c), uneven, c.v, c.p, sum(plan.split.recomputed))
+
+
+def least_simplicity(column: Column) -> Rank:
+    """Return a rank that no plan of a column is below."""
+    uneven = column.strategy.machine.model.layers % column.p > 0
+    return (1, kinds_of(column), uneven, column.v, column.p, 0)
+
+
+def pipeline_ranks(of: StrategyTable, best: Rank) -> tuple[Ints, int]:
+    """Return a number of each pipeline of a strategy, in the order of `least_simplicity`, and that of the best rank."""
+    s, rows = of.strategy.shape, of.rows
+    kinds = sum(x > 1 for x in (s.tensor_parallel, s.context_parallel, s.expert_parallel)) + (rows.p > 1)
+    layers = of.strategy.machine.model.layers
+
+    def number(kinds: Any, uneven: Any, v: Any, p: Any) -> Any:
+        return ((kinds * 2 + uneven) * (layers + 1) + v) * (layers + 1) + p
+
+    designs, *rest, _ = best
+    most = int(number(*rest)) if designs <= 1 else np.iinfo(np.int64).max
+    return np.asarray(number(kinds, rows.p * (layers // rows.p) < layers, rows.v, rows.p), dtype=np.int64), most
+
+
+def kinds_of(c: Column) -> int:
+    """Count the kinds of parallelism of more than one rank."""
+    s = c.strategy.shape
+    degrees = (s.tensor_parallel, s.context_parallel, s.expert_parallel, c.p, c.d)
+    return sum(x > 1 for x in degrees)

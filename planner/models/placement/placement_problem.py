@@ -1,0 +1,425 @@
+"""The problem of a job on a cluster, in counts; the state of its search; bounds of every level without a solver.
+
+A unit is one segment of a job: so many nodes of one block, or of one leaf where there are no blocks. Leaves, pods and
+kinds are numbers here.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from planner.cluster.job import Block, Topology
+from planner.errors import InputError
+from planner.physics.network.transport import lower_bound_split
+from planner.solvers.outcome import Stop
+from planner.solvers.signals import Deadline
+
+Piece = tuple[int, int]  # (leaf, units)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A leaf's free and total units, and the switches above it from its pod upwards, the common root left out."""
+
+    path: tuple[int, ...]
+    free: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """All-reduce groups of one size in units; a split one costs its weight."""
+
+    size: int
+    count: int
+    weight: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Groups to place on leaves; `line` of them, or all, follow each other along the axis that should stay in a pod."""
+
+    leaves: tuple[Leaf, ...]
+    kinds: tuple[Kind, ...]
+    line: int
+    follows: bool = True
+
+    @cached_property
+    def groups(self) -> int:
+        """All groups."""
+        return sum(k.count for k in self.kinds)
+
+    @cached_property
+    def need(self) -> int:
+        """All units that the groups take."""
+        return sum(k.size * k.count for k in self.kinds)
+
+    @cached_property
+    def free(self) -> int:
+        """All free units."""
+        return sum(leaf.free for leaf in self.leaves)
+
+    @cached_property
+    def pods(self) -> dict[int, list[int]]:
+        """Leaves by pod; all in one where nothing stands between leaves and the root."""
+        pods: dict[int, list[int]] = {}
+        for i, leaf in enumerate(self.leaves):
+            pods.setdefault(leaf.path[0] if leaf.path else 0, []).append(i)
+        return pods
+
+    @cached_property
+    def pod_of(self) -> list[int]:
+        """The pod of each leaf."""
+        return [leaf.path[0] if leaf.path else 0 for leaf in self.leaves]
+
+    @property
+    def tiers(self) -> int:
+        """Tiers of switches between the leaves and the root."""
+        return len(self.leaves[0].path) if self.leaves else 0
+
+
+@dataclass(slots=True)
+class Packing:
+    """Whole groups by (leaf, kind), and split groups with their pieces in ring order."""
+
+    whole: Counter[tuple[int, int]] = field(default_factory=Counter)
+    split: list[tuple[int, tuple[Piece, ...]]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The levels of the objective in their order, each minimal given those before it."""
+
+    weight_split: int
+    extra_pieces: int
+    crossing: tuple[int, ...]
+    boundaries: int
+    part_free: int
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The levels as one tuple, compared from the left."""
+        return (self.weight_split, self.extra_pieces, *self.crossing, self.boundaries, self.part_free)
+
+
+def names(q: Problem) -> tuple[str, ...]:
+    """Name the levels of the objective."""
+    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, q.tiers + 2))]
+    weighted = {k.weight for k in q.kinds} != {1}
+    first = "weight of split groups, in millionths of the heaviest kind's bytes" if weighted else "split groups"
+    order = "along the pipeline" if q.follows else "in the best order"
+    return (first, "extra pieces", *crossing[: q.tiers], f"boundaries across pods {order}", "leaves left part-free")
+
+
+def measure(q: Problem, packing: Packing) -> Levels:
+    """Count what a packing costs."""
+    crossing = tuple(
+        sum(len({q.leaves[i].path[t] for i, _ in pieces}) > 1 for _, pieces in packing.split) for t in range(q.tiers)
+    )
+    return Levels(
+        weight_split=sum(q.kinds[k].weight for k, _ in packing.split),
+        extra_pieces=sum(len(pieces) - 1 for _, pieces in packing.split),
+        crossing=crossing,
+        boundaries=boundaries(q, *pods_of_groups(q, packing)),
+        part_free=part_free(q, used(q, packing)),
+    )
+
+
+def used(q: Problem, packing: Packing) -> list[int]:
+    """Return the units that a packing takes of each leaf."""
+    units = [0] * len(q.leaves)
+    for (i, k), n in packing.whole.items():
+        units[i] += n * q.kinds[k].size
+    for _, pieces in packing.split:
+        for i, n in pieces:
+            units[i] += n
+    return units
+
+
+def part_free(q: Problem, taken: Sequence[int]) -> int:
+    """Count the leaves that are left neither full nor wholly free: holes that no whole leaf can be made of."""
+    return sum(0 < leaf.free - n < leaf.size for leaf, n in zip(q.leaves, taken, strict=True))
+
+
+def pods_of_groups(q: Problem, packing: Packing) -> tuple[Counter[int], int]:
+    """Return the groups within each pod, and those across pods."""
+    within: Counter[int] = Counter()
+    for (i, _), n in packing.whole.items():
+        within[q.pod_of[i]] += n
+    across = 0
+    for _, pieces in packing.split:
+        pods = {q.pod_of[i] for i, _ in pieces}
+        if len(pods) > 1:
+            across += 1
+        else:
+            within[pods.pop()] += 1
+    return +within, across
+
+
+def boundaries(q: Problem, within: Counter[int], across: int) -> int:
+    """Count the neighbours along the lines that are not in one pod: the runs of one pod less the lines.
+
+    One line alone has a run for each pod and one for each group across pods, however the groups are numbered.
+    """
+    if q.line >= q.groups:
+        return max(len(within) + across - 1, 0)
+    return sum(length > 0 and a != b for a, b, length in _neighbours(q.line, number_pods(q.line, within, across)))
+
+
+def number_pods(line: int, within: Counter[int], across: int) -> list[int | None]:
+    """Return the pod of each group in numbered order: whole lines, the rest of each pod, None for those across pods."""
+    order: list[int | None] = []
+    for pod, n in sorted(within.items()):
+        order.extend([pod] * (n // line * line))
+    for pod, n in sorted(within.items()):
+        order.extend([pod] * (n % line))
+    return order + [None] * across
+
+
+def _neighbours(line: int, order: Sequence[int | None]) -> Iterable[tuple[int | None, int | None, int]]:
+    """Pair each group with the one before it on its line; two groups across pods are never in one pod."""
+    for i in range(1, len(order)):
+        a, b = order[i - 1], order[i]
+        yield (a, b, i % line) if b is not None else (0, None, i % line)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafNodes:
+    """A leaf's nodes, those of one scale-up domain together, and the switches above it without the common root."""
+
+    name: str
+    nodes: tuple[str, ...]
+    blocks: tuple[tuple[str, ...], ...]
+    path: tuple[int, ...]
+    tree: int = 0  # the root that it stands under: no job leaves its tree
+
+
+def leaves_of(topology: Topology) -> list[LeafNodes]:
+    """Return the leaves in the order of the topology; without switches each block is one.
+
+    Raises
+    ------
+    InputError
+        If there is no leaf, a node stands twice, or the switches form no tree.
+    """
+    leaves = _of_blocks(topology) if topology.kind == "block" or not topology.switches else _of_switches(topology)
+    if not leaves:
+        raise InputError("topology: has no leaf with nodes; give switches with nodes, or blocks")
+    seen: dict[str, str] = {}
+    for leaf in leaves:
+        for node in leaf.nodes:
+            if seen.setdefault(node, leaf.name) != leaf.name:
+                raise InputError(
+                    f"topology: node {node!r} is under {seen[node]!r} and {leaf.name!r}; keep it under one"
+                )
+    if len(seen) < sum(len(leaf.nodes) for leaf in leaves):
+        raise InputError("topology: a leaf names a node twice; name it once")
+    return leaves
+
+
+def _of_switches(topology: Topology) -> list[LeafNodes]:
+    above = {s.name: s.parent for s in topology.switches}
+    block = {node: b for b in topology.blocks for node in b.nodes}
+    chains = {s.name: _chain(s.name, above) for s in topology.switches if s.nodes}
+    paths = _numbered([chains[s.name] for s in topology.switches if s.nodes])
+    roots: dict[str, int] = {}
+    trees = {name: roots.setdefault([name, *chain][-1], len(roots)) for name, chain in chains.items()}
+    return [
+        LeafNodes(s.name, s.nodes, _by_block(s.nodes, block), path, trees[s.name])
+        for s, path in zip((s for s in topology.switches if s.nodes), paths, strict=True)
+    ]
+
+
+def _by_block(nodes: Iterable[str], block: dict[str, Block]) -> tuple[tuple[str, ...], ...]:
+    groups: dict[str | None, list[str]] = {}
+    for node in nodes:
+        groups.setdefault(block[node].name if node in block else None, []).append(node)
+    return tuple(tuple(group) for group in groups.values())
+
+
+def _chain(name: str, above: dict[str, str | None]) -> list[str]:
+    chain: list[str] = []
+    at = above[name]
+    while at is not None:
+        if at not in above or at in chain:
+            fault = "missing" if at not in above else "above itself"
+            raise InputError(f"topology: switch {name!r} leads up to {at!r}, which is {fault}; fix its parent")
+        chain.append(at)
+        at = above[at]
+    return chain
+
+
+def _numbered(chains: list[list[str]]) -> list[tuple[int, ...]]:
+    """Return numbers of the switches above leaves without a shared root; shorter chains repeat their last switch."""
+    if len({chain[-1] if chain else None for chain in chains}) == 1:
+        chains = [chain[:-1] for chain in chains]
+    depth = max((len(chain) for chain in chains), default=0)
+    numbers: dict[str, int] = {}
+    paths = []
+    for i, chain in enumerate(chains):
+        own = chain or [f"leaf {i}"]
+        full = [*own, *[own[-1]] * (depth - len(own))] if depth else []
+        paths.append(tuple(numbers.setdefault(name, len(numbers)) for name in full))
+    return paths
+
+
+def _of_blocks(topology: Topology) -> list[LeafNodes]:
+    base, *larger = topology.block_sizes or (0,)
+    tiers = [size // base for size in larger if size // base < len(topology.blocks)]
+    return [  # the numbers of each tier start where no other tier has any
+        LeafNodes(b.name, b.nodes, (b.nodes,), tuple(t * 1_000_000 + i // n for t, n in enumerate(tiers)))
+        for i, b in enumerate(topology.blocks)
+    ]
+
+
+ANALYTIC = "best fit with analytic bounds"
+
+
+@dataclass(slots=True)
+class Progress:
+    """The incumbent, the bounds of its levels, and what the search took so far."""
+
+    packing: Packing
+    values: tuple[int, ...]
+    bounds: list[int]
+    deadline: Deadline = field(default_factory=Deadline)
+    variables: int = 0
+    constraints: int = 0
+    solver: str = ANALYTIC
+    interrupted: bool = False
+
+    @property
+    def stop(self) -> Stop:
+        """Why the search ends where it is not proven."""
+        return Stop.INTERRUPTED if self.interrupted else Stop.LIMIT
+
+    def proven(self, level: int) -> bool:
+        """Return whether a level and all before it are at their bounds."""
+        return all(v == b for v, b in zip(self.values[: level + 1], self.bounds, strict=False))
+
+    def improve(self, packing: Packing, values: tuple[int, ...]) -> None:
+        """Take a packing as the incumbent where it is better."""
+        if values < self.values:
+            self.packing, self.values = packing, values
+
+
+def bounds(q: Problem, *, whole: bool = False) -> Levels:
+    """Bound every level, given that those before it are minimal; `whole`: the last two assume that no group splits."""
+    free = [leaf.free for leaf in q.leaves]
+    split = min_split_groups(free, q.kinds)
+    crossing = tuple(min_split_groups(_free_by_switch(q, t), q.kinds) for t in range(q.tiers))
+    return Levels(
+        weight_split=min_split_weight(free, q.kinds),
+        extra_pieces=min_extra_pieces(q, split),
+        crossing=crossing,
+        boundaries=min_boundaries(q, crossing[0] if crossing else 0, whole=whole),
+        part_free=min_part_free(q, whole=whole),
+    )
+
+
+def min_split_groups(free: Sequence[int], kinds: Sequence[Kind]) -> int:
+    """Bound the groups that fit no leaf whole: of at least g units, floor(f / g) fit into f free ones, for every g."""
+    sizes = {k.size for k in kinds}
+    return max((lower_bound_split(free, sum(k.count for k in kinds if k.size >= g), g) for g in sizes), default=0)
+
+
+def min_split_weight(free: Sequence[int], kinds: Sequence[Kind]) -> int:
+    """Bound the weight of split groups: for every g the lightest among those of at least g units."""
+    bound = 0
+    for g in sorted({k.size for k in kinds}):
+        large = [k for k in kinds if k.size >= g]
+        left, weight = lower_bound_split(free, sum(k.count for k in large), g), 0
+        for k in sorted(large, key=lambda k: k.weight):
+            weight += k.weight * min(left, k.count)
+            left -= min(left, k.count)
+        bound = max(bound, weight)
+    return bound
+
+
+def min_extra_pieces(q: Problem, split: int) -> int:
+    """Bound the pieces above one per group, given how many groups split at least.
+
+    A group larger than every leaf needs as many pieces as the largest leaf goes into it. Where equal groups must split,
+    every leaf takes as many whole ones as fit, and the split ones go into the holes that are left.
+    """
+    largest = max((leaf.free for leaf in q.leaves), default=0)
+    if not split or not largest:
+        return 0
+    oversize = sum((-(-k.size // largest) - 1) * k.count for k in q.kinds if k.size > largest)
+    forced = sum(k.count for k in q.kinds if k.size > largest)
+    bound = oversize + max(0, split - forced)
+    if len(q.kinds) == 1:
+        size = q.kinds[0].size
+        holes = sorted((leaf.free % size for leaf in q.leaves if leaf.free % size), reverse=True)
+        bound = max(bound, _pieces_in_holes(holes, size, split) - split)
+    return bound
+
+
+def _pieces_in_holes(holes: Sequence[int], size: int, split: int) -> int:
+    """Bound the pieces of equal groups: each needs as many as the largest holes do for it, all as many as for all."""
+    if not holes:
+        return split
+    return max(split * _count_to_reach(holes, size), _count_to_reach(holes, split * size))
+
+
+def _count_to_reach(descending: Sequence[int], need: int) -> int:
+    """Return how many of the largest are needed to reach `need`; all where they do not."""
+    count = 0
+    for n in descending:
+        if need <= 0:
+            break
+        need, count = need - n, count + 1
+    return count
+
+
+def min_boundaries(q: Problem, across: int, *, whole: bool) -> int:
+    """Bound the neighbours along lines that are not in one pod: by the pods in use, and by the lines that fit no pod.
+
+    Every pod with groups of its own is a run of some line, and so is every group across pods. One more group across
+    pods saves at most one pod, so the bound for the fewest across is valid for more of them too.
+    """
+    free = sorted((sum(q.leaves[i].free for i in leaves) for leaves in q.pods.values()), reverse=True)
+    lines = q.groups // q.line
+    if len(q.kinds) == 1:
+        room = [n // q.kinds[0].size for n in free]
+        full = [sum(q.leaves[i].free // q.kinds[0].size for i in leaves) for leaves in q.pods.values()]
+        if sum(full) < q.groups:
+            # Groups must split, fewest where every leaf takes as many whole ones as fit: all these pods are used.
+            return max(sum(n > 0 for n in full) + across - lines, 0)
+        if whole:
+            room = sorted(full, reverse=True)
+        in_one_pod = sum(r // q.line for r in room) if q.line > 1 else lines
+        return max(_count_to_reach(room, q.groups - across) + across - lines, lines - in_one_pod, 0)
+    pods = _count_to_reach(free, q.need)
+    if pods and free[pods - 1] < max(k.size for k in q.kinds):
+        pods = 0  # a group across pods might save several of them
+    return max(pods - 1, across - 1, 0)
+
+
+def _free_by_switch(q: Problem, tier: int) -> list[int]:
+    free: dict[int, int] = {}
+    for leaf in q.leaves:
+        free[leaf.path[tier]] = free.get(leaf.path[tier], 0) + leaf.free
+    return list(free.values())
+
+
+def min_part_free(q: Problem, *, whole: bool) -> int:
+    """Bound the leaves left part-free: those now, less those that the job can fill, by whole groups if `whole`."""
+    sums = _sums([k.size for k in q.kinds], max((leaf.free for leaf in q.leaves), default=0)) if whole else None
+    now = [leaf.free for leaf in q.leaves if 0 < leaf.free < leaf.size]
+    left, filled = q.need, 0
+    for free in sorted(n for n in now if sums is None or n in sums):
+        if free > left:
+            break
+        left, filled = left - free, filled + 1
+    return len(now) - filled
+
+
+def _sums(sizes: Sequence[int], limit: int) -> set[int]:
+    """Return the sums of sizes, each used any number of times, up to a limit."""
+    sums = {0}
+    for n in range(1, limit + 1):
+        if any(n - g in sums for g in sizes):
+            sums.add(n)
+    return sums

@@ -1,0 +1,417 @@
+"""Place the stages' replica groups on leaf domains: fewest split, then extra pieces, then across pods.
+
+Counts only, never a rack or a group by name. With S groups of G racks and D racks in a leaf domain:
+
+1. Unsplit groups (here): domains[c, k] leaf domains of class c (full, part-full) take k unsplit groups, as many as can
+   be. Where groups must split, every domain takes as many unsplit ones as it can, so the holes are known: h = D mod G
+   in every full domain and one other in the part-full one, all smaller than G.
+2. Pieces (shared_holes): which clusters of split groups share which number of holes.
+3. Pods (pods): into which parts by pod the clusters are divided.
+
+The order is lexicographic and exact: the search of each step covers every optimum of the steps before it.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from planner.cluster.hostlist import parse
+from planner.errors import InternalError
+from planner.models.placement.placement_problem import Packing, Problem
+from planner.models.placement.shared_holes import (
+    Choice,
+    Cluster,
+    Counts,
+    Part,
+    Run,
+    Shape,
+    Sizes,
+    assign,
+    cluster_sizes,
+    count_clusters,
+    extra_pieces,
+    min_pieces,
+    place,
+)
+from planner.models.requests import Options, PlacementRequest
+from planner.physics.network.transport import domain_racks, lower_bound_split
+from planner.plan.plan_sections import Assignment
+from planner.solvers.cpsat import Values, run
+from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.signals import Deadline
+
+Arc = tuple[int, int]  # (holes left before, holes of the part)
+Arcs = dict[Arc, cp_model.IntVar]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Formulation:
+    """The model and its variables.
+
+    `last[a, u]`: the part of the mixed cluster of a groups beside the part-full domain has u other holes.
+    """
+
+    shape: Shape
+    sizes: Sizes
+    model: cp_model.CpModel
+    counts: Counts
+    last: dict[tuple[int, int], cp_model.IntVar]
+    cuts: Arcs
+    packs: Arcs
+
+
+def min_crossing_pods(
+    shape: Shape, sizes: Sizes, choice: Choice, run: Run, *, search: bool
+) -> tuple[list[Cluster], int]:
+    """Return clusters divided by pod so that the fewest groups cross pods, with a lower bound on their number.
+
+    The first packing is returned where `search` is not asked for, as it is where the analytic bound proves it.
+    """
+    clusters = pack_first_fit(shape, choice)
+    bound = analytic_cross_pod(shape, choice.groups)
+    if not search or _crossing(shape, clusters) <= bound:
+        return clusters, bound
+    proven = bound
+    for coarse in (True, False):
+        f = _formulation(shape, sizes, choice, bound, coarse=coarse)
+        if not coarse:
+            _hint(f, clusters)
+        outcome = run(f.model)
+        if outcome.solution is not None:
+            clusters = min(clusters, _clusters(f, outcome.solution), key=lambda c: _crossing(shape, c))
+        if not coarse:
+            proven = max(bound, math.ceil((outcome.bound or 0.0) - 1e-6))
+        if _crossing(shape, clusters) <= bound:
+            break
+    return clusters, proven
+
+
+def analytic_cross_pod(shape: Shape, split: int) -> int:
+    """Bound the groups across pods without a solver: each pod takes no more split groups than its holes together do."""
+    holes = [f % shape.group for f in shape.free]
+    return max(
+        0, split - sum(sum(holes[i : i + shape.per_pod]) // shape.group for i in range(0, len(holes), shape.per_pod))
+    )
+
+
+def pack_first_fit(shape: Shape, choice: Choice) -> list[Cluster]:
+    """Place clusters in the fullest pod with room, the largest first, and divide those that fit none along the pods."""
+    room = [shape.per_pod] * shape.full_pods + [shape.tail] * (shape.pods - shape.full_pods)
+    clusters = [_take(room, *choice.mixed, last=True)] if choice.mixed else []
+    over = []
+    for groups, holes in choice.plain:
+        fits = [p for p, free in enumerate(room) if free >= holes]
+        if not fits:
+            over.append((groups, holes))
+            continue
+        best = min(fits, key=lambda p: (room[p], p))
+        room[best] -= holes
+        clusters.append(Cluster(groups=groups, parts=(Part(pod=best, leaves=holes),)))
+    return clusters + [_take(room, groups, holes, last=False) for groups, holes in over]
+
+
+def place_the_part_full_domain(f: Formulation) -> None:
+    """Require one division of the mixed cluster, if there is one."""
+    for a, v in f.counts.mixed.items():
+        f.model.add(sum(w for (c, _), w in f.last.items() if c == a) == v).with_name(f"place_the_part_full_domain[{a}]")
+
+
+def divide_clusters(f: Formulation) -> None:
+    """Require that every cluster is divided into parts until none of its holes is left to place."""
+    coming, going = _by_node(f.cuts)
+    for t in sorted(going):
+        begins = [f.counts.plain[a] for a, b in f.sizes.plain.items() if b == t]
+        begins += [v for (a, u), v in f.last.items() if f.sizes.mixed[a] - u == t]
+        f.model.add(sum(begins) + sum(coming[t]) == sum(going[t])).with_name(f"divide_clusters[{t}]")
+
+
+def pack_pods(f: Formulation) -> None:
+    """Limit the parts in a pod to its holes; the pod that is not full may give some to the mixed cluster first."""
+    coming, going = _by_node(f.packs)
+    tail = f.shape.tail
+    for t in sorted(going):
+        full = f.shape.full_pods * (t == f.shape.per_pod)
+        untouched = [1 - sum(f.last.values())] if t == tail else []
+        beside = [v for (_, u), v in f.last.items() if tail - u == t]
+        f.model.add(sum(going[t]) <= full + sum(untouched) + sum(beside) + sum(coming[t])).with_name(f"pack_pods[{t}]")
+
+
+def pack_every_part(f: Formulation) -> None:
+    """Require a place in a pod for each part."""
+    for u in sorted({u for _, u in [*f.cuts, *f.packs]}):
+        cut, packed = ([v for (_, w), v in arcs.items() if w == u] for arcs in (f.cuts, f.packs))
+        f.model.add(sum(cut) == sum(packed)).with_name(f"pack_every_part[{u}]")
+
+
+def _formulation(shape: Shape, sizes: Sizes, choice: Choice, bound: int, *, coarse: bool) -> Formulation:
+    model = cp_model.CpModel()
+    counts = count_clusters(model, shape, sizes, choice.groups)
+    largest = max([*sizes.plain.values(), *sizes.mixed.values()])
+    longest = min(shape.per_pod, largest)
+
+    def arcs(name: str, nodes: int, filt: bool) -> Arcs:
+        pairs = (
+            (t, u)
+            for t in range(1, nodes + 1)
+            for u in range(1, min(t, longest) + 1)
+            if not filt or u in (t, shape.per_pod, shape.tail)
+        )
+        return {(t, u): model.new_int_var(0, shape.full // u, f"{name}[{t},{u}]") for t, u in pairs}
+
+    last = {
+        (a, u): model.new_bool_var(f"last[{a},{u}]")
+        for a, m in sizes.mixed.items()
+        for u in range(min(m, shape.tail) + 1)
+    }
+    cuts, packs = arcs("cut", largest, coarse), arcs("pack", shape.per_pod, False)
+    f = Formulation(shape=shape, sizes=sizes, model=model, counts=counts, last=last, cuts=cuts, packs=packs)
+    f.model.add(extra_pieces(sizes, f.counts) == choice.extra_pieces).with_name("keep_extra_pieces")
+    for rule in (place_the_part_full_domain, divide_clusters, pack_pods, pack_every_part):
+        rule(f)
+    plain = sum(f.shape.capacity(u) // f.shape.group * v for (_, u), v in f.cuts.items())
+    mixed = sum(f.shape.capacity(u, last=True) // f.shape.group * v for (_, u), v in f.last.items())
+    crossing = choice.groups - plain - mixed
+    if coarse:
+        f.model.add(crossing == bound).with_name("reach_the_analytic_bound")
+    else:
+        f.model.add(crossing >= bound).with_name("respect_the_analytic_bound")
+        f.model.minimize(crossing)
+    return f
+
+
+def _by_node(arcs: Arcs) -> tuple[dict[int, list[cp_model.IntVar]], dict[int, list[cp_model.IntVar]]]:
+    nodes = {t for t, _ in arcs}
+    coming: dict[int, list[cp_model.IntVar]] = {t: [] for t in [0, *nodes]}
+    going: dict[int, list[cp_model.IntVar]] = {t: [] for t in nodes}
+    for (t, u), v in arcs.items():
+        going[t].append(v)
+        coming[t - u].append(v)
+    return coming, going
+
+
+def _crossing(shape: Shape, clusters: Sequence[Cluster]) -> int:
+    return sum(c.crossing(shape) for c in clusters)
+
+
+def _take(room: list[int], groups: int, holes: int, *, last: bool) -> Cluster:
+    """Take holes pod by pod, from the last pod backwards for the cluster with the part-full domain."""
+    parts = []
+    left = holes
+    for p in range(len(room) - 1, -1, -1) if last else range(len(room)):
+        taken = min(left, room[p])
+        room[p] -= taken
+        left -= taken
+        beside = last and p == len(room) - 1
+        if taken or beside:
+            parts.append(Part(pod=p, leaves=taken, last=beside))
+    return Cluster(groups=groups, parts=tuple(sorted(parts, key=lambda part: part.pod)))
+
+
+def _hint(f: Formulation, clusters: Sequence[Cluster]) -> None:
+    """Hint the model at a placement that is known already."""
+    counts: Counter[int] = Counter()
+    start = [f.shape.per_pod] * f.shape.full_pods + [f.shape.tail] * (f.shape.pods - f.shape.full_pods)
+    for c in clusters:
+        plain = [p.leaves for p in c.parts if not p.last]
+        counts.update(f.cuts[arc].index for arc in _path(plain, sum(plain)))
+        for part in c.parts:
+            if part.last:
+                counts.update([f.last[c.groups, part.leaves].index, f.counts.mixed[c.groups].index])
+                start[part.pod] -= part.leaves
+        if not any(part.last for part in c.parts):
+            counts.update([f.counts.plain[c.groups].index])
+    for p, free in enumerate(start):
+        packed = [part.leaves for c in clusters for part in c.parts if part.pod == p and not part.last]
+        counts.update(f.packs[arc].index for arc in _path(packed, free))
+    for i in range(len(f.model.proto.variables)):
+        f.model.add_hint(f.model.get_int_var_from_proto_index(i), counts[i])
+
+
+def _path(parts: Sequence[int], start: int) -> Iterator[Arc]:
+    """Return the arcs that place parts one after another, the largest first."""
+    left = start
+    for u in sorted(parts, reverse=True):
+        yield left, u
+        left -= u
+
+
+def _clusters(f: Formulation, values: Values) -> list[Cluster]:
+    chosen = next((key for key, v in f.last.items() if values.of(v)), None)
+    pods = _pods_by_part(f, values, chosen[1] if chosen else 0)
+    cuts = {arc: values.of(v) for arc, v in f.cuts.items()}
+    clusters = []
+    if chosen:
+        a, beside = chosen
+        last = Part(pod=f.shape.pods - 1, leaves=beside, last=True)
+        clusters.append(_joined(a, _walk(cuts, f.sizes.mixed[a] - beside), pods, last))
+    for a, v in sorted(f.counts.plain.items(), reverse=True):
+        clusters.extend(_joined(a, _walk(cuts, f.sizes.plain[a]), pods, None) for _ in range(values.of(v)))
+    return clusters
+
+
+def _pods_by_part(f: Formulation, values: Values, taken: int) -> dict[int, list[int]]:
+    packs = {arc: values.of(v) for arc, v in f.packs.items()}
+    pods: dict[int, list[int]] = {}
+    for p in range(f.shape.pods - 1, -1, -1):
+        for u in _walk(packs, f.shape.per_pod if p < f.shape.full_pods else f.shape.tail - taken):
+            pods.setdefault(u, []).append(p)
+    return pods
+
+
+def _walk(flow: dict[Arc, int], start: int) -> list[int]:
+    """Take one path out of a flow and return its parts."""
+    parts, left = [], start
+    while (u := next((u for t, u in flow if t == left and flow[t, u] > 0), None)) is not None:
+        flow[left, u] -= 1
+        parts.append(u)
+        left -= u
+    return parts
+
+
+def _joined(groups: int, parts: Sequence[int], pods: dict[int, list[int]], last: Part | None) -> Cluster:
+    """Give each part the first pod that takes one of its size; parts that meet in a pod are one."""
+    leaves: Counter[int] = Counter()
+    if last:
+        leaves[last.pod] = last.leaves
+    for u in sorted(parts, reverse=True):
+        leaves[pods[u].pop()] += u
+    joined = (Part(pod=p, leaves=n, last=last is not None and p == last.pod) for p, n in sorted(leaves.items()))
+    return Cluster(groups=groups, parts=tuple(joined))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """One site's placement with what is proven of each of its three figures."""
+
+    assignment: tuple[Assignment, ...]
+    split: int
+    extra_pieces: int
+    cross_pod: int
+    lower_bound: int
+    extra_pieces_bound: int
+    cross_pod_bound: int
+
+    @property
+    def proved(self) -> bool:
+        """Whether each figure equals its bound."""
+        return (self.split, self.extra_pieces, self.cross_pod) == (
+            self.lower_bound,
+            self.extra_pieces_bound,
+            self.cross_pod_bound,
+        )
+
+
+@dataclass(slots=True)
+class Ledger:
+    """How the solves of one placement ended, and the time that is left to them."""
+
+    options: Options
+    deadline: Deadline
+    stop: Stop = Stop.LIMIT
+
+    def run(self, model: cp_model.CpModel) -> Outcome[Values]:
+        """Solve within the time left."""
+        limit, options = self.deadline.limit, self.options
+        outcome = run(model, time_limit=limit, seed=options.seed, threads=options.threads)
+        self.stop = self.stop if outcome.stop is Stop.PROVED else outcome.stop
+        return outcome
+
+
+def place_stages(request: PlacementRequest, options: Options, *, site: str) -> Outcome[Placed]:
+    """Return a site's placement, proven least in (split groups, extra pieces, groups across pods) in this order."""
+    ledger = Ledger(options, Deadline(options.time_limit))
+    need = request.groups * request.group_racks
+    if need > request.racks:
+        groups = f"{request.groups} groups of {request.group_racks} racks"
+        detail = f"placement[{site}]: {groups} need {need} racks > {request.racks}"
+        return Outcome(stop=Stop.PROVED, infeasible=True, detail=detail)
+    shape = _shape(request)
+    split = shape.groups - _max_unsplit_groups(shape, ledger.run)
+    sizes = cluster_sizes(shape, split)
+    choice, pieces_bound = min_pieces(shape, sizes, split, ledger.run)
+    clusters, pods_bound = min_crossing_pods(
+        shape, sizes, choice, ledger.run, search=choice.extra_pieces == pieces_bound
+    )
+    placed = _placed(shape, clusters, pieces_bound, pods_bound)
+    return Outcome(stop=Stop.PROVED if placed.proved else ledger.stop, solution=placed)
+
+
+def _shape(request: PlacementRequest) -> Shape:
+    domain = request.leaf_domain_racks or max(request.racks, 1)
+    domains = max(len(domain_racks(request.racks, domain)), 1)
+    per_pod = min(request.domains_per_pod or domains, domains)
+    return Shape(racks=request.racks, domain=domain, per_pod=per_pod, groups=request.groups, group=request.group_racks)
+
+
+def _max_unsplit_groups(shape: Shape, run: Run) -> int:
+    """Return the most groups within one leaf domain; the closed form, always reached, stands in where time is out."""
+    classes = Counter(shape.free)
+    model = cp_model.CpModel()
+    domains = {
+        (f, k): model.new_int_var(0, n, f"domains[{f},{k}]")
+        for f, n in sorted(classes.items())
+        for k in range(f // shape.group + 1)
+    }
+    for f, n in sorted(classes.items()):
+        model.add(sum(v for (c, _), v in domains.items() if c == f) == n).with_name(f"use_each_domain_once[{f}]")
+    unsplit = sum(k * v for (_, k), v in domains.items())
+    model.add(unsplit <= shape.groups).with_name("place_each_group_once")
+    model.maximize(unsplit)
+    outcome = run(model)
+    analytic = shape.groups - lower_bound_split(shape.free, shape.groups, shape.group)
+    if outcome.objective is not None and outcome.stop is Stop.PROVED and round(outcome.objective) != analytic:
+        raise InternalError(f"placement: {outcome.objective:g} unsplit groups proven, {analytic} by the closed form")
+    return analytic
+
+
+def _placed(shape: Shape, clusters: Sequence[Cluster], pieces_bound: int, pods_bound: int) -> Placed:
+    groups = place(shape, clusters)
+    split = lower_bound_split(shape.free, shape.groups, shape.group)
+    return Placed(
+        assignment=assign(shape, groups),
+        split=sum(len(g) > 1 for g in groups),
+        extra_pieces=sum(len(g) - 1 for g in groups),
+        cross_pod=sum(len({leaf // shape.per_pod for leaf, _ in g}) > 1 for g in groups),
+        lower_bound=split,
+        extra_pieces_bound=pieces_bound,
+        cross_pod_bound=pods_bound,
+    )
+
+
+def request_of(q: Problem) -> tuple[PlacementRequest, list[int]] | None:
+    """Return the plan's request and the leaves in its order; None where more differs than a last leaf or pod."""
+    if len(q.kinds) != 1 or q.tiers > 1:
+        return None
+    pods = [[i for i in leaves if q.leaves[i].free] for leaves in q.pods.values()]
+    pods = sorted((p for p in pods if p), key=lambda p: -sum(q.leaves[i].free for i in p))
+    order = [i for p in pods for i in sorted(p, key=lambda i: (-q.leaves[i].free, i))]
+    free = [q.leaves[i].free for i in order]
+    lengths = [len(p) for p in pods]
+    if len(set(free[:-1])) > 1 or free[-1] > free[0] or len(set(lengths[:-1])) > 1 or lengths[-1] > lengths[0]:
+        return None
+    kind = q.kinds[0]
+    request = PlacementRequest(
+        racks=sum(free), groups=kind.count, group_racks=kind.size, leaf_domain_racks=free[0], domains_per_pod=lengths[0]
+    )
+    return request, order
+
+
+def place_equal(q: Problem, options: Options) -> tuple[Packing, tuple[int, int, int]] | None:
+    """Return the plan's placement and its bounds of split groups, extra pieces and groups across pods.
+
+    None where the cluster is not as regular as a plan's.
+    """
+    asked = request_of(q)
+    placement = None if asked is None else place_stages(asked[0], options, site="cluster").solution
+    if asked is None or placement is None:
+        return None
+    order = asked[1]
+    pieces: dict[int, list[tuple[int, int]]] = {}
+    for a in placement.assignment:
+        pieces.setdefault(a.stage, []).append((order[a.leaf_domain], len(parse(a.racks))))
+    whole = Counter((p[0][0], 0) for p in pieces.values() if len(p) == 1)
+    packing = Packing(whole=whole, split=[(0, tuple(p)) for p in pieces.values() if len(p) > 1])
+    return packing, (placement.lower_bound, placement.extra_pieces_bound, placement.cross_pod_bound)

@@ -1,0 +1,471 @@
+"""Prove the levels of a placement one after another, by the arc flow of its whole groups and of its split ones.
+
+Split groups and the holes that they share form chains: a group opens a chain, holes fill it one after another, and what
+is left of the last hole either takes the next group or closes the chain. A node of the flow is the units that a chain
+still needs, or has left over. Chains of equal needs are not distinguished, so that no solution has two numberings, and
+the relaxation is as tight as one over all patterns of chains (arc flows: Valerio de Carvalho 1999, for bin packing).
+Holes taken less chains closed are the extra pieces. A group across pods is a share in each, an item of a chain there;
+`join_shares` joins the shares.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from ortools.sat.python import cp_model
+
+from planner.models.placement.cpsat_model import (
+    Formulation,
+    Part,
+    Split,
+    decode,
+    follow_leaves,
+    formulate,
+    leave_idle_leaves_alone,
+    levels,
+    place_each_group_once,
+    place_split_groups,
+    settled,
+    split_cluster,
+    spread,
+    switches,
+    use_each_hole_once,
+    walk,
+)
+from planner.models.placement.first_packing import Exchange, with_split
+from planner.models.placement.placement_problem import Packing, Piece, Problem, Progress, measure
+from planner.models.placement.plan_placement import place_equal
+from planner.models.requests import Options
+from planner.solvers.cpsat import Values
+from planner.solvers.outcome import Outcome, Stop
+from planner.solvers.registry import linear_runner
+
+Share = tuple[int, tuple[Piece, ...]]  # (units, pieces)
+
+
+@dataclass(kw_only=True)
+class Pool:
+    """What meets under one switch, from shares of its pods or of the switches below it."""
+
+    tier: int
+    below: tuple[int, ...]  # pods in the lowest pools, else pools by their place in the list
+    first: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by units
+    # By units together before, and units of the share.
+    more: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)
+    whole: dict[int, cp_model.IntVar] = field(default_factory=dict)  # groups by kind
+    sent: dict[int, cp_model.IntVar] = field(default_factory=dict)  # shares that go up, by units
+
+
+def sizes_of(q: Problem) -> list[int]:
+    """Return the sizes of the items of a pod: groups by kind, then shares by their units."""
+    return [*(k.size for k in q.kinds), *range(1, max(k.size for k in q.kinds))]
+
+
+def pool_shares(f: Formulation, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int) -> list[Pool]:
+    """Declare the pools tier by tier up to the root from the items of each pod; their groups are split ones."""
+    q, kinds = f.q, len(f.q.kinds)
+    given: dict[int, Mapping[int, cp_model.IntVar]] = {
+        pod: {k - kinds + 1: v for k, v in own.items() if k >= kinds} for pod, own in items.items()
+    }
+    pools: list[Pool] = []
+    # A pod's place in what is given: itself, then the pool that it is under.
+    place: dict[int, int] = {pod: pod for pod in q.pods}
+    for tier in range(1, q.tiers + 1):
+        above = switches(q, tier) if tier < q.tiers else {-1: list(q.pods)}
+        for pods in above.values():
+            pools.append(Pool(tier=tier, below=tuple(dict.fromkeys(place[pod] for pod in pods))))
+            join_shares(f, pools[-1], [given[x] for x in pools[-1].below], max_split)
+        given = {x: pool.sent for x, pool in enumerate(pools) if pool.tier == tier}
+        place = {
+            pod: x for x, pool in enumerate(pools) if pool.tier == tier for pod in q.pods if place[pod] in pool.below
+        }
+        for x, path in {place[pod]: q.leaves[leaves[0]].path for pod, leaves in q.pods.items()}.items():
+            f.members.append(list(pools[x].whole.values()))
+            f.local.append({(t, path[t], k): v for t in range(tier, q.tiers) for k, v in pools[x].whole.items()})
+    return pools
+
+
+def join_shares(f: Formulation, pool: Pool, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int) -> None:
+    """Require shares to meet, the largest of a group first, until they are a group or go up."""
+    kinds, name = f.q.kinds, f"{pool.tier},{pool.below[0]}"
+    largest = max(k.size for k in kinds)
+    coming: dict[int, list[cp_model.IntVar]] = {}
+    going: dict[int, list[cp_model.IntVar]] = {}
+    for u in range(1, largest):
+        pool.first[u] = f.model.new_int_var(0, limit, f"first[{name},{u}]")
+        coming.setdefault(u, []).append(pool.first[u])
+        for before in range(u, largest - u + 1):
+            v = pool.more[before, u] = f.model.new_int_var(0, limit, f"more[{name},{before},{u}]")
+            going.setdefault(before, []).append(v)
+            coming.setdefault(before + u, []).append(v)
+        if pool.tier < f.q.tiers:
+            pool.sent[u] = f.model.new_int_var(0, limit, f"sent[{name},{u}]")
+            going.setdefault(u, []).append(pool.sent[u])
+        used = pool.first[u] + sum(v for (_, n), v in pool.more.items() if n == u)
+        f.model.add(used == sum(x[u] for x in given)).with_name(f"use_each_share_once[{name},{u}]")
+    for k, kind in enumerate(kinds):
+        pool.whole[k] = f.model.new_int_var(0, min(kind.count, limit), f"joined_whole[{name},{k}]")
+        going.setdefault(kind.size, []).append(pool.whole[k])
+    for units in sorted(coming.keys() | going.keys()):
+        f.model.add(sum(coming.get(units, [])) == sum(going.get(units, []))).with_name(f"join_shares[{name},{units}]")
+    f.joints.extend(pool.more.values())
+
+
+def joined_groups(
+    q: Problem, pools: Sequence[Pool], shares: Mapping[int, Sequence[Share]], values: Values
+) -> Iterator[Split]:
+    """Return the groups across pods with their pieces, as the pools join the shares of the pods."""
+    at_hand = {pod: list(own) for pod, own in shares.items()}
+    for tier in sorted({pool.tier for pool in pools}):
+        sent: dict[int, list[Share]] = {}
+        for x, pool in enumerate(pools):
+            if pool.tier == tier:
+                sent[x] = []
+                for kind, share in _joined(q, pool, [s for at in pool.below for s in at_hand[at]], values):
+                    if kind is None:
+                        sent[x].append(share)
+                    else:
+                        yield kind, share[1]
+        at_hand = sent
+
+
+def _joined(q: Problem, pool: Pool, shares: Sequence[Share], values: Values) -> Iterator[tuple[int | None, Share]]:
+    """Follow the flow of a pool: its groups by kind, and its shares that go up without a kind."""
+    by_units: dict[int, list[Share]] = {}
+    for share in reversed(shares):
+        by_units.setdefault(share[0], []).append(share)
+    more = {at: values.of(v) for at, v in pool.more.items()}
+    whole = {k: values.of(v) for k, v in pool.whole.items()}
+    sent = {u: values.of(v) for u, v in pool.sent.items()}
+    for u, v in pool.first.items():
+        for _ in range(values.of(v)):
+            units, pieces = by_units[u].pop()
+            while True:
+                kind = next((k for k, n in whole.items() if n and q.kinds[k].size == units), None)
+                step = next((n for (before, n), times in more.items() if before == units and times), None)
+                if kind is not None:
+                    whole[kind] -= 1
+                    yield kind, (units, _together(pieces))
+                    break
+                if step is None:
+                    sent[units] -= 1
+                    yield None, (units, pieces)
+                    break
+                more[units, step] -= 1
+                units, pieces = units + step, pieces + by_units[step].pop()[1]
+
+
+def _together(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Count each leaf's units once."""
+    units: dict[int, int] = {}
+    for i, n in pieces:
+        units[i] = units.get(i, 0) + n
+    return tuple(units.items())
+
+
+@dataclass(kw_only=True)
+class Chains:
+    """The flow of chains of one pod; a need above 0 is still to be filled, one below is left over of the last hole.
+
+    Items are the groups within the pod, by kind, and behind the kinds the shares of groups across pods, by size.
+    """
+
+    opened: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by item
+    filled: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (need before, hole)
+    joined: dict[tuple[int, int], cp_model.IntVar] = field(default_factory=dict)  # (need before, item)
+    closed: dict[int, cp_model.IntVar] = field(default_factory=dict)  # by need
+    used: dict[int, cp_model.IntVar] = field(default_factory=dict)  # holes by size, all together
+    items: dict[int, cp_model.IntVar] = field(default_factory=dict)  # all together, by item
+
+
+def size_of(q: Problem, *, by_pod: bool) -> int:
+    """Estimate the variables of the model."""
+    largest, holes = max(k.size for k in q.kinds), max(leaf.free for leaf in q.leaves)
+    used = min(largest - 1, holes)
+    shares = largest if by_pod else 0
+    return (len(q.pods) if by_pod else 1) * (largest * used + (used + holes) * (len(q.kinds) + 1) + shares * used)
+
+
+def formulate_chains(q: Problem, *, by_pod: bool, max_split: int) -> tuple[Formulation, dict[int, Chains], list[Pool]]:
+    """Declare both flows with their rules, all leaves in one, or pod by pod with what crosses pods."""
+    f = Formulation(q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=0)
+    chains = {}
+    for pod in f.pods:
+        follow_leaves(f, pod)
+        chains[pod] = follow_chains(f, pod, max_split)
+        count_chains(f, pod, chains[pod], max_split)
+    place_each_group_once(f)
+    kinds = range(len(f.q.kinds))
+    for pod, x in chains.items():  # as a cluster, none of whose groups crosses pods
+        f.take.append({(p, c): x.used[c] for p, c in f.rest if p == pod and c in x.used})
+        f.members.append([x.items[k] for k in kinds])
+        f.opened.extend(x.closed.values())
+        f.wasteful.extend(v for need, v in x.closed.items() if need < 0)
+        above = f.q.leaves[f.q.pods[pod][0]].path if f.by_pod else ()
+        f.local.append({(t, s, k): x.items[k] for t, s in enumerate(above) for k in kinds})
+    crossing = by_pod and q.tiers and len(q.pods) > 1
+    pools = pool_shares(f, {pod: x.items for pod, x in chains.items()}, max_split) if crossing else []
+    place_split_groups(f)
+    use_each_hole_once(f)
+    leave_idle_leaves_alone(f)
+    return f, chains, pools
+
+
+def follow_chains(f: Formulation, pod: int, max_split: int) -> Chains:
+    """Require each chain of a pod to lead from its first item to its last hole.
+
+    A hole as large as the largest group would take any split group whole, so none is used where every split costs.
+    Limits are narrow, as wide ones around the circles of a flow are tightened one by one, which takes long.
+    """
+    x, kinds = Chains(), f.q.kinds
+    largest = max(k.size for k in kinds)
+    items = sizes_of(f.q) if f.by_pod and len(f.pods) > 1 else [k.size for k in kinds]
+    costly = all(k.weight for k in kinds)
+    sizes = [c for p, c in f.rest if p == pod and (c < largest or not costly)]
+    hole = max(sizes, default=0)
+    limits = [min(k.count, max_split) for k in kinds] + [max_split] * (len(items) - len(kinds))
+    leaves = len(f.pods[pod])
+    coming: dict[int, list[cp_model.IntVar]] = {}
+
+    def declare(name: str, to: int | None, limit: int) -> cp_model.IntVar:
+        v = f.model.new_int_var(0, limit, f"{name}[{pod}]")
+        if to is not None:
+            coming.setdefault(to, []).append(v)
+        return v
+
+    for k, size in enumerate(items):
+        x.opened[k] = declare(f"opened[{k}]", size, min(limits[k], leaves))
+        # What is left of a hole would take a smaller group whole; a share may be one of several in a hole.
+        for left in range(1, min(hole, size) if k < len(kinds) else hole):
+            x.joined[-left, k] = declare(f"joined[{-left},{k}]", size - left, limits[k])
+    for need in range(largest, 0, -1):
+        for c in sizes:
+            x.filled[need, c] = declare(f"filled[{need},{c}]", need - c, leaves)
+    for need in range(0, -hole, -1):
+        x.closed[need] = declare(f"closed[{need}]", None, leaves)
+    _conserve(f, pod, x, coming)
+    return x
+
+
+def _conserve(f: Formulation, pod: int, x: Chains, coming: dict[int, list[cp_model.IntVar]]) -> None:
+    """Require as many chains to leave a need as come to it."""
+    going: dict[int, list[cp_model.IntVar]] = {need: [v] for need, v in x.closed.items()}
+    for (need, _), v in [*x.filled.items(), *x.joined.items()]:
+        going.setdefault(need, []).append(v)
+    for need in sorted(coming.keys() | going.keys()):
+        f.model.add(sum(coming.get(need, [])) == sum(going.get(need, []))).with_name(f"follow_chains[{pod},{need}]")
+
+
+def count_chains(f: Formulation, pod: int, x: Chains, max_split: int) -> None:
+    """Count the holes and items of a pod's chains."""
+    for c in sorted({c for _, c in x.filled}):
+        x.used[c] = f.model.new_int_var(0, len(f.pods[pod]), f"used[{pod},{c}]")
+        f.model.add(x.used[c] == sum(v for (_, size), v in x.filled.items() if size == c)).with_name(
+            f"count_holes[{pod},{c}]"
+        )
+    joined: dict[int, list[cp_model.IntVar]] = {}
+    for (_, k), v in x.joined.items():
+        joined.setdefault(k, []).append(v)
+    for k, v in x.opened.items():
+        limit = min(f.q.kinds[k].count, max_split) if k < len(f.q.kinds) else max_split
+        x.items[k] = f.model.new_int_var(0, limit, f"items[{pod},{k}]")
+        f.model.add(x.items[k] == v + sum(joined.get(k, []))).with_name(f"count_items[{pod},{k}]")
+
+
+def decode_chains(f: Formulation, chains: dict[int, Chains], pools: Sequence[Pool], values: Values) -> Packing:
+    """Return the whole groups, and the pieces of the split ones along their chains."""
+    packing, sizes = Packing(), sizes_of(f.q)
+    if not f.by_pod:
+        packing.split.extend(_gathered(f, chains[0], values, packing))
+    shares: dict[int, list[Share]] = {}
+    for pod, x in chains.items() if f.by_pod else ():
+        free, split = walk(f, values, pod, packing), list[Split]()
+        for items, holes_of in _followed(sizes, x, values):
+            holes = tuple((free[c].pop(), c) for c in sorted(holes_of.elements(), reverse=True))
+            split.extend(split_cluster(sizes, [Part(holes=holes, local=tuple(sorted(items.elements())))], []))
+        packing.split.extend(part for part in split if part[0] < len(f.q.kinds))
+        shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(f.q.kinds)]
+    packing.split.extend(joined_groups(f.q, pools, shares, values))
+    packing.whole = +packing.whole
+    return settled(packing)
+
+
+def _gathered(f: Formulation, x: Chains, values: Values, packing: Packing) -> Iterator[Split]:
+    """Return the pieces of chains that know no pods, each within a pod where leaves can be exchanged so."""
+    sizes = [k.size for k in f.q.kinds]
+    exchange, spanning = Exchange(f.q, packing, walk(f, values, 0, packing)), []
+    for items, used in sorted(_followed(sizes, x, values), key=lambda chain: -chain[1].total()):
+        holes = exchange.gather(used)
+        if holes is None:
+            spanning.append(([items[k] for k in range(len(sizes))], used))
+        else:
+            yield from split_cluster(sizes, [Part(holes=tuple(holes), local=tuple(sorted(items.elements())))], [])
+    rest = exchange.rest()
+    for groups, used in spanning:
+        yield from split_cluster(sizes, *spread(f.q, groups, used, rest))
+
+
+def _followed(sizes: Sequence[int], x: Chains, values: Values) -> Iterator[tuple[Counter[int], Counter[int]]]:
+    """Follow the flow chain by chain: the groups by kind and the holes by size of each."""
+    opened, closed = (Counter({at: values.of(v) for at, v in flow.items()}) for flow in (x.opened, x.closed))
+    filled, joined = (Counter({at: values.of(v) for at, v in flow.items()}) for flow in (x.filled, x.joined))
+
+    def follow(need: int, k: int, end: int | None) -> tuple[Counter[int], Counter[int]]:
+        items, used = Counter({k: 1}), Counter[int]()
+        need += sizes[k]
+        while need != end:
+            if need > 0:
+                c = next(c for (n, c), times in filled.items() if n == need and times)
+                filled[need, c] -= 1
+                used[c] += 1
+                need -= c
+            elif end is None and closed[need]:
+                closed[need] -= 1
+                break
+            else:
+                k = next(k for (n, k), times in joined.items() if n == need and times)
+                joined[need, k] -= 1
+                items[k] += 1
+                need += sizes[k]
+        return items, used
+
+    for k in sorted(opened):
+        for _ in range(opened[k]):
+            yield follow(0, k, None)
+    # What no chain leads to runs in circles, its groups just filling its holes: a chain of its own each.
+    while start := next((at for at, times in sorted(joined.items()) if times), None):
+        joined[start] -= 1
+        yield follow(*start, start[0])
+
+
+MAX_VARIABLES = 60_000  # Writing a larger model down takes seconds by itself.
+# To write a variable with its share of the rows, so that little time is not spent on that alone.
+SECONDS_PER_VARIABLE = 2e-5
+# The same and the relaxation of flows by pod, which no time limit stops half-way.
+SECONDS_PER_FLOW_VARIABLE = 2e-4
+ROUNDING = 1e-6  # A bound that is less than this above a whole number proves that number.
+
+
+def improve(q: Problem, progress: Progress, options: Options, searched: int) -> None:
+    """Search each of the first levels that is not at its bound while those before it are proven and time is left."""
+    _start_from_equal(q, progress, options)
+    for level in range(searched):
+        if progress.values[level] > progress.bounds[level]:
+            model = _model(q, progress, level, options)
+            if model is not None and not progress.deadline.passed:
+                _search(model, progress, level, options)
+        if progress.interrupted or not progress.proven(level):
+            return
+
+
+def _start_from_equal(q: Problem, progress: Progress, options: Options) -> None:
+    """Take the plan's own placement of equal groups and its proofs, where the cluster is as regular as a plan's."""
+    limit = progress.deadline.limit
+    placed = place_equal(q, replace(options, time_limit=None if limit is None else limit / 2))
+    if placed is None:
+        return
+    packing, proven = placed
+    progress.improve(packing, measure(q, packing).values)
+    weight = q.kinds[0].weight
+    for level, bound in enumerate((proven[0] * weight, *proven[1:])[: 2 + q.tiers]):
+        progress.bounds[level] = max(progress.bounds[level], bound)
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    """A model of a level with those before it fixed, its reader, and the runs that must agree on a proof."""
+
+    f: Formulation
+    read: Callable[[Values], Packing]
+    runs: tuple[Callable[..., Outcome[Values]], ...]
+
+
+def _model(q: Problem, progress: Progress, level: int, options: Options) -> _Model | None:
+    """Write the model of a level down; None where it is too large for the time that is left.
+
+    Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without pods
+    it is the other way round.
+    """
+    by_pod, left = level > 1, progress.deadline.left
+    seconds = SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE
+    if level and _affordable(size_of(q, by_pod=by_pod), left, seconds):
+        max_split = _max_split(q, progress) if by_pod else q.groups
+        f, chains, pools = formulate_chains(q, by_pod=by_pod, max_split=max_split)
+        # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
+        tight = by_pod and (level != 2 + q.tiers or q.line >= q.groups)
+        return _Model(f, partial(decode_chains, f, chains, pools), _runs(options, "highs" if tight else "cpsat"))
+    slots = None if level == 0 else _max_split(q, progress)
+    holes = max(leaf.free for leaf in q.leaves) * (len(q.pods) if by_pod else 1)
+    if _affordable(holes * (len(q.kinds) + 1 + (slots or 0)), left, SECONDS_PER_VARIABLE):
+        f = formulate(q, by_pod=by_pod, slots=slots)
+        return _Model(f, partial(_split_the_rest, f), _runs(options, "cpsat"))
+    return None
+
+
+def _runs(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]], ...]:
+    """Return the runs of a model: one of CP-SAT, whose arithmetic is exact, or two of HiGHS that must agree."""
+    run = linear_runner(options.solver, usual=usual)
+    return (run,) if (options.solver or usual) == "cpsat" else (run, partial(run, presolve=False))
+
+
+def _affordable(variables: int, left: float, seconds: float) -> bool:
+    """Return whether a model is small enough to be written down and searched in the time that is left."""
+    return variables <= min(MAX_VARIABLES, left / seconds)
+
+
+def _max_split(q: Problem, progress: Progress) -> int:
+    """Bound the split groups, and so the clusters, of any packing whose first level is minimal."""
+    lightest = min(k.weight for k in q.kinds)
+    return min(q.groups, progress.values[0] // lightest) if lightest else q.groups
+
+
+def _search(model: _Model, progress: Progress, level: int, options: Options) -> None:
+    """Solve a level, keep what is better, and raise the level's bound to what every one of the runs proves."""
+    f, proofs = model.f, list[int]()
+    goals = levels(f)
+    for goal, value in zip(goals[:level], progress.values, strict=False):
+        f.model.add(goal <= value).with_name("keep_the_levels_before")
+    f.model.add(goals[level] >= progress.bounds[level]).with_name("respect_the_analytic_bound")
+    f.model.minimize(goals[level])
+    exclude = len(model.runs) > 1  # A proof that nothing is better is quicker than one of the optimum.
+    for run in model.runs:
+        value = progress.values[level]
+        if value <= progress.bounds[level] or progress.interrupted:
+            return
+        if exclude:
+            f.model.add(goals[level] < value).with_name("improve_on_the_incumbent")
+        limit = progress.deadline.limit
+        outcome = run(f.model, time_limit=limit, seed=options.seed, threads=options.threads)
+        progress.interrupted = outcome.stop is Stop.INTERRUPTED
+        progress.variables += outcome.variables
+        progress.constraints += outcome.constraints
+        progress.solver = outcome.solver
+        if outcome.solution is not None:
+            packing = model.read(outcome.solution)
+            progress.improve(packing, measure(f.q, packing).values)
+        proofs.append(_proven(outcome, value if exclude else None))
+    progress.bounds[level] = max(progress.bounds[level], min(proofs))
+
+
+def _split_the_rest(f: Formulation, values: Values) -> Packing:
+    """Read the packing, and split the groups that the model only counts."""
+    packing, left = decode(f, values)
+    if any(left):
+        rest = with_split(f.q, packing.whole, left)
+        packing = settled(Packing(whole=Counter(rest.whole), split=[*packing.split, *rest.split]))
+    return packing
+
+
+def _proven(outcome: Outcome[Values], excluded: int | None) -> int:
+    """Return the whole number that a run proves, where only values below `excluded` were searched, if there is one.
+
+    A run that failed proves nothing. Nor does one without a solution that excluded none: its rows admit the incumbent.
+    """
+    if outcome.stop is Stop.FAILED:
+        return 0
+    if outcome.infeasible:
+        return excluded or 0
+    bound = math.ceil((outcome.bound or 0.0) - ROUNDING)
+    return bound if excluded is None else min(bound, excluded)

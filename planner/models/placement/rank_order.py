@@ -1,0 +1,253 @@
+"""From counts to ranks: the nodes of a job in rank order, or with ranks that follow the order of node names.
+
+Leaves follow each other by name. A cut is a place in the rank order where one leaf ends and the next begins; what a cut
+divides is split. The state after a leaf is how many ranks have a node, and whether the member and the group that are
+under way have been cut before: all that later leaves can change. So the minimum over all choices is exact:
+
+    cost = (members cut, groups split, pieces beyond one a group), compared from the left.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.cluster.job import Slot
+from planner.models.placement.first_packing import greedy
+from planner.models.placement.placement_problem import Kind, Leaf, Packing, Piece, Problem
+from planner.solvers.signals import Deadline
+
+Pieces = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A group of a job: its name, its nodes in ring order, the leaves they stand in, and their ranks."""
+
+    name: str
+    nodes: tuple[str, ...]
+    leaves: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+
+Units = Sequence[Sequence[tuple[str, ...]]]
+
+
+def rank(
+    q: Problem,
+    packing: Packing,
+    order: Iterable[Slot],
+    units: Units,
+    blocks: Callable[[int], Sequence[int]] | None = None,
+) -> list[Ranked]:
+    """Give groups their nodes in an order: `units` are the free units of each leaf, taken in their order.
+
+    With `blocks`, the number of each free segment's block in a leaf, the pieces of a leaf stay within blocks as far as
+    they can.
+    """
+    following = [0] * len(units)
+    queue = [_in_order(q, packing, k) for k in range(len(q.kinds))]
+    chosen = {} if blocks is None else _within_blocks([p for kind in queue for pieces in kind for p in pieces], blocks)
+    orders = [iter(kind) for kind in queue]
+    ranked = []
+    for slot in order:
+        nodes: list[str] = []
+        pieces = next(orders[slot.kind])
+        for i, n in pieces:
+            taken = chosen[i, n].pop() if (i, n) in chosen else range(following[i], following[i] + n)
+            for at in taken:
+                nodes.extend(units[i][at])
+            following[i] += n
+        ranked.append(Ranked(slot.name, tuple(nodes), tuple(i for i, _ in pieces), slot.ranks))
+    return ranked
+
+
+def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int]]) -> dict[Piece, list[list[int]]]:
+    """Choose the free segments of the pieces of each leaf: pieces are placed on its blocks as groups on leaves."""
+    by_leaf: dict[int, Counter[int]] = {}
+    for i, n in pieces:
+        by_leaf.setdefault(i, Counter())[n] += 1
+    chosen: dict[Piece, list[list[int]]] = {}
+    for i, sizes in by_leaf.items():
+        free: dict[int, list[int]] = {}
+        for at, block in enumerate(blocks(i)):
+            free.setdefault(block, []).append(at)
+        if len(free) < 2:
+            continue
+        segments = list(free.values())
+        kinds = tuple(Kind(n, times) for n, times in sorted(sizes.items()))
+        leaves = tuple(Leaf((), len(b), len(b)) for b in segments)
+        inner = greedy(Problem(leaves=leaves, kinds=kinds, line=1, follows=False))
+        whole = [(k, ((b, kinds[k].size),)) for (b, k), times in sorted(inner.whole.items()) for _ in range(times)]
+        for k, parts in whole + inner.split:
+            taken = [segments[b].pop(0) for b, n in parts for _ in range(n)]
+            chosen.setdefault((i, kinds[k].size), []).append(taken)
+    return chosen
+
+
+def in_rank_order(groups: Sequence[Ranked], nodes: int) -> tuple[str, ...]:
+    """Return a job's nodes by rank."""
+    by_rank = [""] * nodes
+    for g in groups:
+        for r, node in zip(g.ranks, g.nodes, strict=True):
+            by_rank[r] = node
+    return tuple(by_rank)
+
+
+def _in_order(q: Problem, packing: Packing, kind: int) -> list[Pieces]:
+    """Return a kind's groups as they are numbered: whole lines pod by pod, the rest of each pod, groups across pods."""
+    size = q.kinds[kind].size
+    groups: list[Pieces] = [((i, size),) for (i, k), n in packing.whole.items() if k == kind for _ in range(n)]
+    groups += [pieces for k, pieces in packing.split if k == kind]
+    by_pod: dict[int, list[Pieces]] = {}
+    across: list[Pieces] = []
+    for pieces in sorted(groups):
+        pods = {q.pod_of[i] for i, _ in pieces}
+        (by_pod.setdefault(pods.pop(), []) if len(pods) == 1 else across).append(pieces)
+    line = q.line if q.line < q.groups else 1
+    in_pods = [(own, len(own) // line * line) for _, own in sorted(by_pod.items())]
+    return [g for own, n in in_pods for g in own[:n]] + [g for own, n in in_pods for g in own[n:]] + across
+
+
+Costs = NDArray[np.int64]
+NEVER = np.int64(2**62)
+WHOLE, GROUP_CUT, MEMBER_CUT = 0, 1, 2  # what has been cut of the group and of the member under way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Ranks in groups that follow each other, each of members of so many nodes."""
+
+    groups: tuple[int, ...]
+    member: int = 1
+
+    @property
+    def nodes(self) -> int:
+        """All ranks, one a node."""
+        return sum(self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Nodes of each leaf, and what they cut: members, groups, and pieces beyond one a group."""
+
+    taken: tuple[int, ...]
+    values: tuple[int, int, int]
+    proved: bool = True
+
+
+def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = None) -> Chosen | None:
+    """Return the nodes to take of each leaf, in the order of names; None where too few are free.
+
+    Where time runs out they are the first that are free, and nothing is proven of them.
+    """
+    n = order.nodes
+    if sum(free) < n:
+        return None
+    begins = np.zeros(n + 1, dtype=bool)  # a group begins there
+    begins[[0, *accumulate(order.groups)]] = True
+    member = np.zeros(n + 1, dtype=bool)  # a member begins there; a group of no whole member ends in a shorter one
+    for end, size in zip(accumulate(order.groups), order.groups, strict=True):
+        member[end - size : end : order.member] = True
+    member[n] = True
+    weight = len(free) + 1
+    costs = np.full((3, n + 1), NEVER)
+    costs[WHOLE, 0] = 0
+    left, choices = sum(free), list[tuple[int, NDArray[np.int32]]]()
+    used = 0
+    for room in free:
+        if deadline is not None and deadline.passed:
+            return _first_free(free, order)
+        left, used = left - room, used + room
+        low, high = max(0, n - left), min(n, used)
+        cut, before = _cut(costs, begins, member, weight)
+        costs, choice = _after_leaf((costs, cut, before), room, (low, high), begins, member)
+        choices.append((low, choice))
+    least = int(costs[WHOLE, n])
+    values = (least // weight**2, least // weight % weight, least % weight)
+    return Chosen(_taken(choices, n), values)
+
+
+def _first_free(free: Sequence[int], order: Order) -> Chosen:
+    """Take the first nodes by name, and count what they cut."""
+    left, taken = order.nodes, list[int]()
+    for room in free:
+        taken.append(min(room, left))
+        left -= taken[-1]
+    cuts = set(accumulate(taken))
+    members = groups = extra = first = 0
+    for size in order.groups:
+        inside = [c for c in range(first + 1, first + size) if c in cuts]
+        groups, extra = groups + bool(inside), extra + len(inside)
+        members += len({(c - first) // order.member for c in inside if (c - first) % order.member})
+        first += size
+    return Chosen(tuple(taken), (members, groups, extra), proved=False)
+
+
+def _cut(
+    costs: Costs, begins: NDArray[np.bool_], member: NDArray[np.bool_], weight: int
+) -> tuple[Costs, NDArray[np.int32]]:
+    """Return the costs once a leaf ends at each place, and the states before: what is under way is cut, once each."""
+    found = costs.copy()
+    inside, within = ~begins, ~member
+    found[:, inside] += 1
+    found[WHOLE, inside] += weight
+    found[WHOLE : GROUP_CUT + 1, within] += weight**2
+    cheapest, before = np.minimum(found.min(axis=0), NEVER), found.argmin(axis=0).astype(np.int32)
+    cut, states = np.full_like(found, NEVER), np.zeros(found.shape, dtype=np.int32)
+    for state, there in ((WHOLE, begins), (GROUP_CUT, inside & member), (MEMBER_CUT, within)):
+        cut[state, there], states[state, there] = cheapest[there], before[there]
+    return cut, states
+
+
+def _after_leaf(
+    before: tuple[Costs, Costs, NDArray[np.int32]],
+    room: int,
+    band: tuple[int, int],
+    begins: NDArray[np.bool_],
+    member: NDArray[np.bool_],
+) -> tuple[Costs, NDArray[np.int32]]:
+    """Take from 0 to `room` nodes of a leaf: the least costs at each place, and by which number and state before."""
+    (costs, cut, states), (low, high) = before, band
+    best = np.full_like(costs, NEVER)
+    best[:, low : high + 1] = costs[:, low : high + 1]
+    choice = np.zeros((3, high + 1 - low), dtype=np.int32)
+    choice[:] = np.arange(3)[:, None]
+    group_of, member_of = np.cumsum(begins), np.cumsum(member)
+    for t in range(1, room + 1):
+        first = max(low, t)
+        if first > high:
+            break
+        to, by = slice(first, high + 1), slice(first - t, high + 1 - t)
+        same_group = (group_of[to] == group_of[by]) & ~begins[to]
+        same_member = (member_of[to] == member_of[by]) & ~member[to]
+        for state in (WHOLE, GROUP_CUT, MEMBER_CUT):
+            cost, origin = cut[state, by], states[state, by]
+            lands = _state_after(state, same_group, same_member)
+            for end in range(state + 1):
+                better = (lands == end) & (cost < best[end, to])
+                best[end, to][better] = cost[better]
+                choice[end, first - low :][better] = t * 3 + origin[better]
+    return best, choice
+
+
+def _state_after(state: int, same_group: NDArray[np.bool_], same_member: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return what is still under way of what had been cut, where the leaf ends in the same group and member or not."""
+    if state == WHOLE:
+        return np.zeros(len(same_group), dtype=np.int64)
+    if state == GROUP_CUT:
+        return np.where(same_group, GROUP_CUT, WHOLE)
+    return np.where(same_member, MEMBER_CUT, np.where(same_group, GROUP_CUT, WHOLE))
+
+
+def _taken(choices: Sequence[tuple[int, NDArray[np.int32]]], n: int) -> tuple[int, ...]:
+    """Follow the choices back from the last leaf."""
+    at, state, taken = n, WHOLE, list[int]()
+    for low, choice in reversed(choices):
+        t, state = divmod(int(choice[state, at - low]), 3)
+        taken.append(t)
+        at -= t
+    return tuple(reversed(taken))

@@ -1,0 +1,305 @@
+"""Split groups over the holes that unsplit groups leave, fewest extra pieces; from counts to racks.
+
+Groups and holes joined by pieces fall into clusters. a groups over b holes need a + b - 1 pieces (more would close a
+cycle, along which racks can be moved until a piece is gone), so extra pieces are sum(b - 1) with b = ceil(a·G/h). A
+cluster that two smaller ones can replace with as many holes is never best; those that remain are the record minima of
+the racks left over, b·h - a·G. One cluster may hold the hole of the part-full domain besides.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ortools.sat.python import cp_model
+
+from planner.cluster.hostlist import fold, width
+from planner.plan.plan_sections import Assignment
+from planner.solvers.cpsat import Values
+from planner.solvers.outcome import Outcome
+
+Group = list[tuple[int, int]]  # (leaf domain, racks) in rank order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """A site's leaf domains seen by groups of one size: F full ones of D racks, and perhaps a part-full one at the end.
+
+    A hole is what unsplit groups leave of a domain; it is always smaller than a group.
+    """
+
+    racks: int
+    domain: int
+    per_pod: int
+    groups: int
+    group: int
+
+    @property
+    def full(self) -> int:
+        """Full leaf domains."""
+        return self.racks // self.domain
+
+    @property
+    def rest(self) -> int:
+        """Racks of the part-full domain at the end; 0 where there is none."""
+        return self.racks % self.domain
+
+    @property
+    def hole(self) -> int:
+        """Racks that unsplit groups leave of a full domain."""
+        return self.domain % self.group
+
+    @property
+    def rest_hole(self) -> int:
+        """Racks that unsplit groups leave of the part-full domain."""
+        return self.rest % self.group
+
+    @property
+    def free(self) -> list[int]:
+        """Racks by leaf domain."""
+        return [self.domain] * self.full + [self.rest] * (self.rest > 0)
+
+    @property
+    def full_pods(self) -> int:
+        """Pods of `per_pod` full domains."""
+        return self.full // self.per_pod
+
+    @property
+    def tail(self) -> int:
+        """Full domains of the pod that is not full."""
+        return self.full % self.per_pod
+
+    @property
+    def pods(self) -> int:
+        """All pods."""
+        return -(-len(self.free) // self.per_pod)
+
+    def capacity(self, leaves: int, *, last: bool = False) -> int:
+        """Racks in the holes of full domains, and of the part-full one with `last`."""
+        return leaves * self.hole + self.rest_hole * last
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Leaf domains of one pod that a cluster uses: so many full ones, and perhaps the part-full one."""
+
+    pod: int
+    leaves: int
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Split groups and the holes that they share with each other and with no one else, pod by pod."""
+
+    groups: int
+    parts: tuple[Part, ...]
+
+    def crossing(self, shape: Shape) -> int:
+        """Count the groups that must cross pods: those that fit no part by itself."""
+        return max(0, self.groups - sum(shape.capacity(p.leaves, last=p.last) // shape.group for p in self.parts))
+
+
+def place(shape: Shape, clusters: Sequence[Cluster]) -> list[Group]:
+    """Return groups in stage order: by pod, then by leaf, a split group after the unsplit ones of its first leaf."""
+    left = shape.groups - sum(c.groups for c in clusters)
+    leaves = _leaves_of_parts(shape, clusters)
+    split = sorted(
+        (g for i, c in enumerate(clusters) for g in _split_groups(shape, c, leaves[i])),
+        key=lambda g: (g[0][0], g[-1][0]),
+    )
+    groups: list[Group] = []
+    for leaf, free in enumerate(shape.free):
+        unsplit = min(left, free // shape.group)
+        left -= unsplit
+        groups.extend([[(leaf, shape.group)]] * unsplit)
+        groups.extend(g for g in split if g[0][0] == leaf)
+    return groups
+
+
+def assign(shape: Shape, groups: Sequence[Group]) -> tuple[Assignment, ...]:
+    """Give each piece the next free racks of its leaf domain."""
+    digits = width(shape.racks)
+    following = [leaf * shape.domain for leaf in range(len(shape.free))]
+    pieces = []
+    for stage, group in enumerate(groups):
+        for leaf, racks in group:
+            first = following[leaf]
+            following[leaf] += racks
+            pieces.append(Assignment(stage=stage, leaf_domain=leaf, racks=fold(range(first, first + racks), digits)))
+    return tuple(pieces)
+
+
+def _leaves_of_parts(shape: Shape, clusters: Sequence[Cluster]) -> list[list[list[int]]]:
+    """Return numbers for the leaf domains of each cluster's parts: in a pod those from earlier pods come first."""
+
+    def rank(place: tuple[int, int]) -> tuple[int, bool, bool, bool]:
+        cluster, part = place
+        parts = clusters[cluster].parts
+        return parts[part].pod, parts[part].last, part == 0, part < len(parts) - 1
+
+    numbers: list[list[list[int]]] = [[[] for _ in c.parts] for c in clusters]
+    following = [pod * shape.per_pod for pod in range(shape.pods)]
+    for i, j in sorted(((i, j) for i, c in enumerate(clusters) for j in range(len(c.parts))), key=rank):
+        part = clusters[i].parts[j]
+        first = following[part.pod]
+        following[part.pod] += part.leaves
+        numbers[i][j] = [*range(first, first + part.leaves), *([shape.full] * part.last)]
+    return numbers
+
+
+def _split_groups(shape: Shape, cluster: Cluster, leaves: list[list[int]]) -> Iterator[Group]:
+    """Split a cluster's groups over its holes: each part takes all it can, the other groups take what is left."""
+    local, over = [], cluster.groups
+    for p in cluster.parts:
+        local.append(min(over, shape.capacity(p.leaves, last=p.last) // shape.group))
+        over -= local[-1]
+    room = [shape.capacity(p.leaves, last=p.last) - n * shape.group for p, n in zip(cluster.parts, local, strict=True)]
+    fragments = next_fit([shape.group] * over, room)
+    across: list[Group] = [[] for _ in range(over)]
+    for j, numbers in enumerate(leaves):
+        here = [(k, n) for k, cut in enumerate(fragments) for part, n in cut if part == j]
+        going = [(k, n) for k, n in here if fragments[k][-1][0] > j]
+        coming = [(k, n) for k, n in here if fragments[k][-1][0] <= j]
+        sizes = [n for _, n in coming] + [shape.group] * local[j] + [n for _, n in going]
+        cuts = [
+            [(numbers[x], n) for x, n in cut]
+            for cut in next_fit(sizes, [shape.rest_hole if x == shape.full else shape.hole for x in numbers])
+        ]
+        yield from cuts[len(coming) : len(coming) + local[j]]
+        for (k, _), cut in zip([*coming, *going], cuts[: len(coming)] + cuts[len(coming) + local[j] :], strict=True):
+            across[k].extend(cut)
+    yield from across
+
+
+def next_fit(sizes: Sequence[int], rooms: Sequence[int]) -> list[Group]:
+    """Cut items along rooms in order: each item goes on where the last one stopped."""
+    cuts: list[Group] = []
+    room, free = 0, rooms[0] if rooms else 0
+    for size in sizes:
+        cut: Group = []
+        left = size
+        while left > 0:
+            if free == 0:
+                room, free = room + 1, rooms[room + 1]
+            taken = min(left, free)
+            cut.append((room, taken))
+            left, free = left - taken, free - taken
+        cuts.append(cut)
+    return cuts
+
+
+Run = Callable[[cp_model.CpModel], Outcome[Values]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Clusters worth having: groups -> holes of full domains; `mixed` ones have the part-full domain's hole besides."""
+
+    plain: dict[int, int]
+    mixed: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Clusters as (groups, holes of full domains), the largest first; `mixed` is the one with the part-full domain."""
+
+    plain: tuple[tuple[int, int], ...] = ()
+    mixed: tuple[int, int] | None = None
+
+    @property
+    def groups(self) -> int:
+        """Split groups of all clusters."""
+        return sum(a for a, _ in self.plain) + (self.mixed[0] if self.mixed else 0)
+
+    @property
+    def extra_pieces(self) -> int:
+        """Holes less one, of every cluster."""
+        return sum(b - 1 for _, b in self.plain) + (self.mixed[1] if self.mixed else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Clusters by groups, as variables of a model."""
+
+    plain: dict[int, cp_model.IntVar]
+    mixed: dict[int, cp_model.IntVar]
+
+
+def cluster_sizes(shape: Shape, split: int) -> Sizes:
+    """List the clusters that no two smaller ones, nor one without the part-full domain, can replace."""
+    plain = _records(shape, split, besides=0)
+    mixed = _records(shape, split, besides=shape.rest_hole) if shape.rest_hole else {}
+    return Sizes(plain=plain, mixed={a: m for a, m in mixed.items() if m < _holes(shape, a)})
+
+
+def min_pieces(shape: Shape, sizes: Sizes, split: int, run: Run) -> tuple[Choice, int]:
+    """Return clusters that cover the split groups with the fewest pieces, and a lower bound on the extra ones."""
+    if split == 0:
+        return Choice(), 0
+    model = cp_model.CpModel()
+    counts = count_clusters(model, shape, sizes, split)
+    model.minimize(extra_pieces(sizes, counts))
+    outcome = run(model)
+    analytic = analytic_extra_pieces(shape, split)
+    if outcome.solution is None:
+        return _one_chain(shape, split), analytic
+    of = outcome.solution.of
+    plain = tuple((a, sizes.plain[a]) for a, v in sorted(counts.plain.items(), reverse=True) for _ in range(of(v)))
+    mixed = next(((a, sizes.mixed[a]) for a, v in counts.mixed.items() if of(v)), None)
+    return Choice(plain=plain, mixed=mixed), max(analytic, math.ceil((outcome.bound or 0.0) - 1e-6))
+
+
+def count_clusters(model: cp_model.CpModel, shape: Shape, sizes: Sizes, split: int) -> Counts:
+    """Declare clusters by size, covering every split group within the holes there are."""
+    plain = {
+        a: model.new_int_var(0, min(split // a, shape.full // b), f"clusters[{a}]") for a, b in sizes.plain.items()
+    }
+    mixed = {a: model.new_bool_var(f"mixed[{a}]") for a in sizes.mixed}
+    model.add(sum(a * v for a, v in [*plain.items(), *mixed.items()]) == split).with_name("cover_split_groups")
+    holes = [(sizes.plain[a], v) for a, v in plain.items()] + [(sizes.mixed[a], v) for a, v in mixed.items()]
+    model.add(sum(b * v for b, v in holes) <= shape.full).with_name("use_each_hole_once")
+    model.add_at_most_one(mixed.values()).with_name("use_the_part_full_domain_once")
+    return Counts(plain=plain, mixed=mixed)
+
+
+def extra_pieces(sizes: Sizes, counts: Counts) -> cp_model.LinearExprT:
+    """Return the sum of holes less one, the part-full domain's hole counted among them."""
+    return sum((sizes.plain[a] - 1) * v for a, v in counts.plain.items()) + sum(
+        sizes.mixed[a] * v for a, v in counts.mixed.items()
+    )
+
+
+def analytic_extra_pieces(shape: Shape, split: int) -> int:
+    """Bound the extra pieces without a solver: one group needs as many of the largest holes, and all groups as many."""
+    if split == 0:
+        return 0
+    holes = sorted((f % shape.group for f in shape.free), reverse=True)
+    need, used = split * shape.group, 0
+    while need > 0:
+        need, used = need - holes[used], used + 1
+    return max(split * math.ceil(shape.group / holes[0]), used) - split
+
+
+def _records(shape: Shape, split: int, *, besides: int) -> dict[int, int]:
+    """Return groups -> fewest holes, where fewer racks are left over than with any smaller number of groups."""
+    holes: dict[int, int] = {}
+    smallest = shape.group
+    for a in range(1, split + 1 if shape.hole else 1):
+        b = _holes(shape, a, besides=besides)
+        over = b * shape.hole + besides - a * shape.group
+        if b <= shape.full and over < smallest:
+            holes[a], smallest = b, over
+    return holes
+
+
+def _holes(shape: Shape, groups: int, *, besides: int = 0) -> int:
+    """Return the fewest holes of full domains that take so many groups, with racks besides."""
+    return math.ceil((groups * shape.group - besides) / shape.hole)
+
+
+def _one_chain(shape: Shape, split: int) -> Choice:
+    """Fill one hole after another: a cover that needs no search."""
+    holes = _holes(shape, split)
+    if holes <= shape.full:
+        return Choice(plain=((split, holes),))
+    return Choice(mixed=(split, _holes(shape, split, besides=shape.rest_hole)))

@@ -1,1 +1,0 @@
-"""The placement of a plan's own stages on the leaf domains of its fabric."""

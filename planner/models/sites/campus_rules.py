@@ -1,0 +1,338 @@
+"""The type of a rule of the site split, and the rules of the campus as a whole.
+
+A rule is one object: its rows, and all that bounds, conflicts and reports must know of it. Those of the campus say how
+many racks are due, what they may cost and draw, and how its sites share them.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pyomo.core as pyo
+
+from planner.models.sites.split_data import Pair, SplitData, capital_musd, energy_musd, module_capital_musd
+from planner.physics.site import cost
+
+NO_ROOM = 2e-6  # slack of a row that counts no modules: above what rounding leaves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule: a family of rows on a Pyomo block, the sentence that a conflict prints, and the bounds that it implies.
+
+    Attributes
+    ----------
+    rows
+        Add the rows to a model, in MW, M$, modules, sites and 1000 m², as the component named as the rule.
+    sentence
+        Say in the instance's figures what the rule asks for.
+    order
+        Place in which a conflict tries to leave the rule out: the one that says least to the user goes first.
+    scope
+        What the rule limits: `site` a single site, `grid` the power of any site, `split` how the sites relate to each
+        other or to what is asked for. Rules of the split do not limit what one node could carry alone.
+    components
+        Components that hold further rows of the rule.
+    yearly
+        The rows are stated again for each scenario.
+    index_names
+        Leading entries of a row's index that name it to the user (None: all); the rest tell apart the parts of one
+        limit.
+    index
+        What the first entry of a row's index names; rows of a place without an open site bind nothing.
+    unit, scale
+        Unit of the limit in reports, and how many of these one unit of the rows is; None: the rows cannot be exceeded.
+    movable
+        An explanation may ask by how much the limit must move.
+    slack
+        What one more module takes of a row's slack, for the first entry of the row's index; None: not judged by slack.
+    racks
+        Racks in all that the rule fixes.
+    max_modules, max_site_modules, min_site_modules
+        Bounds on the modules of the campus, of a site (given those of the campus), and of an open site (given the racks
+        in all and the most open sites), each from this rule alone; None: none.
+    max_sites, min_sites
+        Bounds on the open sites.
+    excludes
+        Whether the rule lets no two sites of a pair be open together, given the most open sites.
+    """
+
+    rows: Callable[[Any, SplitData], None]
+    sentence: Callable[[SplitData], str]
+    order: int
+    scope: Literal["site", "grid", "split"]
+    components: tuple[str, ...] = ()
+    yearly: bool = False
+    index_names: int | None = None
+    index: Literal["site", "authority"] | None = None
+    unit: str | None = None
+    scale: float = 1.0
+    movable: bool = False
+    slack: Callable[[SplitData, Any], float] | None = None
+    racks: Callable[[SplitData], int | None] = lambda _: None
+    max_modules: Callable[[SplitData], float | None] = lambda _: None
+    max_site_modules: Callable[[SplitData, str, int], float | None] = lambda *_: None
+    min_site_modules: Callable[[SplitData, int, int], int] = lambda *_: 1
+    max_sites: Callable[[SplitData], int | None] = lambda _: None
+    min_sites: Callable[[SplitData], int] = lambda _: 1
+    excludes: Callable[[SplitData, Pair, int], bool] = lambda *_: False
+
+    @property
+    def name(self) -> str:
+        """Name of the rule: that of the function that states its rows."""
+        return self.rows.__name__
+
+    def label(self, index: Any) -> str:
+        """Return a row's name as reports print it: `headroom[SRP]`, `rtt[a,b]`, `budget`."""
+        if index is None:
+            return self.name
+        entries = index if isinstance(index, tuple) else (index,)
+        return f"{self.name}[{','.join(str(x) for x in entries[: self.index_names])}]"
+
+
+def soft_excess(data: SplitData, rule: str, rows: int = 1) -> float:
+    """Return how far a soft rule's rows may exceed their limits together, in the rule's unit; 0 for a hard rule."""
+    soft = data.grid.rules.soft.get(rule)
+    return 0.0 if soft is None else rows * soft.max_excess
+
+
+def load_mw(m: Any, data: SplitData, sites: Any) -> Any:
+    """Return the draw of some sites at the grid: their modules, and where a block has it, the load `extra_mw`."""
+    extra = m.component("extra_mw")
+    return data.module_mw * sum(m.modules[s] for s in sites) + (0 if extra is None else sum(extra[s] for s in sites))
+
+
+def no_room(_: SplitData, __: Any) -> float:
+    """Return the slack that stops the next module where a row counts something else than modules."""
+    return NO_ROOM
+
+
+def megawatts(x: float) -> str:
+    """Return a power as sentences print it."""
+    return f"{x:,.6g} MW"
+
+
+def demand(m: Any, data: SplitData) -> None:
+    """Require the racks asked for, or one module at least: racks of a module · sum of modules = racks."""
+    modules, racks = sum(m.modules.values()), data.request.racks
+    m.demand = pyo.Constraint(expr=modules >= 1 if racks is None else data.module_racks * modules == racks)
+
+
+def _demand_sentence(data: SplitData) -> str:
+    racks = f"{data.module_racks} {'rack' if data.module_racks == 1 else 'racks'}"
+    module = f"one module ({racks}) needs {megawatts(data.module_mw)} at the grid"
+    asked = data.request.racks
+    if asked is None:
+        return module
+    modules = "" if asked % data.module_racks == 0 else f", not a whole number of modules of {data.module_racks}"
+    need = megawatts(cost.facility_mw(data.hardware, asked))
+    return f"{asked:,} racks{modules} need {need} at the grid ({module})"
+
+
+def pins(m: Any, data: SplitData) -> None:
+    """Require what is pinned: racks in all, racks of single sites, and at most so many open sites."""
+    m.pins = pyo.Constraint(pyo.Any)
+    if data.pins.racks is not None:
+        m.pins["sites.racks"] = data.module_racks * sum(m.modules.values()) == data.pins.racks
+    if data.pins.max_sites is not None:
+        m.pins["sites.max_sites"] = sum(m.open.values()) <= data.pins.max_sites
+    for s, racks in data.pins.racks_by_site.items():
+        m.pins[f"sites.racks.{s}"] = data.module_racks * m.modules[s] == racks
+
+
+def _pins_sentence(data: SplitData) -> str:
+    pinned = {f"sites.racks.{s}": n for s, n in data.pins.racks_by_site.items()}
+    totals = ("sites.racks", data.pins.racks), ("sites.max_sites", data.pins.max_sites)
+    pinned |= {k: v for k, v in totals if v is not None}
+    odd = any(v % data.module_racks for k, v in pinned.items() if k.startswith("sites.racks"))
+    values = ", ".join(f"{k}={v}" for k, v in sorted(pinned.items()))
+    return f"pins fix {values}" + (f"; racks come in modules of {data.module_racks}" if odd else "")
+
+
+def budget(m: Any, data: SplitData) -> None:
+    """Limit capital plus the counted years of energy to the budget, in M$."""
+    limits = data.instance.limits
+    if limits.budget_usd is not None:
+        spent = capital_musd(m, data) + limits.budgeted_years * energy_musd(m, data)
+        m.budget = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
+
+
+def _module_with_energy_musd(data: SplitData) -> float:
+    """Return the capital of a module and its energy over the counted years, at the cheapest candidate."""
+    energy = min(data.energy_musd(s) for s in data.candidates)
+    return module_capital_musd(data) + data.instance.limits.budgeted_years * energy
+
+
+def _budget_modules(data: SplitData) -> float | None:
+    limit, capital = data.instance.limits.budget_usd, module_capital_musd(data)
+    return None if limit is None or capital <= 0 else limit / 1e6 / capital
+
+
+def _budget_sentence(data: SplitData) -> str:
+    limits, site = data.instance.limits, data.grid.prices.site_usd / 1e6
+    return (
+        f"limits.budget_usd is {(limits.budget_usd or 0.0) / 1e6:,.6g} M$, "
+        f"a module costs at least {_module_with_energy_musd(data):,.6g} M$"
+        + (f" with {limits.budgeted_years:g} years of energy" if limits.budgeted_years else "")
+        + (f" and an open site {site:,.6g} M$" if site else "")
+    )
+
+
+def site_count(m: Any, data: SplitData) -> None:
+    """Limit the number of open sites."""
+    if data.grid.rules.max_sites is not None:
+        m.site_count = pyo.Constraint(expr=sum(m.open.values()) <= data.grid.rules.max_sites)
+
+
+def _site_count_limit(data: SplitData) -> int | None:
+    limit = data.grid.rules.max_sites
+    return None if limit is None else limit + math.floor(soft_excess(data, "site_count") + 1e-9)
+
+
+def facility_power(m: Any, data: SplitData) -> None:
+    """Limit the draw of all sites together."""
+    limit = data.instance.limits.facility_power_mw
+    if limit is not None:
+        m.facility_power = pyo.Constraint(expr=load_mw(m, data, data.candidates) <= limit)
+
+
+def _facility_power_modules(data: SplitData) -> float | None:
+    limit = data.instance.limits.facility_power_mw
+    return None if limit is None else (limit + soft_excess(data, "facility_power")) / data.module_mw
+
+
+def fault_split(m: Any, data: SplitData) -> None:
+    """Require sites in enough interconnections, and limit the share of all racks in any one of them.
+
+    An interconnection counts once a site in it is open: reached[i] <= sum of open[s] over its sites.
+    """
+    rule = data.grid.rules.fault_split
+    if not rule.enabled:
+        return
+    by_area: dict[str, list[str]] = {}
+    for s in data.candidates:
+        by_area.setdefault(data.interconnection(s), []).append(s)
+    areas = sorted(by_area)
+    m.reached = pyo.Var(areas, domain=pyo.NonNegativeReals, bounds=(0, 1))
+    m.reaching = pyo.Constraint(areas, rule=lambda m, i: m.reached[i] <= sum(m.open[s] for s in by_area[i]))
+    total = sum(m.modules.values())
+    m.fault_split = pyo.Constraint(pyo.Any)
+    m.fault_split["min_interconnections"] = sum(m.reached.values()) >= rule.min_interconnections
+    for i in areas:
+        m.fault_split[i, "share"] = sum(m.modules[s] for s in by_area[i]) <= rule.max_share * total
+
+
+def _fault_split_slack(data: SplitData, index: Any) -> float:
+    return NO_ROOM if index == "min_interconnections" else 1 - data.grid.rules.fault_split.max_share
+
+
+def _one_site_each(data: SplitData, sites: int) -> bool:
+    """Whether so many sites at most must each be in an interconnection of its own."""
+    split = data.grid.rules.fault_split
+    return split.enabled and sites == split.min_interconnections
+
+
+def _fault_split_min_site_modules(data: SplitData, racks: int, sites: int) -> int:
+    """Bound a site by what is left when every other site, alone in its interconnection, has the largest share."""
+    if not _one_site_each(data, sites):
+        return 1
+    left = 1 - (sites - 1) * data.grid.rules.fault_split.max_share
+    return max(1, math.ceil(left * racks / data.module_racks - 1e-9))
+
+
+def _fault_split_max_site_modules(data: SplitData, _: str, modules: int) -> float | None:
+    split = data.grid.rules.fault_split
+    return split.max_share * modules if split.enabled else None
+
+
+def _fault_split_excludes(data: SplitData, pair: Pair, sites: int) -> bool:
+    return _one_site_each(data, sites) and data.interconnection(pair[0]) == data.interconnection(pair[1])
+
+
+def _fault_split_sentence(data: SplitData) -> str:
+    rule = data.grid.rules.fault_split
+    areas = ", ".join(sorted({data.interconnection(s) for s in data.candidates}))
+    return (
+        f"grid.rules.fault_split wants sites in {rule.min_interconnections} interconnections, "
+        f"none with more than {rule.max_share:.0%} of the racks; candidates are in {areas}"
+    )
+
+
+def share_balance(m: Any, data: SplitData) -> None:
+    """Limit every site to a multiple of the smallest open one: modules[s] <= ratio · min_modules."""
+    rule = data.grid.rules.share_balance
+    if not rule.enabled:
+        return
+    sites = list(data.candidates)
+    largest = max(m.modules[s].ub for s in sites)
+    m.min_modules = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, largest))
+    # A closed site does not count as the smallest.
+    m.smallest = pyo.Constraint(sites, rule=lambda m, s: m.min_modules <= m.modules[s] + largest * (1 - m.open[s]))
+    m.share_balance = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= rule.max_ratio * m.min_modules)
+
+
+def _share_balance_sentence(data: SplitData) -> str:
+    ratio = data.grid.rules.share_balance.max_ratio
+    return f"grid.rules.share_balance wants no site more than {ratio:g} times the smallest"
+
+
+CAMPUS_RULES = (
+    Rule(rows=demand, sentence=_demand_sentence, order=170, scope="split", racks=lambda data: data.request.racks),
+    Rule(
+        rows=pins,
+        sentence=_pins_sentence,
+        order=160,
+        scope="split",
+        slack=no_room,
+        racks=lambda data: data.pins.racks,
+        max_sites=lambda data: data.pins.max_sites,
+    ),
+    Rule(
+        rows=budget,
+        sentence=_budget_sentence,
+        order=150,
+        scope="split",
+        unit="USD",
+        scale=1e6,
+        movable=True,
+        slack=lambda data, _: _module_with_energy_musd(data),
+        max_modules=_budget_modules,
+    ),
+    Rule(
+        rows=site_count,
+        sentence=lambda data: f"grid.rules.max_sites is {data.grid.rules.max_sites}",
+        order=140,
+        scope="split",
+        unit="sites",
+        movable=True,
+        slack=no_room,
+        max_sites=_site_count_limit,
+    ),
+    Rule(
+        rows=facility_power,
+        sentence=lambda data: f"limits.facility_power_mw is {data.instance.limits.facility_power_mw:,.6g}",
+        order=130,
+        scope="grid",
+        unit="MW",
+        movable=True,
+        slack=lambda data, _: data.module_mw,
+        max_modules=_facility_power_modules,
+    ),
+    Rule(
+        rows=fault_split,
+        sentence=_fault_split_sentence,
+        order=110,
+        scope="split",
+        index_names=1,
+        unit="modules",
+        slack=_fault_split_slack,
+        max_site_modules=_fault_split_max_site_modules,
+        min_site_modules=_fault_split_min_site_modules,
+        min_sites=lambda data: (
+            data.grid.rules.fault_split.min_interconnections if data.grid.rules.fault_split.enabled else 1
+        ),
+        excludes=_fault_split_excludes,
+    ),
+    Rule(rows=share_balance, sentence=_share_balance_sentence, order=60, scope="split", slack=no_room),
+)

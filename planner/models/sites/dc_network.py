@@ -1,0 +1,426 @@
+"""The grid of a site split as a DC network: columns, cuts, and the contingencies of each choice of circuits.
+
+Cuts are stored here and not in a model, so that every model of one split starts from what earlier ones found.
+
+The rule after a contingency, which the checker replays from the physics alone:
+
+- A lost circuit shifts flows by line outage distribution factors; the rest of its corridor stays in service.
+- A node's largest unit takes `unit_share` of the node's generation. All plants of the island respond in proportion to
+  `generation_mw` (droop), the node's remaining units among them. In each island every plant keeps as reserve for it the
+  same share of its `generation_mw`, that of the worst such loss.
+- The loss of a bridge splits an island in two: in each, its own plants respond in proportion to `generation_mw`, and
+  none may exceed it. An island without plants goes dark: the load of its nodes is lost, and no site may stand there.
+- Turning down has no limit here: plants also run for what load the grid's figures leave out.
+- No remaining circuit may carry more than its rating.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from planner.instance.grid import Grid
+from planner.physics.site.grid import Floats, Integers, Network, lost_share, normal_share
+
+Condition = tuple[tuple[int, bool], ...]  # columns of binaries with the values at which a cut is valid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corridor:
+    """A corridor of the grid: existing circuits, or circuits that can be built."""
+
+    id: str
+    a: str
+    b: str
+    rating_mw: float
+    circuits: int
+    capex_usd: float | None
+    reactance_pu: float | None = None
+
+    @property
+    def new(self) -> bool:
+        """Whether circuits must be built first."""
+        return self.capex_usd is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridCut:
+    """One cutting plane `values · x[columns] <= upper`, valid where each binary of `condition` has its value.
+
+    Elsewhere the left side is above `upper` by at most `reach` times the total load.
+    """
+
+    rule: str
+    name: str
+    columns: Integers
+    values: Floats
+    upper: float
+    condition: Condition = ()
+    reach: float = 0.0
+
+    @property
+    def key(self) -> "CutKey":
+        """What tells the cut from others."""
+        return self.rule, self.name, self.condition
+
+
+CutKey = tuple[str, str, Condition]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology:
+    """The network with some circuits built; `condition` says by binaries that exactly these are."""
+
+    network: Network
+    lines: tuple[str, ...]
+    rating_mw: Floats
+    condition: Condition
+
+
+@dataclass
+class Effort:
+    """What the search for cuts took."""
+
+    rounds: int = 0
+    contingencies: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DcNetwork:
+    """The grid of a split in one year, as the columns that its cuts are stated over.
+
+    The columns are, in this order: generation by node, modules and opening by candidate, then installation and flow of
+    each circuit to build, then the load in MW that each candidate has beside its modules.
+
+    Attributes
+    ----------
+    circuits_to_build
+        Corridor and number of each circuit that can be built; circuits of a corridor are built in order.
+    """
+
+    grid: Grid
+    corridors: Mapping[str, Corridor]
+    candidates: Sequence[str]
+    module_mw: float
+    pool: dict[CutKey, GridCut] = field(default_factory=dict)
+    effort: Effort = field(default_factory=Effort)
+    contingencies: dict[tuple[int, ...], Any] = field(default_factory=dict)
+    outage_factors: dict[Condition, Any] = field(default_factory=dict)
+    _topologies: dict[tuple[int, ...], Topology] = field(default_factory=dict)
+    _years: dict[str, "DcNetwork"] = field(default_factory=dict)
+
+    def in_year(self, name: str, grid: Grid) -> "DcNetwork":
+        """Return the network with a scenario's figures, made once: cuts of its own on the same topologies."""
+        if name not in self._years:
+            self._years[name] = replace(self, grid=grid, pool={}, contingencies={}, _years={})
+        return self._years[name]
+
+    @property
+    def every_year(self) -> list["DcNetwork"]:
+        """The network itself, then those of its scenarios."""
+        return [self, *self._years.values()]
+
+    @cached_property
+    def nodes(self) -> dict[str, int]:
+        """Number of each node."""
+        return {n: i for i, n in enumerate(sorted(n.id for n in self.grid.nodes))}
+
+    @cached_property
+    def site_nodes(self) -> Integers:
+        """Node of each candidate."""
+        return np.asarray([self.nodes[s] for s in self.candidates], dtype=np.int64)
+
+    @cached_property
+    def available_mw(self) -> Floats:
+        """Available generation of each node: what its plants can spare."""
+        return np.asarray([n.generation_mw for n in sorted(self.grid.nodes, key=lambda n: n.id)])
+
+    @cached_property
+    def load_mw(self) -> Floats:
+        """Load of each node beside the sites."""
+        return np.asarray([n.load_mw for n in sorted(self.grid.nodes, key=lambda n: n.id)])
+
+    @cached_property
+    def unit_share(self) -> Floats:
+        """Share of each node's generation that is lost with its largest unit."""
+        return np.asarray([lost_share(n) for n in sorted(self.grid.nodes, key=lambda n: n.id)])
+
+    @cached_property
+    def existing(self) -> list[Corridor]:
+        """Corridors of existing circuits; one that ends where it begins carries nothing."""
+        return [c for c in self.corridors.values() if not c.new and c.a != c.b]
+
+    @cached_property
+    def buildable(self) -> list[Corridor]:
+        """Corridors in which circuits can be built."""
+        return [c for c in self.corridors.values() if c.new and c.a != c.b]
+
+    @cached_property
+    def circuits_to_build(self) -> list[tuple[str, int]]:
+        """Corridor and number of each circuit that can be built."""
+        return [(c.id, j) for c in self.buildable for j in range(c.circuits)]
+
+    @property
+    def first_modules(self) -> int:
+        """First column of the modules."""
+        return len(self.nodes)
+
+    @property
+    def first_open(self) -> int:
+        """First column of the openings."""
+        return self.first_modules + len(self.candidates)
+
+    @property
+    def first_installed(self) -> int:
+        """First column of the installed circuits."""
+        return self.first_open + len(self.candidates)
+
+    @property
+    def first_circuit_flow(self) -> int:
+        """First column of the flows on new circuits."""
+        return self.first_installed + len(self.circuits_to_build)
+
+    @property
+    def first_extra(self) -> int:
+        """First column of the load beside the modules."""
+        return self.first_circuit_flow + len(self.circuits_to_build)
+
+    @property
+    def width(self) -> int:
+        """Number of columns."""
+        return self.first_extra + len(self.candidates)
+
+    @cached_property
+    def base(self) -> Topology:
+        """The existing network."""
+        return self.topology((0,) * len(self.buildable))
+
+    @cached_property
+    def joins_islands(self) -> bool:
+        """Whether a circuit can be built between two islands of the existing network."""
+        island = self.base.network.island
+        return any(island[self.nodes[c.a]] != island[self.nodes[c.b]] for c in self.buildable)
+
+    def built(self, x: Floats) -> tuple[int, ...]:
+        """Return the circuits built in each corridor, of a point whose integers are whole."""
+        total = dict.fromkeys((c.id for c in self.buildable), 0.0)
+        for y, (k, _) in zip(x[self.first_installed : self.first_circuit_flow], self.circuits_to_build, strict=True):
+            total[k] += y
+        return tuple(round(n) for n in total.values())
+
+    def topology(self, built: tuple[int, ...]) -> Topology:
+        """Return the network with this many circuits built in each corridor, made once."""
+        if built not in self._topologies:
+            new = [(c, n) for c, n in zip(self.buildable, built, strict=True) if n]
+            lines = [(c, c.circuits) for c in self.existing] + new
+            network = Network(
+                len(self.nodes),
+                [self.nodes[c.a] for c, _ in lines],
+                [self.nodes[c.b] for c, _ in lines],
+                [n for _, n in lines],
+                [c.reactance_pu or 0.0 for c, _ in lines],
+            )
+            # By circuits, exactly these are built: the last one is, the next one is not.
+            count = {c.id: n for c, n in zip(self.buildable, built, strict=True)}
+            edges = [
+                (i, j < count[k]) for i, (k, j) in enumerate(self.circuits_to_build) if j in (count[k] - 1, count[k])
+            ]
+            self._topologies[built] = Topology(
+                network=network,
+                lines=tuple(c.id for c, _ in lines),
+                rating_mw=np.asarray([c.rating_mw for c, _ in lines]),
+                condition=tuple((self.first_installed + i, installed) for i, installed in edges),
+            )
+        return self._topologies[built]
+
+    def injection(self, x: Floats) -> Floats:
+        """Return the power into the network at each node in MW: generation less the load of the node and its site."""
+        mw = x[: self.first_modules] - self.load_mw
+        mw[self.site_nodes] -= self.module_mw * x[self.first_modules : self.first_open] + x[self.first_extra :]
+        return mw
+
+    def injection_into_base(self, x: Floats) -> Floats:
+        """Return the power into the existing network: a new circuit is load at one end and generation at the other."""
+        mw = self.injection(x)
+        for (k, _), flow in zip(self.circuits_to_build, x[self.first_circuit_flow : self.first_extra], strict=True):
+            mw[self.nodes[self.corridors[k].a]] -= flow
+            mw[self.nodes[self.corridors[k].b]] += flow
+        return mw
+
+    def of_load(self, by_node: Floats) -> float:
+        """Return what the nodes' own load adds to the limit on a linear function of the injections."""
+        return float(by_node @ self.load_mw)
+
+    def row(self, by_node: Floats, *, new: bool) -> Floats:
+        """Return a linear function of the injections as one of the columns; `new` counts the flows on new circuits.
+
+        The nodes' own load is no column: `of_load` moves it to the other side.
+        """
+        row = np.zeros(self.width)
+        row[: self.first_modules] = by_node
+        row[self.first_modules : self.first_open] = -self.module_mw * by_node[self.site_nodes]
+        row[self.first_extra :] = -by_node[self.site_nodes]
+        for i, (k, _) in enumerate(self.circuits_to_build if new else ()):
+            c = self.corridors[k]
+            row[self.first_circuit_flow + i] = by_node[self.nodes[c.b]] - by_node[self.nodes[c.a]]
+        return row
+
+    def cut(
+        self, rule: str, name: str, row: Floats, upper: float, *, condition: Condition = (), reach: float = 0.0
+    ) -> GridCut:
+        """Return a row over all columns as a cut, without what is zero."""
+        (columns,) = np.nonzero(np.abs(row) > 1e-12)
+        return GridCut(
+            rule=rule, name=name, columns=columns, values=row[columns], upper=upper, condition=condition, reach=reach
+        )
+
+    def rating_cuts(self, x: Floats, count: int, tolerance: float) -> list[GridCut]:
+        """Return cuts for at most `count` existing corridors above their usable ratings, the worst first."""
+        net, limit = self.base.network, self.base.rating_mw * self.base.network.circuits * normal_share(self.grid)
+        flow = net.flows(self.injection_into_base(x))
+        overload = (np.abs(flow) - limit) / limit
+        worst = [int(i) for i in np.argsort(-overload, kind="stable")[:count] if overload[i] > tolerance]
+        cuts = []
+        for i, factors in zip(worst, net.ptdf(worst), strict=True):
+            sign = 1.0 if flow[i] > 0 else -1.0
+            name = f"{self.base.lines[i]},{'+' if sign > 0 else '-'}"
+            upper = float(limit[i]) + sign * self.of_load(factors)
+            cuts.append(self.cut("rating", name, sign * self.row(factors, new=True), upper))
+        return cuts
+
+
+TOLERANCE = 1e-7  # of a rating; the checker allows ten times as much
+BATCH = 256  # contingencies solved side by side: enough to fill the factorisation's right-hand sides, little memory
+MAX_STORED = 60_000_000  # factors held in memory; of larger grids they are computed anew in every round
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Contingencies side by side: after contingency j, flow l is flow[l] + factor[l, j] · source[j].
+
+    The source is the flow on the lost circuit's corridor, or the generation at the lost unit's node: number `lost[j]`.
+    """
+
+    unit: bool
+    lost: Integers
+    factor: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contingencies:
+    """The contingencies of one topology: one circuit of each of `lines`, the largest unit of each of `units`."""
+
+    network: DcNetwork
+    topology: Topology
+    lines: tuple[int, ...]
+    units: tuple[int, ...]
+
+    @cached_property
+    def island_mw(self) -> Floats:
+        """Available generation of each island."""
+        island = self.topology.network.island
+        total = np.bincount(island, weights=self.network.available_mw, minlength=int(island.max()) + 1)
+        return np.asarray(total, dtype=np.float64)
+
+    @cached_property
+    def others_mw(self) -> Floats:
+        """Available generation of a node's island when the node's largest unit is lost."""
+        lost = self.network.unit_share * self.network.available_mw
+        others = self.island_mw[self.topology.network.island] - lost
+        return np.where(others > 1e-9, others, 0.0)
+
+    def sides(self, line: int) -> tuple[Integers, Integers]:
+        """Return the nodes on either side of a bridge."""
+        net = self.topology.network
+        side = net.bridges[line]
+        return side, np.setdiff1d(np.flatnonzero(net.island == net.island[side[0]]), side)
+
+    def dark_load(self, line: int) -> Floats:
+        """Return the load of each node that goes dark with a bridge: that of a side without plants."""
+        load = np.zeros(self.topology.network.nodes)
+        for nodes in self.sides(line):
+            if self.network.available_mw[nodes].sum() <= 0:
+                load[nodes] = self.network.load_mw[nodes]
+        return load
+
+    def batches(self) -> Iterable[Batch]:
+        """Return the factors of all contingencies, computed anew each time where they are too many to store."""
+        few = (len(self.lines) + len(self.units)) * len(self.topology.lines) <= MAX_STORED
+        return self._stored if few else self._computed()
+
+    @cached_property
+    def _stored(self) -> list[Batch]:
+        # What a circuit shifts is the same in every year; who responds to a split or a lost unit is not.
+        stored = self.network.outage_factors
+        if self.topology.condition not in stored:
+            stored[self.topology.condition] = list(self._circuits())
+        return [*stored[self.topology.condition], *self._responses()]
+
+    def _computed(self) -> Iterator[Batch]:
+        yield from self._circuits()
+        yield from self._responses()
+
+    def _circuits(self) -> Iterator[Batch]:
+        net = self.topology.network
+        for lines in _batched([k for k in self.lines if k not in net.bridges]):
+            yield Batch(unit=False, lost=np.asarray(lines), factor=net.lodf(lines))
+
+    def _responses(self) -> Iterator[Batch]:
+        net = self.topology.network
+        for lines in _batched([k for k in self.lines if k in net.bridges]):
+            factor = np.stack([self._bridge_factors(k) for k in lines], axis=1)
+            yield Batch(unit=False, lost=np.asarray(lines), factor=factor)
+        for units in _batched([n for n in self.units if self.others_mw[n] > 0]):
+            yield Batch(unit=True, lost=np.asarray(units), factor=self._unit_factors(np.asarray(units)))
+
+    def _bridge_factors(self, line: int) -> Floats:
+        """Return what each flow takes of a bridge's when the plants on both sides respond on their own."""
+        net, available = self.topology.network, self.network.available_mw
+        side, rest = self.sides(line)
+        response = np.zeros(net.nodes)
+        # A side without plants loses its load instead: it fed nothing, and all that it drew came over the bridge.
+        weight = np.where(available > 0, available, self.dark_load(line))
+        # Where what goes dark nearly feeds itself, next to nothing comes over the bridge.
+        if all(abs(weight[x].sum()) > 1e-3 * np.abs(weight[x]).sum() for x in (side, rest)):
+            response[side] = weight[side] / weight[side].sum()
+            response[rest] = -weight[rest] / weight[rest].sum()
+        # The side that was fed over the bridge makes up for it, the other turns down by as much.
+        factor = net.flows(response) * (1.0 if net.b[line] in side else -1.0)
+        factor[line] = -1.0
+        return factor
+
+    def _unit_factors(self, units: Integers) -> Floats:
+        """Return what each flow takes of a node's generation when its unit is lost and the island's plants respond."""
+        net, available, lost = self.topology.network, self.network.available_mw, self.network.unit_share[units]
+        alone = np.zeros((net.nodes, len(units)))
+        alone[units, np.arange(len(units))] = 1.0
+        of_node = net.flows(alone)
+        together = np.zeros((net.nodes, len(self.island_mw)))
+        together[np.arange(net.nodes), net.island] = available
+        of_island = net.flows(together)[:, net.island[units]]
+        response = (of_island - lost * available[units] * of_node) / self.others_mw[units]
+        return np.asarray(lost * (response - of_node))
+
+
+def _batched(items: list[int]) -> Iterator[list[int]]:
+    for i in range(0, len(items), BATCH):
+        yield items[i : i + BATCH]
+
+
+def contingencies(network: DcNetwork, topology: Topology) -> Contingencies:
+    """Return the contingencies that the N-1 rule asks for."""
+    if network.grid.rules.n1 == "full":
+        lines = tuple(range(len(topology.lines)))
+        units = tuple(int(n) for n in np.flatnonzero(network.unit_share * network.available_mw > 0))
+        return Contingencies(network=network, topology=topology, lines=lines, units=units)
+    lines = tuple(sorted({k for s in network.candidates for k in largest_at(network, topology, s)}))
+    return Contingencies(network=network, topology=topology, lines=lines, units=())
+
+
+def largest_at(network: DcNetwork, topology: Topology, site: str) -> list[int]:
+    """Return the corridors with the largest circuit at a node, all of them where several are as large."""
+    i, net = network.nodes[site], topology.network
+    here = np.flatnonzero((net.a == i) | (net.b == i))
+    return [int(k) for k in here if topology.rating_mw[k] == topology.rating_mw[here].max()]

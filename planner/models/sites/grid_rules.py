@@ -1,0 +1,333 @@
+"""Rules of the power system, and the DC power flow of a site split in its MILP: the rows that are stated at once.
+
+The rules are headroom, generation, line ratings and N-1, in every year of the split. The power flow is the balance of
+each island of the existing network, reserves, and new circuits, whose flows enter the existing network as load at one
+end and generation at the other. Each is stated for one year: of the model itself, or of a scenario's block.
+"""
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pyomo.core as pyo
+
+from planner.models.sites.campus_rules import Rule, load_mw, megawatts, soft_excess
+from planner.models.sites.dc_network import DcNetwork
+from planner.models.sites.split_data import SplitData
+from planner.physics.site.grid import BASE_MVA, normal_share
+
+
+def plants(data: SplitData, *, bounded: bool) -> list[str]:
+    """Return the nodes that can feed in under dc: those with available generation; all where it does not bound."""
+    if data.network is None:
+        return []
+    available = {n.id: n.generation_mw for n in data.grid.nodes}
+    return [n for n in data.graph if not bounded or available[n] > 0]
+
+
+def count_circuits(m: Any, network: DcNetwork) -> None:
+    """Count the circuits installed in each corridor, built in order; one split has the same in every year."""
+    keys = network.circuits_to_build
+    m.installed = pyo.Var(keys, domain=pyo.Binary)
+    new = {c.id: c.circuits for c in network.buildable}
+    m.counting = pyo.Constraint(
+        list(new), rule=lambda m, k: sum(m.installed[k, j] for j in range(new[k])) == m.circuits[k]
+    )
+    later = [(k, j) for k, j in keys if j]
+    m.in_order = pyo.Constraint(later, rule=lambda m, k, j: m.installed[k, j] <= m.installed[k, j - 1])
+
+
+def balance(m: Any, data: SplitData, network: DcNetwork) -> None:
+    """Require in each island of the existing network that generation and inflow over new circuits equal the load."""
+    keys = network.circuits_to_build
+    limit = max((v.ub for v in m.generated.values()), default=0.0)
+    m.circuit_flow = pyo.Var(keys, domain=pyo.Reals, bounds=(-limit, limit))
+    island = network.base.network.island
+    terms: list[list[Any]] = [[] for _ in range(int(island.max()) + 1)]
+    for n, v in m.generated.items():
+        terms[island[network.nodes[n]]].append(v)
+    extra = m.component("extra_mw")
+    for s in data.candidates:
+        load = data.module_mw * m.modules[s] + (0 if extra is None else extra[s])
+        terms[island[network.nodes[s]]].append(-load)
+    for k, j in keys:
+        c = network.corridors[k]
+        a, b = island[network.nodes[c.a]], island[network.nodes[c.b]]
+        if a != b:
+            terms[a].append(-m.circuit_flow[k, j])
+            terms[b].append(m.circuit_flow[k, j])
+    drawn = np.bincount(island, weights=network.load_mw, minlength=len(terms))
+    islands = [i for i, parts in enumerate(terms) if parts or abs(drawn[i]) > 1e-9]
+
+    def row(_: Any, i: int) -> Any:
+        # Load in an island that nothing can feed, or feed that nothing can take, leaves no split at all.
+        return pyo.quicksum(terms[i]) == float(drawn[i]) if terms[i] else pyo.Constraint.Infeasible
+
+    m.island_balance = pyo.Constraint(islands, rule=row)
+
+
+def new_circuits(m: Any, data: SplitData, network: DcNetwork) -> None:
+    """Limit new circuits to their ratings, and require of each installed one the flow that the angles at its ends give.
+
+    |flow| <= rating · installed, and |flow - susceptance · angle| <= susceptance · max_angle · (1 - installed).
+    """
+    keys, net = network.circuits_to_build, network.base.network
+    signed = [(*key, sign) for key in keys for sign in (1, -1)]
+    rating = {k: network.corridors[k].rating_mw * normal_share(data.grid) for k, _ in keys}
+    m.new_rating = pyo.Constraint(
+        signed, rule=lambda m, k, j, sign: sign * m.circuit_flow[k, j] <= rating[k] * m.installed[k, j]
+    )
+    max_angle = _max_angles(data, network)
+    widest = max(max_angle.values(), default=0.0)
+    # Angles of an island are over its own reference; islands that new circuits join shift against each other.
+    islands = sorted({int(i) for i in net.island}) if network.joins_islands else []
+    m.island_shift = pyo.Var(islands, domain=pyo.Reals, bounds=(-widest, widest))
+    ends = {c.id: (network.nodes[c.a], network.nodes[c.b]) for c in network.buildable}
+    m.angle = pyo.Var(list(ends), domain=pyo.Reals, bounds=lambda _, k: (-max_angle[k], max_angle[k]))
+    variables = columns(m, network)
+
+    def angle(m: Any, k: str) -> Any:
+        a, b = ends[k]
+        unit = np.zeros(net.nodes)
+        unit[a], unit[b] = 1.0, -1.0
+        by_node = net.angles(unit)
+        row = network.row(by_node, new=True)
+        # Below 1e-15 a coefficient is what rounding leaves of zero.
+        within = pyo.quicksum(
+            float(row[i]) * v for i, v in enumerate(variables) if v is not None and abs(row[i]) > 1e-15
+        )
+        apart = net.island[a] != net.island[b]
+        shift = m.island_shift[int(net.island[a])] - m.island_shift[int(net.island[b])] if apart else 0.0
+        return m.angle[k] == within - network.of_load(by_node) + shift
+
+    m.angles = pyo.Constraint(list(ends), rule=angle)
+    per_rad = {c.id: BASE_MVA / (c.reactance_pu or 1.0) for c in network.buildable}
+
+    def follow(m: Any, k: str, j: int, sign: int) -> Any:
+        gap = m.circuit_flow[k, j] - per_rad[k] * m.angle[k]
+        return sign * gap <= per_rad[k] * max_angle[k] * (1 - m.installed[k, j])
+
+    m.follows = pyo.Constraint(signed, rule=follow)
+
+
+def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
+    """Bound the angle between the ends of each new corridor, in radians, by what ratings allow along a path.
+
+    A circuit at its rating has its ends rating · |x| apart. Between islands the path may lead over any new circuits and
+    through any islands, so all of them are added up. A smaller bound would forbid angles that are possible.
+    """
+    share = normal_share(data.grid) / BASE_MVA
+    graph = nx.Graph()
+    graph.add_nodes_from(network.nodes)
+    for c in network.existing:
+        across = share * c.rating_mw * abs(c.reactance_pu or 0.0)
+        graph.add_edge(c.a, c.b, across=min(across, graph.get_edge_data(c.a, c.b, {"across": across})["across"]))
+    bound, everywhere = {}, None
+    for c in network.buildable:
+        if nx.has_path(graph, c.a, c.b):
+            bound[c.id] = float(nx.dijkstra_path_length(graph, c.a, c.b, weight="across"))
+            continue
+        if everywhere is None:
+            tree = nx.minimum_spanning_edges(graph, weight="across", data=True)
+            new = sum(share * x.rating_mw * (x.reactance_pu or 0.0) for x in network.buildable)
+            everywhere = sum(d["across"] for _, _, d in tree) + new
+        bound[c.id] = everywhere
+    return bound
+
+
+def reserves(m: Any, network: DcNetwork) -> None:
+    """Require a share of each island's plants as reserve for the loss of any unit there, unless building joins islands.
+
+    generated <= available · (1 - reserve), and lost unit <= reserve · available generation of the others.
+    """
+    net, available, unit_share = network.base.network, network.available_mw, network.unit_share
+    if network.joins_islands:
+        return
+    island = {n: int(net.island[i]) for n, i in network.nodes.items() if n in m.generated}
+    total = np.bincount(net.island, weights=available)
+    m.reserve = pyo.Var(sorted(set(island.values())), domain=pyo.NonNegativeReals, bounds=(0, 1))
+
+    def keep_reserve(m: Any, n: str) -> Any:
+        mw = float(available[network.nodes[n]])
+        return m.generated[n] + mw * m.reserve[island[n]] <= mw
+
+    def cover_unit(m: Any, n: str) -> Any:
+        i = network.nodes[n]
+        if unit_share[i] * available[i] == 0:
+            return pyo.Constraint.Skip
+        others = float(total[island[n]] - unit_share[i] * available[i])
+        # A plant alone in its island has no other to make up for its unit.
+        lost = float(unit_share[i]) * m.generated[n]
+        return lost <= others * m.reserve[island[n]] if others > 1e-9 else m.generated[n] <= 0
+
+    feeding = [n for n in island if available[network.nodes[n]] > 0]
+    m.security = pyo.Constraint(feeding, rule=keep_reserve)
+    m.unit_reserve = pyo.Constraint(feeding, rule=cover_unit)
+
+
+def columns(m: Any, network: DcNetwork) -> list[Any]:
+    """Return the model's variables in the order of the network's columns; None where there is none."""
+    generated, extra = dict(m.generated.items()), m.component("extra_mw")
+    return [
+        *(generated.get(n) for n in network.nodes),
+        *(m.modules[s] for s in network.candidates),
+        *(m.open[s] for s in network.candidates),
+        *(m.installed[key] for key in network.circuits_to_build),
+        *(m.circuit_flow[key] for key in network.circuits_to_build),
+        *(None if extra is None else extra[s] for s in network.candidates),
+    ]
+
+
+def flows_of(m: Any, network: DcNetwork) -> dict[str, float]:
+    """Return the flows that the values set in a model mean, by corridor."""
+    x = np.asarray([0.0 if v is None else v.value for v in columns(m, network)])
+    topology = network.topology(network.built(x))
+    flows = topology.network.flows(network.injection(x))
+    return dict(sorted(zip(topology.lines, (float(f) for f in flows), strict=True)))
+
+
+def headroom(m: Any, data: SplitData) -> None:
+    """Limit the draw of each balancing authority's sites to its headroom."""
+    areas = [b for b in data.authorities if data.grid.rules.headroom and data.sites_of(b)]
+    limit = {b: data.authorities[b].headroom_mw for b in areas}
+    m.headroom = pyo.Constraint(areas, rule=lambda m, b: load_mw(m, data, data.sites_of(b)) <= limit[b])
+
+
+def _headroom_modules(data: SplitData) -> float | None:
+    if not data.grid.rules.headroom:
+        return None
+    total = sum(b.headroom_mw for b in data.authorities.values())
+    return (total + soft_excess(data, "headroom", len(data.authorities))) / data.module_mw
+
+
+def _headroom_site_modules(data: SplitData, site: str, _: int) -> float | None:
+    if not data.grid.rules.headroom:
+        return None
+    authority = data.authorities[data.candidates[site].balancing_authority]
+    return (authority.headroom_mw + soft_excess(data, "headroom")) / data.module_mw
+
+
+def _headroom_sentence(data: SplitData) -> str:
+    areas = sorted({n.balancing_authority for n in data.candidates.values()})
+    total = sum(data.authorities[b].headroom_mw for b in areas)
+    each = ", ".join(f"{b} {megawatts(data.authorities[b].headroom_mw)}" for b in areas)
+    return f"headroom is {each}" + (f" ({megawatts(total)} in all)" if len(areas) > 1 else "")
+
+
+def generation(m: Any, data: SplitData) -> None:
+    """Limit the dispatch of each node to what its plants can feed in, or without flows its authority's sites to them.
+
+    Plants may feed the sites and the load of other authorities: headroom limits what sites draw, and no plant.
+    """
+    if not data.grid.rules.generation:
+        return
+    if data.grid.rules.grid_model == "none":
+        areas = [b for b in data.authorities if data.sites_of(b)]
+        m.generation = pyo.Constraint(areas, rule=lambda m, b: load_mw(m, data, data.sites_of(b)) <= data.spare_mw([b]))
+        return
+    available = {n.id: n.generation_mw for n in data.grid.nodes}
+    m.generation = pyo.Constraint(list(m.generated), rule=lambda m, n: m.generated[n] <= available[n])
+
+
+def _generation_modules(data: SplitData) -> float | None:
+    if not data.grid.rules.generation:
+        return None
+    if data.grid.rules.grid_model == "none":
+        total = sum(data.spare_mw([b]) for b in data.authorities)
+    else:
+        total = data.spare_mw(data.authorities)
+    return (total + soft_excess(data, "generation", len(data.grid.nodes))) / data.module_mw
+
+
+def _generation_sentence(data: SplitData) -> str:
+    sentence = "plants can spare " + ", ".join(f"{b} {megawatts(data.spare_mw([b]))}" for b in data.authorities)
+    if data.grid.rules.grid_model == "none":
+        return sentence
+    best = max(data.candidates.values(), key=lambda n: (n.generation_mw, n.id))
+    return f"{sentence}, at a site itself at most {megawatts(best.generation_mw)} ({best.id})"
+
+
+def rating(m: Any, data: SplitData) -> None:
+    """Limit each corridor's flow, in both directions, to the rating of its circuits, built ones included."""
+    share = normal_share(data.grid)
+
+    def row(m: Any, key: str, sign: int) -> Any:
+        c = data.corridors[key]
+        return sign * m.flow[key] <= share * c.rating_mw * (m.circuits[key] if c.new else c.circuits)
+
+    keys = list(data.corridors) if data.grid.rules.grid_model == "transport" else []
+    m.rating = pyo.Constraint([(k, sign) for k in keys for sign in (1, -1)], rule=row)
+    if data.network is not None:
+        new_circuits(m, data, data.network)
+
+
+def _rating_sentence(data: SplitData) -> str:
+    if not data.corridors:
+        return "no line joins the nodes"
+    carry = dict.fromkeys(data.candidates, 0.0)
+    for s in carry:
+        corridors = [data.corridors[k] for _, _, k in data.graph.edges(s, keys=True)]
+        carry[s] = sum(c.rating_mw * c.circuits for c in corridors)
+    best = max(carry, key=lambda s: (carry[s], s))
+    return f"lines into a site carry {megawatts(carry[best])} at most (at {best}, new circuits included)"
+
+
+def security(m: Any, data: SplitData) -> None:
+    """Require that the grid keeps its ratings, and its plants what they can spare, after each contingency of N-1.
+
+    Only the reserves are stated at once; flows after contingencies are lazy rows.
+    """
+    if data.network is not None and data.grid.rules.n1 == "full":
+        reserves(m, data.network)
+
+
+def _security_sentence(data: SplitData) -> str:
+    limits = "flows after an outage must stay within ratings, and plants within what they can spare"
+    return f'grid.rules.n1 "{data.grid.rules.n1}": {limits}'
+
+
+GRID_RULES = (
+    Rule(
+        rows=headroom,
+        sentence=_headroom_sentence,
+        order=120,
+        scope="grid",
+        yearly=True,
+        index="authority",
+        unit="MW",
+        movable=True,
+        slack=lambda data, _: data.module_mw,
+        max_modules=_headroom_modules,
+        max_site_modules=_headroom_site_modules,
+    ),
+    Rule(
+        rows=generation,
+        sentence=_generation_sentence,
+        order=30,
+        scope="grid",
+        yearly=True,
+        unit="MW",
+        movable=True,
+        max_modules=_generation_modules,
+    ),
+    Rule(
+        rows=rating,
+        sentence=_rating_sentence,
+        order=20,
+        scope="grid",
+        components=("new_rating",),
+        yearly=True,
+        index_names=1,
+        unit="MW",
+        movable=True,
+    ),
+    Rule(
+        rows=security,
+        sentence=_security_sentence,
+        order=10,
+        scope="grid",
+        components=("unit_reserve",),
+        yearly=True,
+        unit="MW",
+    ),
+)

@@ -1,0 +1,395 @@
+"""Rules of single sites and of the links between them: size, land, interconnect and date; distance and fibre."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import pyomo.core as pyo
+
+from planner.models.sites import campus_rules
+from planner.models.sites.campus_rules import Rule, load_mw, megawatts, no_room, soft_excess
+from planner.models.sites.split_data import Pair, SplitData
+from planner.physics.site import cost, wan
+from planner.physics.site.grid import largest_circuit_mw, usable_interconnect_mw
+
+
+def min_site(m: Any, data: SplitData) -> None:
+    """Require at least the minimum size of an open site: modules[s] >= minimum · open[s]."""
+    minimum = data.grid.rules.min_site_modules
+    sites = list(data.candidates) if minimum > 1 else []
+    m.min_site = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] >= minimum * m.open[s])
+
+
+def _min_site_sentence(data: SplitData) -> str:
+    minimum = data.grid.rules.min_site_modules
+    return f"a site holds {minimum} modules at least ({megawatts(minimum * data.module_mw)})"
+
+
+def _module_m2(data: SplitData) -> float:
+    return cost.cooling_m2(data.hardware, data.module_racks) or 0.0
+
+
+def area(m: Any, data: SplitData) -> None:
+    """Limit the cooling of a site to its land, in 1000 m²."""
+    density = data.hardware.cooling_kw_per_m2
+    land = {s: n.area_m2 for s, n in data.candidates.items() if n.area_m2 is not None and density is not None}
+    m.area = pyo.Constraint(list(land), rule=lambda m, s: load_mw(m, data, [s]) / (density or 1.0) <= land[s] / 1e3)
+
+
+def _area_modules(data: SplitData, site: str, _: int) -> float | None:
+    land, module = data.candidates[site].area_m2, cost.cooling_m2(data.hardware, data.module_racks)
+    return None if land is None or module is None else (land + soft_excess(data, "area")) / module
+
+
+def _area_sentence(data: SplitData) -> str:
+    land = {s: n.area_m2 or 0.0 for s, n in data.candidates.items() if n.area_m2 is not None}
+    best = max(land, key=lambda s: (land[s], s))
+    largest = f"the largest limited site, {best}, has area_m2 {land[best]:,.6g}"
+    return f"a module's cooling takes {_module_m2(data):,.6g} m²; {largest}"
+
+
+def interconnect(m: Any, data: SplitData) -> None:
+    """Require that a site's circuits can carry a share of its load: all of them, or those left without the largest.
+
+    Which circuit is the largest depends on what is built, so there is a row for each that could be.
+    """
+    rule = data.grid.rules.interconnect
+    if not rule.enabled:
+        return
+    new = [k for k, c in data.corridors.items() if c.new]
+    m.built = pyo.Var(new, domain=pyo.Binary)
+    m.building = pyo.Constraint(new, rule=lambda m, k: m.circuits[k] <= data.corridors[k].circuits * m.built[k])
+    largest = {s: largest_circuit_mw(data.grid, s) for s in data.candidates}
+    n1 = rule.reading != "capacity"
+
+    def row(m: Any, s: str, lost: str) -> Any:
+        lost_mw: Any = largest[s] if n1 else 0.0
+        if lost != "standing":
+            # A larger circuit, once built, is the one to lose; unbuilt, the row says no more than the existing one's.
+            lost_mw = largest[s] + (data.corridors[lost].rating_mw - largest[s]) * m.built[lost]
+        return rule.share * _drawn_mw(m, data, s) <= _circuits_mw(m, data, s, largest[s]) - lost_mw
+
+    corridors = {s: [data.corridors[k] for _, _, k in data.graph.edges(s, keys=True)] for s in data.candidates}
+    larger = [(s, c.id) for s in corridors for c in corridors[s] if n1 and c.new and c.rating_mw > largest[s]]
+    m.interconnect = pyo.Constraint(sorted([(s, "standing") for s in data.candidates] + larger), rule=row)
+
+
+def _circuits_mw(m: Any, data: SplitData, site: str, largest_mw: float) -> Any:
+    """Return what all circuits of a site carry: existing, built, and bought as an upgrade."""
+    node, rule = data.candidates[site], data.grid.rules.interconnect
+    corridors = [data.corridors[k] for _, _, k in data.graph.edges(site, keys=True)]
+    existing = sum(c.rating_mw * c.circuits for c in corridors if not c.new)
+    if rule.reading == "explicit":
+        # The node's figure is that of its existing circuits without the largest of them.
+        existing = (node.interconnect_mw or 0.0) + largest_mw
+    bought = node.upgrade.step_mw * m.steps[site] if node.upgrade else 0.0
+    return existing + sum(c.rating_mw * m.circuits[c.id] for c in corridors if c.new) + bought
+
+
+def _drawn_mw(m: Any, data: SplitData, site: str) -> Any:
+    """Return the load of a site that counts: all of it, or what its node draws that its own plants do not feed.
+
+    No more than 0 where the site is closed: what its node draws without one is none of the rule's business.
+    """
+    load, node = load_mw(m, data, [site]), data.candidates[site]
+    if data.grid.rules.interconnect.reading != "import_share":
+        return load
+    if data.grid.rules.grid_model == "none":
+        # Without flows the node's own plants feed its site first.
+        return load + (node.load_mw - node.generation_mw) * m.open[site]
+    # Under dc a node without plants has no variable.
+    load += node.load_mw * m.open[site]
+    return load - m.generated[site] if site in m.generated else load
+
+
+def _largest_interconnect_mw(data: SplitData, site: str) -> float:
+    """Return the usable interconnect of a site with everything built and bought."""
+    node = data.candidates[site]
+    built = {c.id: c.circuits for c in data.corridors.values() if c.new}
+    return usable_interconnect_mw(data.grid, node, built, node.upgrade.max_steps if node.upgrade else 0) or 0.0
+
+
+def _interconnect_modules(data: SplitData, site: str, _: int) -> float | None:
+    rule = data.grid.rules.interconnect
+    if not rule.enabled or rule.share <= 0 or rule.reading == "import_share":
+        return None
+    usable = _largest_interconnect_mw(data, site) + soft_excess(data, "interconnect")
+    return usable / rule.share / data.module_mw
+
+
+def _interconnect_sentence(data: SplitData) -> str:
+    rule = data.grid.rules.interconnect
+    usable = {s: _largest_interconnect_mw(data, s) for s in data.candidates}
+    best = max(usable, key=lambda s: (usable[s], s))
+    what = "draw beyond its own plants" if rule.reading == "import_share" else "load"
+    enough = f", enough for {megawatts(usable[best] / rule.share)} of that" if rule.share else ""
+    return (
+        f"grid.rules.interconnect ({rule.reading}) wants {rule.share:.0%} of a site's {what} on its circuits: "
+        f"the best site, {best}, has {megawatts(usable[best])}{enough}"
+    )
+
+
+def ready(m: Any, data: SplitData) -> None:
+    """Require that sites, new lines and upgrades in use are ready in time."""
+    limit = data.grid.rules.ready_within_months
+    if limit is None:
+        return
+    m.ready = pyo.Constraint(pyo.Any)
+    for s, n in data.candidates.items():
+        if n.ready_months > limit:
+            m.ready[s] = m.open[s] <= 0
+        if n.upgrade and n.upgrade.lead_months > limit:
+            m.ready[s, "upgrade"] = m.steps[s] <= 0
+    for line in sorted(data.grid.new_lines, key=lambda x: x.id):
+        if line.lead_months > limit:
+            m.ready[line.id] = m.circuits[line.id] <= 0
+
+
+def _ready_sentence(data: SplitData) -> str:
+    limit = data.grid.rules.ready_within_months or 0.0
+    late = sorted((n.ready_months, s) for s, n in data.candidates.items() if n.ready_months > limit)
+    lines = sum(x.lead_months > limit for x in data.grid.new_lines)
+    first = f", {late[0][1]} the first in {late[0][0]:g}" if late else ""
+    count = f"{len(late)} of {len(data.candidates)} sites{first} and {lines} new lines"
+    return f"grid.rules.ready_within_months is {limit:g}: {count} come later"
+
+
+SITE_RULES = (
+    Rule(
+        rows=min_site,
+        sentence=_min_site_sentence,
+        order=80,
+        scope="split",
+        index="site",
+        unit="modules",
+        movable=True,
+        slack=no_room,
+    ),
+    Rule(
+        rows=area,
+        sentence=_area_sentence,
+        order=90,
+        scope="site",
+        index="site",
+        unit="m2",
+        scale=1e3,
+        movable=True,
+        slack=lambda data, _: _module_m2(data) / 1e3,
+        max_site_modules=_area_modules,
+    ),
+    Rule(
+        rows=interconnect,
+        sentence=_interconnect_sentence,
+        order=100,
+        scope="site",
+        index_names=1,
+        index="site",
+        unit="MW",
+        movable=True,
+        slack=lambda data, _: data.grid.rules.interconnect.share * data.module_mw,
+        max_site_modules=_interconnect_modules,
+    ),
+    Rule(rows=ready, sentence=_ready_sentence, order=70, scope="site"),
+)
+
+
+def _floor(x: float) -> int:
+    return math.floor(x + 1e-9)
+
+
+def max_campus_modules(data: SplitData, rules: Iterable[Rule], known: int | None = None) -> int:
+    """Bound the modules of the whole campus by each rule alone, and by what is `known` of them beside the rules."""
+    rules = list(rules)
+    racks = [rule.racks(data) for rule in rules]
+    limits = [float(n // data.module_racks) for n in racks if n is not None]
+    limits += [x for rule in rules if (x := rule.max_modules(data)) is not None]
+    limits += [] if known is None else [float(known)]
+    if limits:
+        return max(_floor(min(limits)), 0)
+    # Only the partial splits of a conflict come here; a hundred times every minimum size and pin is no limit to them.
+    minimum = data.grid.rules.min_site_modules * len(data.candidates) + sum(data.pins.racks_by_site.values()) + 1
+    return 100 * minimum + (data.racks or 0)
+
+
+def max_site_modules(data: SplitData, site: str, modules: int, rules: Iterable[Rule]) -> int:
+    """Bound a site's modules by each rule alone, to tie them to its opening; `modules` bounds the campus."""
+    limits = [x for rule in rules if (x := rule.max_site_modules(data, site, modules)) is not None]
+    return max(_floor(min([float(modules), *limits])), 0)
+
+
+def min_site_modules(data: SplitData, rules: Iterable[Rule], sites: int) -> int:
+    """Bound an open site's modules from below where the racks in all are known; `sites` bounds the open sites."""
+    rules = list(rules)
+    racks = [n for rule in rules if (n := rule.racks(data)) is not None]
+    # Where demand and a pin both fix the racks, demand stands last.
+    return max((rule.min_site_modules(data, racks[-1], sites) for rule in rules), default=1) if racks else 1
+
+
+def max_sites(data: SplitData, rules: Iterable[Rule]) -> int:
+    """Bound the open sites by each rule alone."""
+    limits = [n for rule in rules if (n := rule.max_sites(data)) is not None]
+    return min([len(data.candidates), *limits])
+
+
+def min_sites(data: SplitData, rules: Iterable[Rule]) -> int:
+    """Bound the open sites from below by each rule alone."""
+    return max((rule.min_sites(data) for rule in rules), default=1)
+
+
+def link_variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None) -> None:
+    """Create pairs, their wavelengths and fibre pairs, and which numbers of open sites are reached.
+
+    A ring over n sites sends 2·(n-1)/n of the gradient over each link, so the need grows with the number of open
+    sites. The need of a pair is a constant for each number of sites, so pairs, wavelengths and fibres come out whole
+    by themselves.
+    """
+    m.max_sites = max_sites(data, rules) if sites is None else sites
+    minimum = sites or min_sites(data, rules)
+    required = any(rule.name == "wan_capacity" for rule in rules)
+    # Measured: what a known number of sites says of pairs decides whether it is proven in a second or in minutes.
+    m.known_sites = 1 < minimum == m.max_sites and required
+    m.levels = wavelength_levels(data, m.max_sites, minimum if m.known_sites else sites or 2)
+
+    def barred(pair: Pair) -> bool:
+        return bool(m.known_sites) and any(rule.excludes(data, pair, m.max_sites) for rule in rules)
+
+    usable = [pair for pair, waves in m.levels.items() if waves[0][1] is not None and not barred(pair)]
+    m.pair = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, 1))
+    if m.known_sites:
+        _mesh(m, data, minimum)
+        return
+    m.joined = pyo.Constraint(usable, rule=lambda m, a, b: m.pair[a, b] >= m.open[a] + m.open[b] - 1)
+    max_waves = data.wan.max_wavelengths_per_pair * data.wan.max_fibre_pairs
+    m.wavelengths = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, max_waves))
+    m.fibres = pyo.Var(usable, domain=pyo.NonNegativeReals, bounds=(0, data.wan.max_fibre_pairs))
+    counts = sorted({n for waves in m.levels.values() for n, _ in waves if n > 2})
+    m.at_least = pyo.Var(counts, domain=pyo.Binary)
+    m.counted = pyo.Constraint(
+        counts, rule=lambda m, n: sum(m.open.values()) <= n - 1 + (m.max_sites - n + 1) * m.at_least[n]
+    )
+
+
+def _mesh(m: Any, data: SplitData, sites: int) -> None:
+    """Join each open site to the `sites` - 1 others; wavelengths and fibres of a pair follow from its being joined.
+
+    Of two sites, the sums alone say which pair it is; of more, they are implied for whole sites, and are what makes
+    the relaxation price links at all. A pair without enough capacity, or that a rule bars, has no variable and cannot
+    be open.
+    """
+    waves = {pair: m.levels[pair][0][1] for pair in m.pair}
+    fibres = {pair: wan.fibre_pairs(data.wan, n) for pair, n in waves.items()}
+    m.wavelengths = pyo.Expression(list(m.pair), rule=lambda m, a, b: waves[a, b] * m.pair[a, b])
+    m.fibres = pyo.Expression(list(m.pair), rule=lambda m, a, b: fibres[a, b] * m.pair[a, b])
+    around: dict[str, list[Pair]] = {s: [p for p in m.pair if s in p] for s in data.candidates}
+
+    def mesh(m: Any, s: str) -> Any:
+        return sum(m.pair[p] for p in around[s]) == (sites - 1) * m.open[s] if around[s] else m.open[s] <= 0
+
+    m.mesh = pyo.Constraint([] if data.request.exchange is None else list(around), rule=mesh)
+    several = list(m.pair) if sites > 2 else []
+    m.joined = pyo.Constraint(several, rule=lambda m, a, b: m.pair[a, b] >= m.open[a] + m.open[b] - 1)
+    m.within = pyo.Constraint([(*p, s) for p in several for s in p], rule=lambda m, a, b, s: m.pair[a, b] <= m.open[s])
+
+
+def wavelength_levels(data: SplitData, max_sites: int, min_sites: int = 2) -> dict[Pair, list[tuple[int, int | None]]]:
+    """List the numbers of sites from which each pair needs more wavelengths, with that need; None: beyond any lease.
+
+    The first is listed as 2, whatever the minimum number of sites is.
+    """
+    needs: dict[Pair, list[tuple[int, int | None]]] = {}
+    for pair in data.pairs if max_sites >= 2 and data.request.exchange is not None else ():
+        steps: list[tuple[int, int | None]] = []
+        for n in range(min_sites, max_sites + 1):
+            waves = data.wavelengths(pair, n)
+            if not steps or steps[-1][1] != waves:
+                steps.append((n if steps else 2, waves))
+            if waves is None:
+                break
+        needs[pair] = steps
+    return needs
+
+
+def rtt(m: Any, data: SplitData) -> None:
+    """Limit the round trip between two open sites: of a pair that is farther apart, at most one is open."""
+    far = [p for p in data.pairs if _too_far(data, p, 0)]
+    m.rtt = pyo.Constraint(far, rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
+
+
+def _too_far(data: SplitData, pair: Pair, _: int) -> bool:
+    limit = data.grid.rules.max_rtt_ms
+    return limit is not None and data.rtt_ms(pair) > limit
+
+
+def _rtt_sentence(data: SplitData) -> str:
+    far = [p for p in data.pairs if _too_far(data, p, 0)]
+    nearest = min(far, key=lambda p: (data.rtt_ms(p), p))
+    return (
+        f"grid.rules.max_rtt_ms is {data.grid.rules.max_rtt_ms or 0.0:g}: {len(far)} of {len(data.pairs)} pairs "
+        f"are farther, the nearest of them {'-'.join(nearest)} at {data.rtt_ms(nearest):.4g} ms"
+    )
+
+
+def wan_capacity(m: Any, data: SplitData) -> None:
+    """Require of each open pair the wavelengths and fibre pairs that its exchange needs for the number of open sites.
+
+    At most one site is open of a pair whose need no lease covers, or that the fibre cannot join. No set of sites is
+    open for which a design of the wide area was refused.
+    """
+
+    def active(m: Any, a: str, b: str, n: int) -> Any:
+        return m.pair[a, b] if n == 2 else m.pair[a, b] + m.at_least[n] - 1
+
+    def row(m: Any, a: str, b: str, n: int) -> Any:
+        waves = dict(m.levels[a, b])[n]
+        if waves is None:
+            return m.open[a] + m.open[b] + (m.at_least[n] if n > 2 else 0) <= (2 if n > 2 else 1)
+        return m.wavelengths[a, b] >= waves * active(m, a, b, n)
+
+    steps = [(*pair, n, waves) for pair, levels in m.levels.items() for n, waves in levels if waves != 0]
+    if m.known_sites:
+        # A pair's need is in its expressions; what is left to state is which pairs cannot be open.
+        steps = [s for s in steps if s[3] is None]
+    m.wan_capacity = pyo.Constraint([s[:3] for s in steps], rule=row)
+    fibres = {s[:3]: wan.fibre_pairs(data.wan, s[3]) for s in steps if s[3]}
+    m.fibre = pyo.Constraint(
+        list(fibres), rule=lambda m, a, b, n: m.fibres[a, b] >= fibres[a, b, n] * active(m, a, b, n)
+    )
+    _exclude_unjoinable(m, data)
+
+
+def _exclude_unjoinable(m: Any, data: SplitData) -> None:
+    m.wan_disconnected = pyo.Constraint(sorted(data.disconnected), rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
+    refused = sorted(sorted(s) for s in data.request.refused)
+
+    def another_set(m: Any, i: int) -> Any:
+        return sum(1 - m.open[s] if s in refused[i] else m.open[s] for s in data.candidates) >= 1
+
+    m.wan_refused = pyo.Constraint(range(len(refused)), rule=another_set)
+
+
+def _wan_capacity_sentence(data: SplitData) -> str:
+    disconnected, refused = data.disconnected, data.request.refused
+    if disconnected or refused:
+        tried = "; ".join("-".join(sorted(s)) for s in sorted(refused, key=sorted))
+        protected = " whatever is cut" if data.wan.protection == "one_cut" else ""
+        apart = sum(p in disconnected or frozenset(p) in refused for p in data.pairs)
+        joined = f"the fibre joins {len(data.pairs) - apart} of {len(data.pairs)} pairs{protected}"
+        return joined + (f", and carries no exchange between {tried}" if tried else "")
+    max_gbps = data.wan.max_wavelengths_per_pair * data.wan.max_fibre_pairs * data.wan.wavelength_gbps
+    limit = f"two sites can be joined by {max_gbps:,.6g} Gbps at most"
+    # No other rule bounds the number of sites from above.
+    levels = wavelength_levels(data, max_sites(data, campus_rules.CAMPUS_RULES))
+    short = sorted(pair for pair, steps in levels.items() if steps[-1][1] is None)
+    if not short:
+        return f"{limit}, and the sites that the other rules leave need more"
+    easiest = min(short, key=lambda p: (data.need_gbps(p, 2), p))
+    return (
+        f"{limit}; {len(short)} of {len(data.pairs)} pairs need more, "
+        f"{'-'.join(easiest)} {data.need_gbps(easiest, 2):,.6g} Gbps or more ({data.rtt_ms(easiest):.4g} ms apart)"
+    )
+
+
+LINK_RULES = (
+    Rule(rows=rtt, sentence=_rtt_sentence, order=50, scope="split", excludes=_too_far),
+    Rule(rows=wan_capacity, sentence=_wan_capacity_sentence, order=40, scope="split", index_names=2),
+)

@@ -1,0 +1,498 @@
+"""The wide area between the sites: routes and wavelengths by fibre edge, as a MILP in Pyomo and as the plan's section.
+
+Every demand is spread over options, each a route and under protection the diverse one that backs it up while an edge of
+the first is cut. Wavelengths of an edge carry the largest load of any state, so spare ones are shared between cuts that
+do not fall together (shared backup paths). Rates are in Gbps, money in M$.
+
+First the gradient exchange, whole; then as much of the traffic as the fibre can carry, priority by priority; then the
+minimum yearly cost of that. Where all of it can be carried, one solve shows it.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyomo.core as pyo
+
+from planner.instance.grid import Grid
+from planner.instance.instance import Instance
+from planner.instance.network import Wan
+from planner.models.requests import Options, WanRequest
+from planner.physics.site import fibre, wan
+from planner.physics.site.fibre import Demand, Edge, Fibre, Route
+from planner.physics.site.wan import Form
+from planner.plan.certificate import BOUNDED, CONFIRMED, LEAST_YEARLY, ON_TRUST, UNPRICED, WAN_FORMULATION
+from planner.plan.plan_sections import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
+from planner.solvers import highs
+from planner.solvers.highs_model import lower_bound
+from planner.solvers.outcome import Outcome, Stop, relative_gap, second_proof
+from planner.solvers.registry import run_milp
+from planner.solvers.signals import Deadline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteOption:
+    """A route that a demand may take with its backup, and the rates over both."""
+
+    primary: Route
+    backup: Route | None
+    gbps: float
+    backup_gbps: float
+
+    def rate(self, edge: str, cut: str | None, cuts: frozenset[str]) -> float:
+        """Return the rate on an edge while another is cut (None: none); `cuts` are the primary's cuttable edges."""
+        if cut not in cuts:
+            return self.gbps if edge in self.primary else 0.0
+        return self.backup_gbps if edge in (self.backup or ()) else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WanData:
+    """Everything that the rules of one design of the wide area read."""
+
+    grid: Grid
+    wan: Wan
+    request: WanRequest
+    fibre: Fibre
+    forms: tuple[Form, ...]
+    form: Form | None
+    demands: dict[str, Demand]
+    options: dict[str, tuple[RouteOption, ...]]
+    shortest: dict[str, Route | None]
+
+    @property
+    def protected(self) -> bool:
+        """Whether every demand must survive one cut."""
+        return self.wan.protection == "one_cut"
+
+    def rtt_ms(self, a: str, b: str) -> float:
+        """Return the round trip on the shortest route; infinite where there is none."""
+        return rtt_of(self.fibre, self.shortest.get(f"{a},{b}") or self.shortest.get(f"{b},{a}"))
+
+    def requested_gbps(self, key: str) -> float:
+        """Return the rate of a demand on its shortest route; without any wait where no route does."""
+        d = self.demands[key]
+        rate = d.gbps(self.rtt_ms(d.a, d.b))
+        return rate if math.isfinite(rate) else d.gbps(0.0)
+
+    def max_wavelengths(self, edge: Edge) -> int:
+        """Return the most wavelengths that an edge can be lit with."""
+        return edge.max_pairs * self.wan.max_wavelengths_per_pair
+
+    def cuts(self, key: str, option: int) -> frozenset[str]:
+        """Return the edges of an option's primary route that one cut can take out, under protection."""
+        return self.fibre.cuts(self.options[key][option].primary) if self.protected else frozenset()
+
+
+def rtt_of(net: Fibre, route: Route | None) -> float:
+    """Return the round trip over a route; infinite without one."""
+    return math.inf if route is None else net.rtt_ms(route)
+
+
+def gather(instance: Instance, request: WanRequest) -> WanData:
+    """Gather the data of a design for an instance with a grid."""
+    links, grid = instance.wan or Wan(), instance.grid or Grid(balancing_authorities=(), nodes=())
+    nodes = {n.id: n for n in grid.nodes}
+    areas = {b.id: b.interconnection for b in grid.balancing_authorities}
+    groups: dict[str, list[str]] = {}
+    for s in request.exchanging:
+        groups.setdefault(areas[nodes[s].balancing_authority], []).append(s)
+    places = {s: (nodes[s].latitude, nodes[s].longitude) for s in request.sites}
+    net = fibre.fibre_of(links, fibre.places_of(links, places))
+    graph = fibre.graph(net)
+    shortest: dict[str, Route | None] = {}
+
+    def rtt(a: str, b: str) -> float:
+        a, b = min(a, b), max(a, b)
+        if f"{a},{b}" not in shortest:
+            shortest[f"{a},{b}"] = next(iter(fibre.routes(net, graph, a, b, 1)), None)
+        return rtt_of(net, shortest[f"{a},{b}"])
+
+    window = request.exchange.window_seconds
+    forms = wan.forms(groups, request.exchange.stage_bytes, rtt)
+    form = fibre.choose_form(links, forms, window, rtt)
+    demands = [*fibre.sync_demands(links, form, window, rtt)]
+    demands += fibre.traffic_demands(links, request.sites, net.node)
+    for d in demands:
+        rtt(d.a, d.b)
+    return WanData(
+        grid=grid,
+        wan=links,
+        request=request,
+        fibre=net,
+        forms=forms,
+        form=form,
+        demands={d.key: d for d in demands},
+        options={d.key: tuple(_options(links, grid, net, graph, d)) for d in demands},
+        shortest=shortest,
+    )
+
+
+def _options(links: Wan, grid: Grid, net: Fibre, graph: object, d: Demand) -> Iterator[RouteOption]:
+    """Yield the options of a demand: pairs of diverse routes under protection, else single routes.
+
+    The exchange keeps to the longest round trip that sites may have. A route on which waiting fills the window is none.
+    """
+    pairs = fibre.diverse(net, graph, d.a, d.b, links.routes)
+    limit = grid.rules.max_rtt_ms if d.priority == 0 and grid.rules.max_rtt_ms is not None else math.inf
+    candidates: list[tuple[Route, Route | None]] = [*pairs]
+    if links.protection != "one_cut":
+        near = fibre.routes(net, graph, d.a, d.b, links.routes)
+        candidates = [(r, None) for r in dict.fromkeys([*near, *(r for pair in pairs for r in pair)])]
+    for primary, backup in candidates:
+        trips = [net.rtt_ms(r) for r in (primary, backup) if r is not None]
+        rates = [d.gbps(t) for t in trips]
+        if max(trips) <= limit * (1 + 1e-9) and math.isfinite(max(rates)):
+            yield RouteOption(primary=primary, backup=backup, gbps=rates[0], backup_gbps=rates[-1])
+
+
+Term = tuple[str, int, float]  # demand, option, rate on the edge
+
+
+def build(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
+    """Build the model without an objective; `elastic` lets edges carry more than their wavelengths, as `missing`."""
+    m = pyo.ConcreteModel()
+    choices = [(d, i) for d in data.demands for i in range(len(data.options[d]))]
+    used = [data.options[d][i] for d, i in choices]
+    edges = {e: data.fibre.edges[e] for e in sorted({e for o in used for e in (*o.primary, *(o.backup or ()))})}
+    m.share = pyo.Var(
+        choices, bounds=(0, 1), domain=lambda _, d, *__: pyo.Reals if data.demands[d].priority else pyo.Binary
+    )
+    m.waves = pyo.Var(
+        list(edges), domain=pyo.NonNegativeIntegers, bounds=lambda _, e: (0, data.max_wavelengths(edges[e]))
+    )
+    m.pairs = pyo.Var(list(edges), domain=pyo.NonNegativeIntegers, bounds=lambda _, e: (0, edges[e].max_pairs))
+    m.missing = pyo.Var(list(edges) if elastic else [], domain=pyo.NonNegativeReals)
+    for rule in (carried, admitted, capacity, fibre_pairs):
+        rule(m, data)
+    return m
+
+
+def shares(m: Any, data: WanData, demand: str) -> Any:
+    """Return the share of a demand that is carried."""
+    return sum(m.share[demand, i] for i in range(len(data.options[demand])))
+
+
+def carried(m: Any, data: WanData) -> None:
+    """Require the whole gradient exchange, each link of it on one route."""
+    links = [d for d, x in data.demands.items() if not x.priority and data.options[d]]
+    m.carried = pyo.Constraint(links, rule=lambda m, d: shares(m, data, d) == 1)
+
+
+def admitted(m: Any, data: WanData) -> None:
+    """Limit the traffic admitted to what is requested."""
+    traffic = [d for d, x in data.demands.items() if x.priority and data.options[d]]
+    m.admitted = pyo.Constraint(traffic, rule=lambda m, d: shares(m, data, d) <= 1)
+
+
+def capacity(m: Any, data: WanData) -> None:
+    """Limit the load of each edge to its wavelengths, in the normal state and while any other edge is cut."""
+    terms = loads(data)
+
+    def row(m: Any, e: str, state: str) -> Any:
+        missing = [m.missing[e]] if e in m.missing else []
+        load = sum(rate * m.share[d, i] for d, i, rate in terms[e, state])
+        return load <= sum(missing) + data.wan.wavelength_gbps * m.waves[e]
+
+    m.capacity = pyo.Constraint(list(terms), rule=row)
+
+
+def fibre_pairs(m: Any, data: WanData) -> None:
+    """Limit the wavelengths of each edge to those of its leased fibre pairs."""
+    per_pair = data.wan.max_wavelengths_per_pair
+    m.fibre_pairs = pyo.Constraint(list(m.waves), rule=lambda m, e: m.waves[e] <= per_pair * m.pairs[e])
+
+
+def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
+    """Return the terms of each edge's load by state: `normal`, or a cut edge that one of its backups stands in for."""
+    options = [(d, i, o, data.cuts(d, i)) for d in data.demands for i, o in enumerate(data.options[d])]
+    states: dict[tuple[str, str], str | None] = {}
+    for _, _, o, cuts in options:
+        states |= {(e, "normal"): None for e in o.primary}
+        states |= {(e, c): c for c in cuts for e in o.backup or ()}
+    return {key: list(_terms(options, key[0], states[key])) for key in sorted(states)}
+
+
+def _terms(options: list[Any], edge: str, cut: str | None) -> Iterator[Term]:
+    for d, i, o, cuts in options:
+        rate = o.rate(edge, cut, cuts)
+        if rate:
+            yield d, i, rate
+
+
+def priced(data: WanData) -> bool:
+    """Return whether the fibre costs anything."""
+    return any(e.pair_usd or e.wavelength_usd for e in data.fibre.edges.values())
+
+
+def scale(data: WanData) -> float:
+    """Return the dollars, or the wavelengths times km where nothing is priced, of one unit of the cost."""
+    return 1e6 if priced(data) else 1e3
+
+
+def cost(m: Any, data: WanData) -> Any:
+    """Return the capital or the yearly cost in M$, as asked; where nothing is priced, wavelengths times 1000 km."""
+    edges = {e: data.fibre.edges[e] for e in m.waves}
+    if not priced(data):
+        return sum(edges[e].route_km / 1e3 * m.waves[e] for e in edges)
+    rates = {e: (x.pair_usd, x.wavelength_usd) for e, x in edges.items()}
+    if not data.request.capital:
+        rates = {e: fibre.yearly_rates(x, data.wan, data.grid) for e, x in edges.items()}
+    return sum(rates[e][0] / 1e6 * m.pairs[e] + rates[e][1] / 1e6 * m.waves[e] for e in edges)
+
+
+def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
+    """Say whether CP-SAT too finds no cheaper design, or the duals of the relaxation, in so many seconds at most.
+
+    A design that leaves traffic out stays on trust: that the fibre carries no more of it is another question.
+    """
+    if any(d.missing_gbps for d in plan.demands):
+        return ON_TRUST
+    data = gather(instance, request)
+    m, unit = stated(data), scale(data)
+
+    def least(limit: float | None) -> float | None:
+        outcome = run_milp(m, solver="cpsat", time_limit=limit, seed=seed)
+        return None if outcome.bound is None else outcome.bound * unit
+
+    def relaxed(limit: float | None) -> float | None:
+        found = lower_bound(m, time_limit=limit)
+        return None if found is None else found * unit
+
+    return second_proof(plan.certificate.bound, [(CONFIRMED, least), (BOUNDED, relaxed)], seconds)
+
+
+PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed objective and the solver's bound
+MIN_SHARE = 1e-7  # of a demand; less on a route is rounding
+WHOLE_SHARE = 1 - 1e-6  # of a demand; more is all of it
+Shares = dict[tuple[str, int], float]
+
+
+def with_plan(
+    data: WanData, m: Any, outcome: Outcome[highs.Values], seed: int, deadline: Deadline, *, proven: bool
+) -> Outcome[WanPlan]:
+    """Return the outcome with the plan's section, its objective recomputed from the physics."""
+    of = outcome.solution.of if outcome.solution else float
+    shares: Shares = {key: min(x, 1.0) for key, v in m.share.items() if (x := of(v)) > MIN_SHARE}
+    edges = tuple(_edges(data, shares))
+    capital = math.fsum(fibre.capex_usd(data.fibre.edges[e.id], data.wan, e.wavelengths) for e in edges)
+    yearly = capital if data.request.capital else sum(e.usd_per_year for e in edges)
+    value = yearly if priced(data) else sum(e.route_km * e.wavelengths for e in edges)
+    bound = None if outcome.bound is None else min(outcome.bound * scale(data), value)
+    gap = relative_gap(value, bound)
+    result = replace(
+        outcome.with_solution(shares),
+        stop=Stop.PROVED if proven and gap is not None and gap <= PROVEN_GAP else Stop.LIMIT,
+        objective=value,
+        bound=bound,
+        seconds=deadline.elapsed,
+    )
+    r = data.request
+    size, window = r.exchange.stage_bytes, r.exchange.window_seconds
+    certificate = result.certificate(
+        formulation=WAN_FORMULATION,
+        minimizes=(LEAST_CAPITAL if r.capital else LEAST_YEARLY) if priced(data) else UNPRICED,
+        seed=seed,
+        given=f"sites {', '.join(r.sites)}; {size:.6g} bytes a stage within {window:.6g} s",
+        space={
+            "demands": len(data.demands),
+            "edges": len(data.fibre.edges),
+            "routes": data.wan.routes,
+            "options": sum(len(o) for o in data.options.values()),
+        },
+        binding=tuple(f"fibre_pairs[{e.id}]" for e in edges if _full(data, e)),
+    )
+    certificate = certificate.model_copy(update={"checked": ON_TRUST})
+    plan = WanPlan(
+        exchange=data.form.name if data.form else None,
+        window_seconds=window,
+        forms=_forms(data),
+        protection="one_cut" if data.protected else "none",
+        demands=tuple(_demand(data, d, shares, edges) for d in data.demands),
+        edges=edges,
+        capex_usd=capital,
+        certificate=certificate,
+    )
+    return replace(result.with_solution(plan), stop=outcome.stop if proven else Stop.LIMIT, detail="")
+
+
+def _full(data: WanData, edge: WanEdge) -> bool:
+    """Return whether no more wavelengths can be lit on an edge."""
+    return edge.wavelengths == data.max_wavelengths(data.fibre.edges[edge.id])
+
+
+def _edges(data: WanData, shares: Shares) -> Iterator[WanEdge]:
+    peak: dict[str, float] = {}
+    for (e, _), terms in loads(data).items():
+        peak[e] = max(peak.get(e, 0.0), math.fsum(rate * shares.get((d, i), 0.0) for d, i, rate in terms))
+    for e, gbps in sorted(peak.items()):
+        x = data.fibre.edges[e]
+        waves = min(wan.wavelengths(data.wan, gbps * (1 - 1e-9)), data.max_wavelengths(x))
+        if waves:
+            yield WanEdge(
+                id=e,
+                a=x.a,
+                b=x.b,
+                route_km=x.route_km,
+                peak_gbps=gbps,
+                wavelengths=waves,
+                fibre_pairs=wan.fibre_pairs(data.wan, waves),
+                capacity_gbps=waves * data.wan.wavelength_gbps,
+                usd_per_year=fibre.usd_per_year(x, data.wan, data.grid, waves),
+            )
+
+
+def _forms(data: WanData) -> tuple[ExchangeForm, ...]:
+    """Return the forms side by side at the rate that the chosen one needs."""
+    window = data.request.exchange.window_seconds
+    needs = {f: wan.form_need_gbps(f, data.wan, window, data.rtt_ms) for f in data.forms}
+    rate = needs[data.form] if data.form else math.inf
+    forms = []
+    for f, need in needs.items():
+        seconds = wan.seconds(f, data.wan, rate, data.rtt_ms) if math.isfinite(rate) else None
+        link_gbps = need if math.isfinite(need) else None
+        fields = {"name": f.name, "order": f.order, "link_gbps": link_gbps, "seconds": seconds}
+        forms.append(ExchangeForm.model_validate(fields))
+    return tuple(forms)
+
+
+def _demand(data: WanData, key: str, shares: Shares, edges: tuple[WanEdge, ...]) -> WanDemand:
+    d, requested, options = data.demands[key], data.requested_gbps(key), data.options[key]
+    routes = tuple(_route(data, key, i, shares[key, i]) for i in range(len(options)) if (key, i) in shares)
+    share = math.fsum(r.share for r in routes)
+    share = 1.0 if share > WHOLE_SHARE else share
+    full = {e.id for e in edges if _full(data, e)}
+    used = {e for o in options for e in (*o.primary, *(o.backup or ()))}
+    return WanDemand(
+        name=d.name,
+        a=d.a,
+        b=d.b,
+        priority=d.priority,
+        requested_gbps=requested,
+        admitted_gbps=requested * share,
+        missing_gbps=requested * (1 - share),
+        saturated_edges=tuple(sorted(full & used)) if share < 1 else (),
+        routes=routes,
+    )
+
+
+def _route(data: WanData, key: str, option: int, share: float) -> WanRoute:
+    o, net = data.options[key][option], data.fibre
+    return WanRoute(
+        share=share,
+        edges=o.primary,
+        route_km=net.km(o.primary),
+        rtt_ms=net.rtt_ms(o.primary),
+        gbps=share * o.gbps,
+        backup_edges=o.backup,
+        backup_rtt_ms=None if o.backup is None else net.rtt_ms(o.backup),
+        backup_gbps=None if o.backup is None else share * o.backup_gbps,
+    )
+
+
+PRIORITY_GAP = 1e-6  # of a priority's traffic: below it a step counts as proven
+ROUNDING = 1e-7  # of a priority's traffic, given back so that rounding leaves room for the next solve
+
+
+def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[WanPlan]:
+    """Return the design of the wide area; where it cannot carry the exchange, `detail` says what is missing where."""
+    deadline = Deadline(options.time_limit)
+    data = gather(instance, request)
+    without_route = [d for d, x in data.demands.items() if not x.priority and not data.options[d]]
+    if without_route:
+        detail = "; ".join(_no_route(data, d) for d in without_route)
+        return Outcome(stop=Stop.PROVED, infeasible=True, detail=detail, seconds=deadline.elapsed)
+    m, traffic = stated(data), routed_traffic(data)
+    outcome = _run(m, options, deadline)
+    proven = True
+    if outcome.infeasible and traffic:
+        m.all.deactivate()
+        outcome, proven = _by_priority(m, data, traffic, options, deadline)
+    if outcome.infeasible:
+        outcome = _missing_capacity(data, options, deadline)
+    if outcome.solution is None:
+        return replace(outcome.with_solution(None), seconds=deadline.elapsed)
+    return with_plan(data, m, outcome, options.seed, deadline, proven=proven)
+
+
+def stated(data: WanData) -> pyo.ConcreteModel:
+    """State that the exchange and all traffic that has a route are carried, at the least cost."""
+    m = build(data)
+    m.all = pyo.Constraint(routed_traffic(data), rule=lambda m, d: shares(m, data, d) >= 1)
+    m.goal = pyo.Objective(expr=cost(m, data))
+    return m
+
+
+def routed_traffic(data: WanData) -> list[str]:
+    """Return the traffic that has a route."""
+    return [d for d, x in data.demands.items() if x.priority and data.options[d]]
+
+
+def _run(m: Any, options: Options, deadline: Deadline) -> Outcome[highs.Values]:
+    return highs.run(
+        m, time_limit=deadline.limit, gap=options.gap, absolute_gap=0.0, seed=options.seed, threads=options.threads
+    )
+
+
+def _by_priority(
+    m: Any, data: WanData, traffic: list[str], options: Options, deadline: Deadline
+) -> tuple[Outcome[highs.Values], bool]:
+    """Maximize the Gbps of each priority in turn, then minimize the cost; also return whether every step was proven."""
+    proven = True
+    m.admitted_before = pyo.ConstraintList()
+    for level in sorted({data.demands[d].priority for d in traffic}):
+        rates = {d: data.requested_gbps(d) for d in traffic if data.demands[d].priority == level}
+        total = max(sum(rates.values()), 1e-12)
+        admitted = sum(rate / total * shares(m, data, d) for d, rate in rates.items())
+        m.goal.set_value(-admitted)
+        outcome = _run(m, options, deadline)
+        if outcome.objective is None:
+            return outcome, False
+        proven &= (relative_gap(outcome.objective, outcome.bound) or 0.0) <= PRIORITY_GAP
+        m.admitted_before.add(admitted >= -outcome.objective - ROUNDING)
+    m.goal.set_value(cost(m, data))
+    return _run(m, options, deadline), proven
+
+
+def _no_route(data: WanData, demand: str) -> str:
+    """Say why a link of the exchange has no route at all."""
+    d = data.demands[demand]
+    rtt = data.rtt_ms(d.a, d.b)
+    limit = data.grid.rules.max_rtt_ms
+    if math.isinf(rtt):
+        return f"{demand}: no fibre route"
+    if d.trips * rtt / 1e3 >= d.window_seconds:
+        window = f"the window of {d.window_seconds * 1e3:,.1f} ms"
+        return f"{demand}: {d.trips:g} round trips of {rtt:,.1f} ms fill {window}"
+    if limit is not None and rtt > limit:
+        return f"{demand}: {rtt:,.1f} ms round trip on the shortest route > {limit:,.1f} ms"
+    return (
+        f"{demand}: no two routes that share no edge, both within the window and the longest round trip, "
+        f"{_gbps(data.requested_gbps(demand))} at stake"
+    )
+
+
+def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[highs.Values]:
+    """Say on which edges how much is missing for the exchange alone, at the minimum sum over edges."""
+    m = build(data, elastic=True)
+    for d, i in m.share:
+        if data.demands[d].priority:
+            m.share[d, i].fix(0.0)
+    m.goal = pyo.Objective(expr=sum(m.missing.values()))
+    outcome = _run(m, options, deadline)
+    if outcome.solution is None:
+        return outcome
+    of = outcome.solution.of
+    chosen = [(d, data.options[d][i]) for d, i in m.share if of(m.share[d, i]) > 0.5]
+    parts = []
+    for e, missing in ((e, of(m.missing[e])) for e in sorted(m.missing)):
+        if missing > 1e-6:
+            users = ", ".join(d for d, o in chosen if e in o.primary or e in (o.backup or ()))
+            pairs = data.fibre.edges[e].max_pairs
+            parts.append(f"{e}: {_gbps(missing)} missing beyond its {pairs} fibre pair(s), for {users}")
+    return Outcome(stop=Stop.PROVED, infeasible=True, detail="; ".join(parts), solver=outcome.solver)
+
+
+def _gbps(x: float) -> str:
+    return f"{x:,.6g} Gbps"

@@ -1,1 +1,0 @@
-"""The wide area: routes and wavelengths between the sites."""

@@ -1,0 +1,105 @@
+"""Read a plan from its file, and recognise which kind of file data are."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from planner.errors import InputError
+from planner.files import read_json
+
+if TYPE_CHECKING:
+    from planner.plan.plan import Plan
+
+
+Kind = Literal["instance", "plan", "job", "placement", "prediction", "schema", "model"]
+SCHEMA_KEY = "$schema"  # names the JSON Schema for editors; no part of the data
+
+# A kind, and keys that together no other kind has.
+MARKS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+    ("plan", ("planner_version", "instance")),
+    ("instance", ("workload", "hardware")),
+    ("prediction", ("rests_on", "breakdown_seconds")),
+    ("placement", ("nodes", "groups", "certificate")),
+    ("schema", ("$defs", "properties")),
+    ("model", ("model_type",)),
+    ("job", ("mesh",)),
+    ("job", ("name", "groups")),
+)
+NAMES: dict[Kind, str] = {
+    "plan": "a plan",
+    "instance": "an instance",
+    "prediction": "a prediction of `planner evaluate --json`",
+    "placement": "a placement of `planner place`",
+    "schema": "a JSON Schema",
+    "model": "a Hugging Face config.json",
+    "job": "a job",
+}
+# What to do with a file of a kind, by the kind that is due.
+REMEDIES: dict[tuple[Kind, Kind], str] = {
+    ("instance", "plan"): "make a plan of it: `planner solve {file} -o plan.json`",
+    ("instance", "job"): "plan it first: `planner solve {file} -o plan.json`; the plan is a job",
+    ("job", "instance"): "place it: `planner place --topology FILE --job {file}`",
+    ("job", "plan"): "place it: `planner place --topology FILE --job {file}`",
+    ("model", "instance"): 'name it in an instance: "workload": {{"model": "{file}"}}; `planner init` writes one',
+    ("prediction", "plan"): "`planner evaluate -o FILE` writes the plan of a layout given in full",
+    ("placement", "job"): "give the job that it was placed for",
+}
+
+
+def kind_of(data: Any) -> Kind | None:
+    """Return the kind of file that JSON data are by their keys; None where it cannot be told."""
+    if not isinstance(data, Mapping):
+        return None
+    return next((kind for kind, keys in MARKS if all(key in data for key in keys)), None)
+
+
+def other_kind(data: Any, where: str, due: Kind) -> str | None:
+    """Return two lines about data of another kind than is due: what they are, and what to do; None where they fit."""
+    kind = kind_of(data)
+    if kind is None or kind == due:
+        return None
+    remedy = REMEDIES.get((kind, due), f"give {NAMES[due]}").format(file=where)
+    return f"{where}: is {NAMES[kind]}, where {NAMES[due]} is due\n{remedy}"
+
+
+def without_schema_key(data: Any) -> Any:
+    """Return data without the `$schema` that editors read."""
+    return {k: v for k, v in data.items() if k != SCHEMA_KEY} if isinstance(data, Mapping) else data
+
+
+def read_plan(path: Path) -> "Plan":
+    """Read a plan file.
+
+    Raises
+    ------
+    InputError
+        Names the file, the JSON path, the value and what was expected.
+    """
+    if path.suffix.lower() in (".yaml", ".yml"):
+        remedy = f"make a plan of an instance: `planner solve {path} -o plan.json`"
+        raise InputError(f"{path}: is YAML, where a plan (JSON) is due\n{remedy}")
+    return plan_of(read_json(path), str(path))
+
+
+def plan_of(data: Any, where: str) -> "Plan":
+    """Return the plan that JSON data are; `where` names them in errors.
+
+    Raises
+    ------
+    InputError
+        Names the JSON path, the value and what was expected.
+    """
+    from planner.instance.base import out_of_range
+    from planner.instance.read import validated
+    from planner.plan.plan import Plan
+
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: must be a plan (is {type(data).__name__}); make one with `planner solve -o`")
+    problem = other_kind(data, where, "plan")
+    if problem is not None:
+        raise InputError(problem)
+
+    def problems(plan: Plan) -> Iterator[str]:
+        return (f"instance.{x}" for x in out_of_range(plan.instance))
+
+    return validated(Plan, without_schema_key(data), where, problems=problems)

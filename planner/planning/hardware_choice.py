@@ -1,0 +1,234 @@
+"""Choose among the GPUs and racks of an instance: one search for each, under the best plan of those before."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from planner.instance.hardware import Hardware, HardwareAlternative
+from planner.instance.instance import Instance, instance_sha256
+from planner.instance.references import hardware_kind
+from planner.models.joint.cache import JointCache
+from planner.models.joint.least_cost import solve_joint_cost
+from planner.models.joint.ownership import least_run_cost
+from planner.models.joint.solution import JointSolution, JointStatus
+from planner.models.joint.solve import solve_joint
+from planner.models.joint.split import Column
+from planner.models.joint.world import CENTS, EPS, World
+from planner.models.requests import Options
+from planner.physics.site.cost import rack_of
+from planner.plan.certificate import AlternativeProof
+from planner.plan.plan import Plan
+from planner.planning.joint.proof import refused_of
+from planner.solvers.signals import Deadline
+
+First = Callable[[World], Column | None]
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareAnswer:
+    """What the search on one GPU and rack found, as an instance without alternatives asks for it."""
+
+    instance: Instance
+    solution: JointSolution
+
+    @property
+    def ready_days(self) -> float:
+        """Days from the decision until training may start."""
+        return self.instance.hardware.ready_days
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareChoice:
+    """The answer that is best, and those of the other GPUs and racks."""
+
+    best: HardwareAnswer
+    others: tuple[HardwareAnswer, ...]
+
+
+def each_alone(instance: Instance) -> list[Instance]:
+    """List the instance with each of its GPUs and racks alone, its own first."""
+    h = instance.hardware
+    every = [h.model_copy(update={"alternatives": ()}), *(_of(h, x) for x in h.alternatives)]
+    return [_with(instance, x) for x in every]
+
+
+def alone_on(instance: Instance, hardware: Hardware) -> Instance:
+    """Return the instance with that one of its GPUs and racks alone that some hardware names."""
+    return next(x for x in each_alone(instance) if hardware_kind(x.hardware) == hardware_kind(hardware))
+
+
+def _with(instance: Instance, hardware: Hardware) -> Instance:
+    return instance.model_copy(update={"hardware": hardware})
+
+
+def _of(h: Hardware, x: HardwareAlternative) -> Hardware:
+    """Return the hardware with an alternative in its place."""
+    rack = x.rack
+    if x.price_usd is not None and not isinstance(rack, str):
+        rack = rack.model_copy(update={"price_usd": x.price_usd})
+    own: dict[str, Any] = {"accelerator": x.accelerator, "rack": rack, "racks": x.racks or h.racks, "alternatives": ()}
+    own |= {"nic_bytes_per_second": x.nic_bytes_per_second, "ready_months": x.ready_months}
+    return h.model_copy(update=own)
+
+
+def reordered(instance: Instance, chosen: Instance) -> Instance:
+    """Return the same question with the hardware of one choice as its own, and the others as alternatives."""
+    mine = hardware_kind(chosen.hardware)
+    others = [x.hardware for x in each_alone(instance) if hardware_kind(x.hardware) != mine]
+    alternatives = tuple(
+        HardwareAlternative(
+            accelerator=h.accelerator,
+            rack=h.rack,
+            racks=h.racks,
+            nic_bytes_per_second=h.nic_bytes_per_second,
+            ready_months=h.ready_months,
+        )
+        for h in others
+    )
+    return _with(chosen, chosen.hardware.model_copy(update={"alternatives": alternatives}))
+
+
+def best_choice(
+    instance: Instance,
+    options: Options,
+    deadline: Deadline,
+    progress: Callable[[str], None],
+    cache: JointCache,
+    first: First | None = None,
+) -> HardwareChoice:
+    """Search on each GPU and rack, likely the best first; a later one only for what beats the best so far."""
+    asked, answers = sorted(each_alone(instance), key=_dollars_a_flop), list[HardwareAnswer]()
+    for alone in asked:
+        left = replace(options, time_limit=deadline.limit)
+        solution = _answer(alone, left, progress, cache.of(alone), first, _best(answers))
+        answers.append(HardwareAnswer(alone, solution))
+    late = (x for x in answers if x.solution.plan is not None)
+    best = _best(answers) or min(late, key=lambda x: x.solution.days or 0.0, default=answers[0])
+    others = tuple(x for x in answers if x is not best)
+    in_order = tuple(sorted(others, key=lambda x: asked_at(instance, x.instance)))
+    return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
+
+
+def asked_at(instance: Instance, alone: Instance) -> int:
+    """Return the place of a choice among those of an instance, its own hardware first."""
+    kinds = [hardware_kind(x.hardware) for x in each_alone(instance)]
+    return kinds.index(hardware_kind(alone.hardware))
+
+
+def _dollars_a_flop(instance: Instance) -> float:
+    """Return the price of a rack by its FLOP a second, in the type that the model computes in."""
+    h, dtype = instance.hardware, instance.workload.precision
+    rate = 0.0
+    if not isinstance(h.accelerator, str) and not isinstance(dtype, str):
+        rate = h.accelerator.peak_flop_per_second.get(dtype.compute, 0.0)
+    return rack_of(h).price_usd / (rack_of(h).gpus * rate) if rate else math.inf
+
+
+def _answer(
+    alone: Instance,
+    options: Options,
+    progress: Callable[[str], None],
+    cache: JointCache,
+    first: First | None,
+    best: HardwareAnswer | None = None,
+) -> JointSolution:
+    """Search on one GPU and rack, where there are others for what beats the best so far."""
+    goal = alone.objective.minimize
+    if goal == "total_cost_of_ownership_usd":
+        return least_run_cost(alone, options, progress).as_joint()
+    if goal == "cost_usd":
+        if best is not None and best.solution.plan is not None:
+            usd = best.solution.plan.capital_usd - 2 * CENTS
+            limits = alone.limits.model_copy(update={"budget_usd": min(alone.limits.budget_usd or math.inf, usd)})
+            alone = alone.model_copy(update={"limits": limits})
+        return solve_joint_cost(alone, options, progress, cache=cache).as_joint()
+    rival = math.inf
+    if best is not None and best.solution.days is not None:
+        rival = best.solution.days + best.ready_days - alone.hardware.ready_days
+    if rival <= 0:
+        return JointSolution(status=JointStatus.INFEASIBLE)
+    return solve_joint(alone, options, progress, cache=cache, first=first, rival_days=rival)
+
+
+def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
+    """Return the answer whose plan ends soonest within the deadline, or costs least; None where there is no plan."""
+
+    def merit(x: HardwareAnswer) -> float:
+        if x.instance.objective.minimize == "days_to_train":
+            return (x.solution.days or 0.0) + x.ready_days
+        if x.instance.objective.minimize == "cost_usd" and x.solution.plan is not None:
+            return x.solution.plan.capital_usd
+        return x.solution.lower_bound or 0.0  # of the whole run: its cost, where that is proven
+
+    return min((x for x in answers if _in_time(x)), key=merit, default=None)
+
+
+def _in_time(x: HardwareAnswer) -> bool:
+    """Return whether a plan was found that trains within the deadline."""
+    late = x.instance.limits.deadline_days or math.inf
+    return x.solution.plan is not None and (x.solution.days or 0.0) <= late * (1 + EPS)
+
+
+def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> JointSolution:
+    """Return the best solution with the bound of all: infeasible or optimal only where each search was proven."""
+    solution = best.solution
+    if not others:
+        return solution
+    bounds = [solution.lower_bound, *(_bound_beside(x, best) for x in others)]
+    stopped = next((x.solution.stopped for x in others if x.solution.stopped != "proved"), solution.stopped)
+    if solution.plan is None:
+        unknown = any(x.solution.status is not JointStatus.INFEASIBLE for x in (best, *others))
+        return replace(solution, status=JointStatus.UNKNOWN if unknown else solution.status, stopped=stopped)
+    known = [b for b in bounds if b is not None and math.isfinite(b)]
+    bound = None if any(b is None for b in bounds) or min(known) <= 0 else min(known)
+    free = solution.fabric_free_bound
+    free = free if free is None or bound is None else min(free, bound)
+    return replace(solution, lower_bound=bound, stopped=stopped, fabric_free_bound=free)
+
+
+def _bound_beside(x: HardwareAnswer, best: HardwareAnswer) -> float | None:
+    """Return what no plan on another choice is below, on the scale of the best; infinite where it has none."""
+    s = x.solution
+    if s.lower_bound is None:
+        return math.inf if s.stopped == "proved" and s.status is JointStatus.INFEASIBLE else None
+    in_days = best.instance.objective.minimize == "days_to_train"
+    if in_days and s.lower_bound > (x.instance.limits.deadline_days or math.inf):
+        return math.inf  # no plan on it is in time
+    return s.lower_bound + (x.ready_days - best.ready_days if in_days else 0.0)
+
+
+def named(plan: Plan, instance: Instance) -> Plan:
+    """Return a plan that names its GPU, where the instance has several to choose from."""
+    if plan.layout is None or not instance.hardware.alternatives:
+        return plan
+    name = hardware_kind(plan.instance.hardware)[0]
+    return plan.model_copy(update={"layout": plan.layout.model_copy(update={"accelerator": name})})
+
+
+def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) -> Plan:
+    """Return a plan on the chosen hardware as the answer to the whole instance, with the proofs of the others."""
+    if not chosen.others:
+        return plan
+    asked = reordered(instance, chosen.best.instance)
+    changed: dict[str, Any] = {"instance": asked, "instance_sha256": instance_sha256(asked)}
+    if plan.layout is not None:
+        changed["layout"] = named(plan, instance).layout
+    if plan.proof is not None and plan.objective.bound is not None:
+        proofs = tuple(_proof(x, plan.objective.bound + chosen.best.ready_days) for x in chosen.others)
+        changed["proof"] = plan.proof.model_copy(update={"alternatives": proofs})
+    return plan.model_copy(update=changed)
+
+
+def _proof(x: HardwareAnswer, end_days: float) -> AlternativeProof:
+    """Return what proves that no plan on a choice ends before so many days from the decision."""
+    bound = min(max(0.0, end_days - x.ready_days), x.instance.limits.deadline_days or math.inf)
+    listed = tuple(c for c in x.solution.excluded if c[0] < bound)
+    accelerator, rack = hardware_kind(x.instance.hardware)
+    return AlternativeProof(
+        accelerator=accelerator,
+        rack=rack,
+        least_days=x.solution.days,
+        bound_days=bound,
+        proof=refused_of(replace(x.solution, excluded=listed)),
+    )

@@ -1,0 +1,484 @@
+"""Tables: plans and rows of sweeps side by side, layouts near the fastest, and the catalogue's entries."""
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from rich.console import Console
+from rich.table import Table
+
+from planner.errors import InputError, hint
+from planner.files import read_text, unescaped
+from planner.imports.instance_file import shipped_folder
+from planner.instance.hardware import Accelerator
+from planner.instance.workload import Model, catalogue
+from planner.plan.plan import Plan
+from planner.plan.plan_figures import Figure, digest
+from planner.plan.plan_files import read_plan
+from planner.plan.plan_sections import layout_in_short
+from planner.report.statements.statement import Statement
+from planner.report.summary import PIPE, fitted, statements
+from planner.sweeps.axes import canonical
+from planner.sweeps.row_store import LINES, RowObjective, read_rows
+from planner.sweeps.sweep_run import point_text
+
+if TYPE_CHECKING:
+    from planner.planning.layouts import NearLayouts
+from planner.units import aligned, counted, memory, money, percent, short, words
+
+CHANGES = 4  # values of the instance that are named
+MOST_JUDGED = 8  # sides of which each is set beside the first
+TERMS = 4  # of days and of dollars that are named
+IDLE = 1e-3  # share of the money from which idle racks are named
+SMALL = 0.02  # of the largest term, below which one is left out
+NOTHING = 1e-9  # relative: the same but for rounding
+UNITS = {"days_to_train": "days", "loss": "nats a token"}
+NAMES = ("name", "source", "note")  # of an instance: words about it, no part of the question
+STEP, LOST, CAPITAL = "layout.metrics.breakdown_seconds.", "reliability.lost_days.", "cost.capex_usd."
+STEP_SECONDS, STEP_DAYS = "layout.metrics.step_seconds", "layout.metrics.step_days_to_train"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A plan or a row of a sweep by its name and figures; of a plan also its instance's values and what it says."""
+
+    name: str
+    figures: Mapping[str, Figure]
+    asked: Mapping[str, Any] | None = None
+    reported: Sequence[Statement] = ()
+
+    def number(self, key: str) -> float | None:
+        """Return a figure that is a number."""
+        value = self.figures.get(key)
+        return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+    def parts(self, front: str) -> dict[str, float]:
+        """Return the figures that are numbers and whose names begin so, by the rest of their names."""
+        figures = {k.removeprefix(front): self.number(k) for k in self.figures if k.startswith(front)}
+        return {k: x for k, x in figures.items() if x is not None}
+
+
+def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, x in value.items():
+            if key not in NAMES or (where and key == "name"):
+                yield from _leaves(x, f"{where}.{key}" if where else key)
+    elif isinstance(value, list):
+        for n, x in enumerate(value):
+            own = x.get("id", x.get("name")) if isinstance(x, dict) else None
+            yield from _leaves(x, f"{where}[{n if own is None else own}]")
+    else:
+        yield where, value
+
+
+def verdicts(sides: Sequence[Side]) -> Iterator[str]:
+    """Write the headline of each side, then for each behind the first what it changes, brings, and by which terms."""
+    wide = max(len(s.name) for s in sides)
+    for s in sides:
+        yield f"{s.name:<{wide}}  {headline(s)}"
+    first = sides[0]
+    for s in sides[1:]:
+        yield ""
+        front = "" if len(sides) == 2 else f"{s.name} beside {first.name}: "
+        yield f"{front}{changes(first, s)}: {brings(first, s)}"
+        yield from (f"  {line}" for line in terms(first, s))
+        known = {x.text for x in first.reported}
+        own = [x.text for x in s.reported if x.first and x.kind in ("limit", "warning") and x.text not in known]
+        yield from (f"  {s.name}: {text}" for text in own)
+
+
+def headline(s: Side) -> str:
+    """Write what a plan comes to: its verdict and money; of a row its objective, money and status."""
+    if s.reported:
+        return " ".join(x.text for x in s.reported if x.section == "verdict" and x.first and not x.runner_up)
+    status = str(s.figures.get("status", "no status"))
+    if s.figures.get("verified") is False:
+        status += ", not verified"
+    value, name = s.number("objective.value"), str(s.figures.get("objective.name", ""))
+    if value is None:
+        reason = s.figures.get("reason")
+        return status + (f": {reason}" if reason else "")
+    days, usd = s.number("layout.metrics.days_to_train"), s.number("cost.total_usd")
+    parts = [f"loss {value:.4f}"] if name == "loss" else []
+    parts += [] if days is None and name != "days_to_train" else [f"{value if days is None else days:,.1f} days"]
+    parts += [] if usd is None else [money(usd)]
+    racks = s.number("sites.racks")
+    parts += [] if racks is None else [f"{racks:,.0f} racks"]
+    return f"{', '.join(parts)}; {status}"
+
+
+def changes(a: Side, b: Side) -> str:
+    """Write which values of the instance differ; a number that moved as its share of what it was."""
+    if a.asked is None or b.asked is None:
+        return b.name
+    differ = [k for k in dict.fromkeys((*a.asked, *b.asked)) if a.asked.get(k) != b.asked.get(k)]
+    # A name says all of its object.
+    named_objects = tuple(k.removesuffix("name") for k in differ if k.endswith(".name"))
+    differ = [k for k in differ if k.endswith(".name") or not k.startswith(named_objects)] if named_objects else differ
+    named = [_change(k, a.asked.get(k), b.asked.get(k)) for k in differ[:CHANGES]]
+    more = [f"{len(differ) - CHANGES} other values"] if len(differ) > CHANGES else []
+    return ", ".join(named + more) or "the same instance"
+
+
+def _change(path: str, old: Any, new: Any) -> str:
+    path = canonical(path).removesuffix(".name")
+    numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (old, new))
+    if numbers and old:
+        return f"{path} {short(old)} -> {short(new)} ({100 * (new - old) / abs(old):+.3g} %)"
+    return f"{path} {'none' if old is None else short(old)} -> {'none' if new is None else short(new)}"
+
+
+def brings(a: Side, b: Side) -> str:
+    """Write the change of the objective, of the money and of what is left of it."""
+    if a.number("objective.value") is None or b.number("objective.value") is None:
+        return f"{a.figures.get('status')} -> {b.figures.get('status')}"
+    parts: list[str] = []
+    for key, unit in (("layout.metrics.days_to_train", "days"), ("objective.value", "")):
+        old, new = a.number(key), b.number(key)
+        own = unit or UNITS.get(str(b.figures.get("objective.name")), "")
+        if old is not None and new is not None and own and not any(own in p for p in parts):
+            share = f" ({percent((new - old) / old)})" if old and abs(new - old) > NOTHING * abs(old) else ""
+            moved = f"{new - old:+,.4g}" if abs(new - old) > NOTHING * max(abs(old), abs(new)) else "0"
+            parts.append(f"{moved} {own}{share}")
+    usd = [s.number("cost.total_usd") for s in (a, b)]
+    if usd[0] is not None and usd[1] is not None:
+        parts.append(f"{_dollars(usd[1] - usd[0])} of capital")
+    left = b.number("slack.budget_usd")
+    in_dollars = str(b.figures.get("objective.name")).endswith("_usd")  # then what is left is what was saved
+    if left is not None and left > 0 and usd[1] and left > SMALL * usd[1] and not in_dollars:
+        parts.append(f"{money(left)} of the budget is not spent")
+    before, idle = idle_racks(a), idle_racks(b)
+    if usd[1] and idle - before > IDLE * usd[1]:
+        parts.append(f"{money(idle - before)} {'more ' if before else ''}of idle racks")
+    return ", ".join(parts)
+
+
+def idle_racks(s: Side) -> float:
+    """Return what the GPUs that do no work cost with their racks, in dollars."""
+    used, idle, racks = (s.number(k) for k in ("layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"))
+    return racks * idle / (used + idle) if used and idle and racks else 0.0
+
+
+def best(sides: Sequence[Side]) -> str:
+    """Name the side of fewest days and that of least money, however many there are; nothing where none is a plan."""
+    found = []
+    # Days are compared where those of each side are known, or it has no plan.
+    in_days = all(
+        s.figures.get("objective.name") == "days_to_train"
+        or s.number("layout.metrics.days_to_train") is not None
+        or s.number("objective.value") is None
+        for s in sides
+    )
+    for what, keys, show in (
+        ("fewest days", ("layout.metrics.days_to_train", "objective.value"), lambda x: f"{x:,.1f}"),
+        ("least money", ("cost.total_usd",), money),
+    ):
+        figures = [(next((v for k in keys if (v := s.number(k)) is not None), None), s.name) for s in sides]
+        known = [(v, name) for v, name in figures if v is not None]
+        if known and (what != "fewest days" or in_days):
+            value, name = min(known)
+            alike = sum(v == value for v, _ in known) - 1
+            more = f" and {counted(alike, 'other')}" if alike else ""
+            found.append(f"{what}: {name}{more} ({show(value)})")
+    return "; ".join(found)
+
+
+def _dollars(usd: float) -> str:
+    return f"{'+' if usd > 0 else ''}{money(usd)}"
+
+
+def terms(a: Side, b: Side) -> Iterator[str]:
+    """Write the parts of days and of capital that moved most."""
+    for name, (old, new), show in (
+        ("days", (_days(a), _days(b)), lambda x: f"{x:+,.4g}"),
+        ("capital", (a.parts(CAPITAL), b.parts(CAPITAL)), _dollars),
+    ):
+        moved = {k: new.get(k, 0.0) - old.get(k, 0.0) for k in dict.fromkeys((*old, *new))}
+        most = max(map(abs, moved.values()), default=0.0)
+        total = max(sum(map(abs, x.values())) for x in (old, new))
+        if most > NOTHING * total:
+            order = sorted(moved.items(), key=lambda item: -abs(item[1]))
+            named = [f"{words(k)} {show(v)}" for k, v in order if abs(v) >= SMALL * most]
+            yield f"{name}: {', '.join(named[:TERMS])}"
+
+
+def _days(s: Side) -> dict[str, float]:
+    seconds, days = s.number(STEP_SECONDS), s.number(STEP_DAYS)
+    if not seconds or not days:
+        return s.parts(LOST)
+    return s.parts(LOST) | {k: x * days / seconds for k, x in s.parts(STEP).items()}
+
+
+Rows = dict[str, list[Figure]]
+NOT_COMPARED = ("key", "index", "seconds", "planner_version")  # of a row: not part of the answer
+# The order in which a reader asks: what, how well, which decisions, at what price, how near the limits, how sure.
+SECTIONS = ("", "objective", "sites", "layout", "fabric", "placement", "reliability", "cost", "run", "slack")
+MOST_DIGITS = 300  # of a whole number that a float holds too
+LEAST_COLUMN = 14  # characters of a column of figures
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+SAME = 1e-12  # relative: sums in another order differ by less
+
+
+def columns_of_file(path: Path, index: int | None, *, several: bool) -> list[Side]:
+    """Read a plan, or the rows of a sweep: all of them, or the one of an index."""
+    if path.suffix in LINES:
+        rows = [(r.index, point_text(r.point), r.flat()) for r in sorted(read_rows(path), key=lambda row: row.index)]
+    elif path.suffix == ".csv":
+        rows = list(_csv_rows(path))
+    else:
+        if index is not None:
+            raise InputError(f"{path}#{index}: only rows of a sweep have an index; give the plan's file alone")
+        return [side_of(path.stem, read_plan(path))]
+    rows = [row for row in rows if index in (None, row[0])]
+    if not rows:
+        which = "" if index is None else f" of index {index}"
+        raise InputError(f"{path}: has no row{which}; give the rows of `planner sweep`")
+    front = f"{path.stem} " if several else ""
+    figures = [{k: v for k, v in flat.items() if k not in NOT_COMPARED} for _, _, flat in rows]
+    return [Side(front + (name or f"#{i}"), f) for (i, name, _), f in zip(rows, figures, strict=True)]
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, str, dict[str, Figure]]]:
+    try:
+        rows = list(csv.DictReader(io.StringIO(read_text(path, "give the table of a sweep"), newline="")))
+    except csv.Error as error:
+        raise InputError(f"{path}: cannot be read ({error}); give the table of a sweep") from None
+    for n, row in enumerate(rows, 2):
+        names = list(row)
+        if None in row.values() or None in names:
+            raise InputError(f"{path}: line {n}: has not one cell a column; add or remove commas")
+        if not {"index", "key", "status"} <= set(names) or not re.fullmatch(r"[0-9]{1,18}", row["index"]):
+            raise InputError(f"{path}: line {n}: is no row of a sweep; its columns must hold index, key and status")
+        figures = {k: _figure(v, f"{path}: line {n}: {k}") for k, v in row.items()}
+        point = {k: figures[k] for k in names[names.index("key") + 1 : names.index("status")]}
+        yield int(row["index"]), point_text(point), {k: v for k, v in figures.items() if v != ""}
+
+
+def _figure(text: str, where: str) -> Figure:
+    """Read a cell: a number where it is one, and words such as inf and nan as they are."""
+    if not NUMBER.fullmatch(text):
+        return {"True": True, "False": False}.get(text, unescaped(text))
+    if not math.isfinite(float(text)):
+        raise InputError(f"{where}: {text[:40]} is beyond the largest number of 1.8e308; give a finite figure")
+    return int(text) if text.lstrip("+-").isdigit() and len(text) < MOST_DIGITS else float(text)
+
+
+def side_of(name: str, plan: Plan) -> Side:
+    """Return a plan as one side of a comparison."""
+    asked = dict(_leaves(plan.instance.model_dump(mode="json", exclude_none=True), ""))
+    return Side(name, figures_of(plan), asked, statements(plan))
+
+
+def figures_of(plan: Plan) -> dict[str, Figure]:
+    """Return what is compared of a plan."""
+    objective = {f"objective.{k}": getattr(plan.objective, k) for k in RowObjective.model_fields}
+    conflict = {"reason": plan.conflict.reason, "rules": "; ".join(plan.conflict.rules)} if plan.conflict else {}
+    own = {"status": plan.status, "stopped": plan.stopped, "verified": plan.verified}
+    return {**own, **conflict, **objective, **digest(plan)}
+
+
+def rows_of(columns: Sequence[Side], *, diff: bool = False) -> Rows:
+    """Return the values of each figure that any column has, by section; `diff`: only those that differ."""
+    names = list(dict.fromkeys(name for c in columns for name in c.figures))
+    sections = {name: name.partition(".")[0] for name in names}
+    # Stable, so that a section keeps its order.
+    names.sort(key=lambda name: SECTIONS.index(sections[name]) if sections[name] in SECTIONS else 0)
+    rows = {name: [c.figures.get(name) for c in columns] for name in names}
+    rows = {name: values for name, values in rows.items() if any(v is not None for v in values)}
+    return {name: values for name, values in rows.items() if not (diff and all(_same(v, values[0]) for v in values))}
+
+
+def _same(a: Any, b: Any) -> bool:
+    return math.isclose(a, b, rel_tol=SAME) if _is_number(a) and _is_number(b) else str(a) == str(b)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
+    """Write the rows as a table; figures beside the first column's say how many times as large they are.
+
+    A table has as many columns as the width has room for, their cells broken where they must be.
+    """
+    shown = max(2, min(len(names), (width - min(width // 3, max(map(len, rows)))) // (LEAST_COLUMN + 2)))
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    drawn.add_column("", overflow="fold", ratio=None)
+    for name in names[:shown]:
+        drawn.add_column(name, justify="right", overflow="fold", min_width=LEAST_COLUMN)
+    for name, (first, *others) in rows.items():
+        drawn.add_row(name, _cell(first), *(_cell(v, first) for v in others[: shown - 1]))
+    text = io.StringIO()
+    # The height changes nothing; without it the console reads LINES, which need not be a number.
+    Console(file=text, width=width, height=1, color_system=None, markup=False, highlight=False).print(drawn)
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    if len(names) > shown:
+        more = counted(len(names) - shown, "further column")
+        lines.append(fitted(f"{more} left out: name those to see as FILE#INDEX, or take --json for all", width))
+    return "\n".join(lines)
+
+
+def _cell(v: Figure, first: Figure = None) -> str:
+    if v is None or isinstance(v, bool):
+        return "-" if v is None else json.dumps(v)
+    times = f" ({v / first:.3g}x)" if _is_number(v) and _is_number(first) and first and v != first else ""
+    return (f"{v:,.6g}" if isinstance(v, float) else f"{v:,}" if isinstance(v, int) else v) + times
+
+
+DEGREES = (
+    *("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel", "data_parallel"),
+    *("virtual_stages", "microbatch_sequences", "microbatches_per_step", "zero_stage", "recompute"),
+)
+
+
+def layout_rows(found: "NearLayouts") -> list[dict[str, Any]]:
+    """Return a row of figures for each layout: degrees, days, time by part, memory, racks and capital."""
+    rows = []
+    for plan in found.plans:
+        x = plan.layout
+        if x is None:
+            continue
+        m, fewest = x.metrics, found.fewest_days or math.inf
+        row: dict[str, Any] = {"layout": layout_in_short(x), "days_to_train": m.days_to_train}
+        row["share_slower"] = max(0.0, m.days_to_train / fewest - 1)
+        row |= {name: getattr(x, name) for name in DEGREES}
+        row |= {"layers_per_stage": list(x.layers_per_stage), "step_seconds": m.step_seconds, "mfu": m.mfu}
+        row |= {"memory_bytes_per_gpu": m.memory_bytes_per_gpu, "gpus_used": x.gpus_used}
+        row["capital_usd"] = None if plan.cost is None else plan.cost.total_usd
+        row["breakdown_seconds"] = dict(m.breakdown_seconds)
+        rows.append(row)
+    return rows
+
+
+def table_text(found: "NearLayouts", name: str) -> str:
+    """Write the layouts as a table, and how far it is proven."""
+    rows = layout_rows(found)
+    if not rows:
+        return f"{name}: no plan{'' if found.proven else ' in time'}; `planner solve` says why"
+    head = ("days", "slower", "layout", "chunks", "batch", "ZeRO", "memory", "MFU", "capital")
+    lines = [head]
+    for row in rows:
+        capital = "" if row["capital_usd"] is None else money(row["capital_usd"])
+        batch = f"{row['microbatches_per_step']} x {row['microbatch_sequences']}"
+        figures = (f"{row['days_to_train']:.4g}", f"{100 * row['share_slower']:.2f} %", row["layout"].partition(",")[0])
+        more = (str(row["virtual_stages"]), batch, str(row["zero_stage"]), memory(row["memory_bytes_per_gpu"]))
+        lines.append((*figures, *more, f"{100 * row['mfu']:.0f} %", capital))
+    widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
+    table = []
+    for line in lines:
+        cells = (x.ljust(w) if k == 2 else x.rjust(w) for k, (x, w) in enumerate(zip(line, widths, strict=True)))
+        table.append("  ".join(cells).rstrip())
+    fewest = f"{found.fewest_days:.4g} days" + ("" if found.proven else ", the fewest found")
+    within = f"{100 * found.within:g} % of {fewest}"
+    end = (
+        f"No other kind of layout has a plan within {within} (proven)."
+        if found.proven
+        else (f"Within {within}; not proven to be all.")
+    )
+    title = f"{name}: {counted(len(rows), 'kind')} of layout, each by its fastest plan"
+    return "\n".join([title, *table, end])
+
+
+def csv_text(rows: list[dict[str, Any]]) -> str:
+    """Write the rows as CSV, the parts of a step in columns of their own."""
+    flat = []
+    for row in rows:
+        parts = {f"{name}_seconds": seconds for name, seconds in row["breakdown_seconds"].items()}
+        stages = "+".join(map(str, row["layers_per_stage"]))
+        flat.append({**row, "layers_per_stage": stages, **parts})
+        del flat[-1]["breakdown_seconds"]
+    names = list(dict.fromkeys(name for row in flat for name in row))
+    file = io.StringIO()
+    writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(flat)
+    return file.getvalue()
+
+
+Entry = dict[str, Any]
+COLUMNS = 96  # of a source, so that its line fits a terminal
+
+
+def _model(entry: Entry) -> list[str]:
+    from planner.physics.training.transformer import active_parameters, total_parameters
+
+    model = Model.model_validate(entry)
+    weights = [f"{count(model) / 1e9:,.4g}B" for count in (total_parameters, active_parameters)]
+    experts = f"{model.experts.count} x {model.experts.per_token}" if model.experts else "-"
+    return [*weights, str(model.layers), f"{model.hidden:,}", experts]
+
+
+def _accelerator(entry: Entry) -> list[str]:
+    gpu = Accelerator.model_validate(entry)
+    dtype = "bf16" if "bf16" in gpu.peak_flop_per_second else next(iter(gpu.peak_flop_per_second))
+    return [
+        f"{gpu.hbm_bytes / 1e9:,.0f} GB",
+        f"{gpu.peak_flop_per_second[dtype] / 1e12:,.0f} {dtype}",
+        f"{gpu.scale_up_bytes_per_second / 1e9:,.0f} GB/s",
+        f"{gpu.nic_bytes_per_second * 8 / 1e9:,.0f}G",
+        ", ".join(sorted(gpu.peak_flop_per_second)),
+    ]
+
+
+def _by_keys(*keys: str) -> Callable[[Entry], list[str]]:
+    def figures(entry: Entry) -> list[str]:
+        values = [entry.get(k) for k in keys]
+        return ["-" if v is None else f"{v:,g}" if isinstance(v, (int, float)) else str(v) for v in values]
+
+    return figures
+
+
+# Kind: the headings of its figures, and how they are read from an entry.
+KINDS: dict[str, tuple[tuple[str, ...], Callable[[Entry], list[str]]]] = {
+    "models": (("weights", "for a token", "layers", "hidden", "experts x used"), _model),
+    "accelerators": (("HBM", "TFLOP/s", "scale-up", "NIC", "types"), _accelerator),
+    "racks": (("GPUs", "IT kW", "price"), lambda e: [
+        f"{e['gpus']:,}", f"{e['it_kw']:,g}", f"${e['price_usd']:,.0f}"
+    ]),
+    "switches": (("ports", "Gb/s", "price_usd", "watts"), _by_keys("ports", "port_gbps", "price_usd", "power_watts")),
+    "media": (("reach m", "price_usd", "watts"), _by_keys("reach_m", "price_usd", "power_watts")),
+    "precisions": (("products", "weights", "gradients", "moments"), _by_keys(
+        "compute", "parameter_bytes", "gradient_bytes", "optimizer_bytes"
+    )),
+    "software": (("schedules", "ZeRO"), lambda e: [
+        ", ".join(e.get("schedules", ["1f1b"])), ", ".join(map(str, e.get("zero_stages", [0, 1, 2, 3])))
+    ]),
+    "scaling_laws": (("kind",), _by_keys("kind")),
+    "batch_laws": (("of", "coefficient", "exponent"), _by_keys("of", "coefficient", "exponent")),
+    "depth_laws": (("kind",), _by_keys("kind")),
+    "reliability": ((), lambda _: []),
+    "instances": ((), lambda _: []),
+}  # fmt: skip
+
+
+def entries(kind: str) -> dict[str, Entry]:
+    """Return the entries of a kind by name, of instances the shipped ones; refuse a kind that there is not."""
+    if kind not in KINDS:
+        raise InputError(f"catalogue: {kind!r} is no part of it; {hint(kind, list(KINDS))}")
+    if kind == "instances":
+        from planner.files import read_json
+
+        return {p.stem: read_json(p) for p in sorted(shipped_folder().glob("*.json"))}
+    return catalogue(kind)
+
+
+def catalogue_text(kind: str | None) -> str:
+    """Return a table of the entries of a kind, or the names of all kinds."""
+    if kind is None:
+        return aligned([[name, f"{len(entries(name))} entries"] for name in KINDS], left=1)
+    known, (headings, figures) = entries(kind), KINDS[kind]
+    if headings:
+        return aligned([[kind, *headings], *([name, *figures(entry)] for name, entry in known.items())], left=1)
+    lines = []
+    for name, entry in known.items():
+        source = entry.get("source") or entry.get("note", "")
+        text = source if isinstance(source, str) else ""
+        text = text if len(text) <= COLUMNS else f"{text[:COLUMNS].rsplit(' ', 1)[0]} …"
+        lines.append(f"{name:24}{text}".rstrip())
+    return "\n".join(lines)

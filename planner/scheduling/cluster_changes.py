@@ -1,0 +1,599 @@
+"""Jobs placed together, stopped for another, moved, repaired, grown and shrunk; each result carries its proof."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as changed
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from planner.cluster.hostlist import read_hosts
+from planner.cluster.job import (
+    Defragmentation,
+    Figure,
+    Job,
+    Mended,
+    Move,
+    Placement,
+    Preemption,
+    Queued,
+    Running,
+    Slot,
+    Topology,
+    blocks,
+    levels,
+    read_job,
+    slots,
+)
+from planner.errors import InputError
+from planner.files import read_json
+from planner.instance.read import complaints
+from planner.models.placement.cluster_changes import IncompleteGroup, Repair, repair
+from planner.models.placement.placement_problem import (
+    Kind,
+    Leaf,
+    Packing,
+    Problem,
+    bounds,
+    measure,
+    min_split_groups,
+    used,
+)
+from planner.models.placement.rank_order import Ranked, in_rank_order
+from planner.models.placement.solve import FORMULATION, Solution, solve
+from planner.models.requests import Options
+from planner.number_ranges import bounded
+from planner.scheduling.placing import (
+    Counted,
+    across_pods,
+    does_not_fit,
+    is_plain,
+    levels_above,
+    only,
+    own_groups,
+    placed_groups,
+    placement,
+    rules_of,
+    unplaced,
+)
+from planner.scheduling.session import Cluster, opened, options_of
+from planner.solvers.outcome import Outcome, Stop
+
+if TYPE_CHECKING:
+    from planner.models.placement.cluster_changes import LeafBlock
+
+
+@bounded
+def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | None = None, seed: int = 0) -> Queued:
+    """Place the first jobs of a queue that fit, together as if they were one: all of them split the fewest groups.
+
+    A job that does not fit beside those admitted before it waits; smaller ones behind it may still run.
+    """
+    options = options_of(time_limit, seed)
+    _require_one_tree(cluster, "queue")
+    if len({j.segment_nodes for j in jobs}) > 1:
+        sizes = sorted({j.segment_nodes for j in jobs})
+        raise InputError(f"queue: segment_nodes must be the same for all jobs (are {sizes}); place them in turn")
+    if not jobs:
+        raise InputError("queue: has no job; give one or more")
+    for job in jobs:
+        _require_plain(job, "queue")
+    q, units = cluster.problem(jobs[0])
+    own = [cluster.problem(j)[0] for j in jobs]
+    admitted, reasons, left, size = list[int](), list[str](), q.free, jobs[0].segment_nodes
+    for i, o in enumerate(own):
+        if o.need <= left:
+            admitted.append(i)
+            left -= o.need
+        else:
+            what = f"{o.need * size:,} nodes" + (f" in whole segments of {size}" if size > 1 else "")
+            reasons.append(f"needs {what} > {left * size:,} free after the jobs before it")
+    waiting = tuple(j.name for i, j in enumerate(jobs) if i not in admitted)
+    waits = {"waiting": waiting, "reasons": tuple(reasons)}
+    given = f"jobs are admitted in the order of the queue by their nodes alone; {rules_of(jobs[0])}"
+    if not admitted:
+        certificate = does_not_fit(jobs[0], own[0], seed).certificate.model_copy(update={"given": given})
+        return Queued(placements=(), **waits, groups_split=0, certificate=certificate)
+    weights = _weights([jobs[i] for i in admitted])
+    kinds = tuple(
+        Kind(k.size, k.count, w)
+        for i, of in zip(admitted, weights, strict=True)
+        for k, w in zip(own[i].kinds, of, strict=True)
+    )
+    together = Problem(leaves=q.leaves, kinds=kinds, line=sum(k.count for k in kinds), follows=False)
+    outcome = solve(together, options, fragmentation=False)
+    solution = outcome.solution
+    if solution is None:
+        raise InputError(f"queue: {outcome.detail}; free some nodes")
+    placements, first = [], 0
+    for i in admitted:
+        packing = _part(solution.packing, first, len(own[i].kinds))
+        level = None if jobs[i].mesh is None else len(levels(jobs[i])) - 1
+        counted = Counted(own[i], units, level)
+        placements.append(placement(cluster, jobs[i], counted, _stated(own[i], packing, outcome), seed))
+        units = [u[n:] for u, n in zip(units, used(own[i], packing), strict=True)]
+        first += len(own[i].kinds)
+    what = "split groups of all jobs"
+    if {k.weight for k in kinds} != {1}:
+        what = f"weight of {what}, in millionths of the most bytes"
+    certificate = outcome.certificate(formulation=FORMULATION, minimizes=what, seed=seed, given=given)
+    split = len(solution.packing.split)
+    return Queued(placements=tuple(placements), **waits, groups_split=split, certificate=certificate)
+
+
+def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
+    """Weigh the kinds of several jobs on one scale: bytes in millionths of the most of any job, 1 where none has any.
+
+    InputError if some jobs state bytes and others none: nothing says what a split group of these is worth beside the
+    others.
+    """
+    given = [[job.traffic_bytes_per_step.get(k.name, 0.0) for k in job.kinds] for job in jobs]
+    without = [job.name for job, of in zip(jobs, given, strict=True) if not any(of)]
+    most = max(max(of) for of in given)
+    if not most:
+        return [(1,) * len(of) for of in given]
+    if without:
+        stated = next(job.name for job, of in zip(jobs, given, strict=True) if any(of))
+        both = f"job {stated!r} states traffic_bytes_per_step of its groups and job {without[0]!r} does not"
+        raise InputError(f"queue: {both}; give them for all jobs or for none")
+    return [tuple(round(1e6 * b / most) for b in of) for of in given]
+
+
+def _require_one_tree(cluster: Cluster, what: str) -> None:
+    """Refuse a cluster of several trees: which job is in which of them is not decided here."""
+    if cluster.trees > 1:
+        raise InputError(f"{what}: the cluster has {cluster.trees:,} trees, which no job leaves; give one of them")
+
+
+def _require_plain(job: Job, what: str) -> None:
+    """Refuse a mesh that keeps more together than its segments: only placing by itself searches its inner groups."""
+    if not is_plain(job):
+        inner = ", ".join(x.what for x in levels(job) if x.axis != "data" and x.size > job.segment_nodes)
+        remedy = "place it by itself, or set segment_nodes to the nodes of a member"
+        raise InputError(f"{what}: job {job.name!r} has {inner} beside its data groups; {remedy}")
+
+
+def _part(packing: Packing, first: int, kinds: int) -> Packing:
+    own = range(first, first + kinds)
+    whole = Counter({(i, k - first): n for (i, k), n in packing.whole.items() if k in own})
+    return Packing(whole=whole, split=[(k - first, pieces) for k, pieces in packing.split if k in own])
+
+
+def _stated(q: Problem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
+    """State one job's figures beside what it would have alone: the proof is of all jobs together."""
+    values, analytic = measure(q, packing).values, bounds(q).values
+    searched = len(values) - 1 - (not q.follows)
+    solution = Solution(
+        packing=packing,
+        values=values,
+        bounds=analytic,
+        analytic=analytic,
+        min_split=min_split_groups([leaf.free for leaf in q.leaves], q.kinds),
+        searched=searched,
+    )
+    proved = values[:searched] == analytic[:searched]
+    return changed(outcome, solution=solution, stop=Stop.PROVED if proved else Stop.LIMIT)
+
+
+@bounded
+def preempt(
+    cluster: Cluster,
+    job: Job,
+    running: Sequence[Running],
+    *,
+    max_split: int | None = None,
+    time_limit: float | None = None,
+    seed: int = 0,
+) -> Preemption:
+    """Choose the running jobs to stop, with the minimum sum of priority times nodes, so that a job fits.
+
+    `max_split`: split groups that the job may have then; the fewest that stopping all would allow, unless given.
+    """
+    from planner.models.placement.cluster_changes import PreemptionProblem, minimize_stop_cost
+
+    options = options_of(time_limit, seed)
+    _require_one_tree(cluster, "preempt")
+    _require_plain(job, "preempt")
+    everything = [n for r in running for n in r.placement.nodes]
+    q, _ = cluster.problem(job, free=everything)
+    costs = tuple(r.priority * len(r.placement.nodes) for r in running)
+    if max_split is None:
+        best = solve(q, options, fragmentation=False).solution
+        max_split = 0 if best is None else len(best.packing.split)
+    blocks = tuple(_blocks(cluster, job, running))
+    outcome = minimize_stop_cost(
+        PreemptionProblem(blocks=blocks, kinds=q.kinds, segment=job.segment_nodes, costs=costs, max_split=max_split),
+        options,
+    )
+    chosen = outcome.solution
+    certificate = outcome.certificate(
+        formulation="One decision by running job, whole groups by leaf and kind, whole segments by block.",
+        minimizes="priority times nodes of the jobs that are stopped",
+        seed=seed,
+        given=f"at most {max_split} groups split; running jobs are stopped whole, and none is moved; {rules_of(job)}",
+    )
+    if chosen is None:
+        if q.need > q.free:
+            reason = f"{does_not_fit(job, q, seed).reason} with every running job stopped"
+        else:
+            none = "no choice of jobs to stop leaves room for"
+            none = none if outcome.infeasible else "no choice was found before the limit for"
+            needs = f"job {job.name!r} needs {job.nodes:,} nodes and at most {max_split} split groups"
+            reason = f"{needs}, which {none}"
+        placed = unplaced(job, reason, certificate)
+        return Preemption(stop=(), cost=None, placement=placed, certificate=certificate)
+    gone = [n for r in chosen for n in running[r].placement.nodes]
+    placed = cluster.place(job, free=gone, busy=set(everything).difference(gone), time_limit=time_limit, seed=seed)
+    return Preemption(
+        stop=tuple(running[r].placement.job for r in chosen),
+        cost=sum(costs[r] for r in chosen),
+        placement=placed,
+        certificate=certificate,
+    )
+
+
+def _blocks(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable["LeafBlock"]:
+    """Return the free nodes of each block of each leaf, and of each running job; without segments a leaf is one."""
+    from planner.models.placement.cluster_changes import LeafBlock
+
+    owner = {n: r for r, job_on in enumerate(running) for n in job_on.placement.nodes}
+    busy = cluster.busy
+    for i, leaf in enumerate(cluster.leaves):
+        for block in leaf.blocks if job.segment_nodes > 1 else (leaf.nodes,):
+            owned = Counter(owner[n] for n in block if n in owner)
+            yield LeafBlock(i, sum(n not in busy and n not in owner for n in block), dict(owned))
+
+
+@bounded
+def defragment(
+    cluster: Cluster, running: Sequence[Running], *, leaves: int = 1, time_limit: float | None = None, seed: int = 0
+) -> Defragmentation:
+    """Minimize the moves of running nodes that free so many whole leaves more, without dividing any group's piece.
+
+    Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
+    Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
+    """
+    from planner.models.placement.cluster_changes import LeafLoad, in_order, minimize_moves
+
+    _require_one_tree(cluster, "defragment")
+    pieces = [p for p in _pieces(cluster, running) if running[p[0]].placement.segment_nodes == 1]
+    movable = {running[r].placement.nodes[x] for r, _, ranks in pieces for x in ranks}
+    busy = cluster.busy.union(*(r.placement.nodes for r in running))
+    loads = tuple(
+        LeafLoad(
+            len(leaf.nodes),
+            sum(n in busy and n not in movable for n in leaf.nodes),
+            tuple(len(ranks) for _, at, ranks in pieces if at == i),
+        )
+        for i, leaf in enumerate(cluster.leaves)
+    )
+    outcome = minimize_moves(loads, leaves, options_of(time_limit, seed))
+    steps = None
+    if outcome.solution is not None:
+        targets = _targets(cluster, pieces, outcome.solution.at_end)
+        steps = in_order(loads, [(i, len(ranks)) for _, i, ranks in pieces], targets)
+    moved = None if steps is None else sum(len(pieces[p][2]) for p, _ in steps)
+    if outcome.solution is not None:
+        proved = outcome.stop is Stop.PROVED and moved is not None and moved <= (outcome.bound or 0.0)
+        outcome = changed(
+            outcome,
+            stop=Stop.PROVED if proved else Stop.LIMIT if outcome.stop is Stop.PROVED else outcome.stop,
+            solution=None if steps is None else outcome.solution,
+            objective=None if moved is None else float(moved),
+        )
+    certificate = outcome.certificate(
+        formulation="Pieces by size on each leaf at the end; then an order of moves, each into nodes that are free.",
+        minimizes=f"nodes moved so that {leaves} leaves become free",
+        seed=seed,
+        given="pieces, the nodes of a group on one leaf, move whole and are not divided; nodes that no running job has "
+        "and jobs in segments stay where they are",
+    )
+    if outcome.solution is None or steps is None:
+        return Defragmentation(leaves=(), moves=(), certificate=certificate)
+    return Defragmentation(
+        leaves=tuple(cluster.leaves[i].name for i in outcome.solution.leaves),
+        moves=tuple(_named_moves(cluster, running, pieces, steps, busy)),
+        certificate=certificate,
+    )
+
+
+def _targets(
+    cluster: Cluster, pieces: Sequence[tuple[int, int, tuple[int, ...]]], at_end: Mapping[tuple[int, int], int]
+) -> dict[int, int]:
+    """Return the leaf of each piece that moves: those that may stay do, the others go to their pod first."""
+    room = Counter(dict(at_end))
+    leaving = []
+    for p, (_, i, ranks) in enumerate(pieces):
+        if room[i, len(ranks)]:
+            room[i, len(ranks)] -= 1
+        else:
+            leaving.append(p)
+    targets = {}
+    for p in leaving:
+        _, i, ranks = pieces[p]
+        path = cluster.leaves[i].path[:1]
+        open_to = [m for (m, size), n in sorted(room.items()) if n and size == len(ranks)]
+        targets[p] = min(open_to, key=lambda m: (cluster.leaves[m].path[:1] != path, m))
+        room[targets[p], len(ranks)] -= 1
+    return targets
+
+
+def _named_moves(
+    cluster: Cluster,
+    running: Sequence[Running],
+    pieces: Sequence[tuple[int, int, tuple[int, ...]]],
+    steps: Iterable[tuple[int, int]],
+    busy: Collection[str],
+) -> Iterable[Move]:
+    """Name the nodes of each move, in order: a piece takes the first free nodes of its leaf, and returns its own."""
+    taken = set(busy)
+    on = {p: [running[r].placement.nodes[x] for x in ranks] for p, (r, _, ranks) in enumerate(pieces)}
+    for p, to in steps:
+        r, _, ranks = pieces[p]
+        fresh = [n for n in cluster.leaves[to].nodes if n not in taken][: len(ranks)]
+        for x, old, new in zip(ranks, on[p], fresh, strict=True):
+            yield Move(job=running[r].placement.job, rank=x, old=old, new=new)
+        taken.difference_update(on[p])
+        taken.update(fresh)
+        on[p] = fresh
+
+
+def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[tuple[int, int, tuple[int, ...]]]:
+    pieces = []
+    for r, job in enumerate(running):
+        at = {n: x for x, n in enumerate(job.placement.nodes)}
+        for group in job.placement.groups:
+            on: dict[int, list[int]] = {}
+            for n in cluster.known(group.nodes):
+                on.setdefault(cluster.leaf_of[n], []).append(at[n])
+            pieces += [(r, i, tuple(ranks)) for i, ranks in on.items()]
+    return pieces
+
+
+Unit = tuple[str, ...]
+# What a placement in JSON states for schedulers beside its own fields.
+SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
+LEVELS = ("split groups", "extra pieces", "groups across pods")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A group of the new job, and the segments of the running one that it keeps, None where one is missing."""
+
+    slot: Slot
+    units: tuple[Unit | None, ...]
+
+
+@bounded
+def replace(
+    cluster: Cluster,
+    job: Job,
+    running: Placement,
+    failed: Iterable[str],
+    *,
+    time_limit: float | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Mended:
+    """Move the ranks of failed nodes alone to free nodes: fewest split groups, then pieces, then groups across pods.
+
+    A segment with a failed node moves whole, as it must stay in one block. Nodes of the running job are its own,
+    whether the cluster counts them busy or not.
+    """
+    gone = set(cluster.known(failed))
+    served = list(_served(_same_size(job, running)))
+    units = {slot.name: _units(job, [running.nodes[r] for r in slot.ranks]) for slot in served}
+    kept = [_Kept(slot, tuple(None if gone.intersection(u) else u for u in units[slot.name])) for slot in served]
+    return _mended(cluster, job, running, kept, gone, options_of(time_limit, seed, threads))
+
+
+def replace_in_files(
+    topology: Topology,
+    job: Path,
+    running: Path,
+    failed: str,
+    *,
+    busy: str,
+    state: Path | None,
+    time_limit: float | None,
+    seed: int,
+    threads: int | None,
+) -> Placement:
+    """Replace failed nodes of a placement in a file; its nodes are its own, though the state file calls them busy."""
+    data = read_json(running)
+    if not isinstance(data, dict):
+        kind = type(data).__name__
+        raise InputError(f"{running}: must be a placement (is {kind}); make one with `planner place --format json`")
+    try:
+        placed = Placement.model_validate({k: v for k, v in data.items() if k not in SCHEDULER_KEYS})
+    except ValidationError as error:
+        raise InputError("\n".join(complaints(error, str(running), Placement, data))) from None
+    twice = next((n for n, times in Counter(placed.nodes).items() if times > 1), None)
+    if twice is not None:
+        raise InputError(f"{running}: nodes: {twice!r} stands twice; give the placement as it runs")
+    if placed.gpus_per_node is not None and placed.gpus_per_node < 1:
+        raise InputError(f"{running}: gpus_per_node: must be at least 1 (is {placed.gpus_per_node}); correct it")
+    cluster, taken = opened(topology, busy, state)
+    cluster.set_busy(taken)
+    return replace(
+        cluster, read_job(job), placed, read_hosts(failed, "replace"), time_limit=time_limit, seed=seed, threads=threads
+    ).placement
+
+
+@bounded
+def resize(
+    cluster: Cluster, job: Job, running: Placement, new: Job, *, time_limit: float | None = None, seed: int = 0
+) -> Mended:
+    """Grow or shrink a running job to `new` without moving a rank that stays.
+
+    A mesh may differ in its data axis, groups in size and count. A group that shrinks returns its smallest pieces, a
+    kind that loses groups those that are most split. What grows is served as by `replace`.
+    """
+    fixed = [{a: n for a, n in (j.mesh or {}).items() if a != "data"} for j in (job, new)]
+    if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
+        may = "only the data axis of a mesh, or sizes and counts of groups, may change"
+        raise InputError(f"job {new.name!r}: {may} (mesh {job.mesh} to {new.mesh})")
+    groups: dict[str, list[list[Unit]]] = {}
+    for slot in _served(_same_size(job, running)):
+        groups.setdefault(_family(job, slot), []).append(_units(job, [running.nodes[r] for r in slot.ranks]))
+    for members in groups.values():
+        members.sort(key=lambda units: len(_on(cluster, units)))
+    kept = []
+    for slot in _served(new):
+        members = groups.get(_family(new, slot), [])
+        size = len(slot.ranks) // new.segment_nodes
+        units = members.pop(0) if members else []
+        on = _on(cluster, units)
+        # Those of the largest pieces stay.
+        leaves = [cluster.leaf_of[u[0]] for u in units]
+        order = sorted(range(len(units)), key=lambda x: (-on[leaves[x]], leaves[x], x))
+        units = [units[x] for x in sorted(order[:size])]
+        kept.append(_Kept(slot, (*units, *[None] * (size - len(units)))))
+    return _mended(cluster, new, running, kept, set(), options_of(time_limit, seed))
+
+
+def _level(job: Job) -> int:
+    """Return the innermost level of a mesh that is more than a segment: what is kept together first."""
+    found = levels(job)
+    return next((i for i, x in enumerate(found) if x.size > job.segment_nodes), len(found) - 1)
+
+
+def _by_data(job: Job) -> bool:
+    return job.mesh is None or (is_plain(job) and levels(job)[-1].axis == "data")
+
+
+def _served(job: Job) -> Iterable[Slot]:
+    """Return what gets its missing segments: a job's groups, or of a mesh the blocks of its innermost level."""
+    return slots(job) if _by_data(job) else blocks(job, _level(job))
+
+
+def _same_size(job: Job, running: Placement) -> Job:
+    if len(running.nodes) != job.nodes:
+        sizes = f"job {job.name!r} needs {job.nodes:,} nodes, the running placement has {len(running.nodes):,}"
+        raise InputError(f"{sizes}; give the placement of this job")
+    return job
+
+
+def _family(job: Job, slot: Slot) -> str:
+    """Return what a group may replace: itself in a mesh, any of its kind otherwise."""
+    return slot.name if job.mesh else job.groups[slot.kind].name
+
+
+def _units(job: Job, nodes: Sequence[str]) -> list[Unit]:
+    return [tuple(nodes[i : i + job.segment_nodes]) for i in range(0, len(nodes), job.segment_nodes)]
+
+
+def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:
+    return Counter(cluster.leaf_of[u[0]] for u in units if u is not None)
+
+
+def _mended(
+    cluster: Cluster, job: Job, running: Placement, kept: Sequence[_Kept], gone: set[str], options: Options
+) -> Mended:
+    stay = {n for k in kept for u in k.units if u is not None for n in u}
+    q, units = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
+    homes = {cluster.leaves[cluster.leaf_of[n]].tree for n in stay}
+    if not homes:  # nobody stays, so that any tree will do
+        room = Counter[int]()
+        for stood, left in zip(cluster.leaves, q.leaves, strict=True):
+            room[stood.tree] += left.free
+        homes = {max(room, key=lambda t: (room[t], -t))}
+    if cluster.trees > 1:
+        q = only(q, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
+    groups = [IncompleteGroup(frozenset(_on(cluster, k.units)), sum(u is None for u in k.units)) for k in kept]
+    outcome = repair(q.leaves, groups, options)
+    if outcome.solution is None:
+        size = job.segment_nodes
+        missing, free = sum(g.missing for g in groups) * size, sum(leaf.free for leaf in q.leaves) * size
+        reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
+        return Mended(placement=_placement(cluster, job, q.leaves, [], outcome, options, reason=reason), moves=())
+    ranked = _ranked(cluster, kept, outcome.solution, units)
+    placed = _placement(cluster, job, q.leaves, ranked, outcome, options, running=stay)
+    return Mended(placement=placed, moves=tuple(_moves(job.name, running.nodes, placed.nodes, same_ranks=bool(gone))))
+
+
+def _ranked(cluster: Cluster, kept: Sequence[_Kept], solution: Repair, units: Sequence[Sequence[Unit]]) -> list[Ranked]:
+    free = [iter(u) for u in units]
+    ranked = []
+    for g, k in enumerate(kept):
+        own = _on(cluster, k.units)
+        order = sorted((i for h, i in solution.taken if h == g), key=lambda i: (-own[i], i))
+        fresh = [next(free[i]) for i in order for _ in range(solution.taken[g, i])]
+        coming = iter(fresh)
+        all_units = [u if u is not None else next(coming) for u in k.units]
+        nodes = tuple(n for u in all_units for n in u)
+        ranked.append(Ranked(k.slot.name, nodes, tuple(dict.fromkeys(cluster.leaf_of[n] for n in nodes)), k.slot.ranks))
+    return ranked
+
+
+def _moves(job: str, before: Sequence[str], after: Sequence[str], *, same_ranks: bool) -> Iterable[Move]:
+    if same_ranks:
+        yield from (
+            Move(job=job, rank=r, old=a, new=b) for r, (a, b) in enumerate(zip(before, after, strict=True)) if a != b
+        )
+        return
+    was, now = set(before), set(after)
+    yield from (Move(job=job, rank=r, old=n, new=None) for r, n in enumerate(before) if n not in now)
+    yield from (Move(job=job, rank=r, old=None, new=n) for r, n in enumerate(after) if n not in was)
+
+
+def _placement(
+    cluster: Cluster,
+    job: Job,
+    leaves: Sequence[Leaf],
+    ranked: Sequence[Ranked],
+    outcome: Outcome[Repair],
+    options: Options,
+    *,
+    running: Collection[str] = (),
+    reason: str = "",
+) -> Placement:
+    solution = outcome.solution
+    values, bounds = (solution.values, solution.bounds) if solution else ((0, 0, 0), (0, 0, 0))
+    what = "groups" if _by_data(job) else levels(job)[_level(job)].what
+    names = LEVELS if what == "groups" else (f"split {what}", f"extra pieces of {what}", f"{what} across pods")
+    pairs = list(zip(values, bounds, strict=True))
+    at = next((i for i, (v, b) in enumerate(pairs) if v != b), 0)
+    nodes = in_rank_order(ranked, job.nodes) if ranked else ()
+    inside = levels(job)[: _level(job)] if job.mesh else ()
+    figures = [
+        *(Figure(name=f"split {x.what}", value=0, bound=0, analytic_bound=0) for x in inside),
+        *(Figure(name=n, value=v, bound=b, analytic_bound=min(b, v)) for n, (v, b) in zip(names, pairs, strict=True)),
+    ]
+    if nodes and not _by_data(job):
+        free = [
+            leaf.free * job.segment_nodes + sum(n in running for n in x.nodes)
+            for leaf, x in zip(leaves, cluster.leaves, strict=True)
+        ]
+        figures += levels_above(cluster, job, _level(job), nodes, free)
+    groups = placed_groups(cluster, own_groups(cluster, job, ranked, nodes)) if nodes else ()
+    split = next((f.bound for f in figures if f.name == LEVELS[0]), 0)
+    goals = f"moved ranks (as many as are missing), then {', then '.join(names)}"
+    stated = changed(
+        outcome,
+        objective=float(values[at]) if solution else None,
+        bound=float(bounds[at]) if solution else None,
+        solver="CP-SAT" if outcome.variables else "nearest free nodes with analytic bounds",
+    )
+    return Placement(
+        job=job.name,
+        nodes=nodes,
+        groups=groups,
+        groups_split=sum(len(g.leaves) > 1 for g in groups),
+        lower_bound_split=split,
+        extra_pieces=sum(len(g.leaves) - 1 for g in groups),
+        groups_cross_pod=across_pods(cluster, groups) if leaves and leaves[0].path else 0,
+        figures=tuple(figures) if solution else (),
+        gpus_per_node=job.gpus_per_node,
+        segment_nodes=job.segment_nodes,
+        stopped=outcome.stop.value,
+        reason=reason,
+        certificate=stated.certificate(
+            formulation="Units by group in need and leaf; leaves without such a group by class of pod and free units.",
+            minimizes=f"{goals}; objective and bound are those of {names[at]!r}",
+            seed=options.seed,
+            given=f"every other rank stays on its node; {rules_of(job, cluster.trees)}",
+        ),
+    )

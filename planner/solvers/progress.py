@@ -1,0 +1,369 @@
+"""What a solve reports while it runs, the models it leaves as files, and the turns that threads take at it."""
+
+import json
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
+
+from planner.errors import InputError
+from planner.solvers.outcome import Outcome
+from planner.solvers.signals import Deadline
+
+WAKE_SECONDS = 0.05  # between looks at the limit and the interrupter while another thread has the turn
+_lock = threading.RLock()
+
+
+@contextmanager
+def turn(deadline: Deadline) -> Iterator[bool]:
+    """Wait for the process's one turn to solve; yield whether it came before the deadline. One thread may nest it."""
+    lock = _lock
+    mine = lock.acquire(timeout=WAKE_SECONDS)
+    while not mine and not deadline.passed:
+        mine = lock.acquire(timeout=WAKE_SECONDS)
+    try:
+        yield mine
+    finally:
+        if mine:
+            lock.release()
+
+
+def _renew() -> None:
+    """Free the turn in a forked process, which has no thread that could give it back."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
+INDEX = "index.jsonl"
+T = TypeVar("T")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.,()#-]+")
+
+
+@dataclass(slots=True)
+class Recorder:
+    """The folder that models are written into, and how many are there."""
+
+    folder: Path
+    count: int = 0
+
+    def next(self) -> Path:
+        """Return the next file without its suffix."""
+        self.count += 1
+        return self.folder / f"{self.count:04d}"
+
+    def note(self, stem: Path, outcome: Outcome[Any]) -> None:
+        """Write an answer into the index."""
+        line = {
+            "model": stem.name,
+            "files": sorted(f.name for f in self.folder.glob(f"{stem.name}.*")),
+            "solver": outcome.solver,
+            "variables": outcome.variables,
+            "constraints": outcome.constraints,
+            "status": outcome.status,
+            "detail": outcome.detail,
+            "objective": outcome.objective,
+            "bound": outcome.bound,
+            "seconds": round(outcome.seconds, 6),
+        }
+        with (self.folder / INDEX).open("a", encoding="utf-8") as index:
+            index.write(json.dumps(line) + "\n")
+
+
+_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+
+
+@contextmanager
+def recording(folder: Path | None) -> Iterator[None]:
+    """Write every model that is solved within, and the solver's log, into a folder; None writes nothing.
+
+    Raises
+    ------
+    InputError
+        The folder cannot be made, or is not empty.
+    """
+    if folder is None:
+        yield
+        return
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise InputError(f"{folder}: must be an empty folder or a new one; models are numbered from 0001")
+        (folder / INDEX).touch()
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written ({error.strerror}); give another folder") from None
+    token = _recorder.set(Recorder(folder))
+    try:
+        yield
+    finally:
+        _recorder.reset(token)
+
+
+def models_wanted() -> bool:
+    """Return whether models are to be written."""
+    return _recorder.get() is not None
+
+
+def begin_highs(h: Any, columns: Sequence[str] = (), rows: Sequence[str] = ()) -> Path | None:
+    """Send the log of a HiGHS to its file; name its columns and rows, where they have names, and write it."""
+    recorder = _recorder.get()
+    if recorder is None:
+        return None
+    stem = recorder.next()
+    for give, names in ((h.passColName, columns), (h.passRowName, rows)):
+        for i, name in enumerate(_unique(names)):
+            give(i, name)
+    log = str(stem.with_suffix(".log"))
+    for option, value in (("output_flag", True), ("log_to_console", False), ("log_file", log)):
+        h.setOptionValue(option, value)
+    write_highs(stem, h)
+    return stem
+
+
+def write_highs(stem: Path | None, h: Any) -> None:
+    """Write the model of a HiGHS as it stands."""
+    if stem is not None:
+        for suffix in (".mps", ".lp"):
+            h.writeModel(str(stem.with_suffix(suffix)))
+
+
+def begin_cpsat(model: Any, solver: Any) -> Path | None:
+    """Write a CP-SAT model as the text of its protocol buffer, and send the solver's log to its file."""
+    recorder = _recorder.get()
+    if recorder is None:
+        return None
+    stem = recorder.next()
+    model.export_to_file(str(stem.with_suffix(".pbtxt")))
+    log = stem.with_suffix(".log")
+
+    def write(line: str) -> None:
+        with log.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+
+    solver.parameters.log_search_progress, solver.parameters.log_to_stdout = True, False
+    solver.log_callback = write
+    return stem
+
+
+def end(stem: Path | None, outcome: Outcome[T]) -> Outcome[T]:
+    """Write the answer of a model into the index; return it. What cannot be written costs no plan."""
+    recorder = _recorder.get()
+    if stem is not None and recorder is not None:
+        try:
+            recorder.note(stem, outcome)
+        except OSError as error:
+            logging.getLogger("planner").warning("%s: cannot be written (%s)", recorder.folder, error.strerror)
+    return outcome
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Return names that MPS and LP files can hold: without spaces and brackets, each once, none like a number."""
+    found: dict[str, int] = {}
+    made = []
+    for name in names:
+        plain = _NOT_IN_NAMES.sub("_", name.replace("[", "(").replace("]", ")"))
+        if not plain[:1].isalpha() or plain[:1] in "eE":
+            plain = f"x_{plain}"
+        found[plain] = found.get(plain, 0) + 1
+        made.append(plain if found[plain] == 1 else f"{plain}#{found[plain]}")
+    return made
+
+
+Unit = Literal["days", "usd"]
+Lines = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What a solve reports while it runs; its kinds are PhaseStarted, IncumbentFound, BoundRaised, Note and Finished.
+
+    `incumbent` and `bound` are in `unit`, days to train or dollars; `gap` is their distance over the incumbent. What is
+    not known yet is None. A phase that asks another question starts without an incumbent.
+    """
+
+    kind: ClassVar[str] = "event"
+    elapsed_seconds: float
+    phase: str
+    unit: Unit
+    incumbent: float | None
+    bound: float | None
+    gap: float | None
+    text: str = ""
+
+    def line(self) -> str:
+        """Write phase, incumbent, bound and gap in a line."""
+        return _line(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseStarted(Event):
+    """A part of the work begins."""
+
+    kind: ClassVar[str] = "phase_started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncumbentFound(Event):
+    """A better plan was found; `text` names its choices."""
+
+    kind: ClassVar[str] = "incumbent_found"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoundRaised(Event):
+    """It was proven that no plan is below a higher bound than before."""
+
+    kind: ClassVar[str] = "bound_raised"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note(Event):
+    """A step of the work was done that is neither a plan nor a bound; `text` names it."""
+
+    kind: ClassVar[str] = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished(Event):
+    """The solve ended; the plan comes back next."""
+
+    kind: ClassVar[str] = "finished"
+    status: str
+    stopped: str
+
+
+def _line(e: Event) -> str:
+    unit = {"days": "{:,.2f} days", "usd": "${:,.0f}"}[e.unit]
+    parts = [e.phase]
+    if e.incumbent is not None:
+        parts.append(unit.format(e.incumbent))
+    if e.bound is not None:
+        parts.append("bound " + unit.format(e.bound))
+    if e.gap is not None:
+        parts.append(f"gap {100 * e.gap:.2f} %")
+    if isinstance(e, Finished):
+        parts.append(e.status if e.stopped == "proved" else f"{e.status}, ended by {e.stopped}")
+    return ", ".join(parts) + (f": {e.text}" if e.text else "")
+
+
+@dataclass(slots=True, kw_only=True)
+class Reporter:
+    """Passes on what a search reports: lines to one callback, events to another.
+
+    A callback that raises is logged and called no more: the search goes on, since its plan is worth more. Only what is
+    no Exception, such as KeyboardInterrupt, passes through it.
+    """
+
+    on_line: Lines | None = None
+    on_event: Callable[[Event], Any] | None = None
+    unit: Unit = "days"
+    phase: str = "reading"
+    incumbent: float | None = None
+    bound: float | None = None
+    started: float = field(default_factory=time.perf_counter)
+
+    def __call__(self, text: str) -> None:
+        """Report a line of text without figures of its own."""
+        self._write(text)
+        self._emit(Note, text=text)
+
+    def start(self, phase: str, *, anew: bool = False) -> None:
+        """Report that a part of the work begins; `anew`: one that asks another question, without figures yet."""
+        self.phase = phase
+        if anew:
+            self.incumbent = self.bound = None
+        self._emit(PhaseStarted)
+
+    def figures(self, text: str, incumbent: float | None, bound: float | None, choices: str = "") -> None:
+        """Report where a search stands, in the reporter's unit; `text`: as a line; `choices`: those of a new plan."""
+        self._write(text)
+        self.stands(incumbent, bound, choices)
+
+    def stands(self, incumbent: float | None, bound: float | None, choices: str = "") -> None:
+        """Report incumbent and bound without a line of text."""
+        better = incumbent is not None and incumbent != self.incumbent
+        raised = bound is not None and (self.bound is None or bound > self.bound)
+        self.incumbent = self.incumbent if incumbent is None else incumbent
+        self.bound = bound if raised else self.bound
+        if better:
+            self._emit(IncumbentFound, text=choices)
+        elif raised:
+            self._emit(BoundRaised)
+
+    def finish(self, status: str, stopped: str, incumbent: float | None, bound: float | None) -> None:
+        """Report the end with the figures of the plan."""
+        self.phase, self.incumbent, self.bound = "done", incumbent, bound
+        self._emit(Finished, status=status, stopped=stopped)
+
+    @property
+    def gap(self) -> float | None:
+        """Distance of bound and incumbent over the incumbent."""
+        if self.incumbent is None or self.bound is None or not self.incumbent:
+            return None
+        return max(0.0, self.incumbent - self.bound) / abs(self.incumbent)
+
+    def _write(self, text: str) -> None:
+        if self.on_line is None:
+            return
+        try:
+            self.on_line(text)
+        except Exception:
+            self.on_line = None
+            _log("progress")
+
+    def _emit(self, kind: type[Event], **more: Any) -> None:
+        if self.on_event is None:
+            return
+        event = kind(
+            elapsed_seconds=time.perf_counter() - self.started,
+            phase=self.phase,
+            unit=self.unit,
+            incumbent=self.incumbent,
+            bound=self.bound,
+            gap=self.gap,
+            **more,
+        )
+        try:
+            self.on_event(event)
+        except Exception:
+            self.on_event = None
+            _log("on_progress")
+
+
+def _log(name: str) -> None:
+    text = "the callback %s raised and is called no more; the solve goes on"
+    logging.getLogger("planner").warning(text, name, exc_info=True)
+
+
+def report(progress: Lines, text: str, incumbent: float | None, bound: float | None, choices: str = "") -> None:
+    """Report where a search stands: figures to a reporter, a line of text to any other callback."""
+    if isinstance(progress, Reporter):
+        progress.figures(text, incumbent, bound, choices)
+    else:
+        progress(text)
+
+
+def notes(progress: Lines) -> Lines:
+    """Return the callback for lines alone, of a search whose figures are in another unit."""
+    return progress.__call__ if isinstance(progress, Reporter) else progress
+
+
+def stands(progress: Lines, incumbent: float | None, bound: float | None) -> None:
+    """Report what a part of the work ended with, where events are asked for; no line of text."""
+    if isinstance(progress, Reporter):
+        progress.stands(incumbent, bound)
+
+
+def start(progress: Lines, phase: str, *, anew: bool = False) -> None:
+    """Report that a part of the work begins, where that is asked for."""
+    if isinstance(progress, Reporter):
+        progress.start(phase, anew=anew)

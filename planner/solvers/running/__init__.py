@@ -1,1 +1,0 @@
-"""While a solve runs: what it reports, and whose turn it is."""

@@ -1,0 +1,67 @@
+"""Plans that were solved for a framework: its export neither refuses nor changes the layout, on 20 public models."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiers import slow
+
+import planner
+from planner.exports.launch import STACKS, WRITERS, nearest_choices, run_of
+from planner.imports.huggingface import model_of
+from planner.imports.training_run import layout_of_run, read_run
+from planner.physics.training.parallel_strategy import layout_values, strategy_of
+from planner.planning.joint.runnable_layout import runnable_layout
+
+ROOT = Path(__file__).parents[3]
+SUFFIX = {"megatron": ".sh", "nemo": ".yaml", "torchtitan": ".toml", "deepspeed": ".json"}
+SEQUENCE = 4096
+RACKS = {  # of 8 H100 each; mixtures that DeepSpeed's configuration has no words for are left to the others
+    "llama-2-7b": (2, "megatron nemo torchtitan deepspeed"),
+    "llama-3.1-8b": (2, "megatron nemo torchtitan deepspeed"),
+    "llama-3.1-70b": (8, "megatron nemo torchtitan deepspeed"),
+    "mixtral-8x7b": (2, "megatron nemo torchtitan"),
+    "qwen3-30b-a3b": (2, "nemo torchtitan"),
+    "gpt-oss-20b": (2, "megatron nemo torchtitan"),
+}
+CASES = [(model, framework) for model, (_, names) in RACKS.items() for framework in names.split()]
+QUICK = [("llama-2-7b", "torchtitan"), ("llama-2-7b", "deepspeed")]
+
+
+def asked(config: str, framework: str) -> dict[str, Any]:
+    """Return a question of some H100 nodes for a public configuration under a framework's rules."""
+    file, racks = ROOT / "tests" / "imports" / "hf_configs" / f"{config}.json", RACKS[config][0]
+    model = model_of(json.loads(file.read_text())["config"], str(file), config)
+    given: dict[str, Any] = json.loads((ROOT / "instances" / "cluster-1k.json").read_text())
+    given = {key: value for key, value in given.items() if key not in ("network", "pins", "reliability")}
+    given["workload"] |= {
+        "model": model.model_dump(mode="json", exclude_none=True),
+        "software": STACKS[framework],
+        "sequence_length": SEQUENCE,
+        "tokens": 1e12,
+    }
+    given["hardware"]["racks"], given["limits"] = racks, {"max_batch_tokens": SEQUENCE * 8 * racks}
+    return given
+
+
+@pytest.mark.parametrize(("config", "framework"), [*QUICK, *slow(*(case for case in CASES if case not in QUICK))])
+def test_the_export_is_the_plan(config: str, framework: str, tmp_path: Path) -> None:
+    """It is written as planned, and read back as the same layout."""
+    given = asked(config, framework)
+    plan = planner.solve(given)
+    assert plan.status == "optimal" and plan.verified
+    run = run_of(plan, config)
+    assert nearest_choices(run, framework) == {} and runnable_layout(plan, run, framework) is None
+    file = tmp_path / f"own{SUFFIX[framework]}"
+    file.write_text(WRITERS[framework](run))
+    read = layout_of_run(read_run(file), plan.instance, str(file))
+    again = planner.evaluate(plan.instance, {path.removeprefix("layout."): value for path, value in read.items()})
+    own, other = (layout_values(strategy_of(x)) for x in (plan.layout, again.layout))
+    untold = {"replicas_per_rack", "stages_per_rack"} | ({"sequence_parallel"} if framework == "deepspeed" else set())
+    assert {k: v for k, v in other.items() if k not in untold} == {k: v for k, v in own.items() if k not in untold}
+
+
+def test_there_are_twenty() -> None:
+    """20 pairs of a public configuration and a framework, each framework among them."""
+    assert len(CASES) == 20 and {framework for _, framework in CASES} == set(WRITERS)

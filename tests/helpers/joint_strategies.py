@@ -1,0 +1,20 @@
+"""The strategies of a question, as the search lists them."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from planner.models.joint.space import Problem, Strategy, strategies_of, strategy, ways_to_cut
+
+
+def strategies(problem: Problem) -> Iterator[Strategy]:
+    """Yield every way to cut a layer of the declared space."""
+    for way in ways_to_cut(problem):
+        yield from strategies_of(strategy(problem, *way))
+
+
+def with_rule(problem: Problem, stack: str) -> Problem:
+    """Return a problem under the rules of the framework of that name."""
+    work = problem.instance.workload
+    named = work.software.model_copy(update={"name": stack})
+    work = work.model_copy(update={"software": named, "framework_rules": True})
+    return replace(problem, instance=problem.instance.model_copy(update={"workload": work}))

@@ -1,0 +1,164 @@
+"""The ends of a choice: each leaves the best of the plans that tie after those before, as full enumeration does."""
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+from joint_brute_fabrics import fabrics
+from joint_brute_force import Plan, Toy, toy
+from joint_cost_brute_force import CostToy
+from stored_plans import stored
+from tiers import slow
+
+import planner
+from planner.instance.instance import Instance
+from planner.models.joint.ends import ends_within, local_share, simplest_within, simplicity
+from planner.models.joint.solve import solve_joint, world_of
+from planner.models.requests import Options
+from planner.physics.training.blocks.rack_blocks import Block
+from planner.plan.certificate import SIMPLER_WITHIN
+from planner.solvers.signals import Deadline
+
+CASES: list[tuple[int, dict[str, Any], float]] = [
+    *((seed, {}, 0.2) for seed in (17, 2, 6, 18, 14, 25, 33)),  # of most of these an end changes the plan
+    *((seed, {}, 0.6) for seed in (6, 17, 18, 25, 33)),
+    *((seed, {"forced": True}, 0.02) for seed in (2, 7, 8)),
+    *((seed, {"forced": True}, 0.6) for seed in (12, 19, 20)),
+    *((seed, {"sites": 2, "forced": True}, share) for seed, share in ((3, 0.02), (7, 0.2), (14, 0.6), (25, 0.2))),
+]
+
+
+class LocalToy(Toy):
+    """Full enumeration on fabrics that keep a share of the all-reduce groups of each site under one leaf."""
+
+    local = 0.0
+
+    def _fabrics(self, block: Block, blocks: int, wrap: bool) -> list[Any]:
+        rails = self.rails(block)
+        return list(fabrics(self.i, block, blocks, wrap=wrap, rails=rails, local=self.local))
+
+    def tying(self, seconds: float, usd: float) -> list[Plan]:
+        """List the plans within so many seconds a sequence and so much capital."""
+        every = (self.plans(c, sizes, shards, seconds * (1 + 1e-9)) for _, c, sizes, shards in self.work())
+        return [x for x in itertools.chain.from_iterable(every) if x.usd <= usd + 0.005]
+
+
+def kinds(x: Plan) -> int:
+    """Count the kinds of parallelism of a plan."""
+    s = x.column.shape
+    return sum(n > 1 for n in (s.tensor_parallel, s.context_parallel, s.expert_parallel, x.column.p, x.column.d))
+
+
+@pytest.mark.parametrize(("seed", "how", "share"), [*CASES[:3], *CASES[-4:-2], *slow(*CASES[3:-4], *CASES[-2:])])
+def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
+    """Least capital, then the largest share of groups under one leaf, then the fewest kinds of parallelism."""
+    i = toy(seed, **how)
+    best = solve_joint(i, Options(), lambda _: None).plan
+    if best is None:
+        pytest.skip("the toy has no plan")
+    found = ends_within(world_of(i, Options(), Deadline()), best, share)
+    limit, cheapest = best.seconds * (1 + share), CostToy(i).cheapest(best.seconds * (1 + share))
+    assert cheapest is not None and found.capital.plan is not None and found.simple is not None
+    assert found.capital.capital_usd == pytest.approx(cheapest.usd, rel=1e-9)
+    usd = min(cheapest.usd * (1 + share), i.limits.budget_usd or math.inf)
+    every = LocalToy(i)
+    if i.network is None:
+        assert found.local is None
+    else:
+        assert found.local is not None and found.local.proven
+        every.local = local_share(found.local.plan)
+        assert every.tying(limit, usd)
+        more = LocalToy(i)
+        more.local = every.local + 1e-6
+        assert every.local >= 1 or not more.tying(limit, usd)
+    ties = every.tying(limit, usd)
+    last = found.simple.plan
+    assert last.seconds <= limit * (1 + 1e-9) and last.capital_usd <= usd + 0.01
+    assert found.simple.proven and local_share(last) >= every.local
+    if i.grid is None:  # one design there: the kinds of parallelism come first
+        assert simplicity(last)[1] == min(kinds(x) for x in ties)
+
+
+def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
+    """At a share of 0 the cheapest of the fastest is found, and no end behind it is said to be proven."""
+    i = toy(17)
+    best = solve_joint(i, Options(), lambda _: None).plan
+    assert best is not None
+    found = ends_within(world_of(i, Options(), Deadline()), best, 0.0)
+    assert found.capital.plan is not None and (found.local, found.simple) == (None, None)
+
+
+@pytest.mark.parametrize(("seed", "how", "share"), [CASES[0], CASES[2], CASES[-3], *slow(*CASES[3:-4], *CASES[-2:])])
+def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
+    """No dearer plan and none of more days is named, and no other such plan has fewer kinds of parallelism."""
+    i = toy(seed, **how)
+    best = solve_joint(i, Options(), lambda _: None).plan
+    if best is None:
+        pytest.skip("the toy has no plan")
+    limit = best.seconds * (1 + share)
+    found = simplest_within(world_of(i, Options(), Deadline()), best, limit)
+    plan = found.plan
+    assert found.proven
+    if plan is not best:
+        assert simplicity(plan) < simplicity(best)
+        assert plan.seconds <= limit * (1 + 1e-9) and plan.capital_usd <= best.capital_usd + 0.01
+    if i.grid is None:
+        assert simplicity(plan)[1] == min(kinds(x) for x in LocalToy(i).tying(limit, best.capital_usd))
+
+
+def test_indifference_takes_the_simpler_plan() -> None:
+    """Within the indifference the simplest plan is chosen, checked as such; without, it is named beside the choice."""
+    i = toy(17)
+    plan = planner.solve(with_objective(i, tolerance=0.01, indifference=0.1))
+    assert plan.verified and plan.layout is not None and plan.objective.simplest is None
+    goal, last = plan.objective.ends[0], plan.objective.ends[-1]
+    assert last.name == "simplest" and last.days_to_train <= goal.value * 1.1 * (1 + 1e-9)
+    bare = planner.solve(with_objective(i, tolerance=0.01))
+    named = bare.objective.simplest
+    assert bare.verified and (named is None or named.loss <= SIMPLER_WITHIN * (1 + 1e-9))
+    assert last.value <= bare.objective.ends[-1].value
+
+
+@pytest.mark.parametrize("change", [{"tolerance": 0.0}, {"network": None}])
+def test_indifference_is_never_dropped(change: dict[str, Any]) -> None:
+    """Without a tolerance, and where every plan costs the same, the simpler plan is chosen too, and is an end."""
+    i = toy(17, **{k: v for k, v in change.items() if k == "network"})
+    own = {k: v for k, v in change.items() if k == "tolerance"}
+    plan = planner.solve(with_objective(i, indifference=0.1, **own))
+    assert plan.verified and [x.name for x in plan.objective.ends][-1] == "simplest"
+    very = planner.solve(with_objective(i, tolerance=0.0))
+    assert plan.objective.ends[0].value == pytest.approx(very.objective.value, rel=1e-9)
+
+
+def test_a_simpler_plan_keeps_the_deadline() -> None:
+    """Named is no plan behind the deadline, however simple."""
+    named = stored("cluster-1k").objective.simplest
+    assert named is not None
+    late = planner.changed("cluster-1k", {"limits.deadline_days": named.days_to_train * (1 - 1e-6)})
+    plan = planner.solve(late)
+    x = plan.objective.simplest
+    assert plan.verified and (x is None or x.days_to_train <= named.days_to_train * (1 - 1e-6))
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_a_false_simpler_plan_is_refused(bare: bool) -> None:
+    """The checker refuses a simpler plan that is dearer, late, or lacks layers; with ends or without."""
+    plan = stored("cluster-1k")
+    if bare:  # as a plan of a layout alone, which has no ends
+        plan = plan.model_copy(update={"objective": plan.objective.model_copy(update={"ends": ()})})
+    x = plan.objective.simplest
+    assert plan.verified and x is not None
+    for change in (
+        {"capital_usd": x.capital_usd * 2},
+        {"days_to_train": x.days_to_train * 1.1, "loss": x.loss + 0.1},
+        {"loss": x.loss / 2},
+        {"layers_per_stage": x.layers_per_stage[1:]},
+    ):
+        edited = plan.objective.model_copy(update={"simplest": x.model_copy(update=change)})
+        assert any("simplest" in v.rule for v in planner.check(plan.model_copy(update={"objective": edited})))
+
+
+def with_objective(i: Instance, **changes: Any) -> Instance:
+    """Return an instance with another objective."""
+    return i.model_copy(update={"objective": i.objective.model_copy(update=changes)})

@@ -1,0 +1,173 @@
+"""Rules of the framework that an instance names: the best plan that keeps them, found, proven, checked and exported."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from joint_brute_force import Column, Shape, Times, Toy, toy
+from tiers import more
+
+import planner
+from planner.checks.layout import broken_rules
+from planner.errors import InputError
+from planner.instance.framework_rules import FREE, rules_of
+from planner.instance.instance import Instance
+from planner.instance.workload import Model
+from planner.models.joint.solve import solve_joint
+from planner.models.joint.space import problem_of
+from planner.models.requests import Options
+from planner.plan.certificate import declared_space
+from planner.plan.plan_sections import LayoutPlan
+
+STACKS = ["megatron-core", "torchtitan", "megatron-deepspeed"]
+
+
+def under(i: Instance, stack: str, **changes: Any) -> Instance:
+    """Return a toy whose stack has the name of a framework, with experts and tighter memory for some."""
+    given = i.model_dump(mode="json", exclude_none=True)
+    given["workload"]["software"]["name"] = stack
+    given["workload"] |= changes.pop("workload", {})
+    given["workload"]["model"] |= changes.pop("model", {})
+    given["hardware"]["accelerator"] |= changes
+    return Instance.model_validate(given)
+
+
+class RuledTimes(Times):
+    """Times of the splits that a framework writes: one number for all chunks, or none or all; stages alike."""
+
+    stack = ""
+
+    def _splits(self, shape: Shape, p: int, v: int, m: int, *rest: Any) -> Any:
+        layers, recompute = super()._splits(shape, p, v, m, *rest)
+        whole = self.stack != "megatron-core"
+        kept = []
+        for own, again in zip(layers.tolist(), recompute.tolist(), strict=True):
+            chunks = [[n // v + (k < n % v) for k in range(v)] for n in own]
+            numbers = (0, max(own)) if whole else range(max(own) + 1)
+            alike = any([sum(min(each, n) for n in stage) for stage in chunks] == again for each in numbers)
+            kept.append(alike and (self.stack != "megatron-deepspeed" or len(set(own)) == 1))
+        fine = np.array(kept, dtype=bool)
+        return layers[fine], recompute[fine]
+
+
+class RuledToy(Toy):
+    """Every plan of a toy that a framework runs, by its name alone."""
+
+    def __init__(self, i: Instance, stack: str) -> None:
+        times = RuledTimes(i)
+        times.stack = self.stack = stack
+        super().__init__(i, times=times)
+
+    def columns(self) -> Iterator[Column]:
+        """Yield the columns that the framework runs."""
+        sequence, experts = self.m.sequence, self.m.model.experts is not None
+        for c in super().columns():
+            s = c.shape
+            t, k, e, parallel = s.tensor_parallel, s.context_parallel, s.expert_parallel, s.sequence_parallel
+            if self.stack == "megatron-deepspeed":
+                yield c
+                continue
+            titan = self.stack == "torchtitan"
+            parts = k * t * (2 if titan else 1)
+            if (c.v > 1 and c.m % c.p) or (k > 1 and sequence % (2 * k)) or (parallel and sequence % parts):
+                continue
+            if (
+                (t > 1 and not parallel and (titan or experts))
+                or c.d * t * k % e
+                or (titan and experts and max(t, e) > 1 and e % (t * k))
+            ):
+                continue
+            yield c
+
+
+CASES = [(stack, seed) for k, stack in enumerate(STACKS) for seed in (k, k + 6)]
+
+
+@pytest.mark.parametrize(("stack", "seed"), [*CASES[::2], *more(*CASES[1::2], ("megatron-core", 8))])
+def test_the_best_plan_under_the_rules(stack: str, seed: int) -> None:
+    """It is that of full enumeration of what the framework runs, checked, no faster than without, and stated so."""
+    experts = {"experts": {"count": 4, "per_token": 2, "ffn": 512}} if seed % 2 else {}
+    ruled = under(toy(seed), stack, model=experts)
+    free = under(toy(seed), stack, model=experts, workload={"framework_rules": False})
+    best, plan = RuledToy(ruled, stack).best(), planner.solve(ruled)
+    loose = solve_joint(free, Options(), lambda _: None)
+    assert best is not None and plan.status == "optimal" and planner.check(plan) == []
+    assert plan.objective.value is not None and loose.days is not None
+    assert plan.objective.value / loose.days == pytest.approx(best.seconds / loose.plan.seconds, rel=1e-9)
+    assert plan.objective.value >= loose.days * (1 - 1e-12)
+    rules = rules_of(stack)
+    assert (
+        plan.objective.space == declared_space(rules) != declared_space(FREE)
+        and rules.framework in plan.objective.space
+    )
+
+
+def test_a_stack_of_ones_own_has_no_rules() -> None:
+    """Nor has a framework that is freed of its rules; the key left out does not change an instance's hash."""
+    assert rules_of("ideal") is rules_of("my-stack") is FREE and not FREE.text
+    assert under(toy(0), "megatron-core", workload={"framework_rules": False}).workload.rules is FREE
+    assert under(toy(0), "megatron-core").workload.rules is rules_of("megatron-core")
+    assert "framework_rules" not in under(toy(0), "megatron-core").model_dump()["workload"]
+    assert all(rules_of(stack).text for stack in STACKS)
+
+
+@pytest.mark.parametrize(
+    ("stack", "pins"),
+    [
+        ("megatron-core", {"virtual_stages": 2, "pipeline_parallel": 2, "microbatches_per_step": 3}),
+        ("megatron-core", {"sequence_parallel": True, "tensor_parallel": 3}),
+        ("megatron-core", {"context_parallel": 3}),
+        ("megatron-core", {"tensor_parallel": 1, "context_parallel": 1, "expert_parallel": 2, "data_parallel": 3}),
+        ("torchtitan", {"sequence_parallel": False, "tensor_parallel": 2}),
+        ("torchtitan", {"tensor_parallel": 2, "context_parallel": 1, "expert_parallel": 1}),
+        ("megatron-deepspeed", {"recompute": "selective"}),
+        ("megatron-deepspeed", {"pipeline_parallel": 3}),
+    ],
+)
+def test_pins_that_a_framework_does_not_run(stack: str, pins: dict[str, Any]) -> None:
+    """They are refused with the rule's framework and the key that frees them, which does."""
+    model = {"layers": 4, "experts": {"count": 4, "per_token": 2, "ffn": 512}}
+    own = {f"layout.{name}": value for name, value in pins.items()}
+    ruled = under(toy(0), stack, model=model).model_copy(update={"pins": own})
+    with pytest.raises(InputError, match=r"outside the declared space.*workload.framework_rules to false to free it"):
+        problem_of(ruled)
+    free = under(toy(0), stack, model=model, workload={"framework_rules": False}).model_copy(update={"pins": own})
+    assert problem_of(free).pins == own
+
+
+BASE = {"tensor_parallel": 2, "context_parallel": 2, "expert_parallel": 4, "data_parallel": 4, "pipeline_parallel": 2}
+EDGES = [
+    ("megatron-core", {}, 1024, ""),
+    ("megatron-core", {"virtual_stages": 2, "microbatches_per_step": 6}, 1024, ""),
+    ("megatron-core", {"virtual_stages": 2, "microbatches_per_step": 7}, 1024, "layout.microbatches_per_step"),
+    ("megatron-core", {"tensor_parallel": 4}, 1028, "workload.sequence_length"),
+    ("megatron-core", {"context_parallel": 1, "data_parallel": 3}, 1024, "layout.data_parallel"),
+    ("megatron-core", {"sequence_parallel": False}, 1024, "layout.sequence_parallel"),
+    ("torchtitan", {}, 1024, ""),
+    ("torchtitan", {}, 1028, "workload.sequence_length"),
+    ("torchtitan", {"expert_parallel": 2}, 1024, "layout.expert_parallel"),
+    ("megatron-deepspeed", {"layers_per_stage": (3, 2)}, 1026, "layout.layers_per_stage"),
+    ("megatron-deepspeed", {"recompute": "selective"}, 1026, "layout.recompute"),
+]
+
+
+@pytest.mark.parametrize(("stack", "change", "sequence", "complaint"), EDGES)
+def test_both_sides_of_each_rule(stack: str, change: dict[str, Any], sequence: int, complaint: str) -> None:
+    """The checker names the one key that a framework does not run, and nothing of a layout that it runs."""
+    model = Model.model_validate(
+        {
+            "name": "m",
+            "layers": 5,
+            "hidden": 96,
+            "heads": 6,
+            "vocabulary": 9,
+            "experts": {"count": 4, "per_token": 2, "ffn": 8},
+        }
+    )
+    plain = {"sequence_parallel": True, "virtual_stages": 1, "microbatches_per_step": 5, "recompute": "none"}
+    layers = {"layers_per_stage": (4, 4), "recomputed_layers_per_stage": (), "tensor_parallel_inner": 1}
+    layout = LayoutPlan.model_construct(**{**BASE, **plain, **layers, **change})
+    assert [what.partition(":")[0] for what in broken_rules(rules_of(stack), layout, model, sequence)] == (
+        [complaint] if complaint else []
+    )
