@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.models.joint import bounds
 from planner.models.joint.bounds import Conditions, Rows
-from planner.models.joint.micro_batches import BLOCK, Pruning, micro_batches
+from planner.models.joint.micro_batches import BLOCK, Pruning, micro_batches, most_rounds, rounds_up_to
 from planner.models.joint.space import Flags, Floats, Ints, Pipelines, Problem, Strategy
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import World
@@ -269,10 +269,12 @@ def columns_of(
     *,
     max_blocks_off: int | None = None,
     more_than: Ints | None = None,
+    in_rounds: bool = False,
 ) -> tuple[Floats, Rows] | None:
     """Return every count of replicas and micro-batches of pipelines that may be best, with bounds under the cutoff.
 
-    `more_than`: replicas that each must exceed; `max_blocks_off`: most blocks that are left out.
+    `more_than`: replicas that each must exceed; `max_blocks_off`: most blocks that are left out; `in_rounds`: each
+    speaks for all numbers of rounds up to its own, in place of those that speak for themselves.
     """
     problem, b, rows = s.problem, s.shape.micro_batch, pipes.rows
     total, wanted = problem.max_sequences // b, problem.pin("data_parallel")
@@ -293,15 +295,9 @@ def columns_of(
             else np.array([wanted] if low <= wanted <= most else [], dtype=np.int64)
         )
         d = d[d * s.shape.gpus % problem.expert_group(s.shape) == 0]
-        d, m = micro_batches(
-            problem,
-            d,
-            total,
-            int(rows.p[i]),
-            int(rows.v[i]),
-            Pruning(each, min_fill_layer(s), limit, max_blocks_off is not None),
-            world.deadline,
-        )
+        pruning = Pruning(each, min_fill_layer(s), limit, max_blocks_off is not None)
+        counts = most_rounds if in_rounds else micro_batches
+        d, m = counts(problem, d, total, int(rows.p[i]), int(rows.v[i]), pruning)
         picks.append(np.full(len(d), i))
         counts_d.append(d)
         counts_m.append(m)
@@ -310,7 +306,8 @@ def columns_of(
             table = replace(rows.part(np.concatenate(picks)), d=np.concatenate(counts_d), m=np.concatenate(counts_m))
             for first in range(0, waiting, BLOCK):
                 world.deadline.check()
-                found += _timed(world, s, zero, table.part(slice(first, first + BLOCK)), cutoff)
+                part = table.part(slice(first, first + BLOCK))
+                found += _timed(world, s, zero, part, cutoff, waits=not in_rounds)
             picks, counts_d, counts_m, waiting = [], [], [], 0
     if not found:
         return None
@@ -318,12 +315,23 @@ def columns_of(
     return np.concatenate(times), Rows.joined(tables)
 
 
-def _timed(world: World, s: Strategy, zero: int, table: Rows, cutoff: float) -> list[tuple[Floats, Rows]]:
+def rounds_of(world: World, s: Strategy, zero: int, row: Rows, cutoff: float) -> list[tuple[Floats, Rows]]:
+    """Return the counts that one row speaks for, with bounds under the cutoff; nothing where there are none."""
+    m = rounds_up_to(s.problem, int(row.m[0]), int(row.p[0]), world.deadline)
+    table = replace(row.part(np.zeros(len(m), dtype=np.int64)), m=m)
+    return _timed(world, s, zero, table, cutoff)
+
+
+def _timed(
+    world: World, s: Strategy, zero: int, table: Rows, cutoff: float, *, waits: bool = True
+) -> list[tuple[Floats, Rows]]:
     """Return the rows whose lower bounds are under the cutoff, with these bounds; nothing where there are none."""
     problem, b = s.problem, s.shape.micro_batch
     phi = problem.transport_slowdown
     racks = -(-table.blocks() // world.max_open) * table.stage_racks
     terms = bounds.terms(s, zero, table, Conditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
+    if not waits:
+        terms = replace(terms, wait=np.zeros(len(table)))
     stretch = _column_stretch(s, table)
     few = np.flatnonzero(terms.seconds(table) / (table.d * table.m * b) * stretch < cutoff)
     if not len(few):
@@ -370,16 +378,17 @@ def column_at(s: Strategy, zero: int, table: Rows, i: int) -> Column:
     return Column(strategy=s, zero=zero, p=int(table.p[i]), v=int(table.v[i]), d=int(table.d[i]), m=int(table.m[i]))
 
 
-def free_seconds(world: World, column: Column, cutoff: float) -> float:
+def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = True) -> float:
     """Bound a column by its best split on a network that slows nothing above its transport.
 
-    All replicas sharing ZeRO's state; infinite over the cutoff.
+    All replicas sharing ZeRO's state; infinite over the cutoff. Where nothing `waits`, for all numbers of rounds up to
+    its own.
     """
-    calendar = world.problem.calendar
+    calendar, timed = world.problem.calendar, _free_step_seconds if waits else _seconds_without_waits
     if calendar is None:
-        return _free_step_seconds(world, column, cutoff)
+        return timed(world, column, cutoff)
     stretch = calendar.least_stretch(column.d, column.replica_gpus)
-    return stretch * _free_step_seconds(world, column, cutoff / stretch)
+    return stretch * timed(world, column, cutoff / stretch)
 
 
 def _free_step_seconds(world: World, column: Column, cutoff: float) -> float:
@@ -395,7 +404,11 @@ def _free_step_seconds(world: World, column: Column, cutoff: float) -> float:
     return seconds if seconds < cutoff else math.inf
 
 
-def _free_seconds(world: World, column: Column, cutoff: float) -> float:
+def _seconds_without_waits(world: World, column: Column, cutoff: float) -> float:
+    return _free_seconds(world, column, cutoff, waits=False)
+
+
+def _free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = True) -> float:
     block = column.strategy.block(column.p)
     if block is None:
         return math.inf
@@ -403,5 +416,5 @@ def _free_seconds(world: World, column: Column, cutoff: float) -> float:
     racks = -(-block.blocks(column.d) // world.max_open) * block.stage_racks
     free = Conditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
     step = cutoff * column.sequences if math.isfinite(cutoff) else math.inf
-    found = Stages(column=column, conditions=free, cutoff=step, exact=False).least()
+    found = Stages(column=column, conditions=free, cutoff=step, exact=False, waits=waits).least()
     return math.inf if found is None else found.seconds / column.sequences

@@ -1,7 +1,6 @@
 """Numbers of micro-batches that replicas may take in a step, those pruned that cannot be best."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,7 @@ from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
 
 BLOCK = 1 << 18  # rows of a table that are worked out at once
-MOST_PAIRS = 1 << 22  # of numbers of replicas and micro-batches of one pipeline
+MOST_ROUNDS = 1 << 22  # of the micro-batches of a replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +24,13 @@ class Pruning:
     likely: bool  # shallow tables alone, for a first plan
 
 
-def micro_batches(
-    problem: Problem, d: Any, total: int, p: int, v: int, pruning: Pruning, deadline: Deadline
-) -> tuple[Any, Any]:
+def micro_batches(problem: Problem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
     """Pair numbers of replicas with the numbers of micro-batches that could be best with them.
 
     And in time by their fill alone. A filled pipeline takes as many as the batch holds. Interleaved, whole rounds may
-    be better, fewer than p + (p-1)/v hold less in flight, and of chunks that are not alike one fewer than whole rounds
-    are bounded lower (`interleaving.min_excess_seconds` counts the rounds that are whole). Where a rule asks for whole
-    rounds: the most, one, and of chunks that are not alike every number. A pipeline that is not interleaved holds less
-    where it is not filled, so it may take any number below p.
+    be better, and fewer than p + (p-1)/v hold less in flight; where a rule asks for whole rounds, the most and one. Of
+    chunks that are not alike more may be best (`most_rounds`). A pipeline that is not interleaved holds less where it
+    is not filled, so it may take any number below p.
     """
     most, wanted = total // np.maximum(d, 1), problem.pin("microbatches_per_step")
     rounds = v > 1 and problem.rules.whole_rounds
@@ -61,31 +57,43 @@ def micro_batches(
     found, m = found[fine], m[fine]
     if v == 1:
         return found, m
-    if problem.layers % (p * v):
-        more = list(_rounds(d, most, p, 0 if rounds else 1, pruning, fill, deadline))
-        found, m = (np.concatenate([x, *(y[k] for y in more)]) for k, x in enumerate((found, m)))
     pairs = np.unique(found * (total + 1) + m)
     return pairs // (total + 1), pairs % (total + 1)
 
 
-def _rounds(
-    d: Ints, most: Ints, p: int, less: int, pruning: Pruning, fill: float, deadline: Deadline
-) -> Iterator[tuple[Ints, Ints]]:
-    """Pair numbers of replicas with whole rounds of p micro-batches, two at least, less as many as `less`.
+def most_rounds(problem: Problem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
+    """Pair numbers of replicas with the most micro-batches of those that chunks which are not alike may ask for.
+
+    Each speaks for all of `rounds_up_to`. How long chunks wait for larger ones is not known before their split is: one
+    more whole round may wait more. Whatever else a step takes grows in proportion to its micro-batches, or comes once.
+    So where nothing waits none of them is faster, by sequence, than the most; memory holds as much in flight for all.
+    """
+    if v == 1 or not problem.layers % (p * v) or problem.pin("microbatches_per_step") is not None:
+        return d[:0], d[:0]
+    less, even = _short_of_rounds(problem), math.ceil(problem.layers / p)
+    m = (total // np.maximum(d, 1) + less) // p * p - less
+    fill = (p - 1) * math.ceil(even / v) * pruning.layer
+    fine = (m >= 2 * p - less) & (m * pruning.each + fill < pruning.cutoff * m * d)
+    return d[fine], m[fine]
+
+
+def rounds_up_to(problem: Problem, m: int, p: int, deadline: Deadline) -> Ints:
+    """Return the numbers of micro-batches that the most of them speaks for: of two whole rounds and more.
+
+    One fewer where no rule asks for whole rounds: `interleaving.min_excess_seconds` counts those that are whole.
 
     Raises
     ------
     UnansweredError
         The batch is so large that not all of them can be kept.
     """
-    kept, step = 0, max(1, BLOCK // max(len(d), 1))
-    last = int(most.max(initial=0)) // p
-    for first in range(2, last + 1, step):
-        deadline.check()
-        m = np.arange(first, min(first + step, last + 1))[:, None] * p - less
-        fine = (m <= most) & (m * pruning.each + fill < pruning.cutoff * m * d)
-        kept += int(fine.sum())
-        if kept > MOST_PAIRS:
-            raise UnansweredError(f"a step may have more than {MOST_PAIRS:,} numbers of micro-batches; lower the batch")
-        row, column = np.nonzero(fine)
-        yield d[column], m[row, 0]
+    deadline.check()
+    if m // p > MOST_ROUNDS:
+        raise UnansweredError(f"a step may have more than {MOST_ROUNDS:,} numbers of micro-batches; lower the batch")
+    less = _short_of_rounds(problem)
+    return np.arange(2 * p - less, m + 1, p)
+
+
+def _short_of_rounds(problem: Problem) -> int:
+    """Return by how many micro-batches the last round falls short of a whole one."""
+    return 0 if problem.rules.whole_rounds else 1

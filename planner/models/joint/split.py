@@ -89,6 +89,7 @@ class Stages:
     forced: int = -1  # a stage that recomputes a layer whatever memory asks for; -1: none
     each: int = -1  # layers that every chunk recomputes, by a rule of the framework; -1: any number
     exact: bool = True  # unequal chunks by the order of events, else by their lower bound
+    waits: bool = True  # unequal chunks wait for each other; without: a bound for any number of rounds
     tick: interleaving.Tick = interleaving.no_tick  # called now and then in long computations; may raise
 
     @cached_property
@@ -244,6 +245,8 @@ class Stages:
         By the order of events for the sizes from the mean on, for smaller ones by their bound.
         """
         c, layer, repeat = self.column, float(self.sharded.layer_seconds), self.pipeline.times.recompute_seconds
+        if not self.waits:
+            return np.zeros(recompute.shape)
         found = interleaving.min_excess_seconds(c.p, c.v, c.m, self.sizes[None, :], recompute, layer, repeat)
         found[-1] = np.maximum(0.0, found[-1] - self.effective * self.pipeline.head)  # which fills the last chunk
         if not self.exact or c.v == 1 or c.strategy.order != "1f1b":

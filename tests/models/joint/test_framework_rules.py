@@ -103,6 +103,22 @@ def test_the_best_plan_under_the_rules(stack: str, seed: int) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("stack", "seed"), [("", 7), ("megatron-core", 2), *more(*[("", x) for x in (2, 8, 10)], ("megatron-core", 8))]
+)
+def test_chunks_that_are_not_alike_over_many_rounds(stack: str, seed: int) -> None:
+    """Of all numbers of micro-batches of two interleaved stages of five to seven layers the best is found."""
+    i = under(toy(seed, forced=True), stack, model={"layers": 5 + seed % 3})
+    pins = {**i.pins, "layout.pipeline_parallel": 2, "layout.virtual_stages": 2}
+    del pins["layout.data_parallel"]
+    limits = i.limits.model_copy(update={"max_batch_tokens": 20 * 1024})
+    i = i.model_copy(update={"pins": pins, "limits": limits})
+    best = (RuledToy(i, stack) if stack else Toy(i)).best()
+    found = solve_joint(i, Options(), lambda _: None)
+    assert best is not None and found.plan is not None
+    assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
+
+
 def test_a_stack_of_ones_own_has_no_rules() -> None:
     """Nor has a framework that is freed of its rules; the key left out does not change an instance's hash."""
     assert rules_of("ideal") is rules_of("my-stack") is FREE and not FREE.text

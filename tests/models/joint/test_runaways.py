@@ -2,26 +2,24 @@
 
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import joint_toys
-import numpy as np
 import pytest
 
 import planner
 from planner.checks.check_plan import check
 from planner.errors import InputError
-from planner.models.joint import columns, micro_batches
-from planner.models.joint.micro_batches import Pruning, _rounds
+from planner.models.joint import columns
+from planner.models.joint.micro_batches import rounds_up_to
 from planner.models.joint.solve import solve_joint
+from planner.models.joint.space import problem_of
 from planner.models.requests import Options
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline, OutOfTimeError
 
 ROOT = Path(__file__).parents[3]
-LOOSE = Pruning(1.0, 0.0, 1e9, likely=False)
 
 
 def shipped(name: str, **changes: Any) -> dict[str, Any]:
@@ -36,28 +34,14 @@ def shipped(name: str, **changes: Any) -> dict[str, Any]:
     return data
 
 
-@pytest.mark.parametrize("block", [4, 1 << 18])
-@pytest.mark.parametrize("less", [0, 1])
-def test_rounds_are_those_of_a_plain_loop(block: int, less: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Block by block the same pairs come out as from a loop over replicas and rounds."""
-    monkeypatch.setattr(micro_batches, "BLOCK", block)
-    d, most, p = np.array([1, 2, 5]), np.array([40, 20, 8]), 3
-    tight = replace(LOOSE, each=1.0, cutoff=0.6)
-    for pruning, fill in ((LOOSE, 0.0), (tight, 2.0)):
-        parts = list(_rounds(d, most, p, less, pruning, fill, Deadline()))
-        found = {(int(a), int(b)) for x, m in parts for a, b in zip(x, m, strict=True)}
-        rounds = ((k, i) for k in range(2, 40 // p + 1) for i in range(3) if k * p - less <= most[i])
-        fine = {(int(d[i]), k * p - less) for k, i in rounds}
-        assert found == {(a, m) for a, m in fine if m * pruning.each + fill < pruning.cutoff * m * a}
-
-
 def test_rounds_without_end_are_not_listed() -> None:
-    """A batch of a billion sequences ends at the deadline, or where the pairs would no longer fit."""
-    d, most = np.arange(1, 9), np.full(8, 10**9)
+    """A batch of a billion sequences ends at the deadline, or where the numbers would no longer fit."""
+    problem = problem_of(joint_toys.toy(7))
+    assert list(rounds_up_to(problem, 11, 3, Deadline())) == [5, 8, 11]  # one short of two to four rounds
     with pytest.raises(OutOfTimeError):
-        list(_rounds(d, most, 2, 1, LOOSE, 0.0, Deadline(0.0)))
+        rounds_up_to(problem, 10**9, 2, Deadline(0.0))
     with pytest.raises(UnansweredError, match=r"numbers of micro-batches; lower the batch"):
-        list(_rounds(d, most, 2, 1, LOOSE, 0.0, Deadline()))
+        rounds_up_to(problem, 10**9, 2, Deadline())
 
 
 def test_columns_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

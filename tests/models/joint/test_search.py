@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from joint_brute_force import toy, with_budget, with_pins
 from joint_strategies import strategies, with_rule
+from joint_toys import deeper
 
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.joint import bounds
 from planner.models.joint.bounds import Conditions
 from planner.models.joint.cache import JointCache
-from planner.models.joint.columns import column_at, columns_of, free_seconds, pipelines_of, under_zero
+from planner.models.joint.columns import column_at, columns_of, free_seconds, pipelines_of, rounds_of, under_zero
 from planner.models.joint.search import dive
 from planner.models.joint.search.days import FewestDays
 from planner.models.joint.search.loop import Loop
@@ -267,6 +268,32 @@ def test_repeated_rounds_may_be_left_out(p: int, m: int, v: int) -> None:
     backward = (5.0, *(2.4,) * (v - 1))
     whole, _ = interleaving.run_passes(p, m, forward, backward)
     assert interleaving.finish_seconds(p, m, forward, backward) == pytest.approx(whole, rel=1e-11)
+
+
+@pytest.mark.parametrize("stack", ["", "megatron-core"])
+@pytest.mark.parametrize("seed", [3, 10])
+def test_the_most_rounds_speak_for_all(seed: int, stack: str) -> None:
+    """No number of rounds is faster than the most of them without waits, which are those of the most replicas."""
+    i = deeper(seed).model_dump(mode="json", exclude_none=True)
+    i["workload"]["software"]["name"] = stack
+    i["limits"]["max_batch_tokens"] *= 6
+    problem = problem_of(Instance.model_validate(i))
+    world, seen, waiting = World(problem=problem, sites=None, templates=None), 0, 0
+    for s in strategies(problem):
+        keys, rows = pipelines_of(world, s)
+        pipes = under_zero(s, 1, rows, keys, math.inf) if len(rows) else None
+        found = columns_of(world, s, 1, pipes, math.inf, in_rounds=True) if pipes is not None else None
+        for j in range(0, len(found[1]), 9) if found is not None else ():
+            row = found[1].part(np.array([j]))
+            least = free_seconds(world, column_at(s, 1, row, 0), math.inf, waits=False)
+            assert found[0][j] <= least * (1 + 1e-9)
+            for floors, table in rounds_of(world, s, 1, row, math.inf):
+                columns = [column_at(s, 1, table, k) for k in range(len(table))]
+                times = np.array([free_seconds(world, x, math.inf) for x in columns])
+                assert np.all(times >= least * (1 - 1e-9)) and np.all(floors <= times * (1 + 1e-9))
+                assert set(table.m.tolist()) >= {int(row.m[0])} and table.m.min() >= 2 * row.p[0] - (not stack)
+                seen, waiting = seen + len(times), waiting + int(np.sum(np.isfinite(times) & (times > least * 1.001)))
+    assert seen > 20 and waiting
 
 
 @pytest.mark.parametrize("seed", [2, 8, 14])

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.columns import column_at, free_seconds, some_in_memory, strategy_bound, table_of
+from planner.models.joint.columns import column_at, free_seconds, rounds_of, some_in_memory, strategy_bound, table_of
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.goal import Goal, Node, Stopped
 from planner.models.joint.search.ranges import (
@@ -257,10 +257,23 @@ class Loop:
             if x.usd[x.place] > c:
                 self._push_columns(x)
                 return
-        exact = max(t, free_seconds(self.world, column, min(goal.cutoff(c), NEVER)))
-        self.push(exact, c, column)
-        goal.timed(column, exact)
+        exact = max(t, free_seconds(self.world, column, min(goal.cutoff(c), NEVER), waits=not x.in_rounds))
+        if x.in_rounds:
+            self._open_rounds(exact, c, x)
+        else:
+            self.push(exact, c, column)
+            goal.timed(column, exact)
         self._push_columns(replace(x, place=x.place + 1))
+
+    def _open_rounds(self, t: float, c: float, x: Columns) -> None:
+        """Open the columns for which the next one speaks, where its seconds without waits may be of use."""
+        if self.goal.key(t, c) is None:
+            return
+        row, cutoff = x.table.part(np.array([x.place])), min(self.goal.cutoff(c), NEVER)
+        for times, table in rounds_of(self.world, x.strategy, x.zero, row, cutoff):
+            seconds, usd = np.maximum(times, t), np.full(len(table), c)
+            for i in self.goal.groups(np.zeros(len(table), dtype=np.int64), seconds, usd):
+                self._push_columns(Columns(x.strategy, x.zero, table.part(i), seconds[i], usd[i], sharp=x.sharp))
 
     def _open_column(self, t: float, c: float, column: Column) -> None:
         """Open the shapes of a column with each choice of spares, over each number of sites."""

@@ -171,7 +171,7 @@ def _under_cutoff(goal: RangesGoal, x: Ranges, rows: Rows) -> Ranges:
 class Columns:
     """Columns of a strategy under a ZeRO stage in the order of their goal, with floors, from a place on.
 
-    `sharp`: the goal has sharpened their capital.
+    `sharp`: the goal has sharpened their capital; `in_rounds`: each speaks for all numbers of rounds up to its own.
     """
 
     strategy: Strategy
@@ -181,6 +181,7 @@ class Columns:
     usd: Floats
     place: int = 0
     sharp: bool = False
+    in_rounds: bool = False
 
 
 def listed(world: World, goal: RangesGoal, x: Ranges, cuts: Floats) -> tuple[list[Columns], Floats]:
@@ -201,15 +202,28 @@ def listed(world: World, goal: RangesGoal, x: Ranges, cuts: Floats) -> tuple[lis
 
 def _listed(world: World, goal: RangesGoal, x: Ranges, cut: float) -> list[Columns]:
     """List the columns of ranges under one cutoff."""
-    s, zero = x.of.strategy, x.zero
-    if zero is None:
-        raise ValueError("columns have a ZeRO stage")
     pipes = x.pipes
     more_than = x.low * pipes.rows.block_replicas
-    found = columns_of(world, s, zero, pipes, min(cut, NEVER), more_than=more_than)
-    if found is None:
-        return []
-    times, table = found
+    listed_columns: list[Columns] = []
+    for in_rounds in (False, True):
+        found = columns_of(
+            world, x.of.strategy, _stage_of(x), pipes, min(cut, NEVER), more_than=more_than, in_rounds=in_rounds
+        )
+        if found is not None:
+            listed_columns += _in_order(world, goal, x, *found, in_rounds=in_rounds)
+    return listed_columns
+
+
+def _stage_of(x: Ranges) -> int:
+    if x.zero is None:
+        raise ValueError("columns have a ZeRO stage")
+    return x.zero
+
+
+def _in_order(
+    world: World, goal: RangesGoal, x: Ranges, times: Floats, table: Rows, *, in_rounds: bool
+) -> list[Columns]:
+    """Return columns of ranges, with their least seconds, in the order of the goal."""
     of = _range_of(x, table)
     blocks = table.blocks()
     seconds = np.maximum(times, x.seconds[of])
@@ -220,7 +234,8 @@ def _listed(world: World, goal: RangesGoal, x: Ranges, cut: float) -> list[Colum
     world.count("columns", len(some))
     entries = x.at[of[some]] * NAMES + blocks[some]
     groups = (some[i] for i in goal.groups(entries, seconds[some], usd[some]))
-    return [Columns(s, zero, table.part(i), seconds[i], usd[i]) for i in groups]
+    s, zero = x.of.strategy, _stage_of(x)
+    return [Columns(s, zero, table.part(i), seconds[i], usd[i], in_rounds=in_rounds) for i in groups]
 
 
 def _range_of(x: Ranges, table: Rows) -> Ints:
