@@ -200,6 +200,12 @@ class Search(CapitalBounds):
         bounds = self._bounds(found, rtt)
         return [(float(bounds[i]), *found[i]) for i in np.argsort(bounds, kind="stable")]
 
+    @property
+    def is_unpaid(self) -> bool:
+        """Whether the money pays no fabrics for the racks, however slow they may be; not known between sites."""
+        q = self.shape_problem
+        return math.isinf(self.cutoff) and not q.several and not any(self._affordable(rtt) for rtt in self._rtts)
+
     def _bounds(self, found: list[tuple[Level, int]], rtt: float) -> Floats:
         """Bound the seconds a sequence of several slowdowns and wavelengths at once, by even stages."""
         send, allreduce = (np.array([getattr(x, name) for x, _ in found]) for name in ("send", "allreduce"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.models.fabric.traffic import Traffic
 from planner.models.joint.places.fastest import Candidate, Search
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import dive
@@ -64,6 +65,9 @@ class FewestDays(Goal):
     columns: list[tuple[float, Column]] = field(default_factory=list)
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
     early: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines priced so
+    unpaid: set[tuple[Traffic, tuple[int, ...]]] = field(
+        default_factory=set
+    )  # shapes whose fabrics no money is left for
     loop: OpenNodes | None = None
     spoke: float = field(default_factory=time.perf_counter)
 
@@ -184,8 +188,8 @@ class FewestDays(Goal):
             dive.descend(self, column)
 
     def known_unhoused(self, q: ShapeProblem) -> bool:
-        """Return whether earlier answers of the sites say that the money pays none for a shape."""
-        return q.known_unhoused
+        """Return whether an earlier answer says that the money pays no sites, or no fabrics, for a shape."""
+        return q.known_unhoused or (bool(self.unpaid) and (q.traffic, q.shape.blocks) in self.unpaid)
 
     def houses(self, q: ShapeProblem) -> bool:
         """Return whether the money may pay any sites for a shape, the least fabrics with them."""
@@ -208,6 +212,9 @@ class FewestDays(Goal):
         if shape.pending is None:
             shape.pending = shape.search.next(self.target)
             if shape.pending is None:
+                if shape.search.is_unpaid:
+                    q = shape.search.shape_problem
+                    self.unpaid.add((q.traffic, q.shape.blocks))
                 return None
             if shape.pending.seconds > t * (1 + EPS):
                 return shape.pending.seconds, c

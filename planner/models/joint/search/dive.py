@@ -165,12 +165,10 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
     Return whether any could be. `first`: only until one is; where failures count, the best of a sample is far from
     the best of all.
     """
-    block = column.strategy.block(column.p)
     priced = False
     pinned = _pinned(column)
-    for k in range(0 if block is None else 1 if pinned else FEWER_BLOCKS):
-        replicas = column.d - k * (block.replicas if block is not None else 1)
-        if replicas < 1:
+    for k, replicas in enumerate(_descending(column)):
+        if k >= (1 if pinned else FEWER_BLOCKS) and (pinned or goal.has_plan):
             break
         goal.tick()
         fewer = _with_replicas(goal, column, replicas, pinned=pinned)
@@ -185,6 +183,17 @@ def descend(goal: Goal, column: Column, *, first: bool = False) -> bool:
             if first:
                 break
     return priced
+
+
+def _descending(column: Column) -> Iterator[int]:
+    """Yield replicas of a column, a block fewer each time, then half as many: fabrics may join far fewer racks."""
+    block, replicas = column.strategy.block(column.p), column.d
+    each = 0 if block is None else block.replicas
+    yield from range(replicas, 0, -each)[:FEWER_BLOCKS] if each else ()
+    fewer = replicas - FEWER_BLOCKS * each
+    while each and fewer > 0:
+        yield fewer
+        fewer //= 2
 
 
 def _likely_plan(goal: Goal, column: Column) -> Plan | None:
