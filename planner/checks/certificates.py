@@ -129,6 +129,7 @@ def objective(c: PlanPhysics) -> Iterator[certificate.Violation]:
             yield from at_most("objective", bound, o.value, which, name)
     yield from _cheaper(c)
     yield from _simplest(c)
+    yield from _freed(c)
     yield from _ends(c)
     decision = c.plan.layout or c.plan.pools
     proven = decision.certificate.bound if decision and name != "loss" else None
@@ -179,6 +180,28 @@ def _simplest(c: PlanPhysics) -> Iterator[certificate.Violation]:
     if not isinstance(model, str):
         yield from must_equal(rule, "layers of all stages", sum(x.layers_per_stage), model.layers)
         yield from at_most(rule, x.recomputed_layers, model.layers, "recomputed layers", "layers")
+
+
+def _freed(c: PlanPhysics) -> Iterator[certificate.Violation]:
+    """Check that a framework binds the layers of stages, and that without it they fit and are faster as is said."""
+    x, rule, layout = c.plan.objective.freed, "objective[freed]", c.plan.layout
+    if x is None:
+        return
+    yield from must_be(rule, "framework", x.framework, c.instance.workload.rules.framework or "none")
+    if layout is None or c.metrics is None:
+        yield broken(rule, "a layout without rules beside no layout")
+        return
+    own = {key: getattr(x, key) for key in ("layers_per_stage", "recompute", "recomputed_layers_per_stage")}
+    of = PlanPhysics(plan=c.plan.model_copy(update={"layout": layout.model_copy(update=own)}))
+    if of.metrics is None:
+        yield broken(rule, f"{len(x.layers_per_stage)} stages that no step can be timed of")
+        return
+    yield from must_equal(rule, "faster", x.faster, c.metrics.step_seconds / of.metrics.step_seconds - 1)
+    used, limit = of.metrics.memory_bytes_per_gpu, of.metrics.memory_limit_bytes
+    yield from at_most(rule, used, limit, "bytes on the worst GPU", "bytes that may be filled")
+    model = c.instance.workload.model
+    if not isinstance(model, str):
+        yield from must_equal(rule, "layers of all stages", sum(x.layers_per_stage), model.layers)
 
 
 def _ends(c: PlanPhysics) -> Iterator[certificate.Violation]:

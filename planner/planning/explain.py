@@ -224,6 +224,11 @@ def _variants(plan: Plan) -> Iterator[Variant]:
             yield Variant(name, str(value), "any other", instance, {f"layout.{name}": value})
     if layout is not None and "layout.recompute" not in instance.pins and layout.recompute != "none":
         yield Variant("recompute", layout.recompute, "none", pinned(instance, "layout.recompute", "none"), {})
+    rules = instance.workload.rules
+    if rules.framework:
+        work = instance.workload.model_copy(update={"framework_rules": False})
+        freed = instance.model_copy(update={"workload": work})
+        yield Variant("workload.framework_rules", f"{rules.framework}'s", "none", freed, {})
     stripes = plan.placement.stripes if plan.placement else {}
     if stripes and "placement.stripes" not in instance.pins and layout is not None and layout.rack_stages > 1:
         value = next(iter(stripes.values()))

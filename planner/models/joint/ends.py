@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from planner.instance.framework_rules import FREE
 from planner.models import rack_order
 from planner.models.joint.columns import StrategyTable
 from planner.models.joint.least_cost import CapitalSearch, LeastCost
@@ -18,13 +19,13 @@ from planner.models.joint.search.least_prices import floor_of
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ties import LeastRank, Rank, Simplest
 from planner.models.joint.space import Ints
-from planner.models.joint.split import Column
+from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import Plan, World
 
 MOST_SHAPES = 300  # that are priced for one end; what is left then is unproven
 MOST_NODES = 1_500  # that are opened for it
 SIMPLER_SHAPES, SIMPLER_NODES = 40, 20000  # that are priced and opened for a simpler plan beside the choice
-MORE = 1e-9  # share: more than a share that is known
+MORE = 1e-9  # share: more than a share that is known, or than rounding
 ROUNDS = 6  # in which the share of groups under one leaf is raised
 
 
@@ -171,6 +172,23 @@ class _Ties:
         stopped = self.search.loop.go_on(goal)
         given_up = math.isfinite(world.given_up_usd)
         return goal.incumbent, stopped == "proved" and not goal.ended and not given_up
+
+
+def freed_of_rules(plan: Plan) -> tuple[float, Plan] | None:
+    """Return by what share a plan's step is longer than without rules of its framework, and the plan that it then is.
+
+    Its degrees, batch and network stay. None where it is no longer.
+    """
+    s, c = plan.column.strategy, plan.column
+    if s.problem.rules is FREE:
+        return None
+    column = replace(c, strategy=replace(s, problem=s.problem.freed))
+    found = Stages(column=column, conditions=plan.conditions).fastest()
+    if found is None:
+        return None
+    longer = plan.split.seconds * c.sequences / found.seconds - 1
+    freed = replace(plan, column=column, split=replace(found, seconds=found.seconds / c.sequences))
+    return (longer, freed) if longer > MORE else None
 
 
 def local_share(plan: Plan) -> float:

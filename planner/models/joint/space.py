@@ -74,6 +74,12 @@ class Problem:
         return self.instance.workload.rules
 
     @property
+    def freed(self) -> "Problem":
+        """The problem without rules of the framework."""
+        workload = self.instance.workload.model_copy(update={"framework_rules": False})
+        return replace(self, instance=self.instance.model_copy(update={"workload": workload}))
+
+    @property
     def recomputes_alike(self) -> bool:
         """Whether a rule of the framework has all stages recompute as many layers, none of them pinned."""
         return self.rules.recompute != "free" and self.pin("recomputed_layers_per_stage") is None
@@ -138,9 +144,7 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Pro
         without=without or {},
     )
     refuse_pins(problem, _degrees(problem))
-    freed_of_rules = instance.workload.model_copy(update={"framework_rules": False})
-    free = replace(problem, instance=instance.model_copy(update={"workload": freed_of_rules}))
-    if not _is_left(problem) and _is_left(free):
+    if not _is_left(problem) and _is_left(problem.freed):
         pins = ", ".join(f"{path}={value!r}" for path, value in problem.pins.items())
         raise InputError(f"pins: {pins} together are outside the declared space{freed(problem)}")
     return problem

@@ -10,6 +10,7 @@ from planner.errors import InternalError
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.network import Wan
 from planner.models import rack_order
+from planner.models.joint.ends import freed_of_rules
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.solution import JointSolution
 from planner.models.joint.stages.model import ROUNDING, fastest_split
@@ -23,7 +24,7 @@ from planner.physics.site.cost import alike_usd, at_run_prices, rack_of
 from planner.physics.site.wan import assumed_window_seconds
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.rack_blocks import Block
-from planner.physics.training.parallel_strategy import ParallelStrategy, write_layout
+from planner.physics.training.parallel_strategy import ParallelStrategy, layout_values, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import (
     BRANCHING,
@@ -32,6 +33,7 @@ from planner.plan.certificate import (
     LISTED,
     UNITS,
     Certificate,
+    FreedLayout,
     Status,
     given_to_sites,
     joint_mark,
@@ -355,6 +357,17 @@ class Assembly:
             design = design.model_copy(update={"certificate": own})
         return section.model_copy(update={"certificate": made}), design
 
+    @property
+    def freed(self) -> FreedLayout | None:
+        """What rules of the framework cost the plan's degrees."""
+        found = freed_of_rules(self.choice)
+        if found is None:
+            return None
+        faster, freed = found
+        layout = layout_values(strategy_of(freed))
+        split = {key: layout[key] for key in ("layers_per_stage", "recompute", "recomputed_layers_per_stage")}
+        return FreedLayout(framework=self.instance.workload.rules.framework, faster=faster, **split)
+
     @cached_property
     def bill(self) -> Cost:
         """The bill."""
@@ -399,7 +412,7 @@ def plan_of(
         instance=instance,
         instance_sha256=instance_sha256(instance),
         status=a.status,
-        objective=objective_of(instance, solution, value, bound).model_copy(update=dict(more)),
+        objective=objective_of(instance, solution, value, bound).model_copy(update={**more, "freed": a.freed}),
         sites=a.confirmed[0],
         wan=a.confirmed[1],
         layout=a.layout,

@@ -47,6 +47,7 @@ def verdict(plan: Plan) -> Iterator[Statement]:
         yield from _alternatives(plan)
         yield from _cheaper(plan, plan.objective.value)
         yield from _simplest(plan)
+        yield from _freed(plan)
 
 
 def _no_plan(plan: Plan, why: Conflict) -> Iterator[Statement]:
@@ -185,6 +186,20 @@ def _simplest(plan: Plan) -> Iterator[Statement]:
     slower = f"{100 * x.loss:+.2g} % ({days(x.days_to_train)} days), inside the error of the prediction, no dearer"
     text = f"Simpler: {x.layout}{even}{recompute}: {slower}."
     yield Statement("choice", "verdict", text, True, runner_up=x.layout, path="objective.simplest")
+
+
+def _freed(plan: Plan) -> Iterator[Statement]:
+    """State what rules of the framework cost the plan's own degrees."""
+    x = plan.objective.freed
+    if x is None:
+        return
+    faster = f"{percent(x.faster)} faster"
+    text = f"Free of {x.framework}'s rules for the layers of stages, the same degrees are {faster}."
+    recomputed = f"{counted(sum(x.recomputed_layers_per_stage), 'layer')} recomputed, " * bool(
+        x.recomputed_layers_per_stage
+    )
+    runner_up = f"{recomputed}{faster}"
+    yield Statement("choice", "verdict", text, x.faster >= WORTH, runner_up=runner_up, path="objective.freed")
 
 
 def model_choice(plan: Plan) -> Iterator[Statement]:

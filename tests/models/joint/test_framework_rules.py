@@ -5,12 +5,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from joint_brute_force import Column, Shape, Times, Toy, toy
 from tiers import more
 
 import planner
 from planner.checks.layout import broken_rules
 from planner.errors import InputError
+from planner.imports.instance_file import Wish, first_instance
 from planner.instance.framework_rules import FREE, rules_of
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
@@ -19,6 +21,7 @@ from planner.models.joint.space import problem_of
 from planner.models.requests import Options
 from planner.plan.certificate import declared_space
 from planner.plan.plan_sections import LayoutPlan
+from planner.report.summary import summary
 
 STACKS = ["megatron-core", "torchtitan", "megatron-deepspeed"]
 
@@ -117,6 +120,31 @@ def test_chunks_that_are_not_alike_over_many_rounds(stack: str, seed: int) -> No
     found = solve_joint(i, Options(), lambda _: None)
     assert best is not None and found.plan is not None
     assert found.plan.seconds == pytest.approx(best.seconds, rel=1e-9)
+
+
+def test_what_the_rules_cost_is_told_and_checked() -> None:
+    """It is what the same degrees gain without them, in the summary; a figure or a split of another is found."""
+    given = yaml.safe_load(first_instance(Wish(name="q", model="qwen3-30b-a3b", accelerator="H100", racks=2)))
+    degrees = {"tensor": 4, "context": 1, "expert": 8, "pipeline": 2, "data": 2}
+    pins = {f"layout.{kind}_parallel": n for kind, n in degrees.items()}
+    given["pins"] = {**pins, "layout.microbatch_sequences": 3, "layout.zero_stage": 1, "layout.virtual_stages": 1}
+    given["objective"] = {"tolerance": 0.0}
+    ruled = planner.solve(given)
+    free = planner.solve(given | {"workload": given["workload"] | {"framework_rules": False}})
+    cost, days, fewest = ruled.objective.freed, ruled.objective.value, free.objective.value
+    assert cost is not None and days is not None and fewest is not None and free.layout is not None
+    assert cost.faster == pytest.approx(days / fewest - 1, rel=1e-6) and cost.faster > 0
+    assert cost.recomputed_layers_per_stage == free.layout.recomputed_layers_per_stage and not planner.check(ruled)
+    assert "Free of Megatron's rules for the layers of stages, the same degrees are 0.3 % faster." in summary(ruled)
+    assert free.objective.freed is None
+    for change in (
+        {"faster": 2 * cost.faster},
+        {"framework": "torchtitan"},
+        {"layers_per_stage": (24, 23)},
+        {"recomputed_layers_per_stage": ()},
+    ):
+        wrong = ruled.objective.model_copy(update={"freed": cost.model_copy(update=change)})
+        assert "objective[freed]" in {x.rule for x in planner.check(ruled.model_copy(update={"objective": wrong}))}
 
 
 def test_a_stack_of_ones_own_has_no_rules() -> None:
