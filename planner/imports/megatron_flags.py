@@ -1,93 +1,14 @@
 """Read the layout of a Megatron-LM run from the flags of a shell script, and say what each other flag does."""
 
-import ast
-import operator
 import re
-import shlex
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from planner.errors import InputError
 from planner.formats.megatron_switches import FP8_RECIPES, OVERLAP_FLAGS
+from planner.formats.shell_script import Script, started, whole_number
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Dispatcher, Graphs
-
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
-_ARITHMETIC = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
-_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.floordiv,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-_MOST = 10**12  # of what arithmetic may come to
-Flags = dict[str, str | None]  # the value behind a flag; None: none
-
-
-def read_flags(text: str, where: str) -> tuple[Flags, dict[str, str]]:
-    """Return the flags by name without their dashes, and the variables that are assigned; nothing is run.
-
-    Raise InputError where the quotes do not close.
-    """
-    variables: dict[str, str] = {}
-    words: list[str] = []
-    joined = _ARITHMETIC.sub(lambda m: m[0].replace(" ", ""), re.sub(r"\\\n", " ", text))
-    lexer = shlex.shlex(joined, posix=True, punctuation_chars=False)
-    lexer.whitespace_split, lexer.commenters = True, "#"  # quotes may span lines
-    try:
-        script = list(lexer)
-    except ValueError as error:
-        problem = f"cannot be read as a shell script or arguments ({error})"
-        raise InputError(f"{where}: {problem}; close the quotes") from None
-    for word in script:
-        assigned = _ASSIGNED.fullmatch(word)
-        if assigned and not assigned[2].startswith("("):
-            variables[assigned[1]] = _expanded(assigned[2].rstrip(";"), variables)
-            if assigned[2].lstrip().startswith("--"):  # ARGS="--a 1 --b 2"
-                words += shlex.split(variables[assigned[1]])
-            continue
-        bare = word.partition("=(")[2] if assigned else word
-        words.append(_expanded(bare.lstrip("(") if bare != word or bare == "(" else bare, variables))
-    flags: Flags = {}  # the last of two holds, as in argparse
-    for i, word in enumerate(words):
-        if not word.startswith("--") or len(word) < 3:
-            continue
-        name, equals, value = word[2:].rstrip(")").partition("=")
-        following = words[i + 1].rstrip() if i + 1 < len(words) else "--"
-        behind = None if following.startswith("--") or following in (")", "\\") else following
-        flags[name.replace("_", "-")] = value if equals else behind
-    return flags, variables
-
-
-def _expanded(text: str, variables: Mapping[str, str]) -> str:
-    """Put the values of variables that are assigned above, and of arithmetic, in their place; others stay."""
-
-    def value(m: re.Match[str]) -> str:
-        return variables.get(m[1] or m[3], m[2] if m[2] is not None else m[0])
-
-    def computed(m: re.Match[str]) -> str:
-        names = re.sub(r"\b[A-Za-z_]\w*\b", lambda n: variables.get(n[0], n[0]), _VARIABLE.sub(value, m[1]))
-        try:  # sums and products of whole numbers; anything else stays
-            return str(_value(ast.parse(names.strip(), mode="eval").body))
-        except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
-            return m[0]
-
-    return _VARIABLE.sub(value, _ARITHMETIC.sub(computed, text))
-
-
-def _value(node: ast.expr) -> int:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        result = _OPERATORS[type(node.op)](_value(node.left), _value(node.right))
-        if abs(result) <= _MOST:
-            return result
-    raise ValueError(ast.dump(node)[:80])
-
 
 NO_WORDS = "-"  # an effect that its name says
 # Flags that change time or memory, or the model, in a way that no figure here follows; by what stands in for them.
@@ -234,8 +155,6 @@ MODEL_FLAGS = {
 }
 # A file without any of these is no training run.
 KNOWN_BY = ("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro-batch-size", "global-batch-size")
-NODES = ("nnodes", "NNODES", "NUM_NODES", "SLURM_NNODES")
-PER_NODE = ("nproc-per-node", "GPUS_PER_NODE", "NPROC_PER_NODE", "GPU_PER_NODE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,16 +172,15 @@ class OwnRun:
     items: ReadItems = field(default_factory=ReadItems)
 
 
-def megatron_run(text: str, where: str) -> OwnRun:
+def megatron_run(script: Script) -> OwnRun:
     """Return the run of a shell script or a file of arguments."""
-    given, variables = read_flags(text, where)
-    flags = TrackedItems(given)
+    flags, where = TrackedItems(script.flags), script.where
     if not any(flag in flags for flag in KNOWN_BY):
         known = ", ".join(f"--{flag}" for flag in KNOWN_BY)
         raise InputError(
             f"{where}: has none of {known}; give a Megatron script, or .toml, .yaml or .json of another run"
         )
-    f = _Flags(flags, where)
+    f = _Flags(flags, where, script)
     stages = f.count("pipeline-model-parallel-size", 1)
     layout: dict[str, Any] = {
         "tensor_parallel": f.count("tensor-model-parallel-size", 1),
@@ -281,9 +199,6 @@ def megatron_run(text: str, where: str) -> OwnRun:
     )
     layout |= stage_layers(f, stages)
     layout |= _recompute(f, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
-    nodes = next((n for n in (_whole(flags.get(k) or variables.get(k)) for k in NODES) if n), None)
-    each = next((n for n in (_whole(flags.get(k) or variables.get(k)) for k in PER_NODE) if n), None)
-    world = _whole(variables.get("WORLD_SIZE")) or (nodes * each if nodes and each else None)
     model = {key: f.count(flag, 0) for flag, key in MODEL_FLAGS.items() if flags.get(flag)}
     types = {"fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
     compute = next((kind for kind, flag in types.items() if flag in flags), None)
@@ -291,7 +206,7 @@ def megatron_run(text: str, where: str) -> OwnRun:
         framework="megatron",
         layout=layout,
         batch_sequences=f.count("global-batch-size", 0) or None,
-        gpus=world,
+        gpus=started(script).gpus,
         model=model,
         sequence_length=f.count("seq-length", 0) or None,
         compute=compute,
@@ -353,26 +268,23 @@ def require_whole_experts(routed: bool, tensor: int, expert_tensor: int, where: 
         )
 
 
-def _whole(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,9}", text) else None
-
-
 @dataclass(frozen=True, slots=True)
 class _Flags:
     """The flags of a file, read as whole numbers and choices."""
 
     flags: TrackedItems
     where: str
+    script: Script
 
     def count(self, name: str, default: int) -> int:
         """Return the whole number behind a flag."""
         if name not in self.flags:
             return int(self.flags.get(name, default))
-        value = _whole(self.flags[name])
+        value = whole_number(self.flags[name])
         if value is None:
             raise InputError(
                 f"{self.where}: --{name}: must be a whole number (is {self.flags[name]!r}); "
-                "write the figure, or assign its variable in the file"
+                f"write the figure, or assign its variable in the file (line {self.script.line_of(name)})"
             )
         return value
 

@@ -3,11 +3,13 @@
 import re
 import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from planner.errors import InputError
 from planner.files import parse_json, read_text
+from planner.formats.shell_script import read_script, started
 from planner.formats.yaml_text import YAML, read_yaml_data
 from planner.imports.megatron_flags import (
     MODEL_FLAGS,
@@ -27,9 +29,13 @@ REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
 
 
 def read_run(path: Path) -> OwnRun:
-    """Read a run: TOML of torchtitan, YAML of NeMo, JSON of DeepSpeed, or else flags of Megatron-LM."""
-    text, where = read_text(path, REMEDY), str(path)
-    suffix = path.suffix.lower()
+    """Read a run: TOML of torchtitan, YAML of NeMo, JSON of DeepSpeed, or else a shell or Slurm script."""
+    return run_of_text(read_text(path, REMEDY), path)
+
+
+def run_of_text(text: str, path: Path) -> OwnRun:
+    """Return the run of a file's text by the file's suffix; a script's by whose flags or overrides it has."""
+    where, suffix = str(path), path.suffix.lower()
     if suffix == ".toml":
         try:
             return torchtitan_run(tomllib.loads(text), where)
@@ -38,10 +44,48 @@ def read_run(path: Path) -> OwnRun:
     if suffix == ".json":
         return deepspeed_run(parse_json(text, where), where)
     if suffix in YAML:
-        # A comment may start it by torchrun, which states its GPUs.
-        found = re.search(r"#.*--nnodes[ =](\d{1,9})\b.*--nproc[-_]per[-_]node[ =](\d{1,9})\b", text)
+        found = STARTED.search(text)
         return nemo_run(read_yaml_data(text, where), where, int(found[1]) * int(found[2]) if found else None)
-    return megatron_run(text, where)
+    script = read_script(text, where)
+    dotted = {k: typed(v or "true") for k, v in script.flags.items() if TITAN_TABLES.match(k)}
+    if any(key.startswith(BRIDGE_TABLES) for key in script.overrides):
+        data = {key: typed(value) for key, value in script.overrides.items()}
+        run = nemo_run(data, where, started(script).gpus)
+    elif any(key.startswith(("parallelism.", "training.")) for key in dotted):
+        run = torchtitan_run(dotted, where, started(script).gpus)
+    else:
+        return megatron_run(script)
+    flags = {k: v for k, v in script.flags.items() if k not in dotted}
+    return replace(run, items=joined(run.items, TrackedItems(flags).read(_launcher_effect, "--{}")))
+
+
+def typed(text: str) -> Any:
+    """Return the value that an override's text stands for: yes or no, none, a whole number, or the text."""
+    plain = {"true": True, "false": False, "null": None, "none": None}.get(text.lower(), text)
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else plain
+
+
+# A comment of a YAML file that starts it by torchrun, which states its GPUs.
+STARTED = re.compile(r"#.*--nnodes[ =](\d{1,9})\b.*--nproc[-_]per[-_]node[ =](\d{1,9})\b")
+BRIDGE_TABLES = ("model.", "train.", "ddp.")
+TITAN_TABLES = re.compile(
+    r"(job|profiling|metrics|model|optimizer|lr_scheduler|training|parallelism|checkpoint|activation_checkpoint|compile|"
+    r"quantize|float8|comm|validation|debug|experimental|memory_estimation|fault_tolerance)\.\w"
+)
+# Flags of the launchers of recipes, which change neither time nor memory.
+LAUNCHER = re.compile(
+    r"recipe|dataset|step-func|hf-path|module|config|local-ranks-filter|no-sync|wait|kill-on-bad-exit|label|"
+    r"(de)?tach|account|(nemo|log|wandb|task|domain|gpu|model)[a-z-]*|max-steps|peft"
+)
+
+
+def _launcher_effect(flag: str, value: Any) -> str | None:
+    return NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_effect(flag, value)
+
+
+def joined(first: ReadItems, second: ReadItems) -> ReadItems:
+    """Return the items of two readings of one file."""
+    return ReadItems(**{name: getattr(first, name) + getattr(second, name) for name in ReadItems.model_fields})
 
 
 class _Table:
@@ -49,7 +93,7 @@ class _Table:
 
     def __init__(self, data: Any, where: str) -> None:
         self.where = where
-        self.items = TrackedItems(dict(_leaves(data, "")))
+        self.items = TrackedItems(dict(leaves(data, "")))
 
     def get(self, path: str, default: Any = None) -> Any:
         """Return the value at a path, or the default."""
@@ -81,10 +125,11 @@ class _Table:
             raise InputError(f"{self.where}: has none of {', '.join(keys)}; {REMEDY} of a training run")
 
 
-def _leaves(data: Any, path: str) -> Iterator[tuple[str, Any]]:
+def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what nested mappings hold by dotted path."""
     if isinstance(data, dict):
         for key, value in data.items():
-            yield from _leaves(value, f"{path}.{key}" if path else str(key))
+            yield from leaves(value, f"{path}.{key}" if path else str(key))
     elif path:
         yield path, data
 
@@ -120,15 +165,12 @@ def _nemo_effect(key: str, value: Any) -> str | None:
     return NO_EFFECT if without else megatron_effect(name, value)
 
 
-def torchtitan_run(data: Any, where: str) -> OwnRun:
-    """Return the run of a torchtitan train config."""
+def torchtitan_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
+    """Return the run of a torchtitan train config; a shard degree of -1 takes all GPUs that are left."""
     t = _Table(data, where)
-    t.require("parallelism", "training.local_batch_size")
-    shard, replicate = t.count("parallelism.data_parallel_shard_degree", -1, -1), 1
+    t.require("parallelism", "training.local_batch_size", "training.batch_size")
+    shard = t.count("parallelism.data_parallel_shard_degree", -1, -1)
     replicate = t.count("parallelism.data_parallel_replicate_degree")
-    if shard < 1:
-        problem = f"must be a figure (is {shard}, all GPUs left)"
-        raise InputError(f"{where}: parallelism.data_parallel_shard_degree: {problem}; write it")
     kept = t.choice("parallelism.fsdp_reshard_after_forward", ("default", "always", "never"), "default")
     stages = t.count("parallelism.pipeline_parallel_degree")
     keeps = kept == "never" or (kept == "default" and stages > 1)
@@ -137,11 +179,12 @@ def torchtitan_run(data: Any, where: str) -> OwnRun:
         "pipeline_parallel": stages,
         "context_parallel": t.count("parallelism.context_parallel_degree"),
         "expert_parallel": t.count("parallelism.expert_parallel_degree"),
-        "data_parallel": shard * replicate,
         "zero_stage": 0 if shard == 1 else 2 if keeps else 3,
         "recompute": t.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective"),
     }
     layout["sequence_parallel"] = layout["tensor_parallel"] > 1
+    if shard > 0:
+        layout["data_parallel"] = shard * replicate
     whole_experts = t.count("parallelism.expert_tensor_parallel_degree", layout["tensor_parallel"]) == 1
     if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1 and not whole_experts:
         raise InputError(
@@ -149,19 +192,25 @@ def torchtitan_run(data: Any, where: str) -> OwnRun:
             "expert_tensor_parallel_degree 1 "
             f"(is {layout['tensor_parallel']}): experts are whole on their GPU here; change one"
         )
-    local = t.count("training.local_batch_size", 8)
+    local = t.count("training.local_batch_size", t.count("training.batch_size", 8))
     layout["microbatch_sequences"] = t.count("parallelism.pipeline_parallel_microbatch_size") if stages > 1 else local
     parts = t.get("parallelism.module_fqns_per_model_part")
     if parts:
         chunks = [sum(str(name).startswith("layers.") for name in part) for part in parts]
         layout |= layout_choices("|".join("t" * n for n in chunks), stages, f"{where}: module_fqns_per_model_part")
     whole = t.count("training.global_batch_size", -1, -1)
+    if whole < 1:
+        if local % layout["microbatch_sequences"]:
+            problem = f"must divide local_batch_size {local} (is {layout['microbatch_sequences']})"
+            raise InputError(f"{where}: parallelism.pipeline_parallel_microbatch_size: {problem}; change one")
+        layout["microbatches_per_step"] = local // layout["microbatch_sequences"]
     return OwnRun(
         framework="torchtitan",
         layout=layout,
-        batch_sequences=whole if whole > 0 else local * shard * replicate,
+        batch_sequences=whole if whole > 0 else None,
+        gpus=gpus,
         sequence_length=t.count("training.seq_len", 2048),
-        compute="fp8" if any("float8" in str(c) for c in t.get("model.converters", ())) else None,
+        compute="fp8" if "float8" in str(t.get("model.converters", "")) else None,
         items=t.read(
             _other_effect(TITAN_WITHOUT, r"(training|parallelism|activation_checkpoint|compile|quantize|float8)\.")
         ),
@@ -256,7 +305,7 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
     InputError: the run has another model or sequence length than the instance, or no whole number of replicas or of
     micro-batches.
     """
-    for problem in _differences(run, instance):
+    for problem in model_differences(run, instance):
         raise InputError(f"{where}: {problem}")
     layout = dict(run.layout)
     unit = layout["tensor_parallel"] * layout["pipeline_parallel"] * layout.get("context_parallel", 1)
@@ -280,7 +329,8 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
     return {f"layout.{key}": value for key, value in layout.items()}
 
 
-def _differences(run: OwnRun, instance: Instance) -> list[str]:
+def model_differences(run: OwnRun, instance: Instance) -> list[str]:
+    """Return in what a run's model, sequence length and precision are not the instance's, with both figures."""
     model, problems = instance.workload.model, []
     if run.sequence_length not in (None, instance.workload.sequence_length):
         own = instance.workload.sequence_length

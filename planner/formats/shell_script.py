@@ -1,0 +1,358 @@
+"""Read the flags, overrides and variables of a shell or Slurm script, and where each value stands; nothing is run."""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from planner.errors import InputError
+
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
+_ARITHMETIC = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
+_SBATCH = re.compile(
+    r"^[ \t]*#SBATCH[ \t]+(?:--([a-z-]+)[= ][ \t]*|-([A-Za-z])[= \t]*)(\"[^\"\n]*\"|'[^'\n]*'|\S+)", re.M
+)
+_HEREDOC = re.compile(r"(?<!<)<<(?!<)-?[ \t]*(['\"]?)([A-Za-z_]\w*)\1.*?^[ \t]*\2[ \t]*$", re.DOTALL | re.MULTILINE)
+_FLAG = re.compile(r"--[A-Za-z][\w.-]*")
+OVERRIDE = re.compile(r"\+{0,2}([a-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
+# Flags by which a command in quotes is known to start a training run.
+_STARTS = re.compile(r"--(nnodes|nproc|parallelism\.|training\.|tensor|pipeline|micro.batch|global.batch)")
+_SHORT = {"N": "nodes", "n": "ntasks", "w": "nodelist", "m": "distribution"}
+# The variables that Slurm sets from an option.
+_SLURM = {
+    "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
+    "gpus-per-node": ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"),
+    "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
+    "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
+}
+_OPENS, _CLOSES = ("if", "for", "while", "until", "case"), ("fi", "done", "esac")
+_BEFORE_COMMANDS = ("then", "do", "else", "&&", "||", "|", "{")
+_OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.floordiv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_MOST = 10**12  # of what arithmetic may come to
+_LONGEST = 1_000_000  # characters of a value once its variables are written out
+_DEEPEST = 5  # variables in the defaults of variables
+NOWHERE = -1
+_CONTINUED = re.compile(r"\\\r?\n")
+
+
+class LocatedText(str):
+    """A text and the offset in its file of each character; NOWHERE for one that is computed."""
+
+    offsets: tuple[int, ...]
+
+    def __new__(cls, text: str, offsets: tuple[int, ...]) -> "LocatedText":
+        """Make the text; offsets has one for each character."""
+        made = super().__new__(cls, text)
+        made.offsets = offsets
+        return made
+
+    def part(self, start: int, end: int | None = None) -> "LocatedText":
+        """Return the characters from start to end, with their offsets."""
+        return LocatedText(self[start:end], self.offsets[start:end])
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """First offset and the one behind the last; None where the text is computed or from several places."""
+        start = self.offsets[0] if self.offsets else NOWHERE
+        if start == NOWHERE or self.offsets != tuple(range(start, start + len(self))):
+            return None
+        return start, start + len(self)
+
+
+def _at(text: str, start: int, end: int) -> LocatedText:
+    return LocatedText(text[start:end], tuple(range(start, end)))
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word without its quotes, where it begins and ends with them, and what surrounds it."""
+
+    text: LocatedText
+    start: int
+    end: int
+    quote: str = ""  # within which it stands with others
+    branch: bool = False  # in a branch or loop, which is not followed
+    printed: bool = False  # of an echo
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A flag or an override as it stands in the file; `value` is None where it has none."""
+
+    key: str
+    value: LocatedText | None
+    word: Word
+    end: int  # behind the value as it is written
+
+
+@dataclass(slots=True)
+class Script:
+    """What a script says: variables by name, every item in order, and the options of #SBATCH lines."""
+
+    text: str
+    where: str
+    variables: dict[str, LocatedText] = field(default_factory=dict)
+    assigned: dict[str, list[Word]] = field(default_factory=dict)
+    items: list[Item] = field(default_factory=list)
+    sbatch: dict[str, LocatedText] = field(default_factory=dict)
+
+    @property
+    def flags(self) -> dict[str, LocatedText | None]:
+        """Values by flag without its dashes, underscores as dashes but in dotted names; the last holds."""
+        return {i.key: i.value for i in self.items if i.word.text.startswith("--")}
+
+    @property
+    def overrides(self) -> dict[str, LocatedText]:
+        """Values of `model.key=value` by dotted path; the last holds."""
+        return {i.key: i.value for i in self.items if i.value is not None and not i.word.text.startswith("--")}
+
+    def line(self, offset: int) -> int:
+        """Return the line of an offset, from 1."""
+        return self.text.count("\n", 0, offset) + 1
+
+    def line_of(self, key: str) -> int:
+        """Return the line of the last flag or override of a name."""
+        return self.line(next(i.word.start for i in reversed(self.items) if i.key == key))
+
+
+def read_script(text: str, where: str) -> Script:
+    """Read a shell script or a file of arguments.
+
+    Raise InputError where the quotes do not close.
+    """
+    script, words = Script(text, where), list[Word]()
+    for m in _SBATCH.finditer(text):
+        quoted = m[3][0] in "\"'"
+        value = _at(text, m.start(3) + quoted, m.end(3) - quoted)
+        name = m[1] or _SHORT.get(m[2], m[2])
+        if name in ("gres", "gpus-per-node", "gpus-per-task"):  # gpu:h100:8
+            name = "gpus-per-node" if name == "gres" and "gpu" in value else name
+            value = value.part(value.rfind(":") + 1)
+        script.sbatch[name] = value
+        script.variables |= dict.fromkeys(_SLURM.get(name, ()), value)
+    for word in _words(text, where):
+        assigned = _ASSIGNED.fullmatch(word.text)
+        bare, end = word.text, word.end
+        if assigned and not assigned[2].startswith("("):
+            value = _expanded(bare.part(assigned.start(2), len(bare.rstrip(";"))), script)
+            script.variables[assigned[1]] = value
+            script.assigned.setdefault(assigned[1], []).append(word)
+            words += _split(value, word, text)  # ARGS="--a 1 --b 2"
+            continue
+        if assigned or bare == "(":  # ARGS=(--a 1)
+            bare = bare.part(assigned.start(2) if assigned else 0)
+            bare = bare.part(len(bare) - len(bare.lstrip("(")))
+        if text[end - 1] == ")" and "(" not in bare:
+            bare, end = bare.part(0, len(bare.rstrip(")"))), end - (len(bare) - len(bare.rstrip(")")))
+        bare = _expanded(bare, script)
+        if not word.printed:
+            words += _split(bare, word, text) or [Word(bare, end - len(bare), end, "", word.branch)]
+    script.items = list(_items(words, text))
+    return script
+
+
+def _split(value: LocatedText, word: Word, text: str) -> list[Word]:
+    """Return the words of a text in quotes that has flags or overrides, or none."""
+    if not re.search(r"\s", value):
+        return []
+    parts = [value.part(m.start(), m.end()) for m in re.finditer(r"'[^']*'|\"[^\"]*\"|[^\s\\]\S*|\\\S+", value)]
+    if not parts or not (_FLAG.match(parts[0]) or any(OVERRIDE.fullmatch(p) or _STARTS.match(p) for p in parts)):
+        return []
+    bare = [p.part(1, -1) if len(p) > 1 and p[0] == p[-1] and p[0] in "\"'" else p for p in parts]
+    quote = "'" if text[value.offsets[0] - 1] == "'" else '"'
+    return [Word(p, p.offsets[0], NOWHERE, quote, word.branch) for p in bare if p]
+
+
+def _items(words: list[Word], text: str) -> Iterator[Item]:
+    for i, word in enumerate(words):
+        override = OVERRIDE.fullmatch(word.text)
+        if override:
+            yield Item(override[1], word.text.part(override.start(2)), word, _end(text, word, 1))
+        if not word.text.startswith("--") or len(word.text) < 3:
+            continue
+        name, equals, _ = word.text[2:].partition("=")
+        key = name if "." in name else name.replace("_", "-")
+        following = words[i + 1] if i + 1 < len(words) else None
+        if equals:
+            yield Item(key, word.text.part(3 + len(name)), word, _end(text, word, 1))
+        elif following is None or following.text.startswith("--") or following.text.strip() in ("", ")", "\\"):
+            yield Item(key, None, word, _end(text, word, 1))
+        else:
+            end = following.end if following.end != NOWHERE else _end(text, word, 2)
+            yield Item(key, following.text.part(0, len(following.text.rstrip())), word, end)
+
+
+def _end(text: str, word: Word, count: int) -> int:
+    """Return the offset behind so many words as they are written, the given one first."""
+    if word.end != NOWHERE and count == 1:
+        return word.end
+    written = r"(?:\$\{[^}]*\}|[^\s\"'\\}]|\\[^\s]" + (r"|'[^'\n]*')*" if word.quote == '"' else ")*")
+    found = re.compile(r"(?:\s|\\\r?\n)+".join([written] * count)).match(text, word.start)
+    return found.end() if found else word.start + len(word.text)
+
+
+def _words(text: str, where: str) -> Iterator[Word]:
+    """Yield the words as the shell divides them; a comment ends with its line."""
+    documents = [m.span() for m in _HEREDOC.finditer(text)]
+    i, depth, command, printed = 0, 0, True, False
+    while i < len(text):
+        continued = _CONTINUED.match(text, i)
+        if continued:
+            i = continued.end()
+        elif text[i] == "#":
+            i = text.find("\n", i) if "\n" in text[i:] else len(text)
+        elif text[i].isspace():
+            command, printed = (True, False) if text[i] == "\n" else (command, printed)
+            i += 1
+        else:
+            start, (bare, i) = i, _word(text, i, where)
+            raw = text[start:i]
+            if command and not any(a <= start < b for a, b in documents):
+                depth += (raw in _OPENS) - (raw.rstrip(";") in _CLOSES and depth > 0)
+                printed = raw in ("echo", "printf")
+            command = raw.endswith(";") or raw in _BEFORE_COMMANDS
+            yield Word(bare, start, i, branch=depth > 0, printed=printed)
+            printed = printed and not command
+
+
+def _word(text: str, i: int, where: str) -> tuple[LocatedText, int]:
+    """Return the word that begins at an offset without its quotes, and the offset behind it."""
+    begun, offsets, quote = i, list[int](), ""
+    while i < len(text) and (quote or not text[i].isspace()):
+        computed = _ARITHMETIC.match(text, i) if quote != "'" and text[i] == "$" else None
+        if computed:
+            offsets += range(i, computed.end())
+            i = computed.end()
+        elif text[i] == quote or (not quote and text[i] in "\"'"):
+            begun, quote = i, "" if quote else text[i]
+            i += 1
+        elif text[i] == "\\" and quote != "'":
+            continued = _CONTINUED.match(text, i)
+            if continued and not quote:
+                break
+            kept = quote and not continued and text[i + 1 : i + 2] not in ('"', "\\", "`")
+            offsets += [i] if kept else []
+            offsets += range(i + 1, continued.end() if continued else min(i + 2, len(text)))
+            i = continued.end() if continued else i + 2
+        else:
+            offsets.append(i)
+            i += 1
+    if quote:
+        line = text.count("\n", 0, begun) + 1
+        problem = f"cannot be read as a shell script or arguments (the quote of line {line} is not closed)"
+        raise InputError(f"{where}: {problem}; close the quotes")
+    return LocatedText("".join(text[k] for k in offsets), tuple(offsets)), min(i, len(text))
+
+
+def _expanded(text: LocatedText, script: Script) -> LocatedText:
+    """Put the values of variables that are assigned above, and of arithmetic, in their place; others stay."""
+    variables = script.variables
+
+    def value(m: re.Match[str]) -> LocatedText:
+        own = variables.get(m[1] or m[3])
+        return own if own is not None else whole(m) if m[2] is None else text.part(m.start(2), m.end(2))
+
+    def whole(m: re.Match[str]) -> LocatedText:
+        return text.part(m.start(), m.end())
+
+    def computed(m: re.Match[str]) -> LocatedText:
+        inner = _VARIABLE.sub(lambda v: variables.get(v[1] or v[3], v[2] if v[2] is not None else v[0]), m[1])
+        names = re.sub(r"\b[A-Za-z_]\w*\b", lambda n: variables.get(n[0], n[0]), inner)
+        try:  # sums and products of whole numbers; anything else stays
+            result = str(_value(ast.parse(names.strip(), mode="eval").body))
+        except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+            return whole(m)
+        return LocatedText(result, (NOWHERE,) * len(result))
+
+    text = _replaced(text, _ARITHMETIC, computed)
+    for _ in range(_DEEPEST):
+        before, text = text, _replaced(text, _VARIABLE, value)
+        if len(text) > _LONGEST:
+            raise InputError(f"{script.where}: a variable has more than {_LONGEST:,} characters; shorten it")
+        if text == before:
+            break
+    return text
+
+
+def _replaced(
+    text: LocatedText, pattern: re.Pattern[str], value: Callable[[re.Match[str]], LocatedText]
+) -> LocatedText:
+    pieces, done = list[LocatedText](), 0
+    for m in pattern.finditer(text):
+        pieces += [text.part(done, m.start()), value(m)]
+        done = m.end()
+    pieces.append(text.part(done))
+    return LocatedText("".join(pieces), tuple(offset for piece in pieces for offset in piece.offsets))
+
+
+def _value(node: ast.expr) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        result = _OPERATORS[type(node.op)](_value(node.left), _value(node.right))
+        if abs(result) <= _MOST:
+            return result
+    raise ValueError(ast.dump(node)[:80])
+
+
+NODES = ("NNODES", "NUM_NODES", "SLURM_NNODES")
+PER_NODE = ("GPUS_PER_NODE", "NPROC_PER_NODE", "GPU_PER_NODE", "NGPU")
+
+
+def whole_number(text: str | None) -> int | None:
+    """Return the number that a text is; None: it is none, or has more than nine digits."""
+    return int(text) if text is not None and re.fullmatch(r"[0-9]{1,9}", text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """How many nodes a script starts with how many GPUs, and every statement of it by its name in the file."""
+
+    nodes: Mapping[str, LocatedText]
+    per_node: Mapping[str, LocatedText]
+    total: Mapping[str, LocatedText]
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs in all; None: not stated."""
+        whole = [n for n in (whole_number(text) for text in self.total.values()) if n]
+        nodes, each = (next((n for n in map(whole_number, of.values()) if n), 0) for of in (self.nodes, self.per_node))
+        return whole[0] if whole and "WORLD_SIZE" in self.total else nodes * each or None
+
+
+def started(script: Script) -> Started:
+    """Return the nodes and GPUs that a script states: torchrun's flags first, then variables, srun's and #SBATCH's.
+
+    Tasks state GPUs where each GPU has one; where a task has several GPUs, those of a task are those of its node.
+    """
+    flags = {f"--{k}": v for k, v in script.flags.items() if v is not None}
+    sbatch = {f"#SBATCH --{k}": v for k, v in script.sbatch.items()}
+
+    def of(*names: str) -> dict[str, LocatedText]:
+        known = flags | script.variables | sbatch
+        return {n: known[n] for n in names if n in known and whole_number(known[n])}
+
+    nodes = of("--nnodes", *NODES, "--nodes", "#SBATCH --nodes")
+    each = of("--nproc-per-node", *PER_NODE, "--gpus-per-node", "#SBATCH --gpus-per-node")
+    for task in of("--gpus-per-task", "#SBATCH --gpus-per-task"):
+        if int(sbatch.get(task, flags.get(task, "0"))) > 1:
+            each |= of(task)
+    tasks = of("--ntasks-per-node", "#SBATCH --ntasks-per-node")
+    one = next(iter(each.values()), None)
+    each |= {name: text for name, text in tasks.items() if one is None or text == one}
+    total, alone = of("WORLD_SIZE"), of("#SBATCH --ntasks")
+    for name, text in alone.items():
+        if nodes and text == next(iter(nodes.values())):
+            nodes[name] = text
+        elif nodes and each and int(text) == int(next(iter(nodes.values()))) * int(next(iter(each.values()))):
+            total[name] = text
+    return Started(nodes, each, total)
