@@ -33,6 +33,7 @@ class JointCache:
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
     holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
+    stage_terms: dict[tuple[Strategy, int], Any] = field(default_factory=dict)  # least terms of each
     tables_for: float = math.inf  # the budget up to which they hold
     free: dict[Column, float] = field(default_factory=dict)
     slower: dict[Column, float] = field(default_factory=dict)  # than so many seconds a sequence, on a free network
@@ -68,7 +69,7 @@ class JointCache:
             self.without = without
         budget = math.inf if instance.limits.budget_usd is None else instance.limits.budget_usd
         if budget > self.tables_for or not self.tables:
-            self.tables_for, self.tables, self.holding = budget, {}, {}
+            self.tables_for, self.tables, self.holding, self.stage_terms = budget, {}, {}, {}
         if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
             self.sites.pay(instance)
 

@@ -1,5 +1,6 @@
 """The fastest split of layers over the stages of one column, with whole layers recomputed where memory asks for it."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -72,6 +73,7 @@ class Thresholds:
 
 
 T = TypeVar("T", Split, Thresholds)
+KEPT = ("pipeline", "replicas_per_rack", "sharded", "send", "effective", "sizes", "least_sizes")  # whatever recomputes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,17 +377,24 @@ class Stages:
         rule = strategy.problem.rules.recompute
         if not self._has_rule or not len(self.sizes):
             return
-        if strategy.recomputes != "some":
-            stages = replace(self, each=0)
-            yield stages
-            if np.all((stages.recomputed < NO_FIT) == (stages._needed < NO_FIT)):
-                return
         most = -(-int(self.sizes[-1]) // self.column.v)
-        for each in range(1 if rule == "chunks alike" else most, most + 1) if strategy.recomputes != "none" else ():
-            stages = replace(self, each=each)
-            yield stages
-            if np.all((stages.recomputed < NO_FIT) == (stages._needed < NO_FIT)):
+        numbers = range(1 if rule == "chunks alike" else most, most + 1) if strategy.recomputes != "none" else ()
+        stages = self._under(0)
+        for each in itertools.chain((0,) if strategy.recomputes != "some" else (), numbers):
+            stages = stages._under(each)
+            fits = stages.recomputed < NO_FIT
+            held = int((np.cumprod(fits, axis=1).sum(axis=1) + self.column.v - 1).sum())
+            if held >= strategy.problem.layers or strategy.problem.layers_of(self.column.p) is not None:
+                yield stages
+            if np.all(fits == (stages._needed < NO_FIT)):
                 return
+
+    def _under(self, each: int) -> Self:
+        """Return the stages whose chunks all recompute so many layers, with what is known whatever they recompute."""
+        found = replace(self, each=each)
+        kept = KEPT + (("_needed",) if min(self.each, each) > 0 else ())
+        found.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
+        return found
 
     def least(self) -> Thresholds | None:
         """Return the limits of the fastest split; None where none is in time for the cutoff."""

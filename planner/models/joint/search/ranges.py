@@ -78,6 +78,10 @@ class Ranges:
 class RangesGoal(Protocol):
     """What ranges ask of the goal of a search."""
 
+    @property
+    def world(self) -> World:
+        """What all columns share."""
+
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return the order in which nodes of such floors are opened; infinite: they hold no plan of use."""
 
@@ -133,9 +137,8 @@ def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
         return x
     rows = x.rows
     if x.zero is not None and not x.in_memory.all():
-        t, once = terms_under_zero(s, x.zero, rows)
-        known = x.in_memory
-        each, once = np.where(known, x.each, t.each), np.where(known, x.once, once)
+        t, known = _stage_terms(goal.world, s, x.zero, x, rows), x.in_memory
+        each, once = np.where(known, x.each, t.each), np.where(known, x.once, t.once)
         x = replace(x, each=each, once=once, layer=np.where(known, x.layer, t.layer))
     return _under_cutoff(goal, x, rows)
 
@@ -147,9 +150,44 @@ def in_memory(goal: RangesGoal, x: Ranges) -> Ranges:
         return x
     rows = x.rows
     each = x.each.copy()
-    each[new] = each_in_memory(s, x.zero, rows.part(new), each[new], x.layer[new])
+    each[new] = _stage_terms(goal.world, s, x.zero, x.part(new), rows.part(new), memory=True).in_memory
     x = replace(x, each=each, in_memory=np.ones(len(each), dtype=bool))
     return _under_cutoff(goal, x, rows)
+
+
+@dataclass(slots=True)
+class StageTerms:
+    """Least terms of pipelines under a ZeRO stage with so many blocks, by their place in the table of the strategy.
+
+    Several goals ask for them one after another. Not a number: not known.
+    """
+
+    high: Ints
+    each: Floats
+    once: Floats
+    layer: Floats
+    in_memory: Floats
+
+
+def _stage_terms(world: World, s: Strategy, zero: int, x: Ranges, rows: Rows, *, memory: bool = False) -> StageTerms:
+    """Return the terms of ranges; with `memory` also the seconds of a micro-batch that memory asks for."""
+    kept = world.cache.stage_terms.get((s, zero))
+    if kept is None:
+        nan = [np.full(len(x.of), np.nan) for _ in range(4)]
+        kept = world.cache.stage_terms[s, zero] = StageTerms(np.zeros(len(x.of), dtype=np.int64), *nan)
+    found = StageTerms(x.high, *(y[x.at] for y in (kept.each, kept.once, kept.layer, kept.in_memory)))
+    new = np.flatnonzero(kept.high[x.at] != x.high)
+    if len(new):
+        t, once = terms_under_zero(s, zero, rows.part(new))
+        found.each[new], found.once[new], found.layer[new], found.in_memory[new] = t.each, once, t.layer, np.nan
+    unknown = np.flatnonzero(np.isnan(found.in_memory)) if memory else new[:0]
+    if len(unknown):
+        each, layer = found.each[unknown], found.layer[unknown]
+        found.in_memory[unknown] = each_in_memory(s, zero, rows.part(unknown), each, layer)
+    if len(new) or len(unknown):
+        kept.high[x.at], kept.each[x.at], kept.once[x.at] = x.high, found.each, found.once
+        kept.layer[x.at], kept.in_memory[x.at] = found.layer, found.in_memory
+    return found
 
 
 def _under_cutoff(goal: RangesGoal, x: Ranges, rows: Rows) -> Ranges:
