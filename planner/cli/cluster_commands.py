@@ -131,13 +131,10 @@ def _nodes_in_use(cluster: "Topology", topology: Path, state: Path | None, busy:
 
 def placement_text(placement: "Placement", form: str, topology: "Topology") -> str:
     """Write a placement in one of the formats; JSON has its figures and proof beside what schedulers take."""
-    from planner.formats.placed_job import PlacedJob, RankGroup
+    from planner.formats.placed_job import placed_job_of
     from planner.formats.topology_files import as_document, write_placed
 
-    gpus = {} if placement.gpus_per_node is None else {"gpus_per_node": placement.gpus_per_node}
-    groups = tuple(RankGroup(name=g.name, nodes=g.nodes) for g in placement.groups)
-    certificate = placement.certificate.model_dump(mode="json")
-    placed = PlacedJob(job=placement.job, nodes=placement.nodes, groups=groups, certificate=certificate, **gpus)
+    placed = placed_job_of(placement)
     if form == "json":
         return json.dumps({**as_document(placed, topology), **placement.model_dump(mode="json")}, indent=1) + "\n"
     return write_placed(placed, topology, form)

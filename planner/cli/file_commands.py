@@ -10,7 +10,7 @@ import typer
 
 from planner.cli import console
 from planner.errors import InputError, hint
-from planner.files import require_writable, write_atomically
+from planner.files import read_text, require_writable, write_atomically
 from planner.plan.plan_files import read_plan
 
 if TYPE_CHECKING:
@@ -180,23 +180,48 @@ def _export() -> None:
 @export_app.command()
 def launch(
     plan: console.PlanFile,
-    framework: Annotated[str, typer.Option("--for", help=f"One of {', '.join(FRAMEWORKS)}.")] = "megatron",
+    framework: Annotated[
+        str | None, typer.Option("--for", help=f"One of {', '.join(FRAMEWORKS)}; megatron unless given.")
+    ] = None,
     output: console.InsteadOfStdout = None,
     exact: Annotated[
         bool, typer.Option("--exact", help="Refuse what the framework does not run; else the nearest that it runs.")
     ] = False,
+    like: Annotated[
+        Path | None,
+        typer.Option(help="A recipe or Slurm script of your own: written back with the plan in it, all else kept."),
+    ] = None,
+    placement: Annotated[
+        Path | None, typer.Option(help="Hosts for the script of --like, from `planner place --format json`.")
+    ] = None,
 ) -> None:
     """Write a training framework's flags for a plan's layout: degrees, pipeline, batch, environment."""
-    console.require_choice("--for", framework, FRAMEWORKS)
     require_writable(output)
     from planner.exports.launch import WRITERS, run_of
+    from planner.formats.placed_job import placed_job_of, read_placement
+    from planner.imports.recipe_edits import written_like
+    from planner.imports.training_run import REMEDY, run_of_text
     from planner.planning.joint.runnable_layout import runnable_layout
 
+    text = "" if like is None else read_text(like, REMEDY)
+    own = None if like is None else run_of_text(text, like).framework
+    if placement is not None and like is None:
+        raise InputError(f"--placement {placement}: names the hosts for a script; give it by --like FILE")
+    if own is not None and framework not in (None, own):
+        raise InputError(f"--for {framework}: {like} is of {own}; leave out --for, or give another file")
+    framework = own or framework or "megatron"
+    console.require_choice("--for", framework, FRAMEWORKS)
     given = read_plan(plan)
     with console.requiring_sound(given, plan):
         run = run_of(given, str(plan))
         near = None if exact else runnable_layout(given, run, framework)
-        text = WRITERS[framework](run if near is None else near.run)
+        run, told = run if near is None else near.run, list[str]()
+        if like is None:
+            text = WRITERS[framework](run)
+        else:
+            placed = None if placement is None else placed_job_of(read_placement(placement))
+            text, told = written_like(text, like, run, given.instance, placed)
+    print(*told, sep="\n", end="\n" if told else "", file=sys.stderr)
     for key, (planned, runs) in (near.changes if near is not None else {}).items():
         print(f"layout.{key}: {framework} runs {runs} in place of {planned}", file=sys.stderr)
     if near is not None:

@@ -139,10 +139,12 @@ def require(run: LaunchRun, framework: str) -> None:
         raise InputError(f"{path}: {framework} has {rule}; {remedy}")
 
 
-def pipeline_layout(run: LaunchRun) -> str:
+def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
     """Return the chunks as Megatron's pipeline layout: E embedding, t a layer, L the loss, stages divided by |."""
     parts = [f"t*{n}" if n > 2 else "t" * n for n in run.chunks]
     parts[0], parts[-1] = f"E{parts[0]}", f"{parts[-1]}L"
+    if not grouped:
+        return "|".join(parts)
     pieces: list[str] = []
     for part, group in groupby(parts[:-1]):
         count = len(list(group))
@@ -353,8 +355,14 @@ def _training(run: LaunchRun) -> Iterator[Flag]:
         yield "grad-reduce-in-bf16", True
 
 
-def torchtitan_toml(run: LaunchRun) -> str:
-    """Write the parts of a train config that the layout decides (torchtitan/config/job_config.py).
+def megatron_flags(run: LaunchRun) -> dict[str, object]:
+    """Return what the layout decides by flag of Megatron-LM; True: a flag without a value."""
+    require(run, "megatron")
+    return dict([*_parallel(run), *_training(run)])
+
+
+def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
+    """Return the tables of a train config that the layout decides (torchtitan/config/job_config.py).
 
     Under a pipeline torchtitan cuts the local batch into micro-batches; without one it accumulates gradients.
 
@@ -387,11 +395,16 @@ def torchtitan_toml(run: LaunchRun) -> str:
             parts.append(["tok_embeddings"] * (i == 0) + layers + ["norm", "output"] * (i == len(run.chunks) - 1))
             first += n
         parallelism["module_fqns_per_model_part"] = parts
-    tables = {
+    return {
         "training": {"seq_len": run.sequence_length, "local_batch_size": local, "global_batch_size": run.global_batch},
         "parallelism": parallelism,
         "activation_checkpoint": {"mode": x.recompute, **selective},
     }
+
+
+def torchtitan_toml(run: LaunchRun) -> str:
+    """Write a train config. InputError: the layout has what torchtitan cannot be told."""
+    tables = torchtitan_tables(run)
     lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
     lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
     for name, table in tables.items():
@@ -399,8 +412,8 @@ def torchtitan_toml(run: LaunchRun) -> str:
     return "\n".join(lines) + "\n"
 
 
-def nemo_yaml(run: LaunchRun) -> str:
-    """Write the overrides of a recipe of NeMo's Megatron Bridge (its ConfigContainer: model, train, ddp, dataset).
+def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
+    """Return the overrides of a recipe of NeMo's Megatron Bridge (its ConfigContainer: model, train, ddp, dataset).
 
     Raise InputError where the layout has what it cannot be told.
     """
@@ -428,18 +441,23 @@ def nemo_yaml(run: LaunchRun) -> str:
     ddp: dict[str, Any] = {"use_distributed_optimizer": x.zero_stage > 0, "overlap_grad_reduce": True}
     if x.zero_stage in SHARDING:
         ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": SHARDING[x.zero_stage]}
-    data = {
+    return {
         "model": model,
         "train": {"micro_batch_size": x.microbatch_sequences, "global_batch_size": run.global_batch},
         "ddp": ddp,
         "dataset": {"seq_length": run.sequence_length},
     }
+
+
+def nemo_yaml(run: LaunchRun) -> str:
+    """Write a file of overrides. InputError: the layout has what Megatron Bridge cannot be told."""
+    data = nemo_overrides(run)
     start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
     return f"# {run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}\n{dump(data)}"
 
 
-def deepspeed_json(run: LaunchRun) -> str:
-    """Write a DeepSpeed configuration; stages are cut evenly, as its configuration has no layers by stage.
+def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
+    """Return a DeepSpeed configuration; stages are cut evenly, as its configuration has no layers by stage.
 
     Raise InputError where the layout has what DeepSpeed cannot be told.
     """
@@ -447,7 +465,7 @@ def deepspeed_json(run: LaunchRun) -> str:
     x = run.layout
     if x.pipeline_parallel > 1 and x.zero_stage > 1:
         raise InputError(f"layout.zero_stage: DeepSpeed has 0 or 1 under a pipeline (is {x.zero_stage}); pin 1")
-    data: dict[str, Any] = {
+    return {
         "train_batch_size": run.global_batch,
         "train_micro_batch_size_per_gpu": x.microbatch_sequences,
         "gradient_accumulation_steps": x.microbatches_per_step,
@@ -460,7 +478,11 @@ def deepspeed_json(run: LaunchRun) -> str:
             "activation_checkpoint_interval": 1 if x.recompute == "full" else 0,
         },
     }
-    return json.dumps(data, indent=2) + "\n"
+
+
+def deepspeed_json(run: LaunchRun) -> str:
+    """Write a DeepSpeed configuration. InputError: the layout has what DeepSpeed cannot be told."""
+    return json.dumps(deepspeed_keys(run), indent=2) + "\n"
 
 
 WRITERS: dict[str, Callable[[LaunchRun], str]] = {

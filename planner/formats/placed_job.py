@@ -5,15 +5,18 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from planner.cluster.hostlist import fold_names, natural
-from planner.cluster.job import Topology
+from planner.cluster.job import Placement, Topology
 from planner.errors import InputError
+from planner.files import read_json
 from planner.formats.topology_rows import leaf_of
 from planner.instance.base import Frozen
+from planner.instance.read import complaints
 
 
 class RankGroup(Frozen):
@@ -48,6 +51,36 @@ class PlacedJob(Frozen):
     def hostfile(self) -> str:
         """The nodes, a line a rank in rank order."""
         return "".join(f"{node}\n" * self.gpus_per_node for node in self.nodes)
+
+
+def placed_job_of(placement: Placement) -> PlacedJob:
+    """Return a placement as a job on its nodes, of 8 GPUs each where it does not state them."""
+    gpus = {} if placement.gpus_per_node is None else {"gpus_per_node": placement.gpus_per_node}
+    groups = tuple(RankGroup(name=g.name, nodes=g.nodes) for g in placement.groups)
+    certificate = placement.certificate.model_dump(mode="json")
+    return PlacedJob(job=placement.job, nodes=placement.nodes, groups=groups, certificate=certificate, **gpus)
+
+
+# What a placement in JSON states for schedulers beside its own fields.
+SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
+
+
+def read_placement(running: Path) -> Placement:
+    """Read a placement from JSON. InputError: it is none, or has a node twice."""
+    data = read_json(running)
+    if not isinstance(data, dict):
+        kind = type(data).__name__
+        raise InputError(f"{running}: must be a placement (is {kind}); make one with `planner place --format json`")
+    try:
+        placed = Placement.model_validate({k: v for k, v in data.items() if k not in SCHEDULER_KEYS})
+    except ValidationError as error:
+        raise InputError("\n".join(complaints(error, str(running), Placement, data))) from None
+    twice = next((n for n, times in Counter(placed.nodes).items() if times > 1), None)
+    if twice is not None:
+        raise InputError(f"{running}: nodes: {twice!r} stands twice; give the placement as it runs")
+    if placed.gpus_per_node is not None and placed.gpus_per_node < 1:
+        raise InputError(f"{running}: gpus_per_node: must be at least 1 (is {placed.gpus_per_node}); correct it")
+    return placed
 
 
 MAX_ARGUMENT_BYTES = 131_071  # Linux takes no longer argument (MAX_ARG_STRLEN is 32 pages of 4 KiB, its end included).

@@ -7,8 +7,6 @@ from dataclasses import replace as changed
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from planner.cluster.hostlist import read_hosts
 from planner.cluster.job import (
     Defragmentation,
@@ -28,8 +26,7 @@ from planner.cluster.job import (
     slots,
 )
 from planner.errors import InputError
-from planner.files import read_json
-from planner.instance.read import complaints
+from planner.formats.placed_job import read_placement
 from planner.models.placement.cluster_changes import IncompleteGroup, Repair, repair
 from planner.models.placement.placement_problem import (
     Kind,
@@ -353,8 +350,6 @@ def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[tuple[int, int
 
 
 Unit = tuple[str, ...]
-# What a placement in JSON states for schedulers beside its own fields.
-SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
 LEVELS = ("split groups", "extra pieces", "groups across pods")
 
 
@@ -402,19 +397,7 @@ def replace_in_files(
     threads: int | None,
 ) -> Placement:
     """Replace failed nodes of a placement in a file; its nodes are its own, though the state file calls them busy."""
-    data = read_json(running)
-    if not isinstance(data, dict):
-        kind = type(data).__name__
-        raise InputError(f"{running}: must be a placement (is {kind}); make one with `planner place --format json`")
-    try:
-        placed = Placement.model_validate({k: v for k, v in data.items() if k not in SCHEDULER_KEYS})
-    except ValidationError as error:
-        raise InputError("\n".join(complaints(error, str(running), Placement, data))) from None
-    twice = next((n for n, times in Counter(placed.nodes).items() if times > 1), None)
-    if twice is not None:
-        raise InputError(f"{running}: nodes: {twice!r} stands twice; give the placement as it runs")
-    if placed.gpus_per_node is not None and placed.gpus_per_node < 1:
-        raise InputError(f"{running}: gpus_per_node: must be at least 1 (is {placed.gpus_per_node}); correct it")
+    placed = read_placement(running)
     cluster, taken = opened(topology, busy, state)
     cluster.set_busy(taken)
     return replace(

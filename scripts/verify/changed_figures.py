@@ -26,11 +26,11 @@ from planner.checks import joint_proof as joint_rules
 from planner.checks.check_plan import violations
 from planner.checks.placement import check_placement
 from planner.cluster.job import Job, Placement, Topology, read_job
+from planner.formats.placed_job import SCHEDULER_KEYS
 from planner.formats.topology_files import read_topology
 from planner.instance.instance import Instance, instance_sha256
 from planner.plan.certificate import JointProof, Violation
 from planner.plan.plan import Plan
-from planner.scheduling.cluster_changes import SCHEDULER_KEYS
 from planner.units import aligned
 
 EACH = 2  # figures of a kind that are changed

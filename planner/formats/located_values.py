@@ -1,0 +1,188 @@
+"""Change values of a YAML, JSON or TOML file where they stand; every other character stays."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from planner.errors import InputError
+
+_TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*)?$", re.MULTILINE)
+_KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*")
+
+
+MOST_TOLD = 160  # characters of what is told of a change
+
+
+@dataclass(frozen=True, slots=True)
+class ValuePlace:
+    """Offsets of a key and of its value, and whether they stand in braces."""
+
+    key: int
+    start: int
+    end: int
+    flow: bool = False
+
+
+def yaml_places(text: str) -> dict[str, ValuePlace]:
+    """Return where each value of a YAML or JSON document stands by dotted path, mappings among them."""
+    return dict(_nodes(yaml.compose(text.replace("\t", " "), Loader=yaml.BaseLoader), ""))
+
+
+def _nodes(node: yaml.Node | None, path: str) -> Iterator[tuple[str, ValuePlace]]:
+    for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
+        own = f"{path}.{key.value}" if path else str(key.value)
+        flow = bool(node and node.flow_style)
+        yield own, ValuePlace(key.start_mark.index, value.start_mark.index, value.end_mark.index, flow)
+        yield from _nodes(value, own)
+
+
+def toml_places(text: str) -> dict[str, ValuePlace]:
+    """Return where each value of a TOML file stands by dotted path; not those of inline tables and arrays of tables."""
+    places, table, i = dict[str, ValuePlace](), "", 0
+    while i < len(text):
+        opened, named = _TABLE.match(text, i), _KEY.match(text, i)
+        if opened:
+            table = f"{_bare(opened[1])}."
+        elif named:
+            end = _toml_end(text, named.end())
+            places[table + _bare(named[1])] = ValuePlace(named.start(1), named.end(), end)
+            i = end
+        elif text[i:].lstrip(" \t").startswith("[["):
+            table = "\0"  # no path has it
+        i = text.find("\n", i) + 1 or len(text)
+    return places
+
+
+def _bare(name: str) -> str:
+    return re.sub(r"[\s\"']", "", name)
+
+
+def _toml_end(text: str, start: int) -> int:
+    """Return the offset behind a value: the first at which it is one."""
+    closing = {"[": r"\]", "{": r"\}", '"': '"', "'": "'"}.get(text[start : start + 1], r"[^\s#]+")
+    for m in re.compile(closing).finditer(text, start + (closing in "\"'")):
+        try:
+            tomllib.loads(f"x = {text[start : m.end()]}")
+        except tomllib.TOMLDecodeError:
+            continue
+        return m.end()
+    return start
+
+
+@dataclass(slots=True)
+class RecipeText:
+    """A file's text with the edits that were asked of it, and a line for the user on each."""
+
+    text: str
+    where: str
+    edits: dict[tuple[int, int], str] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def newline(self) -> str:
+        """What ends a line of the file."""
+        return "\r\n" if "\r\n" in self.text else "\n"
+
+    def line(self, offset: int) -> int:
+        """Return the line of an offset, from 1."""
+        return self.text.count("\n", 0, offset) + 1
+
+    def line_start(self, offset: int) -> int:
+        """Return the offset at which the line of an offset begins."""
+        return self.text.rfind("\n", 0, offset) + 1
+
+    def edit(self, start: int, end: int, new: str, what: str) -> None:
+        """Put a text in the place of another. InputError: two keys that share the place ask for different texts."""
+        old = self.edits.get((start, end))
+        if start < end and old not in (None, new):
+            raise self.refused(start, what, f"shares its place with a key that becomes {old!r}, not {new!r}")
+        if old is None or start == end:
+            self.told.append(
+                f"{self.where}: line {self.line(start)}: {what[:MOST_TOLD]}{'...' * (len(what) > MOST_TOLD)}"
+            )
+        self.edits[start, end] = new if start < end else (old or "") + new
+
+    def refused(self, offset: int, key: str, problem: str) -> InputError:
+        """Return the error of a place that cannot be changed."""
+        return InputError(f"{self.where}: line {self.line(offset)}: {key}: {problem}; write the figure there yourself")
+
+    def result(self) -> str:
+        """Return the text with all edits."""
+        text, before = self.text, len(self.text)
+        for (start, end), new in sorted(self.edits.items(), reverse=True):
+            if end > before:
+                raise self.refused(start, self.text[start:end].strip(), "two changes meet in it")
+            text, before = text[:start] + new + text[end:], start
+        return text
+
+
+@dataclass(slots=True)
+class TableText(RecipeText):
+    """A YAML, JSON or TOML file with the places of its values."""
+
+    kind: str = "yaml"
+    places: dict[str, ValuePlace] = field(default_factory=dict)
+    appended: dict[str, list[str]] = field(default_factory=dict)  # lines of tables that are not there
+
+    def __post_init__(self) -> None:
+        """Find the places."""
+        self.places = toml_places(self.text) if self.kind == "toml" else yaml_places(self.text)
+
+    def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
+        """Set a value, add it in its table beside the first of its likes, or take it out (YAML: null) where None."""
+        place = self.places.get(key)
+        if place is None and value is not None:
+            self._add(key, value, likes)
+        elif place is not None and value is None and self.kind == "toml":
+            end = self.text.find("\n", place.end) + 1 or len(self.text)
+            self.edit(self.line_start(place.key), end, "", f"{key}: taken out")
+        elif place is not None:
+            old = self.text[place.start : place.end]
+            new = self._written(value, old)
+            between = "" if old or self.text[place.start - 1].isspace() else " "
+            self.edit(place.start, place.end, between + new, f"{key}: {old or 'nothing'} becomes {new}")
+
+    def _written(self, value: Any, old: str = "") -> str:
+        if isinstance(value, str) and old.startswith("'"):
+            return f"'{value}'"
+        plain = self.kind == "yaml" and not old.startswith('"') and re.fullmatch(r"[A-Za-z_][\w.-]*", str(value))
+        return str(value) if plain and isinstance(value, str) else json.dumps(value)
+
+    def _add(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
+        table, _, name = key.rpartition(".")
+        own = [k for k in self.places if k.rpartition(".")[0] == table]
+        like = next((k for k in likes if k in own), next(iter(own), None))
+        equals = " = " if self.kind == "toml" else ": "
+        if like is None and self.kind != "json":
+            self.appended.setdefault(table, []).append(f"{name}{equals}{self._written(value)}")
+            self.told.append(f"{self.where}: {key}: added as {self._written(value)}")
+            return
+        if like is None:
+            like, name, value = next(iter(self.places)), table, {name: value}
+        place = self.places[like]
+        start = self.line_start(place.key)
+        indent = self.text[start : place.key]
+        own_line = not indent.strip()
+        quoted = json.dumps(name) if self.kind == "json" else name
+        new = f"{quoted}{equals}{self._written(value)}" + (", "[: 1 + (not own_line)] if place.flow else "")
+        at = start if own_line else place.key
+        self.edit(
+            at,
+            at,
+            f"{indent}{new}{self.newline}" if own_line else new,
+            f"{key}: added beside {like} as {new.rstrip(', ')}",
+        )
+
+    def result(self) -> str:
+        """Return the text with all edits, and tables that were not there at its end."""
+        text = RecipeText.result(self)
+        for table, lines in self.appended.items():
+            head, indent = (f"[{table}]", "") if self.kind == "toml" else (f"{table}:", "  ")
+            added = "".join(f"{line}{self.newline}" for line in ("", head, *(indent + x for x in lines)))
+            text += ("" if text.endswith("\n") else self.newline) + added
+        return text

@@ -1,0 +1,116 @@
+"""Change flags, overrides and variables of a shell or Slurm script where they stand; every other character stays."""
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from planner.formats.located_values import RecipeText
+from planner.formats.shell_script import Item, LocatedText, Script
+
+_REST = re.compile(r"[ \t]*(\\?)[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)  # behind an item that ends its line
+_BEFORE = re.compile(r"[ \t]*\\[ \t]*\r?\n[ \t]*$")  # a continued line before an item
+
+
+@dataclass(slots=True)
+class ScriptText(RecipeText):
+    """A script's text with the edits that were asked of it; `dashes` begin a key in the file, none an override."""
+
+    script: Script = field(kw_only=True)
+    dashes: str = "--"
+
+    def _items(self, key: str) -> list[Item]:
+        return [i for i in self.script.items if i.key == key and i.word.text.startswith("--") == bool(self.dashes)]
+
+    def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
+        """Set a flag or override, add it beside the first of its likes, or take it out where the value is None.
+
+        Raise InputError where it stands in a branch, twice, or is computed.
+        """
+        items, shown = self._items(key), f"{self.dashes}{key}"
+        for item in items:
+            if item.word.branch:
+                problem = "stands in a branch or loop, which is not followed"
+                raise self.refused(item.word.start, shown, problem)
+        if not items and value is not None:
+            self._add(key, value, likes)
+        elif value is None and self.dashes:
+            for item in items:
+                self._take_out(item, f"{shown}: taken out")
+        elif items and not (value is True and items[-1].value is None):
+            values = [i.value for i in items]
+            spans = {None if v is None else v.span for v in values}
+            if len(spans) > 1 or values[-1] is None:
+                lines = ", ".join(str(self.line(i.word.start)) for i in items)
+                problem = f"stands at lines {lines}" if len(items) > 1 else "has no value"
+                raise self.refused(items[-1].word.start, shown, problem)
+            self.set_value(values[-1], self._written(value, values[-1]), shown, items[-1])
+
+    def set_value(self, located: LocatedText, new: str, shown: str, item: Item | None = None) -> None:
+        """Put a text where a value stands, which may be where its variable is assigned."""
+        if located == new:
+            return
+        at = item.word.start if item else max(located.offsets[:1], default=0)
+        if located.span is None:
+            raise self.refused(max(at, 0), shown, f"is computed by the shell (is {str(located)!r})")
+        start, end = located.span
+        for name, words in self.script.assigned.items():
+            holding = [w for w in words if w.start <= start < w.end]
+            adds = re.compile(rf"\w+=.*\$\{{?{name}\b", re.DOTALL)
+            others = [w for w in words if w not in holding and not adds.match(self.text[w.start : w.end])]
+            if holding and (others or holding[0].branch):
+                lines = " and ".join(str(self.line(w.start)) for w in (*holding, *others))
+                raise self.refused(start, shown, f"its variable {name} is assigned in a branch or twice (line {lines})")
+        if self.text[start - 1 : start] not in ("'", '"'):
+            try:
+                new = self._shell_text(new, item.word.quote if item else "")
+            except ValueError as error:
+                raise self.refused(start, shown, str(error)) from None
+        self.edit(start, end, new, f"{shown}: {located} becomes {new}")
+
+    def _written(self, value: Any, old: str = "") -> str:
+        plain = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+        return plain.capitalize() if old in ("True", "False", "None") and plain in ("true", "false") else plain
+
+    def _is_alone(self, item: Item) -> re.Match[str] | None:
+        """Return what follows an item that has its line for itself."""
+        rest = _REST.match(self.text, item.end)
+        return rest if not self.text[self.line_start(item.word.start) : item.word.start].strip() else None
+
+    def _take_out(self, item: Item, what: str) -> None:
+        start, end, rest = item.word.start, item.end, self._is_alone(item)
+        if rest:  # the last line of a command stays empty, as the one before it goes on to it
+            last = not rest[1] and _BEFORE.search(self.text, 0, start)
+            start, end = self.line_start(start), rest.end() if last else min(rest.end() + 1, len(self.text))
+        elif self.text[start - 1 : start].isspace() and self.text[start - 1] != "\n":
+            start -= 1
+        self.edit(start, end, "", what)
+
+    def _shell_text(self, new: str, quote: str) -> str:
+        """Return a value as the shell needs it within a quote, or outside of any. ValueError: it cannot say it."""
+        if not set(new) & set("()|*[] "):
+            return new
+        inside = bool(self.dashes and quote)  # $ARGS takes flags as they are, sh -c reads them once more
+        if (quote == "'" and not self.dashes) or (inside and re.search(r"\bsh\b.* -\w*c\b|\beval\b", self.text)):
+            raise ValueError(f"{new} needs quotes within quotes")
+        return new if inside else f"'{new}'"
+
+    def _add(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
+        like = next((i for k in likes for i in reversed(self._items(k)) if not i.word.branch), None)
+        if like is None:
+            raise self.refused(0, f"{self.dashes}{key}", f"is needed with {self._written(value)} and has no like in it")
+        try:
+            written = self._shell_text(self._written(value), like.word.quote)
+        except ValueError as error:
+            raise self.refused(like.word.start, f"{self.dashes}{key}", str(error)) from None
+        equals = "=" if not self.dashes or "=" in self.text[like.word.start : like.end] else " "
+        new = f"{self.dashes}{key}" + (
+            "" if value is True and self.dashes == "--" and "." not in key else equals + written
+        )
+        start, rest = self.line_start(like.word.start), self._is_alone(like)
+        what = f"{self.dashes}{key}: added beside {self.dashes}{like.key} as {new}"
+        if not rest:
+            self.edit(like.end, like.end, f" {new}", what)
+            return
+        continued = " \\" if rest[1] or _BEFORE.search(self.text, 0, like.word.start) else ""
+        self.edit(start, start, f"{self.text[start : like.word.start]}{new}{continued}{self.newline}", what)

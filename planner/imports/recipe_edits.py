@@ -1,0 +1,288 @@
+"""Write a plan into a user's own recipe: its degrees, stages, batch, recompute, sharding, nodes; all else stays."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from planner.cluster.hostlist import fold_names, natural
+from planner.errors import InputError
+from planner.exports.launch import (
+    SHARDING,
+    LaunchRun,
+    connections,
+    deepspeed_keys,
+    megatron_flags,
+    nemo_overrides,
+    pipeline_layout,
+    torchtitan_tables,
+)
+from planner.files import parse_json
+from planner.formats import placed_job
+from planner.formats.located_values import TableText
+from planner.formats.script_edits import ScriptText
+from planner.formats.shell_script import read_script, started
+from planner.formats.yaml_text import YAML, read_yaml_data
+from planner.imports.megatron_flags import OwnRun
+from planner.imports.training_run import STARTED, leaves, model_differences, run_of_text, typed
+from planner.instance.instance import Instance
+
+# The keys of a framework that say each choice of a layout. A choice that the file has as the plan does is not touched.
+_MEGATRON_STAGES = """pipeline-model-parallel-size pipeline-model-parallel-layout num-layers-per-virtual-pipeline-stage
+    num-virtual-stages-per-pipeline-rank decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers"""
+_NEMO_STAGES = """model.pipeline_model_parallel_size model.virtual_pipeline_model_parallel_size
+    model.pipeline_model_parallel_layout model.num_layers_in_first_pipeline_stage
+    model.num_layers_in_last_pipeline_stage"""
+_TITAN_STAGES = """parallelism.pipeline_parallel_degree parallelism.pipeline_parallel_schedule
+    parallelism.module_fqns_per_model_part parallelism.pipeline_parallel_microbatch_size training.local_batch_size
+    training.global_batch_size"""
+_TITAN_DATA = "parallelism.data_parallel_replicate_degree parallelism.data_parallel_shard_degree"
+_TITAN_BATCH = """training.local_batch_size training.global_batch_size
+    parallelism.pipeline_parallel_microbatch_size"""
+_DEEPSPEED_BATCH = "train_batch_size train_micro_batch_size_per_gpu gradient_accumulation_steps"
+KEYS: dict[str, dict[str, str]] = {
+    "megatron": {
+        "tensor_parallel": "tensor-model-parallel-size expert-tensor-parallel-size",
+        "context_parallel": "context-parallel-size",
+        "expert_parallel": "expert-model-parallel-size expert-tensor-parallel-size",
+        "sequence_parallel": "sequence-parallel",
+        "pipeline_parallel": _MEGATRON_STAGES,
+        "zero_stage": "use-distributed-optimizer use-megatron-fsdp data-parallel-sharding-strategy ckpt-format",
+        "recompute": "recompute-activations recompute-granularity recompute-method recompute-num-layers",
+        "microbatch_sequences": "micro-batch-size",
+        "batch": "global-batch-size",
+    },
+    "nemo": {
+        "tensor_parallel": "model.tensor_model_parallel_size model.expert_tensor_parallel_size",
+        "context_parallel": "model.context_parallel_size",
+        "expert_parallel": "model.expert_model_parallel_size model.expert_tensor_parallel_size",
+        "sequence_parallel": "model.sequence_parallel",
+        "pipeline_parallel": _NEMO_STAGES,
+        "zero_stage": "ddp.use_distributed_optimizer ddp.use_megatron_fsdp ddp.data_parallel_sharding_strategy",
+        "recompute": "model.recompute_granularity model.recompute_method model.recompute_num_layers",
+        "microbatch_sequences": "train.micro_batch_size",
+        "batch": "train.global_batch_size",
+    },
+    "torchtitan": {
+        "tensor_parallel": "parallelism.tensor_parallel_degree parallelism.expert_tensor_parallel_degree",
+        "context_parallel": "parallelism.context_parallel_degree",
+        "expert_parallel": "parallelism.expert_parallel_degree parallelism.expert_tensor_parallel_degree",
+        "pipeline_parallel": _TITAN_STAGES,
+        "data_parallel": f"{_TITAN_DATA} {_TITAN_BATCH}",
+        "zero_stage": f"{_TITAN_DATA} parallelism.fsdp_reshard_after_forward",
+        "recompute": "activation_checkpoint.mode activation_checkpoint.selective_ac_option",
+        "microbatch_sequences": _TITAN_BATCH,
+        "batch": _TITAN_BATCH,
+    },
+    "deepspeed": {
+        "tensor_parallel": "tensor_parallel.autotp_size",
+        "pipeline_parallel": "pipeline.stages",
+        "data_parallel": _DEEPSPEED_BATCH,
+        "zero_stage": "zero_optimization.stage",
+        "recompute": "pipeline.activation_checkpoint_interval",
+        "microbatch_sequences": _DEEPSPEED_BATCH,
+        "batch": _DEEPSPEED_BATCH,
+    },
+}
+SAME_KEYS = {"virtual_stages": "pipeline_parallel", "layers_per_stage": "pipeline_parallel"}
+SAME_KEYS |= {"recomputed_layers_per_stage": "recompute", "microbatches_per_step": "batch"}
+# Older names of keys, changed where a file has them.
+OLDER = {
+    "train.micro_batch_size": "model.micro_batch_size",
+    "train.global_batch_size": "model.global_batch_size",
+    "model.recompute_granularity": "model.activations_checkpoint_granularity",
+    "training.local_batch_size": "training.batch_size",
+}
+# What has no effect where the plan's layout does not state it, so that it stays.
+KEPT = (
+    "ckpt-format",
+    "parallelism.pipeline_parallel_schedule",
+    "parallelism.pipeline_parallel_microbatch_size",
+    "activation_checkpoint.selective_ac_option",
+    "parallelism.expert_tensor_parallel_degree",
+)
+# Degrees that a recipe has of its own where its overrides do not state them.
+DEGREES = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "zero_stage", "recompute")
+GRANULARITY, VIRTUAL_LAYERS = "recompute-granularity", "num-layers-per-virtual-pipeline-stage"
+QUEUES = "CUDA_DEVICE_MAX_CONNECTIONS"
+VIRTUAL_STAGES = "num-virtual-stages-per-pipeline-rank"
+
+
+def written_like(
+    text: str, path: Path, run: LaunchRun, instance: Instance, placed: placed_job.PlacedJob | None = None
+) -> tuple[str, list[str]]:
+    """Return a recipe's text with the plan's choices in it, and a line for the user on each change.
+
+    InputError: the recipe has another model, sequence length or precision than the plan, or a value that cannot be
+    changed where it stands; or the placement has other GPUs than the plan.
+    """
+    file = run_of_text(text, path)
+    for problem in model_differences(file, instance):
+        raise InputError(f"{path}: {problem}")
+    recipe = _recipe(text, path, file.framework)
+    told = [] if file.model else [f"{path}: states no figures of the model, and is taken for {run.model.name}'s"]
+    if placed is not None and placed.ranks != run.gpus:
+        raise InputError(f"{path}: the placement has {placed.ranks:,} GPUs, the plan {run.gpus:,}; place that plan")
+    wrong = differences(file, run)
+    keys = KEYS[file.framework]
+    wanted, present = _wanted(file.framework, run), _present(text, recipe)
+    if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, ScriptText)):
+        unstated = [keys[x].split()[0] for x in DEGREES if x not in wrong and not set(keys[x].split()) & set(present)]
+        if unstated:
+            told.append(f"{path}: states none of {', '.join(unstated)}: taken as 1, off or none; its recipe's own hold")
+    likes = tuple(key for names in keys.values() for key in names.split())
+    changed = {key for choice in wrong for key in keys.get(SAME_KEYS.get(choice, choice), "").split()}
+    for key in (k for k in dict.fromkeys(likes) if k in changed):
+        value, own = wanted.get(key), key if key in present else OLDER.get(key, key)
+        if file.framework == "megatron":
+            value = _megatron_value(key, value, wanted, present, run)
+        elif file.framework == "torchtitan":
+            value = _torchtitan_value(key, value, present, run)
+        if own not in present and _needs_no_word(key, value, run):
+            continue
+        if own not in present or (present[own] != value and not (value is None and key in KEPT)):
+            if isinstance(recipe, TableText) and own in present and own not in recipe.places:
+                raise recipe.refused(0, own, "stands in an inline table, which is not changed")
+            near = tuple(k for names in keys.values() if key in names.split() for k in names.split())
+            recipe.change(own if own in present else key, value, near + likes)
+    queues = recipe.script.variables.get(QUEUES) if isinstance(recipe, ScriptText) else None
+    before, after = ((zero in SHARDING) for zero in wrong.get("zero_stage", (0, 0)))
+    if before != after and isinstance(recipe, ScriptText) and queues is not None:
+        recipe.set_value(queues, str(connections(run)), QUEUES)
+    if "gpus" in wrong or placed is not None:
+        _change_nodes(recipe, text, run, placed)
+    elif file.gpus is None:
+        told.append(f"{path}: states no nodes and GPUs; start it on {run.nodes:,} nodes of {run.node_gpus} GPUs")
+    new = recipe.result()
+    for choice, (is_, ought) in differences(run_of_text(new, path), run).items():
+        key = keys.get(SAME_KEYS.get(choice, choice), choice).split(maxsplit=1)[0]
+        problem = f"is read back as {is_}, the plan has {ought}: it shares a variable, or stands in what is not read"
+        raise InputError(f"{path}: {key}: {choice} {problem}; write the figure there yourself")
+    return new, told + recipe.told
+
+
+def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
+    """Return the choices that a file has otherwise than a run, each with the file's value and the run's."""
+    x, own = run.layout, {"context_parallel": 1, "expert_parallel": 1, "virtual_stages": 1} | file.layout
+    names = ["tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "virtual_stages"]
+    names += ["microbatch_sequences", "zero_stage", "recompute"]
+    if "sequence_parallel" in own and max(own["tensor_parallel"], x.tensor_parallel) > 1:
+        names.append("sequence_parallel")
+    pairs = {name: (own[name], getattr(x, name)) for name in names}
+    layers = own.get("layers_per_stage")
+    even = "even" if run.is_even else list(x.layers_per_stage)
+    pairs["layers_per_stage"] = ("even", even) if layers is None else (list(layers), list(x.layers_per_stage))
+    if x.recompute == own["recompute"] == "full":
+        some = [] if x.recomputed_layers_per_stage == x.layers_per_stage else list(x.recomputed_layers_per_stage)
+        pairs["recomputed_layers_per_stage"] = (list(own.get("recomputed_layers_per_stage", ())), some)
+    if "data_parallel" in own:
+        pairs["data_parallel"] = (own["data_parallel"], run.data_parallel)
+    if file.gpus is not None:
+        pairs["gpus"] = (file.gpus, run.gpus)
+    if file.batch_sequences is None and "microbatches_per_step" in own:
+        pairs["microbatches_per_step"] = (own["microbatches_per_step"], x.microbatches_per_step)
+    else:
+        pairs["batch"] = (file.batch_sequences, run.global_batch)
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def _recipe(text: str, path: Path, framework: str) -> TableText | ScriptText:
+    where, suffix = str(path), path.suffix.lower()
+    if suffix in (".toml", ".json", *YAML):
+        return TableText(text, where, kind="yaml" if suffix in YAML else suffix[1:])
+    return ScriptText(text, where, script=read_script(text, where), dashes="" if framework == "nemo" else "--")
+
+
+def _present(text: str, recipe: TableText | ScriptText) -> dict[str, Any]:
+    """Return the values that a recipe states by key; True where a flag has none."""
+    if isinstance(recipe, ScriptText):
+        named = recipe.script.flags if recipe.dashes else recipe.script.overrides
+        return {key: True if value is None else typed(value) for key, value in named.items()}
+    readers = {"toml": tomllib.loads, "json": lambda x: parse_json(x, recipe.where)}
+    return dict(leaves(readers.get(recipe.kind, lambda x: read_yaml_data(x, recipe.where))(text)))
+
+
+def _wanted(framework: str, run: LaunchRun) -> dict[str, Any]:
+    """Return what the layout decides by key of a framework. InputError: the framework cannot be told it."""
+    if framework == "megatron":
+        return megatron_flags(run)
+    if framework == "deepspeed":
+        return dict(leaves(deepspeed_keys(run)))
+    if framework == "torchtitan":
+        return dict(leaves(torchtitan_tables(run)))
+    wanted = dict(leaves(nemo_overrides(run)))
+    if "model.pipeline_model_parallel_layout" in wanted:  # an override takes no parentheses
+        wanted["model.pipeline_model_parallel_layout"] = pipeline_layout(run, grouped=False)
+    return wanted
+
+
+def _needs_no_word(key: str, value: Any, run: LaunchRun) -> bool:
+    """Return whether a key that a file has not may stay out of it."""
+    if value is None or value is False or (key.endswith("replicate_degree") and value == 1):
+        return True
+    return run.model.experts is None and bool(re.search("expert.tensor", key))
+
+
+def _megatron_value(key: str, value: Any, wanted: dict[str, Any], present: Mapping[str, Any], run: LaunchRun) -> Any:
+    """Return a flag's value in the words that the file has: for selective recompute and for virtual stages."""
+    if wanted.get("recompute-activations") and GRANULARITY in present and key in ("recompute-activations", GRANULARITY):
+        return "selective" if key == GRANULARITY else None
+    if VIRTUAL_LAYERS in wanted and (VIRTUAL_STAGES in present or "num-layers" not in present):
+        return {VIRTUAL_LAYERS: None, VIRTUAL_STAGES: run.layout.virtual_stages}.get(key, value)
+    if key == "ckpt-format" and value is None and present.get(key) == "fsdp_dtensor":
+        return "torch_dist"
+    return value
+
+
+def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: LaunchRun) -> Any:
+    """Return a key's value as the file has it: a degree of all GPUs left, replicas that are sharded, no batch."""
+    x = run.layout
+    replicas = present.get("parallelism.data_parallel_replicate_degree", 1)
+    if key in _TITAN_DATA.split() and x.zero_stage:
+        kept = replicas if isinstance(replicas, int) and run.data_parallel % replicas == 0 else 1
+        if key.endswith("replicate_degree"):
+            return kept
+        left = present.get(key, -1) == -1
+        return (-1 if key in present else None) if left else run.data_parallel // kept
+    unstated = key == "training.global_batch_size" and key not in present
+    return None if unstated and (x.pipeline_parallel > 1 or x.microbatches_per_step == 1) else value
+
+
+def _change_nodes(
+    recipe: TableText | ScriptText, text: str, run: LaunchRun, placed: placed_job.PlacedJob | None
+) -> None:
+    """Write nodes, GPUs of a node and, of a placement, the hosts, wherever the file states them."""
+    nodes, each = (run.nodes, run.node_gpus) if placed is None else (len(placed.nodes), placed.gpus_per_node)
+    if isinstance(recipe, TableText):
+        for key, number in (("trainer.num_nodes", nodes), ("trainer.devices", each)):
+            if key in recipe.places:
+                recipe.change(key, number, ())
+        found = STARTED.search(text) if recipe.kind == "yaml" else None
+        for group, number in ((1, nodes), (2, each)) if found else ():
+            recipe.edit(*found.span(group), str(number), f"{found[group]} becomes {number}") if found else None
+        return
+    script = recipe.script
+    named = {value.span: f"#SBATCH --{key}" for key, value in script.sbatch.items()}
+    stated = started(script)
+    for places, number in ((stated.nodes, nodes), (stated.per_node, each), (stated.total, run.gpus)):
+        for name, located in places.items():
+            if located.span is not None:  # what is computed from others follows them
+                recipe.set_value(located, str(number), named.get(located.span, name))
+    listed = script.sbatch.get("nodelist")
+    if placed is None:
+        if listed is not None:
+            problem = f"names the hosts of another number of nodes than {nodes:,}; give --placement, or take it out"
+            raise InputError(f"{recipe.where}: line {recipe.line(listed.offsets[0])}: #SBATCH --nodelist: {problem}")
+        return
+    hosts = fold_names(sorted(placed.nodes, key=natural))
+    if listed is not None:
+        recipe.set_value(listed, hosts, "#SBATCH --nodelist")
+    elif script.sbatch:
+        at = recipe.line_start(next(iter(script.sbatch.values())).offsets[0])
+        recipe.edit(at, at, f"#SBATCH --nodelist={hosts}\n", f"#SBATCH --nodelist={hosts} added")
+    else:
+        recipe.told.append(f"{recipe.where}: submit it by {placed_job.sbatch_line(placed)}")
+    by_torchrun = "--nproc-per-node" in stated.per_node
+    start = placed_job.torchrun_line(placed, f"{placed.job}.torchrun") if by_torchrun else placed_job.srun_line(placed)
+    recipe.told.append(f"{recipe.where}: the placement's order of ranks is kept by {start}")

@@ -1,0 +1,472 @@
+"""Plans written into recipes of one's own: what the plan decides is changed where it stands, and nothing else."""
+
+import difflib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import planner
+from planner.cli.main import app
+from planner.cluster.job import Job, Switch, Topology
+from planner.errors import InputError
+from planner.exports.launch import layout_question, plan_of_layout, run_of
+from planner.formats.placed_job import PlacedJob
+from planner.imports.recipe_edits import differences, written_like
+from planner.imports.training_run import layout_of_run, read_run, run_of_text
+from planner.instance.instance import Instance
+from planner.plan.plan import Plan
+from planner.planning.load import load_instance
+
+INSTANCES = Path(__file__).parents[3] / "instances"
+
+ARRAYS = """\
+#!/bin/bash
+# Arrays of flags, as of a dense model on many nodes
+export CUDA_DEVICE_MAX_CONNECTIONS=1
+GPUS_PER_NODE=8
+NUM_NODES=16   # one rack has 4
+WORLD_SIZE=$(($GPUS_PER_NODE*$NUM_NODES))
+
+DISTRIBUTED_ARGS=(
+    --nproc_per_node $GPUS_PER_NODE
+    --nnodes $NUM_NODES
+    --master_addr $MASTER_ADDR
+)
+MODEL_ARGS=(
+    --num-layers 80\x20
+    --hidden-size 8192
+    --num-attention-heads 64
+    --seq-length 8192
+)
+TRAINING_ARGS=(
+    --micro-batch-size 1
+    --global-batch-size 128  # sequences
+    --lr 1.5e-4
+    --bf16
+)
+PARALLEL_ARGS=(
+\t--tensor-model-parallel-size 8
+\t--pipeline-model-parallel-size 4
+\t--sequence-parallel
+\t--use-distributed-optimizer
+)
+torchrun ${DISTRIBUTED_ARGS[@]} pretrain_gpt.py ${MODEL_ARGS[@]} ${TRAINING_ARGS[@]} ${PARALLEL_ARGS[@]}
+"""
+VARIABLES = """\
+#!/bin/bash
+NUM_NODES=2
+GPUS_PER_NODE=8
+TP_SIZE=2
+CP_SIZE=1
+MICRO_BATCH_SIZE=1
+GLOBAL_BATCH_SIZE=64
+DTYPE="fp8"
+ARGS="
+    --num-layers 32 --hidden-size 4096 --num-query-groups 8 --seq-length 8192
+    --micro-batch-size $MICRO_BATCH_SIZE --global-batch-size $GLOBAL_BATCH_SIZE
+"
+DTYPE_ARGS=()
+if [[ "$DTYPE" == "fp8" ]]; then
+    DTYPE_ARGS+=(
+        "--fp8-format hybrid"
+        "--fp8-param-gather"
+    )
+fi
+torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NUM_NODES pretrain_gpt.py $ARGS ${DTYPE_ARGS[@]} \\
+    --tensor-model-parallel-size ${TP_SIZE} \\
+    --context-parallel-size $CP_SIZE \\
+    --use-distributed-optimizer \\
+    --sequence-parallel
+"""
+EXPERTS = """\
+#!/bin/bash
+GPUS_PER_NODE=8
+NNODES=${SLURM_NNODES:-"16"}
+MOE_ARGS=(
+    --num-layers 32
+    --num-experts 8
+    --moe-router-topk 2
+#    --moe-grouped-gemm
+)
+TRAINING_ARGS=(
+    --micro-batch-size 1
+    --global-batch-size 256
+    # --bf16
+)
+MODEL_PARALLEL_ARGS=(
+    --tensor-model-parallel-size 1
+    --pipeline-model-parallel-size 4
+    --expert-model-parallel-size 8
+    --use-distributed-optimizer
+)
+torchrun --nproc_per_node $GPUS_PER_NODE --nnodes $NNODES pretrain_gpt.py ${MOE_ARGS[@]} ${TRAINING_ARGS[@]} \\
+    ${MODEL_PARALLEL_ARGS[@]}
+"""
+TABLES = """\
+# for 128 GPUs
+[job]
+description = "a [dense] model"
+
+[model]
+flavor = "70B"
+converters = []
+
+[training]
+local_batch_size = 2
+seq_len = 8192
+dataset = "c4"
+
+[parallelism]
+data_parallel_replicate_degree = 1
+data_parallel_shard_degree = -1
+tensor_parallel_degree = 8  # inside the node
+pipeline_parallel_degree = 1
+
+[activation_checkpoint]
+mode = 'full' # ['none', 'selective', 'full']
+
+[compile]
+enable=true
+"""
+OVERRIDES = """\
+# Merged on top of the recipe.
+model:
+  tensor_model_parallel_size: 4
+  pipeline_model_parallel_size: 2
+  # the model's own
+  seq_length: 4096
+  sequence_parallel: true
+  expert_model_parallel_size: 4
+  expert_tensor_parallel_size: 1
+
+train:
+  train_iters: 100000
+  global_batch_size: 256
+  micro_batch_size: 2
+
+ddp:
+  grad_reduce_in_fp32: true  # stable
+"""
+SLURM = """\
+#!/bin/bash
+#SBATCH --job-name=train
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=8
+#SBATCH --gpus-per-node=8
+#SBATCH --exclusive
+
+set -euo pipefail
+TP="${TP:-2}"
+SEQ_LENGTH=${SEQ_LENGTH:-4096}
+GLOBAL_BATCH_SIZE=${GLOBAL_BATCH_SIZE:-128}
+NUM_NODES=${SLURM_JOB_NUM_NODES:-8}
+echo "Nodes: ${NUM_NODES}, model.tensor_model_parallel_size=${TP}"
+if [ -z "${CONTAINER_IMAGE}" ]; then
+    echo "ERROR: don't start without CONTAINER_IMAGE"
+    exit 1
+fi
+CLI_OVERRIDES="\\
+    model.seq_length=${SEQ_LENGTH} \\
+    model.tensor_model_parallel_size=$TP \\
+    model.pipeline_model_parallel_size=1 \\
+    model.expert_model_parallel_size=8 \\
+    model.expert_tensor_parallel_size=1 \\
+    model.sequence_parallel=True \\
+    train.micro_batch_size=1 \\
+    train.global_batch_size=${GLOBAL_BATCH_SIZE} \\
+    logger.log_interval=1"
+CMD="uv run python scripts/training/run_recipe.py --recipe moe_pretrain_config $CLI_OVERRIDES"
+srun --mpi=pmix --nodes=${NUM_NODES} bash -c "$CMD"
+"""
+ON_NODES = """\
+#!/bin/bash
+#SBATCH --job-name=titan
+#SBATCH --ntasks=4
+#SBATCH --nodes=4
+#SBATCH --gpus-per-task=8
+
+nodes=( $( scontrol show hostnames $SLURM_JOB_NODELIST ) )
+CONFIG=${CONFIG:-"llama3_70b"}
+srun torchrun --nnodes 4 --nproc_per_node 8 --rdzv_backend c10d -m torchtitan.train --config ${CONFIG} \\
+    --training.seq_len 8192 --training.local_batch_size 2 --parallelism.data_parallel_shard_degree=-1 \\
+    --parallelism.tensor_parallel_degree=8 --activation_checkpoint.mode full "$@"
+"""
+DEEPSPEED = """\
+{
+    "train_batch_size": 256,
+    "train_micro_batch_size_per_gpu": 1,
+    "gradient_accumulation_steps": 16,
+\t"bf16": {"enabled": true},
+    "zero_optimization": {"stage": 1, "overlap_comm": true},
+    "tensor_parallel": {"autotp_size": 8}, "pipeline": {"stages": 4}
+}
+"""
+DENSE = {"tensor_parallel": 4, "pipeline_parallel": 8, "data_parallel": 8, "sequence_parallel": True, "zero_stage": 1}
+ROUTED = {"tensor_parallel": 2, "pipeline_parallel": 4, "data_parallel": 16, "sequence_parallel": True}
+ROUTED |= {"expert_parallel": 8, "microbatches_per_step": 8}
+
+# The file, its text, the model, sequence length, precision, and another layout than the file's.
+RECIPES: list[tuple[str, str, str, int, str, dict[str, Any]]] = [
+    (
+        "arrays.sh",
+        ARRAYS,
+        "llama3-70b",
+        8192,
+        "bf16",
+        DENSE | {"virtual_stages": 2, "recompute": "selective", "microbatches_per_step": 16},
+    ),
+    (
+        "variables.sh",
+        VARIABLES,
+        "llama-3.1-8b",
+        8192,
+        "fp8",
+        {"tensor_parallel": 1, "pipeline_parallel": 2, "data_parallel": 16, "context_parallel": 2, "recompute": "full"},
+    ),
+    ("experts.sh", EXPERTS, "mixtral-8x7b", 4096, "bf16", ROUTED | {"layers_per_stage": [7, 8, 8, 9]}),
+    (
+        "titan.toml",
+        TABLES,
+        "llama3-70b",
+        8192,
+        "bf16",
+        DENSE | {"zero_stage": 2, "layers_per_stage": [9, 10, 10, 10, 10, 10, 10, 11], "microbatches_per_step": 8},
+    ),
+    (
+        "overrides.yaml",
+        OVERRIDES,
+        "qwen3-30b-a3b",
+        4096,
+        "bf16",
+        ROUTED | {"zero_stage": 1, "recompute": "full", "virtual_stages": 3},
+    ),
+    (
+        "slurm.sh",
+        SLURM,
+        "qwen3-30b-a3b",
+        4096,
+        "bf16",
+        ROUTED | {"zero_stage": 3, "pipeline_parallel": 1, "tensor_parallel": 4, "recompute": "selective"},
+    ),
+    ("slurm_layers.sh", SLURM, "qwen3-30b-a3b", 4096, "bf16", ROUTED | {"layers_per_stage": [11, 12, 12, 13]}),
+    (
+        "titan.slurm",
+        ON_NODES,
+        "llama3-70b",
+        8192,
+        "bf16",
+        {"tensor_parallel": 4, "pipeline_parallel": 1, "data_parallel": 64, "sequence_parallel": True}
+        | {"zero_stage": 3, "recompute": "selective", "microbatches_per_step": 2},
+    ),
+    (
+        "deepspeed.json",
+        DEEPSPEED,
+        "llama3-70b",
+        8192,
+        "bf16",
+        {"tensor_parallel": 8, "pipeline_parallel": 8, "data_parallel": 4, "zero_stage": 1, "recompute": "full"}
+        | {"microbatch_sequences": 2, "microbatches_per_step": 4},
+    ),
+]
+RECIPE = {name: (text, model, length, precision, layout) for name, text, model, length, precision, layout in RECIPES}
+
+
+def question(model: str, sequence_length: int, precision: str, racks: int = 128) -> Instance:
+    """Return nodes of 8 H100s for a model."""
+    data = json.loads((INSTANCES / "cluster-1k.json").read_text())
+    data = {k: v for k, v in data.items() if k not in ("network", "pins")}
+    data["workload"] |= {"model": model, "software": "ideal", "sequence_length": sequence_length}
+    data["workload"]["precision"] = precision
+    data["hardware"]["racks"] = racks
+    return load_instance(data, searched=False)
+
+
+def plan_for(instance: Instance, layout: dict[str, Any]) -> Plan:
+    """Return the plan of a layout."""
+    e = planner.evaluate(instance, layout)
+    return plan_of_layout(layout_question(instance, e.layout.gpus_used), e.layout)
+
+
+def own_plan(file: Path, instance: Instance) -> Plan:
+    """Return the plan that a recipe itself describes."""
+    pins = layout_of_run(read_run(file), instance, str(file))
+    return plan_for(instance, {key.removeprefix("layout."): value for key, value in pins.items()})
+
+
+def changed_lines(before: str, after: str) -> list[str]:
+    """Return the lines that a text has lost."""
+    return [x[2:] for x in difflib.ndiff(before.splitlines(), after.splitlines()) if x.startswith("- ")]
+
+
+@pytest.mark.parametrize("name", RECIPE)
+def test_its_own_plan_changes_nothing(name: str, tmp_path: Path) -> None:
+    """A recipe into which the plan is written that it describes is the same byte for byte."""
+    text, model, length, precision, _ = RECIPE[name]
+    file = tmp_path / name
+    file.write_text(text)
+    instance = question(model, length, precision, racks=16 if "toml" in name else 128)
+    run = run_of(own_plan(file, instance), "plan")
+    assert written_like(text, file, run, instance)[0] == text
+
+
+@pytest.mark.parametrize("name", RECIPE)
+def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
+    """Another plan is read back as it is, GPUs and batch with it, and written once more it changes nothing."""
+    text, model, length, precision, layout = RECIPE[name]
+    instance = question(model, length, precision)
+    run = run_of(plan_for(instance, layout), "plan")
+    new, told = written_like(text, tmp_path / name, run, instance)
+    back = run_of_text(new, tmp_path / name)
+    assert differences(back, run) == {}
+    for key, value in layout.items():
+        assert back.layout.get(key, value) == value, key
+    assert back.gpus in (None, run.gpus)
+    assert written_like(new, tmp_path / name, run, instance)[0] == new
+    assert all(str(tmp_path / name) in line for line in told)
+    parallel = (
+        "parallel",
+        "batch",
+        "recompute",
+        "optimizer",
+        "strategy",
+        "virtual",
+        "TP",
+        "CP",
+        "NODES",
+        "nodes",
+        "BATCH",
+    )
+    more = ("mode", "zero", "accumulation", "NUM", "ntasks", "nnodes", "CONNECTIONS", "stages")
+    for line in changed_lines(text, new):
+        assert any(word in line for word in parallel + more), line
+
+
+def test_what_changes_where(tmp_path: Path) -> None:
+    """Values are changed where their variables are assigned; comments, quotes and the other lines stay."""
+    text, model, length, precision, layout = RECIPE["variables.sh"]
+    instance = question(model, length, precision)
+    run = run_of(plan_for(instance, layout), "plan")
+    new, told = written_like(text, tmp_path / "own.sh", run, instance)
+    lost = changed_lines(text, new)
+    assert "NUM_NODES=2" in lost and "TP_SIZE=2" in lost and "CP_SIZE=1" in lost
+    assert "--tensor-model-parallel-size ${TP_SIZE} \\\n" in new
+    assert '"--fp8-format hybrid"' in new and "\n    --pipeline-model-parallel-size 2 \\\n" in new
+    where = f"{tmp_path / 'own.sh'}: line"
+    assert f"{where} 4: --tensor-model-parallel-size: 2 becomes 1" in told
+    assert any("--pipeline-model-parallel-size: added beside --tensor-model-parallel-size" in line for line in told)
+
+
+def test_a_flag_is_taken_out(tmp_path: Path) -> None:
+    """A flag that the plan has not goes with its line; a command's last line stays empty."""
+    text, model, length, precision, _ = RECIPE["variables.sh"]
+    instance = question(model, length, precision)
+    plan = plan_for(instance, {"tensor_parallel": 2, "pipeline_parallel": 1, "data_parallel": 8, "zero_stage": 0})
+    new, _ = written_like(text, tmp_path / "own.sh", run_of(plan, "plan"), instance)
+    assert "--use-distributed-optimizer" not in new and "--sequence-parallel" not in new
+    assert new.endswith("    --context-parallel-size $CP_SIZE \\\n\n")
+
+
+def test_megatron_words_of_the_file(tmp_path: Path) -> None:
+    """Selective recompute and virtual stages are written in the words that the file has for them."""
+    text = ARRAYS.replace("\t--sequence", "\t--num-virtual-stages-per-pipeline-rank 1\n\t--sequence")
+    text = text.replace("    --bf16", "    --recompute-granularity full\n    --bf16")
+    instance = question("llama3-70b", 8192, "bf16")
+    layout = RECIPE["arrays.sh"][4]
+    new, _ = written_like(text, tmp_path / "own.sh", run_of(plan_for(instance, layout), "plan"), instance)
+    assert "--num-virtual-stages-per-pipeline-rank 2\n" in new and "--recompute-granularity selective\n" in new
+    assert "--recompute-activations" not in new and "--num-layers-per-virtual" not in new
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "complaint"),
+    [
+        ("arrays.sh", "--num-layers 80", "--num-layers 96", "layers is 96, workload.model.layers 80"),
+        ("arrays.sh", "--hidden-size 8192", "--hidden-size 4096", "hidden is 4,096, workload.model.hidden 8,192"),
+        ("arrays.sh", "--seq-length 8192", "--seq-length 4096", "sequence length is 4,096"),
+        ("arrays.sh", "--bf16", "--fp16", "products run in fp16, workload.precision.compute is bf16"),
+        (
+            "arrays.sh",
+            "--tensor-model-parallel-size 8",
+            "--tensor-model-parallel-size $((4 * 2))",
+            "own.sh: line 26: --tensor-model-parallel-size: is computed by the shell (is '8'); write the figure",
+        ),
+        (
+            "arrays.sh",
+            "PARALLEL_ARGS=(",
+            "if true; then\nPARALLEL_ARGS=(",
+            "line 27: --tensor-model-parallel-size: stands in a branch or loop, which is not followed",
+        ),
+        (
+            "variables.sh",
+            "CP_SIZE=1\n",
+            "CP_SIZE=1\nTP_SIZE=2\n",
+            "line 6: --tensor-model-parallel-size: its variable TP_SIZE is assigned in a branch or twice (line 6 and 4",
+        ),
+        (
+            "variables.sh",
+            "CP_SIZE=1\n",
+            "CP_SIZE=$TP_SIZE\n",
+            "context-parallel-size: context_parallel is read back as 1, the plan has 2: it shares a variable",
+        ),
+        ("variables.sh", "TP_SIZE=2\n", "", "--tensor-model-parallel-size: must be a whole number (is '${TP_SIZE}')"),
+        ("variables.sh", 'DTYPE="fp8"', "#SBATCH --nodelist=a1,a2", "line 8: #SBATCH --nodelist: names the hosts of"),
+        ("titan.toml", "[activation_checkpoint]\nmode = 'full'", "", "mode: stands in an inline table"),
+    ],
+)
+def test_what_is_refused(name: str, old: str, new: str, complaint: str, tmp_path: Path) -> None:
+    """Another model, and what cannot be changed where it stands, are named with file, line, key and remedy."""
+    text, model, length, precision, layout = RECIPE[name]
+    file = tmp_path / f"own{Path(name).suffix}"
+    if complaint.endswith("inline table"):
+        text = f'activation_checkpoint = {{mode = "full"}}\n{text}'
+    instance = question(model, length, precision)
+    run = run_of(plan_for(instance, layout), "plan")
+    with pytest.raises(InputError) as caught:
+        written_like(text.replace(old, new), file, run, instance)
+    assert complaint in str(caught.value)
+
+
+def test_hosts_of_a_placement(tmp_path: Path) -> None:
+    """The hosts of a placement become nodes and node list of the script; how ranks keep its order is told."""
+    text, model, length, precision, layout = RECIPE["slurm.sh"]
+    instance = question(model, length, precision)
+    run = run_of(plan_for(instance, layout), "plan")
+    nodes = tuple(f"n{k:02}" for k in (*range(9, 5, -1), *range(1, 5)))
+    placed = PlacedJob(job="train", nodes=nodes, gpus_per_node=8)
+    new, told = written_like(text, tmp_path / "own.sh", run, instance, placed)
+    assert "#SBATCH --nodes=8\n" in new and "#SBATCH --nodelist=n[01-04,06-09]\n" in new
+    assert "SLURM_HOSTFILE=train.hostfile srun -n64 -m arbitrary" in told[-1]
+    again, _ = written_like(new, tmp_path / "own.sh", run, instance, placed)
+    assert again == new
+    with pytest.raises(InputError, match="the placement has 56 GPUs, the plan 64; place that plan"):
+        written_like(text, tmp_path / "own.sh", run, instance, PlacedJob(job="train", nodes=nodes[:7]))
+
+
+def test_by_command(tmp_path: Path) -> None:
+    """The command: a plan into one's own script, with its hosts; what changes is told on stderr."""
+    text, model, length, precision, layout = RECIPE["slurm.sh"]
+    plan = plan_for(question(model, length, precision), layout)
+    (tmp_path / "plan.json").write_text(plan.model_dump_json())
+    own, out = tmp_path / "own.sh", tmp_path / "train.sh"
+    own.write_text(text)
+    runner = CliRunner()
+    command = ["export", "launch", str(tmp_path / "plan.json"), "--like", str(own)]
+    done = runner.invoke(app, [*command, "-o", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "own.sh: line 9: model.tensor_model_parallel_size: 2 becomes 4" in done.stderr
+    assert 'TP="${TP:-4}"\n' in out.read_text() and own.read_text() == text
+    leaves = [Switch(name=f"l{i}", parent="root", nodes=tuple(f"n{i}{j}" for j in range(4))) for i in range(4)]
+    topology = Topology(switches=(Switch(name="root"), *leaves))
+    placement = planner.place(topology, Job(name="train", mesh={"data": 8}))
+    (tmp_path / "placed.json").write_text(placement.model_dump_json())
+    done = runner.invoke(app, [*command, "--placement", str(tmp_path / "placed.json")])
+    assert done.exit_code == 0 and "#SBATCH --nodelist=n" in done.stdout
+    for wrong, complaint in (
+        (["--for", "torchtitan"], "own.sh is of nemo"),
+        (["--exact", "--placement", str(own)], "own.sh"),
+    ):
+        done = runner.invoke(app, [*command, *wrong])
+        assert done.exit_code != 0 and complaint in str(done.exception) + done.output
