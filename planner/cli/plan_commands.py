@@ -271,7 +271,7 @@ def evaluate(
     from_flags: Annotated[
         Path | None,
         typer.Option(
-            help="Your own run: Megatron's arguments or script, TOML (torchtitan), YAML (NeMo), JSON (DeepSpeed)."
+            help="Your run: a script (Megatron, NeMo, torchtitan), torchtitan's TOML, NeMo's YAML, DeepSpeed's JSON."
         ),
     ] = None,
     output: Annotated[

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from planner.errors import InputError
 from planner.formats.located_values import RecipeText
 from planner.formats.shell_script import Item, LocatedText, Script
 
@@ -20,7 +21,7 @@ class ScriptText(RecipeText):
     dashes: str = "--"
 
     def _items(self, key: str) -> list[Item]:
-        return [i for i in self.script.items if i.key == key and i.word.text.startswith("--") == bool(self.dashes)]
+        return [i for i in self.script.items if i.key == key and i.is_flag == bool(self.dashes)]
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
         """Set a flag or override, add it beside the first of its likes, or take it out where the value is None.
@@ -32,6 +33,9 @@ class ScriptText(RecipeText):
             if item.word.branch:
                 problem = "stands in a branch or loop, which is not followed"
                 raise self.refused(item.word.start, shown, problem)
+        if isinstance(value, list):
+            problem = "is needed, and no flag takes a list of lists; give the .toml that the script starts by --like"
+            raise InputError(f"{self.where}: {shown}: {problem}, or plan with --pin pp=1")
         if not items and value is not None:
             self._add(key, value, likes)
         elif value is None and self.dashes:

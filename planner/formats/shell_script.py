@@ -27,6 +27,20 @@ _SLURM = {
     "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
     "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
 }
+# Options of Megatron Bridge's performance scripts, by the overrides and flags that they stand for.
+RECIPE_OPTIONS = {
+    "tp": "model.tensor_model_parallel_size",
+    "pp": "model.pipeline_model_parallel_size",
+    "vp": "model.virtual_pipeline_model_parallel_size",
+    "cp": "model.context_parallel_size",
+    "ep": "model.expert_model_parallel_size",
+    "et": "model.expert_tensor_parallel_size",
+    "sl": "model.seq_length",
+    "mb": "train.micro_batch_size",
+    "gb": "train.global_batch_size",
+}
+RECIPE_OPTIONS |= {path.rpartition(".")[2]: path for path in RECIPE_OPTIONS.values()}
+RECIPE_OPTIONS |= {"ng": "num-gpus", "gn": "gpus-per-node"}
 _OPENS, _CLOSES = ("if", "for", "while", "until", "case"), ("fi", "done", "esac")
 _BEFORE_COMMANDS = ("then", "do", "else", "&&", "||", "|", "{")
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -92,6 +106,7 @@ class Item:
     value: LocatedText | None
     word: Word
     end: int  # behind the value as it is written
+    is_flag: bool = True
 
 
 @dataclass(slots=True)
@@ -108,12 +123,12 @@ class Script:
     @property
     def flags(self) -> dict[str, LocatedText | None]:
         """Values by flag without its dashes, underscores as dashes but in dotted names; the last holds."""
-        return {i.key: i.value for i in self.items if i.word.text.startswith("--")}
+        return {i.key: i.value for i in self.items if i.is_flag}
 
     @property
     def overrides(self) -> dict[str, LocatedText]:
         """Values of `model.key=value` by dotted path; the last holds."""
-        return {i.key: i.value for i in self.items if i.value is not None and not i.word.text.startswith("--")}
+        return {i.key: i.value for i in self.items if i.value is not None and not i.is_flag}
 
     def line(self, offset: int) -> int:
         """Return the line of an offset, from 1."""
@@ -173,22 +188,23 @@ def _split(value: LocatedText, word: Word, text: str) -> list[Word]:
 
 
 def _items(words: list[Word], text: str) -> Iterator[Item]:
+    options = RECIPE_OPTIONS if re.search(r"performance[/.]|\brun_script\.py|setup_experiment", text) else {}
     for i, word in enumerate(words):
         override = OVERRIDE.fullmatch(word.text)
         if override:
-            yield Item(override[1], word.text.part(override.start(2)), word, _end(text, word, 1))
-        if not word.text.startswith("--") or len(word.text) < 3:
+            yield Item(override[1], word.text.part(override.start(2)), word, _end(text, word, 1), is_flag=False)
+        name, equals, _ = word.text.lstrip("-").partition("=")
+        key = options.get(name, name if "." in name else name.replace("_", "-"))
+        if not (word.text.startswith("--") and name) and word.text[:1] + name not in ("-" + x for x in options):
             continue
-        name, equals, _ = word.text[2:].partition("=")
-        key = name if "." in name else name.replace("_", "-")
-        following = words[i + 1] if i + 1 < len(words) else None
+        is_flag, following = "." not in key or key == name, words[i + 1] if i + 1 < len(words) else None
         if equals:
-            yield Item(key, word.text.part(3 + len(name)), word, _end(text, word, 1))
+            yield Item(key, word.text.part(word.text.find("=") + 1), word, _end(text, word, 1), is_flag)
         elif following is None or following.text.startswith("--") or following.text.strip() in ("", ")", "\\"):
-            yield Item(key, None, word, _end(text, word, 1))
+            yield Item(key, None, word, _end(text, word, 1), is_flag)
         else:
             end = following.end if following.end != NOWHERE else _end(text, word, 2)
-            yield Item(key, following.text.part(0, len(following.text.rstrip())), word, end)
+            yield Item(key, following.text.part(0, len(following.text.rstrip())), word, end, is_flag)
 
 
 def _end(text: str, word: Word, count: int) -> int:
@@ -326,7 +342,7 @@ class Started:
         """GPUs in all; None: not stated."""
         whole = [n for n in (whole_number(text) for text in self.total.values()) if n]
         nodes, each = (next((n for n in map(whole_number, of.values()) if n), 0) for of in (self.nodes, self.per_node))
-        return whole[0] if whole and "WORLD_SIZE" in self.total else nodes * each or None
+        return whole[0] if whole and {"WORLD_SIZE", "--num-gpus"} & set(self.total) else nodes * each or None
 
 
 def started(script: Script) -> Started:
@@ -349,7 +365,7 @@ def started(script: Script) -> Started:
     tasks = of("--ntasks-per-node", "#SBATCH --ntasks-per-node")
     one = next(iter(each.values()), None)
     each |= {name: text for name, text in tasks.items() if one is None or text == one}
-    total, alone = of("WORLD_SIZE"), of("#SBATCH --ntasks")
+    total, alone = of("WORLD_SIZE", "--num-gpus"), of("#SBATCH --ntasks")
     for name, text in alone.items():
         if nodes and text == next(iter(nodes.values())):
             nodes[name] = text

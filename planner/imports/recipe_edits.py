@@ -36,7 +36,7 @@ _NEMO_STAGES = """model.pipeline_model_parallel_size model.virtual_pipeline_mode
     model.num_layers_in_last_pipeline_stage"""
 _TITAN_STAGES = """parallelism.pipeline_parallel_degree parallelism.pipeline_parallel_schedule
     parallelism.module_fqns_per_model_part parallelism.pipeline_parallel_microbatch_size training.local_batch_size
-    training.global_batch_size"""
+    training.global_batch_size parallelism.fsdp_reshard_after_forward"""
 _TITAN_DATA = "parallelism.data_parallel_replicate_degree parallelism.data_parallel_shard_degree"
 _TITAN_BATCH = """training.local_batch_size training.global_batch_size
     parallelism.pipeline_parallel_microbatch_size"""
@@ -124,32 +124,16 @@ def written_like(
     told = [] if file.model else [f"{path}: states no figures of the model, and is taken for {run.model.name}'s"]
     if placed is not None and placed.ranks != run.gpus:
         raise InputError(f"{path}: the placement has {placed.ranks:,} GPUs, the plan {run.gpus:,}; place that plan")
-    wrong = differences(file, run)
-    keys = KEYS[file.framework]
-    wanted, present = _wanted(file.framework, run), _present(text, recipe)
+    wrong, keys, present = differences(file, run), KEYS[file.framework], _present(text, recipe)
     if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, ScriptText)):
         unstated = [keys[x].split()[0] for x in DEGREES if x not in wrong and not set(keys[x].split()) & set(present)]
         if unstated:
             told.append(f"{path}: states none of {', '.join(unstated)}: taken as 1, off or none; its recipe's own hold")
-    likes = tuple(key for names in keys.values() for key in names.split())
     changed = {key for choice in wrong for key in keys.get(SAME_KEYS.get(choice, choice), "").split()}
-    for key in (k for k in dict.fromkeys(likes) if k in changed):
-        value, own = wanted.get(key), key if key in present else OLDER.get(key, key)
-        if file.framework == "megatron":
-            value = _megatron_value(key, value, wanted, present, run)
-        elif file.framework == "torchtitan":
-            value = _torchtitan_value(key, value, present, run)
-        if own not in present and _needs_no_word(key, value, run):
-            continue
-        if own not in present or (present[own] != value and not (value is None and key in KEPT)):
-            if isinstance(recipe, TableText) and own in present and own not in recipe.places:
-                raise recipe.refused(0, own, "stands in an inline table, which is not changed")
-            near = tuple(k for names in keys.values() if key in names.split() for k in names.split())
-            recipe.change(own if own in present else key, value, near + likes)
-    queues = recipe.script.variables.get(QUEUES) if isinstance(recipe, ScriptText) else None
-    before, after = ((zero in SHARDING) for zero in wrong.get("zero_stage", (0, 0)))
-    if before != after and isinstance(recipe, ScriptText) and queues is not None:
-        recipe.set_value(queues, str(connections(run)), QUEUES)
+    _change_keys(recipe, file.framework, changed, present, run)
+    fsdp = [zero in SHARDING for zero in wrong.get("zero_stage", ())]
+    if isinstance(recipe, ScriptText) and len(set(fsdp)) > 1 and QUEUES in recipe.script.variables:
+        recipe.set_value(recipe.script.variables[QUEUES], str(connections(run)), QUEUES)
     if "gpus" in wrong or placed is not None:
         _change_nodes(recipe, text, run, placed)
     elif file.gpus is None:
@@ -160,6 +144,27 @@ def written_like(
         problem = f"is read back as {is_}, the plan has {ought}: it shares a variable, or stands in what is not read"
         raise InputError(f"{path}: {key}: {choice} {problem}; write the figure there yourself")
     return new, told + recipe.told
+
+
+def _change_keys(
+    recipe: TableText | ScriptText, framework: str, changed: set[str], present: Mapping[str, Any], run: LaunchRun
+) -> None:
+    """Write what the layout decides of the changed keys, in the words that the file has for it."""
+    keys, wanted = KEYS[framework].values(), _wanted(framework, run)
+    likes = tuple(dict.fromkeys(key for names in keys for key in names.split()))
+    for key in (key for key in likes if key in changed):
+        value, own = wanted.get(key), key if key in present else OLDER.get(key, key)
+        if framework == "megatron":
+            value = _megatron_value(key, value, wanted, present, run)
+        elif framework == "torchtitan":
+            value = _torchtitan_value(key, value, present, run)
+        if own in present and (present[own] == value or (value is None and key in KEPT)):
+            continue
+        if own in present or not _needs_no_word(key, value, run):
+            if isinstance(recipe, TableText) and own in present and own not in recipe.places:
+                raise recipe.refused(0, own, "stands in an inline table, which is not changed")
+            near = next(tuple(names.split()) for names in keys if key in names.split())
+            recipe.change(own if own in present else key, value, near + likes)
 
 
 def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
@@ -245,6 +250,8 @@ def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: Lau
             return kept
         left = present.get(key, -1) == -1
         return (-1 if key in present else None) if left else run.data_parallel // kept
+    if key.endswith("after_forward") and key not in present:  # its default is ZeRO-3, ZeRO-2 under a pipeline
+        return None if x.zero_stage in (0, 2 if x.pipeline_parallel > 1 else 3) else value
     unstated = key == "training.global_batch_size" and key not in present
     return None if unstated and (x.pipeline_parallel > 1 or x.microbatches_per_step == 1) else value
 
@@ -283,6 +290,8 @@ def _change_nodes(
         recipe.edit(at, at, f"#SBATCH --nodelist={hosts}\n", f"#SBATCH --nodelist={hosts} added")
     else:
         recipe.told.append(f"{recipe.where}: submit it by {placed_job.sbatch_line(placed)}")
-    by_torchrun = "--nproc-per-node" in stated.per_node
-    start = placed_job.torchrun_line(placed, f"{placed.job}.torchrun") if by_torchrun else placed_job.srun_line(placed)
-    recipe.told.append(f"{recipe.where}: the placement's order of ranks is kept by {start}")
+    form, start = "hostfile", placed_job.srun_line(placed)
+    if "--nproc-per-node" in stated.per_node:
+        form, start = "torchrun", placed_job.torchrun_line(placed, f"{placed.job}.torchrun")
+    made = f"`planner place --format {form} -o {placed.job}.{form}`"
+    recipe.told.append(f"{recipe.where}: the placement's order of ranks is kept by `{start}`, with {made}")

@@ -63,7 +63,7 @@ def typed(text: str) -> Any:
     """Return the value that an override's text stands for: yes or no, none, a whole number, or the text."""
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         return text[1:-1]
-    plain = {"true": True, "false": False, "null": None, "none": None}.get(text.lower(), str(text))
+    plain = {"true": True, "false": False, "null": None}.get(text.lower(), None if text == "None" else str(text))
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else plain
 
 
@@ -77,7 +77,7 @@ TITAN_TABLES = re.compile(
 # Flags of the launchers of recipes, which change neither time nor memory.
 LAUNCHER = re.compile(
     r"recipe|dataset|step-func|hf-path|module|config|local-ranks-filter|no-sync|wait|kill-on-bad-exit|label|"
-    r"(de)?tach|account|(nemo|log|wandb|task|domain|gpu|model)[a-z-]*|max-steps|peft"
+    r"(de)?tach|account|num-gpus|(nemo|log|wandb|task|domain|gpu|model)[a-z-]*|max-steps|peft"
 )
 
 
@@ -197,6 +197,9 @@ def torchtitan_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
     local = t.count("training.local_batch_size", t.count("training.batch_size", 8))
     layout["microbatch_sequences"] = t.count("parallelism.pipeline_parallel_microbatch_size") if stages > 1 else local
     parts = t.get("parallelism.module_fqns_per_model_part")
+    if isinstance(parts, str):
+        problem = f"must be a list of lists (is {parts[:40]!r})"
+        raise InputError(f"{where}: parallelism.module_fqns_per_model_part: {problem}; write it in a .toml")
     if parts:
         chunks = [sum(str(name).startswith("layers.") for name in part) for part in parts]
         layout |= layout_choices("|".join("t" * n for n in chunks), stages, f"{where}: module_fqns_per_model_part")
