@@ -183,12 +183,14 @@ def freed_of_rules(plan: Plan) -> tuple[float, Plan] | None:
     if s.problem.rules is FREE:
         return None
     column = replace(c, strategy=replace(s, problem=s.problem.freed))
-    found = Stages(column=column, conditions=plan.conditions).fastest()
+    own = plan.split.seconds * c.sequences
+    stages = Stages(column=column, conditions=plan.conditions, cutoff=own * (1 - MORE))
+    found = None if replace(stages, exact=False).least() is None else stages.fastest()
     if found is None:
         return None
-    longer = plan.split.seconds * c.sequences / found.seconds - 1
-    freed = replace(plan, column=column, split=replace(found, seconds=found.seconds / c.sequences))
-    return (longer, freed) if longer > MORE else None
+    return own / found.seconds - 1, replace(
+        plan, column=column, split=replace(found, seconds=found.seconds / c.sequences)
+    )
 
 
 def local_share(plan: Plan) -> float:

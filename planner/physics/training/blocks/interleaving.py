@@ -21,7 +21,7 @@ def chunk_sizes(layers: int, virtual_stages: int) -> tuple[int, ...]:
     return tuple(layers // virtual_stages + (c < layers % virtual_stages) for c in range(virtual_stages))
 
 
-FEW_ROUNDS = 8  # run at first; a round that repeats is looked for among them
+FEW_ROUNDS = 10  # run at first; a round that repeats is looked for among them, behind those that fill the pipeline
 SAME = 1e-12  # relative, by which shifts of a repeated round may differ
 MOST_FINISHED, MOST_ORDERS = 4096, 8  # kept
 TICK_WAVES = 512
