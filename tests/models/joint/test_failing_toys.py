@@ -6,8 +6,10 @@ import pytest
 from joint_brute_failures import best_of, every_plan, failing
 from joint_brute_force import Plan
 from joint_solved import solved
+from joint_toys import case
 from tiers import more
 
+import planner
 from planner.models.joint.least_cost import cheapest_by
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import world_of
@@ -54,3 +56,13 @@ def test_least_cost_equals_full_enumeration(seed: int) -> None:
         found = cheapest_by(world, limit * (1 + 1e-9))
         assert found.capital_usd == pytest.approx(best.usd, rel=1e-9)
         assert found.status is JointStatus.OPTIMAL
+
+
+def test_spares_of_ties_stand_on_racks_that_are_there() -> None:
+    """Plans within a tolerance have no spare racks beyond those of a cluster without a network, where none join them."""
+    given = case(19).model_dump(mode="json", exclude_none=True)
+    del given["network"]
+    plan = planner.solve(given | {"reliability": "llama3-2024", "pins": {}, "objective": {"tolerance": 0.01}})
+    assert plan.status == "optimal" and planner.check(plan) == []
+    assert plan.reliability is not None and plan.layout is not None
+    assert plan.layout.racks_per_replica + sum(plan.reliability.spare_racks_by_site.values()) <= 3

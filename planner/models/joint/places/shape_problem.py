@@ -136,8 +136,13 @@ class ShapeProblem:
 
     @cached_property
     def min_stretch(self) -> float:
-        """The least that failures stretch steps by in this shape, with steps however short."""
+        """The least that failures stretch steps by in this shape, with steps however short.
+
+        Infinite where a cluster has too few racks for those that work and stand by.
+        """
         calendar, job = self.world.problem.calendar, self.job(0.0)
+        if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):
+            return math.inf
         if calendar is None or job is None:
             return 1.0
         return max(self.free_stretch, min(float(x) for x, _ in stretches(job, self.standing)))
