@@ -11,7 +11,7 @@ import yaml
 
 from planner.errors import InputError
 
-_TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*)?$", re.MULTILINE)
+_TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*?)?\r?$", re.MULTILINE)
 _KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*")
 
 
@@ -42,12 +42,16 @@ def _nodes(node: yaml.Node | None, path: str) -> Iterator[tuple[str, ValuePlace]
 
 
 def toml_places(text: str) -> dict[str, ValuePlace]:
-    """Return where each value of a TOML file stands by dotted path; not those of inline tables and arrays of tables."""
+    """Return where each value of a TOML file stands by dotted path; not those of inline tables and arrays of tables.
+
+    A table's own line stands under its path with a dot behind it.
+    """
     places, table, i = dict[str, ValuePlace](), "", 0
     while i < len(text):
         opened, named = _TABLE.match(text, i), _KEY.match(text, i)
         if opened:
             table = f"{_bare(opened[1])}."
+            places[table] = ValuePlace(i, i, i + len(opened[0].rstrip()))
         elif named:
             end = _toml_end(text, named.end())
             places[table + _bare(named[1])] = ValuePlace(named.start(1), named.end(), end)
@@ -100,7 +104,9 @@ class RecipeText:
         """Put a text in the place of another. InputError: two keys that share the place ask for different texts."""
         old = self.edits.get((start, end))
         if start < end and old not in (None, new):
-            raise self.refused(start, what, f"shares its place with a key that becomes {old!r}, not {new!r}")
+            raise self.refused(
+                start, what.partition(":")[0], f"shares its place with a key that becomes {old!r}, not {new!r}"
+            )
         if old is None or start == end:
             self.told.append(
                 f"{self.where}: line {self.line(start)}: {what[:MOST_TOLD]}{'...' * (len(what) > MOST_TOLD)}"
@@ -127,7 +133,7 @@ class TableText(RecipeText):
 
     kind: str = "yaml"
     places: dict[str, ValuePlace] = field(default_factory=dict)
-    appended: dict[str, list[str]] = field(default_factory=dict)  # lines of tables that are not there
+    added: dict[str, dict[str, Any]] = field(default_factory=dict)  # tables that are not there
 
     def __post_init__(self) -> None:
         """Find the places."""
@@ -158,31 +164,35 @@ class TableText(RecipeText):
         own = [k for k in self.places if k.rpartition(".")[0] == table]
         like = next((k for k in likes if k in own), next(iter(own), None))
         equals = " = " if self.kind == "toml" else ": "
-        if like is None and self.kind != "json":
-            self.appended.setdefault(table, []).append(f"{name}{equals}{self._written(value)}")
+        if like is None:
+            self.added.setdefault(table, {})[name] = value
             self.told.append(f"{self.where}: {key}: added as {self._written(value)}")
             return
-        if like is None:
-            like, name, value = next(iter(self.places)), table, {name: value}
         place = self.places[like]
         start = self.line_start(place.key)
         indent = self.text[start : place.key]
         own_line = not indent.strip()
-        quoted = json.dumps(name) if self.kind == "json" else name
-        new = f"{quoted}{equals}{self._written(value)}" + (", "[: 1 + (not own_line)] if place.flow else "")
-        at = start if own_line else place.key
-        self.edit(
-            at,
-            at,
-            f"{indent}{new}{self.newline}" if own_line else new,
-            f"{key}: added beside {like} as {new.rstrip(', ')}",
-        )
+        dotted = self.text[place.key : place.start].partition("=")[0].rpartition(".")[0]
+        name = f"{dotted}.{name}" if dotted and self.kind == "toml" else name
+        new = f"{json.dumps(name) if self.kind == 'json' else name}{equals}{self._written(value)}"
+        what = f"{key}: added beside {like} as {new}"
+        if like.endswith("."):
+            self.edit(place.end, place.end, f"{self.newline}{new}", what)
+        else:
+            new += "" if not place.flow else "," if own_line else ", "
+            at = start if own_line else place.key
+            self.edit(at, at, f"{indent}{new}{self.newline}" if own_line else new, what)
 
     def result(self) -> str:
-        """Return the text with all edits, and tables that were not there at its end."""
+        """Return the text with all edits, and tables that were not there: at its end, of JSON at its beginning."""
+        first = next(iter(self.places.values())).key if self.kind == "json" else 0
+        for table, values in self.added.items() if first else ():
+            self.edits[first, first] = (
+                f"{json.dumps(table)}: {json.dumps(values)}, {self.edits.get((first, first), '')}"
+            )
         text = RecipeText.result(self)
-        for table, lines in self.appended.items():
-            head, indent = (f"[{table}]", "") if self.kind == "toml" else (f"{table}:", "  ")
-            added = "".join(f"{line}{self.newline}" for line in ("", head, *(indent + x for x in lines)))
-            text += ("" if text.endswith("\n") else self.newline) + added
+        for table, values in () if first else self.added.items():
+            head, row = (f"[{table}]", "{} = {}") if self.kind == "toml" else (f"{table}:", "  {}: {}")
+            lines = ["", head, *(row.format(name, self._written(value)) for name, value in values.items())]
+            text += ("" if text.endswith("\n") else self.newline) + "".join(line + self.newline for line in lines)
         return text

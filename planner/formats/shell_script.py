@@ -52,7 +52,7 @@ _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Mod: operator.mod,
 }
 _MOST = 10**12  # of what arithmetic may come to
-_LONGEST = 1_000_000  # characters of a value once its variables are written out
+_LONGEST = 1_000_000  # characters of a script, and of a value once its variables are written out
 _DEEPEST = 5  # variables in the defaults of variables
 NOWHERE = -1
 _CONTINUED = re.compile(r"\\\r?\n")
@@ -142,8 +142,10 @@ class Script:
 def read_script(text: str, where: str) -> Script:
     """Read a shell script or a file of arguments.
 
-    Raise InputError where the quotes do not close.
+    Raise InputError where the quotes do not close, or where it is too long to be one.
     """
+    if len(text) > _LONGEST:
+        raise InputError(f"{where}: has more than {_LONGEST:,} characters; give the script or arguments themselves")
     script, words = Script(text, where), list[Word]()
     for m in _SBATCH.finditer(text):
         quoted = m[3][0] in "\"'"
@@ -182,9 +184,13 @@ def _split(value: LocatedText, word: Word, text: str) -> list[Word]:
     parts = [value.part(m.start(), m.end()) for m in re.finditer(r"'[^']*'|\"[^\"]*\"|[^\s\\]\S*|\\\S+", value)]
     if not parts or not (_FLAG.match(parts[0]) or any(OVERRIDE.fullmatch(p) or _STARTS.match(p) for p in parts)):
         return []
-    bare = [p.part(1, -1) if len(p) > 1 and p[0] == p[-1] and p[0] in "\"'" else p for p in parts]
+    bare = [_unquoted(p) for p in parts]
     quote = "'" if text[value.offsets[0] - 1] == "'" else '"'
     return [Word(p, p.offsets[0], NOWHERE, quote, word.branch) for p in bare if p]
+
+
+def _unquoted(text: LocatedText) -> LocatedText:
+    return text.part(1, -1) if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def _items(words: list[Word], text: str) -> Iterator[Item]:
@@ -192,14 +198,15 @@ def _items(words: list[Word], text: str) -> Iterator[Item]:
     for i, word in enumerate(words):
         override = OVERRIDE.fullmatch(word.text)
         if override:
-            yield Item(override[1], word.text.part(override.start(2)), word, _end(text, word, 1), is_flag=False)
+            value = _unquoted(word.text.part(override.start(2)))
+            yield Item(override[1], value, word, _end(text, word, 1), is_flag=False)
         name, equals, _ = word.text.lstrip("-").partition("=")
         key = options.get(name, name if "." in name else name.replace("_", "-"))
         if not (word.text.startswith("--") and name) and word.text[:1] + name not in ("-" + x for x in options):
             continue
         is_flag, following = "." not in key or key == name, words[i + 1] if i + 1 < len(words) else None
         if equals:
-            yield Item(key, word.text.part(word.text.find("=") + 1), word, _end(text, word, 1), is_flag)
+            yield Item(key, _unquoted(word.text.part(word.text.find("=") + 1)), word, _end(text, word, 1), is_flag)
         elif following is None or following.text.startswith("--") or following.text.strip() in ("", ")", "\\"):
             yield Item(key, None, word, _end(text, word, 1), is_flag)
         else:
@@ -211,7 +218,8 @@ def _end(text: str, word: Word, count: int) -> int:
     """Return the offset behind so many words as they are written, the given one first."""
     if word.end != NOWHERE and count == 1:
         return word.end
-    written = r"(?:\$\{[^}]*\}|[^\s\"'\\}]|\\[^\s]" + (r"|'[^'\n]*')*" if word.quote == '"' else ")*")
+    within = {'"': r"|'[^'\n]*'", "'": r'|"[^"\n]*"'}.get(word.quote, "")
+    written = rf"(?:\$\{{[^}}]*\}}|[^\s\"'\\}}]|\\[^\s]{within})*"
     found = re.compile(r"(?:\s|\\\r?\n)+".join([written] * count)).match(text, word.start)
     return found.end() if found else word.start + len(word.text)
 
@@ -225,7 +233,7 @@ def _words(text: str, where: str) -> Iterator[Word]:
         if continued:
             i = continued.end()
         elif text[i] == "#":
-            i = text.find("\n", i) if "\n" in text[i:] else len(text)
+            i = (text.find("\n", i) + 1 or len(text) + 1) - 1
         elif text[i].isspace():
             command, printed = (True, False) if text[i] == "\n" else (command, printed)
             i += 1
@@ -340,9 +348,12 @@ class Started:
     @property
     def gpus(self) -> int | None:
         """GPUs in all; None: not stated."""
-        whole = [n for n in (whole_number(text) for text in self.total.values()) if n]
-        nodes, each = (next((n for n in map(whole_number, of.values()) if n), 0) for of in (self.nodes, self.per_node))
-        return whole[0] if whole and {"WORLD_SIZE", "--num-gpus"} & set(self.total) else nodes * each or None
+        whole = self.total.get("WORLD_SIZE") or self.total.get("--num-gpus")
+        return int(whole) if whole else _first(self.nodes) * _first(self.per_node) or None
+
+
+def _first(stated: Mapping[str, LocatedText]) -> int:
+    return next(map(int, stated.values()), 0)
 
 
 def started(script: Script) -> Started:
@@ -359,16 +370,12 @@ def started(script: Script) -> Started:
 
     nodes = of("--nnodes", *NODES, "--nodes", "#SBATCH --nodes")
     each = of("--nproc-per-node", *PER_NODE, "--gpus-per-node", "#SBATCH --gpus-per-node")
-    for task in of("--gpus-per-task", "#SBATCH --gpus-per-task"):
-        if int(sbatch.get(task, flags.get(task, "0"))) > 1:
-            each |= of(task)
-    tasks = of("--ntasks-per-node", "#SBATCH --ntasks-per-node")
-    one = next(iter(each.values()), None)
-    each |= {name: text for name, text in tasks.items() if one is None or text == one}
-    total, alone = of("WORLD_SIZE", "--num-gpus"), of("#SBATCH --ntasks")
-    for name, text in alone.items():
-        if nodes and text == next(iter(nodes.values())):
+    each |= {k: v for k, v in of("--gpus-per-task", "#SBATCH --gpus-per-task").items() if int(v) > 1}
+    tasks, total = of("--ntasks-per-node", "#SBATCH --ntasks-per-node"), of("WORLD_SIZE", "--num-gpus")
+    each |= {name: text for name, text in tasks.items() if _first(each) in (0, int(text))}
+    for name, text in of("#SBATCH --ntasks").items():
+        if int(text) == _first(nodes):
             nodes[name] = text
-        elif nodes and each and int(text) == int(next(iter(nodes.values()))) * int(next(iter(each.values()))):
+        elif int(text) == _first(nodes) * _first(each):
             total[name] = text
     return Started(nodes, each, total)

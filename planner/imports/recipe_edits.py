@@ -53,17 +53,6 @@ KEYS: dict[str, dict[str, str]] = {
         "microbatch_sequences": "micro-batch-size",
         "batch": "global-batch-size",
     },
-    "nemo": {
-        "tensor_parallel": "model.tensor_model_parallel_size model.expert_tensor_parallel_size",
-        "context_parallel": "model.context_parallel_size",
-        "expert_parallel": "model.expert_model_parallel_size model.expert_tensor_parallel_size",
-        "sequence_parallel": "model.sequence_parallel",
-        "pipeline_parallel": _NEMO_STAGES,
-        "zero_stage": "ddp.use_distributed_optimizer ddp.use_megatron_fsdp ddp.data_parallel_sharding_strategy",
-        "recompute": "model.recompute_granularity model.recompute_method model.recompute_num_layers",
-        "microbatch_sequences": "train.micro_batch_size",
-        "batch": "train.global_batch_size",
-    },
     "torchtitan": {
         "tensor_parallel": "parallelism.tensor_parallel_degree parallelism.expert_tensor_parallel_degree",
         "context_parallel": "parallelism.context_parallel_degree",
@@ -84,6 +73,18 @@ KEYS: dict[str, dict[str, str]] = {
         "microbatch_sequences": _DEEPSPEED_BATCH,
         "batch": _DEEPSPEED_BATCH,
     },
+}
+# Megatron Bridge has Megatron's names for most.
+KEYS["nemo"] = {
+    choice: " ".join(f"model.{flag.replace('-', '_')}" for flag in flags.split())
+    for choice, flags in KEYS["megatron"].items()
+}
+KEYS["nemo"] |= {
+    "pipeline_parallel": _NEMO_STAGES,
+    "zero_stage": "ddp.use_distributed_optimizer ddp.use_megatron_fsdp ddp.data_parallel_sharding_strategy",
+    "recompute": "model.recompute_granularity model.recompute_method model.recompute_num_layers",
+    "microbatch_sequences": "train.micro_batch_size",
+    "batch": "train.global_batch_size",
 }
 SAME_KEYS = {"virtual_stages": "pipeline_parallel", "layers_per_stage": "pipeline_parallel"}
 SAME_KEYS |= {"recomputed_layers_per_stage": "recompute", "microbatches_per_step": "batch"}
@@ -265,9 +266,9 @@ def _change_nodes(
         for key, number in (("trainer.num_nodes", nodes), ("trainer.devices", each)):
             if key in recipe.places:
                 recipe.change(key, number, ())
-        found = STARTED.search(text) if recipe.kind == "yaml" else None
-        for group, number in ((1, nodes), (2, each)) if found else ():
-            recipe.edit(*found.span(group), str(number), f"{found[group]} becomes {number}") if found else None
+        for found in STARTED.finditer(text) if recipe.kind == "yaml" else ():
+            recipe.edit(*found.span(1), str(nodes), f"--nnodes: {found[1]} becomes {nodes}")
+            recipe.edit(*found.span(2), str(each), f"--nproc-per-node: {found[2]} becomes {each}")
         return
     script = recipe.script
     named = {value.span: f"#SBATCH --{key}" for key, value in script.sbatch.items()}
@@ -283,8 +284,8 @@ def _change_nodes(
             raise InputError(f"{recipe.where}: line {recipe.line(listed.offsets[0])}: #SBATCH --nodelist: {problem}")
         return
     hosts = fold_names(sorted(placed.nodes, key=natural))
-    if listed is not None:
-        recipe.set_value(listed, hosts, "#SBATCH --nodelist")
+    if listed is not None and listed.span is not None:
+        recipe.edit(*listed.span, hosts, f"#SBATCH --nodelist: becomes {hosts}")
     elif script.sbatch:
         at = recipe.line_start(next(iter(script.sbatch.values())).offsets[0])
         recipe.edit(at, at, f"#SBATCH --nodelist={hosts}\n", f"#SBATCH --nodelist={hosts} added")

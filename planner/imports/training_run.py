@@ -61,8 +61,6 @@ def run_of_text(text: str, path: Path) -> OwnRun:
 
 def typed(text: str) -> Any:
     """Return the value that an override's text stands for: yes or no, none, a whole number, or the text."""
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
-        return text[1:-1]
     plain = {"true": True, "false": False, "null": None}.get(text.lower(), None if text == "None" else str(text))
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else plain
 

@@ -301,6 +301,47 @@ def changed_lines(before: str, after: str) -> list[str]:
     return [x[2:] for x in difflib.ndiff(before.splitlines(), after.splitlines()) if x.startswith("- ")]
 
 
+@pytest.mark.parametrize(
+    ("name", "gpus", "replicas", "microbatches"),
+    [
+        ("arrays.sh", 128, 4, 32),
+        ("variables.sh", 16, 8, 8),
+        ("experts.sh", 128, 32, 8),
+        ("slurm.sh", 32, 16, 8),
+        ("titan.slurm", 32, 4, 1),
+    ],
+)
+def test_nodes_give_the_replicas(name: str, gpus: int, replicas: int, microbatches: int, tmp_path: Path) -> None:
+    """Nodes times GPUs of a node, of variables, torchrun or #SBATCH lines, give replicas and micro-batches."""
+    text, model, length, precision, _ = RECIPE[name]
+    (tmp_path / name).write_text(text)
+    run = read_run(tmp_path / name)
+    pins = layout_of_run(run, question(model, length, precision), name)
+    assert (run.gpus, pins["layout.data_parallel"], pins["layout.microbatches_per_step"]) == (
+        gpus,
+        replicas,
+        microbatches,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "gpus"),
+    [
+        ("#SBATCH -N 4\n#SBATCH --gres=gpu:h100:8\nsrun python", 32),
+        ("#SBATCH --nodes 4\n#SBATCH --ntasks-per-node=8\nsrun python", 32),
+        ("#SBATCH --nodes=4 # all\ntorchrun --nnodes=$SLURM_NNODES --nproc_per_node=8", 32),
+        ("srun -N4 torchrun --nnodes ${SLURM_JOB_NUM_NODES:-${NODES:-2}} --nproc-per-node 8", 16),
+        ("srun --nodes=2 --ntasks-per-node=4 python", 8),
+        ("#SBATCH --nodes=2-4\n#SBATCH --ntasks-per-node=8\nsrun python", None),
+        ("python scripts/performance/run_script.py -ng 64 -gn 8", 64),
+    ],
+)
+def test_gpus_of_a_script(line: str, gpus: int | None, tmp_path: Path) -> None:
+    """GPUs are read from every option that states them; what is no figure states none."""
+    (tmp_path / "own.sh").write_text(f"{line} pretrain.py --micro-batch-size 1 # -N 9\n")
+    assert read_run(tmp_path / "own.sh").gpus == gpus
+
+
 @pytest.mark.parametrize("name", RECIPE)
 def test_its_own_plan_changes_nothing(name: str, tmp_path: Path) -> None:
     """A recipe into which the plan is written that it describes is the same byte for byte."""
@@ -342,6 +383,33 @@ def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
     more = ("mode", "zero", "accumulation", "NUM", "ntasks", "nnodes", "CONNECTIONS", "stages")
     for line in changed_lines(text, new):
         assert any(word in line for word in parallel + more), line
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("own.json", '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1}'),
+        ("own.json", '{\n  "train_micro_batch_size_per_gpu": 1, "zero_optimization": {"stage": 0}\n}\n'),
+        ("own.yaml", "train: {global_batch_size: 8, micro_batch_size: 1}"),
+        ("own.yaml", "# torchrun --nnodes 2 --nproc-per-node 4\nmodel:\n  tensor_model_parallel_size:\n  x: {a: 1}\n"),
+        ("own.toml", "training.local_batch_size = 1\ntraining.seq_len = 8192\n[parallelism]\n"),
+        ("own.toml", "training.local_batch_size = 3\r\ntraining.seq_len = 8192\r\n[parallelism]\r\n"),
+        ("own.toml", "[training]\r\nseq_len = 8192\r\nlocal_batch_size = 1 # one"),
+        ("own.sh", "run_script.py -ng 8 -gn 8 -tp 2 model.pipeline_model_parallel_size=1"),
+        ("own.sh", "srun --nodes=1 --ntasks-per-node=8 train --micro-batch-size=1 --global-batch-size=8"),
+        ("own.sh", "X='--micro-batch-size 1 --global-batch-size=8'\r\nrun $X"),
+    ],
+)
+def test_short_files(name: str, text: str, tmp_path: Path) -> None:
+    """Files that state next to nothing get what the plan needs, in tables of their own where there are none."""
+    layout: dict[str, Any] = {"tensor_parallel": 4, "pipeline_parallel": 2, "data_parallel": 4}
+    layout |= {"sequence_parallel": True}
+    layout |= {"recompute": "full", "zero_stage": 0, "microbatches_per_step": 4}
+    instance = question("llama3-70b", 8192, "bf16")
+    run = run_of(plan_for(instance, layout), "plan")
+    new, _ = written_like(text, tmp_path / name, run, instance)
+    assert differences(run_of_text(new, tmp_path / name), run) == {}
+    assert ("\n" in new.replace("\r\n", "")) == ("\r" not in text and "\n" in new)
 
 
 def test_what_changes_where(tmp_path: Path) -> None:
