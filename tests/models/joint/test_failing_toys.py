@@ -59,7 +59,7 @@ def test_least_cost_equals_full_enumeration(seed: int) -> None:
 
 
 def test_spares_of_ties_stand_on_racks_that_are_there() -> None:
-    """Plans within a tolerance have no spare racks beyond those of a cluster without a network, where none join them."""
+    """Plans within a tolerance have no more spare racks than a cluster has, where no network joins them either."""
     given = case(19).model_dump(mode="json", exclude_none=True)
     del given["network"]
     plan = planner.solve(given | {"reliability": "llama3-2024", "pins": {}, "objective": {"tolerance": 0.01}})
