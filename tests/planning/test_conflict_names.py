@@ -1,8 +1,10 @@
 """What is named where no plan exists: memory without a search, deadlines by first bounds, pins that ask too much."""
 
+import functools
 import itertools
 import random
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -173,11 +175,14 @@ def test_a_smallest_set_of_rules_is_found(seed: int) -> None:
     for _ in range(50):
         rules = [f"r{k}" for k in range(r.randint(1, 8))]
         cores = [frozenset(r.sample(rules, r.randint(1, min(3, len(rules))))) for _ in range(r.randint(1, 3))]
-        found = frozenset(
-            conflict._smallest(lambda kept, cores=cores: any(x <= set(kept) for x in cores), [], rules, tested=True)
-        )
+        conflicting = functools.partial(_conflicting, cores)
+        found = frozenset(conflict._smallest(conflicting, [], rules, tested=True))
         assert found in cores and not any(x < found for x in cores)
         first = min(cores, key=lambda x: max(rules.index(rule) for rule in x))
         assert max(map(rules.index, found)) == max(map(rules.index, first))
-        doubtful = frozenset(conflict._smallest(lambda kept: False, [], rules, tested=True))
+        doubtful = frozenset(conflict._smallest(functools.partial(_conflicting, []), [], rules, tested=True))
         assert doubtful == frozenset(rules)  # what is not judged in time stays
+
+
+def _conflicting(cores: list[frozenset[str]], kept: Sequence[str]) -> bool:
+    return any(core <= set(kept) for core in cores)
