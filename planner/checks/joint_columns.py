@@ -202,15 +202,34 @@ class Space:
 
         Under a pin to full recompute some are; that none is counts too but under a framework's rule, which only lowers
         what is found. A layer recomputed whole stands among layers that keep what selective recompute does; where flash
-        attention stores no scores and nothing else is selective, that is what no recompute keeps.
+        attention stores no scores and nothing else is selective, that is what no recompute keeps. Where modules other
+        than core attention are selective, it stands among layers that keep all.
         """
         pin, software = self.instance.pins.get("layout.recompute"), self.machine.software
         if pin in ("none", "selective"):
             return [(pin, "no")] if pin == "none" or self.rules.selective else []
+        if self._names_modules():
+            if pin == "full":
+                return [("none", "some")]
+            return [("none", "any"), ("selective", "no")] if self.rules.selective else [("none", "any")]
         if software.flash_attention and software.selective_gemm_share == 0:
             return [("none", "some" if pin == "full" else "any")]
         others: Repeats = "any" if self.rules.selective else "some"
         return [("selective", "some")] if pin == "full" else [("none", "no"), ("selective", others)]
+
+    def _names_modules(self) -> bool:
+        """Return whether the stack repeats a module, core attention aside, that some layer of the model has."""
+        model, named = self.machine.model, set(self.machine.software.recompute_modules)
+        experts = model.experts
+        has = {
+            "layernorm": model.latent_attention is not None or experts is not None,
+            "mla_up_proj": model.latent_attention is not None,
+            "mlp": experts is None or experts.dense_layers > 0,
+            "moe": experts is not None,
+            "moe_act": experts is not None,
+            "shared_experts": experts is not None and experts.shared_ffn > 0,
+        }
+        return any(has[name] for name in named - {"core_attn"})
 
 
 def inner_degrees(t: int) -> list[int]:

@@ -43,7 +43,7 @@ class FrameworkRules:
 
 
 FREE = FrameworkRules()
-_MEGATRON = FrameworkRules(  # of Megatron Core 0.14
+MEGATRON = FrameworkRules(  # of Megatron Core 0.14
     framework="Megatron",
     recompute="chunks alike",  # recompute-num-layers
     whole_rounds=True,  # schedules.py: the rest of a round must be none, or as many as the stages
@@ -72,8 +72,8 @@ _TORCHTITAN = FrameworkRules(
 # By the first words of a framework's name, the longer before the shorter.
 _BY_NAME = {
     "megatron-deepspeed": _DEEPSPEED,
-    "megatron": _MEGATRON,
-    "nemo": _MEGATRON,
+    "megatron": MEGATRON,
+    "nemo": MEGATRON,
     "torchtitan": _TORCHTITAN,
     "llm-foundry": FrameworkRules(framework="llm-foundry", recompute="all or none", tensor_2d=False),
 }

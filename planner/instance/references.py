@@ -4,10 +4,12 @@ from collections.abc import Collection, Iterable, Iterator
 
 from planner.errors import InputError, hint
 from planner.instance.base import MAX_COUNT
+from planner.instance.framework_rules import MEGATRON
 from planner.instance.grid import SOFT_UNITS, Grid, Line, NewLine
 from planner.instance.hardware import Accelerator, Hardware, HardwareAlternative
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch, Wan
+from planner.instance.workload import Software
 
 WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals
 MOST_PLACES = 2_000  # where sites may stand
@@ -287,11 +289,27 @@ def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
 
 
 def _without_type(path: str, gpu: Accelerator | str, instance: Instance) -> Iterator[str]:
-    """Return a GPU that has no peak rate in the type of the matrix products."""
+    """Return a GPU that has no peak rate in the type of the matrix products, and switches that want another type."""
     compute = instance.workload.precision.compute
     if isinstance(gpu, Accelerator) and compute not in gpu.peak_flop_per_second:
         has = ", ".join(sorted(gpu.peak_flop_per_second))
         yield f"{path}: {gpu.name} has no {compute} (has {has}); choose one of these or add its peak"
+    software = instance.workload.software
+    if not isinstance(gpu, Accelerator) or not isinstance(software, Software):
+        return
+    discards = sorted({"layernorm", "moe_act"} & set(software.recompute_modules))
+    if discards and compute == "fp8" and software.fp8_recipe == "delayed" and instance.workload.rules is MEGATRON:
+        yield (
+            f"workload.software.recompute_modules: Megatron has {discards[0]} under other scales than those of "
+            "fp8_recipe delayed alone; choose another recipe, or take it out"
+        )
+    if software.fp8_attention:
+        where, narrow = "workload.software.fp8_attention", compute in ("fp8", "fp4")
+        if not narrow or not software.flash_attention:
+            needs = "products in fp8 or fp4" if not narrow else "flash_attention"
+            yield f"{where}: needs {needs} (workload.precision.compute is {compute}); set it to false, or change that"
+        elif "fp8" not in gpu.peak_flop_per_second:
+            yield f"{where}: {gpu.name} has no fp8; set it to false, or add the peak"
 
 
 def _end_problems(path: str, a: str, b: str, known: Collection[str]) -> Iterator[str]:

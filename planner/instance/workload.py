@@ -285,6 +285,9 @@ Overlap = Literal["tensor", "experts", "context", "gradients", "parameters", "se
 Graphs = Literal["none", "part", "whole"]
 Fp8Recipe = Literal["delayed", "per_tensor", "mxfp8", "blockwise"]
 Parallelism = Literal["tensor", "tensor-2d", "sequence", "context", "expert", "pipeline", "interleaved"]
+RecomputeModule = Literal["core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts"]
+CORE_ATTENTION: tuple[RecomputeModule, ...] = ("core_attn",)
+RECOMPUTE_MODULES: tuple[RecomputeModule, ...] = get_args(RecomputeModule)
 NEEDS: dict[Parallelism, Parallelism] = {"tensor-2d": "tensor", "sequence": "tensor", "interleaved": "pipeline"}
 ZERO_STAGES: tuple[Zero, ...] = get_args(Zero)
 PARALLELISM: tuple[Parallelism, ...] = get_args(Parallelism)
@@ -338,6 +341,16 @@ class Software(Sourced):
     fused_loss: bool = Field(True, description="One kernel takes the loss; else it is a dozen passes in 32 bits.")
     activation_offload: Fraction = Field(
         0.0, description="Share of stored activations that wait in the host's memory between the passes."
+    )
+    recompute_modules: tuple[RecomputeModule, ...] = Field(
+        CORE_ATTENTION,
+        min_length=1,
+        description="What selective recompute runs again of a layer, in place of keeping its tensors, by the names of "
+        "Megatron-Core: scores that are not fused, norms in front of experts and of latent attention, the latter's "
+        "up-projections, a dense FFN, all of a mixture of experts, its experts' activation, or its shared experts.",
+    )
+    fp8_attention: bool = Field(
+        False, description="Flash attention multiplies in FP8 where products run in 8 or 4 bits, and keeps Q, K, V so."
     )
     flash_attention: bool = Field(True, description="One kernel keeps no scores and skips the causal half.")
     attention_share: Share = Field(1.0, description="Share of the accelerator's attention efficiency.")
@@ -417,6 +430,13 @@ class Software(Sourced):
                 raise ValueError(f'parallelism has "{part}" and not "{whole}", which it needs; add that')
         return self
 
+    @model_serializer(mode="wrap")
+    def _without_unset_switches(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out later switches that are as before, so that the hash of an instance without them stays."""
+        data: dict[str, Any] = serialise(self)
+        before = {"recompute_modules": CORE_ATTENTION, "fp8_attention": False}
+        return {key: x for key, x in data.items() if key not in before or getattr(self, key) != before[key]}
+
     def hides(self, exchange: Overlap) -> bool:
         """Return whether an exchange runs beside compute."""
         return exchange in self.overlaps
@@ -456,6 +476,8 @@ SWITCHES = (
     "fp8_parameters",
     "fused_loss",
     "activation_offload",
+    "recompute_modules",
+    "fp8_attention",
 )
 """Keys of a software stack that turn mechanisms on and off; its other figures are what these cost."""
 

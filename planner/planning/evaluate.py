@@ -14,6 +14,7 @@ from planner.errors import InputError
 from planner.instance.base import Frozen
 from planner.instance.instance import Instance
 from planner.instance.read import with_note
+from planner.instance.workload import CORE_ATTENTION
 from planner.physics import constant_support, step_errors
 from planner.physics.reliability.spares import upkeep_of
 from planner.physics.site import cost
@@ -288,6 +289,10 @@ def stack_text(m: Machine) -> str:
         *([f"FP8 scaled {software.fp8_recipe}"] if m.precision.compute == "fp8" else []),
         "fused loss" if software.fused_loss else "loss not fused",
     ]
+    if software.fp8_attention:
+        parts.append("attention in FP8")
+    if software.recompute_modules != CORE_ATTENTION:
+        parts.append(f"selective recompute of {', '.join(software.recompute_modules)}")
     if software.activation_offload:
         parts.append(f"{software.activation_offload:.0%} of activations on the host")
     return f"{software.name}{f' ({software.released})' if software.released else ''}: {'; '.join(parts)}"
@@ -320,11 +325,11 @@ BEHIND: dict[str, tuple[str, ...]] = {
     "gemm": (*PEAK, *GEMM, *_code("fused_experts", "expert_efficiency", "expert_seconds")),
     "attention": (
         *(*PEAK, *_gpu("attention_efficiency", "softmax_width", "gemm_efficiency.unaligned_share")),
-        *_code("attention_share", "score_efficiency"),
+        *_code("attention_share", "score_efficiency", "fp8_attention"),
     ),
     "elementwise": (*HBM, *_code("elementwise_traffic"), *_gpu("kernel_seconds")),
     "quantise": (*HBM, *_code("fp8_recipe", "fused_experts", "quantise_traffic", "expert_cast_seconds")),
-    "recompute": (*GEMM, *_code("elementwise_traffic", "selective_gemm_share")),
+    "recompute": (*GEMM, *_code("elementwise_traffic", "selective_gemm_share", "recompute_modules")),
     "tensor_parallel": (*SCALE_UP, *_code("overlaps", "tensor_overlap")),
     "context_parallel": (*SCALE_UP, *NIC, *_code("overlaps")),
     "expert_parallel": (
@@ -353,6 +358,8 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
     flash, routed = machine.software.flash_attention, machine.model.experts is not None
     kernel = (*_gpu("attention_efficiency", "softmax_width"), *_code("attention_share"))
     unused = _code("score_efficiency") if flash else kernel
+    unused += () if machine.software.fp8_attention else _code("fp8_attention")
+    unused += () if machine.software.recompute_modules != CORE_ATTENTION else _code("recompute_modules")
     unused += () if routed else _code("expert_efficiency", "expert_seconds", "expert_cast_seconds", "fused_experts")
     unused += _code(*(path for name, path in DISPATCH.items() if name != machine.software.dispatcher))
     if flash or machine.model.head % TENSOR_CORE_ELEMENTS == 0:

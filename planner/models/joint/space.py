@@ -410,6 +410,10 @@ def _is_run(problem: Problem, t: int, c: int, e: int, *, parallel: bool) -> bool
 def _recomputations(problem: Problem) -> list[tuple[Any, str]]:
     """Pair the activations kept of a layer with the range of layers that may be recomputed whole."""
     software, wanted = problem.machine.software, problem.pin("recompute")
+    if stage_memory.repeats_modules(problem.machine):  # of a layer, or layers recomputed whole: a framework has either
+        whole = {None: "any", "none": "none", "full": "some"}
+        pairs = [("none", whole[wanted])] if wanted in whole else []
+        return pairs + ([("selective", "none")] if wanted in (None, "selective") and problem.rules.selective else [])
     kept = "none" if software.flash_attention and software.selective_gemm_share == 0 else "selective"
     if wanted == "full":
         return [(kept, "some")]

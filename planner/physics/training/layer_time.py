@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.instance.hardware import Accelerator
-from planner.instance.workload import Experts, Software
+from planner.instance.workload import Experts, RecomputeModule, Software
 from planner.physics.num import Num
 from planner.physics.training.collectives import (
     all_gather,
@@ -37,10 +37,19 @@ from planner.physics.training.process_groups import (
     scale_up,
 )
 from planner.physics.training.schedule import Rounds
-from planner.physics.training.stage_memory import layer_bytes
+from planner.physics.training.stage_memory import layer_bytes, repeated_modules
 
 SECONDS_PER_DAY = 86_400
 BACKWARD_LAUNCHES = 1.5  # operations launched in a layer's backward pass over those of its forward pass
+# Operations of a layer that modules of selective recompute run again, by how their names begin; of norms see below.
+# Without the output of an activation its cast, which the product behind it reads, is made again too.
+REPEATED: dict[RecomputeModule, tuple[str, ...]] = {
+    "mla_up_proj": ("Q up", "KV up", "cast for Q up", "cast for KV up"),
+    "mlp": ("FFN", "cast for FFN"),
+    "moe": ("router", "dispatch", "experts", "shared experts", "cast for experts", "cast for shared experts"),
+    "moe_act": ("experts activation", "cast for experts out"),
+    "shared_experts": ("shared experts", "cast for shared experts"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +72,8 @@ def _sum(operations: list[Operation], kind: Kind) -> float:
     return math.fsum(o.seconds for o in operations if o.kind == kind)
 
 
-def tensor_exchange_seconds(m: Machine, s: Shape, kind: LayerKind) -> float:
-    """Compute the exposed seconds of a layer's TP exchanges in one pass.
+def tensor_exchange_seconds(m: Machine, s: Shape, kind: LayerKind, *, of_ffn: bool = False) -> float:
+    """Compute the exposed seconds of a layer's TP exchanges in one pass, or of those of its FFN alone.
 
     1-D: an all-reduce of the entire b·s·h tensor behind attention and behind the FFN (Narayanan 2021, section 2.3);
     under sequence parallelism a reduce-scatter and an all-gather of the same volume (Korthikanti 2022, section 4.2),
@@ -79,14 +88,14 @@ def tensor_exchange_seconds(m: Machine, s: Shape, kind: LayerKind) -> float:
     exposed = 1 - m.software.tensor_overlap if overlaps else 1.0
     if s.tensor_inner == 1:
         experts = model.experts if kind.routed else None
-        count = 2 if experts is None or experts.shared_ffn else 1
+        count = (2 if experts is None or experts.shared_ffn else 1) - of_ffn
         levels, size = group_levels(m, stride=1, ranks=t), element * model.hidden
         halves = s.sequence_parallel
         each = all_gather(size, levels) + reduce_scatter(size, levels) if halves else all_reduce(size, levels)
         return float(count * (each * exposed + start))
     total: Num = 0.0
     inner, outer = s.tensor_inner, t // s.tensor_inner
-    for d_in, d_out in _linear_layers(m, kind):
+    for d_in, d_out in _linear_layers(m, kind)[2 * of_ffn :]:
         total += all_reduce(element * d_out / outer, group_levels(m, stride=1, ranks=inner)) + start
         total += all_reduce(element * d_in / inner, group_levels(m, stride=inner, ranks=outer)) + start
     return float(total) / 2 * exposed  # one of the two belongs to the forward pass, the other to the backward
@@ -143,15 +152,37 @@ def expert_exchange_seconds(m: Machine, s: Shape, passes: float = math.inf) -> f
     return 2 * (seconds - min(hidden, passes) + m.software.dispatch_seconds)
 
 
-def _selective_seconds(m: Machine, s: Shape, forward: list[Operation]) -> float:
-    """Compute the seconds of what selective recompute runs again: unfused scores, and a share of the GEMMs."""
-    if s.recompute != "selective":
+def repeated_operations(m: Machine, s: Shape, kind: LayerKind, forward: Sequence[Operation]) -> list[Operation]:
+    """Return the operations that modules of selective recompute run again, unfused scores apart.
+
+    Of the norms those that `discarded_elements` (memory.py) leaves out, with the casts of what they give to products.
+    """
+    modules, latent = repeated_modules(m, s), m.model.latent_attention
+    names = tuple(name for module in modules for name in REPEATED.get(module, ()))
+    before_attention, before_ffn = False, "mlp" in modules and not kind.routed
+    if "layernorm" in modules:
+        before_attention, before_ffn = latent is not None, before_ffn or kind.routed
+        names += ("cast for shared experts in",)
+        if latent is not None:
+            names += ("cast for KV down", "cast for Q up" if latent.q_rank is None else "cast for Q down")
+    norms = [o for o in forward if o.name == "norm"]
+    again = [o for o, repeated in zip(norms, (before_attention, before_ffn), strict=True) if repeated]
+    return again + [o for o in forward if o.name.startswith(names)]
+
+
+def _selective_seconds(m: Machine, s: Shape, forward: list[Operation], again: list[Operation]) -> float:
+    """Compute the seconds of the operations that selective recompute runs again.
+
+    Unfused scores, modules, and a share of the other GEMMs.
+    """
+    modules, unfused = repeated_modules(m, s), 0.0
+    if not modules:
         return 0.0
-    unfused = 0.0
-    if not m.software.flash_attention:
+    if not m.software.flash_attention and "core_attn" in modules:
         softmax = math.fsum(o.seconds for o in forward if o.name.startswith("softmax"))
         unfused = _sum(forward, "attention") + softmax
-    return unfused + m.software.selective_gemm_share * _sum(forward, "gemm")
+    products = m.software.selective_gemm_share * (_sum(forward, "gemm") - _sum(again, "gemm"))
+    return unfused + math.fsum(o.seconds for o in again) + products
 
 
 def launched(software: Software, forward: Sequence[Operation]) -> int:
@@ -172,14 +203,19 @@ def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0)
     context = context_exchange_seconds(m, s, _sum(ops.forward, "attention"), nic_slowdown)
     work = math.fsum(o.seconds for o in ops.forward)
     expert = expert_exchange_seconds(m, s, work / 2) if kind.routed else 0.0
-    selective = _selective_seconds(m, s, ops.forward)
+    again, modules = repeated_operations(m, s, kind, ops.forward), repeated_modules(m, s)
+    selective = _selective_seconds(m, s, ops.forward, again)
+    if {"moe", "shared_experts"} & set(modules) if kind.routed else "mlp" in modules:
+        selective += tensor_exchange_seconds(m, s, kind, of_ffn=True)
+    selective += expert if "moe" in modules else 0.0
     forward = work + tensor + context + expert
     # The backward pass sends keys and values again, and their gradients back: twice the forward's exchange.
     backward = math.fsum(o.seconds for o in ops.backward) + tensor + 2 * context + expert + selective
     host = layer_bytes(m, s, front=not kind.routed).offloaded / m.gpu.host_bytes_per_second
     forward_wait, backward_wait = max(0.0, host - forward), max(0.0, host - backward)
-    launches = m.software.host_launch_seconds * launched(m.software, ops.forward)
-    waits = max(0.0, launches - forward) + max(0.0, BACKWARD_LAUNCHES * launches - backward)
+    launches, repeats = (m.software.host_launch_seconds * launched(m.software, x) for x in (ops.forward, again))
+    backward_launches = BACKWARD_LAUNCHES * launches + repeats
+    waits = max(0.0, launches - forward) + max(0.0, backward_launches - backward)
     parts = {part: _sum(ops.forward, part) + _sum(ops.backward, part) for part in KINDS} | {
         "recompute": selective,
         "tensor_parallel": 2 * tensor,
@@ -190,7 +226,7 @@ def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0)
     }
     return LayerTimes(
         forward_seconds=max(forward, launches) + forward_wait,
-        backward_seconds=max(backward, BACKWARD_LAUNCHES * launches) + backward_wait,
+        backward_seconds=max(backward, backward_launches) + backward_wait,
         recompute_seconds=max(forward, launches) - selective,
         weight_gradient_seconds=math.fsum(o.weight_gradient_seconds for o in ops.backward),
         parts=parts,

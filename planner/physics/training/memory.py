@@ -1,10 +1,12 @@
 """Bytes that training keeps on a GPU: activations, state and logits, formula by formula."""
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from planner.instance.workload import Model, Precision
+from planner.instance.workload import Model, Precision, RecomputeModule
 from planner.physics.num import Num
 from planner.physics.training.transformer import embedding_parameters
 
@@ -47,6 +49,58 @@ def product_inputs(model: Model, *, routed: bool = False, imbalance: float = 1.0
     return common, experts.shared_ffn + imbalance * experts.per_token * (model.hidden + experts.ffn)
 
 
+def attention_inputs(model: Model) -> int:
+    """Return the elements per token of queries, keys and values, over all TP ranks."""
+    latent = model.latent_attention
+    if latent is None:
+        return model.head * (model.heads + 2 * model.kv)
+    return model.heads * (2 * (latent.head_nope + latent.head_rope) + latent.head_value)
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """Stored elements of a layer per token that are not kept, as they run again: by where and in which type they are.
+
+    Inputs of products that every TP rank keeps; divided over TP ranks, Q, K and V, other inputs of products, and the
+    rest.
+    """
+
+    common_inputs: float = 0.0
+    attention: float = 0.0
+    inputs: float = 0.0
+    others: float = 0.0
+
+    @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return self.common_inputs + self.attention + self.inputs + self.others > 0
+
+
+def discarded_elements(
+    model: Model, modules: Collection[RecomputeModule], *, routed: bool, imbalance: float = 1.0
+) -> Discarded:
+    """Return what the modules of selective recompute leave out of `activation_elements`, unfused scores apart.
+
+    Modules are those of Megatron-Core (transformer_config.py, recompute_modules): those that discard their output
+    (layernorm, moe_act, mla_up_proj) and those that keep their input alone (mlp, moe, shared_experts). Only a norm that
+    is a module of its own is run again, in front of latent attention and of experts; Transformer Engine fuses the
+    others with the product behind them (gpt_layer_specs.py). A dense FFN, whose input is not normed yet, has its norm
+    run again with it.
+    """
+    h, experts, latent = model.hidden, model.experts, model.latent_attention
+    before = 2 if model.gated_ffn else 1  # tensors of an FFN before its product out, beside the input of that
+    common = h * ("layernorm" in modules and latent is not None)
+    attention = attention_inputs(model) * ("mla_up_proj" in modules and latent is not None)
+    if not routed or experts is None:
+        width = model.ffn_width * ("mlp" in modules)
+        return Discarded(common + h * ("mlp" in modules), attention, width, before * width)
+    whole, own = "moe" in modules, imbalance * experts.per_token
+    shared = experts.shared_ffn * (whole or "shared_experts" in modules)
+    inputs = shared + own * (experts.ffn * (whole or "moe_act" in modules) + h * whole)
+    others = before * shared + own * (before * experts.ffn + h) * whole
+    return Discarded(common + h * ("layernorm" in modules), attention, inputs, others)
+
+
 def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
     """Return the elements per token of the gradients in work as a layer's backward pass begins, split as above.
 
@@ -74,6 +128,7 @@ def activation_bytes_per_layer(
     routed: bool = False,
     imbalance: float = 1.0,
     product_bytes: float | None = None,
+    attention_bytes: float | None = None,
 ) -> Num:
     """Compute the bytes that one layer stores per GPU for one micro-batch until its backward pass.
 
@@ -82,7 +137,8 @@ def activation_bytes_per_layer(
     kernel does); full keeps the layer's input only, divided over the TP ranks under sequence parallelism. Context
     parallelism divides the tokens. Kernels without dropout keep no masks (mask_bytes 0). Inputs of products may be
     narrower (`product_bytes`); the attention's output is then kept in both types, for its own backward and for the
-    projection's (Transformer Engine saves the cast input of a product).
+    projection's (Transformer Engine saves the cast input of a product). Q, K and V may be narrower too
+    (`attention_bytes`).
     """
     t, tokens = tensor_parallel, sequence * micro_batch / context_parallel
     split = t if sequence_parallel else 1
@@ -95,6 +151,8 @@ def activation_bytes_per_layer(
         latent = model.latent_attention
         attention = model.heads * (model.head if latent is None else latent.head_value)
         whole, inner = whole - wide * inputs[0], inner - wide * inputs[1] + product_bytes * attention
+    if attention_bytes is not None:
+        inner -= (element_bytes - attention_bytes) * attention_inputs(model)
     linear = tokens * (whole / split + inner / t)
     if recompute == "selective":
         return linear

@@ -11,7 +11,7 @@ from planner.instance.base import Dtype
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Fp8Recipe, Model, Precision, Software
 from planner.physics.num import Num
-from planner.physics.training.memory import Recompute
+from planner.physics.training.memory import Recompute, attention_inputs
 from planner.physics.training.transformer import attention_score_flop
 
 COMPUTE_BYTES: dict[Dtype, float] = {"fp4": 0.5, "fp8": 1.0, "bf16": 2.0, "fp16": 2.0, "fp32": 4.0}
@@ -271,6 +271,8 @@ def _attention(p: Passes, tokens: Num, s: Shape, window: int | None) -> None:
         flop = attention_score_flop(model, m.sequence, s.micro_batch, window=window) / (t * s.context_parallel)
         peak = m.gpu.peak_flop_per_second[attention_dtype(m)]
         seconds = narrow_heads(m) * flop / (peak * m.gpu.attention_efficiency * m.software.attention_share)
+        if m.software.fp8_attention:
+            _cast_for_attention(p, tokens, inner, t)
         # The backward kernel computes the scores again: five products where the forward has two (Dao 2023).
         p.forward.append(Operation("attention", "attention", float(seconds + m.gpu.kernel_seconds)))
         p.backward.append(Operation("attention", "attention", float(2.5 * seconds + m.gpu.kernel_seconds)))
@@ -292,15 +294,30 @@ def _merge_of_ranks(p: Passes, tokens: Num, s: Shape, inner: int) -> None:
         p.elementwise("merge of CP ranks", wide * inner, wide * (inner + 2 * model.kv * model.head))
 
 
+def _cast_for_attention(p: Passes, tokens: Num, inner: int, t: int) -> None:
+    """Add the casts of Q, K and V to FP8, and of the gradient of the attention's output, a tensor read and written."""
+    m, moved = p.m, (p.m.precision.activation_bytes + COMPUTE_BYTES["fp8"]) / t
+    for operations, elements in ((p.forward, attention_inputs(m.model)), (p.backward, inner)):
+        seconds = tokens * elements * moved * m.software.quantise_traffic / hbm_rate(m)
+        operations.append(Operation("cast for attention", "quantise", float(seconds)))
+
+
 def narrow_heads(m: Machine) -> float:
-    """Return how much longer a flash kernel takes for a FLOP than with heads of 128.
+    """Return how much longer a flash kernel takes for a FLOP than one in 16 bits with heads of 128.
 
     The exponential of a score takes as long whatever the head's width, so that narrow heads reach less of the peak
-    (Shah 2024, FlashAttention-3, figure 5; Blackwell has twice the products for as many exponentials).
+    (Shah 2024, FlashAttention-3, figure 5; Blackwell has twice the products for as many exponentials). In FP8 the
+    products take less by what the accelerator's products reach in either type, the exponentials as long as before.
     """
     latent, least = m.model.latent_attention, m.gpu.softmax_width
     width = m.model.head if latent is None else (latent.head_nope + latent.head_rope + latent.head_value) / 2
-    return (width + least) / width * USUAL_HEAD / (USUAL_HEAD + least)
+    products = 1.0
+    if m.software.fp8_attention:
+        wide, narrow = (
+            m.gpu.peak_flop_per_second[x] * m.gpu.gemm_efficiency.max_share[x] for x in (attention_dtype(m), "fp8")
+        )
+        products = wide / narrow
+    return (width * products + least) / width * USUAL_HEAD / (USUAL_HEAD + least)
 
 
 def _unfused_scores(p: Passes, s: Shape) -> None:

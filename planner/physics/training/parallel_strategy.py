@@ -53,14 +53,11 @@ class ParallelStrategy:
 
     @property
     def shape(self) -> Shape:
-        """The part that sets a layer's cost.
-
-        Under full recompute the layers that are not recomputed keep everything but unfused scores, as under selective.
-        """
+        """The part that sets a layer's cost; under full recompute that of the layers that are not recomputed."""
         return Shape(
             tensor_parallel=self.tensor_parallel,
             micro_batch=self.micro_batch,
-            recompute="selective" if self.recompute == "full" else self.recompute,
+            recompute=self.recompute,
             sequence_parallel=self.sequence_parallel,
             context_parallel=self.context_parallel,
             expert_parallel=self.expert_parallel,

@@ -4,12 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from planner.instance.workload import RecomputeModule
 from planner.physics.num import Num
 from planner.physics.training import memory, schedule
 from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import COMPUTE_BYTES, Machine, Shape, gathered_bytes
 from planner.physics.training.parallel_strategy import ParallelStrategy
-from planner.physics.training.process_groups import Weights, front_by_stage, front_layers, weights_of
+from planner.physics.training.process_groups import Weights, front_by_stage, front_layers, layer_kinds, weights_of
 from planner.physics.training.schedule import Schedule
 from planner.physics.training.transformer import attention_parameters, expert_parameters
 
@@ -19,15 +20,33 @@ class LayerBytes:
     """Activation bytes of one layer and micro-batch on one GPU.
 
     `kept` stands between the passes, `checkpoint` instead of it where the layer is recomputed, and `in_work` while
-    such a layer runs again. `gradients` are those of the widest tensors as the backward pass begins. `offloaded` wait
-    in the host's memory.
+    such a layer runs again. `again` are made again for the backward pass of a layer under selective recompute, unfused
+    scores apart. `gradients` are those of the widest tensors as the backward pass begins. `offloaded` wait in the
+    host's memory.
     """
 
     kept: float
     checkpoint: float
     in_work: float
+    again: float
     gradients: float
     offloaded: float
+
+
+def repeats_modules(m: Machine) -> bool:
+    """Return whether selective recompute discards tensors of some layer of the model beside unfused scores."""
+    modules, kinds = m.software.recompute_modules, {k.routed for k in layer_kinds(m.model)}
+    return any(memory.discarded_elements(m.model, modules, routed=routed).any for routed in kinds)
+
+
+def repeated_modules(m: Machine, s: Shape) -> tuple[RecomputeModule, ...]:
+    """Return the modules that run again in layers that are not recomputed whole.
+
+    Frameworks that name modules recompute them or whole layers, never both (Megatron-Core, recompute_granularity);
+    where scores are all that is selective, layers beside those recomputed whole do not keep these either.
+    """
+    selective = s.recompute == "selective" or (s.recompute == "full" and not repeats_modules(m))
+    return m.software.recompute_modules if selective else ()
 
 
 def layer_bytes(m: Machine, s: Shape, *, front: bool = False) -> LayerBytes:
@@ -36,7 +55,10 @@ def layer_bytes(m: Machine, s: Shape, *, front: bool = False) -> LayerBytes:
     Korthikanti 2022, eqs. 1-4. Flash kernels keep neither scores nor the masks of dropout (Dao 2022).
     """
     flash, routed = m.software.flash_attention, m.model.experts is not None and not front
-    mode: Recompute = "selective" if flash else s.recompute
+    element, modules = m.precision.activation_bytes, repeated_modules(m, s)
+    product = min(element, COMPUTE_BYTES[m.precision.compute]) if m.software.keeps_cast_inputs else element
+    attention = min(element, COMPUTE_BYTES["fp8"]) if m.software.fp8_attention else element
+    mode: Recompute = "selective" if flash or "core_attn" in modules else "none"
 
     def stored(recompute: Recompute) -> float:
         return float(
@@ -47,24 +69,29 @@ def layer_bytes(m: Machine, s: Shape, *, front: bool = False) -> LayerBytes:
                 tensor_parallel=s.tensor_parallel,
                 recompute=recompute,
                 sequence_parallel=s.sequence_parallel,
-                element_bytes=m.precision.activation_bytes,
+                element_bytes=element,
                 mask_bytes=0.0 if flash else 1.0,
                 context_parallel=s.context_parallel,
                 routed=routed,
                 imbalance=m.expert_imbalance,
-                product_bytes=COMPUTE_BYTES[m.precision.compute] if m.software.keeps_cast_inputs else None,
+                product_bytes=product,
+                attention_bytes=attention,
             )
         )
 
     stays = 1 - m.software.activation_offload
-    dropped = m.software.selective_gemm_share if s.recompute == "selective" else 0.0
-    common, divided = memory.gradient_elements(m.model, routed=routed)
-    gradients = m.precision.activation_bytes * tokens(m, s) * (common / s.split + divided / s.tensor_parallel)
-    kept = stored(mode) * (1 - dropped)
+    dropped = m.software.selective_gemm_share if modules else 0.0
+    x = memory.discarded_elements(m.model, modules, routed=routed, imbalance=m.expert_imbalance)
+    divided = attention * x.attention + product * x.inputs + element * x.others
+    again = tokens(m, s) * (product * x.common_inputs / s.split + divided / s.tensor_parallel)
+    common, wide = memory.gradient_elements(m.model, routed=routed)
+    gradients = element * tokens(m, s) * (common / s.split + wide / s.tensor_parallel)
+    kept = (stored(mode) - again) * (1 - dropped)
     return LayerBytes(
         kept=kept * stays,
         checkpoint=stored("full") * stays,
         in_work=stored("selective"),
+        again=again,
         gradients=gradients,
         offloaded=kept * m.software.activation_offload,
     )
@@ -133,12 +160,16 @@ def working_bytes(
 ) -> Num:
     """Compute the bytes in work beside state and activations on a GPU without the head.
 
-    Stand-in gradients, the layer that is run again where any is, and the gradients of one layer's widest tensors.
+    Stand-in gradients, the layer that is run again where any is or else its modules that are, and the gradients of one
+    layer's widest tensors.
     """
     gathered = 0.0
     if zero_stage >= 3:  # one layer's gathered weights are in use while the next layer's arrive
         gathered = 2 * w.layer * gathered_bytes(m)
-    repeated = np.where(np.asarray(recomputed) > 0, each.in_work, 0.0)
+    again: Num = each.again
+    if front_layers(m.model) and repeats_modules(m):
+        again = np.where(np.asarray(front) > 0, max(again, layer_bytes(m, s, front=True).again), again)
+    repeated = np.where(np.asarray(recomputed) > 0, each.in_work, again)
     return gradient_copy_bytes(m, s, w, front=front) + gathered + repeated + each.gradients
 
 

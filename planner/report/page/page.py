@@ -158,7 +158,7 @@ def _memory(plan: Plan, x: LayoutPlan) -> Iterator[charts.Picture]:
         own = {k: v[n] for k, v in parts.items() if v[n] > 0}
         in_memory.append(charts.StageMemory(layers=layers, repeated=recomputed[n] if recomputed else 0, parts=own))
     caption = f"Memory of a GPU of each stage; dashed: {memory(limit)}, HBM less its reserves."
-    yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {recomputes(x)}.")
+    yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {recomputes(plan, x)}.")
 
 
 def days_and_money(plan: Plan) -> Iterator[charts.Block]:

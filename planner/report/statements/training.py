@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.instance.hardware import Reliability
+from planner.instance.workload import CORE_ATTENTION, Software
 from planner.physics.reliability.spares import counted as counted_stops
 from planner.physics.training import step
 from planner.physics.training.blocks import prediction
@@ -26,7 +27,7 @@ def _layout(plan: Plan, x: LayoutPlan, *, first: bool) -> Iterator[Statement]:
     m = x.metrics
     yield Statement("choice", "layout", f"{degrees(plan, x)}, {_schedule(x)}", first, path="layout")
     batch = f"{counted(x.microbatches_per_step, 'micro-batch')} of {counted(x.microbatch_sequences, 'sequence')}"
-    text = f"{batch}, {short(m.tokens_per_step)} tokens a step; ZeRO-{x.zero_stage}; {recomputes(x)}"
+    text = f"{batch}, {short(m.tokens_per_step)} tokens a step; ZeRO-{x.zero_stage}; {recomputes(plan, x)}"
     yield Statement("choice", "layout", text, first, path="layout.microbatches_per_step")
     sequence = "; sequence parallel" if x.sequence_parallel else ""
     stages = "a stage" if x.pipeline_parallel > 1 else "in one stage"
@@ -65,13 +66,16 @@ def _schedule(x: LayoutPlan) -> str:
     return "1F1B" if x.virtual_stages == 1 else f"interleaved 1F1B ({x.virtual_stages} chunks a stage)"
 
 
-def recomputes(x: LayoutPlan) -> str:
-    """Write which layers run again in the backward pass."""
+def recomputes(plan: Plan, x: LayoutPlan) -> str:
+    """Write which layers, or which parts of them, run again in the backward pass."""
     layers = sum(x.layers_per_stage)
     if x.recompute == "none":
         return "recomputes nothing"
     if x.recompute == "selective":
-        return "recomputes attention scores (selective)"
+        software = plan.instance.workload.software
+        modules = software.recompute_modules if isinstance(software, Software) else CORE_ATTENTION
+        parts = "attention scores" if modules == CORE_ATTENTION else ", ".join(modules)
+        return f"recomputes {parts} (selective)"
     count = sum(x.recomputed_layers_per_stage) if x.recomputed_layers_per_stage else layers
     return f"recomputes all {layers} layers" if count == layers else f"recomputes {count} of {layers} layers"
 
@@ -99,7 +103,13 @@ def pools(plan: Plan) -> Iterator[Statement]:
         waits = x.step_seconds - exchange - own.metrics.step_seconds
         step_of = f"step {own.metrics.step_seconds:.3g} s at MFU {short_percent(own.metrics.mfu)}, waits {waits:.3g} s"
         text = f"{share}; {step_of}; {degrees(plan, own)}, {_schedule(own)}"
-        yield Statement("choice", "pools", f"{text}; {recomputes(own)}", True, path=f"pools.layouts.{name}")
+        yield Statement(
+            "choice",
+            "pools",
+            f"{text}; {recomputes(plan, own)}",
+            True,
+            path=f"pools.layouts.{name}",
+        )
         for statement in _layout(plan, own, first=False):
             yield Statement(statement.kind, "pools", f"{name}: {statement.text}", interval=statement.interval)
 

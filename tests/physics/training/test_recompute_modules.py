@@ -1,0 +1,207 @@
+"""What modules of selective recompute keep and take again, and attention in FP8: by hand, and as properties."""
+
+import itertools
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
+from planner.instance.workload import (
+    RECOMPUTE_MODULES,
+    Experts,
+    LatentAttention,
+    Model,
+    Precision,
+    Software,
+)
+from planner.physics.training import layer_time, stage_memory
+from planner.physics.training.memory import discarded_elements
+from planner.physics.training.operations import Machine, Shape, layer_operations, narrow_heads
+from planner.physics.training.parallel_strategy import ParallelStrategy
+from planner.physics.training.process_groups import layer_kinds, weights_of
+
+H, WIDTH, SEQUENCE = 64, 96, 8
+DENSE = Model(name="dense", layers=4, hidden=H, heads=4, kv_heads=2, ffn=WIDTH, gated_ffn=True, vocabulary=32)
+MIXED = DENSE.model_copy(
+    update={"experts": Experts(count=8, per_token=2, ffn=24, shared_ffn=16, dense_layers=1), "gated_ffn": True}
+)
+LATENT = MIXED.model_copy(
+    update={
+        "kv_heads": None,
+        "latent_attention": LatentAttention(q_rank=12, kv_rank=8, head_nope=10, head_rope=6, head_value=9),
+    }
+)
+MODELS = {"dense": DENSE, "mixed": MIXED, "latent": LATENT}
+SHAPE = Shape(tensor_parallel=2, micro_batch=1, recompute="selective", sequence_parallel=True, expert_parallel=4)
+
+
+def machine(model: Model = DENSE, compute: str = "fp16", softmax_width: float = 0.0, **software: Any) -> Machine:
+    """Return nodes of 8 GPUs whose every operation takes time."""
+    shares = {"fp16": 0.5, "fp8": 0.75}
+    gpu = Accelerator(
+        name="toy",
+        hbm_bytes=1e12,
+        hbm_bytes_per_second=1e6,
+        peak_flop_per_second={"fp16": 1e6, "fp8": 2e6},
+        gemm_efficiency=GemmEfficiency(max_share=shares, operand_traffic=0.2),
+        kernel_seconds=1e-3,
+        softmax_width=softmax_width,
+        scale_up_bytes_per_second=1e5,
+        scale_up_latency_seconds=1e-3,
+        nic_bytes_per_second=1e4,
+        nic_latency_seconds=1e-3,
+    )
+    roles = {"parameter_bytes": 2, "working_parameter_bytes": 2, "gradient_bytes": 4, "optimizer_bytes": 12}
+    return Machine(
+        gpu=gpu,
+        rack=Rack(name="node", gpus=8, it_kw=1, price_usd=0),
+        software=Software.model_validate({"name": "toy", "launch_seconds": 1e-4, "fp8_recipe": "mxfp8", **software}),
+        model=model,
+        precision=Precision.model_validate({"compute": compute, "activation_bytes": 2, "collective_bytes": 2, **roles}),
+        sequence=SEQUENCE,
+    )
+
+
+def figures(m: Machine, shape: Shape, *, front: bool) -> tuple[float, float]:
+    """Return the bytes that a layer keeps, and the seconds of its passes."""
+    times = layer_time.layer_times(m, shape, front=front)
+    return stage_memory.layer_bytes(m, shape, front=front).kept, times.forward_seconds + times.backward_seconds
+
+
+@pytest.mark.parametrize(("name", "compute", "cast"), [*itertools.product(MODELS, ("fp16", "fp8"), (False, True))])
+def test_each_module_more_keeps_no_more_and_takes_no_less(name: str, compute: str, cast: bool) -> None:
+    """Over all sets of modules a layer keeps at least its checkpoint, and what runs again is a part of its forward."""
+    model, fronts = MODELS[name], (False, True) if MODELS[name].experts else (False,)
+    for front in fronts:
+        found = {}
+        for count in range(1, len(RECOMPUTE_MODULES) + 1):
+            for named in itertools.combinations(RECOMPUTE_MODULES, count):
+                m = machine(model, compute, recompute_modules=named, keeps_cast_inputs=cast)
+                found[frozenset(named)] = figures(m, SHAPE, front=front)
+        for named, (kept, seconds) in found.items():
+            for less in (named - {module} for module in named if len(named) > 1):
+                assert kept <= found[less][0] * (1 + 1e-12)
+                assert seconds >= found[less][1] * (1 - 1e-12)
+        every = machine(model, compute, recompute_modules=RECOMPUTE_MODULES, keeps_cast_inputs=cast)
+        assert stage_memory.layer_bytes(every, SHAPE).checkpoint < min(kept for kept, _ in found.values())
+        for kind in layer_kinds(model):
+            times = layer_time.kind_times(every, SHAPE, kind)
+            assert 0 < times.parts["recompute"] < times.forward_seconds
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_core_attention_alone_is_as_without_recompute(name: str) -> None:
+    """Under flash attention the default repeats nothing, to the last digit, and whole layers stand among plain ones."""
+    m = machine(MODELS[name])
+    modules = machine(MODELS[name], recompute_modules=("core_attn", "moe_act", "mlp"))
+    for other in ("selective", "full"):
+        shape = replace(SHAPE, recompute=other)
+        plain = replace(SHAPE, recompute="none")
+        assert stage_memory.layer_bytes(m, shape) == stage_memory.layer_bytes(m, plain)
+        assert layer_time.layer_times(m, shape) == layer_time.layer_times(m, plain)
+    assert stage_memory.layer_bytes(modules, replace(SHAPE, recompute="full")) == stage_memory.layer_bytes(m, plain)
+    assert stage_memory.layer_bytes(modules, SHAPE) != stage_memory.layer_bytes(m, SHAPE)
+    unfused = machine(MODELS[name], flash_attention=False)
+    assert layer_time.layer_times(unfused, replace(SHAPE, recompute="full")) == layer_time.layer_times(unfused, SHAPE)
+
+
+def test_what_modules_discard_by_hand() -> None:
+    """Of a gated FFN of f: its normed input, gate and product, and the activation's output, three in all.
+
+    Of two experts of width 24: what each receives and returns, 64 wide, two tensors and one of 24; and of attention in
+    4 heads, queries and keys of 16 and values of 9.
+    """
+    dense = discarded_elements(DENSE, ("mlp",), routed=False)
+    assert (dense.common_inputs, dense.inputs, dense.others) == (H, WIDTH, 2 * WIDTH)
+    act = discarded_elements(MIXED, ("moe_act",), routed=True, imbalance=1.5)
+    assert (act.common_inputs, act.inputs, act.others) == (0, 1.5 * 2 * 24, 0)
+    whole = discarded_elements(MIXED, ("moe",), routed=True)
+    assert (whole.inputs, whole.others) == (16 + 2 * (24 + H), 2 * 16 + 2 * (2 * 24 + H))
+    assert discarded_elements(LATENT, ("mla_up_proj",), routed=True).attention == 4 * (16 + 16 + 9)
+    norms = [
+        discarded_elements(m, ("layernorm",), routed=r).common_inputs
+        for m, r in ((DENSE, False), (MIXED, True), (LATENT, False), (LATENT, True))
+    ]
+    assert norms == [0, H, H, 2 * H]
+
+
+@pytest.mark.parametrize(
+    ("module", "names", "exchanges"),
+    [
+        ("mlp", ("norm", "FFN in", "cast for FFN in", "FFN activation", "FFN out", "cast for FFN out"), 1),
+        ("moe_act", ("experts activation", "cast for experts out"), 0),
+        ("layernorm", ("norm", "cast for shared experts in"), 0),
+    ],
+)
+def test_what_modules_run_again_by_hand(module: str, names: tuple[str, ...], exchanges: int) -> None:
+    """The backward pass has the operations of the module once more, and of a dense FFN the exchange of its ranks."""
+    m = machine(DENSE if module == "mlp" else MIXED, "fp8", recompute_modules=(module,), launch_seconds=0.0)
+    kind = next(k for k in layer_kinds(m.model) if k.routed == (module != "mlp"))
+    forward = layer_operations(m, SHAPE, routed=kind.routed).forward
+    each = {o.name: o.seconds for o in forward}
+    wanted = sum(each[name] for name in names)
+    wanted += exchanges * layer_time.tensor_exchange_seconds(m, SHAPE, kind) / 2
+    plain, again = (layer_time.kind_times(m, replace(SHAPE, recompute=r), kind) for r in ("none", "selective"))
+    assert again.backward_seconds - plain.backward_seconds == pytest.approx(wanted)
+    assert again.forward_seconds == plain.forward_seconds
+    assert again.parts["recompute"] == pytest.approx(wanted)
+
+
+def test_a_layer_that_runs_again_stands_in_work() -> None:
+    """A stage holds what one layer discards once more, of the front's dense layer where that is more."""
+    m = machine(MIXED, recompute_modules=("mlp", "moe_act"))
+    usual, front = (stage_memory.layer_bytes(m, SHAPE, front=x) for x in (False, True))
+    assert 0 < usual.again < front.again
+    plain = stage_memory.layer_bytes(m, replace(SHAPE, recompute="none"))
+    assert plain.kept - usual.kept == pytest.approx(usual.again)
+    w = weights_of(m, SHAPE)
+    work = [
+        float(stage_memory.working_bytes(m, SHAPE, w, usual, zero_stage=1, recomputed=0, front=f))
+        - float(
+            stage_memory.working_bytes(
+                m, replace(SHAPE, recompute="none"), w, plain, zero_stage=1, recomputed=0, front=f
+            )
+        )
+        for f in (0, 1)
+    ]
+    assert work == pytest.approx([usual.again, front.again])
+
+
+def test_layers_beside_whole_ones_keep_all_where_modules_are_named() -> None:
+    """A framework has whole layers or modules: a plan of full recompute has the bytes of none and of all layers."""
+    m = machine(MIXED, recompute_modules=("moe",))
+    strategy = ParallelStrategy(
+        tensor_parallel=2,
+        pipeline_parallel=2,
+        data_parallel_by_site=(2,),
+        virtual_stages=1,
+        micro_batch=1,
+        micro_batches=4,
+        recompute="none",
+        sequence_parallel=True,
+        zero_stage=0,
+        layers_per_stage=(2, 2),
+        replicas_per_rack=2,
+    )
+    none = stage_memory.memory_by_stage(m, strategy)["activations"]
+    some = stage_memory.memory_by_stage(m, replace(strategy, recompute="full", recomputed_layers_per_stage=(0, 2)))
+    assert some["activations"][0] == none[0] and some["activations"][1] < none[1]
+    selective = stage_memory.memory_by_stage(m, replace(strategy, recompute="selective"))
+    assert all(selective["activations"] < none)
+
+
+@pytest.mark.parametrize(("softmax_width", "share"), [(0.0, 1 / 3), (16.0, (1 / 3 + 1) / 2)])
+def test_attention_in_fp8(softmax_width: float, share: float) -> None:
+    """FP8 reaches 0.75 of 2 TFLOP/s where 16 bits reach half of 1; exponentials of heads of 16 take as long as before.
+
+    Q, K and V are kept in a byte, and cast for it from two.
+    """
+    off, on = (machine(DENSE, "fp8", softmax_width, fp8_attention=x) for x in (False, True))
+    assert narrow_heads(on) / narrow_heads(off) == pytest.approx(share)
+    before, after = ({o.name: o.seconds for o in layer_operations(m, SHAPE, routed=False).forward} for m in (off, on))
+    assert (after["attention"] - 1e-3) / (before["attention"] - 1e-3) == pytest.approx(share)
+    assert set(after) - set(before) == {"cast for attention"}
+    assert after["cast for attention"] == pytest.approx(SEQUENCE * (64 + 2 * 32) / 2 * 3 / 1e6)
+    kept = [stage_memory.layer_bytes(m, SHAPE).kept for m in (off, on)]
+    assert kept[0] - kept[1] == pytest.approx(SEQUENCE * (64 + 2 * 32) / 2)
