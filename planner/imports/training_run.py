@@ -9,6 +9,7 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.files import parse_json, read_text
+from planner.formats.megatron_switches import FP8_RECIPES
 from planner.formats.shell_script import read_script, started
 from planner.formats.yaml_text import YAML, read_yaml_data
 from planner.imports.megatron_flags import (
@@ -18,12 +19,13 @@ from planner.imports.megatron_flags import (
     layout_choices,
     megatron_effect,
     megatron_run,
+    modules_of,
     require_whole_experts,
 )
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
-from planner.instance.workload import Model
+from planner.instance.workload import Model, Overlap
 
 REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
 
@@ -264,8 +266,58 @@ def nemo_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
         model={key: t.count(path) for path, key in paths.items() if t.get(path) is not None},
         sequence_length=t.count("model.seq_length", t.count("model.encoder_seq_length", 0, 0), 0) or None,
         compute="fp8" if t.get("model.fp8") or "fp8" in str(t.get("mixed_precision", "")) else None,
+        switches=_nemo_switches(t),
         items=t.read(_nemo_effect),
     )
+
+
+# Overlaps of Megatron Bridge, each by the first of its keys that a file states.
+NEMO_OVERLAPS: dict[Overlap, tuple[str, ...]] = {
+    "gradients": ("ddp.overlap_grad_reduce", "comm_overlap.overlap_grad_reduce"),
+    "parameters": ("ddp.overlap_param_gather", "comm_overlap.overlap_param_gather"),
+    "tensor": ("comm_overlap.tp_comm_overlap", "model.tp_comm_overlap"),
+    "experts": ("comm_overlap.overlap_moe_expert_parallel_comm", "model.overlap_moe_expert_parallel_comm"),
+    "sends": ("comm_overlap.overlap_p2p_comm", "model.overlap_p2p_comm"),
+}
+NEMO_FLAGS = {"fused_experts": "model.use_transformer_engine_op_fuser", "fused_loss": "model.cross_entropy_loss_fusion"}
+
+
+def _nemo_switches(t: _Table) -> dict[str, Any]:
+    """Return the switches of the stack that a file states; those it leaves out are its recipe's, which is not here."""
+    found: dict[str, Any] = {}
+    overlaps = {name: bool(t.get(path)) for name, paths in NEMO_OVERLAPS.items() for path in paths if path in t.items}
+    if "model.cp_comm_type" in t.items:
+        kinds = ("p2p", "a2a", "allgather", "a2a+p2p")
+        overlaps["context"] = t.choice("model.cp_comm_type", kinds, "p2p") == "p2p"
+    if overlaps:
+        found["overlaps"] = overlaps
+    if {"model.moe_token_dispatcher_type", "model.moe_enable_deepep"} & set(t.items):
+        kind = t.choice("model.moe_token_dispatcher_type", ("allgather", "alltoall", "flex"), "alltoall")
+        backend = t.choice("model.moe_flex_dispatcher_backend", ("deepep", "hybridep"), "deepep")
+        flexible = kind == "flex" or bool(t.get("model.moe_enable_deepep"))
+        found["dispatcher"] = ("hybrid_ep" if backend == "hybridep" else "deep_ep") if flexible else "all_to_all"
+    if {"model.cuda_graph_impl", "model.enable_cuda_graph", "model.external_cuda_graph"} & set(t.items):
+        choices = ("none", "local", "transformer_engine", "full_iteration")
+        impl, scope = t.choice("model.cuda_graph_impl", choices, "none"), t.get("model.cuda_graph_scope", "")
+        held = impl != "none" or bool(t.get("model.enable_cuda_graph") or t.get("model.external_cuda_graph"))
+        found["cuda_graphs"] = ("whole" if "full" in f"{scope} {impl}" else "part") if held else "none"
+    found |= {name: bool(t.get(path)) for name, path in NEMO_FLAGS.items() if path in t.items}
+    if {"model.cpu_offloading", "model.num_layers"} <= set(t.items):  # of a recipe's own layers no share is known
+        share = t.count("model.cpu_offloading_num_layers", 0, 0) / t.count("model.num_layers")
+        found["activation_offload"] = min(1.0, share) if t.get("model.cpu_offloading") else 0.0
+    for path in ("model.fp8_recipe", "mixed_precision.fp8_recipe"):
+        if path in t.items:
+            found["fp8_recipe"] = FP8_RECIPES[t.choice(path, tuple(FP8_RECIPES), "delayed")]
+    for path in ("ddp.fp8_param_gather", "mixed_precision.fp8_param_gather", "model.fp8_param"):
+        if path in t.items:
+            found["fp8_parameters"] = bool(t.get(path))
+    narrow = t.get("model.fp8") or "fp8" in str(t.get("mixed_precision", ""))
+    if "model.fp8_dot_product_attention" in set(t.items) and narrow:
+        found["fp8_attention"] = bool(t.get("model.fp8_dot_product_attention"))
+    granularity = t.get("model.recompute_granularity", t.get("model.activations_checkpoint_granularity"))
+    if "model.recompute_modules" in set(t.items) and granularity == "selective":
+        found["recompute_modules"] = modules_of(t.items, "model.recompute_modules")
+    return found
 
 
 def even(layers: int, stages: int) -> list[int]:

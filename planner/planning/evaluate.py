@@ -267,9 +267,16 @@ def _section(instance: Instance, strategy: ParallelStrategy, c: Conditions, meas
 
 
 def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, note: str | None) -> Instance:
-    """Return an instance whose software stack has the switches of a run, and whose note says what is not modelled."""
+    """Return an instance whose software stack has the switches of a run, and whose note says what is not modelled.
+
+    `overlaps` may be a mapping of some of them, on or off: the others stay as they are.
+    """
     work = instance.workload
     software = step.machine_of(instance).software
+    stated = switches.get("overlaps")
+    if isinstance(stated, Mapping):
+        kept = {x for x in software.overlaps if stated.get(x, True)} | {x for x, on in stated.items() if on}
+        switches = {**switches, "overlaps": tuple(sorted(kept))}
     source = software.source if isinstance(software.source, dict) else {}
     update = {**switches, "source": source | dict.fromkeys(switches, where)} if switches else {}
     noted = with_note(work.note, f"{where}: {note}") if note is not None else work.note

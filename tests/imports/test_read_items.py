@@ -11,9 +11,10 @@ from planner.cli.main import app
 from planner.formats.slurm import read_states
 from planner.formats.topology_files import topology_items
 from planner.imports.megatron_flags import EFFECTS, megatron_effect
-from planner.imports.training_run import layout_of_run, read_run
+from planner.imports.training_run import NEMO_OVERLAPS, layout_of_run, read_run
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Software
+from planner.planning.evaluate import with_switches
 from planner.planning.load import load_instance
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +91,51 @@ def test_flags_set_the_switches_of_the_stack(flags: str, switches: dict[str, Any
     assert {k: run.switches[k] for k in switches} == switches
     assert run.items.note() is None
     Software.model_validate({"name": "own", **run.switches})
+
+
+@pytest.mark.parametrize(
+    ("text", "switches"),
+    [
+        ("", {}),
+        ("ddp: {overlap_grad_reduce: true, overlap_param_gather: false}", {"gradients": True, "parameters": False}),
+        ("comm_overlap: {tp_comm_overlap: true, overlap_p2p_comm: false}", {"tensor": True, "sends": False}),
+        ("  cp_comm_type: a2a", {"context": False}),
+        ("  moe_token_dispatcher_type: flex\n  moe_flex_dispatcher_backend: hybridep", {"dispatcher": "hybrid_ep"}),
+        ("  moe_enable_deepep: true", {"dispatcher": "deep_ep"}),
+        ("  moe_token_dispatcher_type: alltoall", {"dispatcher": "all_to_all"}),
+        ("  cuda_graph_impl: transformer_engine", {"cuda_graphs": "part"}),
+        ("  enable_cuda_graph: true\n  cuda_graph_scope: full_iteration", {"cuda_graphs": "whole"}),
+        ("  cuda_graph_impl: none", {"cuda_graphs": "none"}),
+        ("  cross_entropy_loss_fusion: false", {"fused_loss": False}),
+        ("  use_transformer_engine_op_fuser: true", {"fused_experts": True}),
+        (
+            "  num_layers: 48\n  cpu_offloading: true\n  cpu_offloading_num_layers: 12",
+            {"activation_offload": 0.25},
+        ),
+        ("  fp8: hybrid\n  fp8_recipe: blockwise", {"fp8_recipe": "blockwise"}),
+        ("ddp: {fp8_param_gather: true}", {"fp8_parameters": True}),
+    ],
+)
+def test_overrides_set_the_switches_that_they_state(text: str, switches: dict[str, Any], tmp_path: Path) -> None:
+    """Those of a recipe that its overrides leave out stay those of the stack, other overlaps too; none is untold."""
+    (tmp_path / "own.yaml").write_text(f"model:\n  tensor_model_parallel_size: 2\n{text}\n")
+    run = read_run(tmp_path / "own.yaml")
+    overlaps = {k: v for k, v in switches.items() if isinstance(v, bool) and k in NEMO_OVERLAPS | {"context": ()}}
+    assert run.switches == (switches if not overlaps else {"overlaps": overlaps})
+    assert run.items.note() is None
+    before = load_instance("cluster-1k").workload.software
+    after = with_switches(load_instance("cluster-1k"), run.switches, "own.yaml", None).workload.software
+    assert isinstance(before, Software) and isinstance(after, Software)
+    for name in set(before.overlaps) | set(overlaps):
+        assert (name in after.overlaps) == overlaps.get(name, name in before.overlaps)
+    assert all(getattr(after, k) == v for k, v in switches.items() if k not in overlaps)
+
+
+def test_offloading_of_layers_that_are_not_stated_is_told(tmp_path: Path) -> None:
+    """What share of the layers a recipe offloads is not known without their number."""
+    text = "model: {tensor_model_parallel_size: 2, cpu_offloading: true, cpu_offloading_num_layers: 12}"
+    (tmp_path / "own.yaml").write_text(text)
+    assert "not modelled: model.cpu_offloading" in str(read_run(tmp_path / "own.yaml").items.note())
 
 
 def test_values_that_are_taken_anyway() -> None:
