@@ -15,7 +15,7 @@ from planner.formats.yaml_text import dump
 from planner.instance.framework_rules import rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance, instance_sha256
-from planner.instance.workload import Model, Overlap, Precision, Software
+from planner.instance.workload import CORE_ATTENTION, Model, Overlap, Precision, RecomputeModule, Software
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
 from planner.plan.certificate import ObjectiveValue
@@ -38,6 +38,11 @@ class LaunchRun:
     layout: LayoutPlan
     rack_gpus: int
     software: Software | None
+
+    @property
+    def modules(self) -> tuple[RecomputeModule, ...]:
+        """What selective recompute runs again."""
+        return CORE_ATTENTION if self.software is None else self.software.recompute_modules
 
     @property
     def data_parallel(self) -> int:
@@ -133,6 +138,11 @@ def require(run: LaunchRun, framework: str) -> None:
         if value != plain and key not in CHOICES[framework]:
             pin = f"plan with --pin layout.{key}={plain}" if plain != [] else "plan with --pin layout.recompute=none"
             raise InputError(f"layout.{key}: {framework} cannot be told {value!r}; {pin}, or choose another framework")
+    if framework == "torchtitan" and x.recompute == "selective" and run.modules != CORE_ATTENTION:
+        raise InputError(
+            f"workload.software.recompute_modules: torchtitan cannot be told {', '.join(run.modules)}; "
+            "plan with --pin layout.recompute=none, or choose another framework"
+        )
     for what in broken_rules(RULES[framework], x, run.model, run.sequence_length):
         path, _, rule = what.partition(": ")
         remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
@@ -185,7 +195,9 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
     layers = x.layers_per_stage
     if framework == "deepspeed" and len(set(layers)) > 1 and sum(layers) % len(layers) == 0:
         changes["layers_per_stage"] = layers = (sum(layers) // len(layers),) * len(layers)
-    if framework == "deepspeed" and x.recompute == "selective":
+    if x.recompute == "selective" and (
+        framework == "deepspeed" or (framework == "torchtitan" and run.modules != CORE_ATTENTION)
+    ):
         changes["recompute"] = "full"
     if changes.get("recompute", x.recompute) == "full" and (counts or "recompute" in changes):
         other = replace(run, layout=x.model_copy(update={"virtual_stages": v, "layers_per_stage": layers}))
@@ -200,7 +212,7 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
 
 
 SHARDING = {2: "optim_grads", 3: "optim_grads_params"}  # by ZeRO stage
-Flag = tuple[str, object]  # the name without its dashes, and the value; True: no value
+Flag = tuple[str, object]  # the name without its dashes, and the value; True: no value, several: a word each
 
 
 def megatron_script(run: LaunchRun) -> str:
@@ -236,6 +248,8 @@ def connections(run: LaunchRun) -> int:
 
 def _text(flag: Flag) -> str:
     name, value = flag
+    if isinstance(value, tuple):
+        return f"--{name} {' '.join(value)}"
     quote = "'" if set(str(value)) & set("()|*[] ") else ""
     return f"--{name}" if value is True else f"--{name} {quote}{value}{quote}"
 
@@ -335,14 +349,19 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
         yield "fp8-recipe", next(flag for flag, recipe in FP8_RECIPES.items() if recipe == software.fp8_recipe)
         if software.fp8_parameters:
             yield "fp8-param-gather", True
+    if software.fp8_attention:
+        yield "fp8-dot-product-attention", True
 
 
 def _training(run: LaunchRun) -> Iterator[Flag]:
     x, p = run.layout, run.precision
     yield "micro-batch-size", x.microbatch_sequences
     yield "global-batch-size", run.global_batch
-    if x.recompute == "selective":
+    if x.recompute == "selective" and run.modules == CORE_ATTENTION:
         yield "recompute-activations", True
+    elif x.recompute == "selective":
+        yield "recompute-granularity", "selective"
+        yield "recompute-modules", run.modules
     if x.recompute == "full":
         some = equal_recomputed(run)
         yield "recompute-granularity", "full"
@@ -434,10 +453,14 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
         del model["virtual_pipeline_model_parallel_size"]  # the layout says it
     if x.recompute == "selective":
         model["recompute_granularity"] = "selective"
+        if run.modules != CORE_ATTENTION:
+            model["recompute_modules"] = list(run.modules)
     if x.recompute == "full":
         some = equal_recomputed(run)
         model |= {"recompute_granularity": "full", "recompute_method": "uniform" if some is None else "block"}
         model["recompute_num_layers"] = 1 if some is None else some
+    if run.software is not None and run.software.fp8_attention:
+        model["fp8_dot_product_attention"] = True
     ddp: dict[str, Any] = {"use_distributed_optimizer": x.zero_stage > 0, "overlap_grad_reduce": True}
     if x.zero_stage in SHARDING:
         ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": SHARDING[x.zero_stage]}

@@ -1,6 +1,6 @@
 """Flags of Megatron-LM and the switches of a software stack that they stand for."""
 
-from planner.instance.workload import Overlap
+from planner.instance.workload import RECOMPUTE_MODULES, Overlap
 
 FP8_RECIPES = {"delayed": "delayed", "tensorwise": "per_tensor", "mxfp8": "mxfp8", "blockwise": "blockwise"}
 OVERLAP_FLAGS: dict[Overlap, str] = {
@@ -9,3 +9,5 @@ OVERLAP_FLAGS: dict[Overlap, str] = {
     "parameters": "overlap-param-gather",
     "tensor": "tp-comm-overlap",
 }
+# Modules that Megatron-Core may recompute (transformer_config.py): those with figures here, and others.
+MEGATRON_MODULES = (*RECOMPUTE_MODULES, "gdn_norm_out", "gdp_in_proj", "gdp_qkv", "mhc")

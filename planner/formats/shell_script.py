@@ -1,12 +1,14 @@
 """Read the flags, overrides and variables of a shell or Slurm script, and where each value stands; nothing is run."""
 
 import ast
+import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from planner.errors import InputError
+from planner.formats.megatron_switches import MEGATRON_MODULES
 
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
@@ -210,8 +212,17 @@ def _items(words: list[Word], text: str) -> Iterator[Item]:
         elif following is None or following.text.startswith("--") or following.text.strip() in ("", ")", "\\"):
             yield Item(key, None, word, _end(text, word, 1), is_flag)
         else:
-            end = following.end if following.end != NOWHERE else _end(text, word, 2)
-            yield Item(key, following.text.part(0, len(following.text.rstrip())), word, end, is_flag)
+            more = _modules_behind(words[i + 2 :]) if key == "recompute-modules" else []
+            end = following.end if following.end != NOWHERE else _end(text, word, 2 + len(more))
+            value = following.text.part(0, len(following.text.rstrip()))
+            for other in more:
+                value = LocatedText(f"{value} {other.text}", (*value.offsets, NOWHERE, *other.text.offsets))
+            yield Item(key, value, word, more[-1].end if more and end == following.end else end, is_flag)
+
+
+def _modules_behind(words: list[Word]) -> list[Word]:
+    """Return the words that go on a list of modules of a layer, which no other word looks like."""
+    return list(itertools.takewhile(lambda word: word.text.replace("-", "_") in MEGATRON_MODULES, words))
 
 
 def _end(text: str, word: Word, count: int) -> int:

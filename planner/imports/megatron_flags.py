@@ -8,7 +8,7 @@ from planner.errors import InputError
 from planner.formats.megatron_switches import FP8_RECIPES, OVERLAP_FLAGS
 from planner.formats.shell_script import Script, started, whole_number
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
-from planner.instance.workload import Dispatcher, Graphs
+from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, Graphs, RecomputeModule
 
 NO_WORDS = "-"  # an effect that its name says
 # Flags that change time or memory, or the model, in a way that no figure here follows; by what stands in for them.
@@ -43,7 +43,7 @@ STAND_INS: dict[str, str] = {
         ddp-param-name-patterns-for-fp32-local-accumulation""",
     "all products run in one type": """first-last-layers-bf16 num-layers-at-start-in-bf16 fp4-recipe
         num-layers-at-end-in-bf16 no-fp8-wgrad fp8-wgrad kitchen-config-file kitchen-recipe-number quant-recipe
-        fp8-dot-product-attention fp8-multi-head-attention fp8-output-proj te-precision-config-file""",
+        fp8-multi-head-attention fp8-output-proj te-precision-config-file""",
     "the batch is that of every step": "rampup-batch-size step-batch-size-schedule decrease-batch-size-if-needed",
     "tokens spread evenly over experts": """moe-expert-capacity-factor moe-pad-expert-input-to-capacity
         moe-router-padding-for-fp8 moe-router-topk-limited-devices moe-router-padding-for-quantization
@@ -56,7 +56,7 @@ STAND_INS: dict[str, str] = {
         ddp-average-in-collective disable-symmetric-registration fsdp-db-use-persist-buf-on-alloc-fail
         fsdp-manual-registration gtp-expert-remat-nccl-ub gtp-remat-nccl-ub no-use-layer-wise-param-layout
         megatron-fsdp-enable-fine-grained-param-gather megatron-fsdp-max-pool-double-buffer megatron-fsdp-version""",
-    "recomputed whole, or the kernel of attention alone": """moe-layer-recompute distribute-saved-activations
+    "recomputed are whole layers, or modules of them": """moe-layer-recompute distribute-saved-activations
         checkpoint-activations gtp-weight-remat-size expert-gtp-weight-remat-size mhc-recompute-layer-num
         num-microbatches-with-partial-activation-checkpoints mlp-chunks-for-training""",
     "every layer is of one kind but for windows and first dense ones": """is-hybrid-model hybrid-attention-ratio
@@ -90,7 +90,7 @@ WITHOUT = """
     sample-rate result-* norm-epsilon *layernorm* qk-l2-norm rotary-* rope-* use-rope* use-rotary* no-rope-freq
     mscale* mrope-* *yarn-* *dropout openai-gelu quick-geglu onnx-safe normalization *position-embedding* pad-*
     relative-attention-* beta-* swiglu squared-relu gated-linear-unit activation-func* bf16 fp16 loss-scale*
-    initial-loss* min-loss* hysteresis fp8-margin fp8-interval fp8-amax* params-dtype pipeline-dtype autocast*
+    initial-loss* min-loss* hysteresis fp8-margin fp8-interval fp8-dot* fp8-amax* params-dtype pipeline-dtype autocast*
     *-bias-linear multi-latent-attention group-query-attention untie-embeddings* share-embeddings* use-mcore-models
     use-flash-attn moe-grouped-gemm moe-router-* moe-aux* moe-z* moe-input-jitter* moe-per-layer* moe-apply-probs*
     moe-extended-tp moe-use-upcycling moe-upcycling* moe-layer-freq moe-token-drop-policy cpu-offloading-activations
@@ -116,21 +116,32 @@ AS_TAKEN = {
     "distributed-backend": ("nccl",),
     "attention-backend": ("auto", "flash", "fused"),
 }
-CORE_ATTENTION = "core-attn"  # the only module that selective recompute repeats here
 
 
 def megatron_effect(flag: str, value: Any) -> str | None:
     """Return what a flag does that no figure follows: nothing, words on it, or None where it is not known."""
     name = flag.replace("_", "-")
     if name == "recompute-modules":
-        text = value if isinstance(value, str) else " ".join(value or ())
-        modules = [m for m in text.replace("_", "-").split() if m != CORE_ATTENTION]
-        return f"recomputed here: {CORE_ATTENTION} alone" if modules else NO_EFFECT
+        other = sorted(set(_module_names(value)) - set(RECOMPUTE_MODULES))
+        return f"no figures for {', '.join(other)}" if other else NO_EFFECT
     if value in AS_TAKEN.get(name, ()):
         return NO_EFFECT
     if name in EFFECTS:
         return EFFECTS[name]
     return NO_EFFECT if _WITHOUT.fullmatch(name) else None
+
+
+def _module_names(value: Any) -> list[str]:
+    text = value if isinstance(value, str) else " ".join(value or ())
+    return [name.replace("-", "_") for name in re.findall(r"[\w-]+", text)]
+
+
+def modules_of(items: TrackedItems, key: str) -> tuple[RecomputeModule, ...]:
+    """Return the modules of a run's selective recompute that have figures here; others are left to be told."""
+    named = set(_module_names(items.get(key)))
+    if named - set(RECOMPUTE_MODULES):
+        items.looked_up.discard(key)
+    return tuple(x for x in RECOMPUTE_MODULES if x in named) or CORE_ATTENTION
 
 
 MOST_LAYERS = 100_000  # of a pipeline layout once its multiplications are written out
@@ -199,6 +210,7 @@ def megatron_run(script: Script) -> OwnRun:
     )
     layout |= stage_layers(f, stages)
     layout |= _recompute(f, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
+    selective = layout["recompute"] == "selective"
     model = {key: f.count(flag, 0) for flag, key in MODEL_FLAGS.items() if flags.get(flag)}
     types = {"fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
     compute = next((kind for kind, flag in types.items() if flag in flags), None)
@@ -210,7 +222,8 @@ def megatron_run(script: Script) -> OwnRun:
         model=model,
         sequence_length=f.count("seq-length", 0) or None,
         compute=compute,
-        switches=_switches(f, narrow=compute == "fp8"),
+        switches=_switches(f, narrow=compute == "fp8")
+        | {"recompute_modules": modules_of(flags, "recompute-modules") if selective else CORE_ATTENTION},
         items=flags.read(megatron_effect, "--{}"),
     )
 
@@ -236,7 +249,8 @@ def _switches(f: "_Flags", *, narrow: bool) -> dict[str, Any]:
     found["activation_offload"] = min(1.0, offloaded / layers) if f.given("cpu-offloading") and layers else 0.0
     scaled = FP8_RECIPES[f.choice("fp8-recipe", tuple(FP8_RECIPES), "delayed")]
     gathers = bool({flag for flag in ("fp8-param-gather", "fp8-param") if f.given(flag)})
-    return found | ({"fp8_recipe": scaled, "fp8_parameters": gathers} if narrow else {})
+    attention = narrow and f.given("fp8-dot-product-attention")
+    return found | ({"fp8_recipe": scaled, "fp8_parameters": gathers, "fp8_attention": attention} if narrow else {})
 
 
 def _dispatcher(f: "_Flags") -> Dispatcher:

@@ -27,6 +27,7 @@ from planner.formats.yaml_text import YAML, read_yaml_data
 from planner.imports.megatron_flags import OwnRun
 from planner.imports.training_run import STARTED, leaves, model_differences, run_of_text, typed
 from planner.instance.instance import Instance
+from planner.instance.workload import CORE_ATTENTION
 
 # The keys of a framework that say each choice of a layout. A choice that the file has as the plan does is not touched.
 _MEGATRON_STAGES = """pipeline-model-parallel-size pipeline-model-parallel-layout num-layers-per-virtual-pipeline-stage
@@ -182,6 +183,9 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     if x.recompute == own["recompute"] == "full":
         some = [] if x.recomputed_layers_per_stage == x.layers_per_stage else list(x.recomputed_layers_per_stage)
         pairs["recomputed_layers_per_stage"] = (list(own.get("recomputed_layers_per_stage", ())), some)
+    if x.recompute == "selective" and run.software is not None:
+        modules = (file.switches.get("recompute_modules", CORE_ATTENTION), run.software.recompute_modules)
+        pairs["recompute_modules"] = (sorted(modules[0]), sorted(set(modules[1])))
     if "data_parallel" in own:
         pairs["data_parallel"] = (own["data_parallel"], run.data_parallel)
     if file.gpus is not None:

@@ -53,7 +53,7 @@ def test_every_flag_of_megatron_is_known(tmp_path: Path) -> None:
     assert sorted(names) == sorted(f.strip().partition(" ")[0].replace("_", "-") for f in flags)
 
 
-@pytest.mark.parametrize("flag", [*TOLD_FLAGS.split(), "recompute-modules=mlp", "optimizer=sgd"])
+@pytest.mark.parametrize("flag", [*TOLD_FLAGS.split(), "recompute-modules=mhc", "optimizer=sgd"])
 def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
     """A flag that changes time or memory and that no figure follows is told by its name."""
     name, _, value = flag.partition("=")
@@ -80,6 +80,14 @@ def test_flags_of_time_and_memory_are_told(flag: str, tmp_path: Path) -> None:
         ("--cuda-graph-impl local --cuda-graph-scope full_iteration", {"cuda_graphs": "whole"}),
         ("--fp8-format hybrid", {"fp8_recipe": "delayed", "fp8_parameters": False}),
         ("--fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather", {"fp8_recipe": "mxfp8", "fp8_parameters": True}),
+        ("--fp8-format hybrid --fp8-dot-product-attention", {"fp8_attention": True}),
+        ("--recompute-activations", {"recompute_modules": ("core_attn",)}),
+        (
+            "--recompute-granularity selective --recompute-modules layernorm moe_act mlp",
+            {"recompute_modules": ("layernorm", "mlp", "moe_act")},
+        ),
+        ("--recompute-activations --recompute-modules moe \\\n  --bf16", {"recompute_modules": ("moe",)}),
+        ("--recompute-granularity full --recompute-modules moe", {"recompute_modules": ("core_attn",)}),
         ("--cross-entropy-loss-fusion", {"fused_loss": True}),
         ("--cpu-offloading --cpu-offloading-num-layers 20 --num-layers 80", {"activation_offload": 0.25}),
     ],
@@ -138,9 +146,17 @@ def test_offloading_of_layers_that_are_not_stated_is_told(tmp_path: Path) -> Non
     assert "not modelled: model.cpu_offloading" in str(read_run(tmp_path / "own.yaml").items.note())
 
 
+def test_modules_without_figures_are_told(tmp_path: Path) -> None:
+    """Of the modules that selective recompute names those with figures are taken, and the others told."""
+    (tmp_path / "own.sh").write_text(f"{BASE} --recompute-granularity selective --recompute-modules moe_act mhc")
+    run = read_run(tmp_path / "own.sh")
+    assert run.switches["recompute_modules"] == ("moe_act",)
+    assert run.items.note() == "not modelled: --recompute-modules (no figures for mhc)"
+
+
 def test_values_that_are_taken_anyway() -> None:
     """A flag at the value that the planner takes is not told; nor are the modules that selective recompute repeats."""
-    assert megatron_effect("optimizer", "adam") == megatron_effect("recompute-modules", "core_attn") == NO_EFFECT
+    assert megatron_effect("optimizer", "adam") == megatron_effect("recompute-modules", "core_attn moe") == NO_EFFECT
     assert megatron_effect("no_such_flag", None) is None
     assert all(words.strip() for words in EFFECTS.values())
 

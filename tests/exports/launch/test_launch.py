@@ -170,6 +170,32 @@ def test_round_trip(framework: str, model: str, layout: dict[str, Any], tmp_path
         assert again.step_seconds == pytest.approx(run.layout.metrics.step_seconds, rel=1e-12)
 
 
+@pytest.mark.parametrize(("framework", "suffix"), [("megatron", ".sh"), ("nemo", ".yaml")])
+def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str, suffix: str, tmp_path: Path) -> None:
+    """Megatron is told modules word by word, its recipes as a list; torchtitan, which has none, refuses them."""
+    instance = question("mixtral-8x7b")
+    own = catalogue("software")["ideal"] | {"recompute_modules": ["layernorm", "moe_act"], "fp8_attention": True}
+    own["fp8_recipe"] = "per_tensor"
+    work = instance.workload.model_dump(mode="json") | {"software": own, "precision": "fp8"}
+    instance = load_instance(instance.model_dump(mode="json") | {"workload": work}, searched=False)
+    layout = {"tensor_parallel": 1, "pipeline_parallel": 4, "data_parallel": 256, "expert_parallel": 8}
+    e = planner.evaluate(instance, layout | {"recompute": "selective"})
+    run = run_of(plan_of_layout(layout_question(instance, e.layout.gpus_used), e.layout), "plan")
+    file = tmp_path / f"own{suffix}"
+    file.write_text(WRITERS[framework](run))
+    back = read_run(file)
+    assert back.layout["recompute"] == "selective" and "not modelled" not in str(back.items.note())
+    assert back.switches["recompute_modules"] == ("layernorm", "moe_act")
+    if framework == "megatron":
+        assert back.switches["fp8_attention"] is True
+        words = arguments(file.read_text())
+        at = words.index("--recompute-modules")
+        assert words[at + 1 : at + 3] == ["layernorm", "moe_act"] and "--recompute-activations" not in words
+    with pytest.raises(InputError, match="torchtitan cannot be told layernorm, moe_act"):
+        WRITERS["torchtitan"](run)
+    assert nearest_choices(run, "torchtitan")["recompute"] == "full"
+
+
 def test_there_are_twenty() -> None:
     """At least 20 trips, and every framework takes part."""
     assert len(TRIPS) >= 20
