@@ -311,8 +311,7 @@ def _nemo_switches(t: _Table) -> dict[str, Any]:
     for path in ("ddp.fp8_param_gather", "mixed_precision.fp8_param_gather", "model.fp8_param"):
         if path in t.items:
             found["fp8_parameters"] = bool(t.get(path))
-    narrow = t.get("model.fp8") or "fp8" in str(t.get("mixed_precision", ""))
-    if "model.fp8_dot_product_attention" in set(t.items) and narrow:
+    if "model.fp8_dot_product_attention" in set(t.items):
         found["fp8_attention"] = bool(t.get("model.fp8_dot_product_attention"))
     granularity = t.get("model.recompute_granularity", t.get("model.activations_checkpoint_granularity"))
     if "model.recompute_modules" in set(t.items) and granularity == "selective":

@@ -22,7 +22,7 @@ from planner.physics.step_errors import LikeRows
 from planner.physics.training import step
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.plain_layout import even_layers, min_stages_per_rack
-from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine
+from planner.physics.training.operations import TENSOR_CORE_ELEMENTS, Machine, attends_in_fp8
 from planner.physics.training.parallel_strategy import ParallelStrategy, read_strategy, unsupported, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.plan import RunPlan
@@ -296,7 +296,7 @@ def stack_text(m: Machine) -> str:
         *([f"FP8 scaled {software.fp8_recipe}"] if m.precision.compute == "fp8" else []),
         "fused loss" if software.fused_loss else "loss not fused",
     ]
-    if software.fp8_attention:
+    if attends_in_fp8(m):
         parts.append("attention in FP8")
     if software.recompute_modules != CORE_ATTENTION:
         parts.append(f"selective recompute of {', '.join(software.recompute_modules)}")
@@ -365,7 +365,7 @@ def _constants(instance: Instance, part: str) -> tuple[Constant, ...]:
     flash, routed = machine.software.flash_attention, machine.model.experts is not None
     kernel = (*_gpu("attention_efficiency", "softmax_width"), *_code("attention_share"))
     unused = _code("score_efficiency") if flash else kernel
-    unused += () if machine.software.fp8_attention else _code("fp8_attention")
+    unused += () if attends_in_fp8(machine) else _code("fp8_attention")
     unused += () if machine.software.recompute_modules != CORE_ATTENTION else _code("recompute_modules")
     unused += () if routed else _code("expert_efficiency", "expert_seconds", "expert_cast_seconds", "fused_experts")
     unused += _code(*(path for name, path in DISPATCH.items() if name != machine.software.dispatcher))

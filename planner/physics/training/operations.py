@@ -123,6 +123,11 @@ def attention_dtype(m: Machine) -> Dtype:
     return "bf16" if "bf16" in m.gpu.peak_flop_per_second else "fp16"
 
 
+def attends_in_fp8(m: Machine) -> bool:
+    """Return whether flash attention multiplies in FP8: as the stack has it, where products run in 8 or 4 bits."""
+    return m.software.fp8_attention and m.software.flash_attention and m.precision.compute in NARROW
+
+
 def gemm_seconds(
     m: Machine,
     rows: Num,
@@ -271,7 +276,7 @@ def _attention(p: Passes, tokens: Num, s: Shape, window: int | None) -> None:
         flop = attention_score_flop(model, m.sequence, s.micro_batch, window=window) / (t * s.context_parallel)
         peak = m.gpu.peak_flop_per_second[attention_dtype(m)]
         seconds = narrow_heads(m) * flop / (peak * m.gpu.attention_efficiency * m.software.attention_share)
-        if m.software.fp8_attention:
+        if attends_in_fp8(m):
             _cast_for_attention(p, tokens, inner, t)
         # The backward kernel computes the scores again: five products where the forward has two (Dao 2023).
         p.forward.append(Operation("attention", "attention", float(seconds + m.gpu.kernel_seconds)))
@@ -312,7 +317,7 @@ def narrow_heads(m: Machine) -> float:
     latent, least = m.model.latent_attention, m.gpu.softmax_width
     width = m.model.head if latent is None else (latent.head_nope + latent.head_rope + latent.head_value) / 2
     products = 1.0
-    if m.software.fp8_attention:
+    if attends_in_fp8(m):
         wide, narrow = (
             m.gpu.peak_flop_per_second[x] * m.gpu.gemm_efficiency.max_share[x] for x in (attention_dtype(m), "fp8")
         )

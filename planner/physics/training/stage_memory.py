@@ -8,7 +8,7 @@ from planner.instance.workload import RecomputeModule
 from planner.physics.num import Num
 from planner.physics.training import memory, schedule
 from planner.physics.training.memory import Recompute
-from planner.physics.training.operations import COMPUTE_BYTES, Machine, Shape, gathered_bytes
+from planner.physics.training.operations import COMPUTE_BYTES, Machine, Shape, attends_in_fp8, gathered_bytes
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import Weights, front_by_stage, front_layers, layer_kinds, weights_of
 from planner.physics.training.schedule import Schedule
@@ -57,7 +57,7 @@ def layer_bytes(m: Machine, s: Shape, *, front: bool = False) -> LayerBytes:
     flash, routed = m.software.flash_attention, m.model.experts is not None and not front
     element, modules = m.precision.activation_bytes, repeated_modules(m, s)
     product = min(element, COMPUTE_BYTES[m.precision.compute]) if m.software.keeps_cast_inputs else element
-    attention = min(element, COMPUTE_BYTES["fp8"]) if m.software.fp8_attention else element
+    attention = min(element, COMPUTE_BYTES["fp8"]) if attends_in_fp8(m) else element
     mode: Recompute = "selective" if flash or "core_attn" in modules else "none"
 
     def stored(recompute: Recompute) -> float:

@@ -186,8 +186,8 @@ def test_modules_and_attention_in_fp8_go_out_and_come_back(framework: str, suffi
     back = read_run(file)
     assert back.layout["recompute"] == "selective" and "not modelled" not in str(back.items.note())
     assert back.switches["recompute_modules"] == ("layernorm", "moe_act")
+    assert back.switches["fp8_attention"] is True
     if framework == "megatron":
-        assert back.switches["fp8_attention"] is True
         words = arguments(file.read_text())
         at = words.index("--recompute-modules")
         assert words[at + 1 : at + 3] == ["layernorm", "moe_act"] and "--recompute-activations" not in words

@@ -1,12 +1,16 @@
 """What modules of selective recompute keep and take again, and attention in FP8: by hand, and as properties."""
 
 import itertools
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from planner.errors import InputError
 from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
+from planner.instance.instance import instance_sha256
 from planner.instance.workload import (
     RECOMPUTE_MODULES,
     Experts,
@@ -14,12 +18,14 @@ from planner.instance.workload import (
     Model,
     Precision,
     Software,
+    catalogue,
 )
 from planner.physics.training import layer_time, stage_memory
 from planner.physics.training.memory import discarded_elements
 from planner.physics.training.operations import Machine, Shape, layer_operations, narrow_heads
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import layer_kinds, weights_of
+from planner.planning.load import load_instance
 
 H, WIDTH, SEQUENCE = 64, 96, 8
 DENSE = Model(name="dense", layers=4, hidden=H, heads=4, kv_heads=2, ffn=WIDTH, gated_ffn=True, vocabulary=32)
@@ -205,3 +211,36 @@ def test_attention_in_fp8(softmax_width: float, share: float) -> None:
     assert after["cast for attention"] == pytest.approx(SEQUENCE * (64 + 2 * 32) / 2 * 3 / 1e6)
     kept = [stage_memory.layer_bytes(m, SHAPE).kept for m in (off, on)]
     assert kept[0] - kept[1] == pytest.approx(SEQUENCE * (64 + 2 * 32) / 2)
+
+
+def test_attention_in_fp8_is_of_products_in_fp8() -> None:
+    """Products in 16 bits leave attention as it is, and an instance that asks for both is refused with a remedy."""
+    off, on = (machine(DENSE, "fp16", fp8_attention=x) for x in (False, True))
+    assert layer_time.layer_times(off, SHAPE) == layer_time.layer_times(on, SHAPE)
+    assert stage_memory.layer_bytes(off, SHAPE) == stage_memory.layer_bytes(on, SHAPE)
+    data = json.loads((Path(__file__).parents[3] / "instances" / "cluster-1k.json").read_text())
+    software = catalogue("software")["megatron-core"]
+
+    def refused(precision: str, **switches: Any) -> str:
+        own = {"software": software | {"source": "own", **switches}, "precision": precision}
+        with pytest.raises(InputError) as error:
+            load_instance({**data, "workload": {**data["workload"], **own}}, searched=False)
+        return str(error.value)
+
+    assert "needs products in fp8 or fp4 (workload.precision.compute is bf16)" in refused("bf16", fp8_attention=True)
+    assert "needs flash_attention" in refused("fp8", fp8_attention=True, flash_attention=False)
+    assert "Megatron has moe_act under other scales than those of fp8_recipe delayed alone; choose" in refused(
+        "fp8", fp8_recipe="delayed", recompute_modules=["moe_act"]
+    )
+
+
+def test_switches_as_before_leave_an_instance_as_it_was() -> None:
+    """A stack that states the defaults has the hash of one that does not; another has its own."""
+    data = json.loads((Path(__file__).parents[3] / "instances" / "cluster-1k.json").read_text())
+    software = catalogue("software")["megatron-core"]
+    stated = [{}, {"recompute_modules": ["core_attn"], "fp8_attention": False}, {"recompute_modules": ["mlp"]}]
+    hashes = [
+        instance_sha256(load_instance({**data, "workload": {**data["workload"], "software": software | x}}))
+        for x in stated
+    ]
+    assert hashes[0] == hashes[1] != hashes[2]
