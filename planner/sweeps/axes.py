@@ -157,7 +157,10 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
             place = _position(path, _written(front[:depth]), part, typed)
             holder, typed = holder[place], typed[place]
         else:
-            holder, typed = holder[part], typed[part] if isinstance(typed, dict) else getattr(typed, str(part))
+            typed = typed[part] if isinstance(typed, dict) else getattr(typed, str(part))
+            if isinstance(typed, tuple):  # a list as it is by default may be left out
+                holder.setdefault(part, list(typed))
+            holder = holder[part]
     holder[_position(path, _written(front), last, typed) if isinstance(typed, tuple) else last] = value
 
 

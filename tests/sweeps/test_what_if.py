@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import planner
 from planner.cli import main
 from planner.errors import InputError
+from planner.instance.workload import Software
 from planner.sweeps.axes import changed, read_changes
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,14 @@ def test_whole_numbers_stay_whole() -> None:
     assert (base.workload.model.layers, half.workload.model.layers) == (126, 63)
     put_back = changed(half, {"workload.model.layers": 126})
     assert put_back == base
+
+
+def test_lists_that_an_instance_leaves_out_have_their_default() -> None:
+    """Modules of recompute, which data leave out as long as they are core attention alone, are changed by position."""
+    found = changed(BASE, {"workload.software.recompute_modules[0]": "mlp"}).workload.software
+    assert isinstance(found, Software) and found.recompute_modules == ("mlp",)
+    off = changed(BASE, {"workload.software.fp8_attention": False, "workload.precision": "fp8"}).workload.software
+    assert isinstance(off, Software) and not off.fp8_attention
 
 
 def test_names_of_the_catalogue_stand_for_objects() -> None:
