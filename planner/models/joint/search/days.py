@@ -22,6 +22,7 @@ from planner.solvers.progress import report
 
 NEAR = 1.02  # above the least time on a free network: most optima lie below
 STEP = 1.1  # from one bound to the next up to which columns are listed
+FEW_REPLICAS = 1000  # of ranges, all columns of which are listed at once
 SMALL_STEPS, STEPS = 8, 16  # how often; the later ones square the factor each time
 DESCENTS = 6  # columns of least bound that are tried with fewer blocks
 EARLY = 10  # columns that are priced as soon as they are timed, while no plan is known
@@ -151,8 +152,11 @@ class FewestDays(Goal):
         return np.asarray(keys < self._horizon(float(keys.min()), x.times))
 
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
-        """List the columns of all blocks up to that bound."""
-        return x.high, np.full(len(x.at), self._horizon(key, x.times))
+        """List the columns of all blocks up to that bound; all of use where they are few, which take no longer."""
+        replicas = x.rows.d - x.low * x.of.rows.block_replicas[x.at]
+        few = int(replicas.sum()) <= FEW_REPLICAS
+        most = self.most_seconds * (1 + EPS) if few else self._horizon(key, x.times)
+        return x.high, np.full(len(x.at), most)
 
     def _horizon(self, key: float, times: int) -> float:
         """Return the bound up to which columns are listed at once.
