@@ -317,9 +317,12 @@ def columns_of(
 
 def rounds_of(world: World, s: Strategy, zero: int, row: Rows, cutoff: float) -> list[tuple[Floats, Rows]]:
     """Return the counts that one row speaks for, with bounds under the cutoff; nothing where there are none."""
-    m = rounds_up_to(s.problem, int(row.m[0]), int(row.p[0]), world.deadline)
-    table = replace(row.part(np.zeros(len(m), dtype=np.int64)), m=m)
-    return _timed(world, s, zero, table, cutoff)
+    m, found = rounds_up_to(s.problem, int(row.m[0]), int(row.p[0]), world.deadline), list[tuple[Floats, Rows]]()
+    for first in range(0, len(m), BLOCK):
+        world.deadline.check()
+        some = m[first : first + BLOCK]
+        found += _timed(world, s, zero, replace(row.part(np.zeros(len(some), dtype=np.int64)), m=some), cutoff)
+    return found
 
 
 def _timed(
