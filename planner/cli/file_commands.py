@@ -215,13 +215,13 @@ def launch(
     with console.requiring_sound(given, plan):
         run = run_of(given, str(plan))
         near = None if exact else runnable_layout(given, run, framework)
-        run, told = run if near is None else near.run, list[str]()
+        run, reported = run if near is None else near.run, list[str]()
         if like is None:
             text = WRITERS[framework](run)
         else:
             placed = None if placement is None else placed_job_of(read_placement(placement))
-            text, told = written_like(text, like, run, given.instance, placed)
-    print(*told, sep="\n", end="\n" if told else "", file=sys.stderr)
+            text, reported = written_like(text, like, run, given.instance, placed)
+    print(*reported, sep="\n", end="\n" if reported else "", file=sys.stderr)
     for key, (planned, runs) in (near.changes if near is not None else {}).items():
         print(f"layout.{key}: {framework} runs {runs} in place of {planned}", file=sys.stderr)
     if near is not None:

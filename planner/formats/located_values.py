@@ -15,7 +15,7 @@ _TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*?)?\r?$", re.MULTILI
 _KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*")
 
 
-MOST_TOLD = 160  # characters of what is told of a change
+MOST_REPORTED = 160  # characters of what is told of a change
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class RecipeText:
     text: str
     where: str
     edits: dict[tuple[int, int], str] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
 
     @property
     def newline(self) -> str:
@@ -108,8 +108,8 @@ class RecipeText:
                 start, what.partition(":")[0], f"shares its place with a key that becomes {old!r}, not {new!r}"
             )
         if old is None or start == end:
-            self.told.append(
-                f"{self.where}: line {self.line(start)}: {what[:MOST_TOLD]}{'...' * (len(what) > MOST_TOLD)}"
+            self.reported.append(
+                f"{self.where}: line {self.line(start)}: {what[:MOST_REPORTED]}{'...' * (len(what) > MOST_REPORTED)}"
             )
         self.edits[start, end] = new if start < end else (old or "") + new
 
@@ -166,7 +166,7 @@ class TableText(RecipeText):
         equals = " = " if self.kind == "toml" else ": "
         if like is None:
             self.added.setdefault(table, {})[name] = value
-            self.told.append(f"{self.where}: {key}: added as {self._written(value)}")
+            self.reported.append(f"{self.where}: {key}: added as {self._written(value)}")
             return
         place = self.places[like]
         start = self.line_start(place.key)

@@ -123,14 +123,16 @@ def written_like(
     for problem in model_differences(file, instance):
         raise InputError(f"{path}: {problem}")
     recipe = _recipe(text, path, file.framework)
-    told = [] if file.model else [f"{path}: states no figures of the model, and is taken for {run.model.name}'s"]
+    reported = [] if file.model else [f"{path}: states no figures of the model, and is taken for {run.model.name}'s"]
     if placed is not None and placed.ranks != run.gpus:
         raise InputError(f"{path}: the placement has {placed.ranks:,} GPUs, the plan {run.gpus:,}; place that plan")
     wrong, keys, present = differences(file, run), KEYS[file.framework], _present(text, recipe)
     if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, ScriptText)):
         unstated = [keys[x].split()[0] for x in DEGREES if x not in wrong and not set(keys[x].split()) & set(present)]
         if unstated:
-            told.append(f"{path}: states none of {', '.join(unstated)}: taken as 1, off or none; its recipe's own hold")
+            reported.append(
+                f"{path}: states none of {', '.join(unstated)}: taken as 1, off or none; its recipe's own hold"
+            )
     changed = {key for choice in wrong for key in keys.get(SAME_KEYS.get(choice, choice), "").split()}
     _change_keys(recipe, file.framework, changed, present, run)
     fsdp = [zero in SHARDING for zero in wrong.get("zero_stage", ())]
@@ -139,13 +141,13 @@ def written_like(
     if "gpus" in wrong or placed is not None:
         _change_nodes(recipe, text, run, placed)
     elif file.gpus is None:
-        told.append(f"{path}: states no nodes and GPUs; start it on {run.nodes:,} nodes of {run.node_gpus} GPUs")
+        reported.append(f"{path}: states no nodes and GPUs; start it on {run.nodes:,} nodes of {run.node_gpus} GPUs")
     new = recipe.result()
     for choice, (is_, ought) in differences(run_of_text(new, path), run).items():
         key = keys.get(SAME_KEYS.get(choice, choice), choice).split(maxsplit=1)[0]
         problem = f"is read back as {is_}, the plan has {ought}: it shares a variable, or stands in what is not read"
         raise InputError(f"{path}: {key}: {choice} {problem}; write the figure there yourself")
-    return new, told + recipe.told
+    return new, reported + recipe.reported
 
 
 def _change_keys(
@@ -294,9 +296,9 @@ def _change_nodes(
         at = recipe.line_start(next(iter(script.sbatch.values())).offsets[0])
         recipe.edit(at, at, f"#SBATCH --nodelist={hosts}\n", f"#SBATCH --nodelist={hosts} added")
     else:
-        recipe.told.append(f"{recipe.where}: submit it by {placed_job.sbatch_line(placed)}")
+        recipe.reported.append(f"{recipe.where}: submit it by {placed_job.sbatch_line(placed)}")
     form, start = "hostfile", placed_job.srun_line(placed)
     if "--nproc-per-node" in stated.per_node:
         form, start = "torchrun", placed_job.torchrun_line(placed, f"{placed.job}.torchrun")
     made = f"`planner place --format {form} -o {placed.job}.{form}`"
-    recipe.told.append(f"{recipe.where}: the placement's order of ranks is kept by `{start}`, with {made}")
+    recipe.reported.append(f"{recipe.where}: the placement's order of ranks is kept by `{start}`, with {made}")

@@ -299,8 +299,8 @@ def _nemo_switches(t: _Table) -> dict[str, Any]:
     if {"model.cuda_graph_impl", "model.enable_cuda_graph", "model.external_cuda_graph"} & set(t.items):
         choices = ("none", "local", "transformer_engine", "full_iteration")
         impl, scope = t.choice("model.cuda_graph_impl", choices, "none"), t.get("model.cuda_graph_scope", "")
-        held = impl != "none" or bool(t.get("model.enable_cuda_graph") or t.get("model.external_cuda_graph"))
-        found["cuda_graphs"] = ("whole" if "full" in f"{scope} {impl}" else "part") if held else "none"
+        graphed = impl != "none" or bool(t.get("model.enable_cuda_graph") or t.get("model.external_cuda_graph"))
+        found["cuda_graphs"] = ("whole" if "full" in f"{scope} {impl}" else "part") if graphed else "none"
     found |= {name: bool(t.get(path)) for name, path in NEMO_FLAGS.items() if path in t.items}
     if {"model.cpu_offloading", "model.num_layers"} <= set(t.items):  # of a recipe's own layers no share is known
         share = t.count("model.cpu_offloading_num_layers", 0, 0) / t.count("model.num_layers")

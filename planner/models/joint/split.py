@@ -383,8 +383,8 @@ class Stages:
         for each in itertools.chain((0,) if strategy.recomputes != "some" else (), numbers):
             stages = stages._under(each)
             fits = stages.recomputed < NO_FIT
-            held = int((np.cumprod(fits, axis=1).sum(axis=1) + self.column.v - 1).sum())
-            if held >= strategy.problem.layers or strategy.problem.layers_of(self.column.p) is not None:
+            layers_kept = int((np.cumprod(fits, axis=1).sum(axis=1) + self.column.v - 1).sum())
+            if layers_kept >= strategy.problem.layers or strategy.problem.layers_of(self.column.p) is not None:
                 yield stages
             if np.all(fits == (stages._needed < NO_FIT)):
                 return

@@ -166,11 +166,11 @@ def repeated_operations(m: Machine, s: Shape, kind: LayerKind, forward: Sequence
         if latent is not None:
             names += ("cast for KV down", "cast for Q up" if latent.q_rank is None else "cast for Q down")
     norms = [o for o in forward if o.name == "norm"]
-    again = [o for o, repeated in zip(norms, (before_attention, before_ffn), strict=True) if repeated]
-    return again + [o for o in forward if o.name.startswith(names)]
+    operations = [o for o, repeated in zip(norms, (before_attention, before_ffn), strict=True) if repeated]
+    return operations + [o for o in forward if o.name.startswith(names)]
 
 
-def _selective_seconds(m: Machine, s: Shape, forward: list[Operation], again: list[Operation]) -> float:
+def _selective_seconds(m: Machine, s: Shape, forward: list[Operation], repeated: list[Operation]) -> float:
     """Compute the seconds of the operations that selective recompute runs again.
 
     Unfused scores, modules, and a share of the other GEMMs.
@@ -181,8 +181,8 @@ def _selective_seconds(m: Machine, s: Shape, forward: list[Operation], again: li
     if not m.software.flash_attention and "core_attn" in modules:
         softmax = math.fsum(o.seconds for o in forward if o.name.startswith("softmax"))
         unfused = _sum(forward, "attention") + softmax
-    products = m.software.selective_gemm_share * (_sum(forward, "gemm") - _sum(again, "gemm"))
-    return unfused + math.fsum(o.seconds for o in again) + products
+    products = m.software.selective_gemm_share * (_sum(forward, "gemm") - _sum(repeated, "gemm"))
+    return unfused + math.fsum(o.seconds for o in repeated) + products
 
 
 def launched(software: Software, forward: Sequence[Operation]) -> int:
@@ -203,8 +203,8 @@ def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0)
     context = context_exchange_seconds(m, s, _sum(ops.forward, "attention"), nic_slowdown)
     work = math.fsum(o.seconds for o in ops.forward)
     expert = expert_exchange_seconds(m, s, work / 2) if kind.routed else 0.0
-    again, modules = repeated_operations(m, s, kind, ops.forward), repeated_modules(m, s)
-    selective = _selective_seconds(m, s, ops.forward, again)
+    repeated, modules = repeated_operations(m, s, kind, ops.forward), repeated_modules(m, s)
+    selective = _selective_seconds(m, s, ops.forward, repeated)
     if {"moe", "shared_experts"} & set(modules) if kind.routed else "mlp" in modules:
         selective += tensor_exchange_seconds(m, s, kind, of_ffn=True)
     selective += expert if "moe" in modules else 0.0
@@ -213,7 +213,7 @@ def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0)
     backward = math.fsum(o.seconds for o in ops.backward) + tensor + 2 * context + expert + selective
     host = layer_bytes(m, s, front=not kind.routed).offloaded / m.gpu.host_bytes_per_second
     forward_wait, backward_wait = max(0.0, host - forward), max(0.0, host - backward)
-    launches, repeats = (m.software.host_launch_seconds * launched(m.software, x) for x in (ops.forward, again))
+    launches, repeats = (m.software.host_launch_seconds * launched(m.software, x) for x in (ops.forward, repeated))
     backward_launches = BACKWARD_LAUNCHES * launches + repeats
     waits = max(0.0, launches - forward) + max(0.0, backward_launches - backward)
     parts = {part: _sum(ops.forward, part) + _sum(ops.backward, part) for part in KINDS} | {

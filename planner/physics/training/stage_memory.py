@@ -20,15 +20,15 @@ class LayerBytes:
     """Activation bytes of one layer and micro-batch on one GPU.
 
     `kept` stands between the passes, `checkpoint` instead of it where the layer is recomputed, and `in_work` while
-    such a layer runs again. `again` are made again for the backward pass of a layer under selective recompute, unfused
-    scores apart. `gradients` are those of the widest tensors as the backward pass begins. `offloaded` wait in the
+    such a layer runs again. `selective` are made once more for the backward pass of a layer under selective recompute,
+    unfused scores apart. `gradients` are those of the widest tensors as the backward pass begins. `offloaded` wait in the
     host's memory.
     """
 
     kept: float
     checkpoint: float
     in_work: float
-    again: float
+    selective: float
     gradients: float
     offloaded: float
 
@@ -83,15 +83,15 @@ def layer_bytes(m: Machine, s: Shape, *, front: bool = False) -> LayerBytes:
     dropped = m.software.selective_gemm_share if modules else 0.0
     x = memory.discarded_elements(m.model, modules, routed=routed, imbalance=m.expert_imbalance)
     divided = attention * x.attention + product * x.inputs + element * x.others
-    again = tokens(m, s) * (product * x.common_inputs / s.split + divided / s.tensor_parallel)
+    selective = tokens(m, s) * (product * x.common_inputs / s.split + divided / s.tensor_parallel)
     common, wide = memory.gradient_elements(m.model, routed=routed)
     gradients = element * tokens(m, s) * (common / s.split + wide / s.tensor_parallel)
-    kept = (stored(mode) - again) * (1 - dropped)
+    kept = (stored(mode) - selective) * (1 - dropped)
     return LayerBytes(
         kept=kept * stays,
         checkpoint=stored("full") * stays,
         in_work=stored("selective"),
-        again=again,
+        selective=selective,
         gradients=gradients,
         offloaded=kept * m.software.activation_offload,
     )
@@ -166,10 +166,10 @@ def working_bytes(
     gathered = 0.0
     if zero_stage >= 3:  # one layer's gathered weights are in use while the next layer's arrive
         gathered = 2 * w.layer * gathered_bytes(m)
-    again: Num = each.again
+    selective: Num = each.selective
     if front_layers(m.model) and repeats_modules(m):
-        again = np.where(np.asarray(front) > 0, max(again, layer_bytes(m, s, front=True).again), again)
-    repeated = np.where(np.asarray(recomputed) > 0, each.in_work, again)
+        selective = np.where(np.asarray(front) > 0, max(selective, layer_bytes(m, s, front=True).selective), selective)
+    repeated = np.where(np.asarray(recomputed) > 0, each.in_work, selective)
     return gradient_copy_bytes(m, s, w, front=front) + gathered + repeated + each.gradients
 
 

@@ -158,9 +158,9 @@ def test_a_layer_that_runs_again_stands_in_work() -> None:
     """A stage holds what one layer discards once more, of the front's dense layer where that is more."""
     m = machine(MIXED, recompute_modules=("mlp", "moe_act"))
     usual, front = (stage_memory.layer_bytes(m, SHAPE, front=x) for x in (False, True))
-    assert 0 < usual.again < front.again
+    assert 0 < usual.selective < front.selective
     plain = stage_memory.layer_bytes(m, replace(SHAPE, recompute="none"))
-    assert plain.kept - usual.kept == pytest.approx(usual.again)
+    assert plain.kept - usual.kept == pytest.approx(usual.selective)
     w = weights_of(m, SHAPE)
     work = [
         float(stage_memory.working_bytes(m, SHAPE, w, usual, zero_stage=1, recomputed=0, front=f))
@@ -171,7 +171,7 @@ def test_a_layer_that_runs_again_stands_in_work() -> None:
         )
         for f in (0, 1)
     ]
-    assert work == pytest.approx([usual.again, front.again])
+    assert work == pytest.approx([usual.selective, front.selective])
 
 
 def test_layers_beside_whole_ones_keep_all_where_modules_are_named() -> None:
