@@ -40,6 +40,7 @@ def test_a_proof_without_a_plan_states_the_simulated_slowdown() -> None:
     data, keys = drawn_keys.instance(178)
     assert "network.transport.simulate" in keys
     data["limits"]["deadline_days"] = 1e-9
+    data["network"]["transport"]["simulate"] |= {"seeds": 2, "hosts": 64}
     plan = planner.solve(data, time_limit=60)
     assert plan.status == "infeasible"
     assert plan.transport is not None

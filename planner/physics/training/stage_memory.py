@@ -21,8 +21,8 @@ class LayerBytes:
 
     `kept` stands between the passes, `checkpoint` instead of it where the layer is recomputed, and `in_work` while
     such a layer runs again. `selective` are made once more for the backward pass of a layer under selective recompute,
-    unfused scores apart. `gradients` are those of the widest tensors as the backward pass begins. `offloaded` wait in the
-    host's memory.
+    unfused scores apart. `gradients` are those of the widest tensors as the backward pass begins. `offloaded` wait in
+    the host's memory.
     """
 
     kept: float
