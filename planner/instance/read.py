@@ -390,7 +390,8 @@ def with_note(note: str | None, more: str | None) -> str | None:
 def not_modelled_notes(instance: Instance) -> Iterator[str]:
     """Yield what the notes of an instance tell of items that are not modelled, by the part that has the note."""
     work = getattr(instance, "workload", None)
-    parts = {"workload": work, "model": getattr(work, "model", None), "grid": getattr(instance, "grid", None)}
+    parts = {"workload": work, "grid": getattr(instance, "grid", None)}
+    parts |= {name: getattr(work, name, None) for name in ("model", "software")}
     for name, part in parts.items():
         for sentence in (getattr(part, "note", None) or "").split("; "):
             if NOT_MODELLED in sentence:

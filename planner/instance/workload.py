@@ -302,6 +302,10 @@ REPLACED = {  # keys of before, by what says the same now
 }
 
 
+HIDING: dict[str, Overlap] = {"pipeline_overlap": "sends", "data_exposed": "gradients", "context_overlap": "context"}
+DISPATCH_SECONDS = {"all_to_all": "all_to_all_seconds", "deep_ep": "deep_ep_seconds", "hybrid_ep": "hybrid_ep_seconds"}
+
+
 class Software(Sourced):
     """A training framework: what it can run, its switches, and what its mechanisms cost beside the GPUs' work.
 
@@ -413,11 +417,33 @@ class Software(Sourced):
 
     @model_validator(mode="before")
     @classmethod
-    def _name_replacements(cls, data: Any) -> Any:
-        """Refuse keys that others replaced, naming these."""
-        for old in sorted(REPLACED.keys() & data.keys()) if isinstance(data, dict) else ():
-            raise ValueError(f"has {old}, which is no key any more; give {REPLACED[old]}")
-        return data
+    def _read_replaced(cls, data: Any) -> Any:
+        """Read keys of before as the switches in their place, and note shares that these do not say.
+
+        Refuse those that are beside such a switch, and values that were none.
+        """
+        old = sorted(REPLACED.keys() & data.keys()) if isinstance(data, dict) else []
+        if not old:
+            return data
+        new = {key: value for key, value in data.items() if key not in REPLACED}
+        for key in old:
+            if {"overlaps", "dispatcher", *DISPATCH_SECONDS.values()} & new.keys():
+                raise ValueError(f"has {key}, which is no key any more; give {REPLACED[key]}")
+            if not isinstance(data[key], (int, float)) or not 0 <= data[key] <= 1:
+                raise ValueError(
+                    f"{key} must be from 0 to 1 (is {data[key]!r}), and is no key any more; give {REPLACED[key]}"
+                )
+        if shares := {key: data[key] for key in HIDING if key in old}:
+            exposed = {HIDING[key] for key, x in shares.items() if x == (key == "data_exposed")}
+            new["overlaps"] = tuple(x for x in cls.model_fields["overlaps"].default if x not in exposed)
+            if partly := [f"{key} {x:g}" for key, x in shares.items() if 0 < x < 1]:
+                told = f"not modelled: {', '.join(partly)} (overlaps follow the schedule)"
+                new["note"] = f"{new['note']}; {told}" if new.get("note") else told
+        if "expert_once_per_domain" in old:
+            new["dispatcher"] = "deep_ep" if data["expert_once_per_domain"] else "all_to_all"
+        if "dispatch_seconds" in old:
+            new[DISPATCH_SECONDS[new.get("dispatcher", "all_to_all")]] = data["dispatch_seconds"]
+        return new
 
     @model_validator(mode="after")
     def _under_pipelines(self) -> Self:

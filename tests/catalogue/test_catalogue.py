@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from typing import Any
 
 import pytest
 
@@ -196,9 +197,33 @@ def test_scaling_laws_hold_six_flop_per_parameter_and_token(approach):
         assert math.isclose(c, 6 * n * d, rel_tol=0.05)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"pipeline_overlap": 0.0}, {"overlaps": ("experts", "context", "gradients", "parameters", "tensor")}),
+        ({"context_overlap": 0, "data_exposed": 1}, {"overlaps": ("experts", "parameters", "sends", "tensor")}),
+        ({"pipeline_overlap": 1.0, "context_overlap": 1.0, "data_exposed": 0.0}, {"note": None}),
+        ({"data_exposed": 0.2}, {"note": "not modelled: data_exposed 0.2 (overlaps follow the schedule)"}),
+        (
+            {"expert_once_per_domain": True, "dispatch_seconds": 1e-4},
+            {"dispatcher": "deep_ep", "deep_ep_seconds": 1e-4},
+        ),
+        ({"expert_once_per_domain": False}, {"dispatcher": "all_to_all", "all_to_all_seconds": 0.0}),
+        ({"dispatch_seconds": 1e-4}, {"dispatcher": "all_to_all", "all_to_all_seconds": 1e-4}),
+    ],
+)
+def test_keys_of_before_are_read_as_the_switches_in_their_place(old: dict[str, Any], new: dict[str, Any]) -> None:
+    """A share between none and all, which no switch says, is noted as not modelled."""
+    found = Software.model_validate({"name": "own", **old})
+    assert {key: getattr(found, key) for key in new} == new
+    for key in old:
+        with pytest.raises(ValueError, match=f"{key} must be from 0 to 1 .is 2"):
+            Software.model_validate({"name": "own", key: 2})
+
+
 @pytest.mark.parametrize("key", sorted(REPLACED))
 def test_a_key_that_others_replaced_names_them(key: str) -> None:
-    """A stack with a key of before is refused with what says the same now."""
+    """Beside such a switch a key of before is refused with what says the same now."""
     data = json.loads(planner.changed("cluster-1k", {}).model_dump_json(exclude_none=True))
     data["workload"]["software"][key] = 0.5
     told = re.escape(f"has {key}, which is no key any more; give {REPLACED[key]}")
