@@ -437,8 +437,8 @@ class Software(Sourced):
             exposed = {HIDING[key] for key, x in shares.items() if x == (key == "data_exposed")}
             new["overlaps"] = tuple(x for x in cls.model_fields["overlaps"].default if x not in exposed)
             if partly := [f"{key} {x:g}" for key, x in shares.items() if 0 < x < 1]:
-                told = f"not modelled: {', '.join(partly)} (overlaps follow the schedule)"
-                new["note"] = f"{new['note']}; {told}" if new.get("note") else told
+                noted = f"not modelled: {', '.join(partly)} (overlaps follow the schedule)"
+                new["note"] = f"{new['note']}; {noted}" if new.get("note") else noted
         if "expert_once_per_domain" in old:
             new["dispatcher"] = "deep_ep" if data["expert_once_per_domain"] else "all_to_all"
         if "dispatch_seconds" in old:
