@@ -293,12 +293,14 @@ def evaluate(
     asked = console.what_if(instance, change, searched=False)
     pins, note, switches = dict[str, Any](), None, dict[str, Any]()
     if from_flags is not None:
-        from planner.imports.training_run import layout_of_run, read_run
+        from planner.imports.training_run import doubts, layout_of_run, read_run
 
         run = read_run(from_flags)
         pins = layout_of_run(run, load_instance(asked, searched=False), str(from_flags))
         note, switches = run.items.note(), run.switches
         print(f"{from_flags}: {run.framework}: {', '.join(f'{k}={v}' for k, v in pins.items())}", file=sys.stderr)
+        for line in doubts(run, load_instance(asked, searched=False)):
+            print(f"{from_flags}: {line}", file=sys.stderr)
     request = load_instance(
         asked, pins={**pins, **long_names(console.read_pins(pin or []), "--pin")}, searched=False, constants=constants
     )

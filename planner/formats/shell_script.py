@@ -132,6 +132,19 @@ class Script:
         """Values of `model.key=value` by dotted path; the last holds."""
         return {i.key: i.value for i in self.items if i.value is not None and not i.is_flag}
 
+    @property
+    def doubtful(self) -> list[str]:
+        """Numbers that are used and assigned in a branch or more than once: the last one holds, whatever is run."""
+        found = []
+        for name, words in self.assigned.items():
+            adds = re.compile(rf"\w+=.*\$\{{?{name}\b(?!.*\)\))", re.DOTALL)
+            plain = [w for w in words if not adds.match(self.text[w.start : w.end])]
+            used = re.search(rf"\$\{{?{name}\b", self.text)
+            if used and (len(plain) > 1 or any(w.branch for w in plain)) and self.variables[name].isdigit():
+                lines = ", ".join(str(self.line(w.start)) for w in plain)
+                found.append(f"{name} (assigned in a branch or twice, line {lines}: {self.variables[name]} is taken)")
+        return found
+
     def line(self, offset: int) -> int:
         """Return the line of an offset, from 1."""
         return self.text.count("\n", 0, offset) + 1

@@ -103,7 +103,7 @@ WITHOUT = """
     warmup model-parallel-size decoder-seq-length encoder-seq-length per-split* phase-transition* use-legacy-static*
     sft-tokenizer* per-dataset* freeze-* dump-* timers *-func scatter-embedding* parallel-output generation-config
     hf-* bias-init* output-bert* allow-ambiguous* num-speculative* refit-method use-same-sampling* fake-process-group
-    tp-comm-bootstrap-backend recompute-* *-pipeline-num-layers use-distributed-* num-layers-per-virtual*
+    tp-comm-bootstrap-backend recompute-* *-pipeline-num-layers use-distributed-optimizer num-layers-per-virtual*
     num-virtual-stages* name rdzv* node-rank max-restarts master-* local-addr nproc-per-node nnodes role tee redirects
     standalone container-* partition account ntasks* cpus-per* gpus* time job-name output error nodes mem mpi
     exclusive export qos constraint comment dependency

@@ -22,6 +22,7 @@ from planner.imports.megatron_flags import (
     modules_of,
     require_whole_experts,
 )
+from planner.instance.framework_rules import rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
@@ -56,9 +57,11 @@ def run_of_text(text: str, path: Path) -> OwnRun:
     elif any(key.startswith(("parallelism.", "training.")) for key in dotted):
         run = torchtitan_run(dotted, where, started(script).gpus)
     else:
-        return megatron_run(script)
+        run = megatron_run(script)
+        return replace(run, items=joined(run.items, ReadItems(not_modelled=tuple(script.doubtful))))
     flags = {k: v for k, v in script.flags.items() if k not in dotted}
-    return replace(run, items=joined(run.items, TrackedItems(flags).read(_launcher_effect, "--{}")))
+    items = joined(run.items, TrackedItems(flags).read(_launcher_effect, "--{}"))
+    return replace(run, items=joined(items, ReadItems(not_modelled=tuple(script.doubtful))))
 
 
 def typed(text: str) -> Any:
@@ -351,6 +354,17 @@ def deepspeed_run(data: Any, where: str) -> OwnRun:
         compute="fp16" if t.get("fp16.enabled") is True else None,
         items=t.read(_other_effect(DEEPSPEED_WITHOUT, known)),
     )
+
+
+def doubts(run: OwnRun, instance: Instance) -> Iterator[str]:
+    """Yield what a run leaves to the instance that may be another's: the model, or the stack."""
+    work = instance.workload
+    if not run.model:
+        yield f"states no figures of the model, and is taken for {getattr(work.model, 'name', work.model)}'s"
+    name = work.software if isinstance(work.software, str) else work.software.name
+    own = {"torchtitan": "torchtitan", "deepspeed": "deepspeed"}.get(run.framework, "megatron|nemo")
+    if rules_of(name).framework and not re.search(own, name):
+        yield f"is a run of {run.framework}, and workload.software is {name}: set that to what it runs on"
 
 
 def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from planner.cli.main import app
 from planner.formats.slurm import read_states
 from planner.formats.topology_files import topology_items
 from planner.imports.megatron_flags import EFFECTS, megatron_effect
-from planner.imports.training_run import NEMO_OVERLAPS, layout_of_run, read_run
+from planner.imports.training_run import NEMO_OVERLAPS, doubts, layout_of_run, read_run
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Software
 from planner.planning.evaluate import with_switches
@@ -249,3 +249,35 @@ def test_speeds_of_links_that_differ(tmp_path: Path) -> None:
     for speed, told in (("100", None), ("400", "not modelled: LinkSpeed (is 100, 400)")):
         (tmp_path / "t.conf").write_text(lines.format(speed))
         assert topology_items(tmp_path / "t.conf").note() == told
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('TP=2\nif [ "$BIG" = 1 ]; then TP=4; fi\n', "TP (assigned in a branch or twice, line 1, 2: 4 is taken)"),
+        (
+            "TP=1\nfor i in 1 2 3; do\n  TP=$((TP*2))\ndone\n",
+            "TP (assigned in a branch or twice, line 1, 3: 2 is taken)",
+        ),
+        ("TP=2\nUNUSED=1\nUNUSED=2\n", None),
+        ("TP=2\n", None),
+    ],
+)
+def test_numbers_that_a_script_may_set_otherwise_are_told(text: str, line: str | None, tmp_path: Path) -> None:
+    """A branch or loop is not followed: which number is taken is said, of those that are used alone."""
+    (tmp_path / "own.sh").write_text(f"{text}pretrain_gpt.py --tensor-model-parallel-size $TP --micro-batch-size 1\n")
+    assert read_run(tmp_path / "own.sh").items.not_modelled == (() if line is None else (line,))
+
+
+def test_a_run_of_another_stack_or_of_no_stated_model_is_told(tmp_path: Path) -> None:
+    """It is taken for the instance's, which is said."""
+    (tmp_path / "own.toml").write_text("[parallelism]\ntensor_parallel_degree = 2\n")
+    lines = list(doubts(read_run(tmp_path / "own.toml"), load_instance("cluster-1k")))
+    assert len(lines) == 2 and "states no figures of the model" in lines[0] and "run of torchtitan" in lines[1]
+    (tmp_path / "own.sh").write_text(f"{BASE} --num-layers 80")
+    assert list(doubts(read_run(tmp_path / "own.sh"), load_instance("cluster-1k"))) == []
+
+
+def test_a_misspelt_flag_is_unknown(tmp_path: Path) -> None:
+    """No pattern of flags without effect takes one that is almost a flag of time and memory."""
+    assert read(tmp_path, f"{BASE} --use-distributed-optimizr").unknown == ("--use-distributed-optimizr",)
