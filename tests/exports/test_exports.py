@@ -202,3 +202,8 @@ def test_a_plan_whose_rack_is_a_name_is_refused(tmp_path: Path) -> None:
     )
     assert isinstance(ran.exception, InputError)
     assert "names_resolved (instance.hardware.rack is the name 'e1'" in str(ran.exception)
+
+
+def test_prices_of_a_bill_are_dollars_and_cents() -> None:
+    """Whole dollars, a point and two figures of cents."""
+    assert [fabric_parts._usd(cents) for cents in (0, 5, 100, 12_345)] == ["0.00", "0.05", "1.00", "123.45"]
