@@ -1,6 +1,6 @@
 """Why no plan exists: a smallest set of limits and pins that no plan meets together, each of them needed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from planner.plan.certificate import ON_TRUST, RESTATED, Conflict
 from planner.planning.conflict_restated import holds
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline, OutOfTimeError
+from planner.solvers.smallest_conflict import remembered, smallest_conflict
 from planner.units import money
 
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
@@ -37,9 +38,9 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     """Return a smallest set of rules that leaves no plan of an instance that is proven to have none.
 
     With a grid, rules of the sites alone come first: no layout can mend these. Else limits and pins are left out half
-    by half, for good where there is no plan without them either (QuickXplain, Junker 2004). Those whose removal could
-    not be judged in time stay. Memory alone is asked of first, which takes no search; and a rule that is left alone is
-    needed if a plan exists without it.
+    by half, for good where there is no plan without them either; those whose removal could not be judged in time stay.
+    Memory alone is asked of first, which takes no search; and a rule that is left alone is needed if a plan exists
+    without it.
     """
     deadline = Deadline(options.time_limit)
     if instance.grid is not None:
@@ -51,46 +52,22 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
         sites = sites_conflict.conflict(instance, request, options)
         if sites is not None:
             return _restated(instance, sites, request.fabric_usd_per_rack)
-    rules, judged = _relaxations(instance), dict[frozenset[str], bool]()
-    judged[frozenset(rules)] = True
+    rules = _relaxations(instance)
 
-    def conflicting(kept: Sequence[str]) -> bool:
-        """Return whether it is proven that no plan meets these rules, all others relaxed; more rules conflict too."""
-        asked = frozenset(kept)
-        known = next((no for some, no in judged.items() if (some <= asked if no else asked <= some)), None)
-        if known is None:
-            left = replace(options, time_limit=deadline.limit)
-            relaxed = [relax for rule, relax in rules.items() if rule not in asked]
-            known = judged[asked] = not deadline.passed and _no_plan(instance, relaxed, left)
-        return known
-
-    if _never_in_memory(instance, rules, options, deadline):
-        found = {MEMORY}
-    else:
-        found = set(_smallest(conflicting, [], list(rules)[::-1], tested=True))
-    if len(found) == 1 and not deadline.passed:
-        (name,) = found
+    def proven(kept: frozenset[str]) -> bool:
+        """Return whether it is proven that no plan meets these rules, all others relaxed."""
         left = replace(options, time_limit=deadline.limit)
-        if not _some_plan(instance, rules[name], left) and conflicting([]):
-            found = set()
-    kept = [rule for rule in rules if rule in found]
+        relaxed = [relax for rule, relax in rules.items() if rule not in kept]
+        return not deadline.passed and _no_plan(instance, relaxed, left)
+
+    conflicting = remembered(proven, list(rules))
+    in_memory = not _never_in_memory(instance, rules, options, deadline)
+    kept = smallest_conflict(conflicting, list(rules)) if in_memory else [MEMORY]
+    if len(kept) == 1 and not deadline.passed:
+        left = replace(options, time_limit=deadline.limit)
+        if not _some_plan(instance, rules[kept[0]], left) and conflicting(frozenset()):
+            kept = []
     return Conflict(decision=_decision(kept), rules=tuple(kept), reason=_reason(instance, kept))
-
-
-def _smallest(
-    conflicting: Callable[[Sequence[str]], bool], given: list[str], rules: list[str], *, tested: bool = False
-) -> list[str]:
-    """Return a smallest set of the rules that conflicts beside those given, the first ones before others.
-
-    Together they conflict. `tested`: the rules given are known to be met without the others, or were not added to.
-    """
-    if not tested and conflicting(given):
-        return []
-    if len(rules) == 1:
-        return rules
-    first, last = rules[: len(rules) // 2], rules[len(rules) // 2 :]
-    of_last = _smallest(conflicting, given + first, last)
-    return _smallest(conflicting, given + of_last, first, tested=not of_last) + of_last
 
 
 def _restated(instance: Instance, why: Conflict, fabric_usd_per_rack: float) -> Conflict:

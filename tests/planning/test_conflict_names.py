@@ -1,10 +1,7 @@
 """What is named where no plan exists: memory without a search, deadlines by first bounds, pins that ask too much."""
 
-import functools
 import itertools
-import random
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -166,23 +163,3 @@ def test_every_rule_in_conflict_is_known_to_the_checker() -> None:
     assert set(names[:-1]) <= check_plan.rules_of(Instance.model_validate(data)) and len(names) > 10
     for some in itertools.chain(itertools.combinations(names, 1), itertools.combinations(names, 2)):
         assert conflict._decision(list(some)) == check_plan._decision(some), some
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_smallest_set_of_rules_is_found(seed: int) -> None:
-    """Of random sets that conflict one is found from which none can be left out, the first before others."""
-    r = random.Random(seed)
-    for _ in range(50):
-        rules = [f"r{k}" for k in range(r.randint(1, 8))]
-        cores = [frozenset(r.sample(rules, r.randint(1, min(3, len(rules))))) for _ in range(r.randint(1, 3))]
-        conflicting = functools.partial(_conflicting, cores)
-        found = frozenset(conflict._smallest(conflicting, [], rules, tested=True))
-        assert found in cores and not any(x < found for x in cores)
-        first = min(cores, key=lambda x: max(rules.index(rule) for rule in x))
-        assert max(map(rules.index, found)) == max(map(rules.index, first))
-        doubtful = frozenset(conflict._smallest(functools.partial(_conflicting, []), [], rules, tested=True))
-        assert doubtful == frozenset(rules)  # what is not judged in time stays
-
-
-def _conflicting(cores: list[frozenset[str]], kept: Sequence[str]) -> bool:
-    return any(core <= set(kept) for core in cores)

@@ -25,6 +25,7 @@ from planner.solvers.highs import Duals
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.registry import run_milp
 from planner.solvers.signals import Deadline
+from planner.solvers.smallest_conflict import remembered, smallest_conflict
 
 MAX_RACKS_SHARE = 0.7  # of the time; the rest is for the cost: a split that is large but dear is a poor answer
 
@@ -150,15 +151,14 @@ def verified(data: SplitData, rules: Collection[str], options: Options) -> bool:
 
 
 def _minimal(data: SplitData, options: Options, deadline: Deadline) -> frozenset[str]:
-    """Leave out each rule in turn for good when the rest still conflict: what remains is all needed."""
-    rules = frozenset(RULES)
-    for name in RULES:
-        if deadline.passed:
-            break
-        options = replace(options, time_limit=deadline.limit)
-        if infeasible(data, rules - {name}, options):
-            rules = rules - {name}
-    return rules
+    """Return rules in conflict of which all are needed, as far as there was time; none where laws alone conflict."""
+
+    def proven(rules: frozenset[str]) -> bool:
+        return not deadline.passed and infeasible(data, rules, replace(options, time_limit=deadline.limit))
+
+    conflicting = remembered(proven, list(RULES))
+    rules = smallest_conflict(conflicting, list(RULES))
+    return frozenset() if len(rules) == 1 and conflicting(frozenset()) else frozenset(rules)
 
 
 # Rules of the split say nothing of what one node could carry.
