@@ -60,8 +60,7 @@ class ScriptText(RecipeText):
         start, end = located.span
         for name, words in self.script.assigned.items():
             holding = [w for w in words if w.start <= start < w.end]
-            adds = re.compile(rf"\w+=.*\$\{{?{name}\b", re.DOTALL)
-            others = [w for w in words if w not in holding and not adds.match(self.text[w.start : w.end])]
+            others = [w for w in self.script.assignments(name) if w not in holding]
             if holding and (others or holding[0].branch):
                 lines = " and ".join(str(self.line(w.start)) for w in (*holding, *others))
                 raise self.refused(start, shown, f"its variable {name} is assigned in a branch or twice (line {lines})")

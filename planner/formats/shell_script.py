@@ -136,14 +136,18 @@ class Script:
     def doubtful(self) -> list[str]:
         """Numbers that are used and assigned in a branch or more than once: the last one holds, whatever is run."""
         found = []
-        for name, words in self.assigned.items():
-            adds = re.compile(rf"\w+=.*\$\{{?{name}\b(?!.*\)\))", re.DOTALL)
-            plain = [w for w in words if not adds.match(self.text[w.start : w.end])]
+        for name, value in self.variables.items():
+            words = self.assignments(name)
             used = re.search(rf"\$\{{?{name}\b", self.text)
-            if used and (len(plain) > 1 or any(w.branch for w in plain)) and self.variables[name].isdigit():
-                lines = ", ".join(str(self.line(w.start)) for w in plain)
-                found.append(f"{name} (assigned in a branch or twice, line {lines}: {self.variables[name]} is taken)")
+            if used and value.isdigit() and (len(words) > 1 or any(w.branch for w in words)):
+                lines = ", ".join(str(self.line(w.start)) for w in words)
+                found.append(f"{name} (assigned in a branch or twice, line {lines}: {value} is taken)")
         return found
+
+    def assignments(self, name: str) -> list[Word]:
+        """Return where a variable is assigned, but where its own text is added to; arithmetic on it counts."""
+        adds = re.compile(rf"\w+=.*\$\{{?{name}\b(?!.*\)\))", re.DOTALL)
+        return [w for w in self.assigned.get(name, ()) if not adds.match(self.text[w.start : w.end])]
 
     def line(self, offset: int) -> int:
         """Return the line of an offset, from 1."""

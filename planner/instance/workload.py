@@ -300,10 +300,13 @@ REPLACED = {  # keys of before, by what says the same now
     "expert_once_per_domain": "dispatcher: deep_ep",
     "dispatch_seconds": "all_to_all_seconds, deep_ep_seconds or hybrid_ep_seconds",
 }
-
-
+# Of these, shares that were hidden, or of gradients shown, by the exchange.
 HIDING: dict[str, Overlap] = {"pipeline_overlap": "sends", "data_exposed": "gradients", "context_overlap": "context"}
-DISPATCH_SECONDS = {"all_to_all": "all_to_all_seconds", "deep_ep": "deep_ep_seconds", "hybrid_ep": "hybrid_ep_seconds"}
+DISPATCH_SECONDS: dict[Dispatcher, str] = {
+    "all_to_all": "all_to_all_seconds",
+    "deep_ep": "deep_ep_seconds",
+    "hybrid_ep": "hybrid_ep_seconds",
+}
 
 
 class Software(Sourced):
@@ -470,8 +473,7 @@ class Software(Sourced):
     @property
     def dispatch_seconds(self) -> float:
         """Seconds that routing and the start of a dispatch or a combination take with its dispatcher."""
-        starts = {"deep_ep": self.deep_ep_seconds, "hybrid_ep": self.hybrid_ep_seconds}
-        return starts.get(self.dispatcher, self.all_to_all_seconds)
+        return float(getattr(self, DISPATCH_SECONDS[self.dispatcher]))
 
     @property
     def host_launch_seconds(self) -> float:

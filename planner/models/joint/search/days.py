@@ -53,6 +53,8 @@ class FewestDays(Goal):
         Names a column to price before any other.
     rival
         Seconds a sequence of a plan of another search: slower ones are of no use.
+    unpaid
+        Shapes, by what their fabrics must know of them, that leave no money for any fabric.
     """
 
     world: World
@@ -66,9 +68,7 @@ class FewestDays(Goal):
     columns: list[tuple[float, Column]] = field(default_factory=list)
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
     early: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines priced so
-    unpaid: set[tuple[Traffic, tuple[int, ...]]] = field(
-        default_factory=set
-    )  # shapes whose fabrics no money is left for
+    unpaid: set[tuple[Traffic, tuple[int, ...]]] = field(default_factory=set)
     loop: OpenNodes | None = None
     spoke: float = field(default_factory=time.perf_counter)
 
@@ -201,10 +201,10 @@ class FewestDays(Goal):
 
     def pays(self, q: ShapeProblem) -> bool:
         """Return whether the money may pay the racks of a shape at any sites, and the least fabrics."""
-        racks = [q.traffic.racks(g) for g in q.shape.blocks]
         sites = self.world.sites
         if sites is None:
             return True
+        racks = [q.traffic.racks(g) for g in q.shape.blocks]
         return sum(sites.floor_usd(n, 1) for n in racks) + q.min_fabrics_usd <= self.world.budget
 
     def begin_shape(self, q: ShapeProblem) -> ShapeInTime:
