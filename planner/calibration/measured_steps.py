@@ -50,14 +50,14 @@ def accelerator(name: str, nic_bytes_per_second: float | None) -> Accelerator:
 
 
 def precision(
-    dtype: str, *, gradient_bytes: float, parameter_bytes: float = 2.0, optimizer_bytes: float = 12.0
+    dtype: str, *, gradient_bytes: float, master_bytes: float = 4.0, optimizer_bytes: float = 8.0
 ) -> Precision:
     """Return mixed precision: working weights as wide as the type, master weights and two moments in FP32."""
     working = {"fp4": 1.0, "fp8": 1.0}.get(dtype, 2.0)
     return Precision.model_validate(
         {
             "compute": dtype,
-            "parameter_bytes": parameter_bytes,
+            "parameter_bytes": working + master_bytes,
             "working_parameter_bytes": working,
             "gradient_bytes": gradient_bytes,
             "optimizer_bytes": optimizer_bytes,

@@ -100,7 +100,6 @@ recipes all set grad_reduce_in_fp32 to false (scripts/performance of its release
 HEADS = {"BigScience": 64}
 """Heads where rows of a source do not state them; of others as many as are 128 wide. The chronicles' NHEADS where they
 do: line 617, without, ran at the rate of line 712 with 64, and not of line 727 with 112."""
-BLACKWELL = ("B200", "GB200", "B300", "GB300")
 NETWORKS = {"BigScience": 6.25e9, "vTrain": 12.5e9}
 """NIC bytes/s of one GPU where the source states another rate: 4 x 100 Gb/s for a node of 8 GPUs; 4 x 200."""
 
@@ -335,12 +334,15 @@ def complete(row: dict[str, str], model: Model, stack: Stack, seconds: float | N
             1, b // p
         )  # the table states the local batch, which the pipeline cuts into as many micro-batches as stages
     experts = _number(row["EP"], 1) if model.experts else 1
+    own = _software(software).model_copy(update=stack.switches)
+    if software == "megatron-deepspeed" and dtype == "bf16":  # the passes' own gradients stay beside the FP32 sums
+        own = own.model_copy(update={"buffer_bytes_per_parameter": own.buffer_bytes_per_parameter + 2})
     machine = Machine(
         gpu=_gpu(gpu_name, network),
         rack=_rack(gpu_name),
-        software=_software(software).model_copy(update=stack.switches),
+        software=own,
         model=model,
-        precision=_precision_of(software, dtype, stated, once=stated == "fp8" and gpu_name in BLACKWELL),
+        precision=_precision_of(software, dtype, stated),
         sequence=_number(row["seq"], 1),
     )
     recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
@@ -478,22 +480,14 @@ def _model(row: dict[str, str]) -> Model | str:
     )
 
 
-def _precision_of(software: str, dtype: str, stated: str, *, once: bool = False) -> Precision:
-    """Return the bytes by role that a framework uses with a type; FSDP's depend on its mixed precision.
-
-    Weights in FP8 are kept `once` where products take them either way round, on Blackwell with one scale a tensor;
-    else a second, transposed copy makes them as large as in BF16 (Transformer Engine).
-    """
+def _precision_of(software: str, dtype: str, stated: str) -> Precision:
+    """Return the bytes by role that a framework uses with a type; FSDP's depend on its mixed precision."""
     if software in ("llm-foundry-fsdp", "torchtitan"):
         wide = "amp" in stated or software == "torchtitan"
         gradient = 4.0 if "amp" in stated else 2.0
         return precision(
-            dtype, gradient_bytes=gradient, parameter_bytes=4.0 if wide else 2.0, optimizer_bytes=8.0 if wide else 4.0
+            dtype, gradient_bytes=gradient, master_bytes=2.0 if wide else 0.0, optimizer_bytes=8.0 if wide else 4.0
         )
-    if software == "megatron-deepspeed" and dtype == "bf16":  # the passes' own gradients stay beside the FP32 sums
-        return precision(dtype, gradient_bytes=4.0, parameter_bytes=4.0)
-    if software in SHORT_GRADIENTS and dtype == "fp8" and once:
-        return precision(dtype, gradient_bytes=2.0, parameter_bytes=1.0)
     short = software in SHORT_GRADIENTS or (software == "megatron-deepspeed" and dtype == "fp16")
     return precision(dtype, gradient_bytes=2.0 if short else 4.0)
 

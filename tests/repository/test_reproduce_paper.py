@@ -63,7 +63,7 @@ UNPRINTED = {
     "activations with the text's 280 heads, 50T": 198.73,
     "memory of a GPU, all activations, selective recompute, 100T": 187.48,
     "the same, full recompute, FP8 layer inputs, 100T": 137.6,
-    "the same with the state under ZeRO-1, 100T": 157.5,
+    "the same with the state under ZeRO-1, 100T": 113.26,
     "replicas at 12 layers per rack, 50T": 1104,
     "GPUs that compute, 100T": 96.69,
     "GPUs that compute, 50T": 90.22,

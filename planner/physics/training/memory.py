@@ -159,14 +159,21 @@ def activation_bytes_per_layer(
     return linear + (2 * element_bytes + mask_bytes) * micro_batch * model.heads * sequence**2 / (t * context_parallel)
 
 
-def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shards: Num) -> Num:
+def state_bytes(
+    parameters: Num, precision: Precision, *, zero_stage: int, shards: Num, cast_bytes: float = 0.0
+) -> Num:
     """Compute the bytes of `parameters` weights, their gradients and optimiser state on one GPU (Rajbhandari 2020).
 
     Stage 1 divides the optimiser state over the `shards` replicas, stage 2 the gradients too, stage 3 the weights too.
+    Master weights are the optimiser's: of two bytes in work, six of all weights, four of gradients and eight of moments
+    stage 1 keeps 6 and divides 12 (section 5.1). Casts of the weights, `cast_bytes` each, are kept by every replica
+    but under stage 3, which makes them anew of each layer as it gathers it.
     """
-    weights = precision.parameter_bytes / (shards if zero_stage >= 3 else 1)
+    working = np.minimum(precision.working_parameter_bytes, precision.parameter_bytes)
+    master = precision.parameter_bytes - working
+    weights = working / shards if zero_stage >= 3 else working + cast_bytes
     gradients = precision.gradient_bytes / (shards if zero_stage >= 2 else 1)
-    optimizer = precision.optimizer_bytes / (shards if zero_stage >= 1 else 1)
+    optimizer = (master + precision.optimizer_bytes) / (shards if zero_stage >= 1 else 1)
     return parameters * (weights + gradients + optimizer)
 
 

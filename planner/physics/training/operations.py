@@ -97,10 +97,30 @@ def cast_bytes(m: Machine) -> float:
     It is read, once more where the largest element of the tensor is sought first (one scale a tensor from its own, and
     FP4), and written by rows and by columns, or once where products take one cast either way.
     """
-    fp4, recipe = m.precision.compute == "fp4", m.software.fp8_recipe
-    reads = 2 if fp4 or recipe == "per_tensor" else 1
-    once = m.gpu.any_fp8_layout and not fp4 and recipe in ("delayed", "per_tensor")
-    return reads * m.precision.activation_bytes + (1 if once else 2) * stored_bytes(m)
+    reads = 2 if m.precision.compute == "fp4" or m.software.fp8_recipe == "per_tensor" else 1
+    return reads * m.precision.activation_bytes + casts(m) * stored_bytes(m)
+
+
+def casts(m: Machine) -> int:
+    """Count the casts of a tensor that products in 8 or 4 bits read: by rows and by columns, or one for both."""
+    one_scale = m.precision.compute == "fp8" and m.software.fp8_recipe in ("delayed", "per_tensor")
+    return 1 if m.gpu.any_fp8_layout and one_scale else 2
+
+
+def weight_cast_bytes(m: Machine) -> float:
+    """Return the bytes of a weight's casts that stay from one micro-batch to the next, beside the weight in work.
+
+    Transformer Engine casts each weight once a step, in the first micro-batch, and keeps what it cast
+    (module/linear.py, is_first_microbatch). Weights that stand in FP8 are casts themselves, in place of those in work;
+    weights in FP4, which no framework has, are what the instance says.
+    """
+    working, product = m.precision.working_parameter_bytes, COMPUTE_BYTES[m.precision.compute]
+    if m.precision.compute not in NARROW or working < COMPUTE_BYTES["fp8"]:
+        return 0.0
+    in_fp8 = working <= COMPUTE_BYTES["fp8"] if m.software.fp8_parameters is None else m.software.fp8_parameters
+    if m.precision.compute == "fp8" and in_fp8:
+        return casts(m) * product - working
+    return casts(m) * product
 
 
 def gathered_bytes(m: Machine) -> float:

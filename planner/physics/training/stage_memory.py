@@ -8,7 +8,14 @@ from planner.instance.workload import RecomputeModule
 from planner.physics.num import Num
 from planner.physics.training import memory, schedule
 from planner.physics.training.memory import Recompute
-from planner.physics.training.operations import COMPUTE_BYTES, Machine, Shape, attends_in_fp8, gathered_bytes
+from planner.physics.training.operations import (
+    COMPUTE_BYTES,
+    Machine,
+    Shape,
+    attends_in_fp8,
+    gathered_bytes,
+    weight_cast_bytes,
+)
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import Weights, front_by_stage, front_layers, layer_kinds, weights_of
 from planner.physics.training.schedule import Schedule
@@ -109,16 +116,21 @@ def gpu_state_bytes(
 
     `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
     same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
-    copies and buckets are counted too.
+    copies and buckets are counted too. Embeddings and the head are not cast: where all weights are said to be in the
+    products' type they stand in 16 bits, which is two casts of eight.
     """
+    cast = weight_cast_bytes(m)
+    end_cast = cast if m.precision.working_parameter_bytes <= COMPUTE_BYTES["fp8"] else 0.0
 
-    def state(parameters: Num, shards: Num) -> Num:
+    def state(parameters: Num, shards: Num, cast_bytes: float = cast) -> Num:
         divided = m.software.sharded_buffer_bytes_per_parameter / (shards if zero_stage >= 1 else 1)
-        own = memory.state_bytes(parameters, m.precision, zero_stage=zero_stage, shards=shards)
+        own = memory.state_bytes(
+            parameters, m.precision, zero_stage=zero_stage, shards=shards, cast_bytes=cast_bytes
+        )
         return own + parameters * (m.software.buffer_bytes_per_parameter + divided)
 
-    usual = layers - front
-    shared = state(usual * w.shared + front * w.front + ends * w.end, replicas * s.context_parallel)
+    usual, over = layers - front, replicas * s.context_parallel
+    shared = state(usual * w.shared + front * w.front, over) + state(ends * w.end, over, end_cast)
     if not w.experts:
         return shared
     return shared + state(usual * w.experts, np.maximum(1, replicas * s.gpus / s.expert_parallel))

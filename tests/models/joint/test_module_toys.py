@@ -72,7 +72,7 @@ CASES: list[tuple[tuple[str, ...], float, str | None, tuple[str, bool]]] = [
     (("layernorm", "moe_act"), 0.48e9, None, ("none", False)),
     (("layernorm", "moe_act"), 0.48e9, "selective", ("selective", False)),
     (("layernorm", "moe_act"), 0.45e9, "full", ("none", True)),
-    (("mlp",), 0.75e9, None, ("selective", False)),
+    (("mlp",), 0.735e9, None, ("selective", False)),
 ]
 
 

@@ -105,6 +105,27 @@ def test_state_by_zero_stage(zero: int, bytes_per_parameter: float) -> None:
     assert memory.state_bytes(1e9, MIXED, zero_stage=zero, shards=4) == pytest.approx(1e9 * bytes_per_parameter)
 
 
+@pytest.mark.parametrize(
+    ("weights", "working", "gradients", "stays", "divided"),
+    [(6, 2, 4, 6, 12), (6, 2, 2, 4, 12), (4, 4, 4, 8, 8)],
+    ids=["bf16 weights, fp32 gradients", "16 bits both", "fp32"],
+)
+def test_stage_1_divides_the_master_copy_too(
+    weights: float, working: float, gradients: float, stays: float, divided: float
+) -> None:
+    """As Megatron-Core's table of its distributed optimiser has it: bytes that stay and bytes over d replicas."""
+    p = MIXED.model_copy(
+        update={
+            "parameter_bytes": weights,
+            "working_parameter_bytes": working,
+            "gradient_bytes": gradients,
+            "optimizer_bytes": 8,
+        }
+    )
+    for shards in (1, 2, 8, 128):
+        assert memory.state_bytes(1.0, p, zero_stage=1, shards=shards) == pytest.approx(stays + divided / shards)
+
+
 @given(st.integers(0, 3), st.integers(1, 1000))
 def test_state_never_grows_with_shards_or_stage(zero: int, shards: int) -> None:
     """More shards or a higher stage never take more memory; one shard takes what no ZeRO takes."""
