@@ -51,7 +51,7 @@ def support_table() -> SupportTable:
 
 
 def support_of(m: Machine) -> dict[str, ConstantSupport]:
-    """Return what is known of each constant of a machine, by `accelerators` or `software` and its path."""
+    """Return the support of each constant of a machine, by `accelerators` or `software` and the constant's path."""
     return {f"{c.kind}.{c.path}": c for c in support_table().constants if c.touches(m)}
 
 

@@ -27,7 +27,7 @@ MAX_CHUNKS = 10_000  # of a stage's layers; more would be walked through one by 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """A site of the plan with the node that it stands on and that node's authority."""
+    """A site of the plan with its power node and the balancing authority of that node."""
 
     site: Site
     node: PowerNode
@@ -260,7 +260,10 @@ def _locality(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
 
 
 def racks_of(text: str, racks: int) -> list[int] | str:
-    """Read a hostlist of a site's racks, or return what is wrong with it; numbers are checked before ranges expand."""
+    """Read a hostlist of a site's racks; return the rack numbers, or the sentence that names the fault.
+
+    Numbers are compared with the site's racks before ranges are expanded.
+    """
     outside = [n for n in re.findall(r"[0-9]+", text) if len(n) > 9 or int(n) >= racks]
     if outside:
         return f"rack {outside[0][:20]} of {text[:60]!r} > {racks - 1:,}, the site's last rack"

@@ -103,9 +103,10 @@ def like_rows(m: Machine, strategy: ParallelStrategy, errors: ErrorTable | None 
 def interval(
     m: Machine, strategy: ParallelStrategy, predicted: float, errors: ErrorTable | None = None
 ) -> tuple[float, float]:
-    """Return the interval in which 4 of 5 like runs are measured, of a time or what is proportional to it.
+    """Return the 80 % interval of measured values around a predicted time, or a quantity proportional to it.
 
-    Wider by what sources differ where no row has its accelerator or its stack.
+    Its ends are the prediction times the ratios of measurement to prediction that enclose 4 of 5 like runs. Where no
+    measured run has the machine's accelerator or its stack, the interval is widened by the spread between sources.
     """
     like = like_rows(m, strategy, errors)
     low, high = like.measured_over_predicted

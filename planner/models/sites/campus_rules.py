@@ -31,7 +31,7 @@ class Rule:
         Place in which a conflict tries to leave the rule out: the one that says least to the user goes first.
     scope
         What the rule limits: `site` a single site, `grid` the power of any site, `split` how the sites relate to each
-        other or to what is asked for. Rules of the split do not limit what one node could carry alone.
+        other or to the request. Rules of the split do not limit the load that one node could carry alone.
     components
         Components that hold further rows of the rule.
     yearly
@@ -131,7 +131,7 @@ def _demand_sentence(data: SplitData) -> str:
 
 
 def pins(m: Any, data: SplitData) -> None:
-    """Require what is pinned: racks in all, racks of single sites, and at most so many open sites."""
+    """Fix the pinned racks of the campus and of single sites, and limit the open sites to the pinned maximum."""
     m.pins = pyo.Constraint(pyo.Any)
     if data.pins.racks is not None:
         m.pins["sites.racks"] = data.module_racks * sum(m.modules.values()) == data.pins.racks
@@ -228,13 +228,16 @@ def _fault_split_slack(data: SplitData, index: Any) -> float:
 
 
 def _one_site_each(data: SplitData, sites: int) -> bool:
-    """Whether so many sites at most must each be in an interconnection of its own."""
+    """Return whether at most `sites` open sites must each be in an interconnection of its own."""
     split = data.grid.rules.fault_split
     return split.enabled and sites == split.min_interconnections
 
 
 def _fault_split_min_site_modules(data: SplitData, racks: int, sites: int) -> int:
-    """Bound a site by what is left when every other site, alone in its interconnection, has the largest share."""
+    """Bound the modules of an open site from below: all racks less the largest share for each of the other sites.
+
+    The bound holds where every open site must be alone in its interconnection; otherwise it is 1 module.
+    """
     if not _one_site_each(data, sites):
         return 1
     left = 1 - (sites - 1) * data.grid.rules.fault_split.max_share

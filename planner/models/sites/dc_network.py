@@ -92,7 +92,7 @@ class DcNetwork:
     """The grid of a split in one year, as the columns that its cuts are stated over.
 
     The columns are, in this order: generation by node, modules and opening by candidate, then installation and flow of
-    each circuit to build, then the load in MW that each candidate has beside its modules.
+    each circuit to build, then the load in MW that each candidate has in addition to its modules.
 
     Attributes
     ----------
@@ -139,7 +139,7 @@ class DcNetwork:
 
     @cached_property
     def load_mw(self) -> Floats:
-        """Load of each node beside the sites."""
+        """Load of each node in MW without the load of the sites, in order of node id."""
         return np.asarray([n.load_mw for n in sorted(self.grid.nodes, key=lambda n: n.id)])
 
     @cached_property
@@ -184,7 +184,7 @@ class DcNetwork:
 
     @property
     def first_extra(self) -> int:
-        """First column of the load beside the modules."""
+        """First of the columns of the candidates' load in addition to their modules, in MW."""
         return self.first_circuit_flow + len(self.circuits_to_build)
 
     @property
@@ -270,7 +270,7 @@ class DcNetwork:
     def cut(
         self, rule: str, name: str, row: Floats, upper: float, *, condition: Condition = (), reach: float = 0.0
     ) -> GridCut:
-        """Return a row over all columns as a cut, without what is zero."""
+        """Return a row over all columns as a cut that keeps the coefficients above 1e-12 in absolute value."""
         (columns,) = np.nonzero(np.abs(row) > 1e-12)
         return GridCut(
             rule=rule, name=name, columns=columns, values=row[columns], upper=upper, condition=condition, reach=reach

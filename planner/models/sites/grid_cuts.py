@@ -1,7 +1,8 @@
 """The lazy rows of a DC model, year by year: corridors above their ratings, before and after contingencies.
 
-Each year has injections of its own, so each is searched alone for violations; years share the columns of what is
-decided once. Cuts are for flows after a contingency, for reserves, and for islands that must feed themselves.
+Each year has injections of its own, so violations are sought year by year; the years share the columns of modules,
+openings and installed circuits, which are decided once. Cuts limit flows after a contingency, keep reserves, and make
+islands feed themselves.
 """
 
 from collections.abc import Collection, Iterator

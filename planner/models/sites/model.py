@@ -108,9 +108,9 @@ def build(
     """Build the model without the named rules and without an objective; `sites` fixes the number of open sites.
 
     Rules in `loose` act through their own rows alone: no bound knows of them, so that their limits can be moved or
-    priced. `extend` adds decisions before the rules; where it makes `extra_mw` by site, that is load beside the
-    modules', and no more than `max_extra_mw` in all. `max_modules` bounds the modules of all sites where more is known
-    of them than the rules say.
+    priced. `extend` adds decisions before the rules; where it creates `extra_mw` by site, these are loads in MW in
+    addition to those of the modules, at most `max_extra_mw` over all sites. `max_modules` bounds the modules of all
+    sites where the caller knows a tighter bound than the rules give.
     """
     m = pyo.ConcreteModel()
     rules = rules_without(without)

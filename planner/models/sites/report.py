@@ -1,4 +1,4 @@
-"""A solution of the site split as the plan's section: sites, links, power, prices, what is proven and what binds."""
+"""Write a solution of the site split as the plan's section: sites, links, power, prices, proof and binding limits."""
 
 import math
 from collections.abc import Iterator
@@ -109,9 +109,10 @@ def _short_of_power(residual: nx.DiGraph, node: tuple[str, str], need: float) ->
 
 
 def _dual_rows(data: SplitData, network: DcNetwork, solution: SplitSolution) -> set[str]:
-    """Name the plants, authorities, corridors and contingencies that stop one more module, whatever the dispatch.
+    """Return the names of plants, authorities, corridors and contingencies that stop one more module at an open site.
 
-    They are the rows with a dual when the most that one site can draw beside the others is sought.
+    For each open site, maximise its modules with the other sites' modules and the circuits fixed and the dispatch free;
+    the names are those of the rows with a nonzero dual.
     """
     m = build(data, without=set(RULES) - set(_POWER_FLOW))
     m.goal = pyo.Objective(expr=0.0)

@@ -49,9 +49,9 @@ def _area_sentence(data: SplitData) -> str:
 
 
 def interconnect(m: Any, data: SplitData) -> None:
-    """Require that a site's circuits can carry a share of its load: all of them, or those left without the largest.
+    """Require that a site's circuits carry a share of its load, with all circuits in service or without the largest.
 
-    Which circuit is the largest depends on what is built, so there is a row for each that could be.
+    Which circuit is the largest depends on the corridors that are built, so there is a row for each that could be.
     """
     rule = data.grid.rules.interconnect
     if not rule.enabled:
@@ -130,7 +130,7 @@ def _interconnect_sentence(data: SplitData) -> str:
 
 
 def ready(m: Any, data: SplitData) -> None:
-    """Require that sites, new lines and upgrades in use are ready in time."""
+    """Require that sites, new lines and upgrades in use are ready within `grid.rules.ready_within_months`."""
     limit = data.grid.rules.ready_within_months
     if limit is None:
         return
@@ -198,7 +198,7 @@ def _floor(x: float) -> int:
 
 
 def max_campus_modules(data: SplitData, rules: Iterable[Rule], known: int | None = None) -> int:
-    """Bound the modules of the whole campus by each rule alone, and by what is `known` of them beside the rules."""
+    """Bound the modules of the whole campus: the smallest of each rule's own bound and of `known`, if it is given."""
     rules = list(rules)
     racks = [rule.racks(data) for rule in rules]
     limits = [float(n // data.module_racks) for n in racks if n is not None]
@@ -221,7 +221,7 @@ def min_site_modules(data: SplitData, rules: Iterable[Rule], sites: int) -> int:
     """Bound an open site's modules from below where the racks in all are known; `sites` bounds the open sites."""
     rules = list(rules)
     racks = [n for rule in rules if (n := rule.racks(data)) is not None]
-    # Where demand and a pin both fix the racks, demand stands last.
+    # Where demand and a pin both fix the racks, the racks of the demand are the last of the list.
     return max((rule.min_site_modules(data, racks[-1], sites) for rule in rules), default=1) if racks else 1
 
 
@@ -347,7 +347,7 @@ def wan_capacity(m: Any, data: SplitData) -> None:
 
     steps = [(*pair, n, waves) for pair, levels in m.levels.items() for n, waves in levels if waves != 0]
     if m.known_sites:
-        # A pair's need is in its expressions; what is left to state is which pairs cannot be open.
+        # The expressions of a pair hold its need; only the rows of pairs that cannot both be open remain to be added.
         steps = [s for s in steps if s[3] is None]
     m.wan_capacity = pyo.Constraint([s[:3] for s in steps], rule=row)
     fibres = {s[:3]: wan.fibre_pairs(data.wan, s[3]) for s in steps if s[3]}

@@ -60,7 +60,7 @@ def solve_data(
         solution = _shortest_flows(m, data, outcome.solution, replace(options, time_limit=deadline.limit))
     elif solution is None:
         return replace(outcome.with_solution(None), bound=None, seconds=deadline.elapsed)
-    # Without a cheaper split in time, that of the first solve is returned, with the bound that was reached.
+    # Where the time limit passes without a cheaper split, return that of the first solve with the bound reached so far.
     return with_plan(data, m, solution, proof, outcome, options.seed, deadline)
 
 
@@ -272,7 +272,7 @@ def _move(data: SplitData, name: str, options: Options) -> Relaxation | None:
 
 
 def _move_rtt(data: SplitData, options: Options) -> Relaxation | None:
-    """Minimize the longest round trip between open sites, and return the route that it stands for."""
+    """Minimise the longest round trip between open sites; return its excess over the limit, in ms and km of route."""
     limit = data.grid.rules.max_rtt_ms or 0.0
     m = build(data, without=("rtt",))
     far = {p: data.rtt_ms(p) for p in data.pairs if data.rtt_ms(p) > limit}

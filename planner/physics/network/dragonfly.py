@@ -78,7 +78,7 @@ class Dragonfly(Design):
 
     @property
     def group_sizes(self) -> Counter[int]:
-        """Leaves of a group, and how many groups of a network have so many."""
+        """Count the groups of one network by their number of leaves: {leaves of a group: groups}."""
         sizes: Counter[int] = Counter()
         domains = part_sizes(self.domains, self.domains_per_pod)
         for x, nx in part_sizes(self.rails, self.rails_per_pod).items():
@@ -88,17 +88,17 @@ class Dragonfly(Design):
 
     @property
     def spines_per_pod(self) -> int:
-        """Spines of a group: no switch stands above the routers."""
+        """Spines of a group: 0, as a dragonfly has no tier above its routers."""
         return 0
 
     @property
     def spines(self) -> int:
-        """Spine switches: none stands above the routers."""
+        """Spine switches of all networks: 0, as a dragonfly has no tier above its routers."""
         return 0
 
     @property
     def cores(self) -> int:
-        """Core switches: none stands above the groups."""
+        """Core switches of all networks: 0, as links join the groups directly."""
         return 0
 
     @property
@@ -127,7 +127,7 @@ class Dragonfly(Design):
         return self.local_links // self.leaf_bundle + self.global_links
 
     def router_ports(self, size: int) -> int:
-        """Return the ports of a router towards others, in a group of so many."""
+        """Count the ports of a router towards other routers, in a group of `size` routers."""
         return (size - 1) * self.leaf_bundle + math.ceil(self.pod_uplinks / size)
 
     @property
@@ -182,7 +182,7 @@ class Dragonfly(Design):
         return ({"leaf": self.leaf_exit} if self.leaf_up else {}) | ({"pod": self.pod_exit} if self.spine_up else {})
 
     def racks_around(self, tier: str) -> int:
-        """Return how many racks a switch of a tier stands amid: routers amid those of their group."""
+        """Count the racks that surround a switch of a tier; those of its group surround a router."""
         return Design.racks_around(self, "spine" if tier == "leaf" else tier)
 
     def faults(self) -> list[str]:
@@ -212,11 +212,11 @@ class Dragonfly(Design):
         return math.ceil(self.wan_ports / self.pods)
 
     def wan_links_at(self, switches: int) -> int:
-        """Return the links from the WAN gateway to the switch with the most of them in a group of so many."""
+        """Count the links from the WAN gateway to the switch that has most of them, in a group of `switches`."""
         return math.ceil(self.wan_links_per_group / switches)
 
     def taken_at(self, switches: int) -> int:
-        """Return the ports that the WAN gateway must leave alone at a switch of a group of so many."""
+        """Count the ports of a router that WAN gateway links may not use, in a group of `switches` routers."""
         return math.ceil((self.leaf_down + self.leaf_spare) / self.split) + self.router_ports(switches)
 
     @property
@@ -350,7 +350,7 @@ class DragonflyPlus(Dragonfly):
         return self.group_links if self.group_links < s else s * (self.group_links // s)
 
     def racks_around(self, tier: str) -> int:
-        """Return how many racks a switch of a tier stands amid: leaves amid those of their domain."""
+        """Count the racks that surround a switch of a tier; those of its domain surround a leaf."""
         return Design.racks_around(self, tier)
 
     def faults(self) -> list[str]:
@@ -367,7 +367,7 @@ class DragonflyPlus(Dragonfly):
         return bad + self._group_faults(self.spine_up != self.global_ports) or self._wan_gateway_faults()
 
     def taken_at(self, switches: int) -> int:
-        """Return the ports of a spine that the WAN gateway must leave alone, in a group of so many."""
+        """Count the ports of a spine that WAN gateway links may not use, in a group of `switches` spines."""
         return self.spine_down + math.ceil(self.pod_uplinks / switches)
 
     @property
@@ -482,9 +482,9 @@ def part_sizes(items: int, size: int) -> dict[int, int]:
 
 
 def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> Num:
-    """Return the bundles between two routers that what leaves one of them is assured of; numbers or arrays of them.
+    """Compute the bundles between two routers that the traffic leaving one of them is guaranteed; numbers or arrays.
 
-    Groups have `smallest` to `largest` routers, and so many `links` to others.
+    Groups have `smallest` to `largest` routers, and each has `links` links to other groups.
     """
     several = np.minimum(links, 1)
     if not valiant:
@@ -494,5 +494,8 @@ def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> N
 
 
 def unevenness(switches: Num, links: Num) -> Num:
-    """Bound the links of one of so many switches over an equal part of all, dealt out in turn; it falls with links."""
+    """Bound ceil(links / switches) over links / switches: the links of the fullest switch of a group over the mean.
+
+    The links go to the switches in turn; the bound falls as there are more links.
+    """
     return 1 + (switches - 1) / links

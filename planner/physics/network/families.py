@@ -1,4 +1,4 @@
-"""The fabric families: how each meets a rack's GPUs, the type of its designs, and the design that a plan stands for.
+"""The fabric families: how each connects a rack's GPUs, the type of its designs, and the design of a plan's fabric.
 
 A new family has a design type with its counts and its cabling, an entry here, and its tables in `models/fabric`.
 """
@@ -29,7 +29,7 @@ class RackPorts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A fabric family: the ports of a rack of so many GPUs, and the type of its designs."""
+    """A fabric family: the function from the GPUs of a rack to its ports, and the type of the family's designs."""
 
     rack_ports: Callable[[int], RackPorts]
     design: type[Design]
@@ -49,10 +49,10 @@ FAMILIES: dict[FabricFamily, Family] = {
 
 
 def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int) -> float:
-    """Bound racks of a site, so many GPUs of each cabled, that a fabric joins whose leaf is pinned or the only tier.
+    """Bound the racks of a site that a fabric can join where its leaf is pinned or is the only tier.
 
-    A leaf that keeps no port for the uplinks, or has no tier above it, is the only switch of its network, and takes the
-    GPUs of all racks. Infinity where the pins and tiers leave room for uplinks.
+    `wired_gpus` GPUs of each rack are cabled. A leaf without ports for uplinks, or without a tier above it, is the only
+    switch of its network and takes the GPUs of all racks. Infinity where the pins and tiers leave room for uplinks.
     """
     own = {path.rpartition(".")[2]: pins[path] for path in sorted(pins, key=len) if path.startswith("fabric.")}
     racks, down, up = (own.get(name) for name in ("leaf_domain_racks", "leaf_down_ports", "leaf_up_ports"))
@@ -83,7 +83,7 @@ def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int)
 def design_for(
     family: FabricFamily, network: Network, models: Sequence[Switch], racks: int, rack: RackPorts, **choices: Any
 ) -> Design:
-    """Return the design of some choices for so many racks, its switches of the models of the tiers from the leaf up."""
+    """Return the design that `choices` give for `racks` racks; `models` are the tiers' switches from the leaf up."""
     kind, (leaf, *above) = FAMILIES[family].design, models
     names = zip(("spine_ports", "core_ports", "super_spine_ports"), above, strict=False)
     choices |= {name: s.ports for name, s in names if s.name != leaf.name}
@@ -93,7 +93,10 @@ def design_for(
 
 
 def design_of(f: SiteFabric, racks: int, *, switches: Mapping[str, Switch], gpus: int, network: Network) -> Design:
-    """Return the design of a fabric without a fault, of switches by name and racks of so many GPUs."""
+    """Return the design of a plan's fabric at a site of `racks` racks, each with `gpus` GPUs.
+
+    The fabric must be free of the faults that `design_fault` reports; `switches` holds the switch models by name.
+    """
     leaf, spine, family = f.tiers[0], f.tiers[1] if len(f.tiers) > 1 else None, FAMILIES[f.family]
     rack, kind, models = family.rack_ports(gpus), family.design, [switches[name] for name in (f.switch, *f.models[1:])]
     own: dict[str, Any] = {"leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle, "lanes": f.lanes, "split": f.split}
@@ -123,7 +126,10 @@ def design_fault(f: SiteFabric, racks: int) -> str | None:
 
 
 def tree_fault(f: SiteFabric, expected: tuple[str, ...]) -> str | None:
-    """Return what is wrong with the tiers of a tree, which are the first of those expected; all of them have zones."""
+    """Return the fault in the tiers of a tree, or None; they must be the first names of `expected`, in order.
+
+    A tree with all the expected tiers has zones.
+    """
     names = tuple(t.name for t in f.tiers)
     if not names or names != expected[: len(names)]:
         return f"tiers are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"

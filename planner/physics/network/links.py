@@ -62,14 +62,14 @@ def spare_ports(used: int, spares: Spares) -> int:
 
 @dataclass(frozen=True)
 class Places:
-    """The floor of one site: rack k stands in row k // n at place k % n, n racks to a row."""
+    """The floor of one site: rack k is in row k // n at place k % n, with n racks to a row."""
 
     floor: Floor
     racks: int
 
     @property
     def racks_per_row(self) -> int:
-        """Racks of a row: as given, or so many that rows take as much width as depth."""
+        """Racks of a row: as the floor states, or the number that makes the floor about as wide as it is deep."""
         square = math.sqrt(self.racks * self.floor.row_pitch_m / self.floor.rack_pitch_m)
         return self.floor.racks_per_row or max(1, round(square))
 
@@ -99,7 +99,10 @@ class Places:
 
 
 def media_of(network: Network) -> tuple[Medium, ...]:
-    """Return the media of a loaded instance; a bare name was resolved on loading."""
+    """Return the media of an instance whose catalogue names were resolved on loading.
+
+    TypeError where some are still names.
+    """
     named = [m for m in network.media if isinstance(m, str)]
     if named:
         raise TypeError(f"network.media: {named} are names; load the instance through planner.load")
@@ -172,7 +175,10 @@ def beside_metres(places: Places) -> Metres:
 
 
 def group_metres(places: Places, pod: int) -> Iterator[Metres]:
-    """Yield the lengths of cables, one between each two places of groups of so many racks, some places at a time."""
+    """Yield arrays of cable lengths in metres, one length for each pair of groups of `pod` racks.
+
+    Each array holds the pairs of the next few groups, so that it stays below `PAIRS` entries or one group's pairs.
+    """
     first = np.arange(0, places.racks, pod, dtype=np.int64)
     middle = places.middle(first, first + pod)
     step = max(1, PAIRS // len(first))
@@ -183,7 +189,7 @@ def group_metres(places: Places, pod: int) -> Iterator[Metres]:
 
 
 def group_wan_metres(places: Places, pod: int) -> Metres:
-    """Return the length of a cable from the middle of the site to each place of groups of so many racks."""
+    """Compute the length in metres of a cable from the middle of the site to each group of `pod` racks."""
     return spine_metres(places, np.arange(0, places.racks, pod, dtype=np.int64), pod)
 
 

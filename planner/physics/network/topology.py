@@ -18,7 +18,7 @@ A tier may have switches of more or fewer ports than a leaf, at the same rate an
 ports. Counts are of switches and cables of all networks, but for domains and pods, which every network has alike: a
 switch holds one chip of every plane and a cable carries every plane. A WAN gateway, of the leaf's model, takes
 `wan_ports` of the wide area in every network and sends as many links on to free ports of the top tier, to one switch
-after another. Its switches stand beside the tiers, and only counts named after it count them.
+after another. Its switches belong to no tier, and only counts named after it count them.
 
 Switches are numbered within their tier, network after network: leaf domain·rails + rail, spine pod·s + position, core
 zone·(cores of a zone) + place in the zone, super-spine network·(super-spines of a network) + place there, WAN gateway
@@ -323,7 +323,7 @@ class Design:
         return self.grouped or self.tiers != 2
 
     def racks_around(self, tier: str) -> int:
-        """Return how many racks a switch of a tier, or a GPU, stands amid: those that it serves."""
+        """Count the racks that a switch of a tier, or a GPU, serves."""
         pod = self.domain_racks * self.domains_per_pod
         zone = self.domain_racks * self.domains_per_zone if self.tiers > 3 else self.racks
         return {"gpu": 1, "leaf": self.domain_racks, "spine": pod, "core": zone}.get(tier, self.racks)
@@ -517,7 +517,7 @@ class Design:
         return (f" + {self.leaf_spare} spare" if self.leaf_spare else "") + f" > {self.ports} ports{each}"
 
     def _leaf_faults(self, up: int) -> list[str]:
-        """Return what does not add up at a leaf with so many ports in use beside those of GPUs, or in its pod."""
+        """Return the faults in the ports of a leaf with `up` ports towards switches, and in the size of its pod."""
         bad = []
         if self.leaf_down + up * self.split + self.leaf_spare > self.ports * self.split:
             bad.append(f"leaf ports: {self.leaf_down} down + {up} up{self._leaf_edge}")

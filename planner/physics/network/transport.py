@@ -1,8 +1,8 @@
 """What crosses leaf domains, pods and zones, how the fabric slows it, and the WAN gateway through which sites exchange.
 
-Rack k of a site stands in leaf domain k // D, domain l in pod l // y, and in zone l // Y where there are zones. A stage
-is the ordered racks of its replica group: rank q of stage i sends to rank q of stage i + 1, and the racks of one stage
-all-reduce its gradients around a ring.
+Rack k of a site belongs to leaf domain k // D, domain l to pod l // y, and to zone l // Y where there are zones. A
+stage is the ordered racks of its replica group: rank q of stage i sends to rank q of stage i + 1, and the racks of one
+stage all-reduce its gradients around a ring.
 
 Wavelengths end at WAN gateway switches, the same that the fabric is made of. A port sends and takes at once, so both
 directions are one port. Every network of the fabric has a WAN gateway of its own, which takes an equal part of the
@@ -117,9 +117,10 @@ def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) ->
 
 
 def exchange_bound(fragments: int, racks: int, group: int) -> float:
-    """Bound `exchange_leaving` of so many racks with fragments of so many stages, each fragment in rank order.
+    """Bound `exchange_leaving` of a block of `racks` racks that holds `fragments` runs of ranks, each of one stage.
 
-    Only the groups at the two ends of a fragment are cut, and one cut in the middle sends the most.
+    Only the groups at the two ends of a fragment lie partly outside the block, and a group that the block's edge halves
+    sends most.
     """
     return min(float(racks), 2 * fragments * (group**2 // 4) / (group - 1)) if group > 1 else 0.0
 
@@ -246,7 +247,7 @@ def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str)
 
 
 def wan_ports(gbps: float, networks: int, port_gbps: float) -> int:
-    """Return the ports to the wide area of one of so many networks: ceil(its part of the rate / rate of a port)."""
+    """Count the wide-area ports of each of `networks` networks: ceil(its part of the rate / rate of a port)."""
     return math.ceil(gbps / networks / port_gbps * (1 - 1e-12))
 
 

@@ -32,7 +32,7 @@ NO_LINKS = GpuLinks()
 
 
 def gpu_links(network: Network | None, lanes: int) -> GpuLinks:
-    """Return the links of a GPU whose NIC is split over so many lanes; none where the instance has no network."""
+    """Return the links of a GPU whose NIC is split over `lanes` lanes; `NO_LINKS` where the instance has no network."""
     return NO_LINKS if network is None else GpuLinks(lanes, lanes * network.cables.endpoint_transceivers)
 
 
@@ -69,19 +69,22 @@ def stops_per_gpu_second(r: Reliability, links: GpuLinks = NO_LINKS) -> float:
 
 
 def scale_factor(r: Reliability, gpus: Num) -> Any:
-    """Return by how much a job of so many GPUs stops more often than in proportion to them: 1 up to those measured."""
+    """Compute the factor by which a job's stops exceed proportionality to its GPUs: (gpus / measured)^exponent.
+
+    It is at least 1, which it is up to the size of the measured job, `measured_gpus`.
+    """
     if not r.scale_exponent:
         return 1.0
     return np.maximum(1.0, np.asarray(gpus, dtype=np.float64) / r.measured_gpus) ** r.scale_exponent
 
 
 def stops_per_second(r: Reliability, gpus: Num, links: GpuLinks = NO_LINKS) -> Any:
-    """Return the stops in a second of a job of so many GPUs at work: the sum over their parts."""
+    """Compute the stops per second of a job with `gpus` GPUs at work, summed over the parts of each GPU."""
     return gpus * stops_per_gpu_second(r, links) * scale_factor(r, gpus)
 
 
 NEWTON_STEPS = 60  # towards the best interval, from one side; the last of them square the error
-MOST_STALLED = 1e12  # seconds of stalls for one of work, beside which replicas that are away count for nothing
+MOST_STALLED = 1e12  # seconds of stalls per second of work: replicas that are away are negligible against it
 LARGE = 100.0  # the time of writing a checkpoint over the mean time between stops
 SMALL = 0.01  # the time between checkpoints and their writing over the mean time between stops
 ENOUGH = 1e-10  # relative change behind which the next would be of rounding; the stretch is flat there
@@ -186,9 +189,10 @@ def restart_stretch(mean: Num, interval: Num, write: Num, restart: Num) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A way to go on: what it stretches time by, with the interval and the parts of what is lost.
+    """A way to resume after a failure: recovery, checkpoint target, the stretch of run time, and its parts by cause.
 
-    `parts`: seconds lost for a second of steps, by cause; they and 1 sum to the stretch.
+    `stretch`: seconds of run time per second of steps. `parts`: seconds lost per second of steps, by cause; they and 1
+    sum to the stretch. `interval_seconds` is the time between checkpoints.
     """
 
     recovery: Recovery

@@ -35,9 +35,9 @@ from planner.plan.plan_sections import ReliabilityPlan
 
 
 def repair_shares(r: Reliability) -> dict[str, float]:
-    """Return the mean number in repair for each one at work, by what is out of service: a GPU, or its rack.
+    """Compute the mean number in repair per GPU at work, by the unit that a failure takes out: `gpu` or `rack`.
 
-    MTTR/MTBF of each part, a part of a rack counted for each of its GPUs.
+    It is the sum of MTTR/MTBF over the parts; a part of a rack counts for each of the rack's GPUs.
     """
     found = {"gpu": 0.0, "rack": 0.0}
     for p in r.parts.values():
@@ -47,9 +47,10 @@ def repair_shares(r: Reliability) -> dict[str, float]:
 
 
 def rack_availability(r: Reliability, gpus: int, spare_gpus: int) -> float:
-    """Return the share of time in which a rack has so many GPUs fit for work, spare ones in it standing in for others.
+    """Compute the share of time in which at least `gpus` GPUs of a rack with `spare_gpus` spare ones are fit for work.
 
-    Each GPU is fit for MTBF/(MTBF + MTTR) of the time by itself: k of n. Its other parts have no spares.
+    GPUs fail independently, each fit for MTBF/(MTBF + MTTR) of the time: the k-of-n formula. The rack's other parts
+    have no spares.
     """
     share = repair_shares(r)
     fit = 1 / (1 + share["gpu"])
@@ -119,10 +120,16 @@ SHORT = {"elastic": "replicas short of racks"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What stands by at the sites of a plan.
+    """The effect of the spare racks at a plan's sites.
 
-    The share of time in which all have enough racks, the mean replicas that racks out of service take down, and
-    whether every site has a spare rack.
+    Attributes
+    ----------
+    enough_share
+        Share of time in which all sites have enough racks fit for work.
+    replicas_down
+        Mean number of replicas that racks out of service take down.
+    spares
+        Whether every site has a spare rack.
     """
 
     enough_share: float
@@ -132,7 +139,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """How a plan meets failures: the way to go on, what it stretches steps by, and what stands by at the sites."""
+    """How a plan meets failures: its way to resume, the stretch of its steps, and the spare racks at its sites."""
 
     way: Way
     stretch: float
@@ -159,7 +166,10 @@ def checkpoint_bytes(instance: Instance, model: Model) -> float:
 
 
 def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, block_replicas: int) -> Standing:
-    """Return what stands by at sites of so many racks at work and spare; a rack that lacks takes its block down."""
+    """Compute the effect of spare racks from the (racks at work, spare racks) of each site.
+
+    A rack that is missing takes its block of `block_replicas` replicas down.
+    """
     racks = list(sites)
     return Standing(
         enough_share=math.prod(enough_share(n, s, rack_availability) for n, s in racks),
@@ -169,7 +179,7 @@ def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, bloc
 
 
 def stretches(job: Job, standing: Standing) -> Iterator[tuple[Any, Way]]:
-    """Yield the stretch of each way to go on with what stands by at the sites, and the way.
+    """Yield (stretch, way) for each way to resume after a failure, given the spare racks at the sites.
 
     A whole job waits until every site has enough racks; an elastic one goes on without the replicas of those short.
     """
@@ -186,7 +196,7 @@ def at_work_share(job: Job, standing: Standing, recovery: Recovery) -> float:
 
 
 def section(job: Job, u: Upkeep, step_days: float) -> ReliabilityPlan:
-    """Return the section of a plan whose steps alone take so many days."""
+    """Return the reliability section of a plan whose steps take `step_days` days without stops."""
     way, gpus = u.way, float(job.gpus)
     scale = gpus * float(scale_factor(job.r, gpus))
     interval = float(way.interval_seconds)
@@ -214,7 +224,7 @@ def section(job: Job, u: Upkeep, step_days: float) -> ReliabilityPlan:
 
 
 def stops_per_day(r: Reliability, gpus: float, links: GpuLinks) -> Mapping[str, float]:
-    """Return the stops in a day of so many GPUs at the measured rates, by what fails."""
+    """Compute the stops per day of `gpus` GPUs at the measured rates, by failing part."""
     return {name: rate * gpus * SECONDS_PER_DAY for name, rate in part_stops_per_gpu_second(r, links).items()}
 
 
@@ -301,7 +311,7 @@ class IntervalCurve:
 
 @dataclass(frozen=True, slots=True)
 class SparePoint:
-    """The useful share by the best way to go on with so many spare racks."""
+    """The useful share of run time with `racks` spare racks, by the best way to resume after a failure."""
 
     racks: int
     recovery: Recovery
@@ -320,7 +330,7 @@ class Exposure:
     block_replicas: int
 
     def standing(self, spare_racks: Mapping[str, int]) -> Standing:
-        """Return what stands by with so many spare racks."""
+        """Compute the effect of spare racks, given their number by site."""
         sites = [(n, spare_racks.get(s, 0)) for s, n in self.needed.items()]
         return standing_of(sites, self.rack_availability, self.block_replicas)
 

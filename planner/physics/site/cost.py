@@ -175,12 +175,12 @@ def energy_joules_per_token(mw: float, days: float, tokens: float) -> float:
 
 
 def carbon_tonnes(mwh: float, kg_per_mwh: float) -> float:
-    """Compute the mass of CO2 that energy stands for."""
+    """Compute the mass of CO2, in tonnes, emitted for an energy in MWh at an intensity in kg per MWh."""
     return mwh * kg_per_mwh / 1e3
 
 
 def replacements(years: float, life_years: float | None) -> int:
-    """Count the times that what is bought is replaced in full: ceil(years / life) - 1; never without a life."""
+    """Count the full replacements of a purchase within `years`: ceil(years / life) - 1, or 0 where no life is stated."""
     return 0 if life_years is None else max(0, math.ceil(years / life_years - ROUNDING) - 1)
 
 
@@ -221,7 +221,7 @@ class Run:
 
     @property
     def operation(self) -> Operation:
-        """What operation costs beside the energy of a grid."""
+        """Costs of operation other than energy that a grid prices; all unset where the instance states none."""
         return self.instance.operation or Operation()
 
     @cached_property
@@ -244,7 +244,7 @@ class Run:
 
     @cached_property
     def sites(self) -> dict[str, SiteRun]:
-        """What each site draws, and what is known of its price and its carbon."""
+        """Power of each site, with its energy price and carbon intensity where they are known."""
         return {name: self._site(name, mw) for name, mw in sorted(self.mw.items())}
 
     def _site(self, name: str, mw: float) -> SiteRun:
@@ -265,7 +265,7 @@ class Run:
 
     @property
     def upkeep_usd_per_year(self) -> dict[str, float]:
-        """What every year costs alike, by part; what is not known is left out."""
+        """Costs in USD that are the same every year, by part; parts whose price is unknown are left out."""
         o, found = self.operation, {}
         if all(s.usd_per_mwh is not None for s in self.sites.values()):
             found["energy"] = sum(energy_mwh(s.facility_mw, 1.0) * (s.usd_per_mwh or 0.0) for s in self.sites.values())
@@ -366,10 +366,10 @@ Priced = TypeVar("Priced", bound=Frozen | str)
 
 
 def at_run_prices(instance: Instance, years: float) -> Instance:
-    """Return an instance whose plans have as capital what they cost over so many years, but for `alike_usd`.
+    """Return an instance whose plans have as capital their cost over `years` years, less `alike_usd`.
 
-    Racks and fabric are priced with upkeep and replacements, as `run_cost.Run` counts them; energy by the years of
-    operation where a grid prices it, else by the watt of the fabric.
+    Racks and fabric are priced with maintenance and replacements, as `Run` counts them. Energy is priced by the years
+    of operation where a grid prices it, else by the watt of the fabric.
     """
     o, limits, network = _operation(instance), instance.limits, instance.network
     rack = rack_of(instance.hardware)
@@ -386,7 +386,10 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
 
 
 def alike_usd(instance: Instance, years: float) -> float:
-    """Return what all plans cost alike over so many years: staff and, without a grid, the energy of the racks owned."""
+    """Compute the cost over `years` years, in USD, that all plans share: staff, and energy of the racks owned.
+
+    The energy is included only for an instance without a grid that states its price.
+    """
     o, h = _operation(instance), instance.hardware
     staff = years * (o.staff_usd_per_year or 0.0)
     if instance.grid is not None or o.energy_usd_per_mwh is None:
@@ -399,7 +402,7 @@ def _operation(instance: Instance) -> Operation:
 
 
 def _times(o: Operation, years: float, life_years: float | None) -> float:
-    """Return how often the price of what is bought is paid: at first, for its upkeep, and when its life ends."""
+    """Compute how many times the price of a purchase is paid: once at first, for maintenance, and per replacement."""
     return 1 + (o.maintenance_share_per_year or 0.0) * years + replacements(years, life_years)
 
 
@@ -415,7 +418,7 @@ def _watt_usd(instance: Instance, years: float) -> float:
 
 
 def _priced(network: Network, times: float, watt_usd: float) -> Network:
-    """Return a network at so many times its prices, and a watt of it dearer."""
+    """Return a network with prices multiplied by `times`, and `watt_usd` added to the price of a watt."""
     return network.model_copy(
         update={
             "switches": tuple(_scaled(x, times, "price_usd") for x in network.switches),
@@ -428,7 +431,10 @@ def _priced(network: Network, times: float, watt_usd: float) -> Network:
 
 
 def _scaled(priced: Priced, times: float, *names: str) -> Priced:
-    """Return an object with some of its prices so many times as high; a name stays, as it is refused elsewhere."""
+    """Return an object with the named prices multiplied by `times`; a name of the catalogue is returned unchanged.
+
+    Names that were not resolved on loading are refused elsewhere.
+    """
     if isinstance(priced, str):
         return priced
     return priced.model_copy(update={name: getattr(priced, name) * times for name in names})

@@ -187,10 +187,11 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
 
 
 def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
-    """Compute the price of one fibre pair and of one wavelength all the way between two places.
+    """Compute the price in USD of one fibre pair and of one wavelength between two places.
 
-    Over every edge that they light: of the cheapest of the routes considered, under protection with the one that stands
-    in for it, a fibre pair full. Without a fibre graph, or a route, by the great circle times the factor.
+    Each is the sum over the edges of one route, or of a route and its disjoint protection under `one_cut`: of the
+    routes considered, the one that is cheapest with a fully lit fibre pair. Without a fibre graph or a route, the fibre
+    pair is priced by the great-circle distance times `route_factor`.
     """
     (a, at), (b, to) = sorted(ends.items())
     flat = wide.great_circle_km(*at, *to) * wan.route_factor * wan.fibre_usd_per_route_km, wan.wavelength_usd

@@ -52,7 +52,7 @@ def lost_share(node: PowerNode) -> float:
 
 BASE_MVA = 100.0
 RESONANT = "negative reactances cancel others, so that no flow follows; correct reactance_pu"
-LEAST_LEFT = 1e-9  # of a corridor's transfer: below it what is left without a circuit has no flow that follows
+LEAST_LEFT = 1e-9  # share of a corridor's transfer: if less remains without a circuit, no flow follows
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -151,8 +151,8 @@ class Network:
     def lodf(self, lines: Sequence[int]) -> Floats:
         """Compute line outage distribution factors (LODF): after the loss, flow l is f_l + column[l] · f_line.
 
-        They are those of one of c circuits: the corridor's susceptance drops by 1/c, and what is left of it carries its
-        part. The lines must be no bridges of one circuit: `Network.bridges` names these.
+        They are those of one of c circuits: the corridor's susceptance drops by 1/c, and its other circuits carry their
+        part. The lines must not be bridges of one circuit, which `Network.bridges` names.
         """
         of = np.asarray(lines, dtype=np.int64)
         ends = self.flows(self._incidence(of))
