@@ -182,7 +182,7 @@ class Dragonfly(Design):
         return ({"leaf": self.leaf_exit} if self.leaf_up else {}) | ({"pod": self.pod_exit} if self.spine_up else {})
 
     def racks_around(self, tier: str) -> int:
-        """Count the racks that surround a switch of a tier; those of its group surround a router."""
+        """Count the racks among which a switch of a tier is placed: for a router, those of its group."""
         return Design.racks_around(self, "spine" if tier == "leaf" else tier)
 
     def faults(self) -> list[str]:
@@ -350,7 +350,7 @@ class DragonflyPlus(Dragonfly):
         return self.group_links if self.group_links < s else s * (self.group_links // s)
 
     def racks_around(self, tier: str) -> int:
-        """Count the racks that surround a switch of a tier; those of its domain surround a leaf."""
+        """Count the racks among which a switch of a tier is placed: for a leaf, those of its domain."""
         return Design.racks_around(self, tier)
 
     def faults(self) -> list[str]:

@@ -323,7 +323,7 @@ class Design:
         return self.grouped or self.tiers != 2
 
     def racks_around(self, tier: str) -> int:
-        """Count the racks that a switch of a tier, or a GPU, serves."""
+        """Count the racks among which a switch of a tier, or a GPU, is placed: those that it serves."""
         pod = self.domain_racks * self.domains_per_pod
         zone = self.domain_racks * self.domains_per_zone if self.tiers > 3 else self.racks
         return {"gpu": 1, "leaf": self.domain_racks, "spine": pod, "core": zone}.get(tier, self.racks)

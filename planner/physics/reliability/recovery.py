@@ -71,7 +71,7 @@ def stops_per_gpu_second(r: Reliability, links: GpuLinks = NO_LINKS) -> float:
 def scale_factor(r: Reliability, gpus: Num) -> Any:
     """Compute the factor by which a job's stops exceed proportionality to its GPUs: (gpus / measured)^exponent.
 
-    It is at least 1, which it is up to the size of the measured job, `measured_gpus`.
+    It is 1 for jobs of at most `measured_gpus` GPUs, and where no exponent is stated.
     """
     if not r.scale_exponent:
         return 1.0

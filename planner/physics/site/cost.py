@@ -180,7 +180,7 @@ def carbon_tonnes(mwh: float, kg_per_mwh: float) -> float:
 
 
 def replacements(years: float, life_years: float | None) -> int:
-    """Count the full replacements of a purchase within `years`: ceil(years / life) - 1, or 0 where no life is stated."""
+    """Count the full replacements of a purchase within `years`: ceil(years / life) - 1, or 0 without a stated life."""
     return 0 if life_years is None else max(0, math.ceil(years / life_years - ROUNDING) - 1)
 
 
