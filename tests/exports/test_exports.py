@@ -5,11 +5,13 @@ import io
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
 import numpy as np
 import pytest
+from drawn_fabrics import DESIGNS, built
 from typer.testing import CliRunner
 from worked_plan import edited, edited_at, instance_with, small, worked
 
@@ -20,6 +22,7 @@ from planner.exports import fabric_graph, fabric_parts
 from planner.exports.fabric_parts import BuiltFabric, built_fabric
 from planner.files import write_streamed
 from planner.instance.network import Floor, Medium
+from planner.physics.network import price
 from planner.physics.network.links import NO_MEDIUM, MediaTable
 from planner.report.statements.sites_and_fabric import fabric
 
@@ -207,3 +210,18 @@ def test_a_plan_whose_rack_is_a_name_is_refused(tmp_path: Path) -> None:
 def test_prices_of_a_bill_are_dollars_and_cents() -> None:
     """Whole dollars, a point and two figures of cents."""
     assert [fabric_parts._usd(cents) for cents in (0, 5, 100, 12_345)] == ["0.00", "0.05", "1.00", "123.45"]
+
+
+def test_a_bill_lists_cables_by_place_and_medium() -> None:
+    """Cables stand by the tiers that they join, and those of one place in the order of the instance's media."""
+    media = Medium(name="optics", reach_m=1e3, price_usd=900), Medium(name="copper", reach_m=10, price_usd=100)
+    x = built(DESIGNS["dragonfly 1k"])
+    network = x.network.model_copy(update={"floor": Floor(), "media": media})
+    fabric = x.fabric.model_copy(update={"cost_usd": price.bill(network, x.switch, x.design).usd})
+    priced = replace(x, network=network, fabric=fabric)
+    bill = list(csv.DictReader(io.StringIO("".join(fabric_parts.bill_of_materials(priced)))))
+    order = [m.name for m in media]
+    cables = [(r["where"], order.index(r["part"])) for r in bill if r["part"] in order]
+    assert cables == sorted(cables)
+    # Routers of one group are near each other, those of two groups are not: one place, two media.
+    assert [r["part"] for r in bill if r["where"] == "leaf to leaf"] == order

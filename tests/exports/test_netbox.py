@@ -83,6 +83,18 @@ def test_cable_list_has_lanes_and_labels() -> None:
     assert Counter(r["lane"] for r in listed) == {lane: len(listed) // 2 for lane in "01"}
 
 
+def test_parts_of_a_split_port_have_a_cage_at_their_own_rate() -> None:
+    """A port of 400 Gb/s split in two has parts of 200, and so have the NICs at their other ends."""
+    fast = E1.switch.model_copy(update={"port_gbps": 400})
+    whole, split = (replace(x, switch=fast) for x in (E1, split_in_two(E1)))
+    assert {r["type"] for r in rows(whole, "interfaces.csv")} == {"400gbase-x-osfp"}
+    interfaces = rows(split, "interfaces.csv")
+    assert {"gpu" in r["name"] for r in interfaces} == {True, False}
+    assert {r["type"] for r in interfaces} == {"200gbase-x-qsfp56"}
+    box = yaml.safe_load("".join(netbox_files(split)["device-types/box.yaml"]()))
+    assert {p["type"] for p in box["interfaces"]} == {"400gbase-x-osfp"}
+
+
 @pytest.mark.parametrize(("name", "port"), [("r00-gpu3", "1"), ("leaf-0-0", "7"), ("leaf-0-0", "7/1")])
 def test_interfaces_turn_back_into_ends(name: str, port: str) -> None:
     """An interface stands for one end, which is the same once read back."""
@@ -122,3 +134,25 @@ def test_graphviz_reads_the_graph(by_pod: bool) -> None:
     if shutil.which("dot"):
         ran = subprocess.run(["dot", "-Tsvg"], input=text, capture_output=True, text=True, check=True)
         assert ran.stdout.count('class="edge"') == g.number_of_edges()
+
+
+@pytest.mark.parametrize("by_pod", [False, True])
+def test_a_tier_is_a_row_of_the_drawing(by_pod: bool) -> None:
+    """Graphviz is told to draw the nodes of each tier beside each other, every node in one row."""
+    g = fabric_graph.graph(E1, by_pod=by_pod)
+    lines = re.findall(r"^  \{ rank=same; (.*) \}$", "".join(fabric_graph.dot(g)), re.MULTILINE)
+    drawn = [set(re.findall(r'"(\S+)";', line)) for line in lines]
+    tiers = "leaf", "spine", "core", "racks"
+    assert drawn == [{n for n, own in g.nodes(data="tier") if own == tier} for tier in tiers]
+
+
+def test_a_drawing_says_how_much_a_node_stands_for() -> None:
+    """Racks say how many GPUs they hold and pods how many switches; a switch alone has its name and no more."""
+    by_switch, by_pod = (fabric_graph.graph(E1, by_pod=x) for x in (False, True))
+    label = re.compile(r'^  "(\S+)" \[label="\1\\n(.*)"\];$', re.MULTILINE)
+    holds = dict(label.findall("".join(fabric_graph.dot(by_switch))))
+    assert holds == {n: f"{own} GPUs" for n, own in by_switch.nodes(data="gpus") if own}
+    holds = dict(label.findall("".join(fabric_graph.dot(by_pod))))
+    assert holds["racks"] == "32 GPUs"
+    switches = {n: f"x {own}" for n, own in by_pod.nodes(data="switches") if own and own > 1}
+    assert {n: text for n, text in holds.items() if n != "racks"} == switches != {}

@@ -7,6 +7,7 @@ import random
 import shlex
 import tomllib
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,15 @@ from typer.testing import CliRunner
 import planner
 from planner.cli.main import app
 from planner.errors import InputError
-from planner.exports.launch import WRITERS, LaunchRun, layout_question, nearest_choices, plan_of_layout, run_of
+from planner.exports.launch import (
+    WRITERS,
+    LaunchRun,
+    layout_question,
+    megatron_flags,
+    nearest_choices,
+    plan_of_layout,
+    run_of,
+)
 from planner.imports.huggingface import model_of
 from planner.imports.training_run import layout_of_run, read_run
 from planner.instance.instance import Instance
@@ -343,6 +352,42 @@ def test_environment(zero: int, connections: int) -> None:
     assert f"export CUDA_DEVICE_MAX_CONNECTIONS={connections}\n" in text
     assert ("--ckpt-format fsdp_dtensor" in text) == (connections > 1) == ("--use-megatron-fsdp" in text)
     assert f"CUDA_DEVICE_MAX_CONNECTIONS={connections}\n" in WRITERS["nemo"](run)
+
+
+@pytest.mark.parametrize(
+    ("changes", "able"),
+    [
+        ({"pipeline_parallel": 1, "virtual_stages": 1}, True),
+        ({"pipeline_parallel": 2, "virtual_stages": 2}, True),
+        ({"pipeline_parallel": 2, "virtual_stages": 1}, False),  # no chunk of another micro-batch to run beside
+        ({"pipeline_parallel": 1, "virtual_stages": 1, "expert_parallel": 1}, False),  # nothing is exchanged
+        ({"pipeline_parallel": 2, "virtual_stages": 2, "expert_parallel": 1}, False),
+        ({"pipeline_parallel": 1, "virtual_stages": 1, "recompute": "full"}, False),
+    ],
+)
+def test_experts_overlap_where_megatron_can(changes: dict[str, Any], able: bool) -> None:
+    """Megatron refuses the overlap of experts without expert parallelism, interleaving or with full recompute."""
+    run, software = mixture(), Software.model_validate(catalogue("software")["megatron-bridge"])
+    assert "experts" in software.overlaps
+    run = replace(run, software=software, layout=run.layout.model_copy(update=changes))
+    assert ("overlap-moe-expert-parallel-comm" in megatron_flags(run)) == able
+    quiet = software.model_copy(update={"overlaps": ("gradients",)})
+    assert "overlap-moe-expert-parallel-comm" not in megatron_flags(replace(run, software=quiet))
+
+
+@cache
+def mixture() -> LaunchRun:
+    """Return a run of a mixture of experts over 8 ranks, in two stages of two chunks."""
+    layout = {"tensor_parallel": 1, "pipeline_parallel": 2, "data_parallel": 512, "expert_parallel": 8}
+    return run_for("mixtral-8x7b", layout | {"virtual_stages": 2})[0]
+
+
+@pytest.mark.parametrize(("rack_gpus", "node_gpus"), [(2, 2), (4, 4), (8, 8), (16, 8), (72, 4)])
+def test_a_host_starts_the_gpus_of_its_board(rack_gpus: int, node_gpus: int) -> None:
+    """A small rack is one host; of larger ones a host has 8 GPUs, and 4 in a rack of 72."""
+    run = replace(mixture(), rack_gpus=rack_gpus)
+    assert (run.node_gpus, run.nodes) == (node_gpus, run.gpus // node_gpus)
+    assert f"\nNNODES={run.nodes}\nGPUS_PER_NODE={node_gpus}\n" in WRITERS["megatron"](run)
 
 
 CONFIGS = sorted((Path(__file__).parents[2] / "imports" / "hf_configs").glob("*.json"))
