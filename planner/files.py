@@ -87,7 +87,7 @@ def read_json(path: Path, remedy: str = "give a JSON file") -> Any:
 def parse_json(text: str, where: str) -> Any:
     """Parse JSON strictly and within limits; `where` names it in errors.
 
-    InputError: A key stands twice, a number is none or too long, the text is nested too deeply or is no JSON.
+    InputError: A key occurs twice, a number is not finite or too long, the text is nested too deeply or is no JSON.
     """
     try:
         return _parsed(text, where)
@@ -225,7 +225,7 @@ def _is_device(path: Path) -> bool:
 
 
 def temporary_name(path: Path) -> Path:
-    """Return the name beside a file under which it is written before it is renamed."""
+    """Return the path in the same folder under which a file is written before it is renamed."""
     return path.parent / f".{path.name}.{os.getpid()}"
 
 

@@ -1,4 +1,4 @@
-"""Constants of the step-time model: where each stands in the catalogue, and a user's own with what uses them."""
+"""Constants of the step-time model: the catalogue path of each, and a user's own with the code that uses them."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ SIXTEEN_BITS = ("bf16", "fp16")  # one share of peak for both
 
 @dataclass(frozen=True, slots=True)
 class FittedConstant:
-    """One fitted figure: where it stands, which entries share it, and between what it must lie to make sense."""
+    """One fitted figure: its path in the catalogue, the entries that share it, and its plausible range."""
 
     kind: Kind
     entries: tuple[str, ...]
@@ -208,7 +208,7 @@ def _entries(data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _put(entry: dict[str, Any], path: str, x: MeasuredConstant, constants: MeasuredConstants) -> None:
-    """Put a constant into an entry, and say beside it where it comes from. InputError: the entry has no such figure."""
+    """Put a constant into an entry, with its source in words. InputError: the entry has no such figure."""
     try:
         put(entry, path, x.value)
     except (KeyError, TypeError):

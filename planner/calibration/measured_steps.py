@@ -109,7 +109,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 YES, NO = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "none")
 REMEDY = "give a CSV table with a column for each of these: `planner calibrate --help`"
 SHAPE = ("layers", "hidden", "heads")
-MAX_COUNT, MAX_LAYERS = 10**7, 10**4  # of what is counted; a stage has a layer at least, so few stages too
+MAX_COUNT, MAX_LAYERS = 10**7, 10**4  # of any count; every stage has a layer, so the second bounds stages too
 RECOMPUTE: dict[str, Recompute] = {"none": "none", "selective": "selective", "full": "full"}
 
 

@@ -197,7 +197,7 @@ def wan_gateway_counts(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def wan_gateway_rate(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that gradients pass the WAN gateway in time: 8·bytes/t_wan <= ports times rate, all links at once."""
+    """Check that a WAN gateway's ports carry the gradients of all links at once: 8·bytes/t_wan <= ports · rate."""
     for s, f in _fabrics(c):
         if f.wan_gateway is not None and f.switch in c.switches:
             rule, carried = f"wan_gateway_rate[{s}]", f.wan_gateway.wan_ports * c.switches[f.switch].port_gbps

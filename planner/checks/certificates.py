@@ -1,4 +1,4 @@
-"""Rules of what is proven: every certificate is about the plan's own decision, with its bound on the right side."""
+"""Rules of certificates: each is about the plan's own decision, with its bound on the right side of the objective."""
 
 import math
 import re
@@ -271,7 +271,7 @@ WITHOUT_PLAN: tuple[Rule, ...] = (instance_hash, reason)
 RULES: tuple[Rule, ...] = (instance_hash, reason, gap, bound_side, optimal, certified, objective, status)
 
 
-SHARED = ("status", "bound", "gap", "objective", "formulation", "minimizes", "given", "seed")  # by what is joint
+SHARED = ("status", "bound", "gap", "objective", "formulation", "minimizes", "given", "seed")  # alike in `JOINT`
 AGREED = (certificate.CONFIRMED, certificate.BOUNDED, certificate.ON_TRUST)
 JOINT = ("layout", "fabric", "placement")
 HOW = {
@@ -364,7 +364,7 @@ def _by_highs(name: str, x: certificate.Certificate) -> Iterator[certificate.Vio
 
 
 def marks(c: PlanPhysics) -> Iterator[certificate.Violation]:
-    """Check that a certificate says what stands behind its bound: this check, another solver, or trust."""
+    """Check that a certificate states how its bound is confirmed: by this check, by another solver, or on trust."""
     columns = len(c.plan.proof.columns) if c.plan.proof is not None else 0
     joint = certificate.joint_mark(c.instance.objective.minimize, grid=c.instance.grid is not None, columns=columns)
     for name, x in _certificates(c).items():
@@ -377,7 +377,7 @@ def marks(c: PlanPhysics) -> Iterator[certificate.Violation]:
 
 
 def formulations(c: PlanPhysics) -> Iterator[certificate.Violation]:
-    """Check that a bound on sites and on fibre says what is least, how it was found, and for which choices."""
+    """Check that a bound on sites or fibre names its objective, its formulation and the choices that it is given."""
     for name, (formulation, minimizes) in HOW.items():
         section = getattr(c.plan, name)
         if section is None or section.certificate.bound is None:

@@ -197,7 +197,7 @@ def rules_of(instance: Instance) -> set[str]:
 
 
 def known_rules(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that a conflict is of rules that the instance has, each once, and that what is unknown names none."""
+    """Check that a conflict names rules of the instance, each once, and that a plan of unknown status names none."""
     p, why = c.plan, c.plan.conflict
     if why is None:
         return
@@ -235,7 +235,7 @@ def _decision(rules: tuple[str, ...]) -> str:
 
 
 def ended(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that what is unknown did not end by proof, and that a plan without decisions claims no bound."""
+    """Check that a search of unknown status did not end by proof, and that a plan without decisions claims no bound."""
     p, o = c.plan, c.plan.objective
     if p.status == "unknown" and p.stopped == "proved":
         yield broken("ended", "unknown, yet the search ended by proof")

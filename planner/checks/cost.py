@@ -126,7 +126,7 @@ def _ends(years: float, life: float | None) -> int:
 
 
 def _yearly(c: PlanPhysics, money: Cost) -> dict[str, float]:
-    """Return what a year costs beside replacements, by part."""
+    """Compute the yearly costs in USD other than replacements, by part."""
     o, loads = c.instance.operation or Operation(), _loads(c).values()
     found = {k: v for k, v in money.opex_usd_per_year.items() if k != "energy"}
     if all(price is not None for _, price, _ in loads):
@@ -208,7 +208,7 @@ def replaced(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def money(c: PlanPhysics) -> Iterator[Violation]:
-    """Check every part of the money, its sum, what that is a million tokens, and what is not counted."""
+    """Check every part of the cost of a run, their sum in total and per million tokens, and the costs left out."""
     for run, bill, days in _section(c):
         years = _years(c, days)
         found = {"capital": sum(bill.capex_usd.values())} | _spent(c, bill, years, 0.0, years)
@@ -232,7 +232,7 @@ def _not_counted(c: PlanPhysics, bill: Cost) -> Iterator[str]:
 
 
 def by_year(c: PlanPhysics) -> Iterator[Violation]:
-    """Check the years one by one: their lengths, their energy, and what is spent from one end of a year to the next."""
+    """Check each listed year of a run: its length in years, its energy in MWh, and its spending by part in USD."""
     for run, bill, days in _section(c):
         years, drawn = _years(c, days), sum(mw for mw, _, _ in _loads(c).values())
         ends = [float(n) for n in range(1, LISTED_YEARS + 1) if n < years - SLACK]

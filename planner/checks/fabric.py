@@ -1,6 +1,6 @@
-"""Rules of the fabric: what can be wired, what it counts to, what the instance asks of it, which traffic it must hide.
+"""Rules of the fabric: it can be wired, its counts are right, it meets the instance's limits, and it hides traffic.
 
-Of a fabric asked for alone: built of what is offered, every host cabled, and no kind listed is cheaper (`ALONE`).
+A fabric requested alone is built of the offered parts, cables every host, and is the cheapest of its kinds (`ALONE`).
 """
 
 import math
@@ -150,7 +150,7 @@ def core_share(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def share_out(rule: str, least: float, d: Design) -> Iterator[Violation]:
-    """Check that a share of its rate can leave a full leaf, pod and zone beside which there are others."""
+    """Check that the share `least` of a full leaf's, pod's and zone's rate can leave it where there are several."""
     if not d.single:
         what, room = f"of {d.leaf_down:,} ports may leave a leaf", "ports' worth of a leaf's uplinks"
         yield from at_most(rule, least * d.leaf_down, float(d.least_up_ports * d.split), what, room)
@@ -304,7 +304,7 @@ def tiers_over(rule: str, most: tuple[float, float], d: Design) -> Iterator[Viol
 
 
 def _edges(f: SiteFabric, d: Design) -> Iterator[tuple[str, int, float]]:
-    """Yield a full leaf, pod and zone beside which there are others: ports of GPUs, and links out in their worth."""
+    """Yield (name, GPU ports, uplinks) of a full leaf, pod and zone where there are several; uplinks in GPU ports."""
     if d.single:
         return
     yield "leaf", d.leaf_down, d.least_up_ports * f.split

@@ -102,7 +102,7 @@ class Space:
         return self.pinned("zero_stage", sorted(self.machine.software.zero_stages))
 
     def runs(self, zero_stage: int, stages: Ints) -> NDArray[np.bool_]:
-        """Return whether the framework has a ZeRO stage for pipelines of so many stages."""
+        """Return, for each number of pipeline stages, whether the framework supports a ZeRO stage with it."""
         under = self.machine.software.pipelined_zero_stages
         return np.asarray(stages == 1, dtype=np.bool_) | (under is None or zero_stage in under)
 
@@ -127,7 +127,7 @@ class Space:
         return all(self.machine.sequence % n == 0 for n in cut)
 
     def days(self, seconds_per_sequence: float) -> float:
-        """Return the days to train at so many seconds a sequence."""
+        """Compute the days to train on all tokens from the seconds per sequence."""
         w = self.instance.workload
         return w.tokens / w.sequence_length * seconds_per_sequence / w.availability / SECONDS_PER_DAY
 
@@ -145,15 +145,15 @@ class Space:
         return 1.0 if self.failures is None else self.failures.column_stretch(replicas, replica_gpus)
 
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:
-        """Bound the same of every column of so many replicas or more."""
+        """Bound the stretch of every column with `replicas` replicas or more; 1 where no failures are modelled."""
         return 1.0 if self.failures is None else self.failures.stretch_from(replicas, replica_gpus)
 
     def fewest_gpus(self, rate: Any) -> Any:
-        """Bound the GPUs of a job from below whose seconds on a clock for one of steps are so many a GPU at most."""
+        """Bound from below the GPUs of a job whose stretch, clock seconds per second of steps, is <= rate · GPUs."""
         return 1 / rate if self.failures is None else self.failures.fewest_gpus(rate)
 
     def seconds_per_sequence(self, days: float) -> float:
-        """Return the seconds a sequence at so many days to train."""
+        """Compute the seconds per sequence at which training takes `days` days."""
         return days / self.days(1.0)
 
     def cuts(self) -> Iterator["Cut"]:
@@ -200,10 +200,11 @@ class Space:
     def _recomputations(self) -> list[tuple[Any, Repeats]]:
         """Pair what a layer keeps with whether whole layers may be recomputed.
 
-        Under a pin to full recompute some are; that none is counts too but under a framework's rule, which only lowers
-        what is found. A layer recomputed whole stands among layers that keep what selective recompute does; where flash
-        attention stores no scores and nothing else is selective, that is what no recompute keeps. Where modules other
-        than core attention are selective, it stands among layers that keep all.
+        Under a pin to full recompute some layers are recomputed whole; the case in which none is counts as well, unless
+        a framework's rule excludes it, and can only lower the bound. The layers that are not recomputed whole keep the
+        activations of selective recompute; where flash attention stores no scores and nothing else is selective, these
+        are the activations without recompute. Where modules other than core attention are selective, those layers keep
+        all activations.
         """
         pin, software = self.instance.pins.get("layout.recompute"), self.machine.software
         if pin in ("none", "selective"):
@@ -370,10 +371,10 @@ CENT = 0.01
 
 
 def max_racks(instance: Instance, wired_gpus: int) -> int:
-    """Bound the racks of any plan with so many GPUs of each rack cabled.
+    """Bound the racks of any plan in which `wired_gpus` GPUs of each rack are cabled.
 
-    Whole modules within the budget (racks, buildings, connections, the cheapest link and leaf port of each cabled GPU,
-    and the counted years of the cheapest energy), within the power of the campus, and within what the sites can take.
+    The bound is whole modules within the budget (racks, buildings, connections, the cheapest link and leaf port of each
+    cabled GPU, and the counted years of the cheapest energy), the power of the campus, and the capacity of the sites.
     """
     if instance.grid is None:
         return _owned(instance, wired_gpus)
@@ -511,7 +512,7 @@ class MaxRacks:
         self.known: dict[int, int] = {}
 
     def __call__(self, wired_gpus: int) -> int:
-        """Return the most racks with so many GPUs of each cabled."""
+        """Bound the racks of any plan with `wired_gpus` GPUs of each rack cabled: computed, or stated if smaller."""
         if wired_gpus not in self.known:
             fewer = [w for w in self.stated if w <= wired_gpus]
             own = max_racks(self.instance, wired_gpus)

@@ -98,7 +98,10 @@ class Inspection:
         return self.space.seconds_per_sequence(self.days) * (1 - ROUNDING)
 
     def violations(self) -> Iterator[Violation]:
-        """Yield every column that is faster than the proof says, up to so many; cuts of the lowest floors first."""
+        """Yield columns that are faster than the proof's bound, up to `MOST_NAMED`; cuts with the lowest floors first.
+
+        Ends early where `stop` says so.
+        """
         found: list[tuple[float, int, Cut, Ranges]] = []
         for cut in self.space.cuts():
             if self.stop():

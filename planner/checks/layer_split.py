@@ -62,7 +62,7 @@ class Split:
 
     @cached_property
     def sharded(self) -> ShardedTimes:
-        """Seconds of a layer beside ZeRO's traffic."""
+        """Seconds of one layer and micro-batch, with the ZeRO traffic that compute does not hide."""
         return block_step.sharded_times(
             self.pipeline,
             replicas_per_rack=int(self.x.replicas_per_rack[0]),
@@ -88,7 +88,11 @@ class Split:
 
     @cached_property
     def sizes(self) -> Ints:
-        """Layers that a stage may hold: one a chunk at least, no more than are in time, and all that others cannot."""
+        """Candidate numbers of layers of a stage, ascending.
+
+        At least one layer a chunk and all those that the other stages cannot hold; at most those that take no longer
+        than the limit.
+        """
         layers, others = self.cut.space.layers, self.p - 1
         spared = max(0.0, -float(block_step.front_seconds(self.pipeline, 0)))
         in_time = (self.limit / self.rounds + spared) / float(self.sharded.layer_seconds) * (1 + ROUNDING)
@@ -274,9 +278,10 @@ class Split:
 def witness(
     cut: Cut, zero_stage: int, x: Pipelines, d: int, micro_batches: Ints, limit: float
 ) -> tuple[int, float] | None:
-    """Return micro-batches with which a column takes less than so many seconds a micro-batch, with its least seconds.
+    """Return (micro-batches, seconds) of a column that takes less than `limit` seconds a micro-batch, or None.
 
-    `micro_batches` are ascending. A set of them is halved while its lower bound is below the limit.
+    The seconds are its minimum a micro-batch over splits of the layers. `micro_batches` are ascending; a set of them is
+    halved while its lower bound is below the limit.
     """
     found = Split(cut=cut, zero_stage=zero_stage, x=x, d=d, micro_batches=micro_batches, limit=limit).least()
     if math.isinf(found):

@@ -431,7 +431,7 @@ def figures(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def limits(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that all pools together train in time, and within the power."""
+    """Check that all pools together train within the deadline in days and the facility power in MW."""
     if c.plan.pools is None:
         return
     deadline, power, recomputed = c.instance.limits.deadline_days, c.instance.limits.facility_power_mw, days(c)

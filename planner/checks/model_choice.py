@@ -1,4 +1,4 @@
-"""Rules of the chosen model: buildable, of the law's size, trained in time, and its figures as they follow from it."""
+"""Rules of the chosen model: buildable, of the scaling law's size, trained by the deadline, with figures recomputed."""
 
 from collections.abc import Iterator
 from typing import NamedTuple

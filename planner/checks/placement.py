@@ -206,7 +206,7 @@ def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Co
 
 
 def statements(job: Job, placed: Placement) -> Iterator[Violation]:
-    """Check what a placement repeats of its job, that no figure stands twice, and the distance of bound and value."""
+    """Check the fields that a placement repeats of its job, that each figure occurs once, and the certificate's gap."""
     x = placed.certificate
     for name in ("gpus_per_node", "segment_nodes"):
         yield from must_be("job", name, getattr(placed, name), getattr(job, name))
@@ -460,7 +460,7 @@ def closed_forms_of_axes(job: Job, placed: Placement, free: Counter[str]) -> Ite
 
 
 def refusal(topology: Topology, job: Job, leaf: dict[str, str], busy: set[str]) -> Iterator[Violation]:
-    """Check that only a job that is larger than what is free is refused."""
+    """Check that a refused job needs more nodes than are free in any one network, in whole segments."""
     size = job.segment_nodes
     block = {n: b.name for b in topology.blocks for n in b.nodes}
     free = Counter((leaf[n], block.get(n) if size > 1 else None) for n in leaf if n not in busy)

@@ -1,10 +1,10 @@
 """The power flow recomputed in the grid's own year and in every scenario of the plan: B theta = P written anew.
 
-After a contingency (the rule as planned): what is left of a corridor keeps its circuits. The plants of an island that
-lacks power respond in proportion to `generation_mw`, those of an island that has too much turn down alike; in an island
-without plants the nodes' own load is lost, and no site may stand there. A unit takes the share of its node's generation
-that it is of the node's `generation_mw`; in every island all plants keep the same share as reserve for the worst of
-these.
+After a contingency (the rule as planned) a corridor keeps the circuits that it has not lost. The plants of an island
+that lacks power respond in proportion to `generation_mw`, those of an island with a surplus turn down alike; in an
+island without plants the nodes' own load is lost, and no site may be there. A unit takes the share of its node's
+generation that it is of the node's `generation_mw`; in every island all plants keep the same share as reserve for the
+worst of these.
 """
 
 from collections import Counter
@@ -421,7 +421,7 @@ def _overload(g: Grid, flow: Any, circuits: Any, lost: str) -> Iterator[Violatio
         return
     worst = int(((abs(flow) - circuits * g.rating_mw) / g.rating_mw).argmax())
     carries, limit = float(abs(flow[worst])), float(circuits[worst] * g.rating_mw[worst])
-    # A flow of no consequence on a corridor of no circuits is what is left of rounding.
+    # A negligible flow on a corridor without circuits comes from rounding.
     if carries - limit > STILL_MW * 1e3:
         rule, left = f"security[{g.lines[worst]}, {lost}]", f"MW after the loss of {lost}"
         yield from at_most(rule, carries, limit, left, "MW of its circuits")

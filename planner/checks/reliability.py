@@ -77,7 +77,7 @@ class Failures:
         return np.zeros_like(np.asarray(gpus, dtype=np.float64)) if own is None else self.state_bytes / own / gpus
 
     def restart_seconds(self, gpus: Any, recovery: Recovery) -> Any:
-        """Return the seconds of a stop beside lost work."""
+        """Compute the seconds that a stop takes without the work that is lost."""
         r = self.r
         if recovery == "elastic":
             return r.elastic_stall_seconds + 0.0 * gpus
@@ -170,7 +170,10 @@ class Failures:
         return found
 
     def min_stretch(self, replicas: Any, replica_gpus: Any) -> Floats:
-        """Return the least stretch of jobs of so many replicas: any way, spares for nothing, steps however short."""
+        """Bound the stretch of jobs with `replicas` replicas from below.
+
+        Every way to resume is allowed, spares cost nothing, and steps may be arbitrarily short.
+        """
         gpus = np.asarray(replicas, dtype=np.float64) * replica_gpus
         found = [self.stretch(gpus, replica_gpus, replicas, way) for way in self.ways(spares=True)]
         return np.asarray(np.minimum.reduce(found), dtype=np.float64)
@@ -184,8 +187,8 @@ class Failures:
     def _sizes(self) -> tuple[Floats, Floats]:
         """Tabulate sizes of jobs, and the least stretch of those from each to the next.
 
-        Stops are those of the smaller, and checkpoints are written by the larger; elastic jobs lose replicas of no
-        GPUs, as those that are away may count for next to nothing beside stalls.
+        Stops are those of the smaller size, and checkpoints are written by the larger; elastic jobs lose replicas of no
+        GPUs, as the replicas that are away may be negligible against the stalls.
         """
         gpus = np.exp(GRID * np.arange(math.ceil(math.log(MOST_GPUS) / GRID)))
         writes = replace(self, state_bytes=self.state_bytes * math.exp(-GRID))
@@ -204,7 +207,7 @@ class Failures:
         return np.asarray(-np.minimum.accumulate(found / gpus) * math.exp(-GRID))
 
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Floats:
-        """Bound the stretch of every job of so many replicas or more."""
+        """Bound from below the stretch of every job with `replicas` replicas or more."""
         at = np.floor(np.log(np.maximum(np.asarray(replicas) * replica_gpus, 1.0)) / GRID - ROUNDING).astype(np.int64)
         return np.asarray(self._least_above[np.clip(at, 0, len(self._least_above) - 1)], dtype=np.float64)
 
@@ -214,12 +217,12 @@ class Failures:
         return np.asarray(self._sizes[0][np.minimum(at, len(self._least_per_gpu) - 1)] * (1 - ROUNDING))
 
     def repairs(self, out: str) -> float:
-        """Return the mean number in repair for each one at work, of what is out: GPUs, or racks by their GPUs."""
+        """Compute the mean number in repair per GPU at work, of the units `out` that failures take: `gpu` or `rack`."""
         parts = (p for p in self.r.parts.values() if p.out == out)
         return math.fsum(p.repair_hours / p.gpu_hours_per_event for p in parts if p.gpu_hours_per_event)
 
     def rack_availability(self, gpus: int, spare: int) -> float:
-        """Return the share of time in which a rack has so many GPUs fit for work, of these and its spare ones."""
+        """Compute the share of time in which a rack has at least `gpus` of its `gpus + spare` GPUs fit for work."""
         enough = at_least(gpus, gpus + spare, 1 / (1 + self.repairs("gpu")))
         return enough / (1 + gpus * self.repairs("rack"))
 
@@ -244,9 +247,10 @@ def failures_of(instance: Instance) -> Failures | None:
 
 
 def _in_training(away: Any, stalled: Any) -> Any:
-    """Return the seconds of training for one of full work, some replicas being away; stalls come beside them.
+    """Solve for the seconds of training per second of full work while some replicas are away, without the stalls.
 
-    Found by its own equation, x - 1 - A·x/(x + s) = 0, whose left side is convex: Newton's steps from 1 + A come down.
+    The equation is x - 1 - A·x/(x + s) = 0 with A = `away` and s = `stalled`; its left side is convex, so that Newton's
+    steps from 1 + A descend to the root.
     """
     x = 1 + away + 0.0 * stalled
     for _ in range(MOST_TURNS):
@@ -281,7 +285,7 @@ def _chances(n: int, p: float) -> Floats:
 
 
 def at_least(needed: int, n: int, p: float) -> float:
-    """Return the chance that at least so many of n are fit."""
+    """Compute the probability that at least `needed` of n are fit, each with probability p."""
     return 1.0 if p >= 1 else float(math.fsum(_chances(n, p)[needed:]))
 
 
@@ -334,7 +338,7 @@ def stops(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def checkpoints(c: PlanPhysics) -> Iterator[Violation]:
-    """Check the size of a checkpoint, how long it is written and how often, and what a stop costs beside lost work."""
+    """Check the bytes of a checkpoint, the seconds to write it and between two, and the seconds of a restart."""
     for x, layout, f in _sections(c):
         gpus, way = float(layout.gpus_used), (x.recovery, x.checkpoint_target)
         yield from must_equal("checkpoints", "bytes of a checkpoint", x.checkpoint_bytes, f.state_bytes)
@@ -385,7 +389,7 @@ def spares(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def _stretches(c: PlanPhysics, x: ReliabilityPlan, layout: LayoutPlan, f: Failures) -> dict[tuple[str, str], float]:
-    """Return the stretch of every way to go on, with what stands by at the sites."""
+    """Compute the stretch of every way to resume, given the spare racks at the sites."""
     there, down = _standing(c, x, layout)
     all_spared = all(n > 0 for n in x.spare_racks_by_site.values())
     gpus, d = float(layout.gpus_used), layout.data_parallel

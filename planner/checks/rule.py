@@ -21,7 +21,7 @@ def same(a: Number, b: Number) -> bool:
 
 
 def exceeds(a: float, b: float) -> bool:
-    """Return whether a is above b by more than the tolerance; whole numbers by anything, what is no number always."""
+    """Return whether a exceeds b by more than the relative tolerance; whole numbers have none, NaN exceeds always."""
     if isinstance(a, int) and isinstance(b, int):
         return a > b
     if not (math.isfinite(a) and math.isfinite(b)):

@@ -233,7 +233,7 @@ def wan_need(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def pins(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that what is pinned is planned."""
+    """Check the racks in all, the racks of single sites and the number of open sites against the instance's pins."""
     if c.plan.sites is None:
         return
     planned, pinned = c.racks_by_site, c.instance.pins

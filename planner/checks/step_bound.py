@@ -51,7 +51,7 @@ class Ranges:
         return np.asarray((self.min_replicas == self.max_replicas) & (self.min_micro_batches == self.max_micro_batches))
 
     def within(self, total: int) -> "Ranges":
-        """Return the ranges that a step of so many micro-batches has, without ends that exceed it."""
+        """Return the ranges clipped to a step of `total` micro-batches over all replicas, without those left empty."""
         found = replace(
             self,
             max_replicas=np.minimum(self.max_replicas, total // self.min_micro_batches),
@@ -153,7 +153,7 @@ class Floor:
 
     @cached_property
     def sharded(self) -> ShardedTimes:
-        """Seconds of a layer beside ZeRO's traffic."""
+        """Seconds of one layer and micro-batch, with the ZeRO traffic that compute does not hide."""
         return block_step.sharded_times(
             self.pipeline,
             replicas_per_rack=self.x.replicas_per_rack,
@@ -180,7 +180,7 @@ class Floor:
         return np.asarray(found, dtype=np.float64)
 
     def _stage(self, layers: Floats) -> Floats:
-        """Least seconds of a micro-batch on a stage with so many layers."""
+        """Bound the seconds of a micro-batch on a stage with `layers` layers from below."""
         found = block_step.stage_seconds(self.pipeline, self.sharded, self.x.v, layers, 0, self.send)
         head = np.where(self.x.p == 1, self.pipeline.head, 0.0)
         return np.asarray(found + head + self.cut.machine.software.host_seconds, dtype=np.float64)
@@ -265,7 +265,7 @@ class Floor:
 
     @cached_property
     def stretch_of_more(self) -> Floats:
-        """Bound the seconds on a clock for one of steps of every job of so many replicas or more."""
+        """Bound from below the stretch, clock seconds per second of steps, of jobs with the least replicas or more."""
         found = self.cut.space.stretch_from(self.ranges.min_replicas, self.x.p * self.cut.shape.gpus)
         return np.asarray(found + 0.0 * self.x.p, dtype=np.float64)
 
@@ -298,10 +298,10 @@ class Floor:
         return found.part(np.flatnonzero(self.seconds[which] < limit)).within(total_micro_batches(self.cut))
 
     def holding(self, seconds: Floats, parts: tuple[int | None, ...]) -> Ints:
-        """Return the places of ranges whose stages hold all layers, each in its memory and in so many seconds.
+        """Return the indices of ranges whose stages hold all layers, each within its memory and in `seconds` seconds.
 
-        With coarse parts first. A stage with l layers fills l times the state of one, and for each chunk in flight l/v
-        times what a layer keeps; a recomputed layer keeps less and takes longer.
+        Coarse parts are tried first. A stage with l layers takes l times the state of one layer, and for each chunk in
+        flight l/v times the activations of one; a recomputed layer keeps fewer activations and takes longer.
         """
         few = np.arange(len(self.ranges))
         for n in parts:
@@ -371,9 +371,9 @@ class Floor:
 def columns_in_time(
     cut: Cut, zero_stage: int, ranges: Ranges, limit: float, stop: Callable[[], bool]
 ) -> Iterator[Ranges]:
-    """Yield single replicas and micro-batches whose floor is below a limit in seconds a sequence, some at a time.
+    """Yield arrays of single (replicas, micro-batches) whose floor is below a limit in seconds a sequence.
 
-    Ranges that are in time and in memory are split until they are single, those of the last split first.
+    Ranges that fit the limit and the memory are split until they are single, those of the last split first.
     """
     stack = [ranges]
     while stack and not stop():

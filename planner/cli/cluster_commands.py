@@ -130,7 +130,7 @@ def _nodes_in_use(cluster: "Topology", topology: Path, state: Path | None, busy:
 
 
 def placement_text(placement: "Placement", form: str, topology: "Topology") -> str:
-    """Write a placement in one of the formats; JSON has its figures and proof beside what schedulers take."""
+    """Write a placement in one of the formats; JSON has its figures and proof besides the fields for schedulers."""
     from planner.formats.placed_job import placed_job_of
     from planner.formats.topology_files import as_document, write_placed
 

@@ -40,7 +40,7 @@ class ExitCode(IntEnum):
 
 
 def exit_code(plan: "Plan", gap: float | None) -> int:
-    """Return the exit status that a plan stands for."""
+    """Return the exit status for a plan, solved to the relative gap `gap` at most, if one is given."""
     if plan.verified is False:
         return ExitCode.UNVERIFIED
     if plan.status == "infeasible":

@@ -113,7 +113,7 @@ def main() -> None:
 
 
 def _prepare_streams() -> None:
-    """Write UTF-8 whatever the locale, as files are; a stream that the caller closed takes what is written nowhere."""
+    """Set stdout and stderr to UTF-8, as files are, whatever the locale; discard output to a stream that is closed."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
@@ -122,5 +122,5 @@ def _prepare_streams() -> None:
 
 
 def _drop_stdout() -> None:
-    """Send what is left in the buffer of stdout nowhere, so that the end of the process does not fail over it."""
+    """Discard the rest of the buffer of stdout, so that flushing it at the end of the process does not fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

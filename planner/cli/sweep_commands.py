@@ -266,7 +266,10 @@ def fall(points: Sequence["LimitPoint"]) -> float | None:
 
 
 def wall(points: Sequence["LimitPoint"]) -> tuple[float, float] | None:
-    """Return the last compute that is trained in time and the first from which none is, proven; None without one."""
+    """Return (FLOP of the last point trained by the deadline, FLOP of the next), the wall between them; else None.
+
+    None where no point is beyond the last trained one, or where one beyond it is not proven infeasible.
+    """
     done = [i for i, p in enumerate(points) if p.utilisation is not None]
     after = points[done[-1] + 1 :] if done else points
     if not done or not after or any(p.status != "infeasible" for p in after):

@@ -122,7 +122,7 @@ class _Item:
 
     @property
     def size(self) -> int:
-        """Number of names that it stands for, known before they are written out."""
+        """Number of names that the brackets expand to, computed without expanding them."""
         return math.prod(sum(last - first + 1 for first, last, _ in ranges) for ranges in self.brackets)
 
     def names(self) -> Iterator[str]:

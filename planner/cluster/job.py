@@ -133,7 +133,7 @@ class Queued(Frozen):
     certificate: Certificate = Field(description="Of all jobs together, as if they were one.")
 
 
-# One line, since it stands in files and arguments.
+# A single line, since names are written into files and arguments.
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 EXCHANGES = ("tensor", "context", "expert", "data")  # kept within leaves; without bytes in this order
 AXES = (*EXCHANGES, "pipeline")
@@ -304,7 +304,7 @@ EXAMPLE = "such as pipeline=4,data=12"
 def parse_mesh(text: str, option: str) -> dict[str, int]:
     """Read AXIS=SIZE,AXIS=SIZE in rank order, slowest first; tp, pp, dp, ep and cp are axes too.
 
-    Raise InputError where a part is no AXIS=SIZE, or an axis stands twice.
+    Raise InputError where a part is no AXIS=SIZE, or an axis occurs twice.
     """
     mesh: dict[str, int] = {}
     for part in text.split(","):

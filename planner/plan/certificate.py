@@ -38,7 +38,7 @@ class Certificate(Frozen):
 
 
 LimitedBy = Literal["grid", "budget", "owned_racks", "layout", "tolerance"]
-ALMOST_AS_FAST = 0.005  # of the days, within which the cheapest plan is named beside the fastest
+ALMOST_AS_FAST = 0.005  # share of the days, within which the cheapest plan is named in addition to the fastest
 
 
 SIMPLER_WITHIN = 0.02  # of the fewest days, within which a simpler plan is named: no prediction is that exact
@@ -341,9 +341,10 @@ def given_to_pool(racks: int | None, slowdown: float) -> str:
 
 
 def joint_mark(minimizes: str, *, grid: bool, columns: int) -> str:
-    """Return what stands behind a joint bound: the check lists columns again, and takes the MILP's word for the rest.
+    """Return the mark of a joint bound: recomputed by the checker, recomputed in part, or on trust.
 
-    `grid`: the most racks are an answer of the sites; `columns`: those that `proof` lists as refused.
+    The checker enumerates columns again, and trusts the MILP for the maximum racks, which the sites' model gives for an
+    instance with a `grid`, and for the `columns` columns that `proof` lists as refused.
     """
     if minimizes in ("cost_usd", "total_cost_of_ownership_usd"):
         return ON_TRUST

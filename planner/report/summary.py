@@ -100,7 +100,7 @@ def _none_below(curve: Curve) -> str:
 
 
 def proven(curve: Curve, epsilon: float) -> Iterator[str]:
-    """Write what is proven of plans that are no rows, and what ended the search before the share asked for."""
+    """Write what the curve proves of plans that are not its rows, and the reason for a search ended before epsilon."""
     if curve.stopped != "proved":
         yield f"The search was ended by {_ended(curve)} before {rounded_up(epsilon)} was proven."
     if curve.epsilon is None:

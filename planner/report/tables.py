@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 from planner.units import aligned, counted, memory, money, percent, short, words
 
 CHANGES = 4  # values of the instance that are named
-MOST_JUDGED = 8  # sides of which each is set beside the first
+MOST_JUDGED = 8  # sides that are compared with the first
 TERMS = 4  # of days and of dollars that are named
 IDLE = 1e-3  # share of the money from which idle racks are named
 SMALL = 0.02  # of the largest term, below which one is left out
@@ -135,7 +135,7 @@ def _change(path: str, old: Any, new: Any) -> str:
 
 
 def brings(a: Side, b: Side) -> str:
-    """Write the change of the objective, of the money and of what is left of it."""
+    """Write the changes of days, objective, capital and idle racks from one side to the other, and unspent budget."""
     if a.number("objective.value") is None or b.number("objective.value") is None:
         return f"{a.figures.get('status')} -> {b.figures.get('status')}"
     parts: list[str] = []
@@ -150,7 +150,7 @@ def brings(a: Side, b: Side) -> str:
     if usd[0] is not None and usd[1] is not None:
         parts.append(f"{_dollars(usd[1] - usd[0])} of capital")
     left = b.number("slack.budget_usd")
-    in_dollars = str(b.figures.get("objective.name")).endswith("_usd")  # then what is left is what was saved
+    in_dollars = str(b.figures.get("objective.name")).endswith("_usd")  # the budget not spent is then the saving
     if left is not None and left > 0 and usd[1] and left > SMALL * usd[1] and not in_dollars:
         parts.append(f"{money(left)} of the budget is not spent")
     before, idle = idle_racks(a), idle_racks(b)
@@ -276,7 +276,7 @@ def side_of(name: str, plan: Plan) -> Side:
 
 
 def figures_of(plan: Plan) -> dict[str, Figure]:
-    """Return what is compared of a plan."""
+    """Return the figures of a plan that comparisons show, by path: status, conflict, objective and digest."""
     objective = {f"objective.{k}": getattr(plan.objective, k) for k in RowObjective.model_fields}
     conflict = {"reason": plan.conflict.reason, "rules": "; ".join(plan.conflict.rules)} if plan.conflict else {}
     own = {"status": plan.status, "stopped": plan.stopped, "verified": plan.verified}
@@ -303,9 +303,9 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def table(names: Sequence[str], rows: Rows, width: int = PIPE) -> str:
-    """Write the rows as a table; figures beside the first column's say how many times as large they are.
+    """Write the rows as a table; figures of other columns also show their ratio to the first column's.
 
-    A table has as many columns as the width has room for, their cells broken where they must be.
+    The table has as many columns as fit the width, with long cells broken into lines.
     """
     shown = max(2, min(len(names), (width - min(width // 3, max(map(len, rows)))) // (LEAST_COLUMN + 2)))
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))

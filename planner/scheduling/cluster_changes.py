@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | None = None, seed: int = 0) -> Queued:
     """Place the first jobs of a queue that fit, together as if they were one: all of them split the fewest groups.
 
-    A job that does not fit beside those admitted before it waits; smaller ones behind it may still run.
+    A job that does not fit together with those admitted before it waits; smaller ones behind it may still run.
     """
     options = options_of(time_limit, seed)
     _require_one_tree(cluster, "queue")
@@ -123,8 +123,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
 def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
     """Weigh the kinds of several jobs on one scale: bytes in millionths of the most of any job, 1 where none has any.
 
-    InputError if some jobs state bytes and others none: nothing says what a split group of these is worth beside the
-    others.
+    InputError if some jobs state bytes and others none: split groups of the two have no common weight then.
     """
     given = [[job.traffic_bytes_per_step.get(k.name, 0.0) for k in job.kinds] for job in jobs]
     without = [job.name for job, of in zip(jobs, given, strict=True) if not any(of)]
@@ -159,7 +158,10 @@ def _part(packing: Packing, first: int, kinds: int) -> Packing:
 
 
 def _stated(q: Problem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
-    """State one job's figures beside what it would have alone: the proof is of all jobs together."""
+    """Return one job's share of a joint outcome, with the bounds of its figures if it were placed alone.
+
+    The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
+    """
     values, analytic = measure(q, packing).values, bounds(q).values
     searched = len(values) - 1 - (not q.follows)
     solution = Solution(
@@ -247,7 +249,7 @@ def _blocks(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable[
 def defragment(
     cluster: Cluster, running: Sequence[Running], *, leaves: int = 1, time_limit: float | None = None, seed: int = 0
 ) -> Defragmentation:
-    """Minimize the moves of running nodes that free so many whole leaves more, without dividing any group's piece.
+    """Minimize the running nodes that move to free `leaves` more whole leaves, without dividing any group's piece.
 
     Pieces move whole, in the order of the moves, each into nodes that are free by then: now, or since a move before.
     Nodes that are busy without a running job, and pieces of jobs that need segments, stay where they are.
@@ -438,7 +440,7 @@ def resize(
 
 
 def _level(job: Job) -> int:
-    """Return the innermost level of a mesh that is more than a segment: what is kept together first."""
+    """Return the index of the innermost level of a mesh larger than a segment, which is kept together first."""
     found = levels(job)
     return next((i for i, x in enumerate(found) if x.size > job.segment_nodes), len(found) - 1)
 

@@ -82,9 +82,10 @@ def in_blocks(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at:
 
 
 def level_to_place(job: Job, free: Sequence[int]) -> int:
-    """Return the first level of which not all blocks stand whole on leaves with so many free segments, or the last.
+    """Return the index of the first mesh level whose blocks do not all fit whole on leaves, or of the last level.
 
-    Where all blocks of a level fit, so do those inside them: the levels before are whole without a choice.
+    `free` is the free segments of each leaf. Where all blocks of a level fit, so do those inside them: the levels
+    before are whole without a choice.
     """
     found = levels(job)
 
@@ -163,7 +164,10 @@ def placement(
     seed: int,
     free: Sequence[int] | None = None,
 ) -> Placement:
-    """Name the nodes of an outcome and state what is proven of it; `free` are the free nodes of each leaf."""
+    """Return the placement of an outcome: its nodes by name, figures, bounds and certificate.
+
+    `free` is the free nodes of each leaf.
+    """
     q, solution = counted.q, outcome.solution
     if solution is None:
         return does_not_fit(job, q, seed, cluster.trees)

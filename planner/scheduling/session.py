@@ -107,11 +107,11 @@ class Cluster(LeafMap):
         job
             Its groups; see `planner.cluster.job`.
         busy
-            Nodes to leave out of this call beside those that are busy already.
+            Nodes to leave out of this call in addition to those that are busy already.
         free
             Nodes to count as free in this call whatever they are, `busy` before them.
         time_limit
-            Seconds for the proofs, 10 unless given; a placement comes back in any case, with what is proven of it.
+            Seconds for the proofs, 10 unless given; a placement is returned in any case, with the bound reached so far.
             A solver that is not loaded yet (`warm_up`) is not loaded for less than 2 seconds.
         seed, threads
             Of the solver, where one is needed.
@@ -189,7 +189,10 @@ def opened(
     state: str | Path | None,
     only: Iterable[str] | str | None = None,
 ) -> tuple[Cluster, list[str]]:
-    """Return the cluster, and the nodes to leave out beside its own busy ones: all but `only`, where it is given."""
+    """Return the cluster, and the nodes to leave out in addition to those that it has busy.
+
+    They are the `busy` ones, those taken according to the `state` file, and, if `only` is given, all others than these.
+    """
     from planner.formats.topology_files import read_topology
 
     if isinstance(topology, (str, Path)):
@@ -240,7 +243,8 @@ def _of_file(cluster: Cluster, file: Path) -> list[Running]:
 def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:
     """Return a placement that the planner did not make: its nodes in rank order, as one group or by the job's mesh.
 
-    Nothing is claimed of it: its figures are counted as it stands, and its certificate has no bound.
+    Nothing is claimed of it: its split groups and extra pieces are counted for these nodes, and its certificate has no
+    bound.
     """
     order = cluster.known(nodes)
     ranked = [(s.name, s.ranks) for s in slots(job)] if job is not None else [("data", tuple(range(len(order))))]

@@ -125,7 +125,7 @@ class Queues:
         return of_groups if self.whole else self.share * of_groups
 
     def step(self) -> None:
-        """Serve every link for one step of time, then pause and start what is due."""
+        """Serve every link for one step of time, then pause links and start parts that are due."""
         links, parts = len(self.room), self.routes.parts
         offered = np.minimum(self.waiting, self.most)
         queue = np.bincount(self.link, offered, links)

@@ -137,8 +137,8 @@ class Tree:
     def condensed(self) -> "Tree":
         """Return the tree with the switches of a subtree, and the cables to them, merged into one of their joint rate.
 
-        An even split over equal-cost paths loads them evenly, so that one link stands for all: spraying without
-        failures.
+        An even split over equal-cost paths loads them evenly, so that one link can represent all: this holds for
+        spraying without failures.
         """
         ones = (1,) * self.tiers
         rates = tuple(r * self.widths[t + 1] * self.bundle[t] for t, r in enumerate(self.rates))

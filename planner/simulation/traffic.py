@@ -129,9 +129,9 @@ def switch_cables(tree: Tree) -> int:
 
 
 def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
-    """Return the cables between switches that are out: those listed, or so many drawn at random by the seed.
+    """Return the sorted numbers of the failed cables between switches: those listed, or a count drawn by the seed.
 
-    Raise InputError where there are not so many cables.
+    Raise InputError where the count or a number exceeds the tree's cables.
     """
     cables = switch_cables(tree)
     if isinstance(failed, int):
@@ -244,9 +244,10 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
 def part_of_design(
     d: Design, switch: Switch, nic_bytes_per_second: float, hosts: int | None = None, *, most: int = MAX_HOSTS
 ) -> SimulatedPart:
-    """Return the part of a tree of about so many hosts: the pods, or zones, of the first GPU indices.
+    """Return a part of a design with about `hosts` hosts: the pods, or zones, of the first GPU indices.
 
-    All racks where they are few enough; where no number is given, one block of indices and at most `most` hosts.
+    The part has all racks where they are few enough. Without `hosts` it has one block of indices and at most `most`
+    hosts.
     """
     block = d.rails_per_zone or d.rails_per_pod or d.rails
     wanted = hosts or min(block * d.rail_gpus * d.racks, most)

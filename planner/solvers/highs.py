@@ -121,7 +121,7 @@ class Search:
             self.lazy |= {self.h.getNumRow() - len(rows) + i: r.name for i, r in enumerate(rows)}
 
     def run(self) -> Any:
-        """Run HiGHS as the model stands, for the time that is left."""
+        """Run HiGHS on the present model until the deadline and return its model status."""
         if self.deadline.passed:
             return _Status.kTimeLimit
         # HiGHS counts the time of all its runs together.
@@ -232,10 +232,11 @@ class Search:
         self.h.changeColsIntegrality(len(self.whole), self.whole, kinds)
 
     def search(self, relative_gap: float, absolute_gap: float) -> LazyResult:
-        """Return the best point that keeps all rows.
+        """Return the best point that satisfies all rows, lazy ones included.
 
-        The integers of each solution are fixed and the rest chosen anew until all rows hold: mostly the value stays and
-        the proof is done. Where nothing can be chosen beside them, the rows that were added exclude them.
+        The integers of each solution are fixed and the other columns solved again until all rows hold: mostly the value
+        stays and the proof is done. Where no values of the other columns complete the integers, the rows that were
+        added exclude them.
         """
         status = self.relax(quick=True)
         if status == _Status.kOptimal:
@@ -310,7 +311,7 @@ class _Search:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Return what HiGHS takes beside gaps, threads and time."""
+        """Return the HiGHS options other than gaps, threads and time."""
         return {
             "random_seed": self.seed,
             "presolve": "on" if self.presolve else "off",

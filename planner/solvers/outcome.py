@@ -1,4 +1,4 @@
-"""What a solve leaves: why it stopped, its solution, what is proven, and what of it is believed, for every back end."""
+"""The outcome of a solve, for every back end: stop reason, solution, bound, and which of these are trusted."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -298,11 +298,14 @@ def agreed(first: Outcome[T], second: Outcome[T]) -> Outcome[T]:
 
 
 BOUND_TOLERANCE = 1e-6  # relative, as the checks have it; above what counting in kilowatts and dollars costs
-Way = tuple[str, Callable[[float | None], float | None]]  # its mark, and the bound that it finds in so many seconds
+Way = tuple[str, Callable[[float | None], float | None]]  # its mark, and the bound that it finds within given seconds
 
 
 def second_proof(claimed: float | None, ways: Iterable[Way], seconds: float | None) -> str:
-    """Return the mark of the first way whose own bound reaches the one claimed, in so many seconds for all of them."""
+    """Return the mark of the first way whose own bound reaches the claimed one; ON_TRUST where none does.
+
+    All ways together have `seconds` seconds.
+    """
     if claimed is None:
         return ON_TRUST
     deadline = Deadline(seconds)

@@ -130,7 +130,7 @@ def begin_highs(h: Any, columns: Sequence[str] = (), rows: Sequence[str] = ()) -
 
 
 def write_highs(stem: Path | None, h: Any) -> None:
-    """Write the model of a HiGHS as it stands."""
+    """Write the present model of a HiGHS instance as an MPS and an LP file, if a file stem is given."""
     if stem is not None:
         for suffix in (".mps", ".lp"):
             h.writeModel(str(stem.with_suffix(suffix)))
@@ -284,7 +284,10 @@ class Reporter:
         self._emit(PhaseStarted)
 
     def figures(self, text: str, incumbent: float | None, bound: float | None, choices: str = "") -> None:
-        """Report where a search stands, in the reporter's unit; `text`: as a line; `choices`: those of a new plan."""
+        """Report incumbent and bound of a search in the reporter's unit.
+
+        `text`: the same as a line. `choices`: those of a new plan, in words.
+        """
         self._write(text)
         self.stands(incumbent, bound, choices)
 
@@ -345,7 +348,7 @@ def _log(name: str) -> None:
 
 
 def report(progress: Lines, text: str, incumbent: float | None, bound: float | None, choices: str = "") -> None:
-    """Report where a search stands: figures to a reporter, a line of text to any other callback."""
+    """Report the progress of a search: incumbent and bound to a reporter, a line of text to any other callback."""
     if isinstance(progress, Reporter):
         progress.figures(text, incumbent, bound, choices)
     else:

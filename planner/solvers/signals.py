@@ -208,5 +208,5 @@ class Deadline:
             raise OutOfTimeError
 
     def capped(self, seconds: float) -> "Deadline":
-        """Return the deadline of a part of the search that may take so many of the seconds left."""
+        """Return the deadline of a part of the search that may take `seconds` seconds, or those left if fewer."""
         return Deadline(min(self.left, seconds))

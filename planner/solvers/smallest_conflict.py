@@ -34,7 +34,10 @@ def smallest_conflict(conflicting: Conflicting, rules: Sequence[str]) -> list[st
 def _smallest(
     conflicting: Conflicting, given: frozenset[str], rules: Sequence[str], *, changed: bool
 ) -> tuple[str, ...]:
-    """Return a smallest set of rules that conflict beside those given, half by half; `changed`: these are new ones."""
+    """Return a smallest set of `rules` that conflicts together with the `given` ones, by halving the rules.
+
+    `changed`: rules were added to `given`, so that they may conflict alone.
+    """
     if changed and conflicting(given):
         return ()
     if len(rules) == 1:

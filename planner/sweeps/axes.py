@@ -166,7 +166,7 @@ def put(data: dict[str, Any], instance: Instance, path: str, value: Any) -> None
 
 FORMS = "PATH=VALUE, PATH=x1.2, PATH=+100, PATH=-100, PATH=+20% or PATH=-20%"
 RELATIVE = re.compile(r"(?P<sign>[x+-])(?P<number>[0-9.]+(?:[eE][+-]?[0-9]+)?)(?P<percent>%?)")
-# Objects that a name of the catalogue may stand for, beside the entries of network.switches and network.media.
+# Objects that a name of the catalogue may replace, in addition to the entries of network.switches and network.media.
 BY_NAME = {".".join(path) for path in NAMED} | {"reliability"}
 LISTED_BY_NAME = re.compile(r"network\.(switches|media)\[[^\]]+\]")
 
@@ -199,9 +199,9 @@ def changed(
         A path to a file, the name of an instance that ships, its content as a dict, or an Instance.
     changes
         Values by dotted path, as the axes of a sweep have them: `limits.budget_usd`, `grid.nodes[keystone].racks`, a
-        pin. A text such as "x1.2", "+100", "-100" or "+20%" changes a number against what it is; a name of the
-        catalogue stands for a model, an accelerator, a rack and the like, and changes behind it are of what it names;
-        None takes a value away.
+        pin. A text such as "x1.2", "+100", "-100" or "+20%" changes a number relative to its present value; a name of
+        the catalogue sets a model, an accelerator, a rack and the like, and later changes apply to the named entry;
+        None removes a value.
     searched
         Whether what only a search needs must be there.
 
@@ -235,7 +235,7 @@ def changed(
 
 
 def _is_name(path: str, value: Any) -> bool:
-    """Return whether a value names an entry of the catalogue, which stands for a whole object."""
+    """Return whether a value at a path is the name of an entry of the catalogue, in place of a whole object."""
     return isinstance(value, str) and (path in BY_NAME or LISTED_BY_NAME.fullmatch(path) is not None)
 
 

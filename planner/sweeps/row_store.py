@@ -28,7 +28,7 @@ FAILED: Literal["failed"] = "failed"
 
 
 class RowObjective(Frozen):
-    """The figure of merit of a point and what is proven of it."""
+    """The objective of a point: its name, value, bounds and gaps."""
 
     name: str
     value: float | None = None
@@ -72,7 +72,7 @@ class Row(Frozen):
         return figures
 
     def flat(self) -> dict[str, Any]:
-        """Return the row as one level of columns: the point's paths and the plan's names beside the row's own."""
+        """Return the row as a flat dict of columns: index and key, the point's paths, the row's own, and the plan's."""
         own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
         own |= {key: "; ".join(getattr(self, key)) or None for key in ("rules", "extrapolated")}
         objective = {f"objective.{k}": v for k, v in (self.objective or RowObjective(name="")).model_dump().items()}
@@ -133,7 +133,10 @@ TABLES = (".csv", ".parquet")
 
 
 def journal_of(output: Path) -> Path:
-    """Return the file that rows go to as they come: the output, or the journal beside a table."""
+    """Return the file that rows are appended to as they come: the output, or a `.jsonl` journal next to a table.
+
+    InputError: the output's ending is neither that of JSON lines nor that of a table.
+    """
     if output.suffix in LINES:
         return output
     if output.suffix in TABLES:
@@ -175,7 +178,7 @@ class Store:
 
     @property
     def _owner(self) -> Path:
-        """The file beside the rows that names the process which writes them."""
+        """The lock file in the folder of the rows, which names the process that writes them."""
         rows = Path(os.path.realpath(self.path))
         return rows.with_name(f".{rows.name}.lock")
 
@@ -251,7 +254,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _complete(path: Path, data: bytes) -> bytes:
-    """Return the complete lines; what stands behind the last of them must be the torn beginning of a row."""
+    """Return the complete lines; bytes after the last line end must be the torn beginning of a row, else InputError."""
     complete = data[: data.rfind(b"\n") + 1]
     torn = data[len(complete) :]
     if not (torn.startswith(ROW_BEGINS) or ROW_BEGINS.startswith(torn)):

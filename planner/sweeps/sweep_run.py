@@ -64,7 +64,7 @@ def tasks_of(
 ) -> list[Task]:
     """Make a task of every point, points that ask the same question once; accelerators get their own constants.
 
-    InputError: A point is no usable instance; the message names the point and what is wrong with it.
+    InputError: A point is no usable instance; the message names the point and its fault.
     """
     tasks: dict[str, Task] = {}
     asked: list[Instance] = []
@@ -369,7 +369,7 @@ def rows_of(
 ) -> Iterator[Row]:
     """Solve the tasks that are not finished; yield their rows as they come, each after its plan is on disk."""
     left = [t for t in tasks if t.key not in finished]
-    # The largest numbers first: what is proven of the layouts of more racks is valid for fewer.
+    # The largest numbers first: bounds proven on the layouts of more racks are valid for fewer.
     first = sorted(left, key=lambda t: [v for v in t.point.values() if isinstance(v, (int, float))], reverse=True)
     answers = at_home(first, solve_point, workers) if executor is None else on_executor(left, solve_point, executor)
     for task, answer in answers:

@@ -151,7 +151,7 @@ def legend(shades: Mapping[str, str], top: float) -> tuple[str, float]:
 
 
 CURVE_LEFT, CURVE_RIGHT, CURVE_TOP, CURVE_HEIGHT = 46.0, 12.0, 18.0, 170.0  # margins, and how high the lines may be
-EDGE = 6.0  # beside the first and the last point
+EDGE = 6.0  # units: margin left of the first point and right of the last
 NICE = (1.0, 2.0, 2.5, 5.0, 10.0)  # steps between marks of an axis, times a power of ten
 MARKS = 5  # of an axis at most
 

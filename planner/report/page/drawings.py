@@ -29,7 +29,7 @@ from planner.units import amount, counted
 WORDS, LEFT, RIGHT = 152.0, 168.0, WIDTH - 14
 ACROSS = 80  # most boxes drawn side by side
 DEEP, LEAVES_DEEP = 12, 40  # most rows drawn, and of leaves, so that a pod is drawn whole but for the largest
-# Units: height of a box, of the lines between tiers and of a row of words, room around boxes, and for what is stacked.
+# Units: height of a box, of the lines between tiers and of a row of words; room around boxes, and between stacked ones.
 BOX, FAN, LINE, GAP, STACK = 9.0, 52.0, 12.0, 6.0, 3.0
 WIDEST, THINNEST = 3.0, 0.15  # units: of lines
 FREE = {"pairs": 0.3, "hub": 0.3, "columns": 0.6, "trunk": 1.0}  # width of a line over the pitch of boxes, at most
@@ -109,7 +109,7 @@ class DrawnTier:
 
 @dataclass(frozen=True, slots=True)
 class DrawnLinks:
-    """The lines from a tier to the one above, what each stands for, and the site's cables between the two.
+    """The lines from a tier to the one above, the cables of each line, and the site's cables between the two tiers.
 
     `pairs` joins the row of boxes above with that below; `columns` boxes above each other; `hub` one point below with
     all above, and `trunk` one point with one.

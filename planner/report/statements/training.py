@@ -149,9 +149,9 @@ class DaysPart:
 
 
 def days_by_part(plan: Plan) -> list[DaysPart]:
-    """Return the parts of a run in days, none that is 0: those of steps with their sum, what is lost, and the total.
+    """Return the nonzero parts of a run in days: those of steps with their sum, the days lost by cause, and the total.
 
-    Where failures do not count, nothing is lost but what workload.availability says.
+    Where failures are not modelled, only the share of time that workload.availability excludes is lost.
     """
     if plan.layout is None:
         return []
@@ -169,7 +169,7 @@ def days_by_part(plan: Plan) -> list[DaysPart]:
 
 
 def shown_days(total: float, days: float) -> str:
-    """Write days with so many digits that small parts of a total are seen."""
+    """Write days with 1 to 3 decimals, the more the smaller the total is, so that its small parts are visible."""
     return f"{days:,.{1 if total >= 1000 else 2 if total >= 10 else 3}f}"
 
 

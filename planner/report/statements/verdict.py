@@ -99,7 +99,10 @@ def _sureness(plan: Plan) -> str:
 
 
 def _over_fabrics(plan: Plan, *, exact: bool) -> str:
-    """Write the bound over all fabrics; beside a plan that gives up days only where it is below the bound."""
+    """Write the bound over all fabrics: the days that a better fabric could save, as a share of the plan's.
+
+    Where the fabric costs less than the share `WORTH` of the days, say so only for an `exact` plan.
+    """
     o, free = plan.objective, plan.objective.fabric_free_bound
     if free is None or o.bound is None or o.name != "days_to_train" or not o.value:
         return ""
