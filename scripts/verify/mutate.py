@@ -129,10 +129,16 @@ def mutants(area: str) -> Iterator[Mutant]:
 
 
 def changed(m: Mutant) -> tuple[str, int, str, str] | None:
-    """Return the mutated source, and the line with its number before and after; None where it is the same program."""
+    """Return the mutated source, and the line with its number before and after; None where it is the same program.
+
+    None too where it is no program at all, as with `not` before an assignment in a condition: nobody would commit it.
+    """
     source = (ROOT / m.file).read_text(encoding="utf-8")
     mutated = mutate_code(source, get_operator(m.operator)(), m.occurrence)
-    if mutated is None or meaning(mutated) == meaning(source):
+    try:
+        if mutated is None or meaning(mutated) == meaning(source):
+            return None
+    except SyntaxError:
         return None
     pairs = enumerate(zip(source.splitlines(), mutated.splitlines(), strict=False), 1)
     line, before, after = next((i, a.strip(), b.strip()) for i, (a, b) in pairs if a != b)

@@ -87,6 +87,18 @@ def test_slowdowns_are_those_of_a_fabric_with_a_spine_less() -> None:
     assert row.pipeline_send_slowdown > PLAN.fabric.sites["e1"].pipeline_send_slowdown
 
 
+def test_links_out_of_pods_slow_sends_by_the_share_lost() -> None:
+    """Where links out of pods are the slowest, one of four spines or cores makes sends take 4/3; a leaf takes none."""
+    plan = worked(instance_with(), ports=32, leaf_down=2, leaf_up=4, domains_per_pod=2, spine_up=1)
+    planned = plan.fabric.sites["e1"]
+    rows = failure_domains(plan, built_fabric(plan, "e1"))
+    assert [row.tier for row in rows] == ["leaf"] * 4 + ["spine"] * 2 + ["core"]
+    for row in rows:
+        times = 1 if row.tier == "leaf" else 4 / 3
+        assert row.pipeline_send_slowdown == pytest.approx(times * planned.pipeline_send_slowdown)
+        assert row.allreduce_slowdown == pytest.approx(planned.allreduce_slowdown)
+
+
 def test_ranks_are_those_of_the_racks() -> None:
     """A row names each rank whose rack is under the switch, by its stage and its place there."""
     stages = PlanPhysics(plan=PLAN).stages["e1"]
@@ -127,6 +139,10 @@ def test_a_gateway_takes_its_share_of_the_wide_area() -> None:
     row = failure_domains(PLAN, built(DESIGNS["rail under a gateway"]))[-1]
     assert (row.tier, row.switches, row.gpus_cut_off, row.uplinks_lost) == ("wan-gateway", 2, 0, 1.0)
     assert row.effect == "100 % of the ports to the wide area are lost"
+    two = built(replace(DESIGNS["rail under a gateway"], wan_ports=64))
+    row = failure_domains(PLAN, two)[-1]
+    assert (row.tier, row.switches, row.gpus_cut_off, row.uplinks_lost) == ("wan-gateway", 4, 0, 0.5)
+    assert row.effect == "50 % of the ports to the wide area are lost"
 
 
 def test_many_rows_are_merged(monkeypatch: pytest.MonkeyPatch) -> None:
