@@ -107,11 +107,11 @@ class Cluster(LeafMap):
         job
             Its groups; see `planner.cluster.job`.
         busy
-            Nodes to leave out of this call in addition to those that are busy already.
+            Nodes to leave out of this call beside those that are busy already.
         free
             Nodes to count as free in this call whatever they are, `busy` before them.
         time_limit
-            Seconds for the proofs, 10 unless given; a placement is returned in any case, with the bound reached so far.
+            Seconds for the proofs, 10 unless given; a placement comes back in any case, with what is proven of it.
             A solver that is not loaded yet (`warm_up`) is not loaded for less than 2 seconds.
         seed, threads
             Of the solver, where one is needed.

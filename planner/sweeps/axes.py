@@ -199,9 +199,9 @@ def changed(
         A path to a file, the name of an instance that ships, its content as a dict, or an Instance.
     changes
         Values by dotted path, as the axes of a sweep have them: `limits.budget_usd`, `grid.nodes[keystone].racks`, a
-        pin. A text such as "x1.2", "+100", "-100" or "+20%" changes a number relative to its present value; a name of
-        the catalogue sets a model, an accelerator, a rack and the like, and later changes apply to the named entry;
-        None removes a value.
+        pin. A text such as "x1.2", "+100", "-100" or "+20%" changes a number against what it is; a name of the
+        catalogue stands for a model, an accelerator, a rack and the like, and changes behind it are of what it names;
+        None takes a value away.
     searched
         Whether what only a search needs must be there.
 
