@@ -184,7 +184,7 @@ def object_name(value: str, what: str) -> str:
 
 
 def node_name(value: str) -> str:
-    """Return a node's name as it stands, or refuse what no Kubernetes node is called."""
+    """Return a node's name unchanged; InputError if it cannot be the name of a Kubernetes node."""
     if not _NAME.fullmatch(value):
         remedy = "give the names they have there, or take hostlist"
         raise InputError(f"node {value!r} cannot be a Kubernetes node ({_NAME_RULE}); {remedy}")

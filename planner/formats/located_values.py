@@ -15,12 +15,12 @@ _TABLE = re.compile(r"[ \t]*\[([^\[\]\n]+)\][ \t]*(?:#[^\n]*?)?\r?$", re.MULTILI
 _KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*")
 
 
-MOST_REPORTED = 160  # characters of what is told of a change
+MOST_REPORTED = 160  # characters of the description of a change
 
 
 @dataclass(frozen=True, slots=True)
 class ValuePlace:
-    """Offsets of a key and of its value, and whether they stand in braces."""
+    """Offsets of a key and of its value in a text, and whether they are within braces."""
 
     key: int
     start: int
@@ -29,7 +29,7 @@ class ValuePlace:
 
 
 def yaml_places(text: str) -> dict[str, ValuePlace]:
-    """Return where each value of a YAML or JSON document stands by dotted path, mappings among them."""
+    """Return the place of each value of a YAML or JSON document by dotted path, including those of mappings."""
     return dict(_nodes(yaml.compose(text.replace("\t", " "), Loader=yaml.BaseLoader), ""))
 
 
@@ -42,9 +42,9 @@ def _nodes(node: yaml.Node | None, path: str) -> Iterator[tuple[str, ValuePlace]
 
 
 def toml_places(text: str) -> dict[str, ValuePlace]:
-    """Return where each value of a TOML file stands by dotted path; not those of inline tables and arrays of tables.
+    """Return the place of each value of a TOML file by dotted path, without inline tables and arrays of tables.
 
-    A table's own line stands under its path with a dot behind it.
+    The place of a table's header line has the table's path with a dot appended as its key.
     """
     places, table, i = dict[str, ValuePlace](), "", 0
     while i < len(text):
@@ -140,7 +140,10 @@ class TableText(RecipeText):
         self.places = toml_places(self.text) if self.kind == "toml" else yaml_places(self.text)
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
-        """Set a value, add it in its table beside the first of its likes, or take it out (YAML: null) where None."""
+        """Set the value of a key; add the key where it is missing; remove it (YAML: set null) where the value is None.
+
+        A new key is added to its table, next to the first of the keys `likes` that is there.
+        """
         place = self.places.get(key)
         if place is None and value is not None:
             self._add(key, value, likes)

@@ -37,7 +37,7 @@ class PlacedJob(Frozen):
 
     @model_validator(mode="after")
     def _once(self) -> "PlacedJob":
-        """Refuse a node that stands twice: no scheduler starts it twice."""
+        """Require each node once in the rank order, as no scheduler starts a node twice."""
         if len(set(self.nodes)) < len(self.nodes):
             raise ValueError("a node stands twice in the rank order; give each once")
         return self
@@ -61,7 +61,7 @@ def placed_job_of(placement: Placement) -> PlacedJob:
     return PlacedJob(job=placement.job, nodes=placement.nodes, groups=groups, certificate=certificate, **gpus)
 
 
-# What a placement in JSON states for schedulers beside its own fields.
+# Keys that a placement in JSON states for schedulers in addition to its own fields.
 SCHEDULER_KEYS = frozenset(("hostlist", "sbatch", "srun", "mpirun", "torchrun", "hints"))
 
 
@@ -108,8 +108,8 @@ def hostfile(placed: PlacedJob, topology: Topology | None = None) -> str:
 def sbatch_arguments(placed: PlacedJob, topology: Topology | None = None) -> list[str]:
     """Return sbatch's arguments: the full list, and -N as long, as a shorter one is refused or filled up with others.
 
-    A list that topology/block takes in segments alone is given by all other nodes of the cluster (-x): 24.11 refuses
-    --segment beside -w, 26.05 takes either.
+    Where topology/block takes the nodes in segments, the list is given by excluding all other nodes of the cluster
+    (-x): Slurm 24.11 refuses --segment together with -w, 26.05 takes either.
 
     InputError if the list is too long for one argument.
     """
@@ -143,7 +143,7 @@ def sbatch_line(placed: PlacedJob, topology: Topology | None = None) -> str:
 
 def srun_line(placed: PlacedJob, topology: Topology | None = None) -> str:
     """Return the line that starts the ranks inside the allocation, in their order; by node name on topology/block."""
-    # The arbitrary distribution follows SLURM_HOSTFILE, and takes no -N beside it (refused since 26.05); blocks take no
+    # The arbitrary distribution follows SLURM_HOSTFILE, and takes no -N with it (refused since 26.05); blocks take no
     # hostfile.
     if topology is not None and topology.kind == "block":
         return f"srun -N{len(placed.nodes)} -n{placed.ranks}"
@@ -214,9 +214,10 @@ _NODE = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
 
 
 def torchrun(placed: PlacedJob) -> str:
-    """Return the script: SLURMD_NODENAME or the host's short name is the node's; the training script follows it.
+    """Return a shell script that starts torchrun on one node with that node's rank in the placement.
 
-    Raise InputError if a node's name is none that a shell takes as it stands.
+    It takes the node's name from SLURMD_NODENAME, else from the host's short name; the training script and its
+    arguments follow the script's name. InputError if a node's name would need quoting in a shell.
     """
     for node in placed.nodes:
         if not _NODE.fullmatch(node):

@@ -24,9 +24,10 @@ class ScriptText(RecipeText):
         return [i for i in self.script.items if i.key == key and i.is_flag == bool(self.dashes)]
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
-        """Set a flag or override, add it beside the first of its likes, or take it out where the value is None.
+        """Set a flag or override; add it where it is missing; remove it where the value is None.
 
-        Raise InputError where it stands in a branch, twice, or is computed.
+        A new one is added next to the first of the flags `likes` that is there. InputError where the present one is in
+        a branch, has different values in several places, or is computed by the shell.
         """
         items, shown = self._items(key), f"{self.dashes}{key}"
         for item in items:
@@ -51,7 +52,10 @@ class ScriptText(RecipeText):
             self.set_value(values[-1], self._written(value, values[-1]), shown, items[-1])
 
     def set_value(self, located: LocatedText, new: str, shown: str, item: Item | None = None) -> None:
-        """Put a text where a value stands, which may be where its variable is assigned."""
+        """Replace a value in the script by a new text, in the assignment of its variable if it has one.
+
+        InputError where the value is computed, or its variable is assigned in a branch or several times.
+        """
         if located == new:
             return
         at = item.word.start if item else max(located.offsets[:1], default=0)

@@ -162,7 +162,7 @@ def _sizes(text: str, source: str, where: str) -> list[int]:
 
 
 def write_conf(topology: Topology) -> str:
-    """Write a topology.conf that slurmctld accepts; blocks beside a tree stay out, as Slurm reads one kind a file."""
+    """Write a topology.conf that slurmctld accepts; the blocks of a tree are left out, as a file has one kind only."""
     if topology.kind == "block":
         lines = [f"BlockName={b.name} Nodes={fold_names(b.nodes)}" for b in topology.blocks]
         if topology.block_sizes:
@@ -287,7 +287,7 @@ def _mapping(node: Node, source: str, what: str, known: tuple[str, ...], needed:
 
 
 def write_yaml(topology: Topology) -> str:
-    """Write a topology.yaml; blocks beside a tree become a topology of their own."""
+    """Write a topology.yaml; the blocks of a tree become a second topology of the file."""
     documents: list[dict[str, Any]] = []
     if topology.kind == "tree":
         children = topology_rows.children_of(topology)
@@ -447,8 +447,8 @@ def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]
         yield from ((name, state) for name in names)
 
 
-# Base states and flags of a job (https://slurm.schedmd.com/job_state_codes.html), which may have both. Of HOLDING each
-# keeps its nodes, also beside an ended state; those of NEITHER leave it to the state beside them.
+# Base states and flags of a job (https://slurm.schedmd.com/job_state_codes.html), which may have several. A job with
+# any state of HOLDING keeps its nodes, even if another has ended; those of NEITHER leave the answer to the others.
 HOLDING = "RUNNING SUSPENDED COMPLETING CONFIGURING POWER_UP_NODE RESIZING SIGNALING STAGE_OUT STOPPED"
 ENDED = "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT"
 NEITHER = (

@@ -18,7 +18,7 @@ SHOWN = 20  # Further complaints are counted, not printed: a file with one fault
 
 
 class Hostlists:
-    """The hostlists of one file, which together may stand for so many names and no more."""
+    """The hostlists of one file, which together may expand to at most `MAX_NAMES_OF_FILE` names."""
 
     def __init__(self, source: str) -> None:
         self.source, self.count = source, 0
@@ -63,7 +63,7 @@ def some(names: Sequence[str], limit: int = 5) -> str:
 
 
 def shown(value: Any) -> str:
-    """Show a value as it stands in a JSON file, shortened."""
+    """Write a value as JSON, cut to 80 characters for an error message."""
     return json.dumps(value, default=str)[:80]
 
 
@@ -137,7 +137,10 @@ class BlockRow:
 def tree(
     source: str, rows: Sequence[SwitchRow], blocks: Sequence[BlockRow] = (), sizes: Sequence[int] = ()
 ) -> Topology:
-    """Return the tree, with blocks beside it where there are any."""
+    """Return the topology of a tree's rows, with the blocks where there are any.
+
+    InputError names every fault in the names, the contents and the shape of the tree, and in the blocks.
+    """
     raise_all(source, [*_names(rows, "switch"), *_spelling(rows, "switch")])
     contents = []
     for row in rows:
@@ -269,7 +272,7 @@ class Layered:
 def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
     """Return the tree; several switches of the highest layer are joined under one more, named root.
 
-    Raise InputError if a switch is below two others, or a node stands twice.
+    Raise InputError if a switch is below two others, or a node occurs twice.
     """
     parents: dict[str, str | None] = {}
     places: dict[str, str] = {}

@@ -143,7 +143,7 @@ class Hardware(Sourced):
 
     @property
     def gpu_nic_bytes_per_second(self) -> float:
-        """Return the rate of the NIC of one GPU, one direction: the accelerator's where none is given beside it.
+        """Return the rate of one GPU's NIC in bytes/s, one direction: that stated here, else the accelerator's.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Check JSON data against their types: report what is wrong, and what a reader made of a file item by item."""
+"""Check JSON data against their types: report every fault by its path, and a reader's notes on a file by item."""
 
 import json
 import re
@@ -125,7 +125,7 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
 def located(location: Location, data: Any, *, missing: bool) -> Location:
     """Return where in the data an error is: its location without the names that the validation has for its own steps.
 
-    The last part of what is `missing` is no key of the data and stays.
+    For a `missing` key the last part of the location is kept, though it is no key of the data.
     """
     found: list[int | str] = []
     for i, part in enumerate(location):

@@ -30,9 +30,9 @@ def network_problems(network: Network | None) -> Iterator[str]:
 
 
 def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
-    """Return every name that leads nowhere or stands twice, and every part that is missing or does not go with another.
+    """Yield names that refer to nothing or occur twice, and parts that are missing or incompatible, as complaints.
 
-    What only a search needs is asked for where the instance is `searched`.
+    Parts that only a search needs are required if the instance is `searched`.
     """
     yield from _without_type("workload.precision.compute", instance.hardware.accelerator, instance)
     yield from pool_problems(instance)
@@ -71,7 +71,7 @@ def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
 
 
 def _link_problems(instance: Instance) -> Iterator[str]:
-    """Return what stands in the way of failures that are counted by link."""
+    """Yield the complaints that prevent counting failures by link."""
     r, n = instance.reliability, instance.network
     if r is None or isinstance(r, str) or not r.counts_links:
         return
@@ -193,7 +193,7 @@ def refuse_without_curve(instance: Instance) -> Instance:
 
 
 def _ignored_beside_pools(instance: Instance) -> Iterator[str]:
-    """Return what stands beside the pools and would be ignored."""
+    """Yield complaints about parts and figures of an instance with pools that would be ignored."""
     h = instance.hardware
     if instance.reliability is not None:
         yield "reliability: failures are not counted over pools; give workload.availability, and remove it"
@@ -211,7 +211,7 @@ def _ignored_beside_pools(instance: Instance) -> Iterator[str]:
 
 
 def grid_problems(grid: Grid) -> Iterator[str]:
-    """Return what is wrong with the names, corridors, soft rules and scenarios of a grid."""
+    """Yield the faults in the names, corridors, soft rules and scenarios of a grid, as complaints."""
     authorities = dict.fromkeys(sorted(b.id for b in grid.balancing_authorities))
     nodes = dict.fromkeys(sorted(n.id for n in grid.nodes))
     corridors: list[tuple[str, Line | NewLine]] = [(f"grid.lines[{i}]", c) for i, c in enumerate(grid.lines)]
@@ -266,7 +266,7 @@ def power_flow_gaps(grid: Grid) -> Iterator[str]:
 
 
 def wan_problems(grid: Grid, wan: Wan) -> Iterator[str]:
-    """Return what is wrong with the names and ends of the fibre and of the traffic."""
+    """Yield the faults in the names and ends of the fibre and of the traffic, as complaints."""
     yield from _doubles((f"wan.fibre_nodes[{i}]", "id", n.id) for i, n in enumerate(wan.fibre_nodes))
     yield from _doubles((f"wan.fibre_edges[{i}]", "id", e.name) for i, e in enumerate(wan.fibre_edges))
     yield from _doubles((f"wan.traffic[{i}]", "name", t.name) for i, t in enumerate(wan.traffic))

@@ -421,9 +421,9 @@ class Software(Sourced):
     @model_validator(mode="before")
     @classmethod
     def _read_replaced(cls, data: Any) -> Any:
-        """Read keys of before as the switches in their place, and note shares that these do not say.
+        """Read keys of earlier versions as the switches that replaced them, and note shares that these do not express.
 
-        Refuse those that are beside such a switch, and values that were none.
+        ValueError where such a key and a new switch are both given, or its value was not allowed.
         """
         old = sorted(REPLACED.keys() & data.keys()) if isinstance(data, dict) else []
         if not old:
@@ -467,7 +467,7 @@ class Software(Sourced):
         return {key: x for key, x in data.items() if key not in before or getattr(self, key) != before[key]}
 
     def hides(self, exchange: Overlap) -> bool:
-        """Return whether an exchange runs beside compute."""
+        """Return whether an exchange overlaps compute."""
         return exchange in self.overlaps
 
     @property
@@ -490,7 +490,7 @@ class Software(Sourced):
         return parallelism in self.parallelism
 
     def zero_stages_under(self, stages: int) -> list[Zero]:
-        """List the ZeRO stages that it has for a pipeline of so many stages, ascending."""
+        """List the ZeRO stages that the framework supports for a pipeline of `stages` stages, ascending."""
         under = self.pipelined_zero_stages
         return sorted(self.zero_stages if stages == 1 or under is None else under)
 
