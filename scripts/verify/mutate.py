@@ -71,7 +71,13 @@ AREAS = {
     "planning": (("planning", "api"), ("planning", "checks/test_changed_figures.py")),
     "scheduling": (("scheduling", "cluster"), ("scheduling", "cluster", "cli/test_place.py", "cli/test_watch.py")),
     "simulation": (("simulation",), ("simulation", "checks/network/test_check_dragonfly.py")),
-    "formats": (("formats", "imports"), ("formats", "imports", "cli/test_topology_command.py", "cli/test_inputs.py")),
+    "formats": (
+        ("formats", "imports"),
+        (
+            "formats", "imports", "exports/launch/test_launch.py", "exports/launch/test_like.py",
+            *(f"cli/test_{x}.py" for x in ("first_steps", "inputs", "topology_command")),
+        ),
+    ),
     "sweeps": (("sweeps",), ("sweeps",)),
     "exports": (("exports",), ("exports", "checks/network/test_check_dragonfly.py")),
     "instance": (("instance", "plan"), ("catalogue", "planning/test_load.py", "cli/test_first_steps.py", *CHECKS)),

@@ -87,6 +87,19 @@ def test_what_is_not_counted_is_noted() -> None:
     assert {"hidden_size", "num_hidden_layers"} <= set(items.taken) and not set(items.taken) & set(items.ignored)
 
 
+# Families whose configuration class of transformers ties the embeddings where a config.json does not say.
+TIED = """bloom cohere cohere2 ernie4_5 ernie4_5_moe falcon gemma gemma2 gemma3_text gpt2 gpt_bigcode mpt opt smollm3
+    starcoder2"""
+
+
+def test_embeddings_are_tied_where_transformers_ties_them() -> None:
+    """A configuration that does not say whether embeddings are tied is read as transformers reads it."""
+    assert sorted(kind for kind, family in FAMILIES.items() if family.tied) == TIED.split()
+    silent = changed("llama-2-7b", tie_word_embeddings=None)
+    tied = {kind: model_of(silent | {"model_type": kind}, "x", kind).tied_embeddings for kind in ("llama", "smollm3")}
+    assert tied == {"llama": False, "smollm3": True}
+
+
 def test_queries_without_a_rank() -> None:
     """DeepSeek-V2-Lite projects queries from the hidden state itself: 2048 x 16 x 192 weights."""
     lite = model_of(known("deepseek-v2-lite")["config"], "x", "lite")
