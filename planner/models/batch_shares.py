@@ -145,7 +145,7 @@ def with_other_micro_batches(problem: Problem, strategy: ParallelStrategy) -> It
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """The best shares by pool (None: it does not train; empty: none was found), and what is proven of them."""
+    """The best shares by pool (None: it does not train; empty: none was found), with their rate and its bound."""
 
     points: tuple[Point | None, ...]
     rate: float

@@ -25,7 +25,7 @@ MAX_LAYERS = 10**5  # far above any model, so that products stay within 64 bits
 
 
 def model_of(family: Family, layers: int, units: int) -> Model:
-    """Return the shape of so many layers whose heads are `units` times the family's multiple."""
+    """Return the family's model of `layers` layers whose heads are `units` times the family's multiple."""
     heads = units * family.heads_multiple_of
     hidden = heads * family.head_size
     ffn = math.ceil(family.ffn_ratio * hidden / FFN_MULTIPLE) * FFN_MULTIPLE
@@ -66,10 +66,11 @@ def max_units(family: Family, target: float) -> int:
 
 
 def _near(family: Family, widths: list[tuple[int, int, int, int]], fits: Callable[[int, int], bool]) -> list[int]:
-    """Return the units of width that some layers may go with, no farther from the law than the nearest such shape is.
+    """Return the units of width at which a shape may be as near to the depth law as the nearest that the search met.
 
-    Of every width the least and the most layers that the target leaves it, the law's in thousandths, and how far from
-    the law these are at least; whether a shape of so many units and layers has the target's parameters.
+    `widths` holds, for each width, the fewest and most layers for the target's parameters, the law's layers in
+    thousandths, and the least distance of these layers from the law. `fits` says whether a shape of given units and
+    layers has the target's parameters.
     """
     width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
     found: list[tuple[int, int]] = []
@@ -181,7 +182,7 @@ def model_for(choose: Choose, flop: float) -> Candidate:
     Raises
     ------
     InputError
-        No shape of the family has so many parameters.
+        No shape of the family has the parameters that the law gives, within the tolerance.
     """
     depth, batch = choose.family.depth, choose.critical_batch
     if not isinstance(depth, DepthLaw) or isinstance(batch, str):

@@ -78,7 +78,7 @@ def leaving(
     exchange_racks: int = 1,
     shares: bool = True,
 ) -> Leaving:
-    """Count what leaves runs of so many racks, from the first rack on, on the order of racks in stripes.
+    """Count the traffic that leaves runs of `sizes` racks, from the first rack on, where racks are ordered in stripes.
 
     Every `exchange_racks` ranks of a stage, one after another, exchange tokens with experts (1: none do).
     `shares`: count the largest share of a stage.
@@ -228,10 +228,10 @@ class _Runs:
 
 
 def first_run(stages: int, blocks: int, stripes: Ints, sizes: Ints, *, wrap: bool) -> tuple[Ints, Ints]:
-    """Count the flows that leave or enter the first run of so many units, fewer than all, and the allreduces that do.
+    """Count the pipeline flows and the allreduces that leave or enter the first run of `sizes` units, fewer than all.
 
-    In closed form, by stripes (rows) and sizes (columns): no more than the most of any run. The first run holds k whole
-    stripes, and of the next q whole parts of blocks and r stages of one more.
+    The counts are in closed form, by stripes (rows) and sizes (columns), and at most the maximum over all runs. The
+    first run holds k whole stripes, and of the next q whole parts of blocks and r stages of one more.
     """
     n, size = np.asarray(stripes, dtype=np.int64)[:, None], np.asarray(sizes, dtype=np.int64)[None, :]
     small, larger = stages // n, stages % n

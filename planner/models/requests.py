@@ -98,7 +98,10 @@ class Alternative:
 
 
 def resolved_switches(switches: tuple[Switch | str, ...]) -> list[Switch]:
-    """Return the switches of a loaded instance; a bare name was resolved on loading."""
+    """Return the switches of an instance whose catalogue names were resolved on loading.
+
+    TypeError where some are still names.
+    """
     named = [s for s in switches if isinstance(s, str)]
     if named:
         raise TypeError(f"network.switches: {named} are names; load the instance through planner.load")

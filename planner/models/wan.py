@@ -181,7 +181,7 @@ def carried(m: Any, data: WanData) -> None:
 
 
 def admitted(m: Any, data: WanData) -> None:
-    """Limit the traffic admitted to what is requested."""
+    """Limit the admitted share of each demand of traffic to 1."""
     traffic = [d for d, x in data.demands.items() if x.priority and data.options[d]]
     m.admitted = pyo.Constraint(traffic, rule=lambda m, d: shares(m, data, d) <= 1)
 
@@ -205,7 +205,7 @@ def fibre_pairs(m: Any, data: WanData) -> None:
 
 
 def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
-    """Return the terms of each edge's load by state: `normal`, or a cut edge that one of its backups stands in for."""
+    """Return the terms of each edge's load by (edge, state): `normal`, or the edge whose cut sends traffic to it."""
     options = [(d, i, o, data.cuts(d, i)) for d in data.demands for i, o in enumerate(data.options[d])]
     states: dict[tuple[str, str], str | None] = {}
     for _, _, o, cuts in options:
@@ -243,9 +243,10 @@ def cost(m: Any, data: WanData) -> Any:
 
 
 def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
-    """Say whether CP-SAT too finds no cheaper design, or the duals of the relaxation, in so many seconds at most.
+    """Return the mark of a plan's bound: CONFIRMED by CP-SAT or BOUNDED by the relaxation's duals within `seconds`.
 
-    A design that leaves traffic out stays on trust: that the fibre carries no more of it is another question.
+    It is ON_TRUST where neither reaches the bound, and for a design that leaves traffic out, whose bound would need a
+    proof that the fibre carries no more of it.
     """
     if any(d.missing_gbps for d in plan.demands):
         return ON_TRUST
@@ -396,7 +397,7 @@ ROUNDING = 1e-7  # of a priority's traffic, given back so that rounding leaves r
 
 
 def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[WanPlan]:
-    """Return the design of the wide area; where it cannot carry the exchange, `detail` says what is missing where."""
+    """Return the design of the wide area; where the fibre cannot carry the exchange, `detail` names the shortfall."""
     deadline = Deadline(options.time_limit)
     data = gather(instance, request)
     without_route = [d for d, x in data.demands.items() if not x.priority and not data.options[d]]

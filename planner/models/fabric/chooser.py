@@ -127,7 +127,7 @@ class Templates:
             raise InputError(f"pins.fabric: {named} leaves none of network.switches; they are {known}")
 
     def modes(self, rails: int) -> list[Mode]:
-        """List the switches in their families for racks of so many GPUs at work."""
+        """List the modes, switches in their families, for racks of `rails` GPUs at work."""
         return list(switch_modes(self.network, rails, self.instance.hardware.gpu_nic_bytes_per_second))
 
     def _pairs(self, mode: Mode, pins: Pins) -> tuple[tuple[int, int], ...]:
@@ -161,11 +161,11 @@ class Templates:
         max_slowdowns: tuple[float, float] = (math.inf, math.inf),
         shallow: bool = False,
     ) -> Options:
-        """Return the templates of a site with so many blocks of a column.
+        """Return the templates of a site that holds `blocks` blocks of a column.
 
-        Those above the price, rounded up, are left out, those that slow sends or allreduces more, and those that draw
-        more than the limit on power leaves. `shallow`: four tiers may be left out too where fewer do. A table within
-        some limits serves all that are no wider.
+        Left out are those dearer than `max_usd`, rounded up, those that slow sends or allreduces by more than
+        `max_slowdowns`, and those that draw more than the power limit. `shallow`: four tiers may be left out too where
+        fewer suffice. A table within some limits serves all limits that are no wider.
         """
         max_usd = math.ceil(max_usd / PRICE_STEP) * PRICE_STEP if math.isfinite(max_usd) else math.inf
         pins, traffic, limits = self.pins(site), self._asked(traffic), (max_usd, max_slowdowns)

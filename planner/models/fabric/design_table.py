@@ -20,7 +20,7 @@ AT = {name: i for i, name in enumerate(KEY)}
 
 
 class ArrayTable:
-    """Arrays of equal length, one entry of each for every row; what is of it is a dataclass with slots."""
+    """Arrays of equal length, one entry of each for every row; its subclasses are dataclasses with slots."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -97,9 +97,10 @@ def _undominated(x: Options, *, power_counts: bool) -> Options:
 
 
 class Front:
-    """Which templates are at least as calm as others at no more money, and no more power where it counts.
+    """A test of dominance: whether a template slows traffic no more for no more money, and power where that counts.
 
-    Tables over all pairs of slowdowns hold the cheapest template that is as calm, and the most frugal one.
+    Tables over all pairs of slowdowns of sends and allreduces hold the cheapest template with at most these slowdowns,
+    and the one that draws least power.
     """
 
     def __init__(self, x: Options, *, power_counts: bool) -> None:
@@ -112,7 +113,7 @@ class Front:
             self.best.append(self._best(at, x.mw))
 
     def _best(self, at: Ints, score: Floats) -> Ints:
-        """Return by pair of slowdowns the template of least score that is as calm; -1 where there is none."""
+        """Return, by pair of slowdowns, the template of least score with at most these slowdowns; -1 without one."""
         rows, columns = len(self.sends), len(self.allreduces)
         best = np.full(rows * columns, -1, dtype=np.int64)
         order = np.argsort(-score, kind="stable")

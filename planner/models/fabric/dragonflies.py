@@ -1,8 +1,8 @@
 """Dragonflies and dragonflies+: groups of leaves joined two by two, their links assured as `physics.dragonfly` counts.
 
 A group is a pod of rails and leaf domains. Of routers, b links join two of a group and m two groups; under spines a
-leaf has u uplinks in bundles of b. More links between groups cost more and calm more, so all numbers that ports allow
-are looked at.
+leaf has u uplinks in bundles of b. More links between groups cost more and slow traffic less, so all numbers that the
+ports allow are tried.
 """
 
 import math
@@ -52,7 +52,7 @@ def with_groups(s: Site, domain: int, *_: Any) -> list[Options]:
         usd, mw = s.fixed(domain)
         if not s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw):
             return []
-    spines = dict.fromkeys((spine, s.pairs[0][1]) for spine, _ in s.pairs)  # no core stands above groups
+    spines = dict.fromkeys((spine, s.pairs[0][1]) for spine, _ in s.pairs)  # groups have no core tier
     return [x for each in s.with_models(tuple(spines)) for x in _of_models(each, domain, plus_family=plus_family)]
 
 
@@ -62,7 +62,7 @@ def _of_models(s: Site, domain: int, *, plus_family: bool) -> list[Options]:
     least, may = _least_usd(s, domain, shapes)
     for k in np.argsort(least, kind="stable").tolist():
         if s.loads.nothing and not s.power_counts and least[k] * BELOW > best:
-            break  # all are as calm, so that the cheapest beats the others
+            break  # none slows traffic, so that the cheapest beats the others
         if may[k]:
             s.tick()
             x = Shape(domain, *shapes[k].tolist())

@@ -149,7 +149,10 @@ def _keeping(s: Site, domain: int, rows: Rows, target: tuple[float, float], n: i
 
 
 def _cheapest(s: Site, domain: int, rows: Rows, low: Ints, need: Floats, kept: Flags, n: int) -> list[Options]:
-    """Return the cheapest template of rows kept, of so many uplinks of a spine or more and links out of a zone."""
+    """Return the cheapest template of the rows `kept`, or none where all cost more than the site's limit.
+
+    A spine has at least `low` uplinks, and a zone at least `need` links out.
+    """
     order = np.flatnonzero(kept & (low <= rows.high))
     order = order[np.argsort(rows.usd[order], kind="stable")]
     best, found = s.max_usd, list[Options]()
@@ -265,7 +268,7 @@ def _stripes(s: Site, domain: int) -> list[int]:
 
 
 def _need(s: Site, load: Floats, rails: Ints, target: tuple[float, float]) -> Floats:
-    """Return the links that what leaves pods or zones of so many rails asks for, to keep a target."""
+    """Compute the links out of pods or zones of `rails` rails that their traffic needs to keep target slowdowns."""
     m = s.mode
     sent = np.maximum(load[..., FLOWS] / target[0], load[..., ALLREDUCES] / target[1])
     sent = np.maximum(sent, load[..., EXCHANGES])
@@ -292,7 +295,7 @@ def _least_usd(s: Site, domain: int, rows: Rows) -> tuple[Ints, Ints, Floats]:
 
 
 def _completed(s: Site, domain: int, r: Rows, v: Ints, need: Floats) -> CoreTops:
-    """Return the cheapest cores and super-spines over rows with so many uplinks of spines and links out of a zone."""
+    """Return the cheapest cores and super-spines above each row; `v` uplinks a spine, `need` links out of a zone."""
     best, chosen = np.full(len(v), np.inf), np.zeros((4, len(v)), dtype=np.int64)
     for bundle, p in _positions(s, r):
         i, cores, taken = _cores(s, r, v, bundle, p)
@@ -338,7 +341,7 @@ def _asked_tops(s: Site, r: Rows) -> Ints:
 
 
 def _super_spines(s: Site, r: Rows, positions: Ints) -> Ints:
-    """Return the fewest super-spines of a network that take so many positions, each with a port for every zone."""
+    """Count the fewest super-spines of a network that hold `positions` positions, each with a port for every zone."""
     return fewest_boxes(s, r.zones, positions, _asked_tops(s, r))
 
 

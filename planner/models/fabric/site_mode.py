@@ -96,15 +96,15 @@ def plus(a: Price, b: Price) -> Price:
 
 
 def times(n: float, a: Price) -> Price:
-    """Return so many times a price; none costs nothing, also where no medium reaches."""
+    """Multiply a price by n; zero links are free, even where no medium reaches and the price is infinite."""
     return (n * a[0], n * a[1]) if n else FREE
 
 
 @dataclass(kw_only=True)
 class LinkPrices:
-    """Price and power of links of one mode at a site of so many racks, in all networks side by side.
+    """Prices in USD and power in MW of the links of one mode at a site of `racks` racks, summed over all networks.
 
-    `known` keeps sums of lengths priced, which all modes of a site share.
+    `known` caches the price of one link over each set of lengths, which all modes of a site share.
     """
 
     network: Network
@@ -140,7 +140,7 @@ class LinkPrices:
         return flat_usd(n, s)[1], watts / 1e6
 
     def endpoints(self, domain: int) -> Price:
-        """Price all links to GPUs, of leaves amid so many racks."""
+        """Price all links between GPUs and leaves, each leaf amid the `domain` racks of its domain."""
         m, n = self.mode, self.network
         ends, factor = m.networks * m.rails * m.rail_gpus, endpoint_factor(m.switch, m.split)
         if self.places is None:
@@ -151,7 +151,7 @@ class LinkPrices:
         return times(ends * factor, one)
 
     def leaf_uplink(self, domain: int, width: int) -> Price:
-        """Price one uplink of every leaf, of pods of so many domains."""
+        """Price one uplink of every leaf, with pods of `width` domains of `domain` racks."""
         m = self.mode
         if self.places is None:
             return times(m.networks * m.rails * -(-self.racks // domain), self.flat_link)
@@ -163,9 +163,9 @@ class LinkPrices:
         return times(m.networks * m.rails * m.switch.link_factor, one)
 
     def spine_uplink(self, pod: int, rails: int, zone: int = 0) -> Price:
-        """Price one uplink of one spine of every pod of so many racks, or of one core of every zone.
+        """Price one uplink of one spine of every pod of `pod` racks and `rails` rails, or of one core of every zone.
 
-        To switches amid the site, or amid zones of so many racks.
+        The switches above are amid the site, or amid zones of `zone` racks.
         """
         m = self.mode
         across = -(-m.rails // rails)
@@ -185,7 +185,7 @@ class LinkPrices:
         return times(m.networks * -(-ports // max(1, m.switch.ports // 2)), self.switch) if ports else FREE
 
     def beside(self, links: int) -> Price:
-        """Price links of one network, times all networks, between switches that stand together."""
+        """Price `links` links in each network between switches that are placed together."""
         m = self.mode
         if self.places is None:
             return times(links * m.networks, self.flat_link)
@@ -196,7 +196,7 @@ class LinkPrices:
         return times(links * m.networks * m.switch.link_factor, one)
 
     def between(self, pod: int, rails: int) -> Price:
-        """Price one link between each two groups of so many racks and rails."""
+        """Price one link between each two groups, each of `pod` racks and `rails` rails."""
         m = self.mode
         across, places = -(-m.rails // rails), self.places
         along = -(-self.racks // pod)
@@ -214,7 +214,7 @@ class LinkPrices:
         return plus(times(m.networks * m.switch.link_factor, apart), together)
 
     def group_wan(self, pod: int, rails: int, ports: int) -> Price:
-        """Price links of every network's WAN gateway to groups of so many racks and rails."""
+        """Price the `ports` links of every network's WAN gateway to its groups of `pod` racks and `rails` rails."""
         m = self.mode
         across, places = -(-m.rails // rails), self.places
         if not ports or places is None:
@@ -326,16 +326,16 @@ class Site:
         return (n for n in range(1, self.traffic.stages + 1) if wanted in (None, n) and n != barred)
 
     def domains(self, domain: int) -> int:
-        """Return how many leaf domains of so many racks there are."""
+        """Count the leaf domains of `domain` racks at the site."""
         return -(-self.racks // domain)
 
     def uplinks(self, domain: int) -> int:
-        """Return the ports of a leaf that GPUs of so many racks and spares leave for uplinks."""
+        """Count the ports of a leaf that remain for uplinks after the GPUs of `domain` racks and the spare ports."""
         m, down = self.mode, domain * self.mode.rail_gpus
         return m.switch.ports - -(-(down + m.spare(self.network, down)) // m.split)
 
     def leaf_share(self, domain: int) -> int:
-        """Return the uplinks that core share and survived losses ask for at a leaf with the GPUs of so many racks."""
+        """Count the uplinks that a leaf of `domain` racks needs for the core share and the losses to be survived."""
         n, gpus = self.network, domain * self.mode.rail_gpus
         least = max(n.asked_core_share, 1 / n.tier_ratios[0])
         share = math.ceil(gpus * least / self.mode.split * (1 - TOLERANCE))
@@ -371,14 +371,14 @@ class Site:
         return np.maximum(1.0, over(send, free)), np.maximum(1.0, over(allreduce, free))
 
     def leaf_fits(self, up: Floats | Ints, load: Floats) -> Flags:
-        """Return whether uplinks carry the exchange between sites, and beside it that of experts unslowed."""
+        """Return whether a leaf's uplinks carry the exchanges between sites and of experts at once without slowdown."""
         m = self.mode
         needed = load[..., EXCHANGES] * m.rail_gpus / m.split + self.exchange_ports * load[..., SHARES]
         fits: Flags = needed <= np.asarray(up) * (1 + TOLERANCE)
         return fits
 
     def block_fits(self, links: Floats | Ints, load: Floats, rails: Ints) -> Flags:
-        """Return the same of the links that leave a pod or a zone of so many rails."""
+        """Return whether the links out of pods or zones of `rails` rails carry both exchanges without slowdown."""
         m = self.mode
         gone = self.exchange_ports * load[..., SHARES] * np.minimum(m.rails, rails)
         fits: Flags = load[..., EXCHANGES] * m.rail_gpus * rails / m.split + gone <= np.asarray(links) * (1 + TOLERANCE)
@@ -393,7 +393,7 @@ class Site:
 
     @cached_property
     def tree_wan(self) -> Price:
-        """Price of a WAN gateway joined to the top tier of a tree, beside it."""
+        """Price of a WAN gateway and its links to the top tier of a tree, placed next to it."""
         return plus(self.prices.wan_gateway(self.wan_ports), self.prices.beside(self.wan_ports))
 
     def worthwhile_domains(self, domains: list[int]) -> list[int]:
@@ -430,7 +430,7 @@ class Site:
         return {3: 1, 4: 2}.get(tiers, 0) if min(self.pins.get("min_pods", 1), self.pins.get("min_zones", 1)) > 1 else 0
 
     def links_out(self, crossings: int, leaf_links: Ints) -> Floats:
-        """Bound the links of a network out of blocks of so many tiers: by the core share, and by the ratio of spines.
+        """Bound the links out of pods and zones, `crossings` tiers of them, by the core share and the ratio of spines.
 
         `leaf_links`: uplinks of all leaves.
         """
@@ -442,9 +442,9 @@ class Site:
     def worthwhile_uplinks(self, domain: int, leaf_loads: Floats, *, switches: int = 0, crossings: int = 0) -> Ints:
         """Return the uplinks of a leaf at which some tree with leaf domains of a size may beat the templates so far.
 
-        It takes the fewest spines that have ports for all uplinks and so many switches more, and is as slow as its
-        leaves under the best stripes of those with such loads. `crossings`: tiers above the leaves whose blocks are not
-        alone, so that each has as many links out as the core share asks for.
+        The tree is priced with the fewest spines that have ports for all uplinks, and `switches` switches more, and is
+        as slow as its leaves under the best number of stripes in `leaf_loads`. `crossings`: tiers above the leaves with
+        several blocks, so that each block has the links out that the core share needs.
         """
         m, p, fixed = self.mode, self.prices, self.fixed(domain)
         up = np.arange(max(1, self.leaf_share(domain)), self.uplinks(domain) + 1)

@@ -62,19 +62,19 @@ class Traffic:
         return self.context_racks or self.unit_racks
 
     def work_racks(self, blocks: int) -> int:
-        """Racks of so many blocks."""
+        """Count the racks at work in `blocks` blocks."""
         return self.stages * self.unit_racks * blocks
 
     def spare_racks(self, blocks: int) -> int:
-        """Racks that stand by at the site of so many blocks, behind the others in the order of racks."""
+        """Count the spare racks of a site with `blocks` blocks; they are last in the order of racks."""
         return min_spares(self.work_racks(blocks), self.rack_availability, self.spare_target)
 
     def racks(self, blocks: int) -> int:
-        """Racks of the site of so many blocks that are cabled: those at work, and spares."""
+        """Count the racks that are cabled at a site with `blocks` blocks: those at work, and spares."""
         return self.work_racks(blocks) + self.spare_racks(blocks)
 
     def loads(self, blocks: int, *, shares: bool = True) -> "Loads":
-        """Return what leaves runs of racks of so many blocks."""
+        """Return the loads that leave runs of racks at a site with `blocks` blocks."""
         return Loads(self, blocks, shares=shares)
 
     @property
@@ -98,7 +98,7 @@ class Loads:
     rows: dict[int, tuple[Ints, Floats]] = field(default_factory=dict)  # by stripes: row of each size, and rows
 
     def at(self, n_stripes: int, sizes: Ints) -> Floats:
-        """Return the loads of runs of so many racks, one row a size; nothing leaves what holds all racks."""
+        """Return the loads that leave runs of `sizes` racks, one row a size; 0 for a run that holds all racks."""
         every = self.traffic.work_racks(self.blocks)
         wanted = np.minimum(sizes, every)
         if n_stripes not in self.rows:

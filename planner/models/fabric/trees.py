@@ -20,7 +20,7 @@ NONE = 1 << 40  # core boxes where there is no way to wire them: above any count
 
 @lru_cache(maxsize=256)
 def bundles(ports: int, most: int | None = None) -> tuple[Ints, Ints]:
-    """Return every number of uplinks below so many ports with each of its divisors, up to a largest bundle."""
+    """Return (uplinks, bundle) arrays: every number of uplinks below `ports` with each divisor of at most `most`."""
     up, each = np.arange(1, ports), np.arange(1, ports if most is None else min(ports, most + 1))
     row, column = np.nonzero(up[:, None] % each == 0)
     return up[row], each[column]
@@ -53,9 +53,9 @@ def core_boxes(s: Site, pods: Ints, spines: Ints, up: Ints, bundle: int) -> Ints
 
 
 def fewest_boxes(s: Site, taken: Ints, positions: Ints, fewest: Ints) -> Ints:
-    """Return the fewest boxes of the top tier for positions of so many ports each; `NONE` where none do.
+    """Count the fewest boxes of the top tier, at least `fewest`, for `positions` positions of `taken` ports each.
 
-    They take the positions in turn, and keep ports for the WAN gateway.
+    The boxes take the positions in turn, and keep ports for the WAN gateway. `NONE` where no number of boxes does.
     """
     ports = s.core_ports
     boxes = np.maximum(-(-positions // np.maximum(ports // taken, 1)), fewest)
@@ -253,8 +253,8 @@ def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: i
     pods, parts = -(-m.rails // rails), []
     links = {x: p.spine_uplink(domain * domains, x) for x in sizes}
     for b in spine_bundles(s):
-        # Fewer uplinks of spines never take more cores, so the fewest that pins allow are the cheapest: of those that
-        # make as many positions, each of which may be a core, as the WAN gateway needs cores beside them.
+        # Fewer uplinks of spines never take more cores, so the fewest that pins allow are the cheapest. They must make
+        # enough positions, each of which may be a core, for the cores to have the ports that the WAN gateway needs.
         needed = -(-s.wan_ports // np.maximum(1, s.core_ports - pods * b))
         up = np.maximum(-(-w.low // b), -(-needed // w.spines)) * b
         if "core_down_ports" in s.pins:
@@ -340,7 +340,7 @@ MOST_WAYS = 1 << 18  # of leaves and spine uplinks, priced at a time
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Pods of some rails of some leaf domains of so many racks: of one shape, or of many."""
+    """Shape of pods: `rails` rails of `width` leaf domains of `domain` racks; numbers, or arrays for many shapes."""
 
     domain: int
     rails: Any
@@ -416,7 +416,7 @@ def _pod_links(s: Site, x: Shape) -> tuple[Price, Price]:
 
 
 def _pod_links_of(s: Site, domain: int, shapes: Ints, pods: Ints) -> tuple[Floats, Floats]:
-    """Price the same of many shapes with so many pods; rows are shapes."""
+    """Price one uplink of every leaf, and one of one spine of every pod, for many shapes of pods; rows are shapes."""
     if s.prices.places is None:
         link = s.mode.networks * np.array(s.prices.flat_link)
         return np.tile(s.prices.leaf_uplink(domain, 1), (len(shapes), 1)), pods[:, None] * link
@@ -488,9 +488,9 @@ def _promising(
 def _most_links(
     s: Site, leaves: Ints, up: Ints, spines: Ints, tops: Tops, price: tuple[Floats, Floats, Floats]
 ) -> Floats:
-    """Bound the uplinks of a pod of so many leaves: spines have ports for them, and they cost less than other pods do.
+    """Bound the uplinks of a pod of `leaves` leaves by the ports of the spines and by the price of the known tops.
 
-    `price`: the least that the shape costs with so many spines, of one uplink more, and of one spine position more.
+    `price`: minimum price of the shape with `spines` spines, of one more uplink, and of one more spine position.
     """
     usd, link, position = price
     most = (up * (s.spine_ports - leaves)).astype(np.float64)
@@ -499,7 +499,7 @@ def _most_links(
     least = np.full(s.ports + 1, np.inf)
     np.minimum.at(least, tops.up, tops.usd)
     left, link = np.minimum(least[up], s.max_usd) - usd, np.maximum(link, 1e-6)
-    # So many uplinks take (uplinks + ports down) / ports spine positions.
+    # n uplinks take (n + ports down) / ports spine positions.
     by_ports = (left + spines * (position + link) - leaves * up * position / s.spine_ports) / (
         position / s.spine_ports + link
     )

@@ -298,7 +298,7 @@ class Freed:
 
 
 def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) -> Outcome[Freed]:
-    """Minimize the nodes moved so that so many leaves more are wholly free; infeasible where no end has them."""
+    """Minimize the nodes moved so that `wanted` more leaves are wholly free; infeasible if no final state has them."""
     from ortools.sat.python import cp_model
 
     from planner.solvers.cpsat import run

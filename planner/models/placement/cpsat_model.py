@@ -251,7 +251,7 @@ class Part:
 
 
 def split_cluster(sizes: Sequence[int], parts: Sequence[Part], over: Sequence[int]) -> Iterator[Split]:
-    """Return the pieces of a cluster's groups: each part takes its own, the kinds `over` fill what is left in turn.
+    """Yield the pieces of a cluster's groups: each part places its own, and the groups of kinds `over` fill the rest.
 
     Pieces follow each other along the holes, so that a groups over b holes make a + b - 1 pieces at most.
     """

@@ -44,7 +44,10 @@ def _in_few_pods(q: Problem) -> Packing | None:
 def _fill(
     q: Problem, leaves: Sequence[int], counts: Counts, packing: Packing, *, partly: bool = False
 ) -> Counts | None:
-    """Add whole groups to the packing and return what is left; None, and nothing added, unless all fit or `partly`."""
+    """Add whole groups to the packing and return the counts of those left over.
+
+    Unless `partly`, all must fit: otherwise None is returned and nothing is added.
+    """
     placed, left = best_fit(q, leaves, counts)
     if any(left) and not partly:
         return None

@@ -1,7 +1,7 @@
 """The problem of a job on a cluster, in counts; the state of its search; bounds of every level without a solver.
 
-A unit is one segment of a job: so many nodes of one block, or of one leaf where there are no blocks. Leaves, pods and
-kinds are numbers here.
+A unit is one segment of a job: `segment_nodes` nodes of one block, or of one leaf where there are no blocks. Leaves,
+pods and kinds are numbers here.
 """
 
 from collections import Counter
@@ -62,7 +62,7 @@ class Problem:
 
     @cached_property
     def pods(self) -> dict[int, list[int]]:
-        """Leaves by pod; all in one where nothing stands between leaves and the root."""
+        """Leaves by pod; all in one pod where there is no switch between the leaves and the root."""
         pods: dict[int, list[int]] = {}
         for i, leaf in enumerate(self.leaves):
             pods.setdefault(leaf.path[0] if leaf.path else 0, []).append(i)
@@ -192,7 +192,7 @@ class LeafNodes:
     nodes: tuple[str, ...]
     blocks: tuple[tuple[str, ...], ...]
     path: tuple[int, ...]
-    tree: int = 0  # the root that it stands under: no job leaves its tree
+    tree: int = 0  # the root above it: no job leaves its tree
 
 
 def leaves_of(topology: Topology) -> list[LeafNodes]:
@@ -201,7 +201,7 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
     Raises
     ------
     InputError
-        If there is no leaf, a node stands twice, or the switches form no tree.
+        If there is no leaf, a node occurs twice, or the switches form no tree.
     """
     leaves = _of_blocks(topology) if topology.kind == "block" or not topology.switches else _of_switches(topology)
     if not leaves:

@@ -51,7 +51,7 @@ Arcs = dict[Arc, cp_model.IntVar]
 class Formulation:
     """The model and its variables.
 
-    `last[a, u]`: the part of the mixed cluster of a groups beside the part-full domain has u other holes.
+    `last[a, u]`: the part of the mixed cluster of a groups that includes the part-full domain has u other holes.
     """
 
     shape: Shape
@@ -284,7 +284,7 @@ def _joined(groups: int, parts: Sequence[int], pods: dict[int, list[int]], last:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placed:
-    """One site's placement with what is proven of each of its three figures."""
+    """One site's placement with its three figures, each with a lower bound."""
 
     assignment: tuple[Assignment, ...]
     split: int
@@ -347,7 +347,10 @@ def _shape(request: PlacementRequest) -> Shape:
 
 
 def _max_unsplit_groups(shape: Shape, run: Run) -> int:
-    """Return the most groups within one leaf domain; the closed form, always reached, stands in where time is out."""
+    """Maximise the groups that each fit within one leaf domain.
+
+    The closed form, which is always reached, is returned; InternalError where the model proves another number in time.
+    """
     classes = Counter(shape.free)
     model = cp_model.CpModel()
     domains = {

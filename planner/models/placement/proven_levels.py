@@ -70,7 +70,7 @@ def pool_shares(f: Formulation, items: Mapping[int, Mapping[int, cp_model.IntVar
         pod: {k - kinds + 1: v for k, v in own.items() if k >= kinds} for pod, own in items.items()
     }
     pools: list[Pool] = []
-    # A pod's place in what is given: itself, then the pool that it is under.
+    # Key of a pod's items in `given`: the pod itself at first, then the pool above it.
     place: dict[int, int] = {pod: pod for pod in q.pods}
     for tier in range(1, q.tiers + 1):
         above = switches(q, tier) if tier < q.tiers else {-1: list(q.pods)}
@@ -422,7 +422,7 @@ def _max_split(q: Problem, progress: Progress) -> int:
 
 
 def _search(model: _Model, progress: Progress, level: int, options: Options) -> None:
-    """Solve a level, keep what is better, and raise the level's bound to what every one of the runs proves."""
+    """Solve a level, keep better packings, and raise the level's bound to the smallest that the runs prove."""
     f, proofs = model.f, list[int]()
     goals = levels(f)
     for goal, value in zip(goals[:level], progress.values, strict=False):

@@ -119,7 +119,7 @@ WHOLE, GROUP_CUT, MEMBER_CUT = 0, 1, 2  # what has been cut of the group and of 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """Ranks in groups that follow each other, each of members of so many nodes."""
+    """Sizes in nodes of consecutive groups of ranks, and of the members that each group consists of."""
 
     groups: tuple[int, ...]
     member: int = 1
@@ -190,7 +190,10 @@ def _first_free(free: Sequence[int], order: Order) -> Chosen:
 def _cut(
     costs: Costs, begins: NDArray[np.bool_], member: NDArray[np.bool_], weight: int
 ) -> tuple[Costs, NDArray[np.int32]]:
-    """Return the costs once a leaf ends at each place, and the states before: what is under way is cut, once each."""
+    """Return the costs if a leaf ends at each rank, and the states that they come from; both by state and rank.
+
+    An end inside a group costs an extra piece, and cuts its group and its member unless they are cut already.
+    """
     found = costs.copy()
     inside, within = ~begins, ~member
     found[:, inside] += 1
@@ -235,7 +238,10 @@ def _after_leaf(
 
 
 def _state_after(state: int, same_group: NDArray[np.bool_], same_member: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Return what is still under way of what had been cut, where the leaf ends in the same group and member or not."""
+    """Return the state at the end of a leaf that begins in `state`, by whether it ends in the same group and member.
+
+    A group or member stays cut until its end.
+    """
     if state == WHOLE:
         return np.zeros(len(same_group), dtype=np.int64)
     if state == GROUP_CUT:

@@ -80,7 +80,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Leaf domains of one pod that a cluster uses: so many full ones, and perhaps the part-full one."""
+    """Leaf domains of one pod that a cluster uses: `leaves` full ones, and with `last` the part-full one too."""
 
     pod: int
     leaves: int
@@ -148,7 +148,7 @@ def _leaves_of_parts(shape: Shape, clusters: Sequence[Cluster]) -> list[list[lis
 
 
 def _split_groups(shape: Shape, cluster: Cluster, leaves: list[list[int]]) -> Iterator[Group]:
-    """Split a cluster's groups over its holes: each part takes all it can, the other groups take what is left."""
+    """Yield a cluster's groups as pieces in its holes: each part takes all that fit, the others share the rest."""
     local, over = [], cluster.groups
     for p in cluster.parts:
         local.append(min(over, shape.capacity(p.leaves, last=p.last) // shape.group))
@@ -293,7 +293,7 @@ def _records(shape: Shape, split: int, *, besides: int) -> dict[int, int]:
 
 
 def _holes(shape: Shape, groups: int, *, besides: int = 0) -> int:
-    """Return the fewest holes of full domains that take so many groups, with racks besides."""
+    """Count the fewest holes of full domains that hold `groups` groups together with `besides` other racks."""
     return math.ceil((groups * shape.group - besides) / shape.hole)
 
 

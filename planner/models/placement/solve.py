@@ -29,7 +29,7 @@ LOADING_SECONDS = 2.0  # To import CP-SAT where it is not loaded yet: measured 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """A packing with what is proven of each level of the objective; the first `searched` of them were to be proven."""
+    """A packing with the value and bound of each level of the objective; the first `searched` levels were searched."""
 
     packing: Packing
     values: tuple[int, ...]
@@ -89,9 +89,9 @@ def solve(q: Problem, options: Options, *, fragmentation: bool = True) -> Outcom
 def solve_in_one_tree(
     trees: Sequence[Problem], options: Options, *, fragmentation: bool
 ) -> tuple[int, Outcome[Solution]]:
-    """Solve each tree, and return the number of the best with what is proven over all.
+    """Solve each tree; return the index of the best, and its outcome with bounds over all trees.
 
-    A tree is the cluster with all other trees taken.
+    The problem of a tree is that of the cluster with all other trees taken.
     """
     if len(trees) == 1:
         return 0, solve(trees[0], options, fragmentation=fragmentation)
