@@ -34,7 +34,7 @@ def edges(x: BuiltFabric) -> int:
 
 
 def graph(x: BuiltFabric, *, by_pod: bool) -> Any:
-    """Return a networkx graph: an edge carries how many cables it stands for and the longest of them."""
+    """Return a networkx graph: an edge carries its number of cables and the length in metres of the longest."""
     import networkx as nx
 
     g = nx.Graph(site=x.site, switch=x.fabric.switch, planes=x.fabric.planes, detail="pod" if by_pod else "switch")
@@ -86,7 +86,7 @@ def dot(g: Any) -> Iterator[str]:
 
 
 def _node(x: BuiltFabric, tier: str, index: Ints, *, by_pod: bool) -> Ints:
-    """Return the number of the node that stands for each switch or GPU, within its tier."""
+    """Return, within its tier, the number of the graph's node that contains each switch or GPU."""
     if not by_pod:
         return x.domain_of(tier, index) if tier == "gpu" else index
     return x.zone_of(index) if tier == "core" else x.pod_of(tier, index)
@@ -153,9 +153,9 @@ MAX_ROWS = 200  # of a tier; more are merged where they are alike
 class FailureDomain:
     """The switches of a tier that serve the same racks, any one of which may fail.
 
-    `alike`: such sets of racks that this row stands for, of which `switch`, `racks` and `ranks` are the first. Ranks
-    are stage-place: the place of a rack in the rank order of its stage. Slowdowns are over line rate, with one switch
-    down; None where nothing gets through or nothing is placed.
+    `alike`: the sets of racks that this row describes, of which `switch`, `racks` and `ranks` are the first. Ranks are
+    stage-place: the place of a rack in the rank order of its stage. Slowdowns are over line rate, with one switch down;
+    None where nothing gets through or nothing is placed.
     """
 
     tier: str
@@ -244,7 +244,10 @@ def _finite(value: float) -> float | None:
 
 
 def _effect(x: BuiltFabric, row: FailureDomain, racks: int, placed: int | None) -> str:
-    """Say what is lost; `placed`: racks that carry ranks, None where the plan places none at all."""
+    """Write the effect of losing one switch; `placed`: racks that carry ranks, None where the plan places none at all.
+
+    The effect is the ports, GPUs or uplinks lost, and the slowdowns of placed racks.
+    """
     if row.tier == WAN_GATEWAY:
         return f"{100 * row.uplinks_lost:.3g} % of the ports to the wide area are lost"
     under = counted(racks, "rack") + ("" if placed is None else f" ({placed:,} with ranks)")

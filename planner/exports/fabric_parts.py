@@ -88,7 +88,7 @@ class BuiltFabric:
         return index % (d.domains * d.rails) // d.rails
 
     def pod_of(self, tier: str, switch: Ints) -> Ints:
-        """Return the pod of leaves and spines, counted over all networks; 0 for what is in none."""
+        """Return the pod number of leaves or spines, counted over all networks; 0 for switches outside pods."""
         d = self.design
         if d.single or tier not in ("leaf", "spine"):
             return np.zeros_like(switch)

@@ -24,7 +24,7 @@ from planner.plan.plan_sections import LayoutPlan
 from planner.version import __version__
 
 NODE_GPUS = 8  # GPUs that one host starts where a rack has more: boards of NVL72 racks have 4, HGX nodes 8
-BOARD_GPUS = {72: 4}  # of a rack of so many GPUs, those of one host
+BOARD_GPUS = {72: 4}  # GPUs of one host by the GPUs of its rack
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def run_of(plan: Plan, where: str) -> LaunchRun:
     )
 
 
-# Choices of the layout that each framework can be told, beside tensor and data parallelism.
+# Choices of the layout that each framework takes as settings, in addition to tensor and data parallelism.
 _CHOICES = {"context_parallel", "expert_parallel", "pipeline_parallel", "virtual_stages", "zero_stage"}
 CHOICES = {
     "megatron": _CHOICES | {"recomputed_layers_per_stage"},
@@ -521,7 +521,7 @@ OTHER_DECISIONS = ("grid", "wan", "network", "reliability")
 
 
 def layout_question(instance: Instance, gpus: int) -> Instance:
-    """Return an instance without the decisions that a layout alone does not take, on the racks of so many GPUs."""
+    """Return an instance for a layout alone, without the other decisions; its racks, if unstated, hold `gpus` GPUs."""
     hardware = instance.hardware
     rack = hardware.rack
     racks = hardware.racks if isinstance(rack, str) else hardware.racks or -(-gpus // rack.gpus)

@@ -66,7 +66,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GridOptions:
-    """What the user says beside the files."""
+    """Options by which the user completes or overrides the files of a grid."""
 
     radius_km: float = 25.0
     positions: Path | None = None
@@ -299,7 +299,10 @@ AREAS = {"WECC": "western", "TRE": "ercot", "ASCC": "alaska", "HICC": "hawaii"}
 
 
 def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
-    """Read the plants, and the peak demand of their authorities where a table of it stands beside them."""
+    """Read the plants, and the peak demand of their authorities where a table of peaks is given.
+
+    InputError: no plant names its balancing authority.
+    """
     listed = read_plants(tables["plants"], tables.get("generators"))
     plants = [p for p in listed if p.authority]
     if not plants:
@@ -412,7 +415,7 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
 
 
 def authority(row: CsvRow) -> str:
-    """Return the planning group of a zone, which stands for its balancing authority."""
+    """Return the planning group of a zone, which is taken as its balancing authority."""
     return row.text("planning_group")
 
 

@@ -59,7 +59,7 @@ INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pi
 class ConfigFamily:
     """What configurations of one model_type leave unsaid.
 
-    `window_every`: of so many layers in a row all but the last are windowed (1: every layer); 0: none, whatever the
+    `window_every`: n > 1: of every n layers all but the last are windowed; 1: every layer is; 0: none is, whatever the
     configuration's sliding_window says.
     """
 
@@ -156,13 +156,13 @@ def _effect(key: str, value: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """One configuration, where it stands, and what its family leaves unsaid."""
+    """A reader of one configuration: its items, its file for messages, and the defaults of its family."""
 
     config: TrackedItems
     where: str
     family: ConfigFamily
     kind: str
-    approximated: list[str] = field(default_factory=list)  # keys whose layers stand for others, with how
+    approximated: list[str] = field(default_factory=list)  # keys whose layers are approximated by others, with how
 
     def entry(self) -> dict[str, Any]:
         """Return the model as workload.model has it, without its name."""

@@ -36,7 +36,7 @@ def shipped_names() -> list[str]:
 def instance_path(given: Path) -> Path:
     """Return a file that exists under its path, else the instance that ships under that name.
 
-    Raise InputError where a bare name is neither a file nor the name of an instance that ships.
+    Raise InputError where a name without a folder is neither a file nor an instance that ships.
     """
     if exists(given) or len(given.parts) != 1 or given.suffix in YAML:
         return given
@@ -134,7 +134,7 @@ FABRIC_PARTS: dict[float, FabricParts] = {  # by the NIC's Gb/s
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the user asks a first instance for; what is None has an example's value."""
+    """The user's figures for a first instance; a figure that is None is taken from an example."""
 
     name: str = "first"
     sites: int = 0

@@ -294,7 +294,10 @@ def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
 
 
 def _places(case: Case, live: dict[int, MatrixRow], options: GridOptions) -> dict[int, Place]:
-    """Return where each bus stands: by the positions table, else where all the others do."""
+    """Return the place of each bus: from the table of positions, else the one place given for all others.
+
+    InputError where a bus has neither.
+    """
     places = {} if options.positions is None else _positions(options.positions, set(live))
     without = [n for n in live if n not in places]
     if not without:

@@ -25,9 +25,9 @@ COLUMNS = ("interconnection", "headroom_mw", "energy_usd_per_mwh", "source")
 
 
 def fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, ...], tuple[str, ...]]:
-    """Return the authorities, and what is missing of them, which is written as 0.
+    """Return the authorities, and a sentence for each of their figures that is missing and written as 0 or 'unnamed'.
 
-    The user's table comes before the options, and these before the files.
+    The user's table has precedence over the options, and these over the files.
     """
     given = {} if options.authorities is None else _given(options.authorities, [a.id for a in draft.authorities])
     installed: defaultdict[str, float] = defaultdict(float)
@@ -96,7 +96,7 @@ def _given(path: Path, known: list[str]) -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A grid, what is missing in its files, and what became of what is in them."""
+    """A grid, the figures missing in its files, and the use that was made of each item of the files."""
 
     grid: Grid
     missing: tuple[str, ...]
@@ -172,7 +172,7 @@ def _nodes(drafts: tuple[DraftNode, ...], options: GridOptions) -> tuple[PowerNo
 def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
     """Merge parallel branches that are equal into the circuits of one line; keep those that differ apart.
 
-    No flow exceeds all generation there is, so that stands for a branch without a limit.
+    No flow exceeds all generation, so this is the rating of a branch without a limit.
     """
     if unlimited_mw <= 0 and any(b.rating_mw is None for b in draft.branches):
         problem = "branches without a rating, and no generation that would bound their flow"
@@ -236,7 +236,7 @@ READERS: dict[str, Callable[[dict[str, CsvTable], GridOptions], Draft]] = {
     "reeds": grid_tables.read_reeds,
     "eia-860": grid_tables.read_eia_860,
 }
-# The table that each format must have, and those that it can use beside it.
+# The table that each format must have, and the further ones that it can use.
 NEEDS = {
     "rts-gmlc": ("bus", ("branch", "gen")),
     "reeds": ("zones", ("interfaces", "plants", "generators", "peaks")),
