@@ -8,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,6 +57,26 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return state
 
 
+def test_workers_of_a_local_dask_cluster_solve_one_point_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three workers are three processes of one thread each; a point may take as many of them with it as it is tried."""
+    asked: dict[str, Any] = {}
+
+    def cluster(**settings: Any) -> Any:
+        asked.update(settings)
+        return nullcontext("cluster")
+
+    client = SimpleNamespace(get_executor=lambda **_: "executor")
+    dask = SimpleNamespace(config=SimpleNamespace(set=lambda settings: nullcontext(asked.update(settings))))
+    monkeypatch.setitem(sys.modules, "dask", dask)
+    monkeypatch.setitem(
+        sys.modules, "distributed", SimpleNamespace(Client=lambda _: nullcontext(client), LocalCluster=cluster)
+    )
+    with sweep_run.dask_executor("local", workers=3) as executor:
+        assert executor == "executor"
+    assert (asked["n_workers"], asked["threads_per_worker"], asked["processes"]) == (3, 1, True)
+    assert asked["distributed.scheduler.allowed-failures"] + 1 == sweep_run.TRIES
+
+
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 def test_a_link_to_the_rows_is_the_same_file(tmp_path: Path, link: Any) -> None:
     """A sweep that writes the same rows by another name is refused."""
@@ -75,6 +97,19 @@ def test_links_to_one_table_have_one_journal(tmp_path: Path) -> None:
     (tmp_path / "folder" / "link.csv").symlink_to(tmp_path / "rows.csv")
     with Store(tmp_path / "rows.csv", resume=False), pytest.raises(InputError, match="another sweep"):
         Store(tmp_path / "folder" / "link.csv", resume=True)
+
+
+def test_a_table_of_parquet_is_refused_at_once_where_it_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without pyarrow a sweep into a .parquet file ends before its first point, and one into a .csv runs."""
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match="needs the package pyarrow"):
+        Store(tmp_path / "rows.parquet", resume=False)
+    assert list(tmp_path.iterdir()) == []
+    with Store(tmp_path / "rows.csv", resume=False) as store:
+        store.append(row(0))
+    assert [r.key for r in read_rows(tmp_path / "rows.csv.jsonl")] == ["k0"]
 
 
 def test_a_folder_that_is_a_link_is_the_same_folder(tmp_path: Path) -> None:
