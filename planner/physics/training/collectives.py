@@ -84,12 +84,13 @@ def all_to_all(size_bytes: Num, levels: Sequence[Level]) -> Num:
 def exposed_behind_chunks(each: Num, work: Num, layers: Num, chunks: Num, batches: Num) -> Num:
     """Compute the seconds of a collective for each layer that passes of a pipeline do not hide.
 
-    A stage has l layers in v chunks, and runs a chunk for n micro-batches before it goes on to the next, `work`
-    seconds a layer; each layer's collective takes `each`, one after another. Backward: a layer's gradients are ready
-    as the last of the n passes leaves it. A chunk and all behind it have e for each of their layers, and what is left
-    of the last pass, and n passes of each chunk behind; what waits most starts with the first chunk or the last one:
-    max(e, e·l/v - (l/v - 1)·w, e·l - (((v - 1)·n + 1)·l/v - 1)·w). Forward is its mirror: a layer's weights are
-    needed as the first pass comes to it. With v = 1 it is `exposed_tail_seconds`; it never falls with l.
+    A stage has l layers in v chunks, and runs a chunk for n micro-batches before it goes on to the next, w = `work`
+    seconds a layer; each layer's collective takes e = `each` seconds, one after another. Backward: a layer's gradients
+    are ready as the last of the n passes leaves it. From a chunk on, the collectives take e for each layer of it and of
+    the chunks after it, and overlap the rest of its last pass and n passes of each chunk after it. The longest exposed
+    time starts with the first chunk or the last one: max(e, e·l/v - (l/v - 1)·w, e·l - (((v - 1)·n + 1)·l/v - 1)·w).
+    Forward is its mirror: a layer's weights are needed as the first pass comes to it. With v = 1 the formula is that of
+    `exposed_tail_seconds`; it never falls with l.
     """
     size = layers / chunks
     last, first = each * size - (size - 1) * work, each * layers - (((chunks - 1) * batches + 1) * size - 1) * work
@@ -97,9 +98,9 @@ def exposed_behind_chunks(each: Num, work: Num, layers: Num, chunks: Num, batche
 
 
 def exposed_tail_seconds(total_seconds: Num, backward_seconds: Num, layers: Num) -> Num:
-    """Compute the seconds of a per-layer collective that the backward pass beside it does not hide.
+    """Compute the seconds of a per-layer collective that the concurrent backward pass does not hide.
 
     Layer k's exchange starts when its gradients are ready, so at the end at least the last layer's exchange remains,
-    or all that did not fit beside the other layers' backward.
+    or the part of all exchanges that exceeds the other layers' backward passes.
     """
     return np.maximum(total_seconds / layers, total_seconds - (layers - 1) * backward_seconds)

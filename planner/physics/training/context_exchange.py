@@ -21,9 +21,9 @@ def keys_and_values_bytes(m: Machine, s: Shape) -> float:
 def context_exchange_seconds(m: Machine, s: Shape, attention: float, slowdown: float) -> float:
     """Compute the exposed seconds of passing keys and values round the CP ranks in one pass.
 
-    What the framework does not run beside attention. A hierarchical all-gather (Thakur 2005): inside the rack, then
-    over c racks, where each GPU carries its share over its own NIC: (c-1)/c · K·c/κ bytes of K, at the NIC's rate
-    over the slowdown. The backward pass pays it twice.
+    Exposed is the time beyond attention where the framework overlaps the two, else all of it. The exchange is a
+    hierarchical all-gather (Thakur 2005): inside the rack, then over c racks, where each GPU carries its share over its
+    own NIC: (c-1)/c · K·c/κ bytes of K, at the NIC's rate over the slowdown. The backward pass pays it twice.
     """
     if s.context_parallel == 1:
         return 0.0

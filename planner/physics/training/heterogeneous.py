@@ -26,10 +26,10 @@ def pool_instance(instance: Instance, pool: Pool, sequences: int) -> Instance:
 
 
 def exchange_seconds(link: PoolLink | None, metrics: LayoutMetrics, layers: int, training: int) -> float:
-    """Return the exposed time of a pool's exchange of gradients with the other pools, as between sites of one layout.
+    """Compute the exposed seconds of a pool's exchange of gradients with the other pools, as between sites of a layout.
 
-    `layers`: of its largest stage, whose gradients cross at the link's rate beside the backward pass of the next one;
-    `training`: pools that take part in the ring. Without a link the exchange is not counted.
+    `layers`: layers of the pool's largest stage; the gradients of one cross at the link's rate during the backward pass
+    of the next. `training`: pools that take part in the ring. Without a link the exchange takes no time.
     """
     if link is None or training < 2:
         return 0.0

@@ -342,7 +342,7 @@ def allreduce_layer_seconds(m: Machine, s: Shape, weights: Weights, replicas_per
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """The passes of a stage that its exchanges run beside: layers, seconds of one forward and backward, and chunks."""
+    """The passes of a stage that overlap its exchanges: layers, seconds of a layer forward and backward, and chunks."""
 
     layers: Num
     forward_seconds: Num
@@ -399,7 +399,7 @@ def data_parallel_tail_seconds(
 def sharding_traffic_seconds(
     m: Machine, s: Shape, weights: Weights, zero_stage: int, replicas_per_rack: Num, racks: Num, slowdown: float
 ) -> tuple[Num, Num]:
-    """Compute the seconds of ZeRO's traffic for one layer and micro-batch beside the forward and the backward pass.
+    """Compute the seconds of ZeRO's traffic for one layer and micro-batch during the forward and the backward pass.
 
     Stage 2 reduces gradients every micro-batch, since no GPU may keep them all; stage 3 gathers weights in both
     passes (Rajbhandari 2020, section 7).

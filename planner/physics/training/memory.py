@@ -79,8 +79,9 @@ class Discarded:
 def discarded_elements(
     model: Model, modules: Collection[RecomputeModule], *, routed: bool, imbalance: float = 1.0
 ) -> Discarded:
-    """Return what the modules of selective recompute leave out of `activation_elements`, unfused scores apart.
+    """Count the elements of `activation_elements` that the modules of selective recompute discard, without scores.
 
+    Unfused attention scores are counted elsewhere.
     Modules are those of Megatron-Core (transformer_config.py, recompute_modules): those that discard their output
     (layernorm, moe_act, mla_up_proj) and those that keep their input alone (mlp, moe, shared_experts). Only a norm that
     is a module of its own is run again, in front of latent attention and of experts; Transformer Engine fuses the
@@ -88,7 +89,7 @@ def discarded_elements(
     run again with it.
     """
     h, experts, latent = model.hidden, model.experts, model.latent_attention
-    before = 2 if model.gated_ffn else 1  # tensors of an FFN before its product out, beside the input of that
+    before = 2 if model.gated_ffn else 1  # tensors of an FFN before its output product, without the input of that
     common = h * ("layernorm" in modules and latent is not None)
     attention = attention_inputs(model) * ("mla_up_proj" in modules and latent is not None)
     if not routed or experts is None:
@@ -202,5 +203,5 @@ def logits_bytes(
 
 
 def usable_bytes(hbm_bytes: float, reserve_fraction: float, reserve_bytes: float) -> float:
-    """Compute the bytes of HBM that a plan may fill, beside the fraction and the constant kept for the framework."""
+    """Compute the bytes of HBM that a plan may fill: all less the fraction and the constant kept for the framework."""
     return hbm_bytes * (1 - reserve_fraction) - reserve_bytes

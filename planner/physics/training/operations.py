@@ -63,7 +63,7 @@ class Shape:
 
     @property
     def split(self) -> int:
-        """Ranks over which the tokens between products are divided beside context parallelism."""
+        """Ranks over which sequence parallelism divides the tokens between products; 1 without it."""
         return self.tensor_parallel if self.sequence_parallel else 1
 
 
@@ -108,11 +108,11 @@ def casts(m: Machine) -> int:
 
 
 def weight_cast_bytes(m: Machine) -> float:
-    """Return the bytes of a weight's casts that stay from one micro-batch to the next, beside the weight in work.
+    """Compute the bytes per weight of casts that are kept between micro-batches, in addition to the working weight.
 
-    Transformer Engine casts each weight once a step, in the first micro-batch, and keeps what it cast
-    (module/linear.py, is_first_microbatch). Weights that stand in FP8 are casts themselves, in place of those in work;
-    weights in FP4, which no framework has, are what the instance says.
+    Transformer Engine casts each weight once a step, in the first micro-batch, and keeps the casts
+    (module/linear.py, is_first_microbatch). Weights that are kept in FP8 are casts themselves, and replace the working
+    weights; for weights in FP4, which no framework has, the instance's figure is taken.
     """
     working, product = m.precision.working_parameter_bytes, COMPUTE_BYTES[m.precision.compute]
     if m.precision.compute not in NARROW or working < COMPUTE_BYTES["fp8"]:
@@ -234,7 +234,7 @@ class Passes:
             self.backward.append(Operation(cast, "quantise", float(count * (rows * columns * each / rate + wait))))
 
     def elementwise(self, name: str, forward_elements: Num, backward_elements: Num) -> None:
-        """Add element-wise work that moves so many elements forward and backward."""
+        """Add an element-wise operation that moves the given numbers of elements in the forward and backward pass."""
         e = self.m.precision.activation_bytes
         self.forward.append(Operation(name, "elementwise", float(elementwise_seconds(self.m, forward_elements * e))))
         self.backward.append(Operation(name, "elementwise", float(elementwise_seconds(self.m, backward_elements * e))))

@@ -179,7 +179,7 @@ def write_layout(
     metrics: LayoutMetrics,
     certificate: Certificate,
 ) -> LayoutPlan:
-    """Write a strategy as the `layout` section of a plan whose sites have so many racks together."""
+    """Write a strategy as the `layout` section of a plan whose sites have `racks` racks in total."""
     spread = strategy.racks_per_replica(gpus_per_rack)
     by_site = dict(data_parallel_by_site)
     return LayoutPlan(

@@ -26,7 +26,7 @@ def group_levels(m: Machine, *, stride: int, ranks: Num, slowdown: Num = 1.0) ->
 
 
 def scale_up(m: Machine, ranks: Num) -> Level:
-    """Return the level of the scale-up domain with so many ranks of a group in it."""
+    """Return the level of the scale-up domain for a group with `ranks` ranks in it."""
     g = m.gpu
     return Level(
         name="scale-up",

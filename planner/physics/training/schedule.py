@@ -59,11 +59,11 @@ def rounds_of(micro_batches: Num, pipeline: Num) -> Rounds:
 
 
 def effective_micro_batches(micro_batches: Num, pipeline: Num, virtual_stages: Num) -> Num:
-    """Return micro-batches and what interleaving loses where they fill no complete rounds of p, in micro-batches.
+    """Compute the micro-batches plus the loss, in micro-batches, of interleaving them in incomplete rounds of p.
 
     m + (v-1)/v·(p-r), with r = m mod p > 0: each of the v-1 chunk switches of a round of r waits p-r slots (the
     round-robin of Narayanan 2021, section 2.2). Exact for complete rounds and for m < p. For m > p the last round may
-    run beside the one before: the truth lies between m + (v-1)/v·(p-r)·B/(F+B), B the whole backward pass, and this.
+    overlap the one before: the truth lies between m + (v-1)/v·(p-r)·B/(F+B), B the whole backward pass, and this.
     """
     return micro_batches + (virtual_stages - 1) / virtual_stages * (-micro_batches % pipeline)
 
@@ -78,16 +78,16 @@ def sends_beside_rings(
     gradients_overlap: bool,
     sends_overlap: bool,
 ) -> Num:
-    """Count the pipeline sends on the critical path of a step that run beside rings of the GPUs that send.
+    """Count the pipeline sends on the critical path of a step that overlap rings of the GPUs that send.
 
-    ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer runs beside the
+    ZeRO-0 and 1: a chunk's gradients are complete with its last micro-batch, and the ring of one layer overlaps the
     backward pass of the next. So the last layer's ring starts as the chunk sends on: the p·v - 1 sends of the last
-    micro-batch on its way back meet rings, all sends before them none. Nor does the ring that ends last, of the first
-    stage, whose last pass has nobody to send to. Where gradients do not overlap a
+    micro-batch on its way back meet rings, and no send before them does. The ring that ends last, that of the first
+    stage, meets none, as the stage's last pass has no stage to send to. Where gradients do not overlap passes, a
     stage's ring follows its last send, and under ZB-H1 its last W, which comes after.
 
-    ZeRO-2 and 3 have rings in every micro-batch: all sends that passes do not hide meet them. Those that they hide come
-    behind the rings already (`step.sharded_times` takes the rings' time from the NIC).
+    ZeRO-2 and 3 have rings in every micro-batch: all sends that passes do not hide meet them. The sends that passes
+    hide follow the rings already (`step.sharded_times` takes the rings' time from the NIC).
     """
     several = np.asarray(pipeline) > 1
     way = np.where(several, pipeline * virtual_stages - 1, 0)

@@ -26,10 +26,10 @@ from planner.physics.training.transformer import attention_parameters, expert_pa
 class LayerBytes:
     """Activation bytes of one layer and micro-batch on one GPU.
 
-    `kept` stands between the passes, `checkpoint` instead of it where the layer is recomputed, and `in_work` while
-    such a layer runs again. `selective` are made once more for the backward pass of a layer under selective recompute,
-    unfused scores apart. `gradients` are those of the widest tensors as the backward pass begins. `offloaded` wait in
-    the host's memory.
+    `kept` is held between the passes, `checkpoint` instead of it where the layer is recomputed, and `in_work` while
+    such a layer runs again. `selective` is made once more for the backward pass of a layer under selective recompute,
+    without unfused scores. `gradients` are those of the widest tensors as the backward pass begins. `offloaded` waits
+    in the host's memory.
     """
 
     kept: float
@@ -41,7 +41,7 @@ class LayerBytes:
 
 
 def repeats_modules(m: Machine) -> bool:
-    """Return whether selective recompute discards tensors of some layer of the model beside unfused scores."""
+    """Return whether selective recompute discards tensors other than unfused scores in some layer of the model."""
     modules, kinds = m.software.recompute_modules, {k.routed for k in layer_kinds(m.model)}
     return any(memory.discarded_elements(m.model, modules, routed=routed).any for routed in kinds)
 
@@ -50,7 +50,7 @@ def repeated_modules(m: Machine, s: Shape) -> tuple[RecomputeModule, ...]:
     """Return the modules that run again in layers that are not recomputed whole.
 
     Frameworks that name modules recompute them or whole layers, never both (Megatron-Core, recompute_granularity);
-    where scores are all that is selective, layers beside those recomputed whole do not keep these either.
+    where selective recompute discards scores only, the layers that are not recomputed whole do not keep these either.
     """
     selective = s.recompute == "selective" or (s.recompute == "full" and not repeats_modules(m))
     return m.software.recompute_modules if selective else ()
@@ -112,12 +112,12 @@ def tokens(m: Machine, s: Shape) -> float:
 def gpu_state_bytes(
     m: Machine, s: Shape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num, front: Num = 0
 ) -> Num:
-    """Compute the bytes of weights, gradients and optimiser on one GPU, for so many layers and embeddings.
+    """Compute the bytes of weights, gradients and optimiser on one GPU, for `layers` layers and `ends` embeddings.
 
     `front` of the layers are dense ones. ZeRO shards the bytes over `replicas` and over the CP ranks, which have the
     same weights; routed experts are on fewer GPUs and are sharded over those (Rajbhandari 2020). The framework's flat
     copies and buckets are counted too. Embeddings and the head are not cast: where all weights are said to be in the
-    products' type they stand in 16 bits, which is two casts of eight.
+    products' type these are kept in 16 bits, which is two casts of eight.
     """
     cast = weight_cast_bytes(m)
     end_cast = cast if m.precision.working_parameter_bytes <= COMPUTE_BYTES["fp8"] else 0.0
@@ -170,10 +170,10 @@ def head_bytes(m: Machine, s: Shape, w: Weights) -> float:
 def working_bytes(
     m: Machine, s: Shape, w: Weights, each: LayerBytes, *, zero_stage: int, recomputed: Num, front: Num = 0
 ) -> Num:
-    """Compute the bytes in work beside state and activations on a GPU without the head.
+    """Compute the working bytes of a GPU without the head, in addition to state and stored activations.
 
-    Stand-in gradients, the layer that is run again where any is or else its modules that are, and the gradients of one
-    layer's widest tensors.
+    They are the gradient copy, under ZeRO-3 two layers' gathered weights, the layer that is run again where any is or
+    else its modules that are, and the gradients of one layer's widest tensors.
     """
     gathered = 0.0
     if zero_stage >= 3:  # one layer's gathered weights are in use while the next layer's arrive

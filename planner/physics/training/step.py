@@ -67,7 +67,7 @@ def memory_limit_bytes(instance: Instance) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardedTimes:
-    """Seconds of one layer and micro-batch beside ZeRO's traffic: what that exposes, and the time it leaves the NIC."""
+    """Seconds of one layer and micro-batch under ZeRO: compute, exposed traffic, and the time that the NIC is free."""
 
     times: LayerTimes
     sharding_seconds: Num
@@ -83,7 +83,7 @@ class ShardedTimes:
 def sharded_times(
     m: Machine, s: Shape, times: LayerTimes, *, zero_stage: int, replicas_per_rack: int, racks: Num, slowdown: float
 ) -> ShardedTimes:
-    """Compute a layer's times beside ZeRO's traffic, in seconds; broadcasts over the racks of a group.
+    """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group.
 
     Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case.
     """

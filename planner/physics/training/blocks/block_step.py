@@ -1,9 +1,9 @@
 """The step of a layout in whole blocks of racks.
 
-Padded sequences, CP over racks, chunks of whole layers, a queue between sites. Built from the parts of `step`; what
-differs stands here. The pipeline is timed as if every stage were as large as the largest and every chunk of the fill
-as the largest of its stage; what unequal chunks wait for comes besides, from the order of events. For equal stages
-and whole rounds of micro-batches that is what 1F1B takes.
+It is built from the parts of `step`; this module adds padded sequences, CP over racks, chunks of whole layers, and a
+queue between sites. The pipeline is timed as if every stage were as large as the largest and every chunk of the fill
+as the largest of its stage; the waits of unequal chunks are added, from the order of events. For equal stages and
+whole rounds of micro-batches this is the time of 1F1B.
 """
 
 import math
@@ -30,11 +30,11 @@ from planner.physics.training.step import Conditions, ShardedTimes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """What the step of a layer strategy depends on beside counts.
+    """The inputs of a step that do not depend on its counts of stages, replicas and micro-batches.
 
-    Its padded machine, its times, and how stages follow each other. `times` are those of a layer, `front` those of a
-    dense one at the front of a model with experts. Both have the exchange of CP over racks at the transport's own
-    slowdown, which is all that it suffers under one leaf.
+    They are the padded machine, the times in seconds, and the order of stages. `times` are those of a layer, `front`
+    those of a dense one at the front of a model with experts. Both include the exchange of CP over racks at the
+    transport's own slowdown, which is its whole slowdown under one leaf.
     """
 
     machine: Machine
@@ -58,9 +58,9 @@ class Pipeline:
         return one.forward_seconds + one.backward_seconds - other.forward_seconds - other.backward_seconds
 
     def send(self, slowdown: Num, pipeline: Num) -> Num:
-        """Compute the seconds of one exchange between stages of different racks.
+        """Compute the seconds of one exchange between stages of different racks; 0 for a single stage.
 
-        a fixed part, and the NIC's at its slowdown; none without stages.
+        They are a fixed part, and the NIC's part times its slowdown.
         """
         return np.where(
             np.asarray(pipeline) > 1, self.send_at_rate + self.send_per_slowdown * (np.asarray(slowdown) - 1), 0.0
@@ -269,7 +269,7 @@ def ring_wait_seconds(
     racks: Num,
     slowdown: Num,
 ) -> Num:
-    """Compute the seconds that so many sends on the critical path wait for rings between racks on their NICs and links.
+    """Compute the seconds that `met` sends on the critical path wait for rings between racks on their NICs and links.
 
     In flight is the reduction of a layer's gradients, or all of a chunk's that its backward pass did not hide.
     """

@@ -103,7 +103,7 @@ def run_passes(
         ends = _run_one_by_one(order, (*forward, *backward), tick)
         return float(ends.max()), ends.reshape(2 * pipeline * v, micro_batches)
     seconds = np.array([*forward, *backward])[order.kind]
-    ends = np.zeros(len(order.own) + 1)  # the last one stands for "waits for nothing"
+    ends = np.zeros(len(order.own) + 1)  # the last entry, 0, is that of a pass that waits for nothing
     for k, (a, b) in enumerate(pairwise(order.starts)):
         if k % TICK_WAVES == 0:
             tick()
@@ -191,8 +191,8 @@ def _in_waves(p: int, m: int, v: int, tick: Tick) -> PassOrder:
 def _queue(i: int, p: int, m: int, v: int) -> tuple[Ints, Ints, Ints]:
     """List the passes of device i in order: their numbers, those that each waits for, and their kinds.
 
-    A pass waits for the one before it on the device and for two that make its inputs; the number behind all stands for
-    nothing.
+    A pass waits for the one before it on the device and for two that make its inputs; the number after that of the last
+    pass means no pass.
     """
     places, rounds = p * v, -(-m // p) if v > 1 else 1
     none, width = 2 * places * m, p if v > 1 else m
@@ -207,7 +207,7 @@ def _queue(i: int, p: int, m: int, v: int) -> tuple[Ints, Ints, Ints]:
     back = ((places + place) * m + batch, place * m + batch, after)
     count = len(batch)
     warm = min(count, p - i - 1 if v == 1 else 2 * (p - i - 1) + (v - 1) * p)
-    # A forward pass stands at twice its number behind the warm-up, a backward pass one place after its partner.
+    # A forward pass is placed at twice its number after the warm-up, a backward pass one place after its partner.
     when = np.concatenate([2 * np.arange(count), 2 * (np.arange(count) + warm) + 1])
     order = np.argsort(when, kind="stable")
     order = order[np.concatenate([batch, batch])[order] < m]

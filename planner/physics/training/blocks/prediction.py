@@ -86,10 +86,10 @@ def _group(m: Machine, strategy: ParallelStrategy) -> ReplicaGroup:
 
 
 def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> dict[str, float]:
-    """Compute the seconds of sends and all-reduces between racks, and of the passes that run beside them.
+    """Compute the seconds of sends and all-reduces between racks, and of the passes that overlap them.
 
-    A send runs beside the smallest chunk of a stage, less what ZeRO and CP over racks take of the NIC; a layer's
-    all-reduce and the exchange between sites run beside backward passes.
+    A send overlaps the smallest chunk of a stage, less the time that ZeRO and CP over racks take of the NIC; a layer's
+    all-reduce and the exchange between sites overlap backward passes.
     """
     shape, group = strategy.shape, _group(m, strategy)
     x = pipeline_of(m, c, strategy)

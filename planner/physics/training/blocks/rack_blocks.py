@@ -26,9 +26,10 @@ def racks_per_replica(gpus: int, tensor_parallel: int, context_parallel: int) ->
 
 
 def unit_racks(*, replica_gpus: int, racks: int, replicas_per_rack: int, expert_parallel: int) -> int:
-    """Count the racks that stand side by side for one rack stage: whole replicas, and whole expert groups.
+    """Count the racks of one unit of a rack stage, which holds whole replicas and whole expert groups.
 
-    A replica's stage has so many GPUs on so many racks; each rack holds GPUs of as many replicas as given.
+    One stage of a replica has `replica_gpus` GPUs on `racks` racks; each rack holds GPUs of `replicas_per_rack`
+    replicas.
     """
     in_rack = max(1, replica_gpus // racks * replicas_per_rack)
     return math.lcm(racks, max(1, math.ceil(expert_parallel / in_rack)))
@@ -67,7 +68,7 @@ class Block:
         return self.replicas_per_rack * (self.stage_racks // self.context_racks)
 
     def blocks(self, replicas: int) -> int:
-        """Count the blocks that hold so many replicas."""
+        """Count the blocks that hold `replicas` replicas."""
         return -(-replicas // self.replicas)
 
 
@@ -81,7 +82,7 @@ def block_of(
     stages_per_rack: int,
     replicas_per_rack: int | None = None,
 ) -> Block | None:
-    """Return the block of a layout on racks of so many GPUs; None where it has none in the declared space.
+    """Return the block of a layout on racks of `gpus` GPUs; None where it has none in the declared space.
 
     CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
     replicas as it holds unless their number is given, with experts as many as make whole expert groups in a rack, or a
