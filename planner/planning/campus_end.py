@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 def limited_by(instance: Instance, solution: JointSolution, options: Options, deadline: Deadline) -> LimitedBy | None:
-    """Say what one more block of racks would meet; None where it cannot be said in time or nothing is proven.
+    """Return the limit that one more block of racks would reach; None where the time ends first or nothing is proven.
 
-    `grid` where power and sites have no room for it whatever the money, `budget` where what is left does not buy it on
-    the least of any fabric, `layout` where it does: no way to cut the model is faster with it.
+    It is `grid` where power and sites have no room for the block at any price, `budget` where the rest of the budget
+    does not buy it on the cheapest fabric, and else `layout`: no strategy is faster with the block. Without a grid it
+    is `owned_racks` in place of the first two.
     """
     choice = solution.plan
     block = None if choice is None else choice.column.strategy.block(choice.column.p)

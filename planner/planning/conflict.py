@@ -26,7 +26,7 @@ from planner.units import money
 
 ANY_PLAN = 1 - 1e-12  # a gap within which every plan lies: the search ends with the first
 MEMORY = "memory"
-MUCH_MORE = 1e6  # times what is there: more memory than any layout takes
+MUCH_MORE = 1e6  # factor on the memory of a GPU: more than any layout takes
 MORE_SEQUENCES = 64  # times the batch
 MORE_RACKS = 1024  # times the racks
 CENT = 0.01
@@ -37,10 +37,10 @@ Relax = Callable[[Instance], Instance]
 def conflict_of(instance: Instance, options: Options) -> Conflict:
     """Return a smallest set of rules that leaves no plan of an instance that is proven to have none.
 
-    With a grid, rules of the sites alone come first: no layout can mend these. Else limits and pins are left out half
-    by half, for good where there is no plan without them either; those whose removal could not be judged in time stay.
-    Memory alone is asked of first, which takes no search; and a rule that is left alone is needed if a plan exists
-    without it.
+    With a grid, a conflict of site rules alone is sought first, as no layout can resolve it. Else limits and pins are
+    left out half by half, and stay out where there is still no plan; those whose removal could not be judged before the
+    deadline stay in the set. Memory alone is tested first, which takes no search. A single rule that remains is dropped
+    too where no plan is found without it and the absence of a plan without any of the rules is proven.
     """
     deadline = Deadline(options.time_limit)
     if instance.grid is not None:
@@ -112,9 +112,9 @@ def over_budget(instance: Instance, usd: float | None, bound_usd: float | None) 
 
 
 def _late_for_any_money(instance: Instance, deadline: float, options: Options) -> bool:
-    """Return whether it is proven in a few seconds that no plan is in time without a budget either."""
+    """Return whether it is proven within `JUDGED` seconds that no plan meets the deadline even without a budget."""
     free, clock = _limit(instance, "budget_usd", None), Deadline(min(options.time_limit or JUDGED, JUDGED))
-    for gap in (ANY_PLAN, None):  # a first plan in time settles it; else bounds must show that none is
+    for gap in (ANY_PLAN, None):  # a first plan within the deadline answers it; else bounds must exclude all
         try:
             found = solve_joint(free, replace(options, gap=gap, time_limit=clock.limit), lambda _: None)
         except KeyboardInterrupt:

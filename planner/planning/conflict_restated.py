@@ -167,7 +167,10 @@ def _variables(q: Question, m: Rows) -> None:
 
 
 def _angles(q: Question, m: Rows) -> None:
-    """Tie the flow of each line that stands to the angles of its ends, here in MW at a reactance of 1 per unit."""
+    """Require the DC flow of each existing line: flow · reactance / circuits is the difference of its ends' angles.
+
+    Angles are in MW at a reactance of 1 per unit.
+    """
     for n in q.grid.nodes:
         m.variable(("angle", n.id), np.inf, low=-np.inf)
     for k in q.grid.lines:

@@ -127,7 +127,7 @@ def _finite(compute: Callable[[], T]) -> T:
 
 
 def pinned_strategy(instance: Instance) -> ParallelStrategy:
-    """Read the layout from the pins; what is not given has its plainest value.
+    """Read the layout from the pins; choices that are not pinned take their plainest value.
 
     Raises
     ------
@@ -267,7 +267,7 @@ def _section(instance: Instance, strategy: ParallelStrategy, c: Conditions, meas
 
 
 def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, note: str | None) -> Instance:
-    """Return an instance whose software stack has the switches of a run, and whose note says what is not modelled.
+    """Return an instance whose software stack has the switches of a run; `note` adds its parts that are not modelled.
 
     `overlaps` may be a mapping of some of them, on or off: the others stay as they are.
     """
@@ -402,7 +402,7 @@ def _extrapolations(
 
 
 def _constant(machine: Machine, path: str) -> Constant:
-    """Return a constant by its path, with its value and the source that stands nearest to it."""
+    """Return a constant by its path, with its value and the source stated at the deepest level above it."""
     where = GPU if path.startswith(GPU) else CODE
     keys = path.removeprefix(where).split(".")
     at: Any = machine.gpu if where == GPU else machine.software
@@ -461,7 +461,7 @@ def shown(value: float | bool | str | tuple[str, ...] | None) -> str:
 
 
 def _interval_lines(e: Evaluation) -> Iterator[str]:
-    """Yield the step with the interval of like measured runs, and what is extrapolated."""
+    """Yield lines with step time, days, the intervals of like measured runs, and the reasons of extrapolation."""
     (low, high), (first, last), like = e.step_seconds_interval, e.days_to_train_interval, e.like_rows
     yield f"TIME       {e.step_seconds:.4g} s a step; measured in 4 of 5 like runs: {low:.4g} to {high:.4g} s"
     bias = f"predicted {abs(like.bias):.1%} {'above' if like.bias > 0 else 'below'} measured on average"

@@ -44,7 +44,7 @@ CHOICES = (
 )
 PRECISION = 0.01  # relative, of what an infeasible instance lacks
 ROUNDING = 1e-9  # relative: days that differ by less are the same
-TIMES = 2.0  # the time of the plan: what alternatives may take together beside it
+TIMES = 2.0  # multiple of the plan's own time that all alternatives may take together
 LOOSER = ("budget", "batch", "memory", "facility power", "headroom")  # limits whose plans stay plans with more of them
 AT_LEAST = 60.0  # seconds that they may take in any case
 SHOWN = 5e-5  # a loss below which a line shows none
@@ -199,7 +199,7 @@ def _best_value(plan: Plan) -> float:
 
 @dataclass
 class _Share:
-    """The time of the alternatives: each may take an even part of what is left, and no more than each was given."""
+    """The time of the alternatives: each may take an even part of the time left, and at most the time limit."""
 
     deadline: Deadline
     options: Options

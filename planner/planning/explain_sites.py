@@ -210,7 +210,7 @@ def _why_closed(x: Rejected) -> str:
 
 
 def meaning(rule: str) -> str:
-    """Return in the user's terms the limit that a row of the power flow stands for; nothing where its name is plain."""
+    """Describe the limit of a row of the power flow in the user's terms; empty for names that need no description."""
     name, _, year = rule.partition("] in ")
     family, _, rest = name.removesuffix("]").partition("[")
     when = f", in {year}" if year else ""

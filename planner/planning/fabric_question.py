@@ -36,7 +36,7 @@ LOSSES = "one_spine", "one_leaf_uplink"  # the first unless another is asked for
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FabricWish:
-    """What the options ask for; what is None has the usual value."""
+    """The fabric that the options ask for; an option that is None takes its usual value."""
 
     hosts: int
     gpus_per_host: int

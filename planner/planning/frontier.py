@@ -187,7 +187,7 @@ def plan_of_point(instance: Instance, choice: Choice, value: float, options: Opt
 
 
 def checked_plan(instance: Instance, choice: Choice, value: float, options: Options) -> Plan:
-    """Return the plan of a choice that takes so many days, of which no bound is claimed, checked."""
+    """Return the checked plan of a choice that takes `value` days, without a claim of a bound."""
     solution = JointSolution(status=JointStatus.FEASIBLE, days=value, plan=choice, stopped="limit")
     plan = plan_of(instance, solution, replace(options, time_limit=None), 0.0)
     broken = check(plan)

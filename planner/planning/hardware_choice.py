@@ -188,13 +188,16 @@ def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> 
 
 
 def _bound_beside(x: HardwareAnswer, best: HardwareAnswer) -> float | None:
-    """Return what no plan on another choice is below, on the scale of the best; infinite where it has none."""
+    """Return the lower bound of all plans on another choice, from the decision date of the best.
+
+    Infinite where it is proven that the choice has no plan within the deadline, None where no bound is known.
+    """
     s = x.solution
     if s.lower_bound is None:
         return math.inf if s.stopped == "proved" and s.status is JointStatus.INFEASIBLE else None
     in_days = best.instance.objective.minimize == "days_to_train"
     if in_days and s.lower_bound > (x.instance.limits.deadline_days or math.inf):
-        return math.inf  # no plan on it is in time
+        return math.inf  # no plan on it meets the deadline
     return s.lower_bound + (x.ready_days - best.ready_days if in_days else 0.0)
 
 
@@ -221,7 +224,7 @@ def with_alternatives(plan: Plan, instance: Instance, chosen: HardwareChoice) ->
 
 
 def _proof(x: HardwareAnswer, end_days: float) -> AlternativeProof:
-    """Return what proves that no plan on a choice ends before so many days from the decision."""
+    """Return the proof that no plan on a choice of hardware ends before `end_days` days from the decision."""
     bound = min(max(0.0, end_days - x.ready_days), x.instance.limits.deadline_days or math.inf)
     listed = tuple(c for c in x.solution.excluded if c[0] < bound)
     accelerator, rack = hardware_kind(x.instance.hardware)

@@ -72,7 +72,7 @@ class PoolProblems:
         ]
 
     def days(self, seconds_per_sequence: float) -> float:
-        """Return the days to train at so many seconds per sequence."""
+        """Compute the days to train from the seconds per sequence."""
         w = self.instance.workload
         return layer_time.days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability)
 
@@ -121,7 +121,7 @@ def _limits_in_conflict(instance: Instance) -> Conflict | None:
 
 
 def _judged(instance: Instance, options: Options, section: PoolsPlan) -> Plan:
-    """Return the plan where it trains in time, else what is proven of the deadline."""
+    """Return the plan of a section that meets the deadline, else a plan without one and the conflict, proven or not."""
     deadline, days, bound = instance.limits.deadline_days, section.days_to_train, section.certificate.bound or 0.0
     if deadline is None or days <= deadline * (1 + 1e-9):
         return _plan(instance, options, section=section)
@@ -131,7 +131,7 @@ def _judged(instance: Instance, options: Options, section: PoolsPlan) -> Plan:
 
 
 def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: float) -> PoolsPlan:
-    """Write the shares and each pool's layout, with what is proven of them together."""
+    """Write the shares of the pools and each pool's layout, with the certificate of all pools together."""
     instance, names = pools.instance, [p.name for p in pools.instance.hardware.pools]
     training = [(k, n, x) for k, (n, x) in enumerate(zip(names, shares.points, strict=True)) if x is not None]
     exposed, total = pools.exchanges(shares.points), sum(x.sequences for _, _, x in training)

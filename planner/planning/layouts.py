@@ -16,7 +16,7 @@ from planner.planning.frontier import checked_plan
 from planner.solvers.progress import start, turn
 from planner.solvers.signals import Deadline
 
-MOST_SHAPES = 400  # that are priced; what is left then is unproven
+MOST_SHAPES = 400  # that are priced; the others remain unproven
 
 
 @dataclass(frozen=True, slots=True)

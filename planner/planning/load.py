@@ -41,7 +41,7 @@ def load_instance(
     """Return a checked instance with its catalogue names resolved; `given` is a path, a dict or an Instance.
 
     What only a search needs (the critical batch, the racks at hand) may be missing where nothing is searched. `where`
-    names in errors what is no path. `constants` of the user's own cluster take the place of the catalogue's.
+    is the name in errors of an instance that is no path. `constants` of the user's own cluster replace the catalogue's.
 
     Raises
     ------

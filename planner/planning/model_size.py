@@ -1,8 +1,8 @@
 """Find the best model that a datacenter trains by a deadline.
 
 The law gives the best model for a compute C; the decisions give the days to train it, which grow with C. The largest C
-whose model is trained in time is bracketed: at the lower end there is a plan, at the upper the layout's bound proves
-that there is none. Between the two the tokens are stretched until the deadline is met to the day.
+whose model is trained by the deadline is bracketed: at the lower end there is a plan, at the upper the layout's bound
+proves that there is none. Between the two the tokens are stretched until the deadline is met to the day.
 """
 
 import math
@@ -29,7 +29,7 @@ SolveDays = Callable[[Instance], Plan]
 
 @dataclass(slots=True, kw_only=True)
 class Bracket:
-    """Compute that is trained in time, with its plan, and compute that is proven not to be."""
+    """A bracket in FLOP: the largest compute trained by the deadline, with its plan, and one proven to be too much."""
 
     low: float = 0.0
     high: float = math.inf
@@ -214,7 +214,7 @@ def model_at(choose: Choose, flop: float) -> tuple[float, float]:
 
 
 def compute_shares(plan: Plan, candidate: Candidate) -> dict[str, float]:
-    """Return the shares of the ideal's compute: what is used, and each part of the step, idle GPUs and stopped time."""
+    """Compute the shares of all GPUs' peak compute: used, lost to each part of the step, to idle GPUs, and to stops."""
     if plan.layout is None:
         return {}
     m = plan.layout.metrics
@@ -236,7 +236,7 @@ def compute_shares(plan: Plan, candidate: Candidate) -> dict[str, float]:
 
 
 def _unknown(plan: Plan | None, clock: Deadline) -> Plan | None:
-    """Say of the last plan tried that the time ended before a model was found that is trained in time."""
+    """Return the last plan tried as unknown: the search ended before a model was found that meets the deadline."""
     why = Conflict(
         decision="layout", rules=(), reason=f"{ENDED[clock.cause]} before a plan of any model in time was found"
     )

@@ -139,7 +139,7 @@ def _decided(
 ) -> Plan:
     """Take all decisions for the instance's model in the time that is left.
 
-    `beside`: what a plan in days says beside its optimum is sought too: a cheaper plan, and what ends the campus.
+    `beside`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
     """
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")

@@ -1,4 +1,4 @@
-"""Study the limits of utilisation: the model that laws give for a compute, on the fewest GPUs that train it in time."""
+"""Study the limits of utilisation: the model that a law gives for a compute, on the fewest GPUs that meet the days."""
 
 from typing import Literal
 
@@ -52,7 +52,10 @@ class LimitPoint(Frozen):
 
 
 def point(instance: Instance, flop: float, *, days: float, tolerance: float, time_limit: float | None) -> LimitPoint:
-    """Return the best utilisation with which the law's model for a compute is trained in so many days."""
+    """Return the best utilisation with which the law's model for a compute in FLOP is trained in `days` days.
+
+    InputError: the instance names no law.
+    """
     choose = instance.workload.choose
     if choose is None:
         raise InputError("workload.choose: is missing; say by which law and of which family models are chosen")

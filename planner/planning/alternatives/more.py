@@ -74,7 +74,7 @@ def limited(instance: Instance, name: str, value: float) -> Instance:
 
 
 def with_hbm(instance: Instance, value: float) -> Instance:
-    """Return an instance whose GPUs have so many bytes of HBM."""
+    """Return an instance whose GPUs have `value` bytes of HBM."""
     gpu = instance.hardware.accelerator
     if not isinstance(gpu, Accelerator):
         raise TypeError("the instance still has catalogue names; load it through planner.load")
@@ -83,5 +83,5 @@ def with_hbm(instance: Instance, value: float) -> Instance:
 
 
 def with_racks(instance: Instance, value: float) -> Instance:
-    """Return an instance with so many racks."""
+    """Return an instance with `value` racks, rounded down."""
     return instance.model_copy(update={"hardware": instance.hardware.model_copy(update={"racks": int(value)})})

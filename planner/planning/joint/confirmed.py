@@ -24,7 +24,10 @@ def sites_mark(first: Certificate, sites: Sites, placed: Placed, options: Option
 def wan_mark(
     design: WanPlan, sites: Sites, placed: Placed, window_seconds: float, options: Options, spent: float
 ) -> str:
-    """Name the same of the fibre between sites, whose exchange has so many seconds where one site alone trains."""
+    """Return the mark of the bound on the fibre between sites.
+
+    The exchange must fit `window_seconds` seconds where one site alone trains. ON_TRUST where no time is left.
+    """
     left = _seconds_left(design.certificate, options, spent)
     if left <= 0:
         return ON_TRUST

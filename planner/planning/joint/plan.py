@@ -1,4 +1,4 @@
-"""The plan that a joint solution stands for: every section from its choices, and what is proven of them together."""
+"""Write the plan of a joint solution: every section from its choices, and one certificate for all of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -102,7 +102,7 @@ class Assembly:
         return dict.fromkeys(self.choice.blocks_by_site, self.instance.hardware.racks or 0)
 
     def certificate(self, given: str = "", space: dict[str, int] | None = None) -> Certificate:
-        """Return what is proven of a section: that of the whole plan, since nothing is decided alone."""
+        """Return the certificate of a section: that of the whole plan, since all sections are decided together."""
         name, placed = self.instance.objective.minimize, self.choice.placed
         mark = joint_mark(name, grid=self.instance.grid is not None, columns=len(columns_of(self.solution)))
         return Certificate(

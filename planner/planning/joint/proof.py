@@ -14,7 +14,7 @@ from planner.solvers.outcome import relative_gap
 
 
 def proof_of(instance: Instance, solution: JointSolution) -> JointProof:
-    """Return what the bound of a solution rests on beside physics."""
+    """Return the facts other than physics on which the bound of a solution rests, for the checker to follow."""
     figures = {
         "fabric_free_bound_days": solution.fabric_free_bound,
         "counts": solution.counts,

@@ -1,4 +1,4 @@
-"""A plan without decisions: what is proven of it, or why nothing is."""
+"""Write a plan without decisions: the proof that there is none, or the reason why none was found."""
 
 from planner.instance.instance import Instance, instance_sha256
 from planner.models.joint.solution import JointSolution, JointStatus
@@ -22,7 +22,7 @@ def unanswered(instance: Instance, options: Options, reason: str) -> Plan:
 
 
 def without_plan(instance: Instance, solution: JointSolution, options: Options) -> Plan:
-    """Return a plan without decisions: proven that there is none, or none found in time."""
+    """Return a plan without decisions: there is proven to be none, or none was found before the search ended."""
     reason = solution.failure or f"{ENDED[solution.stopped]} before a plan was found"
     proven = solution.status is JointStatus.INFEASIBLE and instance.objective.minimize == "days_to_train"
     return Plan(

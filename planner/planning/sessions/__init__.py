@@ -1,1 +1,1 @@
-"""Solve again and again: what is kept between solves, and the plan that a solve starts from."""
+"""Solve repeatedly: results that are kept between solves, and the plan from which a solve starts."""

@@ -18,9 +18,10 @@ from planner.solvers.progress import models_wanted
 
 
 def inspection(plan: Plan, cache: JointCache | None) -> Any:
-    """Return all that the enumeration of a proof reads beside the instance without its budget; None where unknown.
+    """Return all that the enumeration of a proof reads in addition to the instance without its budget, as one key.
 
-    The budget enters it through the most racks alone. A cache of another instance knows nothing of this one.
+    The budget enters the enumeration through the maximum racks alone. None where the plan has no such proof, or the
+    cache is that of another instance.
     """
     if cache is None or plan.proof is None or plan.layout is None or not cache.serves(plan.instance):
         return None
@@ -35,7 +36,7 @@ def inspection(plan: Plan, cache: JointCache | None) -> Any:
 class Answered:
     """The answer to a question for the fewest days, kept for the same question of as many or other tokens.
 
-    `beside`: what the objective says of other plans is asked too.
+    `beside`: the objective's statements on other plans (cheaper, simpler, the end of the campus) are asked too.
     """
 
     instance: Instance
