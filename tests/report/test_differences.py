@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from failing_plan import failing
 from page_cases import infeasible, rich
-from worked_plan import small
+from worked_plan import edited, small
 
 from planner.errors import InputError
 from planner.plan.plan import Plan
@@ -93,6 +93,16 @@ def test_an_object_of_the_catalogue_is_changed_by_its_name() -> None:
     many = {f"limits.x{n}": n for n in range(7)}
     assert changes(side("x", {}), side("y", many)).endswith("limits.x3 none -> 3, 3 other values")
     assert changes(side("x", old), side("y", old)) == "the same instance"
+
+
+def test_words_about_an_instance_are_no_change() -> None:
+    """Its own name, sources and notes make no other question; the name of a part of it does."""
+    plan = small()
+    about = {"instance__name": "other", "instance__source": "a list of prices", "instance__note": "as of May"}
+    named = edited(plan, **about, instance__hardware__rack__note="measured")
+    assert changes(side_of("a", plan), side_of("b", named)) == "the same instance"
+    other = edited(plan, instance__hardware__rack__name="other")
+    assert changes(side_of("a", plan), side_of("b", other)) == "hardware.rack rack -> other"
 
 
 def test_headlines_say_what_a_plan_comes_to() -> None:

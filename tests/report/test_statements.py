@@ -15,7 +15,7 @@ from planner.physics.site import cost
 from planner.plan.plan import Plan
 from planner.plan.plan_figures import digest
 from planner.report.statements.sites_and_fabric import groups
-from planner.report.statements.statement import SECTIONS, Statement, days, short_percent
+from planner.report.statements.statement import SECTIONS, Statement, days, shares_of, short_percent
 from planner.report.summary import statements, summary
 from planner.report.tables import Side, figures_of, rows_of
 
@@ -202,6 +202,46 @@ def test_the_limit_that_ends_the_plan_is_named(limited_by: str, text: str) -> No
     assert text in said(plan, "limits", first=True)
 
 
+def test_limits_that_a_layout_fills_are_told() -> None:
+    """Batch, memory and deadline are named where less than a hundredth is left of them, and not where a tenth is."""
+    m = PLAN.layout.metrics
+    for room, told in ((1.001, True), (1.1, False)):
+        limits = {"max_batch_tokens": m.tokens_per_step * room, "deadline_days": m.days_to_train * room}
+        own = m.model_copy(update={"memory_limit_bytes": m.memory_bytes_per_gpu * room})
+        instance = PLAN.instance.model_copy(update={"limits": PLAN.instance.limits.model_copy(update=limits)})
+        layout = PLAN.layout.model_copy(update={"metrics": own})
+        text = said(PLAN.model_copy(update={"instance": instance, "layout": layout}), "limits", first=True)
+        deadline = f"Deadline: {m.days_to_train:,.1f} of {m.days_to_train * room:,.1f} days."
+        assert [x in text for x in ("Batch: ", "Memory: ", deadline)] == [told] * 3
+
+
+@pytest.mark.parametrize(
+    ("others", "text", "first"),
+    [(0, "Not used: w2", True), (1, "Not used: w2, x0", True), (2, "Not used: 3 other candidates", False)],
+)
+def test_candidates_that_are_not_used_are_named_where_they_are_few(others: int, text: str, first: bool) -> None:
+    """A few are named on the first screen; of many the number is said among all statements."""
+    grid = PLAN.instance.grid
+    more = [grid.nodes[-1].model_copy(update={"id": f"x{n}"}) for n in range(others)]
+    changed = grid.model_copy(update={"nodes": (*grid.nodes, *more)})
+    plan = PLAN.model_copy(update={"instance": PLAN.instance.model_copy(update={"grid": changed})})
+    assert [(x.text, x.first) for x in statements(plan) if x.text.startswith("Not used")] == [(text, first)]
+
+
+@pytest.mark.parametrize(
+    ("block_racks", "blocks", "text"),
+    [
+        (4, 3, "Racks: 2 of 14 are left over, too few for one more block of 4 racks."),
+        (7, 2, "Racks: 14 given, no room for one more block of 7 racks."),
+    ],
+)
+def test_racks_that_end_the_plan_are_counted(block_racks: int, blocks: int, text: str) -> None:
+    """What the blocks leave over of the racks that there are is said, or that they fill them."""
+    placed = PLAN.placement.model_copy(update={"block_racks": block_racks, "blocks_by_site": {"e1": blocks}})
+    ended = PLAN.objective.model_copy(update={"limited_by": "owned_racks"})
+    assert text in said(PLAN.model_copy(update={"placement": placed, "objective": ended}), "limits", first=True)
+
+
 def test_a_plan_of_sites_that_asks_for_a_fabric_alone_is_told() -> None:
     """A plan file that lost its workload has fabrics of sites and none of a cluster: what can be said is."""
     told = summary(edited(PLAN, instance__workload=None))
@@ -248,6 +288,17 @@ def test_rows_and_comparisons_have_the_cost_of_the_run() -> None:
     assert rows["run.years"] == [1.0, 10.0]
     names = list(rows_of([Side("a", figures_of(long))]))
     assert names.index("cost.total_usd") < names.index("run.days") < names.index("slack.budget_usd")
+
+
+def test_parts_of_a_total_stand_by_falling_share() -> None:
+    """The largest first, each with its note; parts of next to nothing are left out, whatever the unit of the total."""
+    parts = {"gemm": 60.0, "head": 9.0, "dispatch": 30.0, "router": 1.0, "residual": 1e-4}
+    notes = {"dispatch": " (hidden in part)"}
+    for unit in (1e-6, 1.0, 1e6):
+        text = shares_of({k: v * unit for k, v in parts.items()}, 100.0001 * unit, notes)
+        assert text == "60 % matrix products, 30 % dispatch (hidden in part), 9.0 % embedding and loss, 1.0 % router"
+        few = shares_of({k: v * unit for k, v in parts.items()}, 100.0001 * unit, {}, most=2)
+        assert few == "60 % matrix products, 30 % dispatch, 10 % in 2 other parts"
 
 
 def test_figures_have_as_many_digits_as_a_reader_uses() -> None:

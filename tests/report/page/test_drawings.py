@@ -1,7 +1,7 @@
 """The pictures of a page: each is to scale, and what it draws is the plan's."""
 
 import re
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 from failing_plan import failing
@@ -11,8 +11,8 @@ from page_cases import infeasible, page_of, rich
 from worked_plan import edited, instance_with, small, worked
 
 from planner.plan.plan_sections import LayoutPlan
-from planner.report.page.charts import HIGH, WIDTH, StageMemory, pieces, schedule, stacked, stages
-from planner.report.page.drawings import at_work, plan_map
+from planner.report.page.charts import HIGH, WIDTH, StageMemory, pieces, schedule, stacked, stages, width_of
+from planner.report.page.drawings import Label, at_work, labels, plan_map
 from planner.report.page.page import days_and_money, steps, where
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
@@ -57,6 +57,16 @@ def test_every_stage_takes_the_step_and_waits_for_the_same_bubble(x: dict[str, f
         bubble = sum(s for kind, s in found if kind == "bubble")
         parts = layout.metrics.breakdown_seconds
         assert bubble == pytest.approx(parts["pipeline_bubble"] + parts["chunk_wait"], abs=1e-9)
+
+
+@pytest.mark.parametrize("virtual_stages", [1, 2, 4])
+def test_the_first_stage_waits_in_the_drain_for_passes_of_chunks(virtual_stages: int) -> None:
+    """Of four stages three are behind the first: a backward pass each, of as many layers as a chunk has."""
+    shape = {"pipeline_parallel": 4, "virtual_stages": virtual_stages, "per_stage": 8}
+    layout = layout_of({**shape, "bubble": 9, "gemm": 9, "tail": 1})
+    a_layer = layout.metrics.model_copy(update={"allreduce_window_seconds": 0.1})
+    _, _, (kind, drain), *_ = pieces(layout.model_copy(update={"metrics": a_layer}), 0)
+    assert (kind, drain) == ("bubble", pytest.approx(3 * 0.1 * 8 / virtual_stages))
 
 
 def test_the_schedule_is_to_scale() -> None:
@@ -205,3 +215,17 @@ def test_long_names_are_cut_before_figures() -> None:
     """A name leaves room for the figure in its line."""
     svg = stacked("A bar", [("n" * 90, {"a": 1.0}, None)], {"a": "c0"}, "{:.2f}".format)
     assert re.search(r">n{20,60}…</text>", svg)
+
+
+@pytest.mark.parametrize("y", [5.0, 60.0, 115.0])
+def test_names_at_one_place_are_drawn_beside_each_other(y: float) -> None:
+    """Places that lie on each other keep all their names, none over another, at the edges of the drawing too."""
+    names = [Label((300.0, y), 4.0, f"place-{n}", "small") for n in range(6)]
+    spare = Label((300.0, y), 4.0, "12 km", "small", must=False)
+    drawn = re.findall(r'<text x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]+)<', labels([*names, spare], 120.0))
+    assert [content for *_, content in drawn] == [n.content for n in names]
+    boxes = [(float(x), float(at)) for x, at, _ in drawn]
+    half = width_of("place-0", "small") / 2
+    for (x1, y1), (x2, y2) in combinations(boxes, 2):
+        assert abs(x1 - x2) >= 2 * half - 0.2 or abs(y1 - y2) >= 15 - 0.2
+    assert all(11 <= at <= 116 for _, at in boxes)
