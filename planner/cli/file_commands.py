@@ -199,12 +199,14 @@ def launch(
     require_writable(output)
     from planner.exports.launch import WRITERS, run_of
     from planner.formats.placed_job import placed_job_of, read_placement
+    from planner.imports.megatron_flags import REMEDY
     from planner.imports.recipe_edits import written_like
-    from planner.imports.training_run import REMEDY, run_of_text
-    from planner.planning.joint.runnable_layout import runnable_layout
+    from planner.imports.training_run import run_of_text
+    from planner.planning.joint.runnable_layout import own_step, runnable_layout
 
     text = "" if like is None else read_text(like, REMEDY)
-    own = None if like is None else run_of_text(text, like).framework
+    file = None if like is None else run_of_text(text, like)
+    own = None if file is None else file.framework
     if placement is not None and like is None:
         raise InputError(f"--placement {placement}: names the hosts for a script; give it by --like FILE")
     if own is not None and framework not in (None, own):
@@ -221,11 +223,15 @@ def launch(
         else:
             placed = None if placement is None else placed_job_of(read_placement(placement))
             text, reported = written_like(text, like, run, given.instance, placed)
+        step = None if file is None or not file.switches else own_step(given, run, file.switches, str(like))
     print(*reported, sep="\n", end="\n" if reported else "", file=sys.stderr)
     for key, (planned, runs) in (near.changes if near is not None else {}).items():
         print(f"layout.{key}: {framework} runs {runs} in place of {planned}", file=sys.stderr)
     if near is not None:
         print(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout", file=sys.stderr)
+    if step is not None:
+        parts = f"`planner evaluate {plan} --from-flags {output or 'FILE'}` has its step in parts"
+        print(f"{like}: its switches stay, and are not the plan's: {step.text}; {parts}", file=sys.stderr)
     console.tell_not_modelled(given.instance)
     console.print_or_write(text, output)
 

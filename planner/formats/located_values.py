@@ -16,6 +16,7 @@ _KEY = re.compile(r"[ \t]*([\w.\"'-]+(?:[ \t]*\.[ \t]*[\w\"'-]+)*)[ \t]*=[ \t]*"
 
 
 MOST_REPORTED = 160  # characters of the description of a change
+WRITE_IT = "write the figure there yourself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +81,16 @@ def _toml_end(text: str, start: int) -> int:
 
 @dataclass(slots=True)
 class RecipeText:
-    """A file's text with the edits that were asked of it, and a line for the user on each."""
+    """A file's text with the edits that were asked of it, and a line for the user on each.
+
+    `dashes` begin a key in the file: those of flags, none of overrides and tables.
+    """
 
     text: str
     where: str
+    dashes: str = ""
     edits: dict[tuple[int, int], str] = field(default_factory=dict)
-    reported: list[str] = field(default_factory=list)
+    reported: list[tuple[int, str]] = field(default_factory=list)  # by offset
 
     @property
     def newline(self) -> str:
@@ -108,14 +113,22 @@ class RecipeText:
                 start, what.partition(":")[0], f"shares its place with a key that becomes {old!r}, not {new!r}"
             )
         if old is None or start == end:
-            self.reported.append(
-                f"{self.where}: line {self.line(start)}: {what[:MOST_REPORTED]}{'...' * (len(what) > MOST_REPORTED)}"
-            )
+            self.tell(what[:MOST_REPORTED] + "..." * (len(what) > MOST_REPORTED), start)
         self.edits[start, end] = new if start < end else (old or "") + new
 
-    def refused(self, offset: int, key: str, problem: str) -> InputError:
-        """Return the error of a place that cannot be changed."""
-        return InputError(f"{self.where}: line {self.line(offset)}: {key}: {problem}; write the figure there yourself")
+    def tell(self, what: str, offset: int | None = None) -> None:
+        """Note a line for the user, of a place in the file or of the whole."""
+        line = "" if offset is None else f"line {self.line(offset)}: "
+        self.reported.append((len(self.text) + 1 if offset is None else offset, f"{self.where}: {line}{what}"))
+
+    def messages(self) -> list[str]:
+        """Return the lines for the user in the order of the file as it was given; what is of no place comes last."""
+        return [what for _, what in sorted(self.reported, key=lambda x: x[0])]
+
+    def refused(self, offset: int | None, key: str, problem: str, remedy: str = WRITE_IT) -> InputError:
+        """Return the error of a place that cannot be changed; None: of a key that the file has not."""
+        line = "" if offset is None else f"line {self.line(offset)}: "
+        return InputError(f"{self.where}: {line}{key}: {problem}; {remedy}")
 
     def result(self) -> str:
         """Return the text with all edits."""
@@ -156,6 +169,12 @@ class TableText(RecipeText):
             between = "" if old or self.text[place.start - 1].isspace() else " "
             self.edit(place.start, place.end, between + new, f"{key}: {old or 'nothing'} becomes {new}")
 
+    def place(self, key: str) -> int | None:
+        """Return the offset of a key, or of the table that holds it."""
+        while key and key not in self.places:
+            key = key.rpartition(".")[0]
+        return self.places[key].key if key else None
+
     def _written(self, value: Any, old: str = "") -> str:
         if isinstance(value, str) and old.startswith("'"):
             return f"'{value}'"
@@ -169,7 +188,7 @@ class TableText(RecipeText):
         equals = " = " if self.kind == "toml" else ": "
         if like is None:
             self.added.setdefault(table, {})[name] = value
-            self.reported.append(f"{self.where}: {key}: added as {self._written(value)}")
+            self.tell(f"{key}: added as {self._written(value)}")
             return
         place = self.places[like]
         start = self.line_start(place.key)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +16,16 @@ _BEFORE = re.compile(r"[ \t]*\\[ \t]*\r?\n[ \t]*$")  # a continued line before a
 
 @dataclass(slots=True)
 class ScriptText(RecipeText):
-    """A script's text with the edits that were asked of it; `dashes` begin a key in the file, none an override."""
+    """A script's text with the edits that were asked of it."""
 
     script: Script = field(kw_only=True)
-    dashes: str = "--"
 
     def _items(self, key: str) -> list[Item]:
         return [i for i in self.script.items if i.key == key and i.is_flag == bool(self.dashes)]
+
+    def place(self, key: str) -> int | None:
+        """Return the offset of the last flag or override of a name."""
+        return next((i.word.start for i in reversed(self._items(key))), None)
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
         """Set a flag or override; add it where it is missing; remove it where the value is None.
@@ -32,8 +36,8 @@ class ScriptText(RecipeText):
         items, shown = self._items(key), f"{self.dashes}{key}"
         for item in items:
             if item.word.branch:
-                problem = "stands in a branch or loop, which is not followed"
-                raise self.refused(item.word.start, shown, problem)
+                problem = "stands in a branch (if or case), which is not followed"
+                raise self.refused(item.word.start, shown, problem, self._by_hand(value))
         if isinstance(value, list):
             problem = "is needed, and no flag takes a list of lists; give the .toml that the script starts by --like"
             raise InputError(f"{self.where}: {shown}: {problem}, or plan with --pin pp=1")
@@ -46,9 +50,8 @@ class ScriptText(RecipeText):
             values = [i.value for i in items]
             spans = {None if v is None else v.span for v in values}
             if len(spans) > 1 or values[-1] is None:
-                lines = ", ".join(str(self.line(i.word.start)) for i in items)
-                problem = f"stands at lines {lines}" if len(items) > 1 else "has no value"
-                raise self.refused(items[-1].word.start, shown, problem)
+                problem = f"stands at {self._lines(i.word.start for i in items)}" if len(items) > 1 else "has no value"
+                raise self.refused(items[-1].word.start, shown, problem, self._by_hand(value))
             self.set_value(values[-1], self._written(value, values[-1]), shown, items[-1])
 
     def set_value(self, located: LocatedText, new: str, shown: str, item: Item | None = None) -> None:
@@ -58,22 +61,30 @@ class ScriptText(RecipeText):
         """
         if located == new:
             return
-        at = item.word.start if item else max(located.offsets[:1], default=0)
+        at = item.word.start if item else max(0, *located.offsets[:1])
         if located.span is None:
-            raise self.refused(max(at, 0), shown, f"is computed by the shell (is {str(located)!r})")
+            raise self.refused(at, shown, f"is computed by the shell (is {str(located)!r})", self._by_hand(new))
         start, end = located.span
         for name, words in self.script.assigned.items():
             holding = [w for w in words if w.start <= start < w.end]
-            others = [w for w in self.script.assignments(name) if w not in holding]
-            if holding and (others or holding[0].branch):
-                lines = " and ".join(str(self.line(w.start)) for w in (*holding, *others))
-                raise self.refused(start, shown, f"its variable {name} is assigned in a branch or twice (line {lines})")
+            every = {w.start for w in (*holding, *self.script.assignments(name))}
+            if holding and (len(every) > 1 or holding[0].branch):
+                where = self._lines(every) + ", in a branch" * holding[0].branch
+                problem = f"its variable {name} is assigned at {where}, and which value holds is not known"
+                raise self.refused(at, shown, problem, self._by_hand(new))
         if self.text[start - 1 : start] not in ("'", '"'):
             try:
                 new = self._shell_text(new, item.word.quote if item else "")
             except ValueError as error:
                 raise self.refused(start, shown, str(error)) from None
         self.edit(start, end, new, f"{shown}: {located} becomes {new}")
+
+    def _lines(self, offsets: Iterable[int]) -> str:
+        lines = sorted({self.line(offset) for offset in offsets})
+        return f"line{'s' * (len(lines) > 1)} {' and '.join(map(str, lines))}"
+
+    def _by_hand(self, value: Any) -> str:
+        return "take it out yourself" if value is None else f"write {self._written(value)} there yourself"
 
     def _written(self, value: Any, old: str = "") -> str:
         plain = json.dumps(value) if value is None or isinstance(value, bool) else str(value)

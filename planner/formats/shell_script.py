@@ -6,12 +6,19 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from planner.errors import InputError
 from planner.formats.megatron_switches import MEGATRON_MODULES
 
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
-_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*)(?::?-([^}]*))?\}|\$([A-Za-z_]\w*)")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*|[1-9])(?::?[-=]([^}]*))?\}|\$([A-Za-z_]\w*)")
+_DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?=([^}]*)\}")  # of : ${TP:=8}, which assigns it
+_QUOTED = r"'[^']*'|\"(?:\\.|[^\"\\])*\""
+_CLOSED = r"\([^()'\"]*\)"
+for _ in range(3):  # parentheses in parentheses
+    _CLOSED = rf"\((?:{_QUOTED}|[^()'\"]|{_CLOSED})*\)"
+_COMPUTED = re.compile(rf"\${_CLOSED}|`[^`]*`")  # a sum, or a command, that the shell puts a text in place of
 _ARITHMETIC = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)")
 _SBATCH = re.compile(
     r"^[ \t]*#SBATCH[ \t]+(?:--([a-z-]+)[= ][ \t]*|-([A-Za-z])[= \t]*)(\"[^\"\n]*\"|'[^'\n]*'|\S+)", re.M
@@ -43,7 +50,6 @@ RECIPE_OPTIONS = {
 }
 RECIPE_OPTIONS |= {path.rpartition(".")[2]: path for path in RECIPE_OPTIONS.values()}
 RECIPE_OPTIONS |= {"ng": "num-gpus", "gn": "gpus-per-node"}
-_OPENS, _CLOSES = ("if", "for", "while", "until", "case"), ("fi", "done", "esac")
 _BEFORE_COMMANDS = ("then", "do", "else", "&&", "||", "|", "{")
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -96,7 +102,7 @@ class Word:
     start: int
     end: int
     quote: str = ""  # within which it stands with others
-    branch: bool = False  # in a branch or loop, which is not followed
+    branch: bool = False  # of an if or case, which is not followed
     printed: bool = False  # of an echo
 
 
@@ -153,9 +159,22 @@ class Script:
         """Return the line of an offset, from 1."""
         return self.text.count("\n", 0, offset) + 1
 
-    def line_of(self, key: str) -> int:
-        """Return the line of the last flag or override of a name."""
-        return self.line(next(i.word.start for i in reversed(self.items) if i.key == key))
+    def line_of(self, key: str, value: object) -> int:
+        """Return the line where the value of a flag or override stands, or else that of the last of its name."""
+        known = [x for x in getattr(value, "offsets", ()) if x != NOWHERE]
+        return self.line(known[0] if known else next(i.word.start for i in reversed(self.items) if i.key == key))
+
+    def why_unknown(self, value: str) -> str:
+        """Return why the reader does not know what the shell puts in place of a value; nothing where it does."""
+        if _COMPUTED.search(value):
+            return "the shell computes it, and no command is run here"
+        name = next((m[1] or m[3] for m in _VARIABLE.finditer(value)), None)
+        if name is None:
+            return "it is an argument of the script" if re.match(r"\$[1-9@*]", value) else ""
+        loop = re.search(rf"^.*\b(?:for|select|read|getopts|mapfile|readarray)\b[^\n;]*\b{name}\b.*", self.text, re.M)
+        if loop is None:
+            return f"{name} is assigned nowhere in it"
+        return f"{name} is set by line {self.line(loop.start())}: {loop[0].strip()[:80]}"
 
 
 def read_script(text: str, where: str) -> Script:
@@ -165,7 +184,7 @@ def read_script(text: str, where: str) -> Script:
     """
     if len(text) > _LONGEST:
         raise InputError(f"{where}: has more than {_LONGEST:,} characters; give the script or arguments themselves")
-    script, words = Script(text, where), list[Word]()
+    script, words, before = Script(text, where), list[Word](), ""
     for m in _SBATCH.finditer(text):
         quoted = m[3][0] in "\"'"
         value = _at(text, m.start(3) + quoted, m.end(3) - quoted)
@@ -177,7 +196,12 @@ def read_script(text: str, where: str) -> Script:
         script.variables |= dict.fromkeys(_SLURM.get(name, ()), value)
     for word in _words(text, where):
         assigned = _ASSIGNED.fullmatch(word.text)
-        bare, end = word.text, word.end
+        bare, end, default = word.text, word.end, _DEFAULT.fullmatch(word.text)
+        if default:
+            script.variables.setdefault(default[1], word.text.part(*default.span(2)))
+        elif before == "for":  # each turn has another value, which is not known
+            script.variables.pop(bare, None)
+        before = bare
         if assigned and not assigned[2].startswith("("):
             value = _expanded(bare.part(assigned.start(2), len(bare.rstrip(";"))), script)
             script.variables[assigned[1]] = value
@@ -196,11 +220,14 @@ def read_script(text: str, where: str) -> Script:
     return script
 
 
+_PARTS = re.compile(rf"'[^']*'|\"[^\"]*\"|(?:{_COMPUTED.pattern}|[^\s\\])(?:{_COMPUTED.pattern}|\S)*|\\\S+")
+
+
 def _split(value: LocatedText, word: Word, text: str) -> list[Word]:
     """Return the words of a text in quotes that has flags or overrides, or none."""
     if not re.search(r"\s", value):
         return []
-    parts = [value.part(m.start(), m.end()) for m in re.finditer(r"'[^']*'|\"[^\"]*\"|[^\s\\]\S*|\\\S+", value)]
+    parts = [value.part(m.start(), m.end()) for m in _PARTS.finditer(value)]
     if not parts or not (_FLAG.match(parts[0]) or any(OVERRIDE.fullmatch(p) or _STARTS.match(p) for p in parts)):
         return []
     bare = [_unquoted(p) for p in parts]
@@ -247,7 +274,7 @@ def _end(text: str, word: Word, count: int) -> int:
     if word.end != NOWHERE and count == 1:
         return word.end
     within = {'"': r"|'[^'\n]*'", "'": r'|"[^"\n]*"'}.get(word.quote, "")
-    written = rf"(?:\$\{{[^}}]*\}}|[^\s\"'\\}}]|\\[^\s]{within})*"
+    written = rf"(?:\$\{{[^}}]*\}}|{_COMPUTED.pattern}|[^\s\"'\\}}]|\\[^\s]{within})*"
     found = re.compile(r"(?:\s|\\\r?\n)+".join([written] * count)).match(text, word.start)
     return found.end() if found else word.start + len(word.text)
 
@@ -269,7 +296,7 @@ def _words(text: str, where: str) -> Iterator[Word]:
             start, (bare, i) = i, _word(text, i, where)
             raw = text[start:i]
             if command and not any(a <= start < b for a, b in documents):
-                depth += (raw in _OPENS) - (raw.rstrip(";") in _CLOSES and depth > 0)
+                depth += (raw in ("if", "case")) - (raw.rstrip(";") in ("fi", "esac") and depth > 0)
                 printed = raw in ("echo", "printf")
             command = raw.endswith(";") or raw in _BEFORE_COMMANDS
             yield Word(bare, start, i, branch=depth > 0, printed=printed)
@@ -280,7 +307,7 @@ def _word(text: str, i: int, where: str) -> tuple[LocatedText, int]:
     """Return the word that begins at an offset without its quotes, and the offset behind it."""
     begun, offsets, quote = i, list[int](), ""
     while i < len(text) and (quote or not text[i].isspace()):
-        computed = _ARITHMETIC.match(text, i) if quote != "'" and text[i] == "$" else None
+        computed = _COMPUTED.match(text, i) if quote != "'" and text[i] in "$`" else None
         if computed:
             offsets += range(i, computed.end())
             i = computed.end()
@@ -354,6 +381,14 @@ def _value(node: ast.expr) -> int:
         if abs(result) <= _MOST:
             return result
     raise ValueError(ast.dump(node)[:80])
+
+
+def typed(text: str | None) -> Any:
+    """Return what the text of a flag or override stands for: yes or no, none, a whole number, or itself."""
+    if text is None:  # a flag without a value is on
+        return True
+    plain = {"true": True, "false": False, "null": None}.get(text.lower(), None if text == "None" else text)
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else plain
 
 
 NODES = ("NNODES", "NUM_NODES", "SLURM_NNODES")

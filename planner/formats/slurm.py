@@ -215,7 +215,7 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
 
 def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
     topologies: dict[str, dict[str, Node]] = {}
-    for item in _list(root, source, "the file"):
+    for item in [] if _is_empty(root) else _list(root, source, "the file"):
         pairs = _mapping(item, source, "a topology", ("topology", "cluster_default", *_KINDS), ("topology",))
         name = _text(pairs["topology"], source, "topology")
         if name in topologies:

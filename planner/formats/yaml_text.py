@@ -37,7 +37,7 @@ class _Open:
 
 
 def parse(text: str, source: str) -> Node:
-    """Read one document; scalars stay text."""
+    """Read one document; scalars stay text, and an empty one is null."""
     try:
         return _built(yaml.parse(text, Loader=_LOADER), source)
     except yaml.MarkedYAMLError as error:
@@ -73,9 +73,7 @@ def _built(events: Iterator[yaml.Event], source: str) -> Node:
             open_nodes.append(_Open(node))
             if len(open_nodes) > _DEEPEST:
                 raise InputError(f"{source}: line {line}: is nested deeper than {_DEEPEST}; flatten it")
-    if root is None:
-        raise InputError(f"{source}: line 1: the file says nothing; write such as - topology: fabric")
-    return root
+    return Node(1, "") if root is None else root
 
 
 def _node(event: yaml.NodeEvent, source: str, line: int) -> Node:

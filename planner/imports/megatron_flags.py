@@ -6,10 +6,11 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.formats.megatron_switches import FP8_RECIPES, OVERLAP_FLAGS
-from planner.formats.shell_script import Script, started, whole_number
+from planner.formats.shell_script import Script, started, typed
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, Graphs, RecomputeModule
 
+REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
 NO_WORDS = "-"  # an effect that its name says
 # Flags that change time or memory, or the model, in a way that no figure here follows; by what stands in for them.
 STAND_INS: dict[str, str] = {
@@ -132,7 +133,7 @@ def megatron_effect(flag: str, value: Any) -> str | None:
 
 
 def _module_names(value: Any) -> list[str]:
-    text = value if isinstance(value, str) else " ".join(value or ())
+    text = " ".join(value) if isinstance(value, (list, tuple)) else "" if value is True else str(value or "")
     return [name.replace("-", "_") for name in re.findall(r"[\w-]+", text)]
 
 
@@ -180,18 +181,15 @@ class OwnRun:
     sequence_length: int | None = None
     compute: str | None = None  # type of the matrix products
     switches: dict[str, Any] = field(default_factory=dict)  # of the software stack
+    expert_tensor: int = 1  # ranks that each expert is divided over
     items: ReadItems = field(default_factory=ReadItems)
 
 
 def megatron_run(script: Script) -> OwnRun:
     """Return the run of a shell script or a file of arguments."""
-    flags, where = TrackedItems(script.flags), script.where
-    if not any(flag in flags for flag in KNOWN_BY):
-        known = ", ".join(f"--{flag}" for flag in KNOWN_BY)
-        raise InputError(
-            f"{where}: has none of {known}; give a Megatron script, or .toml, .yaml or .json of another run"
-        )
-    f = _Flags(flags, where, script)
+    flags = TrackedItems({flag: typed(value) for flag, value in script.flags.items()})
+    f = RunValues(flags, script.where, script, "--{}")
+    f.require("Megatron-LM", *KNOWN_BY)
     stages = f.count("pipeline-model-parallel-size", 1)
     layout: dict[str, Any] = {
         "tensor_parallel": f.count("tensor-model-parallel-size", 1),
@@ -202,15 +200,11 @@ def megatron_run(script: Script) -> OwnRun:
         "sequence_parallel": "sequence-parallel" in flags,
         "zero_stage": _zero(f),
     }
-    require_whole_experts(
-        f.count("num-experts", 0) > 0 or layout["expert_parallel"] > 1,
-        layout["tensor_parallel"],
-        f.count("expert-tensor-parallel-size", layout["tensor_parallel"]),
-        f"{where}: --expert-tensor-parallel-size",
-    )
     layout |= stage_layers(f, stages)
     layout |= _recompute(f, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
     selective = layout["recompute"] == "selective"
+    tensor = f.count("expert-tensor-parallel-size", layout["tensor_parallel"])
+    routed = f.count("num-experts", 0) > 0 or layout["expert_parallel"] > 1
     model = {key: f.count(flag, 0) for flag, key in MODEL_FLAGS.items() if flags.get(flag)}
     types = {"fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
     compute = next((kind for kind, flag in types.items() if flag in flags), None)
@@ -219,6 +213,7 @@ def megatron_run(script: Script) -> OwnRun:
         layout=layout,
         batch_sequences=f.count("global-batch-size", 0) or None,
         gpus=started(script).gpus,
+        expert_tensor=tensor if routed and layout["tensor_parallel"] > 1 else 1,
         model=model,
         sequence_length=f.count("seq-length", 0) or None,
         compute=compute,
@@ -231,7 +226,7 @@ def megatron_run(script: Script) -> OwnRun:
 GRAPH_FLAGS = ("enable-cuda-graph", "external-cuda-graph")
 
 
-def _switches(f: "_Flags", *, narrow: bool) -> dict[str, Any]:
+def _switches(f: "RunValues", *, narrow: bool) -> dict[str, Any]:
     """Return the switches of the software stack, each off where its flag is missing, as Megatron takes it."""
     overlaps = {x for x, flag in OVERLAP_FLAGS.items() if f.given(flag)}
     overlaps |= set() if f.given("no-overlap-p2p-communication") else {"sends"}
@@ -253,7 +248,7 @@ def _switches(f: "_Flags", *, narrow: bool) -> dict[str, Any]:
     return found | ({"fp8_recipe": scaled, "fp8_parameters": gathers, "fp8_attention": attention} if narrow else {})
 
 
-def _dispatcher(f: "_Flags") -> Dispatcher:
+def _dispatcher(f: "RunValues") -> Dispatcher:
     flexible = f.choice("moe-token-dispatcher-type", ("allgather", "alltoall", "flex"), "alltoall") == "flex"
     backend = f.choice("moe-flex-dispatcher-backend", ("deepep", "hybridep"), "deepep")
     if f.given("moe-enable-deepep") or flexible:
@@ -261,72 +256,77 @@ def _dispatcher(f: "_Flags") -> Dispatcher:
     return "all_to_all"
 
 
-def _graphs(f: "_Flags") -> Graphs:
+def _graphs(f: "RunValues") -> Graphs:
     """Return what CUDA graphs hold: of layers those of routed experts are left out."""
-    scope = " ".join(str(f.flags.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules"))
+    scope = " ".join(str(f.items.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules"))
     impl = f.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")
     if impl == "none" and not {flag for flag in GRAPH_FLAGS if f.given(flag)}:
         return "none"
     return "whole" if "full" in f"{scope} {impl}" else "part"
 
 
-def require_whole_experts(routed: bool, tensor: int, expert_tensor: int, where: str) -> None:
-    """Refuse experts that are divided over tensor parallelism, as they are where nothing else is said.
-
-    Raise InputError where the step time is known only of experts that are whole on their GPU.
-    """
-    if routed and tensor > 1 and expert_tensor > 1:
-        raise InputError(
-            f"{where}: must be 1 (is {expert_tensor}, by default the tensor parallelism): "
-            "experts are whole on their GPU here; add it with 1"
-        )
-
-
 @dataclass(frozen=True, slots=True)
-class _Flags:
-    """The flags of a file, read as whole numbers and choices."""
+class RunValues:
+    """The values of a run's file by key, read as whole numbers and choices; `shown` is how a key stands there."""
 
-    flags: TrackedItems
+    items: TrackedItems
     where: str
-    script: Script
+    script: Script | None = None
+    shown: str = "{}"
 
-    def count(self, name: str, default: int) -> int:
-        """Return the whole number behind a flag."""
-        if name not in self.flags:
-            return int(self.flags.get(name, default))
-        value = whole_number(self.flags[name])
-        if value is None:
-            raise InputError(
-                f"{self.where}: --{name}: must be a whole number (is {self.flags[name]!r}); "
-                f"write the figure, or assign its variable in the file (line {self.script.line_of(name)})"
-            )
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key, or the default."""
+        value = self.items.get(key, default)
+        return default if value is None else value
+
+    def given(self, key: str) -> bool:
+        """Return whether a key stands in the file, and note that it was looked up."""
+        return key in self.items
+
+    def count(self, key: str, default: int = 1) -> int:
+        """Return a whole number from 1, or from a default that is less."""
+        value, least = self.get(key, default), min(default, 1)
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise self._wrong(key, value, f"a whole number from {least}", "write the figure there")
         return value
 
-    def given(self, name: str) -> bool:
-        """Return whether a flag stands in the file, and note that it was looked up."""
-        self.flags.looked_up.add(name)
-        return name in self.flags
-
-    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
-        """Return the choice behind a flag."""
-        value = self.flags.get(name, default) or default
+    def choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
+        """Return one of several words."""
+        value = self.get(key, default)
+        value = default if value is True and self.script else value  # a flag without its word
         if value not in choices:
-            raise InputError(f"{self.where}: --{name}: must be one of {', '.join(choices)} (is {value!r}); correct it")
+            raise self._wrong(key, value, f"one of {', '.join(choices)}", "correct it")
         return str(value)
 
+    def _wrong(self, key: str, value: Any, ought: str, remedy: str) -> InputError:
+        """Return the error of a value: file, line of a script, key, value, why it is not known, and the remedy."""
+        line, is_ = "", "has no value" if value is True and self.script else f"is {value!r}"
+        if self.script is not None:
+            line = f"line {self.script.line_of(key, value)}: "
+            why = self.script.why_unknown(value) if isinstance(value, str) else ""
+            is_ += f": {why}" if why else ""
+        return InputError(f"{self.where}: {line}{self.shown.format(key)}: must be {ought} ({is_}); {remedy}")
 
-def _zero(f: _Flags) -> int:
-    if "data-parallel-sharding-strategy" in f.flags:
+    def require(self, framework: str, *keys: str) -> None:
+        """Refuse a file that has none of the keys by which a framework is known."""
+        if not any(name == k or name.startswith(f"{k}.") for name in self.items for k in keys):
+            known = ", ".join(self.shown.format(key) for key in keys)
+            problem = f"has none of {known}, by which a recipe of {framework} is known"
+            raise InputError(f"{self.where}: {problem}; {REMEDY} of a training run")
+
+
+def _zero(f: RunValues) -> int:
+    if "data-parallel-sharding-strategy" in f.items:
         return ZERO[f.choice("data-parallel-sharding-strategy", tuple(ZERO), "no_shard")]
-    return 1 if "use-distributed-optimizer" in f.flags else 0
+    return 1 if "use-distributed-optimizer" in f.items else 0
 
 
-def stage_layers(f: _Flags, stages: int) -> dict[str, Any]:
+def stage_layers(f: RunValues, stages: int) -> dict[str, Any]:
     """Return the layers of every stage and the virtual stages, from whichever flags say them."""
     layers = f.count("num-layers", 0)
-    text = f.flags.get("pipeline-model-parallel-layout")
-    if text:
-        return layout_choices(text, stages, f"{f.where}: --pipeline-model-parallel-layout")
+    text = f.items.get("pipeline-model-parallel-layout")
+    if text not in (None, True):
+        return layout_choices(str(text), stages, f"{f.where}: --pipeline-model-parallel-layout")
     each = f.count("num-layers-per-virtual-pipeline-stage", 0)
     virtual = f.count("num-virtual-stages-per-pipeline-rank", 1)
     if each and layers:
@@ -376,10 +376,10 @@ def _written_out(text: str, where: str) -> str:
     return plain
 
 
-def _recompute(f: _Flags, layers: list[int] | None, stages: int, virtual: int) -> dict[str, Any]:
+def _recompute(f: RunValues, layers: list[int] | None, stages: int, virtual: int) -> dict[str, Any]:
     granularity = f.choice("recompute-granularity", ("none", "selective", "full"), "none")
     if granularity == "none":
-        return {"recompute": "selective" if "recompute-activations" in f.flags else "none"}
+        return {"recompute": "selective" if "recompute-activations" in f.items else "none"}
     if granularity == "full" and f.choice("recompute-method", ("uniform", "block"), "uniform") == "block":
         number, total = f.count("recompute-num-layers", 1) * virtual, f.count("num-layers", 0)
         by_stage = layers or ([total // stages] * stages if total and total % stages == 0 else [])

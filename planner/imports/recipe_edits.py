@@ -1,7 +1,6 @@
 """Write a plan into a user's own recipe: its degrees, stages, batch, recompute, sharding, nodes; all else stays."""
 
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,12 @@ from planner.exports.launch import (
     pipeline_layout,
     torchtitan_tables,
 )
-from planner.files import parse_json
 from planner.formats import placed_job
 from planner.formats.located_values import TableText
 from planner.formats.script_edits import ScriptText
-from planner.formats.shell_script import read_script, started
-from planner.formats.yaml_text import YAML, read_yaml_data
+from planner.formats.shell_script import Script, started, typed
 from planner.imports.megatron_flags import OwnRun
-from planner.imports.training_run import STARTED, leaves, model_differences, run_of_text, typed
+from planner.imports.training_run import STARTED, doubts, leaves, model_differences, parsed, run_of_text
 from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION
 
@@ -47,6 +44,7 @@ KEYS: dict[str, dict[str, str]] = {
         "tensor_parallel": "tensor-model-parallel-size expert-tensor-parallel-size",
         "context_parallel": "context-parallel-size",
         "expert_parallel": "expert-model-parallel-size expert-tensor-parallel-size",
+        "expert_tensor": "expert-tensor-parallel-size",
         "sequence_parallel": "sequence-parallel",
         "pipeline_parallel": _MEGATRON_STAGES,
         "zero_stage": "use-distributed-optimizer use-megatron-fsdp data-parallel-sharding-strategy ckpt-format",
@@ -58,6 +56,7 @@ KEYS: dict[str, dict[str, str]] = {
         "tensor_parallel": "parallelism.tensor_parallel_degree parallelism.expert_tensor_parallel_degree",
         "context_parallel": "parallelism.context_parallel_degree",
         "expert_parallel": "parallelism.expert_parallel_degree parallelism.expert_tensor_parallel_degree",
+        "expert_tensor": "parallelism.expert_tensor_parallel_degree",
         "pipeline_parallel": _TITAN_STAGES,
         "data_parallel": f"{_TITAN_DATA} {_TITAN_BATCH}",
         "zero_stage": f"{_TITAN_DATA} parallelism.fsdp_reshard_after_forward",
@@ -122,11 +121,12 @@ def written_like(
     file = run_of_text(text, path)
     for problem in model_differences(file, instance):
         raise InputError(f"{path}: {problem}")
-    recipe = _recipe(text, path, file.framework)
-    reported = [] if file.model else [f"{path}: states no figures of the model, and is taken for {run.model.name}'s"]
+    data = parsed(text, path)
+    recipe, present = _recipe(text, path, file.framework, data)
+    reported = [f"{path}: {line}" for line in doubts(file, instance)]
     if placed is not None and placed.ranks != run.gpus:
         raise InputError(f"{path}: the placement has {placed.ranks:,} GPUs, the plan {run.gpus:,}; place that plan")
-    wrong, keys, present = differences(file, run), KEYS[file.framework], _present(text, recipe)
+    wrong, keys = differences(file, run), KEYS[file.framework]
     if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, ScriptText)):
         unstated = [keys[x].split()[0] for x in DEGREES if x not in wrong and not set(keys[x].split()) & set(present)]
         if unstated:
@@ -143,11 +143,16 @@ def written_like(
     elif file.gpus is None:
         reported.append(f"{path}: states no nodes and GPUs; start it on {run.nodes:,} nodes of {run.node_gpus} GPUs")
     new = recipe.result()
-    for choice, (is_, ought) in differences(run_of_text(new, path), run).items():
-        key = keys.get(SAME_KEYS.get(choice, choice), choice).split(maxsplit=1)[0]
+    try:
+        back = run_of_text(new, path)
+    except InputError as error:
+        problem = re.sub(r"^line \d+: ", "", str(error).removeprefix(f"{path}: "))  # a line that the file has not
+        raise InputError(f"{path}: cannot be read once the plan is in it: {problem}") from None
+    for choice, (is_, ought) in differences(back, run).items():
+        key = next((k for k in keys.get(SAME_KEYS.get(choice, choice), choice).split() if k in present), choice)
         problem = f"is read back as {is_}, the plan has {ought}: it shares a variable, or stands in what is not read"
-        raise InputError(f"{path}: {key}: {choice} {problem}; write the figure there yourself")
-    return new, reported + recipe.reported
+        raise recipe.refused(recipe.place(key), recipe.dashes + key, f"{choice} {problem}")
+    return new, reported + recipe.messages()
 
 
 def _change_keys(
@@ -166,7 +171,7 @@ def _change_keys(
             continue
         if own in present or not _needs_no_word(key, value, run):
             if isinstance(recipe, TableText) and own in present and own not in recipe.places:
-                raise recipe.refused(0, own, "stands in an inline table, which is not changed")
+                raise recipe.refused(recipe.place(own), own, "stands in an inline table, which is not changed")
             near = next(tuple(names.split()) for names in keys if key in names.split())
             recipe.change(own if own in present else key, value, near + likes)
 
@@ -176,9 +181,10 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     x, own = run.layout, {"context_parallel": 1, "expert_parallel": 1, "virtual_stages": 1} | file.layout
     names = ["tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "virtual_stages"]
     names += ["microbatch_sequences", "zero_stage", "recompute"]
+    pairs: dict[str, tuple[Any, Any]] = {"expert_tensor": (file.expert_tensor, 1)}
     if "sequence_parallel" in own and max(own["tensor_parallel"], x.tensor_parallel) > 1:
         names.append("sequence_parallel")
-    pairs = {name: (own[name], getattr(x, name)) for name in names}
+    pairs |= {name: (own[name], getattr(x, name)) for name in names}
     layers = own.get("layers_per_stage")
     even = "even" if run.is_even else list(x.layers_per_stage)
     pairs["layers_per_stage"] = ("even", even) if layers is None else (list(layers), list(x.layers_per_stage))
@@ -199,20 +205,15 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def _recipe(text: str, path: Path, framework: str) -> TableText | ScriptText:
-    where, suffix = str(path), path.suffix.lower()
-    if suffix in (".toml", ".json", *YAML):
-        return TableText(text, where, kind="yaml" if suffix in YAML else suffix[1:])
-    return ScriptText(text, where, script=read_script(text, where), dashes="" if framework == "nemo" else "--")
-
-
-def _present(text: str, recipe: TableText | ScriptText) -> dict[str, Any]:
-    """Return the values that a recipe states by key; True where a flag has none."""
-    if isinstance(recipe, ScriptText):
-        named = recipe.script.flags if recipe.dashes else recipe.script.overrides
-        return {key: True if value is None else typed(value) for key, value in named.items()}
-    readers = {"toml": tomllib.loads, "json": lambda x: parse_json(x, recipe.where)}
-    return dict(leaves(readers.get(recipe.kind, lambda x: read_yaml_data(x, recipe.where))(text)))
+def _recipe(text: str, path: Path, framework: str, data: Any) -> tuple[TableText | ScriptText, dict[str, Any]]:
+    """Return the text of a recipe to edit, and the values that it states by key; True where a flag has none."""
+    if not isinstance(data, Script):
+        present = dict(leaves(data))
+        return TableText(text, str(path), kind=path.suffix.lower()[1:].replace("yml", "yaml")), present
+    dashes = "" if framework == "nemo" else "--"
+    named = data.flags if dashes else data.overrides
+    present = {key: typed(value) for key, value in named.items()}
+    return ScriptText(text, str(path), script=data, dashes=dashes), present
 
 
 def _wanted(framework: str, run: LaunchRun) -> dict[str, Any]:
@@ -286,8 +287,8 @@ def _change_nodes(
     listed = script.sbatch.get("nodelist")
     if placed is None:
         if listed is not None:
-            problem = f"names the hosts of another number of nodes than {nodes:,}; give --placement, or take it out"
-            raise InputError(f"{recipe.where}: line {recipe.line(listed.offsets[0])}: #SBATCH --nodelist: {problem}")
+            problem = f"names the hosts of another number of nodes than {nodes:,}"
+            raise recipe.refused(listed.offsets[0], "#SBATCH --nodelist", problem, "give --placement, or take it out")
         return
     hosts = fold_names(sorted(placed.nodes, key=natural))
     if listed is not None and listed.span is not None:
@@ -296,9 +297,9 @@ def _change_nodes(
         at = recipe.line_start(next(iter(script.sbatch.values())).offsets[0])
         recipe.edit(at, at, f"#SBATCH --nodelist={hosts}\n", f"#SBATCH --nodelist={hosts} added")
     else:
-        recipe.reported.append(f"{recipe.where}: submit it by {placed_job.sbatch_line(placed)}")
+        recipe.tell(f"submit it by {placed_job.sbatch_line(placed)}")
     form, start = "hostfile", placed_job.srun_line(placed)
     if "--nproc-per-node" in stated.per_node:
         form, start = "torchrun", placed_job.torchrun_line(placed, f"{placed.job}.torchrun")
     made = f"`planner place --format {form} -o {placed.job}.{form}`"
-    recipe.reported.append(f"{recipe.where}: the placement's order of ranks is kept by `{start}`, with {made}")
+    recipe.tell(f"the placement's order of ranks is kept by `{start}`, with {made}")

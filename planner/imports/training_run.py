@@ -1,5 +1,6 @@
 """Read a user's own training run from any framework's file, as pins for an instance that it must agree with."""
 
+import itertools
 import re
 import tomllib
 from collections.abc import Callable, Iterator
@@ -10,17 +11,18 @@ from typing import Any
 from planner.errors import InputError
 from planner.files import parse_json, read_text
 from planner.formats.megatron_switches import FP8_RECIPES
-from planner.formats.shell_script import read_script, started
+from planner.formats.shell_script import Script, read_script, started, typed
 from planner.formats.yaml_text import YAML, read_yaml_data
 from planner.imports.megatron_flags import (
     MODEL_FLAGS,
     NO_WORDS,
+    REMEDY,
     OwnRun,
+    RunValues,
     layout_choices,
     megatron_effect,
     megatron_run,
     modules_of,
-    require_whole_experts,
 )
 from planner.instance.framework_rules import rules_of
 from planner.instance.hardware import Rack
@@ -28,46 +30,45 @@ from planner.instance.instance import Instance
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
 from planner.instance.workload import Model, Overlap
 
-REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
-
 
 def read_run(path: Path) -> OwnRun:
     """Read a run: TOML of torchtitan, YAML of NeMo, JSON of DeepSpeed, or else a shell or Slurm script."""
     return run_of_text(read_text(path, REMEDY), path)
 
 
-def run_of_text(text: str, path: Path) -> OwnRun:
-    """Return the run of a file's text by the file's suffix; a script's by whose flags or overrides it has."""
+def parsed(text: str, path: Path) -> Any:
+    """Return what a file holds by its suffix: nested data, or a script. InputError: it is none of its kind."""
     where, suffix = str(path), path.suffix.lower()
     if suffix == ".toml":
         try:
-            return torchtitan_run(tomllib.loads(text), where)
+            return tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"{where}: is no TOML ({error}); correct it") from None
     if suffix == ".json":
-        return deepspeed_run(parse_json(text, where), where)
-    if suffix in YAML:
+        return parse_json(text, where) if text.strip() else None
+    return read_yaml_data(text, where) if suffix in YAML else read_script(text, where)
+
+
+def run_of_text(text: str, path: Path) -> OwnRun:
+    """Return the run of a file's text by the file's suffix; a script's by whose flags or overrides it has."""
+    script, where = parsed(text, path), str(path)
+    if not isinstance(script, Script):
         found = STARTED.search(text)
-        return nemo_run(read_yaml_data(text, where), where, int(found[1]) * int(found[2]) if found else None)
-    script = read_script(text, where)
-    dotted = {k: typed(v or "true") for k, v in script.flags.items() if TITAN_TABLES.match(k)}
+        gpus = int(found[1]) * int(found[2]) if found and path.suffix.lower() in YAML else None
+        run_of = {".toml": torchtitan_run, ".json": deepspeed_run}.get(path.suffix.lower(), nemo_run)
+        return run_of(RunValues(TrackedItems(dict(leaves(script))), where), gpus)
+    gpus, flags = started(script).gpus, script.flags
+    dotted = {k: typed(v) for k, v in flags.items() if TITAN_TABLES.match(k)}
+    doubtful = ReadItems(not_modelled=tuple(script.doubtful))
     if any(key.startswith(BRIDGE_TABLES) for key in script.overrides):
-        data = {key: typed(value) for key, value in script.overrides.items()}
-        run = nemo_run(data, where, started(script).gpus)
+        overrides = {key: typed(value) for key, value in script.overrides.items()}
+        run = nemo_run(RunValues(TrackedItems(overrides), where, script), gpus)
     elif any(key.startswith(("parallelism.", "training.")) for key in dotted):
-        run = torchtitan_run(dotted, where, started(script).gpus)
+        run = torchtitan_run(RunValues(TrackedItems(dotted), where, script, "--{}"), gpus)
     else:
-        run = megatron_run(script)
-        return replace(run, items=joined(run.items, ReadItems(not_modelled=tuple(script.doubtful))))
-    flags = {k: v for k, v in script.flags.items() if k not in dotted}
-    items = joined(run.items, TrackedItems(flags).read(_launcher_effect, "--{}"))
-    return replace(run, items=joined(items, ReadItems(not_modelled=tuple(script.doubtful))))
-
-
-def typed(text: str) -> Any:
-    """Return the value that an override's text stands for: yes or no, none, a whole number, or the text."""
-    plain = {"true": True, "false": False, "null": None}.get(text.lower(), None if text == "None" else str(text))
-    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else plain
+        run, flags = megatron_run(script), {}
+    launcher = TrackedItems({k: v for k, v in flags.items() if k not in dotted}).read(_launcher_effect, "--{}")
+    return replace(run, items=joined(run.items, launcher, doubtful))
 
 
 # A comment of a YAML file that starts it by torchrun, which states its GPUs.
@@ -88,46 +89,10 @@ def _launcher_effect(flag: str, value: Any) -> str | None:
     return NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_effect(flag, value)
 
 
-def joined(first: ReadItems, second: ReadItems) -> ReadItems:
-    """Return the items of two readings of one file."""
-    return ReadItems(**{name: getattr(first, name) + getattr(second, name) for name in ReadItems.model_fields})
-
-
-class _Table:
-    """A nested mapping, read by dotted path."""
-
-    def __init__(self, data: Any, where: str) -> None:
-        self.where = where
-        self.items = TrackedItems(dict(leaves(data, "")))
-
-    def get(self, path: str, default: Any = None) -> Any:
-        """Return the value at a path, or the default."""
-        value = self.items.get(path, default)
-        return default if value is None else value
-
-    def read(self, effect_of: Callable[[str, Any], str | None]) -> ReadItems:
-        """Group the keys; a key that is off by its value has no effect, unless it turns an overlap off."""
-        return self.items.read(lambda k, v: NO_EFFECT if not v and "overlap" not in k else effect_of(k, v))
-
-    def count(self, path: str, default: int = 1, least: int = 1) -> int:
-        """Return a whole number at a path."""
-        value = self.get(path, default)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            problem = f"must be a whole number from {least} (is {value!r})"
-            raise InputError(f"{self.where}: {path}: {problem}; write the figure")
-        return value
-
-    def choice(self, path: str, choices: tuple[str, ...], default: str) -> str:
-        """Return one of several words at a path."""
-        value = self.get(path, default)
-        if value not in choices:
-            raise InputError(f"{self.where}: {path}: must be one of {', '.join(choices)} (is {value!r}); correct it")
-        return str(value)
-
-    def require(self, *keys: str) -> None:
-        """Refuse a file that has none of the keys by which its framework is known."""
-        if not any(name == k or name.startswith(f"{k}.") for name in self.items for k in keys):
-            raise InputError(f"{self.where}: has none of {', '.join(keys)}; {REMEDY} of a training run")
+def joined(*readings: ReadItems) -> ReadItems:
+    """Return the items of several readings of one file."""
+    groups = {name: [getattr(items, name) for items in readings] for name in ReadItems.model_fields}
+    return ReadItems(**{name: tuple(itertools.chain(*parts)) for name, parts in groups.items()})
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -158,6 +123,11 @@ NEMO_WITHOUT = re.compile(
 )
 
 
+def _read(t: RunValues, effect_of: Callable[[str, Any], str | None]) -> ReadItems:
+    """Group the keys; a key that is off by its value has no effect, unless it turns an overlap off."""
+    return t.items.read(lambda k, v: NO_EFFECT if not v and "overlap" not in k else effect_of(k, v))
+
+
 def _other_effect(without: re.Pattern[str], known: str) -> Callable[[str, Any], str | None]:
     """Return what a key does that is not read: nothing, or what its name says where it is in a known table."""
     return lambda key, _: NO_EFFECT if without.fullmatch(key) else NO_WORDS if re.match(known, key) else None
@@ -170,11 +140,10 @@ def _nemo_effect(key: str, value: Any) -> str | None:
     return NO_EFFECT if without else megatron_effect(name, value)
 
 
-def torchtitan_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
+def torchtitan_run(t: RunValues, gpus: int | None) -> OwnRun:
     """Return the run of a torchtitan train config; a shard degree of -1 takes all GPUs that are left."""
-    t = _Table(data, where)
-    t.require("parallelism", "training.local_batch_size", "training.batch_size")
-    shard = t.count("parallelism.data_parallel_shard_degree", -1, -1)
+    t.require("torchtitan", "parallelism", "training.local_batch_size", "training.batch_size")
+    shard = t.count("parallelism.data_parallel_shard_degree", -1)
     replicate = t.count("parallelism.data_parallel_replicate_degree")
     kept = t.choice("parallelism.fsdp_reshard_after_forward", ("default", "always", "never"), "default")
     stages = t.count("parallelism.pipeline_parallel_degree")
@@ -190,45 +159,42 @@ def torchtitan_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
     layout["sequence_parallel"] = layout["tensor_parallel"] > 1
     if shard > 0:
         layout["data_parallel"] = shard * replicate
-    whole_experts = t.count("parallelism.expert_tensor_parallel_degree", layout["tensor_parallel"]) == 1
-    if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1 and not whole_experts:
-        raise InputError(
-            f"{where}: parallelism.tensor_parallel_degree: must be 1 beside expert parallelism, or "
-            "expert_tensor_parallel_degree 1 "
-            f"(is {layout['tensor_parallel']}): experts are whole on their GPU here; change one"
-        )
+    tensor = t.count("parallelism.expert_tensor_parallel_degree", layout["tensor_parallel"])
     local = t.count("training.local_batch_size", t.count("training.batch_size", 8))
     layout["microbatch_sequences"] = t.count("parallelism.pipeline_parallel_microbatch_size") if stages > 1 else local
     parts = t.get("parallelism.module_fqns_per_model_part")
     if isinstance(parts, str):
         problem = f"must be a list of lists (is {parts[:40]!r})"
-        raise InputError(f"{where}: parallelism.module_fqns_per_model_part: {problem}; write it in a .toml")
+        raise InputError(f"{t.where}: parallelism.module_fqns_per_model_part: {problem}; write it in a .toml")
     if parts:
         chunks = [sum(str(name).startswith("layers.") for name in part) for part in parts]
-        layout |= layout_choices("|".join("t" * n for n in chunks), stages, f"{where}: module_fqns_per_model_part")
-    whole = t.count("training.global_batch_size", -1, -1)
+        layout |= layout_choices("|".join("t" * n for n in chunks), stages, f"{t.where}: module_fqns_per_model_part")
+    whole = t.count("training.global_batch_size", -1)
     if whole < 1:
         if local % layout["microbatch_sequences"]:
             problem = f"must divide local_batch_size {local} (is {layout['microbatch_sequences']})"
-            raise InputError(f"{where}: parallelism.pipeline_parallel_microbatch_size: {problem}; change one")
+            raise InputError(f"{t.where}: parallelism.pipeline_parallel_microbatch_size: {problem}; change one")
         layout["microbatches_per_step"] = local // layout["microbatch_sequences"]
     return OwnRun(
         framework="torchtitan",
         layout=layout,
         batch_sequences=whole if whole > 0 else None,
         gpus=gpus,
+        expert_tensor=tensor if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1 else 1,
         sequence_length=t.count("training.seq_len", 2048),
         compute="fp8" if "float8" in str(t.get("model.converters", "")) else None,
-        items=t.read(
-            _other_effect(TITAN_WITHOUT, r"(training|parallelism|activation_checkpoint|compile|quantize|float8)\.")
+        items=_read(
+            t, _other_effect(TITAN_WITHOUT, r"(training|parallelism|activation_checkpoint|compile|quantize|float8)\.")
         ),
     )
 
 
-def nemo_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
+NEMO_KNOWN_BY = ("model.tensor_model_parallel_size", "model.pipeline_model_parallel_size", "train.global_batch_size")
+
+
+def nemo_run(t: RunValues, gpus: int | None) -> OwnRun:
     """Return the run of overrides of NeMo (Megatron Bridge, or the older model and trainer) on some GPUs."""
-    t = _Table(data, where)
-    t.require("model.tensor_model_parallel_size", "model.pipeline_model_parallel_size", "train.global_batch_size")
+    t.require("NeMo", *NEMO_KNOWN_BY)
     stages = t.count("model.pipeline_model_parallel_size")
     sharding = t.choice("ddp.data_parallel_sharding_strategy", ("", "optim", "optim_grads", "optim_grads_params"), "")
     sharded = t.get("ddp.use_distributed_optimizer", t.get("model.optim.name") == "distributed_fused_adam")
@@ -242,35 +208,32 @@ def nemo_run(data: Any, where: str, gpus: int | None = None) -> OwnRun:
         "zero_stage": {"": int(bool(sharded)), "optim": 1, "optim_grads": 2, "optim_grads_params": 3}[sharding],
         "microbatch_sequences": t.count("train.micro_batch_size", t.count("model.micro_batch_size")),
     }
-    require_whole_experts(
-        layout["expert_parallel"] > 1 or bool(t.get("model.num_moe_experts")),
-        layout["tensor_parallel"],
-        t.count("model.expert_tensor_parallel_size", layout["tensor_parallel"]),
-        f"{where}: model.expert_tensor_parallel_size",
-    )
+    tensor = t.count("model.expert_tensor_parallel_size", layout["tensor_parallel"])
+    routed = layout["expert_parallel"] > 1 or bool(t.get("model.num_moe_experts"))
     text = t.get("model.pipeline_model_parallel_layout")
     if text:
-        layout |= layout_choices(str(text), stages, f"{where}: model.pipeline_model_parallel_layout")
+        layout |= layout_choices(str(text), stages, f"{t.where}: model.pipeline_model_parallel_layout")
     granularity = t.get("model.recompute_granularity", t.get("model.activations_checkpoint_granularity", "none"))
     layout["recompute"] = t.choice("model.recompute_granularity", ("none", "selective", "full"), granularity)
     if layout["recompute"] == "full" and t.get("model.recompute_method") == "block":
-        by_stage = layout.get("layers_per_stage") or even(t.count("model.num_layers", 0, 0), stages)
+        by_stage = layout.get("layers_per_stage") or even(t.count("model.num_layers", 0), stages)
         number = t.count("model.recompute_num_layers") * layout["virtual_stages"]
         # Without layers by stage in the file they are known once the instance is.
         layout["recomputed_layers_per_stage"] = [min(number, n) for n in by_stage] or [number] * stages
     paths = {f"model.{flag.replace('-', '_')}": key for flag, key in MODEL_FLAGS.items()}
     paths["model.num_moe_experts"] = paths.pop("model.num_experts")
-    nodes, each = t.count("trainer.num_nodes", 0, 0), t.count("trainer.devices", 0, 0)
+    nodes, each = t.count("trainer.num_nodes", 0), t.count("trainer.devices", 0)
     return OwnRun(
         framework="nemo",
         layout=layout,
-        batch_sequences=t.count("train.global_batch_size", t.count("model.global_batch_size", 0, 0), 0) or None,
+        batch_sequences=t.count("train.global_batch_size", t.count("model.global_batch_size", 0)) or None,
         gpus=nodes * each or gpus,
+        expert_tensor=tensor if routed and layout["tensor_parallel"] > 1 else 1,
         model={key: t.count(path) for path, key in paths.items() if t.get(path) is not None},
-        sequence_length=t.count("model.seq_length", t.count("model.encoder_seq_length", 0, 0), 0) or None,
+        sequence_length=t.count("model.seq_length", t.count("model.encoder_seq_length", 0)) or None,
         compute="fp8" if t.get("model.fp8") or "fp8" in str(t.get("mixed_precision", "")) else None,
         switches=_nemo_switches(t),
-        items=t.read(_nemo_effect),
+        items=_read(t, _nemo_effect),
     )
 
 
@@ -285,7 +248,7 @@ NEMO_OVERLAPS: dict[Overlap, tuple[str, ...]] = {
 NEMO_FLAGS = {"fused_experts": "model.use_transformer_engine_op_fuser", "fused_loss": "model.cross_entropy_loss_fusion"}
 
 
-def _nemo_switches(t: _Table) -> dict[str, Any]:
+def _nemo_switches(t: RunValues) -> dict[str, Any]:
     """Return the switches of the stack that a file states; those it leaves out are its recipe's, which is not here."""
     found: dict[str, Any] = {}
     overlaps = {name: bool(t.get(path)) for name, paths in NEMO_OVERLAPS.items() for path in paths if path in t.items}
@@ -306,7 +269,7 @@ def _nemo_switches(t: _Table) -> dict[str, Any]:
         found["cuda_graphs"] = ("whole" if "full" in f"{scope} {impl}" else "part") if graphed else "none"
     found |= {name: bool(t.get(path)) for name, path in NEMO_FLAGS.items() if path in t.items}
     if {"model.cpu_offloading", "model.num_layers"} <= set(t.items):  # of a recipe's own layers no share is known
-        share = t.count("model.cpu_offloading_num_layers", 0, 0) / t.count("model.num_layers")
+        share = t.count("model.cpu_offloading_num_layers", 0) / t.count("model.num_layers")
         found["activation_offload"] = min(1.0, share) if t.get("model.cpu_offloading") else 0.0
     for path in ("model.fp8_recipe", "mixed_precision.fp8_recipe"):
         if path in t.items:
@@ -327,32 +290,32 @@ def even(layers: int, stages: int) -> list[int]:
     return [layers // stages] * stages if layers and layers % stages == 0 else []
 
 
-def deepspeed_run(data: Any, where: str) -> OwnRun:
+def deepspeed_run(t: RunValues, gpus: int | None) -> OwnRun:
     """Return the run of a DeepSpeed configuration."""
-    t = _Table(data, where)
-    t.require("train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
+    t.require("DeepSpeed", "train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
     micro, steps = t.count("train_micro_batch_size_per_gpu"), t.count("gradient_accumulation_steps")
-    batch = t.count("train_batch_size", 0, 0)
+    batch = t.count("train_batch_size", 0)
     layout: dict[str, Any] = {
         "tensor_parallel": t.count("tensor_parallel.autotp_size"),
         "pipeline_parallel": t.count("pipeline.stages"),
         "microbatch_sequences": micro,
         "microbatches_per_step": steps,
-        "zero_stage": t.count("zero_optimization.stage", 0, 0),
-        "recompute": "full" if t.count("pipeline.activation_checkpoint_interval", 0, 0) else "none",
+        "zero_stage": t.count("zero_optimization.stage", 0),
+        "recompute": "full" if t.count("pipeline.activation_checkpoint_interval", 0) else "none",
     }
     if batch:
         if batch % (micro * steps):
             problem = f"must be a multiple of {micro} x {steps} sequences (is {batch})"
-            raise InputError(f"{where}: train_batch_size: {problem}; change one")
+            raise InputError(f"{t.where}: train_batch_size: {problem}; change one")
         layout["data_parallel"] = batch // (micro * steps)
     known = r"zero_optimization\.|pipeline\.|tensor_parallel\.|aio|compression|sparse_attention|communication_data_type"
     return OwnRun(
         framework="deepspeed",
         layout=layout,
         batch_sequences=batch or None,
+        gpus=gpus,
         compute="fp16" if t.get("fp16.enabled") is True else None,
-        items=t.read(_other_effect(DEEPSPEED_WITHOUT, known)),
+        items=_read(t, _other_effect(DEEPSPEED_WITHOUT, known)),
     )
 
 
@@ -367,6 +330,14 @@ def doubts(run: OwnRun, instance: Instance) -> Iterator[str]:
         yield f"is a run of {run.framework}, and workload.software is {name}: set that to what it runs on"
 
 
+EXPERT_TENSOR = {  # how each framework is told over how many ranks an expert is divided
+    "megatron": "--expert-tensor-parallel-size",
+    "nemo": "model.expert_tensor_parallel_size",
+    "torchtitan": "parallelism.expert_tensor_parallel_degree",
+}
+WHOLE_EXPERTS = "the step time is known of experts that are whole on their GPU"
+
+
 def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]:
     """Return the pins of a run, completed by its batch and GPUs or by the instance's; both must agree.
 
@@ -375,6 +346,9 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
     """
     for problem in model_differences(run, instance):
         raise InputError(f"{where}: {problem}")
+    if run.expert_tensor > 1:
+        is_ = f"{run.expert_tensor}, the tensor parallelism where it is left out"
+        raise InputError(f"{where}: {EXPERT_TENSOR[run.framework]}: must be 1 (is {is_}): {WHOLE_EXPERTS}; set it to 1")
     layout = dict(run.layout)
     unit = layout["tensor_parallel"] * layout["pipeline_parallel"] * layout.get("context_parallel", 1)
     if "data_parallel" not in layout:

@@ -18,6 +18,7 @@ from planner.errors import InputError
 from planner.files import json_or_text, parse_json, read_text
 from planner.instance.instance import Instance
 from planner.instance.pins import PINS, RACKS_AT, long_name
+from planner.instance.workload import REPLACED, Software
 from planner.planning.load import NAMED, load_instance
 
 STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]+)\]")
@@ -69,6 +70,8 @@ def check_path(instance: Instance, path: str) -> None:
             value = value[_position(path, where, part, value)]
         elif isinstance(value, (BaseModel, dict)):
             keys = value if isinstance(value, dict) else type(value).model_fields
+            if part not in keys and isinstance(value, Software) and part in REPLACED:
+                raise InputError(f"{path}: is no key any more; in {where} give {REPLACED[str(part)]}")
             if part not in keys:
                 raise InputError(f"{path}: no such key; {_nearest(instance, path, str(part), sorted(keys))}")
             value = value[part] if isinstance(value, dict) else getattr(value, str(part))

@@ -281,7 +281,7 @@ BAD_YAML = {
     "- topology: t\n": "line 1: topology 't' must be exactly one of",
     "- topology: t\n  flat: true\n- topology: t\n  flat: true": "line 3: topology 't' is already at line 1",
     "topology: t": "line 1: the file must be a list",
-    "": "line 1: the file says nothing",
+    "": "line 1: there is no topology; write such as",
     "- topology: t\n  block:\n    block_sizes: [4, x]\n    blocks:\n    - block: a\n      nodes: n1": (
         "line 3: block_sizes must be whole numbers"
     ),

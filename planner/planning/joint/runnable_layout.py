@@ -2,17 +2,19 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from planner.errors import InputError
 from planner.exports.launch import LaunchRun, layout_question, nearest_choices, recomputed_under
 from planner.instance.instance import Instance
+from planner.instance.workload import Overlap
 from planner.physics.training.blocks.plain_layout import even_layers
 from planner.physics.training.parallel_strategy import layout_values, strategy_of
+from planner.physics.training.step import machine_of
 from planner.plan.plan import Plan
-from planner.planning.evaluate import Evaluation, evaluated
+from planner.planning.evaluate import Evaluation, evaluated, with_switches
 
 MAX_CHUNKS = 8  # virtual stages that are tried
 
@@ -40,8 +42,7 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     choices = nearest_choices(run, framework)
     if not choices:
         return None
-    own = layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
-    question = layout_question(plan.instance.model_copy(update={"pins": {}}), run.gpus)
+    question, own = _question(plan, run)
     before, best = _evaluated(question, own), None
     for layout in _near(question, framework, own | choices):
         found = _fewest_recomputed(question, run, framework, layout)
@@ -53,6 +54,69 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     changes = {key: (own[key], value) for key, value in values.items() if own[key] != value}
     near = replace(run, layout=run.layout.model_copy(update={key: value for key, (_, value) in changes.items()}))
     return RunnableLayout(near, changes, after.step_seconds, after.step_seconds / before.step_seconds - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnStep:
+    """A step under the switches of a user's own file, where they are not those that a plan was solved for."""
+
+    switches: dict[str, tuple[Any, Any]]  # those that change time or memory: the file's value, and the plan's
+    file: Evaluation
+    plan: Evaluation
+
+    @property
+    def text(self) -> str:
+        """The switches with both values, then both times, and the memory where it is too small for the file."""
+        words, overlaps = {True: "on", False: "off"}, get_args(Overlap)
+        values = [
+            f"{f'overlap of {name}' if name in overlaps else name} {words.get(x, x)} (plan: {words.get(y, y)})"
+            for name, (x, y) in self.switches.items()
+        ]
+        seconds, before = self.file.step_seconds, self.plan.step_seconds
+        used, limit = self.file.memory_bytes_per_gpu, self.file.memory_limit_bytes
+        over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else ""
+        longer = f"{seconds / before - 1:+.2%} on the plan's {before:.4g} s"
+        return f"{', '.join(values)}; a step takes {seconds:.4g} s with them, {longer}{over}"
+
+
+def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> OwnStep | None:
+    """Predict the step of a run with the switches of the software stack in a file, `where`.
+
+    None where they change neither time nor memory, or where the file states none.
+    """
+    question, layout = _question(plan, run)
+    overlaps: tuple[Overlap, ...] = get_args(Overlap)
+    ours = machine_of(question).software
+    theirs = machine_of(with_switches(question, switches, where, None)).software
+    names = [name for name in switches if name not in ("overlaps", "recompute_modules")]  # modules are of the layout
+    pairs: dict[str, tuple[Any, Any]] = {x: (theirs.hides(x), ours.hides(x)) for x in overlaps}
+    pairs |= {name: (getattr(theirs, name), getattr(ours, name)) for name in names}
+    pairs = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+    def predicted(names: Collection[str]) -> Evaluation:
+        """Predict the step with these switches as in the file, and others as in the plan."""
+        stated = {name: pairs[name][0] for name in names}
+        some = {x: stated.pop(x) for x in overlaps if x in stated}
+        return _evaluated(with_switches(question, stated | {"overlaps": some}, where, None), layout)
+
+    def cost(e: Evaluation) -> tuple[float, float]:
+        return e.step_seconds, e.memory_bytes_per_gpu
+
+    file, before = predicted(pairs.keys()), predicted(())
+    if cost(file) == cost(before):
+        return None
+    acting = {  # alone, or where all others are as in the file
+        name: pair
+        for name, pair in pairs.items()
+        if cost(predicted([name])) != cost(before) or cost(predicted(pairs.keys() - {name})) != cost(file)
+    }
+    return OwnStep(acting or pairs, file, before)
+
+
+def _question(plan: Plan, run: LaunchRun) -> tuple[Instance, dict[str, Any]]:
+    """Return the instance of a plan without other decisions, and the choices of a run's layout by name."""
+    question = layout_question(plan.instance.model_copy(update={"pins": {}}), run.gpus)
+    return question, layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
 
 
 def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:

@@ -319,11 +319,11 @@ def test_experts_are_whole_on_their_gpu(tmp_path: Path) -> None:
     text = WRITERS["megatron"](run)
     assert "--expert-tensor-parallel-size 1\n" in text
     (tmp_path / "own.sh").write_text(text.replace("--expert-tensor-parallel-size 1\n", ""))
-    with pytest.raises(InputError, match=r"--expert-tensor-parallel-size: must be 1 \(is 2, by default"):
-        read_run(tmp_path / "own.sh")
+    with pytest.raises(InputError, match=r"x: --expert-tensor-parallel-size: must be 1 \(is 2, the tensor parall"):
+        layout_of_run(read_run(tmp_path / "own.sh"), instance, "x")
     (tmp_path / "own.yaml").write_text(WRITERS["nemo"](run).replace("expert_tensor_parallel_size: 1", "x: 1"))
-    with pytest.raises(InputError, match=r"model\.expert_tensor_parallel_size: must be 1 \(is 2, by default"):
-        read_run(tmp_path / "own.yaml")
+    with pytest.raises(InputError, match=r"x: model\.expert_tensor_parallel_size: must be 1 \(is 2, the tensor par"):
+        layout_of_run(read_run(tmp_path / "own.yaml"), instance, "x")
     bare, _, _ = run_for("mixtral-8x7b", layout | {"sequence_parallel": False})
     for framework in ("megatron", "nemo"):
         with pytest.raises(InputError, match=r"layout\.sequence_parallel: \w+ has true under TP 2"):
@@ -544,7 +544,7 @@ def test_a_script_of_ones_own(tmp_path: Path) -> None:
             "--seq-length 4096",
             "sequence length is 4,096, workload.sequence_length 8,192",
         ),
-        ("own.sh", "TP=8;", "TP=x;", "own.sh: --tensor-model-parallel-size: must be a whole number (is 'x')"),
+        ("own.sh", "TP=8;", "TP=x;", "line 6: --tensor-model-parallel-size: must be a whole number from 1 (is 'x')"),
         ("own.sh", "=1024", "=1025", "global batch of 1,025 sequences is no multiple of 32 = 32 replicas x 1"),
         ("own.sh", "PP=4", "PP=400", "own.sh: 1,024 GPUs are fewer than the 3,200 of one replica"),
         ("own.sh", '"\nMODEL', "\nMODEL", "own.sh: cannot be read as a shell script"),

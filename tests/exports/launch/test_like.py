@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -367,6 +368,8 @@ def test_another_plan_is_read_back(name: str, tmp_path: Path) -> None:
     assert back.gpus in (None, run.gpus)
     assert written_like(new, tmp_path / name, run, instance)[0] == new
     assert all(str(tmp_path / name) in line for line in told)
+    for number, old in re.findall(r": line (\d+): .*: (\S+) becomes ", "\n".join(told)):  # as in the user's own file
+        assert old in text.splitlines()[int(number) - 1]
     parallel = (
         "parallel",
         "batch",
@@ -459,42 +462,119 @@ def test_megatron_words_of_the_file(tmp_path: Path) -> None:
             "arrays.sh",
             "--tensor-model-parallel-size 8",
             "--tensor-model-parallel-size $((4 * 2))",
-            "own.sh: line 26: --tensor-model-parallel-size: is computed by the shell (is '8'); write the figure",
+            "own.sh: line 26: --tensor-model-parallel-size: is computed by the shell (is '8'); write 4 there yourself",
         ),
         (
             "arrays.sh",
             "PARALLEL_ARGS=(",
             "if true; then\nPARALLEL_ARGS=(",
-            "line 27: --tensor-model-parallel-size: stands in a branch or loop, which is not followed",
+            "line 27: --tensor-model-parallel-size: stands in a branch (if or case), which is not followed; write 4",
         ),
         (
             "variables.sh",
             "CP_SIZE=1\n",
             "CP_SIZE=1\nTP_SIZE=2\n",
-            "line 6: --tensor-model-parallel-size: its variable TP_SIZE is assigned in a branch or twice (line 6 and 4",
+            "line 22: --tensor-model-parallel-size: its variable TP_SIZE is assigned at lines 4 and 6, and which value",
         ),
         (
             "variables.sh",
             "CP_SIZE=1\n",
             "CP_SIZE=$TP_SIZE\n",
-            "context-parallel-size: context_parallel is read back as 1, the plan has 2: it shares a variable",
+            "line 22: --context-parallel-size: context_parallel is read back as 1, the plan has 2: it shares",
         ),
-        ("variables.sh", "TP_SIZE=2\n", "", "--tensor-model-parallel-size: must be a whole number (is '${TP_SIZE}')"),
+        (
+            "variables.sh",
+            "TP_SIZE=2\n",
+            "",
+            "line 20: --tensor-model-parallel-size: must be a whole number from 1 (is '${TP_SIZE}': TP_SIZE is "
+            "assigned nowhere in it); write the figure there",
+        ),
+        (
+            "variables.sh",
+            "TP_SIZE=2\n",
+            "TP_SIZE=$(cat tp.txt | head -1)\n",
+            "line 4: --tensor-model-parallel-size: must be a whole number from 1 (is '$(cat tp.txt | head -1)': the "
+            "shell computes it, and no command is run here); write the figure there",
+        ),
+        (
+            "variables.sh",
+            "TP_SIZE=2\n",
+            "TP_SIZE=2\nfor TP_SIZE in 1 2; do\n",
+            "is '${TP_SIZE}': TP_SIZE is set by line 5: for TP_SIZE in 1 2; do); write the figure there",
+        ),
+        (
+            "variables.sh",
+            "TP_SIZE=2\n",
+            'if [ "$BIG" = 1 ]; then TP_SIZE=2; fi\n',
+            "line 21: --tensor-model-parallel-size: its variable TP_SIZE is assigned at line 4, in a branch, and which "
+            "value holds is not known; write 1 there yourself",
+        ),
         ("variables.sh", 'DTYPE="fp8"', "#SBATCH --nodelist=a1,a2", "line 8: #SBATCH --nodelist: names the hosts of"),
-        ("titan.toml", "[activation_checkpoint]\nmode = 'full'", "", "mode: stands in an inline table"),
+        ("titan.toml", "[activation_checkpoint]\nmode = 'full'", "", "line 1: activation_checkpoint.mode: stands in"),
     ],
 )
 def test_what_is_refused(name: str, old: str, new: str, complaint: str, tmp_path: Path) -> None:
     """Another model, and what cannot be changed where it stands, are named with file, line, key and remedy."""
     text, model, length, precision, layout = RECIPE[name]
     file = tmp_path / f"own{Path(name).suffix}"
-    if complaint.endswith("inline table"):
+    if complaint.endswith("mode: stands in"):
         text = f'activation_checkpoint = {{mode = "full"}}\n{text}'
     instance = question(model, length, precision)
     run = run_of(plan_for(instance, layout), "plan")
     with pytest.raises(InputError) as caught:
         written_like(text.replace(old, new), file, run, instance)
     assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["experts.sh", "overrides.yaml"])
+def test_experts_are_made_whole(name: str, tmp_path: Path) -> None:
+    """A file that divides experts, as Megatron does unless it is told otherwise, gets the plan's degree, which is 1."""
+    text, model, length, precision, layout = RECIPE[name]
+    text = text.replace("--tensor-model-parallel-size 1", "--tensor-model-parallel-size 2")
+    run = run_of(plan_for(question(model, length, precision), layout | {"tensor_parallel": 2}), "plan")
+    for own in (text.replace("  expert_tensor_parallel_size: 1\n", ""), text.replace("size: 1", "size: 2")):
+        new, told = written_like(own, tmp_path / name, run, question(model, length, precision))
+        assert run_of_text(new, tmp_path / name).expert_tensor == 1
+        assert any(re.search("expert.tensor.parallel.size: (added|2 becomes 1)", line) for line in told)
+
+
+def test_loops_of_the_same_run(tmp_path: Path) -> None:
+    """What a loop around a run leaves as it is can be changed; so can defaults of arguments, and those by :=."""
+    text, model, length, precision, layout = RECIPE["variables.sh"]
+    text = text.replace("TP_SIZE=2\nCP_SIZE=1\n", ': "${TP_SIZE:=2}"\nCP_SIZE=${1:-1}\n')
+    text = text.replace("torchrun", "for TRY in 1 2 3; do\ntorchrun") + "done\n"
+    instance = question(model, length, precision)
+    new, _ = written_like(text, tmp_path / "own.sh", run_of(plan_for(instance, layout), "plan"), instance)
+    assert ': "${TP_SIZE:=1}"\nCP_SIZE=${1:-2}\n' in new and "--pipeline-model-parallel-size 2" in new
+
+
+@pytest.mark.parametrize("name", ["own.yaml", "own.toml", "own.json", "own.sh"])
+def test_files_that_say_nothing(name: str, tmp_path: Path) -> None:
+    """An empty file is told what a recipe has."""
+    with pytest.raises(InputError, match=rf"{name}: has none of .*, by which a recipe of .* is known; give .* run"):
+        run_of_text("" if name == "own.json" else "# later\n", tmp_path / name)
+
+
+def test_switches_that_are_not_the_plans(tmp_path: Path) -> None:
+    """Switches of the file that make a step longer are told, with both values and both times; others are not."""
+    text, *_, layout = RECIPE["arrays.sh"]
+    data = question("llama3-70b", 8192, "bf16").model_dump(mode="json", exclude_none=True)
+    data["workload"]["software"] = "megatron-bridge"
+    plan = plan_for(load_instance(data, searched=False), layout)
+    (tmp_path / "plan.json").write_text(plan.model_dump_json())
+    own, out = tmp_path / "own.sh", tmp_path / "out.sh"
+    own.write_text(text)
+    runner = CliRunner()
+    command = ["export", "launch", str(tmp_path / "plan.json"), "--like", str(own), "-o", str(out)]
+    told = runner.invoke(app, command).stderr
+    assert "overlap of gradients off (plan: on)" in told and "cuda_graphs none (plan: whole)" in told
+    assert "dispatcher" not in told and "overlap of context" not in told
+    done = runner.invoke(app, ["evaluate", str(tmp_path / "plan.json"), "--from-flags", str(out), "--json"])
+    assert f"a step takes {json.loads(done.stdout)['step_seconds']:.4g} s with them" in told
+    switches = "--overlap-grad-reduce --overlap-param-gather --tp-comm-overlap --enable-cuda-graph"
+    switches += " --cuda-graph-scope full_iteration --cross-entropy-loss-fusion"
+    own.write_text(text.replace("    --bf16", f"    --bf16 {switches}"))
+    assert "its switches stay" not in runner.invoke(app, command).stderr
 
 
 def test_hosts_of_a_placement(tmp_path: Path) -> None:
