@@ -165,7 +165,9 @@ NEWTON_STEPS = 6  # towards the least time that holds all layers; each is a boun
 
 
 def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any, layer_seconds: Any) -> Floats:
-    """Bound the slowest stage of rows from below by what memory lets the stages hold; infinite where not all layers.
+    """Bound the seconds of the slowest stage of rows from below by the layers that memory lets the stages hold.
+
+    The bound is infinite where the stages cannot hold all layers.
 
     Layers divisible and chunks even: a stage with n chunks in flight and l layers, r of them recomputed, keeps at
     least state·l + n/v·(kept·l - saved·r) bytes, for l·a + r·b seconds. So the most layers of a stage in time T are
@@ -229,7 +231,7 @@ def _by_width(p: Ints) -> Iterator[Ints]:
 class _Memory:
     """Rows by stages: whether a stage is one, bytes left for layers, chunks in flight by v; state of a layer by row.
 
-    `recomputing` is what is left where a layer runs again; `front`: layers of a stage that may need no room at all.
+    `recomputing`: bytes left for layers where one of them runs again; `front`: layers of a stage that may need no room.
     """
 
     there: Flags
@@ -241,7 +243,7 @@ class _Memory:
 
 
 def _memory_of(s: Strategy, zero: int, rows: Rows, shards: Any) -> _Memory:
-    """Return what memory leaves for the layers of every stage, beside embeddings, the head and what is in work."""
+    """Compute the bytes that every stage has left for its layers, after embeddings, the head and working memory."""
     m = s.machine
     p, v, micro = (x[:, None] for x in (rows.p, rows.v, rows.m))
     stage = np.arange(int(rows.p.max(initial=1)))[None, :]
@@ -255,7 +257,7 @@ def _memory_of(s: Strategy, zero: int, rows: Rows, shards: Any) -> _Memory:
     head = stage_memory.head_bytes(m, s.shape, s.weights) + stage_memory.gradient_copy_bytes(m, s.shape, s.weights)
 
     def room(recomputed: int) -> Floats:
-        """Return the bytes left beside embeddings and work, or the head's peak where that is more."""
+        """Compute the bytes left after embeddings and the larger of working memory and, on the last stage, the head."""
         work = float(stage_memory.working_bytes(m, s.shape, s.weights, s.bytes, zero_stage=zero, recomputed=recomputed))
         taken = memory.end_copies(m.model, stage, p) * state(0, 1) + np.where(stage == p - 1, max(work, head), work)
         return np.asarray(np.maximum(s.problem.memory_limit - taken, 0.0), dtype=np.float64)
@@ -267,14 +269,14 @@ def _memory_of(s: Strategy, zero: int, rows: Rows, shards: Any) -> _Memory:
 
 
 def _holds_whole_layers(s: Strategy, rows: Rows, x: _Memory) -> Flags:
-    """Return which rows may hold all layers, whole ones, a chunk of a stage as large as its largest.
+    """Return which rows may hold all layers in whole layers, each chunk of a stage as large as its largest.
 
-    A stage holds so many as keep their activations, or so many of which each is recomputed.
+    A stage holds the larger of two numbers of layers: all keep their activations, or all are recomputed.
     """
     v = rows.v[:, None]
 
     def most(room: Floats, kept: float) -> Floats:
-        """Return the most layers of a stage that each keep so much: all of the chunks begun but the last are full."""
+        """Count the most layers of a stage that each keep `kept` bytes; all its used chunks but the last are full."""
         layers = np.floor(room / (x.state + x.flying * kept) * (1 + EPS))
         full = np.ceil(layers / v) - 1
         last = np.floor((room - x.flying * v * (full + 1) * kept) / x.state * (1 + EPS))

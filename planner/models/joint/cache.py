@@ -36,7 +36,7 @@ class JointCache:
     stage_terms: dict[tuple[Strategy, int], Any] = field(default_factory=dict)  # least terms of each
     tables_for: float = math.inf  # the budget up to which they hold
     free: dict[Column, float] = field(default_factory=dict)
-    slower: dict[Column, float] = field(default_factory=dict)  # than so many seconds a sequence, on a free network
+    slower: dict[Column, float] = field(default_factory=dict)  # lower bounds on seconds a sequence on a free network
     templates: Templates | None = None
     sites: "Sites | None" = None
     site_bounds: "SiteBounds | None" = None
@@ -51,7 +51,7 @@ class JointCache:
         return self.question is not None and bool(self.question[0] == _question(instance))
 
     def of(self, instance: Instance) -> "JointCache":
-        """Return the cache of an instance that differs in its hardware from others: this one, or one beside it."""
+        """Return the cache for an instance that may differ in its hardware: this one, or that of its own hardware."""
         if self.question is None or self.serves(instance):
             return self
         return self.beside.setdefault(hardware_kind(instance.hardware), JointCache())
@@ -90,9 +90,10 @@ class JointCache:
         return self.degrees
 
     def _cut(self, problem: Problem, deadline: Deadline, step: int) -> list[Strategy]:
-        """Return the strategies at every so many degrees, each made once; its times are those of other questions too.
+        """Return the strategies of every `step`-th choice of degrees; each is made once and kept.
 
-        These are of the machine, the model and the slowdown of the transport alone.
+        Its times are kept for other questions too, as they depend on the machine, the model and the slowdown of the
+        transport alone.
         """
         known = next(iter(self.timed.values()), None)
         if known is not None and not _times_alike(known.problem, problem):

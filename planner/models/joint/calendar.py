@@ -85,9 +85,9 @@ class Calendar:
         return least[0], least[1]
 
     def _away(self, replica_gpus: Any, at: Any) -> Any:
-        """Bound what replicas away add to the stretch of elastic jobs up to a step of the table, at the measured rate.
+        """Bound the stretch that absent replicas add to elastic jobs up to a step of the table, at the measured rate.
 
-        Of the least stretch E of a step, all but 1 may be stalls, beside which replicas away count least.
+        Of the least stretch E of a step, E - 1 may be stalls; absent replicas add least where the stalls are largest.
         """
         gone = replica_gpus * recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
         return np.maximum(inverse_share_there(gone, self._steps[2][at] - 1) * ROUNDING - 1, 0.0)
@@ -98,13 +98,13 @@ class Calendar:
         return np.clip(found, 0, len(self._steps[0]) - 1)
 
     def floor(self, min_gpus: Any) -> Any:
-        """Bound the stretch of every job of at least so many GPUs."""
+        """Bound from below the stretch of every job of at least `min_gpus` GPUs."""
         whole, elastic = self._above
         at = self._at(min_gpus)
         return np.minimum(whole[at], elastic[at])
 
     def per_gpu(self, max_gpus: Any, replica_gpus: Any) -> Any:
-        """Bound stretch/GPUs of every job of at most so many GPUs; the last step of the table ends at them."""
+        """Bound from below stretch/GPUs of every job of at most `max_gpus` GPUs, where the table's last step ends."""
         at, most = self._at(max_gpus), np.maximum(max_gpus, 1.0)
         (_, *last), before = self._steps, self._per_gpu
         whole, elastic = (
@@ -147,9 +147,10 @@ class Calendar:
         return np.array([*back, len(self._steps[0])], dtype=np.int64)
 
     def step_limit(self, limit: float, each: float, once: float, most: int, replica_gpus: int) -> tuple[float, int]:
-        """Return a limit on each/d + once that no d under a limit on a clock exceeds, and the fewest such replicas.
+        """Return a limit on the seconds each/d + once, and the fewest replicas d that may meet the limit on a clock.
 
-        Fewer replicas than each takes in time are none; of the rest the fewest stretch least, which leaves less time.
+        No number of replicas that meets the clock's limit exceeds the returned one. Replica counts too few to meet it
+        are excluded; a larger fewest count stretches steps more, which leaves less time, so this is repeated.
         """
         low = 1
         while True:
@@ -160,7 +161,10 @@ class Calendar:
             low = min(fewest, most + 1)
 
     def job(self, replicas: int, replica_gpus: int, step_seconds: Any, *, shares_state: bool, lanes: int) -> Job:
-        """Return the job of a column whose step takes so many seconds; `lanes` of a NIC, 0: as few stops as can be."""
+        """Return the job of a column whose step takes `step_seconds` seconds.
+
+        `lanes`: those of a NIC; 0: unknown, so that the links with the fewest stops are taken.
+        """
         return replace(
             self.base,
             links=recovery.gpu_links(self.network, lanes) if lanes else self.links,

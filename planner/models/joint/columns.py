@@ -20,9 +20,10 @@ RAILS_STEP = 12  # GPUs of a rack cabled, between which the most racks are bound
 
 
 def max_racks(world: World, rails: int) -> int:
-    """Bound the racks with so many GPUs of each cabled by those with a few less.
+    """Bound the racks of any plan with `rails` GPUs of each cabled.
 
-    So that few questions are asked of the sites; a cluster's are none.
+    With sites, `rails` is rounded down to a multiple of `RAILS_STEP`, which saves questions to their model; without
+    sites, no model is asked.
     """
     if world.sites is None:
         return world.max_racks(rails)

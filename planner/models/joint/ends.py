@@ -22,9 +22,9 @@ from planner.models.joint.space import Ints
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import Plan, World
 
-MOST_SHAPES = 300  # that are priced for one end; what is left then is unproven
+MOST_SHAPES = 300  # that are priced for one end; the others remain unproven
 MOST_NODES = 1_500  # that are opened for it
-SIMPLER_SHAPES, SIMPLER_NODES = 40, 20000  # that are priced and opened for a simpler plan beside the choice
+SIMPLER_SHAPES, SIMPLER_NODES = 40, 20000  # that are priced and opened for a simpler plan than the choice
 MORE = 1e-9  # share: more than a share that is known, or than rounding
 ROUNDS = 6  # in which the share of groups under one leaf is raised
 
@@ -44,7 +44,7 @@ class Ends:
     capital: LeastCost
     local: End | None = None
     simple: End | None = None
-    simpler: End | None = None  # beside the choice: slower by more than ties are, and no dearer
+    simpler: End | None = None  # an alternative to the choice: slower by more than a tie, and no dearer
 
     @property
     def plan(self) -> Plan | None:
@@ -113,7 +113,7 @@ def simplest_within(world: World, plan: Plan, seconds: float) -> End:
 
 @dataclass(kw_only=True)
 class _Ties:
-    """The plans that tie: within so many seconds a sequence and so much capital."""
+    """The plans that tie: those of at most `seconds` seconds a sequence and `usd` dollars of capital."""
 
     search: CapitalSearch
     seconds: float
@@ -139,7 +139,7 @@ class _Ties:
         return End(plan=plan, proven=False)
 
     def simplest(self, plan: Plan, least_local: float) -> End:
-        """Return the simplest plan that keeps so large a share of groups under one leaf."""
+        """Return the simplest plan whose share of all-reduce groups under one leaf is at least `least_local`."""
         found, proven = self._least(least_local, simplicity, least_simplicity, simplicity(plan), (), plan.column)
         return End(plan=plan if found is None else found, proven=proven)
 

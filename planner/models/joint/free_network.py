@@ -1,6 +1,6 @@
-"""Columns alone: the fastest on so many racks, and the fewest racks in time, on a network that slows nothing.
+"""Search columns alone: the fastest layout on given racks, and the fewest racks that train in given days.
 
-No grid, no fabric and no prices: the network slows sends and allreduces by its transport alone.
+There are no grid, fabric or prices, and the network slows sends and allreduces by its transport alone.
 """
 
 import math
@@ -29,7 +29,7 @@ NO_LIMIT = 10**9  # racks; no column has as many
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fastest:
-    """The fastest layout on so many racks: seconds a sequence with a lower bound; infinite where none fits."""
+    """The fastest layout on given racks: seconds a sequence with a lower bound; infinite where none fits."""
 
     seconds: float
     bound: float
@@ -50,7 +50,10 @@ def fastest_on(
     pins: dict[str, Any] | None = None,
     time_limit: float | None = None,
 ) -> Fastest:
-    """Return the fastest layout of an instance on so many racks, sequences a step at most and further pins."""
+    """Return the fastest layout of an instance on `racks` racks with at most `max_sequences` sequences a step.
+
+    `pins` are added to those of the instance.
+    """
     problem = problem_on(instance, racks)
     most = problem.max_sequences if max_sequences is None else max_sequences
     return fastest_of(replace(problem, max_sequences=most, pins=problem.pins | (pins or {})), time_limit=time_limit)
@@ -68,7 +71,7 @@ def fastest_of(problem: Problem, *, time_limit: float | None = None) -> Fastest:
 
 
 def problem_on(instance: Instance, racks: int) -> Problem:
-    """Read the joint question of one cluster of so many racks, without grid, wide area, money, power and deadline."""
+    """Read the joint question of one cluster of `racks` racks, without grid, wide area, money, power and deadline."""
     free = dict.fromkeys(("budget_usd", "facility_power_mw", "deadline_days"))
     limits = instance.limits.model_copy(update=free)
     hardware = instance.hardware.model_copy(update={"racks": racks})
@@ -112,7 +115,7 @@ def strategy_of(plan: Plan) -> ParallelStrategy:
 
 
 def days_of(instance: Instance, seconds_per_sequence: float) -> float:
-    """Return the days to train at so many seconds a sequence."""
+    """Compute the days to train from the seconds a sequence."""
     w = instance.workload
     return float(layer_time.days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability))
 
@@ -159,24 +162,24 @@ def least_seconds(world: World) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FewestRacks:
-    """The fewest racks that have a layout in time, and the most that are proven too few."""
+    """The fewest racks that have a layout within the days, and the most that are proven too few."""
 
     status: Status
     racks: int | None
-    too_few: int  # racks with which no layout is in time, proven
+    too_few: int  # racks with which no layout is within the days, proven
     days: float | None
     plan: Plan | None
 
     @property
     def strategy(self) -> ParallelStrategy | None:
-        """The fastest layout on so many racks."""
+        """The layout of the plan on these racks; None without a plan."""
         return None if self.plan is None else strategy_of(self.plan)
 
 
 def fewest_racks(
     instance: Instance, days: float, *, tolerance: float = 0.0, time_limit: float | None = None
 ) -> FewestRacks:
-    """Return the fewest racks that train in so many days, without a budget, and the fastest layout on them.
+    """Return the fewest racks that train within `days` days, without a budget, and the fastest layout on them.
 
     `tolerance`: a relative width of the bracket between them and those proven too few that is narrow enough.
     """

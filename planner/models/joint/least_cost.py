@@ -26,10 +26,10 @@ from planner.solvers.signals import Deadline
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeastCost:
-    """The cheapest plan in time: its capital with a lower bound over the declared space, and its days.
+    """The cheapest plan by the deadline: its capital with a lower bound over the declared space, and its days.
 
-    `least_days`: where no plan is in time, a lower bound on the days of any, the most racks beside the cheapest
-    fabrics on a network that slows nothing above its transport.
+    `least_days`: where no plan meets the deadline, a lower bound on the days of any plan: those of the most racks with
+    the cheapest fabrics on a network that slows nothing above its transport.
     """
 
     status: JointStatus
@@ -57,13 +57,13 @@ class LeastCost:
 
 
 def days_of(problem: Problem, seconds: float) -> float:
-    """Return the days to train at so many seconds a sequence."""
+    """Compute the days to train from the seconds a sequence."""
     w = problem.instance.workload
     return float(layer_time.days_to_train(w.tokens, w.sequence_length, seconds, w.availability))
 
 
 def seconds_of(problem: Problem, days: float) -> float:
-    """Return the seconds a sequence at which training takes so many days."""
+    """Compute the seconds a sequence at which training takes `days` days."""
     return days / days_of(problem, 1.0)
 
 
@@ -129,8 +129,8 @@ def cheapest_by(
 ) -> LeastCost:
     """Return the cheapest plan whose time a sequence is within a limit, of equal ones the fastest.
 
-    `known`: a plan in time from which the search starts, such as the fastest; what its search learned of sites and
-    templates stands in the world, and is not asked again.
+    `known`: a plan within the limit from which the search starts, such as the fastest; `world` keeps the answers of its
+    search on sites and templates, which are not asked again.
     """
     limit = deadline_seconds_per_sequence
     return CapitalSearch.begun(world, limit, known=known, time_limit=time_limit, progress=progress).run()

@@ -27,10 +27,10 @@ class Pruning:
 def micro_batches(problem: Problem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
     """Pair numbers of replicas with the numbers of micro-batches that could be best with them.
 
-    And in time by their fill alone. A filled pipeline takes as many as the batch holds. Interleaved, whole rounds may
-    be better, and fewer than p + (p-1)/v hold less in flight; where a rule asks for whole rounds, the most and one. Of
-    chunks that are not alike more may be best (`most_rounds`). A pipeline that is not interleaved holds less where it
-    is not filled, so it may take any number below p.
+    Pairs whose fill of the pipeline alone exceeds the cutoff are left out. A filled pipeline takes as many as the batch
+    holds. Interleaved, whole rounds may be better, and fewer than p + (p-1)/v hold less in flight; where a rule asks
+    for whole rounds, the most and one are candidates. Of unequal chunks more may be best (`most_rounds`). A pipeline
+    that is not interleaved holds less where it is not filled, so it may take any number below p.
     """
     most, wanted = total // np.maximum(d, 1), problem.pin("microbatches_per_step")
     rounds = v > 1 and problem.rules.whole_rounds

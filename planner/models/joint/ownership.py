@@ -33,7 +33,7 @@ BELOW = 1 - 3 * EPS  # of a time: plans that are faster by more than rounding
 
 @dataclass(order=True, frozen=True, slots=True)
 class Span:
-    """Plans that take from so many seconds a sequence to so many, and what they cost at least."""
+    """Plans that take from `start` to `end` seconds a sequence, with a lower bound `usd` on their cost."""
 
     usd: float
     start: float = field(compare=False)
@@ -53,12 +53,12 @@ class RunSearch:
     order: Iterator[int] = field(default_factory=itertools.count)
     best: LeastCost | None = None
     usd: float = math.inf  # of the best
-    given_up: float = math.inf  # least cost of what a search left without a proof
+    given_up: float = math.inf  # lower bound on the cost of plans of which a search proved nothing
     last: LeastCost | None = None  # the plan found last, where none is proven the least of its span
     least_days: float | None = None  # of any plan, where none is in time
 
     def years(self, seconds: float) -> float:
-        """Return the years that count of a run at so many seconds a sequence."""
+        """Return the years of operation: as the instance states, else those of training at `seconds` a sequence."""
         given = self.instance.limits.operation_years
         return years_of(days_of(self.instance, seconds)) if given is None else given
 
@@ -82,7 +82,7 @@ class RunSearch:
         return "proved"
 
     def _note(self, span: Span, found: LeastCost) -> None:
-        """Remember what a search left without a proof, and how late every plan is where none is in time."""
+        """Record the bound of a span that a search left unproven, and of the first one a bound on all plans' days."""
         if found.status is JointStatus.UNKNOWN:
             self.given_up = min(self.given_up, span.usd)
         if found.status is JointStatus.FEASIBLE:
@@ -136,7 +136,7 @@ class RunSearch:
             self.push(usd, middle, below)
         else:
             self.push(usd, span.start, below)
-        self.push(usd, seconds, max(seconds, span.end))  # a plan may be in time but for rounding
+        self.push(usd, seconds, max(seconds, span.end))  # a plan may meet the span's end but for rounding
 
 
 def least_run_cost(

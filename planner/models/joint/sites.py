@@ -65,7 +65,7 @@ class Sites:
 
     @property
     def counts_power(self) -> bool:
-        """Whether a fabric's power is load beside that of the racks."""
+        """Whether a fabric's power is load in addition to that of the racks."""
         return self.instance.network is not None and not self.instance.hardware.overhead_includes_fabric
 
     @property
@@ -91,19 +91,22 @@ class Sites:
         return [x for x in found if limit is None or x <= limit]
 
     def min_routes_km(self, sites: int) -> float:
-        """Bound the length of all routes between so many sites from below: as many of the shortest there are."""
+        """Bound from below the total km of the routes between all pairs of `sites` sites: the sum of the shortest."""
         known = sorted(km for p, km in self.data.pairs.items() if p not in self.data.disconnected)
         return math.fsum(known[: sites * (sites - 1) // 2])
 
     def min_joined_usd(self, sites: int) -> float:
-        """Bound the price of what joins so many sites at least: designed fibre may join more than two in a tree."""
+        """Bound from below the price in USD of the fibre that joins `sites` sites.
+
+        Designed fibre may join more than two in a tree, for which the bound is 0.
+        """
         pairs = sites * (sites - 1) // 2
         if self.designed:
             return float(self.fibre.least_usd()[1]) if sites == 2 else 0.0
         return pairs * self.fibre_usd(self.min_routes_km(sites) / pairs, 1) if pairs else 0.0
 
     def floor_usd(self, racks: int, sites: int) -> float:
-        """Bound the capital of so many racks at so many sites from below, without fabric, fibre, lines and upgrades."""
+        """Bound from below the capital of `racks` racks at `sites` sites, without fabric, fibre, lines and upgrades."""
         fixed, module = site_musd(self.data)
         modules = -(-racks // self.data.module_racks)
         racks_usd = modules * self.data.module_racks * cost.rack_of(self.data.hardware).price_usd
@@ -114,20 +117,20 @@ class Sites:
         return cost.wan_fibre_usd(self.data.wan, km, wavelengths) + cost.wan_wavelength_usd(self.data.wan, wavelengths)
 
     def max_racks(self, rails: int) -> int:
-        """Bound the racks that any plan can use with so many GPUs of each cabled.
+        """Bound the racks that any plan can use with `rails` GPUs of each cabled.
 
-        The cheapest link and leaf port for each, which draws the least, free fibre.
+        Each of these GPUs has the cheapest link and leaf port, at the least power, and the fibre is free.
         """
         if rails not in self.most:
             self.most[rails] = self._most_racks(rails)
         return self.most[rails]
 
     def min_fabric_usd(self, rails: int) -> float:
-        """Price the least fabric of a rack with so many GPUs cabled."""
+        """Bound from below the price in USD of a rack's share of the fabric with `rails` GPUs cabled."""
         return rails * min_fabric_usd(self.instance.network)
 
     def min_fabric_mw(self, rails: int) -> float:
-        """Bound the power of the fabric of a rack with so many GPUs cabled, where it counts."""
+        """Bound from below the power in MW of a rack's share of the fabric with `rails` GPUs cabled, if it counts."""
         return rails * min_fabric_mw(self.instance.network) if self.counts_power else 0.0
 
     def _most_racks(self, rails: int) -> int:
@@ -162,7 +165,7 @@ class Sites:
         bare = tuple(replace(p, fabrics=((0.0, 0.0),)) for p in parts)
         if self.counts_power or len(set(bare)) < len(set(parts)):
             return self._placed(parts, circuit)
-        # The power of fabrics moves nothing, so that each takes its cheapest, and the sites are those of bare parts.
+        # The power of fabrics changes no choice, so each part takes its cheapest, and its site is that without fabric.
         found = self._placed(bare, circuit)
         if found is None:
             return None
@@ -180,10 +183,10 @@ class Sites:
         )
 
     def least(self, parts: tuple[Part, ...], circuit: Circuit | None) -> float:
-        """Bound the capital of some parts at so many wavelengths or more; infinite where no sites hold them.
+        """Bound the capital of some parts at the circuit's wavelengths or more; infinite where no sites hold them.
 
-        Where the fibre is designed this asks for no design: each pair costs at least what the exchange alone takes, of
-        so many bytes of a stage or fewer, of any number of them at 0.
+        Where the fibre is designed no design is made: each pair costs at least the fibre of the exchange alone, of the
+        circuit's bytes of a stage or fewer, or of any number of bytes if the circuit has 0.
         """
         if not self.designed:
             found = self.cheapest(parts, circuit)

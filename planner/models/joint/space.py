@@ -225,7 +225,7 @@ class Strategy:
         return block_step.least_layers(self.between)
 
     def block(self, pipeline: int) -> Block | None:
-        """Return the block of racks of a pipeline of so many stages."""
+        """Return the block of racks of a pipeline of `pipeline` stages; None where it has none."""
         s, problem = self.shape, self.problem
         degrees = (s.tensor_parallel, s.context_parallel, s.expert_parallel)
         replicas = problem.pin("replicas_per_rack")

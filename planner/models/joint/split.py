@@ -127,7 +127,7 @@ class Stages:
 
     @cached_property
     def sizes(self) -> Ints:
-        """Layers that a stage may hold in time for the cutoff, from one a chunk; none if it is not run."""
+        """Numbers of layers of a stage whose seconds are within the cutoff, from one a chunk; none if it is not run."""
         c = self.column
         if not c.is_run:
             return np.arange(0)
@@ -202,9 +202,9 @@ class Stages:
 
     @staticmethod
     def _fewest(left: Floats, flying: Floats, sizes: Ints, kept: float, saved: float) -> Ints:
-        """Return the fewest layers to recompute so that what is in flight fits.
+        """Return the fewest layers r to recompute so that the activations in flight fit the memory left.
 
-        Flying·(kept - r/l·saved) within what is left.
+        flying·(kept - r/l·saved) <= left, with l layers of the stage; `NO_FIT` where no r does.
         """
         need = flying * kept - left
         if saved <= 0:
@@ -332,7 +332,7 @@ class Stages:
                     yield Thresholds(seconds=seconds, stage=stage, chunk=chunk, most=most)
 
     def _pinned(self, layers: list[int]) -> Iterator[Thresholds]:
-        """Yield the limits that pinned layers keep, if they fit and are in time."""
+        """Yield the limits that pinned layers keep, if they fit memory and their seconds are below the cutoff."""
         if max(layers) > self.sizes[-1] or np.any(np.array(layers) < self.least_sizes):
             return
         where = np.arange(self.column.p), np.array(layers) - self.column.v
@@ -390,14 +390,14 @@ class Stages:
                 return
 
     def _under(self, each: int) -> Self:
-        """Return the stages whose chunks all recompute so many layers, with what is known whatever they recompute."""
+        """Return the stages whose chunks all recompute `each` layers; figures that do not depend on it are kept."""
         found = replace(self, each=each)
         kept = KEPT + (("_needed",) if min(self.each, each) > 0 else ())
         found.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
         return found
 
     def least(self) -> Thresholds | None:
-        """Return the limits of the fastest split; None where none is in time for the cutoff."""
+        """Return the limits of the fastest split; None where none takes less than the cutoff."""
         if self._has_rule:
             return self._best_alike(lambda stages: stages.least())
         return max(self.limits(), key=lambda t: -t.seconds, default=None)

@@ -48,7 +48,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A plan of a column: its time, capital, split, conditions, and what stands where."""
+    """A plan of a column: its time, capital, split and conditions, and the fabrics, blocks and replicas by site."""
 
     seconds: float  # a sequence, on a clock
     capital_usd: float
@@ -174,7 +174,7 @@ class World:
         return self.cache.sample(self.problem, self.deadline, count)
 
     def max_racks(self, rails: int) -> int:
-        """Bound the racks that any plan can have with so many GPUs of each cabled."""
+        """Bound the racks that any plan can have with `rails` GPUs of each cabled."""
         joined = math.inf
         if self.templates is not None:
             joined = max_joined_racks(self.templates.network, self.problem.instance.pins, rails)
@@ -211,9 +211,9 @@ def spared(world: World, column: Column) -> list[Column]:
 
 
 def shapes(column: Column, sites: int) -> Iterator[Shape]:
-    """Yield every way to share a column's blocks out over so many sites, up to an exchange of sites.
+    """Yield every way to share a column's blocks out over `sites` sites, up to an exchange of sites.
 
-    The most blocks ascending; pinned numbers of blocks are among those of the sites.
+    Shapes are in ascending order of their largest part, and contain the pinned numbers of blocks.
     """
     s = column.strategy
     block = s.block(column.p)
@@ -232,7 +232,7 @@ def shapes(column: Column, sites: int) -> Iterator[Shape]:
 
 
 def _partitions(total: int, parts: int, most: int) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to write a total as so many positive parts, none larger than the one before."""
+    """Yield the ways to write a total as `parts` positive parts of at most `most`, none larger than the one before."""
     if parts == 1:
         if total <= most:
             yield (total,)

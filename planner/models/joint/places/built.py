@@ -55,7 +55,7 @@ def exchanged_bytes(column: Column, split: Split) -> float:
 
 
 def most_bytes(column: Column, layers: int) -> float:
-    """Return the gradients of a stage of so many layers, at either end of the pipeline or amid it."""
+    """Compute the most bytes of gradients of a stage of `layers` layers, at either end of the pipeline or amid it."""
     return max(_bytes(column, layers, stage) for stage in {0, column.p // 2, column.p - 1})
 
 

@@ -19,10 +19,11 @@ from planner.solvers.registry import run_milp
 
 
 def confirmed(sites: Sites, placed: Placed, seconds: float | None) -> str:
-    """Say whether CP-SAT too finds no cheaper sites for the parts of a plan, in so many seconds at most.
+    """Return the mark of the bound on a plan's sites: CONFIRMED, BOUNDED, or ON_TRUST after `seconds` seconds.
 
-    Where it does not, and first under dc, whose reactances are no whole numbers, a dual bound of the relaxation is
-    recomputed in exact fractions. What HiGHS claims is the capital without WAN gateways, which come after the sites.
+    CP-SAT confirms that no sites are cheaper for the parts of the plan. Where it does not, and first under dc, whose
+    reactances are no whole numbers, a dual bound of the relaxation is recomputed in exact fractions. The claim of HiGHS
+    is on the capital without WAN gateways, which are chosen after the sites.
     """
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
     ways: list[Way] = [

@@ -45,7 +45,7 @@ class Search(CapitalBounds):
 
     @property
     def _rtts(self) -> list[float]:
-        """Round trips that the money may pay: as far as is known, until a candidate is in time at the shortest."""
+        """Round trips in ms that the money may pay; only the near ones until a candidate meets the cutoff."""
         return self.shape_problem.payable_rtts_ms if self.in_time else self.shape_problem.near_rtts_ms
 
     @cached_property
@@ -55,9 +55,9 @@ class Search(CapitalBounds):
 
     @cached_property
     def levels(self) -> list[Level]:
-        """List the slowdowns that may be worth their price: those that no calmer fabrics have for as little.
+        """List the slowdowns that may be worth their price: fabrics with smaller ones cost more.
 
-        All of them where power counts, since a frugal fabric may beat a cheap and calm one.
+        Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less.
         """
         q = self.shape_problem
         phi, sites = q.world.problem.transport_slowdown, q.world.sites

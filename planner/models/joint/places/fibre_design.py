@@ -1,7 +1,7 @@
 """What designed fibre between sites costs: exactly for a set of sites, and a lower bound for a pair.
 
-The exchange takes no longer than the step counts on: what a ring takes at the rate of the wavelengths, behind the round
-trips of the two sites farthest apart. Other traffic is carried beside it, as far as there is fibre.
+The exchange takes no longer than the step allows: the time of a ring at the rate of the wavelengths, after the round
+trips of the two sites farthest apart. Other traffic is carried in addition, as far as the fibre has room.
 """
 
 import math
@@ -29,7 +29,7 @@ from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
 
 Floats = NDArray[np.float64]
-LARGE_BYTES = 1e30  # of a stage: so many that round trips do not count, for a bound at any number of bytes
+LARGE_BYTES = 1e30  # of a stage: round trips are negligible against them, for a bound at any number of bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +88,11 @@ class FibreDesigns:
         return {p: float(self.prices(p, circuit.stage_bytes)[circuit.wavelengths]) for p in self._pairs}
 
     def least_usd(self, stage_bytes: float = 0.0, max_rtt_ms: float = math.inf) -> Floats:
-        """Bound the price of the fibre of any two sites by the number of wavelengths; infinite where none has so many.
+        """Bound from below the price in USD of the fibre of any two sites, by the number of wavelengths.
 
-        It holds for so many bytes of a stage and fewer, and for any number of them at 0. Pairs that a rule of the grid
-        bars count as none where no more than two sites may be open.
+        The bound holds for `stage_bytes` bytes of a stage and fewer, and at 0 for any number of bytes; it is infinite
+        where no pair has the wavelengths. Pairs that a rule of the grid bars are left out where no more than two sites
+        may be open.
         """
         key = stage_bytes, max_rtt_ms
         if key not in self.tables:
@@ -114,7 +115,8 @@ class FibreDesigns:
     def prices(self, pair: Pair, stage_bytes: float) -> Floats:
         """Price the cheapest routes of the exchange of two sites by the number of wavelengths, without other traffic.
 
-        Fewer bytes need no less: a longer route leaves less of the time. At 0 bytes, so many that no route does.
+        Fewer bytes need no fewer wavelengths, as a longer route leaves less of their time. 0 bytes stand for a number
+        so large that the delay of a route is negligible.
         """
         key = pair, stage_bytes
         if key not in self.tables:
@@ -141,7 +143,7 @@ class FibreDesigns:
         return total
 
     def _waves(self, late: float, stage_bytes: float) -> Floats:
-        """Return the wavelengths on a route so many seconds longer, by those at whose rate the step is timed."""
+        """Compute the wavelengths needed on a route that is `late` seconds longer, by those that the step counts on."""
         sent = 2.0 if self.data.wan.exchange == "tree" else 1.0  # a tree sends all up and down, a ring of two half
         if not stage_bytes or not late:
             return np.asarray(sent * self._counts)

@@ -55,7 +55,7 @@ def with_gateways(
 ) -> dict[str, Template] | None:
     """Return the cheapest template with its gateway of each site that keeps the slowdowns; None where one has none.
 
-    `bare` are the cheapest without gateways; one much dearer than these is not looked for.
+    `bare` holds the cheapest templates without gateways; templates that are much dearer than these are not tried.
     """
     templates, found = q.world.templates, dict[str, Template]()
     sizes = sorted(set(q.shape.blocks), reverse=True)

@@ -79,7 +79,7 @@ def place_parts(m: Any, q: Question) -> None:
 
 
 def pin_blocks(m: Any, q: Question) -> None:
-    """Give the sites whose blocks are pinned so many of them."""
+    """Fix the blocks of each site with a pinned number of blocks to that number."""
     wanted = {x: n for x, n in pinned_blocks(q.data.instance).items() if x in q.data.candidates}
 
     def row(m: Any, x: str) -> Any:

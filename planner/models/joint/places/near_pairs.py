@@ -60,5 +60,5 @@ def nearer_pairs_first(q: Question, most_usd: float) -> list[Question]:
 
 
 def _up_to(q: Question, usd: dict[tuple[str, str], float], most: float) -> Question:
-    """Return the question with the pairs that cost no more than so many USD."""
+    """Return the question restricted to pairs of sites whose fibre costs at most `most` USD."""
     return replace(q, pair_usd={p: x if x <= most else math.inf for p, x in usd.items()})

@@ -77,7 +77,7 @@ class Prices:
         return n * (n - 1) // 2 * self.sites.fibre_usd(km, waves)
 
     def upper(self, waves: int, rtt: float) -> float:
-        """Price the cheapest of the known sites within a round trip, with so many wavelengths between them."""
+        """Price the cheapest known sites within a round trip, with `waves` wavelengths between them."""
         fits = [(a, a.placed) for a in self.answers if a.placed is not None and a.placed.rtt_ms <= rtt]
         return min((a.usd + self._more(a, placed, waves) for a, placed in fits), default=math.inf)
 

@@ -58,9 +58,10 @@ def wan_section(sites: Sites, placed: Placed, *, window_seconds: float = 0.0) ->
 
 
 def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate:
-    """Return the certificate of sites at run prices as one on a whole run of so many dollars, with what all cost alike.
+    """Return the certificate of sites at run prices as one on the total cost `usd` of a whole run, in dollars.
 
-    The search asked for the sites at the prices of a run that is no longer, so that its bound holds.
+    `alike_usd`, which all plans cost alike, is added to its bound. The search asked for the sites at the prices of a
+    run that is no longer, so that its bound holds.
     """
     bound = None if made.bound is None else min(made.bound + alike_usd, usd)
     gap = relative_gap(usd, bound)

@@ -66,7 +66,10 @@ class ShapeProblem:
         return Conditions(racks=racks, shards=self.shape.min_replicas, send=send, allreduce=allreduce, fibre=fibre)
 
     def fibre(self, wavelengths: int, rtt_ms: float) -> Fibre | None:
-        """Return what joins the sites at so many wavelengths; a share of them is kept free for other traffic."""
+        """Return the fibre between the sites with `wavelengths` wavelengths, less the share free for other traffic.
+
+        None at one site.
+        """
         if not self.several:
             return None
         wan = self.world.problem.wan
@@ -97,28 +100,28 @@ class ShapeProblem:
 
     @cached_property
     def standing(self) -> Standing:
-        """What stands by at the sites of the shape."""
+        """The effect of the spare racks at the sites of the shape."""
         t = self.traffic
         sites = ((t.work_racks(g), t.spare_racks(g)) for g in self.shape.blocks)
         return standing_of(sites, t.rack_availability, self.block.replicas)
 
     def job(self, step_seconds: Any) -> Job | None:
-        """Return what failures meet at so many seconds a step; None where they do not count."""
+        """Return the job that failures interrupt, with `step_seconds` seconds a step; None without failures."""
         calendar, c = self.world.problem.calendar, self.column
         if calendar is None:
             return None
         return calendar.job(c.d, c.replica_gpus, step_seconds, shares_state=c.zero > 0, lanes=c.lanes)
 
     def on_clock(self, seconds: Any) -> Any:
-        """Return the seconds a sequence on a clock of so many seconds of steps, by the best way to go on."""
+        """Compute the clock seconds a sequence from its seconds of steps, by the best way to resume after failures."""
         calendar, job = self.world.problem.calendar, self.job(np.asarray(seconds) * self.column.sequences)
         if calendar is None or job is None:
             return seconds
-        with np.errstate(over="ignore"):  # beyond a float is never in time
+        with np.errstate(over="ignore"):  # seconds beyond a float exceed every limit
             return seconds * np.minimum.reduce([np.asarray(x) for x, _ in stretches(job, self.standing)])
 
     def upkeep(self, seconds: float, blocks: Mapping[str, int]) -> Upkeep | None:
-        """Return how failures are met at so many seconds of steps a sequence, blocks standing at these sites."""
+        """Return how failures are met with `seconds` seconds of steps a sequence and these blocks by site."""
         calendar, job, t = self.world.problem.calendar, self.job(seconds * self.column.sequences), self.traffic
         if calendar is None or job is None:
             return None
@@ -209,9 +212,9 @@ class ShapeProblem:
 
     @property
     def best_fibre(self) -> Fibre | None:
-        """The widest fibre that the money may pay, between sites as near as any that it may pay, as far as is known.
+        """The widest fibre that the money may pay, at the shortest round trip that it may pay, as far as is known.
 
-        None at one site. It is so for the other shapes over so many sites too whose largest part is no smaller.
+        None at one site. The same holds for other shapes over this number of sites whose largest part is no smaller.
         """
         if not self.several:
             return None
@@ -279,9 +282,9 @@ class ShapeProblem:
         return np.asarray(self.on_clock(seconds), dtype=np.float64)
 
     def max_slowdowns(self, cutoff: float) -> tuple[float, float]:
-        """Bound the slowdowns of sends and of all-reduces that may be in time, the other at its least.
+        """Bound the slowdowns of sends and of all-reduces that may meet the cutoff, the other at its least.
 
-        Time never falls as a network slows, so no slowdown above one that is late is in time.
+        Time never falls as a network slows, so that all slowdowns above one that misses the cutoff miss it too.
         """
         tried = np.asarray(self.world.problem.transport_slowdown * SLOWDOWNS, dtype=np.float64)
         least: Floats = np.full(len(tried), tried[0])
@@ -308,9 +311,9 @@ class ShapeProblem:
         }
 
     def _most_fabric_usd(self, blocks: int) -> float:
-        """Return the most that the fabric of a part may cost.
+        """Bound the price in USD of the fabric of a part of `blocks` blocks.
 
-        What the racks of all leave, beside the least fabrics of the others.
+        It is the budget less the least capital of all parts without fabrics, and less the least fabrics of the others.
         """
         world, traffic = self.world, self.traffic
         if world.sites is None:

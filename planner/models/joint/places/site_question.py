@@ -56,7 +56,7 @@ class Question:
     designs
         Price of the fibre of a set of sites above that of its pairs; None: no fibre joins it.
     counts_power
-        Whether a fabric's power is load beside that of the racks.
+        Whether a fabric's power is load in addition to that of the racks.
     """
 
     data: "SplitData"
@@ -68,7 +68,7 @@ class Question:
 
     @property
     def most_modules(self) -> int:
-        """Modules of all sites: those of the parts, and those that are pinned beside them."""
+        """Bound the modules of all sites: the pinned racks in all, else those of the parts and of pinned sites."""
         pins, each = self.data.pins, self.data.module_racks
         if pins.racks is not None:
             return pins.racks // each

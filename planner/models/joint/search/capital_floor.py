@@ -53,7 +53,7 @@ class CapitalFloor:
         return np.array(sorted(x for x in found if x <= most), dtype=np.int64)
 
     def at_sites(self, racks: Any, sites: int) -> Floats:
-        """Bound the capital without fabrics of so many racks at a number of sites."""
+        """Bound from below the capital, without fabrics, of `racks` racks at `sites` sites."""
         racks = np.asarray(racks)
         if self.world.sites is None:
             return np.asarray(racks * self.rack_usd, dtype=np.float64)

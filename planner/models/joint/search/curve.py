@@ -1,8 +1,8 @@
 """The goal of the curve: plans such that every plan of the box is within epsilon of one of them in time and capital.
 
-The gap of a node is how far no incumbent covers its floors. A node whose gap is no more than epsilon is closed: each of
-its plans has an incumbent that is at most so much worse in both. The node of the largest gap is opened first, so that
-at any moment the largest gap left is what is proven.
+The gap of a node is the least relative excess by which an incumbent misses its floors. A node whose gap is at most
+epsilon is closed: each of its plans has an incumbent that is at most by epsilon worse in both. The node of the largest
+gap is opened first, so that at any moment the largest gap left is proven.
 """
 
 import math
@@ -36,7 +36,7 @@ NEAR = 0.01  # above its floor, a capital at which a shape is priced first
 
 @dataclass(slots=True)
 class ShapeInBoxes:
-    """A shape with what is refused of it: within a capital no plan is under some seconds a sequence."""
+    """A shape with its refused pairs (capital, seconds a sequence): within the capital no plan takes fewer seconds."""
 
     problem: ShapeProblem
     by_fabric: bool = False  # its floor of capital has the fabrics of its tables
@@ -136,7 +136,7 @@ class WholeCurve(Goal):
         self.world.deadline.check()
 
     def reached(self, t: float, c: float, what: Any) -> bool:
-        """Lower what is proven to the largest gap left."""
+        """Lower the proven gap to the largest one left among open nodes."""
         if self.loop is not None:
             self._note(-self.loop.least_key)
         return False

@@ -161,7 +161,7 @@ class FewestDays(Goal):
     def _horizon(self, key: float, times: int) -> float:
         """Return the bound up to which columns are listed at once.
 
-        A little above what is known to be reached, else a step above its key; larger steps at last, then all.
+        A little above the seconds of a known column, else a step above the key; larger steps at last, then all.
         """
         if math.isfinite(self.guess) and key < NEAR * self.guess:
             step = min(STEP * key, NEAR * self.guess)
@@ -252,7 +252,7 @@ class FewestDays(Goal):
 
 
 def days(problem: Problem, seconds: float) -> float:
-    """Return the days to train at so many seconds a sequence."""
+    """Compute the days to train from the seconds a sequence."""
     w = problem.instance.workload
     return w.tokens / w.sequence_length * seconds / w.availability / SECONDS_PER_DAY
 

@@ -37,7 +37,7 @@ FEWER_BLOCKS = 8  # with which a first incumbent is sought
 MANY_SAMPLED = 400  # strategies in which a first cheap plan is sought
 LIKELY_PIPELINES = 4  # of a strategy under a ZeRO stage
 CHEAP = 20  # columns that are priced for it
-GROWN = 150  # columns that get blocks until they are in time
+GROWN = 150  # columns that get blocks until they meet the cutoff
 STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
 
 
@@ -206,7 +206,7 @@ def _likely_plan(goal: Goal, column: Column) -> Plan | None:
 
 
 def _with_replicas(goal: Goal, column: Column, replicas: int, *, pinned: bool) -> Column | None:
-    """Return a column with other replicas and the best filling of the batch; None where it is not in time."""
+    """Return a column with `replicas` replicas and the best filling of the batch; None where it misses the cutoff."""
     cutoff = goal.cutoff(0.0) * (1 - 2 * EPS)
     if pinned:
         column = replace(column, d=replicas)
@@ -254,7 +254,10 @@ def least_usd(goal: Goal, column: Column) -> float:
 
 
 def cheap_columns(goal: Goal, loop: OpenNodes) -> list[tuple[float, Column]]:
-    """List columns in time on a free network among a sample of strategies by their floors of capital, least first."""
+    """List (floor of capital, column) pairs of a sample of strategies, least first, that meet the cutoff.
+
+    Their times are those on a free network.
+    """
     found: list[tuple[float, int, Ranges]] = []
     for _, s in sampled(loop, MANY_SAMPLED):
         goal.tick()
@@ -278,7 +281,7 @@ def cheap_columns(goal: Goal, loop: OpenNodes) -> list[tuple[float, Column]]:
 
 
 def _grown_in_time(goal: Goal, x: Ranges) -> Column | None:
-    """Return the column of a range with its fewest blocks, grown until it is in time."""
+    """Return the column of a range with its fewest blocks, grown until it meets the cutoff; None if it never does."""
     rows = x.of.rows.part(x.at)
     if x.of.strategy.problem.pin("data_parallel") is None:
         rows = replace(rows, d=np.minimum((x.low + 1) * rows.block_replicas, rows.d))

@@ -21,7 +21,7 @@ LEAST_SHARE = 0.8  # of the blocks that the money may pay, down to which fewer a
 
 
 def first_plans(search: WholeCurve, count: int) -> None:
-    """Seek plans at so many budgets, from the most capital of the box down to the least that holds the model."""
+    """Seek plans at `count` + 1 budgets, from the most capital of the box down to the least that holds the model."""
     floor, most = search.floor, search.front.most_usd
     if not search.tables or not math.isfinite(most):
         return

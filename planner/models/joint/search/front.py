@@ -1,4 +1,4 @@
-"""Plans that no other beats in time and capital, and how far the floors of others are from being covered by one."""
+"""The undominated plans in time and capital, and the gap by which they miss the floors of others."""
 
 import bisect
 import math

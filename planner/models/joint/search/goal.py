@@ -153,11 +153,11 @@ class Goal(ABC):
 
     @abstractmethod
     def begin_shape(self, q: ShapeProblem) -> Any:
-        """Return what is known of a shape that is opened."""
+        """Return the search state of a shape that is opened, which `price` receives."""
 
     @abstractmethod
     def price(self, t: float, c: float, shape: Any) -> tuple[float, float] | None:
-        """Take a shape a step on, to plans and to floors of what is left of it, which it returns."""
+        """Advance the search of a shape by a step, which may keep plans; return the floors of the rest, None if done."""
 
     @abstractmethod
     def keep(self, plan: Plan) -> Any:

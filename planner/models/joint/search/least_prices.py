@@ -24,10 +24,10 @@ class Floor:
     module_usd: float
     rail_usd: float
     min_sites: int = 1
-    joined_usd: tuple[float, ...] = (0.0,)  # of the least fibre between so many sites, the last for more of them
+    joined_usd: tuple[float, ...] = (0.0,)  # of the least fibre by number of sites, the last for more of them
 
     def usd(self, racks: Any, rails: Any) -> Any:
-        """Bound the capital of a number of racks in all with so many GPUs of each cabled."""
+        """Bound from below the capital of `racks` racks in all with `rails` GPUs of each cabled."""
         modules = np.ceil(racks / self.module_racks)
         return self._sites_usd(self.min_sites) + modules * self.module_usd + racks * rails * self.rail_usd
 
@@ -45,7 +45,7 @@ class Floor:
         return self.fixed_usd + self.site_usd * sites + self.joined_usd[min(sites, len(self.joined_usd) - 1)]
 
     def max_blocks(self, usd: float, racks: Any, rails: Any) -> Any:
-        """Bound the blocks of so many racks that a capital can pay."""
+        """Bound the number of blocks, each of `racks` racks with `rails` GPUs cabled, that a capital can pay."""
         each = racks * (self.module_usd / self.module_racks + rails * self.rail_usd)
         left = max(0.0, usd - self._sites_usd(self.min_sites))
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -157,9 +157,9 @@ def in_memory(goal: RangesGoal, x: Ranges) -> Ranges:
 
 @dataclass(slots=True)
 class StageTerms:
-    """Least terms of pipelines under a ZeRO stage with so many blocks, by their place in the table of the strategy.
+    """Least terms of pipelines under a ZeRO stage with at most `high` blocks, by their place in the strategy's table.
 
-    Several goals ask for them one after another. Not a number: not known.
+    Several goals ask for them one after another. NaN: not known yet.
     """
 
     high: Ints

@@ -1,4 +1,4 @@
-"""The goal of a plan of least rank among those that tie: within so many seconds a sequence and so much capital.
+"""The goal of a plan of least rank among those that tie, within a limit on seconds a sequence and one on capital.
 
 A rank says how good a plan is in what neither days nor money say, the least the best.
 """
