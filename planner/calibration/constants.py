@@ -42,7 +42,7 @@ class FittedConstant:
         return value_at(TYPES[self.kind].model_validate(catalogue(self.kind)[self.entries[0]]), self.path)
 
     def touches(self, m: Machine) -> bool:
-        """Return whether the constant can change what is predicted for a machine; a share of peak only for its type."""
+        """Return whether the constant can change a machine's predictions; a share of peak does for its type alone."""
         name = m.gpu.name if self.kind == "accelerators" else m.software.name
         if name in self.entries and self.path.startswith(MAX_SHARE):
             dtype = self.path.removeprefix(MAX_SHARE)

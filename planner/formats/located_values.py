@@ -122,7 +122,7 @@ class RecipeText:
         self.reported.append((len(self.text) + 1 if offset is None else offset, f"{self.where}: {line}{what}"))
 
     def messages(self) -> list[str]:
-        """Return the lines for the user in the order of the file as it was given; what is of no place comes last."""
+        """Return the lines for the user in the order of the given file; those without a place in it come last."""
         return [what for _, what in sorted(self.reported, key=lambda x: x[0])]
 
     def refused(self, offset: int | None, key: str, problem: str, remedy: str = WRITE_IT) -> InputError:

@@ -1,4 +1,4 @@
-"""Read the flags, overrides and variables of a shell or Slurm script, and where each value stands; nothing is run."""
+"""Read the flags, overrides and variables of a shell or Slurm script, with the offsets of each value; run nothing."""
 
 import ast
 import itertools
@@ -101,14 +101,14 @@ class Word:
     text: LocatedText
     start: int
     end: int
-    quote: str = ""  # within which it stands with others
+    quote: str = ""  # that encloses it together with other words
     branch: bool = False  # of an if or case, which is not followed
     printed: bool = False  # of an echo
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A flag or an override as it stands in the file; `value` is None where it has none."""
+    """A flag or an override as it is written in the file; `value` is None where it has none."""
 
     key: str
     value: LocatedText | None
@@ -160,7 +160,7 @@ class Script:
         return self.text.count("\n", 0, offset) + 1
 
     def line_of(self, key: str, value: object) -> int:
-        """Return the line where the value of a flag or override stands, or else that of the last of its name."""
+        """Return the line of the value of a flag or override, or else the line of the last flag of its name."""
         known = [x for x in getattr(value, "offsets", ()) if x != NOWHERE]
         return self.line(known[0] if known else next(i.word.start for i in reversed(self.items) if i.key == key))
 
@@ -270,7 +270,7 @@ def _modules_behind(words: list[Word]) -> list[Word]:
 
 
 def _end(text: str, word: Word, count: int) -> int:
-    """Return the offset behind so many words as they are written, the given one first."""
+    """Return the offset after `count` words of the text as they are written, of which `word` is the first."""
     if word.end != NOWHERE and count == 1:
         return word.end
     within = {'"': r"|'[^'\n]*'", "'": r'|"[^"\n]*"'}.get(word.quote, "")
@@ -384,7 +384,7 @@ def _value(node: ast.expr) -> int:
 
 
 def typed(text: str | None) -> Any:
-    """Return what the text of a flag or override stands for: yes or no, none, a whole number, or itself."""
+    """Parse the text of a flag or override as True or False, None, a whole number, or else the text itself."""
     if text is None:  # a flag without a value is on
         return True
     plain = {"true": True, "false": False, "null": None}.get(text.lower(), None if text == "None" else text)

@@ -12,7 +12,7 @@ from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatc
 
 REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
 NO_WORDS = "-"  # an effect that its name says
-# Flags that change time or memory, or the model, in a way that no figure here follows; by what stands in for them.
+# Flags that change time or memory, or the model, in a way that no figure here follows; by their effect in the planner.
 STAND_INS: dict[str, str] = {
     "workload.software.tensor_overlap has a fixed share": """tp-comm-overlap-cfg tp-comm-overlap-ag
         tp-comm-overlap-rs tp-comm-overlap-rs-dgrad tp-comm-bulk-wgrad tp-comm-bulk-dgrad tp-comm-split-ag
@@ -267,7 +267,7 @@ def _graphs(f: "RunValues") -> Graphs:
 
 @dataclass(frozen=True, slots=True)
 class RunValues:
-    """The values of a run's file by key, read as whole numbers and choices; `shown` is how a key stands there."""
+    """The values of a run's file by key, read as whole numbers and choices; `shown` is the format of a key there."""
 
     items: TrackedItems
     where: str
@@ -280,7 +280,7 @@ class RunValues:
         return default if value is None else value
 
     def given(self, key: str) -> bool:
-        """Return whether a key stands in the file, and note that it was looked up."""
+        """Return whether the file states a key, and record that the key was looked up."""
         return key in self.items
 
     def count(self, key: str, default: int = 1) -> int:

@@ -116,7 +116,7 @@ def written_like(
     """Return a recipe's text with the plan's choices in it, and a line for the user on each change.
 
     InputError: the recipe has another model, sequence length or precision than the plan, or a value that cannot be
-    changed where it stands; or the placement has other GPUs than the plan.
+    changed in its place; or the placement has another number of GPUs than the plan.
     """
     file = run_of_text(text, path)
     for problem in model_differences(file, instance):
@@ -282,7 +282,7 @@ def _change_nodes(
     stated = started(script)
     for places, number in ((stated.nodes, nodes), (stated.per_node, each), (stated.total, run.gpus)):
         for name, located in places.items():
-            if located.span is not None:  # what is computed from others follows them
+            if located.span is not None:  # a value computed from others follows them
                 recipe.set_value(located, str(number), named.get(located.span, name))
     listed = script.sbatch.get("nodelist")
     if placed is None:

@@ -170,9 +170,9 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any,
     The bound is infinite where the stages cannot hold all layers.
 
     Layers divisible and chunks even: a stage with n chunks in flight and l layers, r of them recomputed, keeps at
-    least state·l + n/v·(kept·l - saved·r) bytes, for l·a + r·b seconds. So the most layers of a stage in time T are
-    concave in T: T/a until memory is full, less steep as each further layer takes others to recompute, and no more
-    once all are. Newton's steps towards the T whose layers sum to the model's come from below.
+    least state·l + n/v·(kept·l - saved·r) bytes, for l·a + r·b seconds. So the maximum layers of a stage within T
+    seconds are concave in T: T/a until memory is full, less steep as each further layer takes others to recompute, and
+    constant once all are. Newton's steps towards the T whose layers sum to the model's come from below.
     """
     found = np.zeros(len(rows))
     shards = np.broadcast_to(shards, rows.p.shape)

@@ -55,7 +55,7 @@ class RunSearch:
     usd: float = math.inf  # of the best
     given_up: float = math.inf  # lower bound on the cost of plans of which a search proved nothing
     last: LeastCost | None = None  # the plan found last, where none is proven the least of its span
-    least_days: float | None = None  # of any plan, where none is in time
+    least_days: float | None = None  # of any plan, where none meets the deadline
 
     def years(self, seconds: float) -> float:
         """Return the years of operation: as the instance states, else those of training at `seconds` a sequence."""

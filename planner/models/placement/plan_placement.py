@@ -349,7 +349,8 @@ def _shape(request: PlacementRequest) -> Shape:
 def _max_unsplit_groups(shape: Shape, run: Run) -> int:
     """Maximise the groups that each fit within one leaf domain.
 
-    The closed form, which is always reached, is returned; InternalError where the model proves another number in time.
+    The closed form, which is always reached, is returned. InternalError where the model proves another number before
+    its time limit.
     """
     classes = Counter(shape.free)
     model = cp_model.CpModel()

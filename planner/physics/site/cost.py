@@ -205,7 +205,7 @@ class Bought:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of some days: the power and the authority of each site, and the bill of what is bought."""
+    """A run of some days: the power in MW and the balancing authority of each site, and the bill of the purchases."""
 
     instance: Instance
     days: float

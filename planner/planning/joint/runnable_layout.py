@@ -32,7 +32,7 @@ class RunnableLayout:
 def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayout | None:
     """Return the fastest near layout that fits; None where the framework runs the plan's own.
 
-    Stages and batch stay; virtual stages, even layers, ZeRO, more expert parallelism and what is recomputed are tried.
+    Stages and batch stay; virtual stages, even layers, ZeRO, more expert parallelism and recomputation are varied.
 
     Raises
     ------

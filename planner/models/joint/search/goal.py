@@ -157,7 +157,7 @@ class Goal(ABC):
 
     @abstractmethod
     def price(self, t: float, c: float, shape: Any) -> tuple[float, float] | None:
-        """Advance the search of a shape by a step, which may keep plans; return the floors of the rest, None if done."""
+        """Advance the search of a shape by a step, which may keep plans; return the floors of the rest, if any."""
 
     @abstractmethod
     def keep(self, plan: Plan) -> Any:
