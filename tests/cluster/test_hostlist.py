@@ -132,6 +132,7 @@ def test_long_runs_are_cut_where_slurm_ends() -> None:
         ("n1,", "an item is empty"),
         (",", "an item is empty"),
         ("n1 n2", "have no blanks"),
+        ("n1 n2" + 50 * "x", "'n1 n2" + 35 * "x" + "': names have no blanks"),
         (f"n[1-{MAX_NAMES + 1}]", "more than 4,000,000"),
         ("n[1-9999][1-9999]", "more than 4,000,000"),
         ("n[1-3000000],m[1-3000000]", "more than 4,000,000"),
