@@ -95,6 +95,19 @@ def test_parts_of_a_split_port_have_a_cage_at_their_own_rate() -> None:
     assert {p["type"] for p in box["interfaces"]} == {"400gbase-x-osfp"}
 
 
+def test_gpus_take_no_unit_of_their_rack() -> None:
+    """A rack's GPUs fill it whole, so they stand at no height; a switch is a box of one unit."""
+    files = netbox_files(E1)
+    heights = {
+        name.removeprefix("device-types/"): yaml.safe_load("".join(pieces()))["u_height"]
+        for name, pieces in files.items()
+        if name.startswith("device-types/")
+    }
+    assert heights == {"box.yaml": 1, "gpu-rack-of-4.yaml": 0}
+    assert {r["u_height"] for r in rows(E1, "racks.csv")} == {"42"}
+    assert {(d["position"], d["face"]) for d in rows(E1, "devices.csv")} == {("", "")}
+
+
 @pytest.mark.parametrize(("name", "port"), [("r00-gpu3", "1"), ("leaf-0-0", "7"), ("leaf-0-0", "7/1")])
 def test_interfaces_turn_back_into_ends(name: str, port: str) -> None:
     """An interface stands for one end, which is the same once read back."""

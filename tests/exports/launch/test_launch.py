@@ -20,12 +20,14 @@ from planner.errors import InputError
 from planner.exports.launch import (
     WRITERS,
     LaunchRun,
+    _switches,
     layout_question,
     megatron_flags,
     nearest_choices,
     plan_of_layout,
     run_of,
 )
+from planner.formats.megatron_switches import OVERLAP_FLAGS
 from planner.imports.huggingface import model_of
 from planner.imports.training_run import layout_of_run, read_run
 from planner.instance.instance import Instance
@@ -373,6 +375,28 @@ def test_experts_overlap_where_megatron_can(changes: dict[str, Any], able: bool)
     assert ("overlap-moe-expert-parallel-comm" in megatron_flags(run)) == able
     quiet = software.model_copy(update={"overlaps": ("gradients",)})
     assert "overlap-moe-expert-parallel-comm" not in megatron_flags(replace(run, software=quiet))
+
+
+@pytest.mark.parametrize(
+    ("changes", "overlaps", "flags"),
+    [
+        ({"zero_stage": 0}, ("gradients", "parameters"), {"overlap-grad-reduce"}),
+        ({"zero_stage": 1}, ("gradients", "parameters"), {"overlap-grad-reduce", "overlap-param-gather"}),
+        ({"zero_stage": 1}, ("parameters",), set()),
+        ({"tensor_parallel": 2, "sequence_parallel": True}, ("tensor",), {"tp-comm-overlap"}),
+        ({"tensor_parallel": 2, "sequence_parallel": False}, ("tensor",), set()),
+        ({"tensor_parallel": 1, "sequence_parallel": True}, ("tensor",), set()),
+    ],
+)
+def test_other_exchanges_overlap_where_megatron_can(
+    changes: dict[str, Any], overlaps: tuple[str, ...], flags: set[str]
+) -> None:
+    """Parameters are gathered beside compute where ZeRO divides them and gradients are too; TP under sequences."""
+    software = Software.model_validate(catalogue("software")["megatron-bridge"])
+    switched = software.model_copy(update={"overlaps": overlaps})
+    layout = mixture().layout.model_copy(update=changes)
+    found = dict(_switches(replace(mixture(), layout=layout), switched))
+    assert {flag for flag in OVERLAP_FLAGS.values() if flag in found} == flags
 
 
 @cache
