@@ -223,7 +223,7 @@ def _row(rule: str, c: PlanPhysics, network: Network, layout: LayoutPlan, site: 
 def _slowdown(c: PlanPhysics, layout: LayoutPlan, site: str, row: Row, d: Design) -> float:
     """Recompute the slowdown of pipeline sends that all leave their leaf, pod and zone, where there are several.
 
-    The exchange of gradients of one stage loads the uplinks most where the stage's racks stand close together.
+    The exchange of gradients of one stage loads the uplinks most where the stage's racks are close together.
     """
     group = max(1, layout.racks_per_stage_by_site[site])
     near = [min(1.0, d.domain_racks * n / group) for n in (1, max(1, d.domains_per_pod), d.domains_per_zone)]

@@ -141,7 +141,7 @@ class Space:
         return 1.0 if self.failures is None else self.failures.min_stretch(replicas, replica_gpus)
 
     def column_stretch(self, replicas: int, replica_gpus: int) -> float:
-        """Return the same of one column."""
+        """Bound the stretch of a column with `replicas` replicas; 1 where no failures are modelled."""
         return 1.0 if self.failures is None else self.failures.column_stretch(replicas, replica_gpus)
 
     def stretch_from(self, replicas: Any, replica_gpus: Any) -> Any:

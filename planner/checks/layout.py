@@ -120,7 +120,7 @@ def interleaving(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def replicas(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that the sites' replicas add up, and stand at sites of the plan."""
+    """Check that the replicas by site sum to the data-parallel degree, and that their sites are in the plan."""
     for layout in _layouts(c):
         by_site = layout.data_parallel_by_site
         what = "data_parallel against the sum by site"

@@ -126,7 +126,7 @@ def min_split(c: PlanPhysics) -> int | None:
 
 
 def blocks(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that blocks hold whole replicas, and that racks stand in the order that the stripes say."""
+    """Check that blocks hold whole replicas, and that the racks of each site are in the order of its stripes."""
     p, y = c.plan.placement, c.plan.layout
     if p is None or y is None or c.faults:
         return
@@ -190,7 +190,7 @@ def check_placement(topology: Topology, job: Job, placed: Placement, *, busy: Co
     if not placed.nodes:
         return [*stated, *refusal(topology, job, leaf, set(busy)), *nothing_placed(placed)]
     found = [*known_free_nodes(placed, leaf, set(busy)), *must_equal("job_size", "nodes", len(placed.nodes), job.nodes)]
-    found = found or list(ranks_of_groups(job, placed))  # the other rules read where ranks and groups stand
+    found = found or list(ranks_of_groups(job, placed))  # the other rules read the places of ranks and groups
     if found:
         return found
     found += [
@@ -311,7 +311,7 @@ def order_of_names(placed: Placement) -> Iterator[Violation]:
 
 
 def one_tree(topology: Topology, placed: Placement, leaf: dict[str, str]) -> Iterator[Violation]:
-    """Check that all nodes stand under one root: no scheduler gives a job nodes that nothing joins."""
+    """Check that all nodes are under one root, as no scheduler gives a job nodes that no network joins."""
     root = _roots(topology)
     roots = sorted({root[leaf[n]] for n in placed.nodes if leaf[n] in root})
     if len(roots) > 1:
@@ -391,7 +391,7 @@ def lines_of(job: Job, axis: str) -> list[list[int]]:
 
 
 def groups_of_axes(job: Job, placed: Placement, leaf: dict[str, str], above: Above) -> Iterator[Violation]:
-    """Check that members and the groups of every axis are figured in their order, and counted as the nodes stand."""
+    """Check that the figures list the axes' groups in order, and count their splits and crossings on these nodes."""
     order = exchanges(job) if job.mesh else []
     stated = {f.name: f for f in placed.figures}
     names = [_what(axis) for axis in order]

@@ -1,7 +1,8 @@
 """Rules of the reliability section: stops, checkpoints and spares by the checker's own arithmetic.
 
-A job stops N·λ times a second. Of each second of work so much goes into writing, into stops and into work that is
-done twice; racks in repair make it wait, or take replicas down. Written from the description of the formulas.
+A job stops N·λ times a second. A share of each second of work is lost to writing checkpoints, to stops and to work
+that is done twice; racks in repair make the job wait, or take replicas down. Written from the description of the
+formulas.
 """
 
 import math
@@ -180,7 +181,7 @@ class Failures:
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one check, with which it ends
     def column_stretch(self, replicas: int, replica_gpus: int) -> float:
-        """Return the same of one job."""
+        """Bound the stretch of one job from below."""
         return float(self.min_stretch(replicas, replica_gpus))
 
     @cached_property
@@ -212,7 +213,7 @@ class Failures:
         return np.asarray(self._least_above[np.clip(at, 0, len(self._least_above) - 1)], dtype=np.float64)
 
     def fewest_gpus(self, rate: Any) -> Floats:
-        """Bound the GPUs of any job from below whose stretch a GPU is at most so much."""
+        """Bound from below the GPUs of any job whose stretch per GPU is at most `rate`."""
         at = np.searchsorted(self._least_per_gpu, -np.asarray(rate, dtype=np.float64))
         return np.asarray(self._sizes[0][np.minimum(at, len(self._least_per_gpu) - 1)] * (1 - ROUNDING))
 

@@ -271,7 +271,7 @@ class Floor:
 
     @cached_property
     def stretch(self) -> Floats:
-        """Bound the same of the jobs of each range; exact where it has one number of replicas."""
+        """Bound from below the stretch of the jobs of each range; exact where it has one number of replicas."""
         found, low = self.stretch_of_more.copy(), self.ranges.min_replicas
         one = np.flatnonzero(low == self.ranges.max_replicas)
         if len(one):

@@ -334,7 +334,7 @@ def _place(given: str | None) -> tuple[float, float] | None:
 
 
 def _report(imported: "Imported", g: "Grid", stream: TextIO) -> None:
-    """Print what was read and what the files leave open, and why no site can stand where the grid feeds not itself."""
+    """Print the counts of the grid read, its missing figures, and its shortage where it cannot feed its own load."""
     from planner.imports.read_grid import shortage
 
     spare, headroom = sum(n.generation_mw for n in g.nodes), sum(b.headroom_mw for b in g.balancing_authorities)

@@ -1,7 +1,8 @@
 """Hostlists such as r[0001-0103,0205] or rack1node[01-02]: runs folded, order kept, numbers padded as they were.
 
 Format and order are Slurm's: names fold on their last number alone, and brackets before the last turn faster the
-further left they stand. What Slurm guesses at (a bracket left open, an empty item, a range without an end) is refused.
+further left they are. Forms that Slurm guesses at (a bracket left open, an empty item, a range without an end) are
+refused.
 """
 
 import math

@@ -67,7 +67,7 @@ def graphml(g: Any) -> Iterator[str]:
 
 
 def dot(g: Any) -> Iterator[str]:
-    """Write such a graph for Graphviz: tiers in rows, racks lowest, lines wider the more cables they stand for."""
+    """Write a graph of `graph` for Graphviz: tiers in rows, racks lowest, lines wider the more cables they carry."""
     yield f"graph {json.dumps(g.graph['site'])} {{\n  rankdir=BT; ranksep=2; node [shape=box];\n"
     for tier in dict.fromkeys(own for _, own in g.nodes(data="tier")):
         named = " ".join(f"{json.dumps(n)};" for n, own in g.nodes(data="tier") if own == tier)

@@ -68,7 +68,7 @@ Labelled = tuple[str, str, dict[str, str]]
 
 
 def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = ()) -> Topology:
-    """Read where nodes stand from their labels, by `keys` (leaf first) or else by a known family of keys.
+    """Read the topology from the labels of nodes, by `keys` (leaf first) or else by a known family of keys.
 
     Nodes without any of the keys (a control plane) are left out; a node with some of them must have all of them.
     """
@@ -259,7 +259,7 @@ def _by_first_rank(placed: PlacedJob) -> list[RankGroup]:
 def kueue_topology(topology: Topology, name: str = "fabric") -> str:
     """Write the cluster's Topology by fabric tiers, highest first, or by blocks, and labels as topograph does.
 
-    Raise InputError if leaves stand at different depths: Kueue wants every level on every node.
+    Raise InputError if leaves are at different depths, as Kueue needs every level on every node.
     """
     if topology.kind == "block":
         named = (_node_object(n, {DOMAIN_LABELS[0]: label(b.name, "block")}) for b in topology.blocks for n in b.nodes)

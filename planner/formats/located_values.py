@@ -1,4 +1,4 @@
-"""Change values of a YAML, JSON or TOML file where they stand; every other character stays."""
+"""Change values of a YAML, JSON or TOML file in place; every other character is kept."""
 
 import json
 import re

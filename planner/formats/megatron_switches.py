@@ -1,4 +1,4 @@
-"""Flags of Megatron-LM and the switches of a software stack that they stand for."""
+"""Translate flags of Megatron-LM into switches of a software stack."""
 
 from planner.instance.workload import RECOMPUTE_MODULES, Overlap
 

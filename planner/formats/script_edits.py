@@ -1,4 +1,4 @@
-"""Change flags, overrides and variables of a shell or Slurm script where they stand; every other character stays."""
+"""Change flags, overrides and variables of a shell or Slurm script in place; every other character is kept."""
 
 import json
 import re

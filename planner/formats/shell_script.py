@@ -36,7 +36,7 @@ _SLURM = {
     "ntasks-per-node": ("SLURM_NTASKS_PER_NODE",),
     "ntasks": ("SLURM_NTASKS", "SLURM_NPROCS"),
 }
-# Options of Megatron Bridge's performance scripts, by the overrides and flags that they stand for.
+# Options of Megatron Bridge's performance scripts, with the override or flag that each sets.
 RECIPE_OPTIONS = {
     "tp": "model.tensor_model_parallel_size",
     "pp": "model.pipeline_model_parallel_size",

@@ -100,7 +100,7 @@ class _ConfRows:
         return self.hostlists.names(f"{where}: {key}", pairs[key]) if key in pairs else ()
 
     def block_sizes(self) -> tuple[list[int], str]:
-        """Return the sizes of aggregated blocks, and where they stand."""
+        """Return the sizes of aggregated blocks, and their place in the file."""
         if not self.printed_sizes:
             return self.sizes, self.sizes_where
         if self.sizes:
@@ -413,7 +413,7 @@ def _meaning(text: str, source: str, where: str) -> int:
 
 
 def _fields_of(data: Mapping[str, Any]) -> ReadItems:
-    """Say what became of the fields of nodes: those that decide its jobs are reported where nodes differ."""
+    """Return the use made of the fields of nodes; fields that decide a node's jobs are reported where nodes differ."""
     listed = data.get("sinfo") or data.get("nodes") or ()
     named = {"nodes", "node", "name", "state", "state_flags"}
     fields = {k: {json.dumps(item.get(k), sort_keys=True) for item in listed} for item in listed for k in item}

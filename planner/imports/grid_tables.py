@@ -21,7 +21,7 @@ from planner.physics.site.wan import EARTH_RADIUS_KM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftNode:
-    """A place of the grid with the plants that stand there."""
+    """A place of the grid with the plants located there."""
 
     id: str
     authority: str
@@ -301,7 +301,7 @@ AREAS = {"WECC": "western", "TRE": "ercot", "ASCC": "alaska", "HICC": "hawaii"}
 def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
     """Read the plants, and the peak demand of their authorities where a table of peaks is given.
 
-    InputError: no plant names its balancing authority.
+    Raise InputError where no plant names its balancing authority.
     """
     listed = read_plants(tables["plants"], tables.get("generators"))
     plants = [p for p in listed if p.authority]
@@ -460,7 +460,7 @@ def _interfaces(table: CsvTable, zones: dict[str, CsvRow]) -> tuple[tuple[DraftB
 
 
 def _plants(plants: list[Plant], zones: dict[str, CsvRow]) -> tuple[dict[str, list[Plant]], int]:
-    """Return the plants of each zone, and how many stand in a state that has none."""
+    """Return the plants of each zone, and the number of plants in states without a zone."""
     by_state: defaultdict[str, list[str]] = defaultdict(list)
     for z, row in zones.items():
         by_state[row.text("state")].append(z)

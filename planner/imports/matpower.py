@@ -296,7 +296,7 @@ def reactance(x_pu: float, ratio: float, base_mva: float) -> float | None:
 def _places(case: Case, live: dict[int, MatrixRow], options: GridOptions) -> dict[int, Place]:
     """Return the place of each bus: from the table of positions, else the one place given for all others.
 
-    InputError where a bus has neither.
+    Raise InputError where a bus has neither.
     """
     places = {} if options.positions is None else _positions(options.positions, set(live))
     without = [n for n in live if n not in places]

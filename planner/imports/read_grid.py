@@ -150,7 +150,7 @@ def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
 
 
 def _nodes(drafts: tuple[DraftNode, ...], options: GridOptions) -> tuple[PowerNode, ...]:
-    """Return the nodes; where candidates are limited, sites may stand on those with most generation."""
+    """Return the nodes; where `options` limits the candidates for sites, they are those with most generation."""
     ranked = sorted(drafts, key=lambda n: (-(n.installed_mw or 0.0), n.id))
     candidates = {n.id for n in ranked[: options.sites]}
     return tuple(
@@ -355,7 +355,7 @@ class Shortage:
     balance: dict[str, float]
 
     def sentences(self) -> Iterator[str]:
-        """Say for each rule what it lacks, the worst rows by name."""
+        """Yield a sentence for each rule with its total shortfall in MW, and its worst rows by name."""
         for rule, what in (
             ("rating", "lines are too narrow"),
             ("generation", "plants fall short"),
@@ -369,9 +369,9 @@ class Shortage:
 
 
 def shortage(grid: Grid) -> Shortage:
-    """Return the least by which lines and plants of a grid fall short of feeding its own load; nothing where they do.
+    """Minimise the MW by which the lines and plants of a grid fall short of its own load; all 0 where they suffice.
 
-    Lines that could be built stand for nothing, and outages are not asked of. Without flows nothing is asked.
+    Lines that could be built and outages are left out. A grid model without flows has no shortage.
     """
     import numpy as np
     from scipy import sparse

@@ -26,16 +26,16 @@ KEY_CUTOFF = 0.5  # of difflib's ratio: keys are longer than ids, so a chance li
 
 @dataclass
 class Faults:
-    """Faults of data: complaints, and the places whose wrong values have stand-ins.
+    """Faults of data: complaints, and the places whose wrong values are replaced by placeholders.
 
-    Nothing more is said of a place once a stand-in is there, nor of what it lies in or holds.
+    Further complaints about a replaced place, or about a place around or inside it, are dropped.
     """
 
     lines: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
 
     def add(self, path: str, complaint: str) -> None:
-        """Take a complaint about a place, unless a stand-in is there."""
+        """Add a complaint about a place, unless its value is replaced by a placeholder."""
         if not any(_holds(path, x) or _holds(x, path) for x in self.replaced):
             self.lines.append(f"{path or 'the whole'}: {complaint}")
 
@@ -50,8 +50,9 @@ def validated(
 ) -> M:
     """Return data as their type; `where` names them in errors.
 
-    All that is wrong is named at once: where a key is wrong, what else can be judged is judged with a stand-in for it.
-    `problems` are those of data whose types are right; `faults` are at hand, with their stand-ins in the data.
+    All faults are reported at once: a wrong value is replaced by a placeholder, so that the rest can be checked.
+    `problems` yields the faults of data whose types are right; `faults` are those found before, with their placeholders
+    in the data.
 
     Raises
     ------
@@ -75,7 +76,7 @@ def validated(
 
 
 def _with_stand_ins(model: type[M], data: Any, faults: Faults) -> M | None:
-    """Return data as their type, with stand-ins for wrong values; None where too many are wrong to go on."""
+    """Return data as their type, with placeholders for wrong values; None where too many are wrong to go on."""
     for _ in range(ROUNDS):
         try:
             return model.model_validate(data)
@@ -125,7 +126,7 @@ def _errors(error: ValidationError, model: type[BaseModel], data: Any) -> Iterat
 def located(location: Location, data: Any, *, missing: bool) -> Location:
     """Return where in the data an error is: its location without the names that the validation has for its own steps.
 
-    For a `missing` key the last part of the location is kept, though it is no key of the data.
+    The last part of the location of a `missing` key is kept, though it is no key of the data.
     """
     found: list[int | str] = []
     for i, part in enumerate(location):
@@ -251,7 +252,7 @@ def renames_in(location: Location, value: Any) -> Iterator[tuple[Location, str]]
         yield from renames_in((*location, at), inner)
 
 
-# Values that stand in for wrong ones, so that the rest of a file can be judged in the same reading.
+# Placeholders for wrong values, so that the rest of a file can be checked in the same reading.
 Schema = dict[str, Any]
 PLAINEST = {"string": "?", "boolean": False, "object": {}, "null": None}
 
@@ -347,7 +348,7 @@ class ReadItems(Frozen):
 
 
 class TrackedItems(Mapping[str, Any]):
-    """Items of a file by name, that remember which of them were looked up, and what stood in for those left out."""
+    """Items of a file by name, that record which of them were looked up, and the defaults taken for missing ones."""
 
     def __init__(self, items: Mapping[str, Any], looked_up: set[str] | None = None) -> None:
         self._items, self.defaults = items, dict[str, Any]()

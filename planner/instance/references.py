@@ -1,4 +1,4 @@
-"""Names that lead nowhere, names that stand twice, and parts of an instance that do not go together."""
+"""Find names that refer to nothing, names that occur twice, and incompatible parts of an instance."""
 
 from collections.abc import Collection, Iterable, Iterator
 
@@ -12,7 +12,7 @@ from planner.instance.network import Network, Switch, Wan
 from planner.instance.workload import Software
 
 WEIGHT_TOLERANCE = 1e-9  # of a sum of probabilities written in decimals
-MOST_PLACES = 2_000  # where sites may stand
+MOST_PLACES = 2_000  # nodes that may hold a site
 SYNC = "sync"  # the name of the gradient exchange among the demands of the wide area
 ONE_SWITCH = ("switch", "planes", "ports_per_switch")  # pins that choose the switch, and with it the links of a GPU
 ACCESS = " access"  # ends the names of the ways from sites to their fibre nodes

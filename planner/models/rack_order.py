@@ -176,9 +176,10 @@ class _Runs:
         return source[high] - source[low] - within, target[high] - target[low] - within
 
     def stripes_met(self) -> tuple[Ints, tuple[RunContents, RunContents]]:
-        """Return how many whole stripes lie amid each run, and what it holds of the stripes at its two ends.
+        """Count the whole stripes inside each run, and return its contents of the stripes at its two ends.
 
-        As the width, and two places behind the stripe's start; nothing of the last one where that is the first.
+        The contents are the width, and two places after the stripe's start; those of the last stripe are empty where it
+        is the first.
         """
         k, width, behind, low, high = self.stripe, self.width, self.behind, self.low, self.low + 1
         several = k[high] > k[low]

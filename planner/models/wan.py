@@ -457,7 +457,7 @@ def _by_priority(
 
 
 def _no_route(data: WanData, demand: str) -> str:
-    """Say why a link of the exchange has no route at all."""
+    """Write the reason why a link of the exchange has no route at all."""
     d = data.demands[demand]
     rtt = data.rtt_ms(d.a, d.b)
     limit = data.grid.rules.max_rtt_ms
@@ -475,7 +475,7 @@ def _no_route(data: WanData, demand: str) -> str:
 
 
 def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[highs.Values]:
-    """Say on which edges how much is missing for the exchange alone, at the minimum sum over edges."""
+    """Minimise the sum over edges of the Gb/s missing for the exchange alone; `detail` names the edges and rates."""
     m = build(data, elastic=True)
     for d, i in m.share:
         if data.demands[d].priority:

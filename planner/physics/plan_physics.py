@@ -48,7 +48,7 @@ class PlanPhysics:
 
     @property
     def grid(self) -> Grid:
-        """The grid; only for rules that `standing` has let through."""
+        """The grid, or an empty one; only for rules over the sites of `standing`, whose nodes are known."""
         return self.instance.grid or Grid(balancing_authorities=(), nodes=())
 
     @property
@@ -70,7 +70,7 @@ class PlanPhysics:
 
     @cached_property
     def standing(self) -> tuple[Standing, ...]:
-        """Sites that stand on a known node."""
+        """Sites whose node and balancing authority are known."""
         sites = self.plan.sites.sites if self.plan.sites and self.instance.grid else ()
         nodes = {n.id: n for n in self.grid.nodes}
         areas = {b.id: b for b in self.grid.balancing_authorities}

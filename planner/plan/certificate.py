@@ -158,7 +158,7 @@ class Violation(Frozen):
 
 
 def disagreement(violations: Sequence[Violation]) -> Iterator[str]:
-    """Say that the checker disagrees with a plan, and on which rules; nothing where it agrees."""
+    """Yield lines that the checker disagrees with a plan, and on which rules; none where it agrees."""
     if violations:
         yield "NOT VERIFIED: the checker disagrees with this plan; please report it with the instance"
     yield from (f"  {v.rule}: {v.message}" for v in violations[:LISTED_VIOLATIONS])

@@ -80,7 +80,7 @@ class Question:
 
     @property
     def sites(self) -> list[PowerNode]:
-        """Nodes where a site may stand."""
+        """Nodes that may hold a site."""
         return [n for n in self.grid.nodes if n.site]
 
     @property
@@ -139,7 +139,7 @@ def holds(instance: Instance, rules: Collection[str], fabric_usd_per_rack: float
 
 
 def _variables(q: Question, m: Rows) -> None:
-    """State the laws: modules stand at open sites, and where power flows on lines each node balances."""
+    """Add the variables, the ties of modules to open sites, and, where lines carry flows, the balance of each node."""
     for n in q.sites:
         m.variable(("open", n.id), 1, whole=True)
         m.variable(("modules", n.id), q.most_modules, whole=True)

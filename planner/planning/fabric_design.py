@@ -255,7 +255,7 @@ def _alternative(
 
 
 def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: FabricKind) -> str:
-    """Say why a kind was not chosen; nothing of the one that was."""
+    """Write the reason why a kind of fabric was not chosen; empty for the chosen one."""
     if kind is best:
         return ""
     t, chosen = kind.template, best.template
@@ -281,7 +281,7 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
 
 
 def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> str:
-    """Say why a kind has no design: too few ports, or rules that none keeps."""
+    """Write the reason why a kind of fabric has no design: too few ports, or rules that no wiring keeps."""
     if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
         return f"pins.fabric.tiers is {instance.pins['fabric.tiers']}"
     gpus = (instance.hardware.racks or 0) * _gpus(instance)

@@ -27,7 +27,7 @@ NOT_GIVEN = "not given; a fabric alone does not count it"
 LARGER = {
     400.0: ("51.2T-128x400G", "102.4T-256x400G"),
     800.0: ("102.4T-128x800G",),
-}  # offered besides, by the NIC's Gb/s
+}  # offered in addition, by the NIC's Gb/s
 NOT_COUNTED = ("grid", "wan", "reliability", "operation")
 MAX_TIERS = 4
 TIERS_OF_RATIOS = 2  # leaf and spine

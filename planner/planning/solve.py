@@ -120,7 +120,7 @@ def _solved(
 
 
 def _ended(plan: Plan, deadline: Deadline) -> Plan:
-    """Say that the run ended by proof only of a plan whose status is proven."""
+    """Return the plan with its stop reason: `proved` only for a status that is proven, else the limit that ended it."""
     if plan.stopped != "proved" or plan.status in ("optimal", "infeasible"):
         return plan
     ended = deadline.cause if deadline.passed else "gap" if plan.status == "feasible" else "limit"
@@ -243,7 +243,7 @@ def _ended_by_choice(
 
 
 def _simpler(world: World, best: Choice, found: End | None) -> SimplerPlan | None:
-    """Say what a simpler plan is, and how much slower than the fastest."""
+    """Return the section on the simpler plan, with its loss of time against the best; None where none was found."""
     if found is None:
         return None
     plan = found.plan
@@ -271,7 +271,7 @@ def _most_given_up(instance: Instance, solution: JointSolution, gap: float) -> f
 
 
 def _ends(world: World, best: Choice, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:
-    """Say what each end of the choice left; `proven`: no plan is faster than the fastest."""
+    """Return the plan that each end of the choice left; `proven`: no plan is faster than the fastest."""
 
     def of(name: EndName, x: Choice, value: float, *, proven: bool) -> ChoiceEnd:
         days = days_of(world.problem, x.seconds)

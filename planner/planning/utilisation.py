@@ -54,7 +54,7 @@ class LimitPoint(Frozen):
 def point(instance: Instance, flop: float, *, days: float, tolerance: float, time_limit: float | None) -> LimitPoint:
     """Return the best utilisation with which the law's model for a compute in FLOP is trained in `days` days.
 
-    InputError: the instance names no law.
+    Raise InputError where the instance names no law.
     """
     choose = instance.workload.choose
     if choose is None:

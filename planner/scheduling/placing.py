@@ -258,7 +258,7 @@ def split_at_least(job: Job, free: Sequence[int]) -> int:
 
 
 def placed_groups(cluster: LeafMap, groups: Iterable[Ranked]) -> tuple[PlacedGroup, ...]:
-    """Return groups with the names of the leaves that their nodes stand in."""
+    """Return groups with the names of the leaves of their nodes."""
     leaves = cluster.leaves
     return tuple(
         PlacedGroup(name=g.name, nodes=g.nodes, leaves=tuple(leaves[i].name for i in g.leaves)) for g in groups

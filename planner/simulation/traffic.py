@@ -282,7 +282,7 @@ def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
 
 
 def overlap(plan: Plan, site: str) -> str:
-    """Say from the schedule whether pipeline sends and all-reduce rings of a site use its links at the same time.
+    """Write whether, by the schedule, pipeline sends and all-reduce rings of a site use its links at the same time.
 
     A send that meets its own GPU's ring waits for it (`schedule.sends_beside_rings`), which the step counts.
     """

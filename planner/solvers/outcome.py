@@ -26,8 +26,8 @@ class Stop(StrEnum):
     FAILED = "failed"
 
 
-# The one table from what a search leaves to what may be said: by why it stopped, whether there is a solution, and
-# whether its end means that there is none. Where there is a value, `optimal` needs a bound that meets it besides.
+# The one table from the outcome of a search to its status: by stop reason, whether there is a solution, and whether
+# its end means that there is none. Where there is a value, `optimal` also needs a bound that meets it.
 STATUS_BY_ANSWER: dict[tuple[Stop, bool, bool], Status] = {
     (stop, solution, infeasible): "unknown" if not solution else "feasible"
     for stop in Stop

@@ -104,7 +104,7 @@ def latest(rows: Iterable[Row]) -> list[Row]:
 
 
 def failed_row(index: int, key: str, point: dict[str, Any], reason: str, seconds: float) -> Row:
-    """Say of a point that it could not be solved, and why."""
+    """Return the row of a point that could not be solved, with the reason."""
     return Row(index=index, key=key, point=point, status=FAILED, reason=reason, seconds=seconds)
 
 
@@ -135,7 +135,7 @@ TABLES = (".csv", ".parquet")
 def journal_of(output: Path) -> Path:
     """Return the file that rows are appended to as they come: the output, or a `.jsonl` journal next to a table.
 
-    InputError: the output's ending is neither that of JSON lines nor that of a table.
+    Raise InputError where the output's ending is neither that of JSON lines nor that of a table.
     """
     if output.suffix in LINES:
         return output

@@ -64,7 +64,7 @@ def tasks_of(
 ) -> list[Task]:
     """Make a task of every point, points that ask the same question once; accelerators get their own constants.
 
-    InputError: A point is no usable instance; the message names the point and its fault.
+    Raise InputError where a point is no usable instance; the message names the point and its fault.
     """
     tasks: dict[str, Task] = {}
     asked: list[Instance] = []

@@ -61,7 +61,7 @@ class Conditions:
 
 
 def min_slowest_seconds(layers: int, p: Any, layer: Any, head: float) -> Any:
-    """Return the least time of the slowest of p stages of whole layers, the last of which has the head besides.
+    """Bound from below the seconds of the slowest of p stages of whole layers, the last of which also has the head.
 
     With k layers on each other stage the last holds the rest, layers - k·(p - 1): its time falls with k, theirs
     grows, and the two cross at the mean.

@@ -114,7 +114,7 @@ class Calendar:
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
     def least_stretch(self, replicas: int, replica_gpus: int) -> float:
-        """Return the same of one column."""
+        """Bound the stretch of one column from below, as a float."""
         return float(self.column_floor(replicas, replica_gpus))
 
     def column_floor(self, replicas: Any, replica_gpus: Any) -> Any:

@@ -182,7 +182,7 @@ def min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
 def pipelines_in_memory(world: World, s: Strategy) -> Flags:
     """Return which pipelines of a strategy may hold the model under any ZeRO stage.
 
-    The state falls with the stage; at stage 3 the weights of a layer are gathered besides.
+    The state falls with the ZeRO stage; at stage 3 a GPU also holds the gathered weights of a layer.
     """
     if s not in world.cache.holding:
         zeros, rows = s.problem.zero_stages, table_of(world, s).rows

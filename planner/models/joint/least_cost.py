@@ -144,7 +144,7 @@ def _described(plan: Plan) -> str:
 
 
 def _result(goal: LeastCapital, *, stopped: Stopped, failure: str) -> LeastCost:
-    """Say what a search has found, and what it has proven."""
+    """Return the result of a search: its plan, if any, and the bounds proven."""
     plan, problem, counts = goal.incumbent, goal.world.problem, dict(sorted(goal.world.counts.items()))
     if plan is None:
         proven = stopped == "proved" and math.isinf(goal.world.given_up_usd)

@@ -68,7 +68,7 @@ def refuse_pins(problem: PinnedProblem, free: dict[str, list[Any]]) -> None:
 
 
 def _missing(software: Software, name: str, wanted: Any) -> str:
-    """Say what the framework lacks that a choice of the layout needs, with the remedy; nothing if it lacks nothing."""
+    """Name the feature that a choice of the layout needs and the framework lacks, with the remedy; empty if none."""
     if name in NEEDS and not software.has(NEEDS[name]):
         return f'; {software.name} has no "{NEEDS[name]}" among its parallelism: {OTHER} parallelism'
     if name == "zero_stage" and wanted in software.zero_stages:
@@ -116,7 +116,7 @@ def _refuse_stripes(problem: PinnedProblem) -> None:
 
 
 def freed(problem: PinnedProblem) -> str:
-    """Say how a layout is freed of the rules of the framework; nothing where there are none."""
+    """Write the remedy that frees a layout of the framework's rules; empty where there are none."""
     rules = problem.instance.workload.rules
     return (
         f"; as {rules.framework} runs it: set workload.framework_rules to false to free it" if rules.framework else ""

@@ -1,6 +1,6 @@
 """Which sites hold the blocks of a column, on which fabrics, and what joins them: the cheapest, by a MILP.
 
-A part is a number of blocks that stand at one site.
+A part is a number of blocks at one site.
 """
 
 import math
@@ -348,7 +348,7 @@ def read_placed(m: Any, q: Question, outcome: Outcome[highs.Values]) -> Placed:
 
 
 def round_follow(m: Any, q: Question, parts: dict[str, tuple[int, int]]) -> None:
-    """Set what follows from where parts stand: fabrics, their power, lit fibre and designs."""
+    """Set the variables that follow from the sites of the parts: fabrics, their power, lit fibre and designs."""
     for x, k, f in m.fabric:
         m.fabric[x, k, f].set_value(float(parts.get(x) == (k, f)))
     for p in m.lit:

@@ -59,7 +59,7 @@ def solve_joint(
 
 
 def _refuse_site_fabrics(instance: Instance) -> None:
-    """Refuse a pinned fabric of one site of several: blocks may stand at any of them."""
+    """Refuse a pin of the fabric of one site where a grid chooses the sites, as blocks may be at any of them."""
     for path in instance.pins:
         if path.startswith("fabric.") and path.count(".") > 1:
             name = path.rpartition(".")[2]

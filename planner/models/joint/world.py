@@ -1,6 +1,6 @@
-"""What one column asks of sites, fabrics and fibre: the fastest plan of it, shape by shape.
+"""The question of one column to sites, fabrics and fibre: its fastest plan, shape by shape.
 
-A shape says how many blocks stand at each site. With it go allreduces, shards and crossings, so that time depends on
+A shape is the number of blocks at each site. All-reduces, shards and crossings follow from it, so that time depends on
 the shape, on the slowdowns that fabrics are allowed, and on the fibre; all of them are tried in the order of their
 time, and the first that the money pays is the fastest.
 """

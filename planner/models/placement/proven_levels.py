@@ -1,7 +1,7 @@
 """Prove the levels of a placement one after another, by the arc flow of its whole groups and of its split ones.
 
-Split groups and the holes that they share form chains: a group opens a chain, holes fill it one after another, and what
-is left of the last hole either takes the next group or closes the chain. A node of the flow is the units that a chain
+Split groups and the holes that they share form chains: a group opens a chain, holes fill it one after another, and the
+rest of the last hole either takes the next group or closes the chain. A node of the flow is the units that a chain
 still needs, or has left over. Chains of equal needs are not distinguished, so that no solution has two numberings, and
 the relaxation is as tight as one over all patterns of chains (arc flows: Valerio de Carvalho 1999, for bin packing).
 Holes taken less chains closed are the extra pieces. A group across pods is a share in each, an item of a chain there;

@@ -25,7 +25,7 @@ Pieces = tuple[Piece, ...]
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A group of a job: its name, its nodes in ring order, the leaves they stand in, and their ranks."""
+    """A group of a job: its name, its nodes in ring order, the leaves of these, and their ranks."""
 
     name: str
     nodes: tuple[str, ...]

@@ -3,7 +3,7 @@
 Groups and holes joined by pieces fall into clusters. a groups over b holes need a + b - 1 pieces (more would close a
 cycle, along which racks can be moved until a piece is gone), so extra pieces are sum(b - 1) with b = ceil(a·G/h). A
 cluster that two smaller ones can replace with as many holes is never best; those that remain are the record minima of
-the racks left over, b·h - a·G. One cluster may hold the hole of the part-full domain besides.
+the racks left over, b·h - a·G. One cluster may also hold the hole of the part-full domain.
 """
 
 import math
@@ -193,7 +193,7 @@ Run = Callable[[cp_model.CpModel], Outcome[Values]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Clusters worth having: groups -> holes of full domains; `mixed` ones have the part-full domain's hole besides."""
+    """Clusters worth having: groups -> holes of full domains; `mixed` ones also have the part-full domain's hole."""
 
     plain: dict[int, int]
     mixed: dict[int, int]

@@ -9,7 +9,7 @@ The rule after a contingency, which the checker replays from the physics alone:
   `generation_mw` (droop), the node's remaining units among them. In each island every plant keeps as reserve for it the
   same share of its `generation_mw`, that of the worst such loss.
 - The loss of a bridge splits an island in two: in each, its own plants respond in proportion to `generation_mw`, and
-  none may exceed it. An island without plants goes dark: the load of its nodes is lost, and no site may stand there.
+  none may exceed it. An island without plants goes dark: the load of its nodes is lost, and no site may be there.
 - Turning down has no limit here: plants also run for what load the grid's figures leave out.
 - No remaining circuit may carry more than its rating.
 """

@@ -361,7 +361,7 @@ def _prices(m: Any, data: SplitData, duals: Duals) -> Iterator[Price]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forced:
-    """The cheapest split that opens one more node: dearer by so much a year; None: no split opens it."""
+    """The extra yearly cost in USD of the cheapest split that opens one more node; None: no split opens it."""
 
     node: str
     dearer_usd_per_year: float | None

@@ -171,7 +171,7 @@ class Dragonfly(Design):
 
     @property
     def spine_oversubscription(self) -> float:
-        """Endpoints of a group over the links that they are assured of, over the same of a router."""
+        """Endpoints of a group over the links that they are assured of, divided by this ratio of a router."""
         if self.pods == 1:
             return 1.0
         return self.rails_per_pod * self.domains_per_pod * self.leaf_exit / self.pod_exit
@@ -284,13 +284,13 @@ class Dragonfly(Design):
         return e // each, ((low, (high - 1) * self.group_links + k), (high, low * self.group_links + k))
 
     def runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables of each stage of a dragonfly, those of GPUs first; routers stand amid their group."""
+        """Yield the cables of each stage of a dragonfly, those of GPUs first; routers are amid their group's racks."""
         yield endpoint_metres(places, self.racks_around("leaf")), self.endpoint_links // self.racks
         yield beside_metres(places), self.local_links
         yield from self._global_runs(places)
 
     def _global_runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables between groups: those whose groups stand at one place, then those between places."""
+        """Yield the cables between groups: those between groups at one place, then those between places."""
         pod, across, links = self.racks_around("spine"), self.pods_across, self.networks * self.group_links
         yield beside_metres(places), links * len(range(0, self.racks, pod)) * (across * (across - 1) // 2)
         for metres in group_metres(places, pod):
@@ -403,7 +403,7 @@ class DragonflyPlus(Dragonfly):
         return (network * self.pods + group) * s + own % s, self.spine_down + self.global_ports + own // s
 
     def runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables of each stage of a dragonfly+, those of GPUs first; leaves stand amid their domain."""
+        """Yield the cables of each stage of a dragonfly+, those of GPUs first; leaves are amid their domain's racks."""
         domain, pod = self.domain_racks, self.racks_around("spine")
         yield endpoint_metres(places, domain), self.endpoint_links // self.racks
         metres = leaf_metres(places, np.arange(0, self.racks, domain), domain, pod)

@@ -92,7 +92,7 @@ class Places:
     def metres(self, a: Metres, b: Metres, *, spread: bool) -> Metres:
         """Return the length of cables between places: along trays, which follow and cross the rows, and at the ends.
 
-        `spread`: both ends are switches, which stand in network racks around the middle and not all in one.
+        `spread`: both ends are switches, which are in network racks around the middle and not all in one.
         """
         length: Metres = np.abs(a - b).sum(axis=1) + 2 * self.floor.rise_m + spread * self.floor.spread_m
         return length

@@ -137,7 +137,7 @@ def bill(network: Network, switch: Switch, d: Design, above: Sequence[Switch] = 
 def wan_gateway_bill(network: Network, switch: Switch, d: Design) -> Bill:
     """Return the price and power of a WAN gateway's switches, amid the site, and of its links to the fabric.
 
-    What faces the wide area is in the price of a wavelength.
+    The ports and optics towards the wide area are in the price of a wavelength.
     """
     if not d.wan_ports:
         return Bill(0.0, 0.0)

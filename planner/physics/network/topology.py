@@ -2,7 +2,7 @@
 
 Endpoints: the GPUs of a rack are `rails` sets of `rail_gpus`, and set g of the D racks of a leaf domain meets at one
 leaf, so a domain has `rails` leaves: one GPU to a set is rail-optimised, all GPUs of a rack in one set are rack leaves.
-Networks that nothing joins stand side by side: `apart` of them take GPUs of different index (rail-only), `lanes` of
+Several networks may be separate: `apart` of them take GPUs of different index (rail-only), `lanes` of
 them a part each of every NIC. A pod joins x rails of y domains under s = u1/b1 spines, b1 links from each leaf to each
 of them. Each of the s groups of spines (one of every pod) has c = u2/b2 cores, b2 links from each spine to each core of
 its group. Of three tiers `core_boxes` of a network may take all these core positions in turn, each with the ports of
@@ -446,7 +446,7 @@ class Design:
             yield metres, self.networks * self.zones_across * self.zone_uplinks
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:
-        """Yield the cables between the WAN gateway and the top tier of a tree: both stand amid the site."""
+        """Yield the cables between the WAN gateway and the top tier of a tree, both in the middle of the site."""
         yield beside_metres(places), self.wan_gateway_links
 
     def faults(self) -> list[str]:

@@ -94,7 +94,7 @@ def allreduces_leaving(stages: Sequence[Sequence[int]], block: int) -> int:
 
 
 def stage_share(stages: Sequence[Sequence[int]], block: int) -> float:
-    """Return the largest share of one stage's racks that stand in one block; 0 where nothing is placed."""
+    """Return the largest share of one stage's racks that are in one block; 0 where nothing is placed."""
     return max((_most_common(np.asarray(s, dtype=np.int64) // block) / len(s) for s in stages if len(s)), default=0.0)
 
 

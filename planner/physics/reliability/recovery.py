@@ -143,7 +143,7 @@ class Job:
 
     @property
     def warm_restart_seconds(self) -> Any:
-        """Return the same on spares that stand by."""
+        """Seconds from a failure to training at full power where the job restarts on warm spare racks."""
         r = self.r
         own = r.warm_restart_seconds + r.warm_restart_seconds_per_gpu * self.gpus
         return r.detection_seconds + own + r.power_ramp_seconds
@@ -205,9 +205,9 @@ class Way:
 
 
 def ways(job: Job, *, spares: bool) -> Iterator[Way]:
-    """Yield the ways to go on that the figures allow; on spares that stand by only where there are some.
+    """Yield the ways to resume after a failure that the figures allow; on spare racks only where there are `spares`.
 
-    A job that nothing stops has one way, which stretches nothing.
+    A job that nothing stops has one way, with a stretch of 1.
     """
     r = job.r
     if not stops_per_gpu_second(r, job.links):
@@ -226,7 +226,7 @@ def ways(job: Job, *, spares: bool) -> Iterator[Way]:
 
 
 def choices(r: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, CheckpointTarget]]:
-    """Yield each way to go on with where its checkpoints go; on spares that stand by only where there are some."""
+    """Yield (recovery, checkpoint target) pairs; recovery on spare racks only where there are `spares`."""
     for recovery in r.recoveries:
         if recovery == "elastic":
             yield recovery, "storage"

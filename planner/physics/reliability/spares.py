@@ -1,4 +1,4 @@
-"""Racks and GPUs that stand by, how a job goes on with them, and a plan's useful share at other choices."""
+"""Spare racks and GPUs, a job's recovery with them, and a plan's useful share at other choices."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping

@@ -82,7 +82,7 @@ class ParallelStrategy:
         return min(d for d in self.data_parallel_by_site if d)
 
     def unit_racks(self, gpus_per_rack: int) -> int:
-        """Return the racks that stand side by side for one rack stage of whole replicas and expert groups."""
+        """Count the racks of one unit of a rack stage, which holds whole replicas and expert groups."""
         return rack_blocks.unit_racks(
             replica_gpus=self.shape.gpus,
             racks=self.racks_per_replica(gpus_per_rack),

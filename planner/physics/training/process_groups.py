@@ -16,7 +16,7 @@ from planner.physics.training.transformer import (
 
 
 def group_levels(m: Machine, *, stride: int, ranks: Num, slowdown: Num = 1.0) -> tuple[Level, ...]:
-    """Return the levels of a group of `ranks` GPUs that stand `stride` GPUs apart.
+    """Return the levels of a group of `ranks` GPUs that are `stride` GPUs apart.
 
     First the scale-up domain, then the NICs. A group larger than its part of the domain fills whole domains; each GPU
     carries its share over its own NIC.

@@ -137,7 +137,7 @@ def gpu_state_bytes(
 
 
 def gradient_copy_bytes(m: Machine, s: Shape, w: Weights, *, front: Num = 0) -> Num:
-    """Compute the bytes of the stand-in gradients on a GPU: one tensor for each shape of weights, whatever its layers.
+    """Compute the bytes of the dummy gradients on a GPU: one tensor for each shape of weights, whatever its layers.
 
     A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
     to the autograd engine (Transformer Engine, module/_common.py, get_dummy_wgrad). Experts of a layer share one.
@@ -152,7 +152,7 @@ def head_bytes(m: Machine, s: Shape, w: Weights) -> float:
     """Compute the bytes that the head needs at the peak of its backward pass.
 
     Logits and their gradients; the input and output of the last norm, and the gradients of both; with sequence
-    parallelism the gathered input too; and the stand-in for the head's own gradient.
+    parallelism the gathered input too; and the dummy of the head's own gradient.
     """
     logits = memory.logits_bytes(
         m.model,
@@ -203,8 +203,8 @@ def memory_by_part(
     """Compute the bytes by part on a GPU of a stage with `layers` layers, `front` dense, `recomputed` run again.
 
     Broadcasts over everything but the shape. An interleaved stage keeps its chunks in flight, the largest with
-    ceil(l/v) layers; recomputed layers are spread over all chunks, front layers stand in the first. What the head
-    needs at its peak beyond the rest is counted under `logits`.
+    ceil(l/v) layers; recomputed layers are spread over all chunks, front layers are in the first. The bytes that the
+    head needs at its peak beyond the rest are counted under `logits`.
     """
     w, each = weights_of(m, s), layer_bytes(m, s)
     stage, layers, recomputed = np.asarray(stage), np.asarray(layers), np.asarray(recomputed)

@@ -133,7 +133,7 @@ def width_of(content: str, cls: str = "") -> float:
 
 
 def cut(content: str, room: float, cls: str = "") -> str:
-    """Return a text, or so much of it as there is room for."""
+    """Return a text, cut with an ellipsis where it is wider than `room` units."""
     most = int(room / width_of("x", cls))
     return content if len(content) <= most else content[: max(1, most - 1)] + "…"
 

@@ -288,7 +288,7 @@ PARTS = (
 )
 NOT_SHOWN = ("source", "note", "assignment", "stripes", "catalog")  # where figures are from; racks one by one
 SHARES = ("share", "mfu", "gap", "availability", "target")  # ends of keys whose values are parts of one
-LISTED_ROWS, ACROSS, TEXT = 60, 4, 24  # rows of a table; entries that stand side by side; letters of a text
+LISTED_ROWS, ACROSS, TEXT = 60, 4, 24  # rows of a table; entries side by side; letters of a text
 
 
 def tables(plan: Plan) -> Iterator[tuple[str, list[charts.PageTable]]]:
@@ -320,7 +320,7 @@ def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
 
 
 def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[charts.PageTable]:
-    """Yield one table of entries with the same keys: few stand side by side, many below one another."""
+    """Yield one table of entries with the same keys: few are columns side by side, many are rows."""
     figures = (k for x in entries.values() for k, v in x.items() if _is_figure(v) and k not in NOT_SHOWN)
     keys = list(dict.fromkeys(figures))
     names = [_called(k, x) for k, x in entries.items()]

@@ -38,7 +38,7 @@ STRIP_LETTER = 0.052  # inches of a letter of the strip
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A stretch of the axis over which a decision stays the same."""
+    """An interval of the axis over which a decision is constant."""
 
     first: float
     last: float

@@ -114,7 +114,7 @@ def pools(plan: Plan) -> Iterator[Statement]:
             yield Statement(statement.kind, "pools", f"{name}: {statement.text}", interval=statement.interval)
 
 
-# Parts of a step by the row that they stand in, in the order of the rows.
+# Parts of a step by the row that they belong to, in the order of the rows.
 STEP_PARTS = {
     "compute": ("gemm", "attention", "elementwise", "quantise", "recompute", "head", "optimizer"),
     "tensor exchange": ("tensor_parallel",),

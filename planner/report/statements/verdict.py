@@ -263,7 +263,7 @@ def _full(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
 
 
 def _end(plan: Plan) -> str:
-    """Say which limit one more block of racks would meet."""
+    """Write the limit that one more block of racks would reach; empty where it is not determined."""
     x = plan.placement
     block = f"one more block of {counted(x.block_racks, 'rack')}" if x and x.block_racks else "one more replica"
     budget, racks = plan.instance.limits.budget_usd, racks_of(plan)
@@ -337,7 +337,7 @@ def _idle_gpus(plan: Plan, x: LayoutPlan) -> Iterator[Statement]:
     share = short_percent((idle - spare) / bought)
     text = f"{idle - spare:,} of {bought:,} GPUs ({share}) are idle{spares}{worth}."
     if not spare and work and each > work and (each - work) * racks >= 0.9 * idle:
-        # What idles in every rack is the layout's; the few that are left over stand in racks that no block fills.
+        # GPUs idle in every rack come from the layout; the few others are in racks that no block fills.
         why = f"TP {x.tensor_parallel} x CP {x.context_parallel} uses {work}"
         text = f"{each - work} of {each} GPUs in each rack are idle ({why}){worth}."
     yield Statement("warning", "layout", text, True, path="layout.gpus_idle")

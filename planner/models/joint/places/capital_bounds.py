@@ -106,9 +106,9 @@ class CapitalBounds:
         return self.floor_tables[rtt][1]
 
     def _elsewhere(self, n: int, rtt: float, usd: float) -> Floats:
-        """Bound what costs so much at n wavelengths and a round trip by the number of wavelengths.
+        """Bound the capital by number of wavelengths, given its bound `usd` at n wavelengths and a round trip.
 
-        At that round trip or shorter ones.
+        The bounds hold at that round trip or shorter ones.
         """
         sites = self.shape_problem.world.sites
         if sites is None or not self.shape_problem.several:

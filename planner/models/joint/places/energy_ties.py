@@ -53,7 +53,10 @@ def _by_part(placed: Placed) -> list[str]:
 
 
 def _cheapest(sites: Sites, q: Question, old: Placed, most_usd: float) -> Placed | None:
-    """Return the sites of least energy for so much capital, each part on the fabric that it has; None without any."""
+    """Return the sites of least yearly energy cost within `most_usd` of capital; None where there are none.
+
+    Each part keeps its fabric.
+    """
     m = stated(q)
     fabrics = list(old.parts.values())
     choices = sorted({(k, f) for _, k, f in m.fabric})

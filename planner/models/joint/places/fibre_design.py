@@ -115,8 +115,8 @@ class FibreDesigns:
     def prices(self, pair: Pair, stage_bytes: float) -> Floats:
         """Price the cheapest routes of the exchange of two sites by the number of wavelengths, without other traffic.
 
-        Fewer bytes need no fewer wavelengths, as a longer route leaves less of their time. 0 bytes stand for a number
-        so large that the delay of a route is negligible.
+        Fewer bytes need no fewer wavelengths, as a longer route leaves less of their time. 0 bytes mean a number so
+        large that the delay of a route is negligible.
         """
         key = pair, stage_bytes
         if key not in self.tables:

@@ -41,10 +41,10 @@ def without_dear_pairs(
 
 
 def nearer_pairs_first(q: Question, most_usd: float) -> list[Question]:
-    """List questions that decide together whether so much pays the fibre: the last has every pair that it may pay.
+    """List questions that decide together whether `most_usd` pays the fibre; the last has every pair that it may pay.
 
-    Where there are many pairs the others come before it: without fibre, which no sites may hold, and with ever more of
-    the nearest pairs, which may do.
+    Where there are many pairs easier questions precede it: one without fibre, which may already be infeasible, and some
+    with ever more of the cheapest pairs, which may already suffice.
     """
     if q.circuit is None:
         return [q]

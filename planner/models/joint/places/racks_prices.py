@@ -95,7 +95,7 @@ class Prices:
         return bool(self.answers) and self.upper(waves, rtt) <= self.lower(waves, rtt) + CENTS
 
     def ask(self, waves: int, rtt: float) -> None:
-        """Ask the MILP for a price that is not known: first whether any sites stand nearer than the cheapest known."""
+        """Ask the MILP for a price that is not known; first for sites that are nearer than the cheapest known ones."""
         if self.settled(waves, rtt):
             return
         far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)

@@ -139,9 +139,9 @@ class ShapeProblem:
 
     @cached_property
     def min_stretch(self) -> float:
-        """The least that failures stretch steps by in this shape, with steps however short.
+        """Lower bound on the stretch of steps by failures in this shape, for arbitrarily short steps.
 
-        Infinite where a cluster has too few racks for those that work and stand by.
+        It is infinite where a cluster has too few racks for those at work and the spares.
         """
         calendar, job = self.world.problem.calendar, self.job(0.0)
         if self.world.sites is None and self.racks > (self.world.problem.instance.hardware.racks or 0):

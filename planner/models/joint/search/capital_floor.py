@@ -88,7 +88,7 @@ class CapitalFloor:
         return self.table[sites, place]
 
     def _least(self, sites: int, racks: int, module_musd: float) -> float:
-        """Bound the capital less so much for each module; infinite where no sites hold the racks."""
+        """Bound from below the capital less `module_musd` for each module; infinite where no sites hold the racks."""
         if self.world.sites is None:
             return 0.0
         from planner.models.joint.places.site_bounds import least_campus_usd

@@ -200,7 +200,7 @@ class WholeCurve(Goal):
         return max(c, without_fabric + self.least_fabric(q, blocks))
 
     def shape_floor(self, q: ShapeProblem, c: float) -> float:
-        """Bound the capital of a shape by its racks, those that stand by among them."""
+        """Bound from below the capital of a shape by its racks, spares included."""
         without_fabric = float(self.floor.at_sites(q.racks, len(q.shape.blocks)))
         return max(c, without_fabric + q.racks * q.traffic.rails * self.floor.floor.rail_usd)
 
@@ -308,5 +308,5 @@ class WholeCurve(Goal):
 
 
 def racks_with_spares(plan: Plan) -> int:
-    """Return the racks that a plan's blocks fill, and those that stand by."""
+    """Count the racks that a plan's blocks fill, and its spares."""
     return racks_of(plan) + (sum(plan.upkeep.spare_racks.values()) if plan.upkeep else 0)

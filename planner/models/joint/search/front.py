@@ -17,7 +17,8 @@ class Front:
     """Incumbents, capital ascending and seconds a sequence descending.
 
     The gap of a pair of floors (t, c) is min over incumbents p of max(T(p)/t, C(p)/c) - 1: every plan with such floors
-    is matched by an incumbent that is at most so much worse in both. It is -1 outside the box, where no plan matters.
+    is matched by an incumbent that is worse in both by at most the gap, which is -1 outside the box, where no plan
+    matters.
 
     Attributes
     ----------
@@ -98,7 +99,7 @@ class Front:
         return self.slowest if at < 0 else min(self.slowest, self.seconds[at] / (1 + gap))
 
     def cutoffs(self, usd: Any, gap: float) -> Floats:
-        """Return the same of several capitals."""
+        """Return, for each capital, the seconds under which a plan of at least it must be to have a larger gap."""
         at = np.searchsorted(np.array(self.usd), np.asarray(usd) * (1 + gap), side="right")
         late = np.array([self.slowest, *(min(self.slowest, x / (1 + gap)) for x in self.seconds)])
         return np.asarray(late[at], dtype=np.float64)

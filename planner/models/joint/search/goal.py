@@ -55,7 +55,7 @@ class Goal(ABC):
 
     @abstractmethod
     def key(self, t: float, c: float) -> Key | None:
-        """Return the same of one node, and what decides between equals; None: it holds no plan of use."""
+        """Return the key of one node, and the tie-breaker between equal keys; None: it holds no plan of use."""
 
     def opens(self, t: float, c: float) -> bool:
         """Return whether a node of such floors may hold a plan of use."""
@@ -66,7 +66,7 @@ class Goal(ABC):
         """Return the seconds from which plans of at least such capital are of no use."""
 
     def cutoff(self, c: float) -> float:
-        """Return the same of one capital."""
+        """Return the seconds from which plans of at least a capital are of no use."""
         return float(self.cutoffs(np.array([c]))[0])
 
     @abstractmethod

@@ -45,7 +45,7 @@ class Patterns:
 
     @cached_property
     def fits(self) -> Any:
-        """Say whether a GPU of a stage has the memory of a pattern, and a pin or rule its layers; (stages, patterns).
+        """Return, by (stage, pattern), whether a GPU has the memory and pins and rules allow the layers.
 
         The first stage has all front layers, in its first chunk.
         """

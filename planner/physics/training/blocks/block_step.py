@@ -149,7 +149,7 @@ def stage_seconds(
 
 
 def front_seconds(x: Pipeline, stage: Num) -> Num:
-    """Return what the front layers add to a micro-batch of a stage where they all stand on the first, in seconds."""
+    """Compute the seconds that the front layers add to a micro-batch of a stage; all of them are on the first."""
     return np.where(np.asarray(stage) == 0, front_layers(x.machine.model) * x.front_excess_seconds, 0.0)
 
 
