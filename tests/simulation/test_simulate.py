@@ -286,6 +286,15 @@ def test_the_slowdown_of_plans_comes_from_runs_where_asked() -> None:
     assert 1.0 < transport_slowdown_of(asked(transport="spray", hosts=128)) < 1.1
 
 
+@pytest.mark.parametrize("ratio", [1.0, 2.0, 4.0])
+def test_the_factor_is_of_a_tree_with_the_oversubscription_asked_for(ratio: float) -> None:
+    """A plan names the tree that its transport was simulated on."""
+    network = small().instance.network
+    runs = {"transport": "spray", "seeds": 1, "hosts": 32, "oversubscription": ratio}
+    transport = type(network.transport).model_validate({"simulate": runs})
+    assert factor(network.model_copy(update={"transport": transport})).oversubscription == ratio
+
+
 def test_the_checker_replays_the_factor() -> None:
     """A plan that holds a factor that nobody asked for, another than its runs find, or none where asked, is refused."""
     plain = small()

@@ -39,6 +39,14 @@ def tail(tree: Tree, transport: TransportName, seed: int, failed: int = 0) -> fl
     return float(flow_seconds(tree, flows, transport, seed, failed).max()) / SIZE
 
 
+@pytest.mark.parametrize("transport", ["spray", "ecmp", "adaptive"])
+def test_a_flow_to_its_own_host_ends_at_once(transport: TransportName) -> None:
+    """It loads no link; one to another host ends when its bytes have been sent."""
+    flows = Flows(source=np.array([0, 1]), target=np.array([0, 2]), size=np.array([SIZE, SIZE]))
+    own, other = flow_seconds(k_ary(4), flows, transport, seed=0)
+    assert own == 0.0 and other == pytest.approx(SIZE, rel=0.05)
+
+
 @pytest.mark.parametrize(("ports", "ratio"), [c if c[0] < 16 else slow(c)[0] for c in sorted(COUNTED)])
 def test_hashing_is_as_far_from_ideal_as_counted(ports: int, ratio: int) -> None:
     """The mean of the fullest link of 40 seeds is within 15 % of static counts, and 1.0 to 1.4 times below packets."""
