@@ -1,14 +1,15 @@
 """Read the layout of a Megatron-LM run from the flags of a shell script, and say what each other flag does."""
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from planner.errors import InputError
 from planner.formats.megatron_switches import FP8_RECIPES, OVERLAP_FLAGS
 from planner.formats.shell_script import Script, started, typed
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
-from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, Graphs, RecomputeModule
+from planner.instance.workload import CORE_ATTENTION, RECOMPUTE_MODULES, Dispatcher, Graphs, Overlap, RecomputeModule
 
 REMEDY = "give a shell script, a file of arguments, TOML, YAML or JSON"
 NO_WORDS = "-"  # an effect that its name says
@@ -190,150 +191,178 @@ def megatron_run(script: Script) -> OwnRun:
     flags = TrackedItems({flag: typed(value) for flag, value in script.flags.items()})
     f = RunValues(flags, script.where, script, "--{}")
     f.require("Megatron-LM", *KNOWN_BY)
-    stages = f.count("pipeline-model-parallel-size", 1)
+    types = {"fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
+    compute = next((kind for kind, flag in types.items() if flag in flags), None)
+    run = run_of_flags(f, "megatron", compute)
+    return replace(run, gpus=started(script).gpus, items=flags.read(megatron_effect, "--{}"))
+
+
+def run_of_flags(f: "RunValues", framework: str, compute: str | None) -> OwnRun:
+    """Return the run of values that have Megatron's names, or names that stand for them."""
     layout: dict[str, Any] = {
-        "tensor_parallel": f.count("tensor-model-parallel-size", 1),
-        "pipeline_parallel": stages,
-        "context_parallel": f.count("context-parallel-size", 1),
-        "expert_parallel": f.count("expert-model-parallel-size", 1),
-        "microbatch_sequences": f.count("micro-batch-size", 1),
-        "sequence_parallel": "sequence-parallel" in flags,
+        "tensor_parallel": f.count("tensor-model-parallel-size"),
+        "pipeline_parallel": (stages := f.count("pipeline-model-parallel-size")),
+        "context_parallel": f.count("context-parallel-size"),
+        "expert_parallel": f.count("expert-model-parallel-size"),
+        "microbatch_sequences": f.count("micro-batch-size"),
+        "sequence_parallel": f.on("sequence-parallel"),
         "zero_stage": _zero(f),
     }
     layout |= stage_layers(f, stages)
     layout |= _recompute(f, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
-    selective = layout["recompute"] == "selective"
     tensor = f.count("expert-tensor-parallel-size", layout["tensor_parallel"])
     routed = f.count("num-experts", 0) > 0 or layout["expert_parallel"] > 1
-    model = {key: f.count(flag, 0) for flag, key in MODEL_FLAGS.items() if flags.get(flag)}
-    types = {"fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
-    compute = next((kind for kind, flag in types.items() if flag in flags), None)
     return OwnRun(
-        framework="megatron",
+        framework=framework,
         layout=layout,
         batch_sequences=f.count("global-batch-size", 0) or None,
-        gpus=started(script).gpus,
         expert_tensor=tensor if routed and layout["tensor_parallel"] > 1 else 1,
-        model=model,
+        model={key: f.count(flag, 0) for flag, key in MODEL_FLAGS.items() if f.get(flag)},
         sequence_length=f.count("seq-length", 0) or None,
         compute=compute,
-        switches=_switches(f, narrow=compute == "fp8")
-        | {"recompute_modules": modules_of(flags, "recompute-modules") if selective else CORE_ATTENTION},
-        items=flags.read(megatron_effect, "--{}"),
+        switches=_switches(f, narrow=compute == "fp8", selective=layout["recompute"] == "selective"),
     )
 
 
 GRAPH_FLAGS = ("enable-cuda-graph", "external-cuda-graph")
+FUSED_FLAGS = {"fused_experts": "use-transformer-engine-op-fuser", "fused_loss": "cross-entropy-loss-fusion"}
 
 
-def _switches(f: "RunValues", *, narrow: bool) -> dict[str, Any]:
-    """Return the switches of the software stack, each off where its flag is missing, as Megatron takes it."""
-    overlaps = {x for x, flag in OVERLAP_FLAGS.items() if f.given(flag)}
-    overlaps |= set() if f.given("no-overlap-p2p-communication") else {"sends"}
-    overlaps |= (
-        {"context"} if f.choice("cp-comm-type", ("p2p", "a2a", "allgather", "a2a+p2p"), "p2p") == "p2p" else set()
-    )
-    found: dict[str, Any] = {
-        "overlaps": tuple(sorted(overlaps)),
-        "dispatcher": _dispatcher(f),
-        "cuda_graphs": _graphs(f),
-        "fused_experts": f.given("use-transformer-engine-op-fuser"),
-        "fused_loss": f.given("cross-entropy-loss-fusion"),
-    }
-    layers, offloaded = f.count("num-layers", 0), f.count("cpu-offloading-num-layers", 0)
-    found["activation_offload"] = min(1.0, offloaded / layers) if f.given("cpu-offloading") and layers else 0.0
-    scaled = FP8_RECIPES[f.choice("fp8-recipe", tuple(FP8_RECIPES), "delayed")]
-    gathers = bool({flag for flag in ("fp8-param-gather", "fp8-param") if f.given(flag)})
-    attention = narrow and f.given("fp8-dot-product-attention")
-    return found | ({"fp8_recipe": scaled, "fp8_parameters": gathers, "fp8_attention": attention} if narrow else {})
+def _switches(f: "RunValues", *, narrow: bool, selective: bool) -> dict[str, Any]:
+    """Return the switches of the software stack that a file states; of a complete one all, off where it has no flag."""
+    overlaps: dict[Overlap, bool] = {x: f.on(flag) for x, flag in OVERLAP_FLAGS.items() if f.states(flag)}
+    if f.states("overlap-p2p-comm"):
+        overlaps["sends"] = f.on("overlap-p2p-comm") or (f.complete and not f.on("no-overlap-p2p-communication"))
+    if f.states("cp-comm-type"):
+        overlaps["context"] = f.choice("cp-comm-type", ("p2p", "a2a", "allgather", "a2a+p2p"), "p2p") == "p2p"
+    found: dict[str, Any] = {name: f.on(flag) for name, flag in FUSED_FLAGS.items() if f.states(flag)}
+    if overlaps:
+        found["overlaps"] = tuple(sorted(x for x in overlaps if overlaps[x])) if f.complete else overlaps
+    if f.states("moe-token-dispatcher-type", "moe-enable-deepep"):
+        found["dispatcher"] = _dispatcher(f)
+    if f.states("cuda-graph-impl", *GRAPH_FLAGS):
+        found["cuda_graphs"] = _graphs(f)
+    if f.states("cpu-offloading") and f.states("num-layers"):  # of a recipe's own layers no share is known
+        layers, offloaded = f.count("num-layers", 0), f.count("cpu-offloading-num-layers", 0)
+        found["activation_offload"] = min(1.0, offloaded / layers) if f.on("cpu-offloading") and layers else 0.0
+    scaled: dict[str, Any] = {}
+    if f.states("fp8-recipe"):
+        scaled["fp8_recipe"] = FP8_RECIPES[f.choice("fp8-recipe", tuple(FP8_RECIPES), "delayed")]
+    if f.states("fp8-param-gather", "fp8-param"):
+        scaled["fp8_parameters"] = any([f.on("fp8-param-gather"), f.on("fp8-param")])
+    if f.states("fp8-dot-product-attention") and (narrow or not f.complete):
+        scaled["fp8_attention"] = f.on("fp8-dot-product-attention")
+    if selective and f.states("recompute-modules"):
+        found["recompute_modules"] = modules_of(f.items, f.key("recompute-modules"))
+    elif f.complete:
+        found["recompute_modules"] = CORE_ATTENTION
+    return found | (scaled if narrow or not f.complete else {})
 
 
 def _dispatcher(f: "RunValues") -> Dispatcher:
     flexible = f.choice("moe-token-dispatcher-type", ("allgather", "alltoall", "flex"), "alltoall") == "flex"
     backend = f.choice("moe-flex-dispatcher-backend", ("deepep", "hybridep"), "deepep")
-    if f.given("moe-enable-deepep") or flexible:
+    if f.on("moe-enable-deepep") or flexible:
         return "hybrid_ep" if backend == "hybridep" else "deep_ep"
     return "all_to_all"
 
 
 def _graphs(f: "RunValues") -> Graphs:
     """Return what CUDA graphs hold: of layers those of routed experts are left out."""
-    scope = " ".join(str(f.items.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules"))
+    scope = " ".join(str(f.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules"))
     impl = f.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")
-    if impl == "none" and not {flag for flag in GRAPH_FLAGS if f.given(flag)}:
+    if impl == "none" and not {flag for flag in GRAPH_FLAGS if f.on(flag)}:
         return "none"
     return "whole" if "full" in f"{scope} {impl}" else "part"
 
 
 @dataclass(frozen=True, slots=True)
 class RunValues:
-    """The values of a run's file by key, read as whole numbers and choices; `shown` is the format of a key there."""
+    """The values of a run's file by name, read as whole numbers and choices.
+
+    `shown` is the format of a key in the file, and `names` returns the keys that a name may have there. What a file
+    leaves out has the framework's default if the file is `complete`; otherwise it has that of a recipe elsewhere.
+    """
 
     items: TrackedItems
     where: str
     script: Script | None = None
     shown: str = "{}"
+    names: Callable[[str], tuple[str, ...]] = lambda name: (name,)
+    complete: bool = True
 
-    def get(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key, or the default."""
-        value = self.items.get(key, default)
+    def key(self, name: str) -> str:
+        """Return the first key of a name that the file states, or else the first of its keys."""
+        return next((key for key in self.names(name) if key in set(self.items)), self.names(name)[0])
+
+    def called(self, name: str) -> str:
+        """Return the key of a name as it is written in the file."""
+        return self.shown.format(self.key(name))
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a name, or the default."""
+        value = self.items.get(self.key(name), default)
         return default if value is None else value
 
-    def given(self, key: str) -> bool:
-        """Return whether the file states a key, and record that the key was looked up."""
-        return key in self.items
+    def on(self, name: str) -> bool:
+        """Return whether the file has a flag, or a key that is not off."""
+        return bool(self.get(name))
 
-    def count(self, key: str, default: int = 1) -> int:
+    def states(self, *names: str) -> bool:
+        """Return whether the file determines one of the names; a complete file also does by leaving it out."""
+        return self.complete or any(self.key(name) in set(self.items) for name in names)
+
+    def count(self, name: str, default: int = 1) -> int:
         """Return a whole number from 1, or from a default that is less."""
-        value, least = self.get(key, default), min(default, 1)
+        value, least = self.get(name, default), min(default, 1)
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise self._wrong(key, value, f"a whole number from {least}", "write the figure there")
+            raise self._wrong(name, value, f"a whole number from {least}", "write the figure there")
         return value
 
-    def choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
+    def choice(self, name: str, choices: tuple[str, ...], default: str) -> str:
         """Return one of several words."""
-        value = self.get(key, default)
+        value = self.get(name, default)
         value = default if value is True and self.script else value  # a flag without its word
         if value not in choices:
-            raise self._wrong(key, value, f"one of {', '.join(choices)}", "correct it")
+            raise self._wrong(name, value, f"one of {', '.join(choices)}", "correct it")
         return str(value)
 
-    def _wrong(self, key: str, value: Any, ought: str, remedy: str) -> InputError:
+    def _wrong(self, name: str, value: Any, ought: str, remedy: str) -> InputError:
         """Return the error of a value: file, line of a script, key, value, why it is not known, and the remedy."""
         line, is_ = "", "has no value" if value is True and self.script else f"is {value!r}"
         if self.script is not None:
-            line = f"line {self.script.line_of(key, value)}: "
+            line = f"line {self.script.line_of(self.key(name), value)}: "
             why = self.script.why_unknown(value) if isinstance(value, str) else ""
             is_ += f": {why}" if why else ""
-        return InputError(f"{self.where}: {line}{self.shown.format(key)}: must be {ought} ({is_}); {remedy}")
+        return InputError(f"{self.where}: {line}{self.called(name)}: must be {ought} ({is_}); {remedy}")
 
-    def require(self, framework: str, *keys: str) -> None:
-        """Refuse a file that has none of the keys by which a framework is known."""
-        if not any(name == k or name.startswith(f"{k}.") for name in self.items for k in keys):
-            known = ", ".join(self.shown.format(key) for key in keys)
-            problem = f"has none of {known}, by which a recipe of {framework} is known"
-            raise InputError(f"{self.where}: {problem}; {REMEDY} of a training run")
+    def require(self, framework: str, *names: str) -> None:
+        """Refuse a file that states none of the names by which a framework is known."""
+        keys = [self.key(name) for name in names]
+        if not any(item == key or item.startswith(f"{key}.") for item in self.items for key in keys):
+            known = f"{', '.join(map(self.shown.format, keys))}, by which a recipe of {framework} is known"
+            raise InputError(f"{self.where}: has none of {known}; {REMEDY} of a training run")
 
 
 def _zero(f: RunValues) -> int:
-    if "data-parallel-sharding-strategy" in f.items:
+    if f.on("data-parallel-sharding-strategy"):
         return ZERO[f.choice("data-parallel-sharding-strategy", tuple(ZERO), "no_shard")]
-    return 1 if "use-distributed-optimizer" in f.items else 0
+    return int(f.on("use-distributed-optimizer") or f.get("optim.name") == "distributed_fused_adam")
 
 
 def stage_layers(f: RunValues, stages: int) -> dict[str, Any]:
     """Return the layers of every stage and the virtual stages, from whichever flags say them."""
     layers = f.count("num-layers", 0)
-    text = f.items.get("pipeline-model-parallel-layout")
+    text = f.get("pipeline-model-parallel-layout")
     if text not in (None, True):
-        return layout_choices(str(text), stages, f"{f.where}: --pipeline-model-parallel-layout")
+        return layout_choices(str(text), stages, f"{f.where}: {f.called('pipeline-model-parallel-layout')}")
     each = f.count("num-layers-per-virtual-pipeline-stage", 0)
     virtual = f.count("num-virtual-stages-per-pipeline-rank", 1)
     if each and layers:
         if layers % (stages * each):
             raise InputError(
-                f"{f.where}: --num-layers-per-virtual-pipeline-stage: {each} x {stages} stages must divide "
-                f"--num-layers (is {layers}); change one"
+                f"{f.where}: {f.called('num-layers-per-virtual-pipeline-stage')}: {each} x {stages} stages must divide "
+                f"{f.called('num-layers')} (is {layers}); change one"
             )
         virtual = layers // (stages * each)
     first, last = f.count("decoder-first-pipeline-num-layers", 0), f.count("decoder-last-pipeline-num-layers", 0)
@@ -342,8 +371,8 @@ def stage_layers(f: RunValues, stages: int) -> dict[str, Any]:
     middle = stages - bool(first) - bool(last)
     if middle < 1 or (layers - first - last) % middle:
         raise InputError(
-            f"{f.where}: --num-layers: {layers} less {first + last} of the first and last stage must be divided "
-            f"evenly by {middle} other stages; change --decoder-first-pipeline-num-layers or the last"
+            f"{f.where}: {f.called('num-layers')}: {layers} less {first + last} of the first and last stage must be "
+            f"divided evenly by {middle} other stages; change theirs, or {f.called('num-layers')}"
         )
     inner = [(layers - first - last) // middle] * middle
     return {"virtual_stages": virtual, "layers_per_stage": [*[first] * bool(first), *inner, *[last] * bool(last)]}
@@ -379,11 +408,13 @@ def _written_out(text: str, where: str) -> str:
 def _recompute(f: RunValues, layers: list[int] | None, stages: int, virtual: int) -> dict[str, Any]:
     granularity = f.choice("recompute-granularity", ("none", "selective", "full"), "none")
     if granularity == "none":
-        return {"recompute": "selective" if "recompute-activations" in f.items else "none"}
+        return {"recompute": "selective" if f.on("recompute-activations") else "none"}
     if granularity == "full" and f.choice("recompute-method", ("uniform", "block"), "uniform") == "block":
-        number, total = f.count("recompute-num-layers", 1) * virtual, f.count("num-layers", 0)
+        number, total = f.count("recompute-num-layers") * virtual, f.count("num-layers", 0)
         by_stage = layers or ([total // stages] * stages if total and total % stages == 0 else [])
-        if not by_stage:
-            raise InputError(f"{f.where}: --recompute-method block: --num-layers is missing or uneven; add it")
+        if not by_stage and f.complete:
+            where = f"{f.where}: {f.called('recompute-method')} block"
+            raise InputError(f"{where}: {f.called('num-layers')} is missing or uneven; add it")
+        by_stage = by_stage or [number] * stages  # they are known once the instance is
         return {"recompute": "full", "recomputed_layers_per_stage": [min(number, n) for n in by_stage]}
     return {"recompute": granularity}

@@ -22,16 +22,22 @@ from planner.formats.located_values import TableText
 from planner.formats.script_edits import ScriptText
 from planner.formats.shell_script import Script, started, typed
 from planner.imports.megatron_flags import OwnRun
-from planner.imports.training_run import STARTED, doubts, leaves, model_differences, parsed, run_of_text
+from planner.imports.training_run import (
+    NEMO_NAMES,
+    STARTED,
+    doubts,
+    leaves,
+    model_differences,
+    nemo_names,
+    parsed,
+    run_of_text,
+)
 from planner.instance.instance import Instance
 from planner.instance.workload import CORE_ATTENTION
 
 # The keys of a framework that say each choice of a layout. A choice that the file has as the plan does is not touched.
 _MEGATRON_STAGES = """pipeline-model-parallel-size pipeline-model-parallel-layout num-layers-per-virtual-pipeline-stage
     num-virtual-stages-per-pipeline-rank decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers"""
-_NEMO_STAGES = """model.pipeline_model_parallel_size model.virtual_pipeline_model_parallel_size
-    model.pipeline_model_parallel_layout model.num_layers_in_first_pipeline_stage
-    model.num_layers_in_last_pipeline_stage"""
 _TITAN_STAGES = """parallelism.pipeline_parallel_degree parallelism.pipeline_parallel_schedule
     parallelism.module_fqns_per_model_part parallelism.pipeline_parallel_microbatch_size training.local_batch_size
     training.global_batch_size parallelism.fsdp_reshard_after_forward"""
@@ -48,7 +54,8 @@ KEYS: dict[str, dict[str, str]] = {
         "sequence_parallel": "sequence-parallel",
         "pipeline_parallel": _MEGATRON_STAGES,
         "zero_stage": "use-distributed-optimizer use-megatron-fsdp data-parallel-sharding-strategy ckpt-format",
-        "recompute": "recompute-activations recompute-granularity recompute-method recompute-num-layers",
+        "recompute": """recompute-activations recompute-granularity recompute-method recompute-num-layers
+            recompute-modules""",
         "microbatch_sequences": "micro-batch-size",
         "batch": "global-batch-size",
     },
@@ -74,27 +81,15 @@ KEYS: dict[str, dict[str, str]] = {
         "batch": _DEEPSPEED_BATCH,
     },
 }
-# Megatron Bridge has Megatron's names for most.
 KEYS["nemo"] = {
-    choice: " ".join(f"model.{flag.replace('-', '_')}" for flag in flags.split())
-    for choice, flags in KEYS["megatron"].items()
+    choice: " ".join(nemo_names(flag)[0] for flag in flags.split()) for choice, flags in KEYS["megatron"].items()
 }
-KEYS["nemo"] |= {
-    "pipeline_parallel": _NEMO_STAGES,
-    "zero_stage": "ddp.use_distributed_optimizer ddp.use_megatron_fsdp ddp.data_parallel_sharding_strategy",
-    "recompute": "model.recompute_granularity model.recompute_method model.recompute_num_layers",
-    "microbatch_sequences": "train.micro_batch_size",
-    "batch": "train.global_batch_size",
-}
-SAME_KEYS = {"virtual_stages": "pipeline_parallel", "layers_per_stage": "pipeline_parallel"}
-SAME_KEYS |= {"recomputed_layers_per_stage": "recompute", "microbatches_per_step": "batch"}
+SAME_KEYS = dict.fromkeys(("virtual_stages", "layers_per_stage"), "pipeline_parallel")
+SAME_KEYS |= dict.fromkeys(("recomputed_layers_per_stage", "recompute_modules"), "recompute")
+SAME_KEYS |= {"microbatches_per_step": "batch"}
 # Older names of keys, changed where a file has them.
-OLDER = {
-    "train.micro_batch_size": "model.micro_batch_size",
-    "train.global_batch_size": "model.global_batch_size",
-    "model.recompute_granularity": "model.activations_checkpoint_granularity",
-    "training.local_batch_size": "training.batch_size",
-}
+OLDER = {"training.local_batch_size": "training.batch_size"}
+OLDER |= {names[0]: names[1] for names in map(nemo_names, NEMO_NAMES) if len(names) > 1}
 # What has no effect where the plan's layout does not state it, so that it stays.
 KEPT = (
     "ckpt-format",

@@ -10,11 +10,10 @@ from typing import Any
 
 from planner.errors import InputError
 from planner.files import parse_json, read_text
-from planner.formats.megatron_switches import FP8_RECIPES
 from planner.formats.shell_script import Script, read_script, started, typed
 from planner.formats.yaml_text import YAML, read_yaml_data
 from planner.imports.megatron_flags import (
-    MODEL_FLAGS,
+    KNOWN_BY,
     NO_WORDS,
     REMEDY,
     OwnRun,
@@ -22,13 +21,13 @@ from planner.imports.megatron_flags import (
     layout_choices,
     megatron_effect,
     megatron_run,
-    modules_of,
+    run_of_flags,
 )
 from planner.instance.framework_rules import rules_of
 from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
-from planner.instance.workload import Model, Overlap
+from planner.instance.workload import Model
 
 
 def read_run(path: Path) -> OwnRun:
@@ -189,105 +188,44 @@ def torchtitan_run(t: RunValues, gpus: int | None) -> OwnRun:
     )
 
 
-NEMO_KNOWN_BY = ("model.tensor_model_parallel_size", "model.pipeline_model_parallel_size", "train.global_batch_size")
+# Keys of NeMo for what Megatron's flags say, by the flag; of several the first that a file states holds. Others are
+# the flag's name in the table `model`.
+NEMO_NAMES = {
+    "num-experts": "model.num_moe_experts",
+    "num-virtual-stages-per-pipeline-rank": "model.virtual_pipeline_model_parallel_size",
+    "decoder-first-pipeline-num-layers": "model.num_layers_in_first_pipeline_stage",
+    "decoder-last-pipeline-num-layers": "model.num_layers_in_last_pipeline_stage",
+    "micro-batch-size": "train.micro_batch_size model.micro_batch_size",
+    "global-batch-size": "train.global_batch_size model.global_batch_size",
+    "seq-length": "model.seq_length model.encoder_seq_length",
+    "recompute-granularity": "model.recompute_granularity model.activations_checkpoint_granularity",
+    "use-distributed-optimizer": "ddp.use_distributed_optimizer",
+    "use-megatron-fsdp": "ddp.use_megatron_fsdp",
+    "data-parallel-sharding-strategy": "ddp.data_parallel_sharding_strategy",
+    "overlap-grad-reduce": "ddp.overlap_grad_reduce comm_overlap.overlap_grad_reduce",
+    "overlap-param-gather": "ddp.overlap_param_gather comm_overlap.overlap_param_gather",
+    "tp-comm-overlap": "comm_overlap.tp_comm_overlap model.tp_comm_overlap",
+    "overlap-moe-expert-parallel-comm": """comm_overlap.overlap_moe_expert_parallel_comm
+        model.overlap_moe_expert_parallel_comm""",
+    "overlap-p2p-comm": "comm_overlap.overlap_p2p_comm model.overlap_p2p_comm",
+    "fp8-recipe": "model.fp8_recipe mixed_precision.fp8_recipe",
+    "fp8-param-gather": "ddp.fp8_param_gather mixed_precision.fp8_param_gather",
+}
+
+
+def nemo_names(flag: str) -> tuple[str, ...]:
+    """Return the keys of NeMo that say what a flag of Megatron says."""
+    return tuple(NEMO_NAMES.get(flag, f"model.{flag.replace('-', '_')}").split())
 
 
 def nemo_run(t: RunValues, gpus: int | None) -> OwnRun:
     """Return the run of overrides of NeMo (Megatron Bridge, or the older model and trainer) on some GPUs."""
-    t.require("NeMo", *NEMO_KNOWN_BY)
-    stages = t.count("model.pipeline_model_parallel_size")
-    sharding = t.choice("ddp.data_parallel_sharding_strategy", ("", "optim", "optim_grads", "optim_grads_params"), "")
-    sharded = t.get("ddp.use_distributed_optimizer", t.get("model.optim.name") == "distributed_fused_adam")
-    layout: dict[str, Any] = {
-        "tensor_parallel": t.count("model.tensor_model_parallel_size"),
-        "pipeline_parallel": stages,
-        "context_parallel": t.count("model.context_parallel_size"),
-        "expert_parallel": t.count("model.expert_model_parallel_size"),
-        "virtual_stages": t.count("model.virtual_pipeline_model_parallel_size"),
-        "sequence_parallel": bool(t.get("model.sequence_parallel", False)),
-        "zero_stage": {"": int(bool(sharded)), "optim": 1, "optim_grads": 2, "optim_grads_params": 3}[sharding],
-        "microbatch_sequences": t.count("train.micro_batch_size", t.count("model.micro_batch_size")),
-    }
-    tensor = t.count("model.expert_tensor_parallel_size", layout["tensor_parallel"])
-    routed = layout["expert_parallel"] > 1 or bool(t.get("model.num_moe_experts"))
-    text = t.get("model.pipeline_model_parallel_layout")
-    if text:
-        layout |= layout_choices(str(text), stages, f"{t.where}: model.pipeline_model_parallel_layout")
-    granularity = t.get("model.recompute_granularity", t.get("model.activations_checkpoint_granularity", "none"))
-    layout["recompute"] = t.choice("model.recompute_granularity", ("none", "selective", "full"), granularity)
-    if layout["recompute"] == "full" and t.get("model.recompute_method") == "block":
-        by_stage = layout.get("layers_per_stage") or even(t.count("model.num_layers", 0), stages)
-        number = t.count("model.recompute_num_layers") * layout["virtual_stages"]
-        # Without layers by stage in the file they are known once the instance is.
-        layout["recomputed_layers_per_stage"] = [min(number, n) for n in by_stage] or [number] * stages
-    paths = {f"model.{flag.replace('-', '_')}": key for flag, key in MODEL_FLAGS.items()}
-    paths["model.num_moe_experts"] = paths.pop("model.num_experts")
-    nodes, each = t.count("trainer.num_nodes", 0), t.count("trainer.devices", 0)
-    return OwnRun(
-        framework="nemo",
-        layout=layout,
-        batch_sequences=t.count("train.global_batch_size", t.count("model.global_batch_size", 0)) or None,
-        gpus=nodes * each or gpus,
-        expert_tensor=tensor if routed and layout["tensor_parallel"] > 1 else 1,
-        model={key: t.count(path) for path, key in paths.items() if t.get(path) is not None},
-        sequence_length=t.count("model.seq_length", t.count("model.encoder_seq_length", 0)) or None,
-        compute="fp8" if t.get("model.fp8") or "fp8" in str(t.get("mixed_precision", "")) else None,
-        switches=_nemo_switches(t),
-        items=_read(t, _nemo_effect),
-    )
-
-
-# Overlaps of Megatron Bridge, each by the first of its keys that a file states.
-NEMO_OVERLAPS: dict[Overlap, tuple[str, ...]] = {
-    "gradients": ("ddp.overlap_grad_reduce", "comm_overlap.overlap_grad_reduce"),
-    "parameters": ("ddp.overlap_param_gather", "comm_overlap.overlap_param_gather"),
-    "tensor": ("comm_overlap.tp_comm_overlap", "model.tp_comm_overlap"),
-    "experts": ("comm_overlap.overlap_moe_expert_parallel_comm", "model.overlap_moe_expert_parallel_comm"),
-    "sends": ("comm_overlap.overlap_p2p_comm", "model.overlap_p2p_comm"),
-}
-NEMO_FLAGS = {"fused_experts": "model.use_transformer_engine_op_fuser", "fused_loss": "model.cross_entropy_loss_fusion"}
-
-
-def _nemo_switches(t: RunValues) -> dict[str, Any]:
-    """Return the switches of the stack that a file states; those it leaves out are its recipe's, which is not here."""
-    found: dict[str, Any] = {}
-    overlaps = {name: bool(t.get(path)) for name, paths in NEMO_OVERLAPS.items() for path in paths if path in t.items}
-    if "model.cp_comm_type" in t.items:
-        kinds = ("p2p", "a2a", "allgather", "a2a+p2p")
-        overlaps["context"] = t.choice("model.cp_comm_type", kinds, "p2p") == "p2p"
-    if overlaps:
-        found["overlaps"] = overlaps
-    if {"model.moe_token_dispatcher_type", "model.moe_enable_deepep"} & set(t.items):
-        kind = t.choice("model.moe_token_dispatcher_type", ("allgather", "alltoall", "flex"), "alltoall")
-        backend = t.choice("model.moe_flex_dispatcher_backend", ("deepep", "hybridep"), "deepep")
-        flexible = kind == "flex" or bool(t.get("model.moe_enable_deepep"))
-        found["dispatcher"] = ("hybrid_ep" if backend == "hybridep" else "deep_ep") if flexible else "all_to_all"
-    if {"model.cuda_graph_impl", "model.enable_cuda_graph", "model.external_cuda_graph"} & set(t.items):
-        choices = ("none", "local", "transformer_engine", "full_iteration")
-        impl, scope = t.choice("model.cuda_graph_impl", choices, "none"), t.get("model.cuda_graph_scope", "")
-        graphed = impl != "none" or bool(t.get("model.enable_cuda_graph") or t.get("model.external_cuda_graph"))
-        found["cuda_graphs"] = ("whole" if "full" in f"{scope} {impl}" else "part") if graphed else "none"
-    found |= {name: bool(t.get(path)) for name, path in NEMO_FLAGS.items() if path in t.items}
-    if {"model.cpu_offloading", "model.num_layers"} <= set(t.items):  # of a recipe's own layers no share is known
-        share = t.count("model.cpu_offloading_num_layers", 0) / t.count("model.num_layers")
-        found["activation_offload"] = min(1.0, share) if t.get("model.cpu_offloading") else 0.0
-    for path in ("model.fp8_recipe", "mixed_precision.fp8_recipe"):
-        if path in t.items:
-            found["fp8_recipe"] = FP8_RECIPES[t.choice(path, tuple(FP8_RECIPES), "delayed")]
-    for path in ("ddp.fp8_param_gather", "mixed_precision.fp8_param_gather", "model.fp8_param"):
-        if path in t.items:
-            found["fp8_parameters"] = bool(t.get(path))
-    if "model.fp8_dot_product_attention" in set(t.items):
-        found["fp8_attention"] = bool(t.get("model.fp8_dot_product_attention"))
-    granularity = t.get("model.recompute_granularity", t.get("model.activations_checkpoint_granularity"))
-    if "model.recompute_modules" in set(t.items) and granularity == "selective":
-        found["recompute_modules"] = modules_of(t.items, "model.recompute_modules")
-    return found
-
-
-def even(layers: int, stages: int) -> list[int]:
-    """Return as many layers a stage, or nothing where they are not divided evenly."""
-    return [layers // stages] * stages if layers and layers % stages == 0 else []
+    named = replace(t, names=nemo_names, complete=False)
+    named.require("NeMo", *KNOWN_BY)
+    gpus = t.count("trainer.num_nodes", 0) * t.count("trainer.devices", 0) or gpus
+    compute = "fp8" if t.get("model.fp8") or "fp8" in str(t.get("mixed_precision", "")) else None
+    run = run_of_flags(named, "nemo", compute)
+    return replace(run, gpus=gpus, items=_read(t, _nemo_effect))
 
 
 def deepspeed_run(t: RunValues, gpus: int | None) -> OwnRun:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from typer.testing import CliRunner
@@ -11,9 +11,9 @@ from planner.cli.main import app
 from planner.formats.slurm import read_states
 from planner.formats.topology_files import topology_items
 from planner.imports.megatron_flags import EFFECTS, megatron_effect
-from planner.imports.training_run import NEMO_OVERLAPS, doubts, layout_of_run, read_run
+from planner.imports.training_run import doubts, layout_of_run, read_run
 from planner.instance.read import NO_EFFECT, ReadItems, TrackedItems
-from planner.instance.workload import Software
+from planner.instance.workload import Overlap, Software
 from planner.planning.evaluate import with_switches
 from planner.planning.load import load_instance
 
@@ -128,7 +128,7 @@ def test_overrides_set_the_switches_that_they_state(text: str, switches: dict[st
     """Those of a recipe that its overrides leave out stay those of the stack, other overlaps too; none is untold."""
     (tmp_path / "own.yaml").write_text(f"model:\n  tensor_model_parallel_size: 2\n{text}\n")
     run = read_run(tmp_path / "own.yaml")
-    overlaps = {k: v for k, v in switches.items() if isinstance(v, bool) and k in NEMO_OVERLAPS | {"context": ()}}
+    overlaps = {k: v for k, v in switches.items() if isinstance(v, bool) and k in get_args(Overlap)}
     assert run.switches == (switches if not overlaps else {"overlaps": overlaps})
     assert run.items.note() is None
     before = load_instance("cluster-1k").workload.software
