@@ -279,7 +279,8 @@ def pods_of_one_switch(c: PlanPhysics) -> Iterator[Violation]:
 def oversubscription(c: PlanPhysics) -> Iterator[Violation]:
     """Check that no more ports of GPUs share a link out of a full leaf, pod or zone than the instance allows.
 
-    Of a list, that no more ports down of a leaf, and of a spine where there are several pods, share a port up.
+    For a list of ratios by tier, check that no more ports down of a leaf, and of a spine where there are several pods,
+    share a port up.
     """
     network = c.instance.network
     if network is None or network.max_oversubscription is None:

@@ -91,8 +91,8 @@ def curve_share(c: PlanPhysics) -> Iterator[Violation]:
 def _share(curve: Curve) -> float:
     """Return the share within which a curve's points cover the plans between its least and its most capital.
 
-    Of a plan between two neighbours the days are at least the bound of the dearer one. The plan is covered by either:
-    by the dearer one in capital as far as that is above the cheaper one's, by the cheaper one for no more capital.
+    A plan between two neighbours takes at least the bound in days of the dearer one. Either point covers it: the dearer
+    one by the share that its capital is above the cheaper one's, the cheaper one at no more capital.
     """
     covers: list[float] = []
     for n, x in enumerate(curve.points):

@@ -309,8 +309,8 @@ class Cut:
     def pipelines(self) -> Pipelines:
         """Return every pipeline of the cut: stages up to the layers, chunks of at least one layer.
 
-        As far as the framework has pipelines and interleaves them; with as many stages packed in a rack as fit too.
-        Cuts that split a replica alike share them.
+        Pipelines and interleaving are included as far as the framework supports them, and packed pipelines have as many
+        stages in a rack as fit. Cuts that split a replica alike share the result.
         """
         s, known = self.shape, self.space.known_pipelines
         key = (s.tensor_parallel, s.context_parallel, s.expert_parallel, self.schedule)

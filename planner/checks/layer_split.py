@@ -28,7 +28,8 @@ NEVER = 1 << 40  # layers to recompute where not even that makes room
 class Split:
     """The splits of one pipeline with its replicas, for some numbers of micro-batches, ascending.
 
-    All seconds are those of a micro-batch: a step's over its micro-batches. `limit`: seconds of no interest.
+    All seconds are those of a micro-batch: a step's over its micro-batches. Splits that take `limit` seconds or more
+    are of no interest.
     """
 
     cut: Cut
@@ -90,8 +91,8 @@ class Split:
     def sizes(self) -> Ints:
         """Candidate numbers of layers of a stage, ascending.
 
-        At least one layer a chunk and all those that the other stages cannot hold; at most those that take no longer
-        than the limit.
+        They range from one layer a chunk, or all layers that the other stages cannot hold, to the layers that take no
+        longer than the limit.
         """
         layers, others = self.cut.space.layers, self.p - 1
         spared = max(0.0, -float(block_step.front_seconds(self.pipeline, 0)))
@@ -145,7 +146,7 @@ class Split:
     def _fewest_recomputed(self) -> Ints:
         """Fewest layers that each stage recomputes to hold each size, `NEVER` where it cannot.
 
-        From the first recomputed layer on, memory falls by as much with each.
+        Each recomputed layer after the first reduces memory by the same amount.
         """
         every = np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
         if self.cut.repeats == "no":

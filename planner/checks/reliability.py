@@ -229,9 +229,9 @@ class Failures:
 
 
 def failures_of(instance: Instance) -> Failures | None:
-    """Return the failures that count, of the fabric whose links fail least.
+    """Return the failures that count, for the fabric whose links fail least.
 
-    None where there are none, or the share that trains is given.
+    Return None where no part fails, or the instance states the share of time that trains.
     """
     r, w = instance.reliability, instance.workload
     if r is None or isinstance(r, str) or w.availability < 1 or not r.parts:

@@ -102,7 +102,8 @@ def pinned_replicas(instance: Instance) -> int | None:
 def fastest_ranges(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Ranges:
     """Return every pipeline with all replicas and micro-batches, but those too few for a limit in seconds a sequence.
 
-    Whole blocks within the most racks, experts spread over all replicas; under interleaving a whole round at least.
+    The replicas fill whole blocks within the maximum racks, and experts are spread over all of them; an interleaved
+    pipeline has at least a whole round of micro-batches.
     """
     shape, total, pins, times = cut.shape, total_micro_batches(cut), cut.space.instance.pins, cut.times.times
     most = np.zeros_like(x.p)
@@ -124,7 +125,7 @@ def fastest_ranges(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Ran
 class Floor:
     """Floors on the time of ranges under one ZeRO stage, or under each of them where it is None.
 
-    All seconds but `seconds` are those of a micro-batch, or of what comes once a step.
+    All seconds but `seconds` are those of a micro-batch, or of the parts that occur once a step.
     """
 
     cut: Cut

@@ -149,7 +149,7 @@ class Network(Sourced):
     def _survival_of_trees(self) -> Self:
         """Refuse a loss to survive and ratios by tier where groups of switches are joined directly.
 
-        Which links remain is not counted there, and there are no tiers.
+        The links that remain after a loss are not counted for such fabrics, and they have no tiers.
         """
         grouped = [f for f in self.families if f.startswith("dragonfly")]
         by_tier = "a list of max_oversubscription" if isinstance(self.max_oversubscription, tuple) else None

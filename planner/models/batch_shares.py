@@ -170,8 +170,8 @@ class BatchSearch:
     def bound(self, box: Box) -> float:
         """Bound the seconds per sequence of a box of shares.
 
-        In a time T a pool takes T / rate sequences at most, and its largest share. T over their sum grows with T, so
-        the smallest T that the smallest shares need bounds the box.
+        Within T seconds a pool takes at most T / rate sequences, and at most its largest share. T over their sum grows
+        with T, so the smallest T that the smallest shares need bounds the box.
         """
         rates = [p.rate(high) for p, (_, high) in zip(self.pools, box, strict=True)]
         seconds = max(p.min_seconds(low, high) for p, (low, high) in zip(self.pools, box, strict=True))

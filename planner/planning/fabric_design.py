@@ -307,7 +307,7 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
 def _tails(instance: FabricInstance, network: Network, t: Template, deadline: Deadline) -> Tails:
     """Return the mean tail of a random permutation over the line rate of a NIC under ECMP and under spraying.
 
-    None where it is not simulated, or the time ends first.
+    Return `NO_TAILS` where the fabric is not simulated, or the time ends first.
     """
     d, switch = t.design, next(s for s in resolved_switches(network.switches) if s.name == t.switch)
     if d.grouped or switch.planes > MAX_PLANES or d.racks * d.gpus_per_rack < 2:
@@ -346,7 +346,7 @@ def _without(instance: FabricInstance, rules: Collection[str]) -> tuple[FabricIn
 def _in_conflict(instance: FabricInstance, network: Network, deadline: Deadline, most_usd: float) -> tuple[str, ...]:
     """Return rules and pins of which none can be left out: without it some fabric costs no more than a price.
 
-    All of them where the time ends first.
+    Return all rules and pins where the time ends first.
     """
     rules, dropped = _rules(instance, network), list[str]()
     for name in rules:

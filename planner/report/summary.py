@@ -227,8 +227,8 @@ def _broken(line: str, width: int) -> str:
 def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, section: str | None = None) -> str:
     """Write a plan: verdict, purchase, each decision, days, money, limits and warnings.
 
-    All statements where `verbose`, of one `section` alone by its name, else those of the first screen; no line is
-    longer than `width` columns. InputError: no section has that name.
+    Written are all statements where `verbose`, those of one `section` if it is named, else those of the first screen;
+    no line is longer than `width` columns. InputError: no section has that name.
     """
     reported = statements(plan)
     if section is not None:

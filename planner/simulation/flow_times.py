@@ -144,7 +144,7 @@ class Queues:
     def steps_without_a_queue(self) -> Floats | None:
         """Return the step in which each part ends, or none where a link may be offered more than it serves in one.
 
-        Where none is, links pass on what comes within a step and nobody is paused, so the steps need not be taken.
+        Otherwise links pass on all arrivals within a step and nothing is paused, so the steps need not be simulated.
         """
         r = self.routes
         if self.start_parts is not None or (r.after >= 0).any() or (r.size <= 0).any() or (r.weight != 1).any():
@@ -373,7 +373,7 @@ MAX_TIERS = 4
 def factor(network: Network | None) -> TransportFactor | None:
     """Return the simulated slowdown, or none where the network does not ask for one.
 
-    Of several switches the one on which the transport is slowest counts, since the fabric is chosen later.
+    Among several switches the one on which the transport is slowest counts, since the fabric is chosen later.
     """
     if network is None or network.transport.simulate is None:
         return None

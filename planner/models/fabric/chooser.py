@@ -133,7 +133,8 @@ class Templates:
     def _pairs(self, mode: Mode, pins: Pins) -> tuple[tuple[int, int], ...]:
         """Return the models that spines and cores over leaves may be of, by their places from 1; 0: the leaf's.
 
-        Those with the leaf's ports that pins allow, without what has no more ports for no less money and power.
+        They have the leaf's ports and are allowed by pins; dominated models, with no more ports for no less money and
+        power, are left out.
         """
         every = enumerate(resolved_switches(self.network.switches), 1)
         alike = {0: mode.switch} | {i: x for i, x in every if x != mode.switch and same_ports(x, mode.switch)}

@@ -65,10 +65,10 @@ class WorstTraffic(Traffic):
 
 
 class WorstLoads(Loads):
-    """What leaves runs of racks at the worst placement.
+    """The loads that leave runs of racks at the worst placement.
 
-    All-reduces have a limit and are no axis of a frontier, so they count among the exchanges: as many links as keep
-    the limit, which nothing slows further.
+    All-reduces have a limit and are no axis of a frontier, so they are counted with the exchanges: by the links that
+    keep the limit, so that no design slows them further.
     """
 
     traffic: WorstTraffic
@@ -224,7 +224,8 @@ def _undominated(figures: Floats) -> list[int]:
 def _ladder(designs: list[Alternative], axes: Sequence[str], transport_slowdown: float) -> list[Alternative]:
     """Return the designs that are the best below some step of the ladder of slowdowns.
 
-    None below it costs, or draws, less and is no worse in leaf size and splits. At equal prices all trades are kept.
+    No other design below that step costs or draws less without being worse in leaf size or splits. At equal prices all
+    trade-offs are kept.
     """
     scarce = _rounded(_figures(designs, [a for a in axes if a in ("cost", "power")]))
     others = _rounded(_figures(designs, [a for a in axes if a in ("leaf", "splits")]))

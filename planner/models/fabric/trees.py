@@ -114,10 +114,10 @@ class Wirings(ArrayTable):
 
 
 def wirings(s: Site, domain: int, shapes: Ints, max_up: int, *, room: int = 1) -> tuple[Ints, Wirings]:
-    """Return the ways that ports and pins allow, uplinks of leaves and spines at least what the core share asks for.
+    """Return the wirings that ports and pins allow, with at least the uplinks of leaves and spines for the core share.
 
-    And spines of a pod at least those that survive the loss of one, where the network asks for that. Each comes with
-    the row of its shape (rails and domains of a pod). `room`: ports that a spine keeps for uplinks at the least.
+    A pod has at least the spines that survive the loss of one, where the network requires that. Each wiring comes with
+    the row of its shape (rails and domains of a pod). `room`: minimum ports that a spine keeps for uplinks.
     """
     leaves, n = shapes[:, 0] * shapes[:, 1], s.network
     most = (s.spine_ports - room) // leaves
@@ -196,7 +196,7 @@ def may_share_a_pod(s: Site, domain: int) -> bool:
 def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     """Return for every number of uplinks the cheapest spines and cores whose pods hold all domains, of any models.
 
-    And the most frugal ones where power counts, with all undominated ones between where the whole table is asked for.
+    Where power counts, those of least power are returned too, and with `s.whole` all undominated ones between the two.
     """
     parts = [part for x in s.with_models() for part in _tops_of_models(x, domain, domains, max_up)]
     tops = Tops.joined(parts)
@@ -350,8 +350,8 @@ class Shape:
 def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf_loads: Floats) -> list[Options]:
     """Return the templates of a leaf domain with pods of some domains, of any models, that may beat those found so far.
 
-    What leaves pods is counted where that of the first pod does not rule them out. `leaf_loads`: of every number of
-    stripes.
+    The traffic that leaves pods is counted only where that of the first pod does not rule the templates out.
+    `leaf_loads`: loads of leaves by number of stripes.
     """
     shut = s.mode.grouped or s.network.max_tiers < 3 or s.pins.get("tiers", 3) != 3 or "core_up_ports" in s.pins
     if shut or s.domains(domain) < 2:
@@ -441,11 +441,11 @@ def _largest_bundles(ports: int) -> Ints:
 def _promising(
     s: Site, domain: int, shapes: Ints, tops: Tops, given: tuple[Ints, Floats, Floats]
 ) -> tuple[Ints, Ints, Flags]:
-    """Return shapes with uplinks of a leaf at which they may beat pods of all domains and all templates found so far.
+    """Return shapes, uplinks of a leaf and stripes with which they may beat all-domain pods and the known templates.
 
-    And under which stripes. They cost at least the fewest spines that ports allow, with one uplink each and its ports
-    of cores, or the uplinks and cores that the core share asks for, and are at least as slow as the first pod with the
-    most uplinks that may be worth their price.
+    A shape costs at least the fewest spines that ports allow, with one uplink each and its ports of cores, or the
+    uplinks and cores that the core share needs, and it is at least as slow as the first pod with the most uplinks that
+    may be worth their price.
     `given`: uplinks of a leaf, the loads of leaves, and those of first pods, by stripes.
     """
     m, (spine_box, core_box), fixed, (up, leaf_loads, first) = s.mode, s.box_prices, s.fixed(domain), given

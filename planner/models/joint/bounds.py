@@ -321,7 +321,7 @@ def _min_stage_seconds(s: Strategy, rows: Rows, x: _Memory, a: Floats, recompute
 
 
 def _min_recomputed_layers(s: Strategy, x: _Memory, layers: float, most: Floats, free: Floats) -> Floats:
-    """Bound the layers that each stage recomputes where all recompute as many, from below, by what memory asks for.
+    """Bound from below, by memory, the layers that each stage recomputes where all stages recompute as many.
 
     With r of them recomputed a stage holds free + r·saved/(state/flying + kept) layers, up to the most that it ever
     does. The sum is concave in r, so Newton's steps towards the r at which it holds the model come from below.

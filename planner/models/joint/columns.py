@@ -383,10 +383,10 @@ def column_at(s: Strategy, zero: int, table: Rows, i: int) -> Column:
 
 
 def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = True) -> float:
-    """Bound a column by its best split on a network that slows nothing above its transport.
+    """Bound from below the seconds a sequence of a column, by its best split on a network slowed by transport alone.
 
-    All replicas sharing ZeRO's state; infinite over the cutoff. Where nothing `waits`, for all numbers of rounds up to
-    its own.
+    All replicas share ZeRO's state; the bound is infinite over the cutoff. Without `waits` of unequal chunks it holds
+    for all numbers of rounds up to the column's own.
     """
     calendar, timed = world.problem.calendar, _free_step_seconds if waits else _seconds_without_waits
     if calendar is None:

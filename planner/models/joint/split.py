@@ -242,9 +242,9 @@ class Stages:
         return np.asarray(np.where(fits, found, np.inf), dtype=np.float64)
 
     def _wait(self, recompute: Ints, fits: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]") -> Floats:
-        """Return what unequal chunks add.
+        """Compute the seconds that unequal chunks add, by stage and size.
 
-        By the order of events for the sizes from the mean on, for smaller ones by their bound.
+        They follow the order of events for sizes from the mean on, and are a lower bound for smaller ones.
         """
         c, layer, repeat = self.column, float(self.sharded.layer_seconds), self.pipeline.times.recompute_seconds
         if not self.waits:

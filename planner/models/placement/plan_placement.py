@@ -406,7 +406,7 @@ def request_of(q: Problem) -> tuple[PlacementRequest, list[int]] | None:
 def place_equal(q: Problem, options: Options) -> tuple[Packing, tuple[int, int, int]] | None:
     """Return the plan's placement and its bounds of split groups, extra pieces and groups across pods.
 
-    None where the cluster is not as regular as a plan's.
+    Return None where the cluster is not as regular as a plan's.
     """
     asked = request_of(q)
     placement = None if asked is None else place_stages(asked[0], options, site="cluster").solution

@@ -235,10 +235,10 @@ class FreeUplinks:
 
 
 def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str) -> float:
-    """Return the rate, each way, of the wavelengths that end at a site: those of the design, without one of its links.
+    """Compute the rate in Gb/s, each way, of the wavelengths that end at a site: by the design, or else by its links.
 
-    Of a design what the site sends or takes itself, each route at the larger of its rate and that of its backup, in
-    whole wavelengths; what only passes by is no matter of the site's.
+    With a design it is the sum over routes that end at the site, each at the larger of its rate and that of its backup,
+    in whole wavelengths; traffic that only passes by is not counted.
     """
     if design is None:
         return math.fsum(k.capacity_gbps for k in links if site in (k.a, k.b))

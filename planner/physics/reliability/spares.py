@@ -382,7 +382,8 @@ def interval_curves(x: Exposure) -> list[IntervalCurve]:
 def spare_points(x: Exposure) -> list[SparePoint]:
     """Trace the useful share over spare racks, from none to twice the plan's, each site's in proportion to its own.
 
-    Of a plan that has none each site's are in proportion to the fewest that leave it enough for 99 % of the time.
+    For a plan without spares, each site's are in proportion to the fewest that give it enough racks for 99 % of the
+    time.
     """
     own = {s: x.spare_racks.get(s, 0) for s in x.needed}
     whole = own if any(own.values()) else {s: min_spares(n, x.rack_availability, TARGET) for s, n in x.needed.items()}

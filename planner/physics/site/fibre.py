@@ -126,9 +126,10 @@ def _paths(g: Any, a: str, b: str) -> Iterator[Sequence[tuple[str, str]]]:
 
 
 def diverse(fibre: Fibre, g: Any, a: str, b: str, count: int) -> list[tuple[Route, Route]]:
-    """Return diverse pairs of routes: of the `count` shortest, and each with the shortest that shares no cuttable edge.
+    """Return diverse pairs of routes: pairs of the `count` shortest, and each with the shortest without shared edges.
 
-    Where none of these is diverse, return any two that are (a flow of two finds them if there are two).
+    Only edges that may be cut count as shared. Where none of these pairs is diverse, any that is diverse is returned (a
+    flow of two finds it if there is one).
     """
     import networkx as nx
 

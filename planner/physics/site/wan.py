@@ -116,7 +116,7 @@ def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
 def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> Form | None:
     """Return the two-level form: reduce-scatter inside groups, all-reduce across them, all-gather inside.
 
-    None unless there are two groups or more, all of the same size of two or more.
+    Return None unless there are two groups or more, all of the same size of two or more.
 
     With m groups of g a link inside carries 2·(g-1)/g·S and one across 2·(m-1)/m·S/g: together the bytes of one ring
     over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
@@ -195,10 +195,11 @@ def fastest(offered: Sequence[Form], wan: Wan, window_seconds: float, rtt_ms: Rt
 
 
 def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tuple[LinkNeed, ...]:
-    """Return what each link carries, the window shared out over the phases so that at equal rates they fill it.
+    """Return the need of each link, with the window shared out over the phases so that they fill it at equal rates.
 
-    Where no rate does, the parts are as the waits, so that none fits its own. A link on a longer route than assumed
-    needs more by its own round trips alone: it keeps its phase's part of the window, and with it every step of it.
+    Where no rate fills it, the parts are in proportion to the waits, so that no phase fits its own. A link on a longer
+    route than assumed needs more by its own round trips alone: it keeps its phase's part of the window, and with it
+    every step of the phase.
     """
     rate, waits = form_need_gbps(form, wan, window_seconds, rtt_ms), list(_waits(form, wan, rtt_ms))
     if math.isfinite(rate):
@@ -215,9 +216,9 @@ def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tupl
 def assumed_window_seconds(
     wan: Wan, size_bytes: float, sites: int, window_seconds: float, gbps: float | None, rtt_ms: float | None
 ) -> float:
-    """Compute the time for the exchange of a stage: what the step time counts on, a ring at a rate and a round trip.
+    """Compute the seconds that the step time allows for the exchange of a stage: a ring at a rate and a round trip.
 
-    Where it counts on no rate, the window that hides the exchange.
+    Where the step time has no rate, it is the window that hides the exchange.
     """
     if not gbps:
         return window_seconds

@@ -63,9 +63,9 @@ def all_reduce(size_bytes: Num, levels: Sequence[Level]) -> Num:
 def all_to_all(size_bytes: Num, levels: Sequence[Level]) -> Num:
     """Compute the seconds for every rank to send `size_bytes` in equal parts to all ranks, itself among them.
 
-    Of a group of N, the traffic that crosses level k goes to the ranks in the same part of the level above and another
-    part of this one: (n_k - 1)·(ranks below) / N of it. Levels are different links and work at the same time, so the
-    slowest sets the time; their latencies add.
+    In a group of N, the traffic that crosses level k goes to the ranks in the same part of the level above and another
+    part of this one: (n_k - 1)·(ranks below) / N of a rank's bytes. Levels are different links and work at the same
+    time, so the slowest sets the time; their latencies add.
     """
     group: Num = 1.0
     for level in levels:

@@ -111,11 +111,11 @@ def _linear_layers(m: Machine, kind: LayerKind) -> list[tuple[int, int]]:
 
 
 def domains_of_token(experts: Experts, domains: float) -> float:
-    """Return how many of n domains have experts of a token on average, its k experts at random in g of G groups.
+    """Compute the mean number of n domains that hold experts of a token, with its k experts at random in g of G groups.
 
-    Without groups n·(1 - (1 - 1/n)^k). A domain of whole groups, q = G/n of them, has j of the token's with the odds
-    of drawing g from G, and none of its experts with (1 - j/g)^k; one that is a part of a group has it with g/G
-    (node-limited routing: DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+    Without groups it is n·(1 - (1 - 1/n)^k). A domain of whole groups, q = G/n of them, has j of the token's groups
+    with the probability of drawing g from G, and then none of its experts with (1 - j/g)^k; a domain that is part of a
+    group has the group with g/G (node-limited routing: DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
     """
     k, total, own = experts.per_token, experts.groups, experts.groups_per_token
     if domains >= total:
@@ -153,9 +153,10 @@ def expert_exchange_seconds(m: Machine, s: Shape, passes: float = math.inf) -> f
 
 
 def repeated_operations(m: Machine, s: Shape, kind: LayerKind, forward: Sequence[Operation]) -> list[Operation]:
-    """Return the operations that modules of selective recompute run again, unfused scores apart.
+    """Return the operations that modules of selective recompute run again, other than unfused scores.
 
-    Of the norms those that `discarded_elements` (memory.py) leaves out, with the casts of what they give to products.
+    The norms among them are those whose outputs `discarded_elements` (memory.py) discards, with the casts of their
+    outputs for products.
     """
     modules, latent = repeated_modules(m, s), m.model.latent_attention
     names = tuple(name for module in modules for name in REPEATED.get(module, ()))
@@ -236,7 +237,8 @@ def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0)
 def layer_times(m: Machine, s: Shape, nic_slowdown: float = 1.0, *, front: bool = False) -> LayerTimes:
     """Compute the seconds of a layer: the mean over full and windowed attention, which alternate on stages.
 
-    With experts in all layers but the dense ones at the `front`, a layer is of those that have them, or of the front.
+    In a model with experts in all layers but the dense ones at the front, it is a layer with experts, or with `front` a
+    dense one.
     """
     dense = front or m.model.experts is None
     kinds = [k for k in layer_kinds(m.model) if k.routed != dense]

@@ -36,11 +36,11 @@ def activation_elements(model: Model, *, routed: bool = False, imbalance: float 
 
 
 def product_inputs(model: Model, *, routed: bool = False, imbalance: float = 1.0) -> tuple[float, float]:
-    """Return which of a layer's stored elements per token are read by products alone, split as above.
+    """Count a layer's stored elements per token that products alone read, split as those of `activation_elements`.
 
-    Those are kept in the products' type: the inputs of QKV and of the FFN (and the ranks of latent attention), and the
-    FFN after its activation; of routed experts what each of a token's k experts receives, and its tensor after the
-    activation. What norms, attention and activations read again stays as wide as activations are.
+    They are kept in the products' type: the inputs of QKV and of the FFN (and the ranks of latent attention), and the
+    FFN after its activation; for routed experts the input of each of a token's k experts, and its tensor after the
+    activation. Tensors that norms, attention and activations read again stay as wide as activations are.
     """
     latent, experts = model.latent_attention, model.experts
     common = 2 * model.hidden + (0 if latent is None else (latent.q_rank or 0) + latent.kv_rank)
@@ -103,10 +103,10 @@ def discarded_elements(
 
 
 def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
-    """Return the elements per token of the gradients in work as a layer's backward pass begins, split as above.
+    """Count the elements per token of the gradients in work as a layer's backward pass begins, in the same two parts.
 
-    Those of the layer's output, and of the FFN before its activation. Of routed experts, for each of a token's k, those
-    of its output and of what the combination received, and of the expert's inner tensors.
+    They are those of the layer's output, and of the FFN before its activation; for routed experts, for each of a
+    token's k, those of its output, of the input of the combination, and of the expert's inner tensors.
     """
     wide = 2 if model.gated_ffn else 1
     experts = model.experts

@@ -348,10 +348,10 @@ def narrow_heads(m: Machine) -> float:
 def _unfused_scores(p: Passes, s: Shape) -> None:
     """Add the scores and their product with V as batched products, no masked half skipped, and softmax and dropout.
 
-    Of the a·s² scores the softmax reads and writes each; dropout reads and writes it, and keeps a mask of a byte
+    The softmax reads and writes each of the a·s² scores; dropout reads and writes it, and keeps a mask of a byte
     (Korthikanti 2022, figure 3). The fused kernel scales and masks too, where heads times sequences are a multiple of
-    what its blocks take (Megatron-LM, megatron/model/fused_softmax.py: of 4); else scores are cast to 32 bits, scaled,
-    masked and cast back by operations of their own.
+    its block (Megatron-LM, megatron/model/fused_softmax.py: of 4); else scores are cast to 32 bits, scaled, masked and
+    cast back by separate operations.
     """
     m, model = p.m, p.m.model
     heads = s.micro_batch * model.heads / (s.tensor_parallel * s.context_parallel)
@@ -389,7 +389,7 @@ def _routed(p: Passes, own: Num, s: Shape) -> None:
     """Add the grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts.
 
     All wait for the busiest GPU, which has more tokens than the mean where routing is not even. Fused experts are one
-    kernel, which activates and casts what it has in registers (Megatron-LM, use_transformer_engine_op_fuser).
+    kernel, which activates and casts values in registers (Megatron-LM, use_transformer_engine_op_fuser).
     """
     m, experts = p.m, p.m.model.experts
     if experts is None:
@@ -412,8 +412,8 @@ def _routed(p: Passes, own: Num, s: Shape) -> None:
 def head_seconds(m: Machine, s: Shape) -> float:
     """Compute the seconds of logits and loss of one micro-batch on one TP rank, forward and backward, in 16 bits.
 
-    With the gradient of the token embedding, which is cleared, summed up by token, and added to the main gradient:
-    it is another stage's where there are several, whose time falls short of the head's.
+    The gradient of the token embedding is included: it is cleared, summed up by token, and added to the main gradient.
+    In a pipeline of several stages it belongs to another stage, whose time is below the head's.
     """
     tokens, columns = s.micro_batch * m.sequence / s.context_parallel, m.model.vocabulary / s.tensor_parallel
     dtype, h = attention_dtype(m), m.model.hidden

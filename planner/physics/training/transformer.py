@@ -141,7 +141,8 @@ def layer_forward_flop(
 ) -> Num:
     """Compute the FLOP of one layer, forward: 24·b·s·h² + 4·b·s²·h for the plain GPT (Narayanan 2021, appendix).
 
-    Of the prevailing kind, or `dense`, and with full attention, or `windowed`; tokens work in their top-k experts only.
+    The layer is of the prevailing kind, or `dense`, with full attention, or `windowed`; tokens use their top-k experts
+    only.
     """
     weights = dense_layer_parameters(model) if dense else active_layer_parameters(model)
     return gemm_flop(weights, micro_batch * sequence) + attention_flop(

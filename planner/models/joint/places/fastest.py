@@ -87,7 +87,7 @@ class Search(CapitalBounds):
     def next(self, target: Target) -> Candidate | None:
         """Return the fastest candidate that the money may pay as far as is known, of equal ones the cheapest.
 
-        None where none beats the target.
+        Return None where no candidate beats the target.
         """
         found = self._next(target)
         if found is None or self.in_time:
@@ -333,9 +333,9 @@ class Search(CapitalBounds):
             probe = (low + high) // 2
 
     def _chosen(self, blocks: int, level: Level) -> list[int]:
-        """List the templates of a part that keep the slowdowns, the cheapest first.
+        """List the templates of a part that keep the slowdowns and may be worth their price, the cheapest first.
 
-        Where power counts all that may be worth it.
+        Where power counts each has less of it than the cheaper ones; else it is the cheapest alone.
         """
         x = self.options[blocks]
         fits = np.flatnonzero((x.send <= level.send) & (x.allreduce <= level.allreduce))

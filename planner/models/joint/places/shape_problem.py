@@ -79,7 +79,7 @@ class ShapeProblem:
     def split(self, c: Conditions, cutoff: float) -> Split | None:
         """Return the fastest split of layers under some conditions, with its seconds a sequence.
 
-        None where none is under the cutoff.
+        Return None where no split is under the cutoff.
         """
         step = cutoff * self.column.sequences if math.isfinite(cutoff) else math.inf
         if self.column.v > 1 and Stages(column=self.column, conditions=c, cutoff=step, exact=False).least() is None:

@@ -129,7 +129,7 @@ def _rescaled(column: Column, share: float) -> Column:
 def likely(world: World, s: Strategy, cutoff: float) -> Iterator[tuple[float, Column]]:
     """Yield columns of a strategy, of almost as many blocks as there can be, each faster on a free network than before.
 
-    Of each number of stages that of the least floor is looked at; with each comes its time there.
+    For each number of stages the column of the least floor is tried; each is yielded with its time on the free network.
     """
     keys, table = pipelines_of(world, s)
     few = np.flatnonzero(keys < cutoff)

@@ -113,9 +113,9 @@ class SplitProof:
 def fastest_split(column: Column, conditions: Conditions, seconds: float) -> SplitProof:
     """Return the fastest split of a column; `seconds` are those of the step of the split to compare with.
 
-    Under each most layers and largest chunk, the least limit on stages at which sums of their layers reach the model's:
-    a set of sums is the bits of a number, and a stage that may have n layers shifts it by n. A bound of 1 less
-    `ROUNDING`, or more, confirms that no split is faster.
+    For each maximum of layers and of chunk seconds, the smallest limit on stage seconds is sought at which sums of the
+    stages' layers reach the model's: a set of sums is the bits of a number, and a stage that may have n layers shifts
+    it by n. A bound of 1 less `ROUNDING`, or more, confirms that no split is faster.
     """
     limit = seconds * (1 + ROUNDING)
     x = Patterns(stages=Stages(column=column, conditions=conditions, cutoff=limit))

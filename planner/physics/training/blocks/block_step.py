@@ -52,7 +52,7 @@ class Pipeline:
     def front_excess_seconds(self) -> float:
         """Seconds that a front layer and micro-batch take beyond those of another layer; negative where it is faster.
 
-        What ZeRO's traffic exposes is taken to be alike.
+        The exposed ZeRO traffic of the two is taken as equal.
         """
         one, other = self.front, self.times
         return one.forward_seconds + one.backward_seconds - other.forward_seconds - other.backward_seconds
@@ -97,9 +97,9 @@ def inside_rack(x: Pipeline) -> Pipeline:
 
 
 def sharded_times(x: Pipeline, *, replicas_per_rack: Num, racks: Num, slowdown: Num) -> ShardedTimes:
-    """Return the times of a layer.
+    """Compute the times of a layer under ZeRO, in seconds.
 
-    What CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
+    The time that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
     """
     own = step.sharded_times(
         x.machine,
@@ -154,9 +154,9 @@ def front_seconds(x: Pipeline, stage: Num) -> Num:
 
 
 def least_layers(x: Pipeline) -> int:
-    """Return the layers that bounds may count: no more of a usual layer's time than all of the model's take.
+    """Count the layers that lower bounds may assume, each of a usual layer's time: their sum is at most the model's.
 
-    Where front layers are faster than others, as many whole layers fewer as make up for that.
+    Where front layers are faster than others, the count is reduced by the whole layers that make up for it.
     """
     model, usual = x.machine.model, x.times.forward_seconds + x.times.backward_seconds
     spared = front_layers(model) * max(0.0, -x.front_excess_seconds)
@@ -217,21 +217,21 @@ class Fibre:
 
 
 def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num:
-    """Compute the seconds that the last of `items` exchanges waits behind the others.
+    """Compute the seconds that the last of `items` exchanges, which become ready at a spacing, waits for the others.
 
-    Which become ready so far apart and share the links. Lindley's recursion (1952) with constant service and spacing:
-    the n-th waits (n-1)·max(0, service - spacing). Stages end their last backward pass one after another, one chunk's
-    pass apart, and an interleaved stage exchanges its chunks one by one.
+    They share the links. Lindley's recursion (1952) with constant service and spacing: the n-th waits
+    (n-1)·max(0, service - spacing). Stages end their last backward pass one after another, one chunk's pass apart, and
+    an interleaved stage exchanges its chunks one by one.
     """
     return (items - 1) * np.maximum(0.0, service_seconds - spacing_seconds)
 
 
 def between_sites_seconds(x: Pipeline, fibre: Fibre | None, *, pipeline: Num, virtual_stages: Num, layers: Num) -> Num:
-    """Compute the exposed exchange of gradients between sites.
+    """Compute the exposed seconds of the exchange of gradients between sites.
 
-    That of the stage that ends last, behind the queue of all stages on the links. Every stage is taken as large as
-    the largest. It becomes ready one backward pass after the stage behind it; under interleaving its chunks do, each
-    1/v of its bytes one chunk's pass apart.
+    They are those of the stage that ends last, after the queue of all stages on the links. Every stage is taken as
+    large as the largest. It becomes ready one backward pass after the next stage; under interleaving its chunks do,
+    each with 1/v of its bytes, one chunk's pass apart.
     """
     if fibre is None or fibre.sites < 2:
         return 0.0
