@@ -36,11 +36,11 @@ START_INSIDE = 0.02  # of the range of a logarithm: the solver needs a start str
 
 
 class Measured(Protocol):
-    """A measured step: what it ran on, its layout, and how long it took."""
+    """A measured step: its machine, its layout, and its seconds."""
 
     @property
     def machine(self) -> Machine:
-        """What it ran on."""
+        """Machine on which the step ran."""
 
     @property
     def strategy(self) -> ParallelStrategy:
@@ -162,7 +162,7 @@ TOGETHER = 0.7  # correlation from which two constants are not told apart
 
 @dataclass(frozen=True, slots=True)
 class Tunable:
-    """A figure that measured steps may determine: between what it must lie, and how far the catalogue may be off."""
+    """A figure that measured steps may determine, with its bounds and its expected spread around the catalogue's."""
 
     kind: Kind
     path: str
@@ -217,7 +217,7 @@ def is_tunable(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posterior:
-    """What lines say of constants: their values, the standard deviation left of each logarithm, and correlations.
+    """The constants fitted to lines: their values, standard deviations of their logarithms, and correlations.
 
     `leverages`: how much a line's own error draws its prediction, the diagonal of the hat matrix.
     """

@@ -26,7 +26,7 @@ NODE = Rack(name="node", gpus=8, it_kw=10.0, price_usd=0.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """A measured step: the line of the file that states it, what it ran on, its layout, and its seconds."""
+    """A measured step: its line in the file, its machine, its layout, and its seconds."""
 
     line: int
     machine: Machine
@@ -127,7 +127,7 @@ class TableLine:
         raise InputError(f"{self.path}: line {self.number}: column {column}: {problem}{value}; {remedy}")
 
     def text(self, column: str, absent: str | None = None) -> str:
-        """Return a column's text; what `absent` says where it is empty, or a complaint."""
+        """Return a column's text, or `absent` where it is empty. InputError where it is empty and `absent` is None."""
         value = self.texts.get(column) or absent
         return value if value is not None else self.refuse(column, "is missing", "add it")
 
@@ -142,7 +142,7 @@ class TableLine:
         return value
 
     def count(self, column: str, absent: int | None = None, least: int = 1, most: int = MAX_COUNT) -> int:
-        """Return a column's whole number; what `absent` says where it is empty."""
+        """Return a column's whole number, or `absent` where it is empty. InputError outside `least` to `most`."""
         text = self.text(column, None if absent is None else str(absent))
         try:
             value = float(text)

@@ -34,7 +34,7 @@ MAX_TICKED = 10**8  # cables, or ports of a tier, that are ticked off one by one
 
 @dataclass
 class Count:
-    """What a stream of cables adds up to.
+    """The counts of a stream of cables.
 
     Attributes
     ----------

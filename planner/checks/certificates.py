@@ -98,7 +98,7 @@ def certified(c: PlanPhysics) -> Iterator[certificate.Violation]:
 
 
 def _capital_usd(c: PlanPhysics) -> float | None:
-    """Recompute what the sites are the cheapest of: the bill, or the whole run, and what broken soft rules weigh."""
+    """Recompute the objective of the sites in USD: the bill, or the cost of the whole run, and soft-rule penalties."""
     price = recomputed(c.plan, c)
     if price is None:
         return None
@@ -446,7 +446,7 @@ def pools_claims(c: PlanPhysics) -> Iterator[certificate.Violation]:
 
 
 def _shares_claims(c: PlanPhysics, owned: dict[str, int]) -> Iterator[certificate.Violation]:
-    """Check what the certificate of the shares says of itself: sizes by the pools, and its words."""
+    """Check the fields of the certificate of the shares: counts by the pools, formulation, objective and solver."""
     if c.plan.pools is None:
         return
     x, rule = c.plan.pools.certificate, "pools_claims"

@@ -257,7 +257,7 @@ def ended(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def _refused(proof: JointProof) -> JointProof:
-    """Return what a proof may say of an instance without a plan: most racks, and columns that were refused."""
+    """Return the part of a proof that an instance without a plan may have: maximum racks and refused columns."""
     return JointProof(max_racks_by_wired_gpus=proof.max_racks_by_wired_gpus, columns=proof.columns)
 
 

@@ -139,7 +139,7 @@ def _yearly(c: PlanPhysics, money: Cost) -> dict[str, float]:
 
 
 def _spent(c: PlanPhysics, money: Cost, years: float, start: float, end: float) -> dict[str, float]:
-    """Return what a run of some years costs from one moment of it to another, by part, without the capital."""
+    """Compute the cost in USD of a run of `years` years from year `start` to `end`, by part, without capital."""
     found = {k: v * (end - start) for k, v in _yearly(c, money).items()}
     for _, part, usd, life, _ in _bought(c, money):
         if life is not None:
@@ -150,7 +150,7 @@ def _spent(c: PlanPhysics, money: Cost, years: float, start: float, end: float) 
 
 
 def total_usd(c: PlanPhysics) -> float | None:
-    """Recompute what a plan costs over its run, capital with it; None where its days or a price are not known."""
+    """Recompute the cost in USD of a plan over its run, capital included; None where its days or a price is unknown."""
     layout, bill = c.plan.layout, recomputed(c.plan, c)
     if layout is None or bill is None:
         return None
@@ -159,7 +159,7 @@ def total_usd(c: PlanPhysics) -> float | None:
 
 
 def run_budget(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that the whole run is within the budget, to the cent, where that is what costs least."""
+    """Check that the whole run is within the budget, to the cent, where the total cost of ownership is minimised."""
     limit, usd = c.instance.limits.budget_usd, total_usd(c)
     asked = c.instance.objective.minimize == "total_cost_of_ownership_usd"
     if asked and limit is not None and usd is not None and usd > limit + 0.01:
@@ -176,7 +176,7 @@ def length(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def energy(c: PlanPhysics) -> Iterator[Violation]:
-    """Check what every site draws, its price and its carbon, and their sums."""
+    """Check the power, energy, energy cost and CO2 of every site, and their sums."""
     for run, _, days in _section(c):
         loads, years, tokens = _loads(c), _years(c, days), c.instance.workload.tokens
         yield from must_be("run_energy", "sites", sorted(run.sites), sorted(loads))

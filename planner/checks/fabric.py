@@ -45,7 +45,10 @@ def _wired(c: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Network, Design]]:
 
 
 def _placed(c: PlanPhysics) -> Iterator[tuple[str, SiteFabric, Design, Locality, FreeUplinks]]:
-    """Yield the fabrics with a placement, what it sends up, and the uplinks that the exchange of sites leaves free."""
+    """Yield the fabrics with a placement: its traffic out of leaves, pods and zones, and the uplinks left free.
+
+    The exchange between sites takes the other uplinks.
+    """
     for s, f, _, d in _wired(c):
         if s in c.crossings:
             yield s, f, d, c.crossings[s], free_by_exchange(c, s, d)
@@ -169,7 +172,7 @@ def priced(c: PlanPhysics, network: Network, f: SiteFabric, d: Design) -> Bill:
 
 
 def price_and_power(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that cost and power are what switches and cables add up to."""
+    """Check that cost in USD and power in MW are the sums over switches and cables."""
     for s, f, network, d in _wired(c):
         rule, price = f"price_and_power[{s}]", priced(c, network, f, d)
         if price.usd == math.inf:
@@ -182,7 +185,7 @@ def price_and_power(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def slowdowns(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that the plan states what the placement sends up, and how the uplinks slow it."""
+    """Check the stated shares of traffic out of leaves, pods and zones, and the slowdowns by the uplinks."""
     for s, f, d, x, free in _placed(c):
         figures = {
             "share_leaving_leaf": x.share_leaving[0],
@@ -232,7 +235,7 @@ def unit_exchange(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def transport_factor(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that the transport's slowdown is what its runs give, and only stated where the instance asks for runs."""
+    """Check that the transport's slowdown is that of a repeated simulation, and stated only where the instance asks."""
     stated, simulated = c.plan.transport, factor(c.instance.network)
     if stated is None or simulated is None:
         if stated is not simulated:
@@ -245,7 +248,7 @@ def transport_factor(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def pins(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that what was fixed by hand is so."""
+    """Check that the fabrics have the pinned values."""
     pinned = {k: v for k, v in sorted(c.instance.pins.items()) if k.startswith("fabric.")}
     for s, f, _ in _fabrics(c):
         stated: dict[str, int | str] = {

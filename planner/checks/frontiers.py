@@ -1,4 +1,4 @@
-"""Rules of curves and frontiers: no point beats another in all, and each is what its choices come to."""
+"""Rules of curves and frontiers: no point dominates another, and the figures of each follow from its choices."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -123,7 +123,7 @@ BUNDLES = ("leaf_up", "leaf_bundle"), ("spine_up", "spine_bundle"), ("core_up", 
 def frontier(
     c: PlanPhysics, site: str, rows: Sequence[Row], merits: Sequence[str], *, leaf_size: int | None = None
 ) -> Iterator[Violation]:
-    """Check the rows of a site, by cost: what each costs and does, and that none is matched or beaten in its merits."""
+    """Check the rows of a site, by cost: the figures of each, and that no other matches or beats it in all merits."""
     network, layout = c.instance.network, c.plan.layout
     if network is None or layout is None:
         yield broken(f"frontier[{site}]", f"{len(rows)} rows, and no network or layout to compare them by")
@@ -189,7 +189,7 @@ def _gateway(c: PlanPhysics, site: str) -> tuple[float, float]:
 
 
 def _row(rule: str, c: PlanPhysics, network: Network, layout: LayoutPlan, site: str, row: Row) -> Iterator[Violation]:
-    """Check that a row can be wired, hides what it slows, and states what its choices come to."""
+    """Check that a row can be wired, keeps the network's rules, hides slowed traffic, and states its own figures."""
     d, (switch, *above) = _design(c, network, site, row), [c.switches[name] for name in _models(row)]
     reasons = list(unwirable(d, cross_rail=True))
     yield from (broken(rule, reason) for reason in reasons)

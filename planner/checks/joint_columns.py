@@ -62,7 +62,7 @@ class Space:
 
     @property
     def rules(self) -> FrameworkRules:
-        """What the framework holds layouts to."""
+        """Rules of the framework for layouts."""
         return self.instance.workload.rules
 
     @property
@@ -198,7 +198,7 @@ class Space:
                     )
 
     def _recomputations(self) -> list[tuple[Any, Repeats]]:
-        """Pair what a layer keeps with whether whole layers may be recomputed.
+        """Return pairs (activations that a layer keeps, whether whole layers may be recomputed).
 
         Under a pin to full recompute some layers are recomputed whole; the case in which none is counts as well, unless
         a framework's rule excludes it, and can only lower the bound. The layers that are not recomputed whole keep the
@@ -278,7 +278,7 @@ class Cut:
 
     @cached_property
     def least_layers(self) -> int:
-        """Layers of usual length that take no longer than all: fewer by what front layers take less, rounded up."""
+        """Layers of usual length that together take no longer than the model's, whose front layers may be faster."""
         usual, front = self.times.times, self.times.front
         each = usual.forward_seconds + usual.backward_seconds
         lighter = max(0.0, each - front.forward_seconds - front.backward_seconds)

@@ -59,7 +59,7 @@ def _cut_key(cut: Cut) -> Key:
 
 
 def key_of(cut: Cut, zero_stage: int, x: Pipelines, i: int) -> Key:
-    """Return what an enumerated column is known by, replicas apart."""
+    """Return the key of an enumerated column, without its replicas."""
     return (*_cut_key(cut), zero_stage, int(x.p[i]), int(x.v[i]), int(x.stages_per_rack[i]))
 
 
@@ -238,7 +238,7 @@ def proof_violations(
     transport_slowdown: float,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Violation]:
-    """Check a proof of days to train: `days` is the plan's value, `bound` what the proof claims of every plan."""
+    """Check a proof of days to train: `days` is the plan's value, `bound` the claimed lower bound of every plan."""
     yield from min_fabric_stated(instance, proof)
     yield from bounds_in_order(days, bound, proof)
     stated = list(max_racks_stated(instance, proof, racks_in_use=racks_in_use, wired_gpus=wired_gpus))
@@ -357,7 +357,7 @@ def alternatives(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def limited_by(c: PlanPhysics) -> Iterator[Violation]:
-    """Check what a plan says ends it: exactly for a cluster; of a grid what budget, power and sites say one by one."""
+    """Check the stated limit of a plan: exactly for a cluster; with a grid by budget, power and sites one by one."""
     stated, layout = c.plan.objective.limited_by, c.plan.layout
     if stated is None or layout is None or c.faults:
         return

@@ -78,7 +78,7 @@ class Split:
 
     @cached_property
     def rounds(self) -> float:
-        """Micro-batches with what short rounds lose, over micro-batches, at least."""
+        """Lower bound on the micro-batches with the loss of short rounds, over the micro-batches."""
         m = self.micro_batches
         return float(np.min(schedule.effective_micro_batches(m, self.p, self.v) / m))
 

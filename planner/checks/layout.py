@@ -173,7 +173,7 @@ def memory(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def metrics(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that every figure is what physics predicts from the strategy and the assumptions."""
+    """Check every figure of the layout's metrics against the prediction from the strategy and the assumptions."""
     for layout in _layouts(c):
         for name in FIGURES if c.metrics is not None else ():
             yield from must_equal(f"metrics[{name}]", name, getattr(layout.metrics, name), getattr(c.metrics, name))

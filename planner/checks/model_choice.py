@@ -12,7 +12,7 @@ from planner.plan.certificate import Violation
 
 
 class Choice(NamedTuple):
-    """What was asked of the model, the figures that the plan states of it, and the model itself."""
+    """The question of a model choice, the figures that the plan states of the model, and the model itself."""
 
     asked: Choose
     stated: ModelChoice
@@ -140,7 +140,7 @@ def _bound_figures(c: PlanPhysics, x: Choice, full: float) -> Iterator[Violation
 
 
 def compute_shares(c: PlanPhysics) -> Iterator[Violation]:
-    """Check where the ideal's compute goes: each part of the step, less what 6·N·D needs at the peak, and idle time."""
+    """Check the shares of peak compute: 6·N·D at the peak, the loss to each part of the step, idle GPUs, and stops."""
     m, layout = c.metrics, c.plan.layout
     if m is None or layout is None:
         return

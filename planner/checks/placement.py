@@ -374,7 +374,7 @@ def _members(job: Job) -> Iterator[tuple[dict[str, int], range]]:
 
 
 def exchanges(job: Job) -> list[str]:
-    """Return what a mesh keeps together in its order: "" for the nodes of a member, then the axes that exchange."""
+    """Return the groups that a mesh keeps together, in order: "" for a member's nodes, then the exchanging axes."""
     size = job.traffic_bytes_per_step
     axes = [a for a in ("tensor", "context", "expert", "data") if (job.mesh or {}).get(a, 1) > 1]
     found = [""] * (job.nodes_per_member > 1) + sorted(axes, key=lambda a: -size.get(a, 0.0))

@@ -173,7 +173,7 @@ def rating(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def scenarios(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that the split runs in every scenario: in full where it must be robust, elsewhere within what it holds."""
+    """Check that the split runs in every scenario that counts: in full if it must be robust, else within its limits."""
     plan, rules = c.plan.sites, c.grid.rules
     if plan is None:
         return
@@ -394,7 +394,7 @@ def power_flow(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def security(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that after each contingency of N-1 circuits are within ratings, and plants within what they can spare."""
+    """Check that after each N-1 contingency circuits are within their ratings, and plants within their spare power."""
     for year, g in read(c) if c.grid.rules.n1 in ("node", "full") else ():
         for v in _contingencies(c, g):
             yield v.model_copy(update={"rule": v.rule + year.suffix})
@@ -453,7 +453,7 @@ def _without_circuit(g: Grid, line: int) -> Iterator[Violation]:
 
 
 def _above(rule: str, mw: float, limit: float, available: float, what: str, right: str = "") -> Iterator[Violation]:
-    """Name a plant above its limit by more than what rounding of its generation explains."""
+    """Yield a violation for a plant above its limit in MW by more than the rounding of its generation."""
     if mw - limit > FLOW_MW + TOLERANCE * available:
         yield broken(rule, f"{show(float(mw))} {what} > {show(float(limit))} {right or 'MW that its plants can spare'}")
 

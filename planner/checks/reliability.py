@@ -414,7 +414,7 @@ def _standing(c: PlanPhysics, x: ReliabilityPlan, layout: LayoutPlan) -> tuple[f
 
 
 def useful_share(c: PlanPhysics) -> Iterator[Violation]:
-    """Check the share of time that trains, what the rest goes to, and that no other way to go on trains more."""
+    """Check the share of time that trains, the days lost by cause, and that no other way to resume trains more."""
     for x, layout, f in _sections(c):
         there, down = _standing(c, x, layout)
         yield from must_equal("useful_share", "share of time with enough racks", x.enough_racks_share, there)

@@ -1,4 +1,4 @@
-"""What all rules share: how numbers are compared and how a broken rule reads."""
+"""Compare numbers of a plan with recomputed ones, and word the violations, for all rules."""
 
 import math
 from collections.abc import Callable, Iterator

@@ -206,7 +206,7 @@ def link_figures(c: PlanPhysics) -> Iterator[Violation]:
 
 
 def wan_capacity(c: PlanPhysics) -> Iterator[Violation]:
-    """Check that each link has the wavelengths for what it must carry, within the fibre that can be leased."""
+    """Check that each link has the wavelengths for its required rate, within the fibre that can be leased."""
     for name, k, _, _ in links(c):
         rule, limit = f"wan_capacity[{name}]", c.wan.max_wavelengths_per_pair * c.wan.max_fibre_pairs
         gbps, right = k.wavelengths * c.wan.wavelength_gbps, f"Gbps of {k.wavelengths} wavelengths"
@@ -268,7 +268,7 @@ ROUNDING_GBPS = 1e-6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """What the wide area must join, recomputed from sites and layout."""
+    """The demands on the wide area and its fibre, recomputed from sites and layout."""
 
     fibre: Fibre
     window_seconds: float
@@ -487,7 +487,7 @@ def repriced(c: PlanPhysics) -> WanPlan | None:
 
 
 def objective(c: PlanPhysics) -> float | None:
-    """Return what the design minimizes: capital or yearly cost, or wavelengths times route-km without prices."""
+    """Compute the design's objective: capital or yearly cost in USD, or wavelengths times route-km without prices."""
     req, design = requirements(c), c.plan.wan
     if req is None or design is None:
         return None

@@ -188,7 +188,10 @@ class Floor:
 
     @cached_property
     def rounds(self) -> Floats:
-        """Micro-batches with what short rounds lose, over micro-batches, at least: no range of a whole round loses."""
+        """Lower bound on the micro-batches with the loss of short rounds, over the micro-batches.
+
+        It is 1 for ranges that contain a number of whole rounds.
+        """
         p, low, high = self.x.p, self.ranges.min_micro_batches, self.ranges.max_micro_batches
         short = schedule.effective_micro_batches(high, p, self.x.v) / high
         return np.asarray(np.where(high // p > (low - 1) // p, 1.0, short), dtype=np.float64)
@@ -214,7 +217,7 @@ class Floor:
 
     @cached_property
     def once(self) -> Floats:
-        """Least seconds of what comes once a step."""
+        """Lower bound on the seconds of the parts that occur once a step."""
         fill = self._fill(self.ranges.min_micro_batches)
         if self.cut.schedule == "zb-h1":  # changes steadily with micro-batches, up to a full pipeline
             fill = np.minimum(fill, self._fill(self.ranges.max_micro_batches))
@@ -234,7 +237,7 @@ class Floor:
 
     @cached_property
     def _tails(self) -> tuple[Any, Any]:
-        """What follows the passes of a step, and `ends`; under any ZeRO stage the CPU's overhead alone."""
+        """Seconds after the passes of a step, and `ends`; for unknown ZeRO stages the CPU's overhead alone."""
         if self.zero_stage is None:
             return self.cut.machine.software.step_seconds, 0.0
         parts = block_step.once_parts(

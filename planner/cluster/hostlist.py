@@ -165,7 +165,7 @@ def _range(part: str, item: str) -> tuple[int, int, int]:
 
 
 def read_hosts(text: str, what: str) -> list[str]:
-    """Read a hostlist; `what` names it where it cannot be read."""
+    """Read a hostlist into names; `what` names it in the InputError where it cannot be read."""
     try:
         return expand(text)
     except ValueError as error:

@@ -351,7 +351,7 @@ class MeshLevel:
 
     @property
     def what(self) -> str:
-        """What is split where a block is."""
+        """Name in reports of the parts that a split block of this level divides."""
         return "members" if self.axis == MEMBER else "groups" if self.axis == "data" else f"{self.axis} groups"
 
 

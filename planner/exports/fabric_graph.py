@@ -1,4 +1,4 @@
-"""A fabric as a graph, as Slurm's topology, and what each of its switches takes with it when it fails."""
+"""Write a fabric as a graph and as Slurm's topology, and compute the effect of the failure of each of its switches."""
 
 import csv
 import io
@@ -172,7 +172,7 @@ class FailureDomain:
 
 
 def failure_domains(plan: Plan, x: BuiltFabric) -> list[FailureDomain]:
-    """Return what fails with one switch of each tier, from the leaves up, a row for each set of racks below it."""
+    """Return the effects of losing one switch of each tier, from the leaves up: a row by set of racks below it."""
     rows: list[FailureDomain] = []
     physics = PlanPhysics(plan=plan)
     ranks = {r: (s, q) for s, own in enumerate(physics.stages.get(x.site, [])) for q, r in enumerate(own)}
@@ -202,7 +202,7 @@ def failure_domains(plan: Plan, x: BuiltFabric) -> list[FailureDomain]:
 
 
 def _of_a_switch(physics: PlanPhysics, x: BuiltFabric, tier: str) -> FailureDomain:
-    """Return what any one switch of a tier takes with it; of a leaf, GPUs of each rack."""
+    """Return the effect of losing any one switch of a tier; for a leaf, the GPUs cut off are those of each rack."""
     d, lost = x.design, _lost(x.design, tier)
     cut = 0 if tier != "leaf" or d.lanes > 1 else d.rail_gpus * (d.rails if d.single else 1)
     of_nic = d.lanes / (d.lanes - 1) if tier == "leaf" and d.lanes > 1 else 1.0

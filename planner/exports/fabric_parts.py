@@ -150,7 +150,7 @@ class LabelledCable:
 
     @property
     def label(self) -> str:
-        """What is printed at either end of the cable."""
+        """Label printed at either end of the cable."""
         return f"{self.low}:{self.low_port}--{self.high}:{self.high_port}"
 
 
@@ -306,7 +306,7 @@ Files = dict[str, Callable[[], Iterator[str]]]
 
 
 def netbox_files(x: BuiltFabric) -> Files:
-    """Return what writes each file, by its name and in the order in which they are imported."""
+    """Return the writer of each file by file name, in the order in which NetBox must import them."""
     d, gbps = x.design, x.switch.port_gbps
     rack = f"GPU rack of {d.gpus_per_rack}"
     boxes = {b.name: {f"port{p}": gbps for p in range(b.ports)} for b in x.models.values()}
@@ -384,7 +384,7 @@ def _devices(x: BuiltFabric, rack_type: str) -> Iterator[Row]:
 
 
 def _interfaces(x: BuiltFabric) -> Iterator[Row]:
-    """Yield what no device type has: a rack's NICs as they are cabled, and the parts of split ports of leaves."""
+    """Yield the interfaces of no device type: a rack's NICs as they are cabled, and parts of leaves' split ports."""
     d = x.design
     cage = _cage(x.switch.port_gbps / d.split)
     for rack in x.names["rack"]:

@@ -41,7 +41,7 @@ class LaunchRun:
 
     @property
     def modules(self) -> tuple[RecomputeModule, ...]:
-        """What selective recompute runs again."""
+        """Modules that selective recompute runs again."""
         return CORE_ATTENTION if self.software is None else self.software.recompute_modules
 
     @property
@@ -118,7 +118,7 @@ RULES = {framework: rules_of(stack) for framework, stack in STACKS.items()}
 
 
 def require(run: LaunchRun, framework: str) -> None:
-    """Refuse a layout that has what a framework cannot be told.
+    """Refuse a layout with a choice for which a framework has no setting.
 
     Raise InputError that names the first such choice, its value, and how to plan without it.
     """
@@ -321,7 +321,7 @@ def _parallel(run: LaunchRun) -> Iterator[Flag]:
 
 
 def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
-    """Yield the flags of what the software stack of the plan has switched on, as far as the run can have it."""
+    """Yield the flags of the switches that are on in the plan's software stack, as far as the layout allows them."""
     x, overlaps = run.layout, set(software.overlaps)
     beside = x.pipeline_parallel == 1 or x.virtual_stages > 1  # whether passes of two micro-batches can run together
     possible: dict[Overlap, bool] = {
@@ -376,7 +376,7 @@ def _training(run: LaunchRun) -> Iterator[Flag]:
 
 
 def megatron_flags(run: LaunchRun) -> dict[str, object]:
-    """Return what the layout decides by flag of Megatron-LM; True: a flag without a value."""
+    """Return the flags of Megatron-LM that the layout decides, with their values; True: a flag without a value."""
     require(run, "megatron")
     return dict([*_parallel(run), *_training(run)])
 
@@ -423,7 +423,7 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
 
 
 def torchtitan_toml(run: LaunchRun) -> str:
-    """Write a train config. InputError: the layout has what torchtitan cannot be told."""
+    """Write a train config. InputError: torchtitan has no setting for a choice of the layout."""
     tables = torchtitan_tables(run)
     lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
     lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
@@ -474,7 +474,7 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
 
 
 def nemo_yaml(run: LaunchRun) -> str:
-    """Write a file of overrides. InputError: the layout has what Megatron Bridge cannot be told."""
+    """Write a file of overrides. InputError: Megatron Bridge has no setting for a choice of the layout."""
     data = nemo_overrides(run)
     start = f"torchrun --nnodes {run.nodes} --nproc-per-node {run.node_gpus}"
     return f"# {run.name}: {start}; environment: CUDA_DEVICE_MAX_CONNECTIONS={connections(run)}\n{dump(data)}"
@@ -505,7 +505,7 @@ def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
 
 
 def deepspeed_json(run: LaunchRun) -> str:
-    """Write a DeepSpeed configuration. InputError: the layout has what DeepSpeed cannot be told."""
+    """Write a DeepSpeed configuration. InputError: DeepSpeed has no setting for a choice of the layout."""
     return json.dumps(deepspeed_keys(run), indent=2) + "\n"
 
 

@@ -1,1 +1,1 @@
-"""What other programs read and write: topologies, node states, and placements for their schedulers."""
+"""Read and write files of other programs: topologies, node states, and placements for schedulers."""

@@ -168,7 +168,7 @@ def documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
 
 
 def label(value: str, what: str) -> str:
-    """Return a label's value, or refuse what Kubernetes does not take."""
+    """Return a label's value. InputError where Kubernetes does not accept it."""
     if not _LABEL.fullmatch(value):
         rule = "63 letters, digits, - _ . at most, a letter or digit at both ends"
         raise InputError(f"{what}: {value!r} cannot be a label's value ({rule}); rename it")
@@ -176,7 +176,7 @@ def label(value: str, what: str) -> str:
 
 
 def object_name(value: str, what: str) -> str:
-    """Return an object's name in small letters, or refuse what Kubernetes does not take."""
+    """Return an object's name in lower case. InputError where Kubernetes does not accept it."""
     name = value.lower().replace("_", "-")
     if not _NAME.fullmatch(name):
         raise InputError(f"{what}: {value!r} cannot be an object's name ({_NAME_RULE}); rename it")

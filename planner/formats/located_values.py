@@ -94,7 +94,7 @@ class RecipeText:
 
     @property
     def newline(self) -> str:
-        """What ends a line of the file."""
+        """Line ending of the file."""
         return "\r\n" if "\r\n" in self.text else "\n"
 
     def line(self, offset: int) -> int:

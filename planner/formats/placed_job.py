@@ -152,7 +152,7 @@ def srun_line(placed: PlacedJob, topology: Topology | None = None) -> str:
 
 
 def hints(placed: PlacedJob, topology: Topology) -> dict[str, str]:
-    """Return what a submission without the node list may ask: --switches on a tree, --segment on blocks.
+    """Return the options of a submission without the node list: --switches on a tree, --segment on blocks.
 
     --segment is left out where a group is larger than the base block (refused by 24.11) or the groups differ in size.
     """

@@ -61,7 +61,7 @@ def read_conf(text: str, source: str) -> Topology:
 
 @dataclass(slots=True)
 class _ConfRows:
-    """What the lines of a file say."""
+    """The rows read from the lines of a topology.conf: switches, blocks and block sizes."""
 
     hostlists: topology_rows.Hostlists
     switches: list[topology_rows.SwitchRow] = field(default_factory=list)
@@ -339,7 +339,10 @@ class NodeStates(Frozen):
 
 
 def read_states(path: str | Path) -> NodeStates:
-    """Read what sinfo -h -N -o "%N %t" (or --json), scontrol show nodes --json or kubectl get nodes -o json printed."""
+    """Read node states from the output of sinfo, of scontrol show nodes --json, or of kubectl get nodes -o json.
+
+    sinfo is run with -h -N -o "%N %t", or with --json.
+    """
     path = Path(path)
     text = read_text(path)
     if not text.strip():
@@ -490,7 +493,7 @@ def read_running(path: Path) -> list[RunningJob]:
 
 
 def jobs_in(data: Any) -> list[Any] | None:
-    """Return the jobs of what Slurm's JSON says; None where it is something else."""
+    """Return the list of jobs in Slurm's JSON; None where the data are something else."""
     jobs = data.get("jobs") if isinstance(data, Mapping) else None
     return jobs if isinstance(jobs, list) else None
 

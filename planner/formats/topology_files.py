@@ -90,7 +90,7 @@ def read_topology(path: str | Path, *, keys: Sequence[str] = (), name: str | Non
 
 
 def topology_items(path: str | Path) -> ReadItems:
-    """Return what of a topology's file no placement follows: speeds of switches that differ, labels of other use."""
+    """Return the use of a topology file's items; different switch speeds and other labels affect no placement."""
     text = read_text(Path(path))
     speeds = {found[1] for found in re.finditer(r"LinkSpeed=\"?([^\s\"]+)", text, re.IGNORECASE)}
     if text.lstrip().startswith("{"):

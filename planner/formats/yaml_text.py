@@ -87,7 +87,7 @@ def _node(event: yaml.NodeEvent, source: str, line: int) -> Node:
 
 
 def _add(parent: _Open, node: Node, source: str) -> None:
-    """Add a value to what is open: to a list, as a key, or under the key that waits."""
+    """Add a value to the open node: as an item of a list, as a key of a mapping, or as the value of its last key."""
     if isinstance(parent.node.value, list):
         parent.node.value.append(node)
         return
@@ -141,7 +141,7 @@ _NUMBER = re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 
 
 def read_yaml_data(text: str, where: str) -> Any:
-    """Return the data of a YAML document: plain scalars are what they would be in JSON, quoted ones are texts.
+    """Return the data of a YAML document: plain scalars are read as in JSON, quoted ones are texts.
 
     Numbers may be grouped by underscores and written as 3e9; dates and yes and no are texts.
     """

@@ -26,7 +26,7 @@ Ends = dict[str, str]  # device:port at the one end of a cable to that at the ot
 
 @dataclass(frozen=True, slots=True)
 class CableDifferences:
-    """What differs, in one sentence, and a line for each difference."""
+    """The differences between built and planned cables: a verdict in one sentence, and a line for each difference."""
 
     verdict: str
     lines: list[str]

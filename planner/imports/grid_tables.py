@@ -1,4 +1,4 @@
-"""What every grid format shares: draft, CSV tables and plants; plant lists (EIA-860) and ReEDS' zones as drafts."""
+"""Read drafts of a grid from plant lists (EIA-860) and ReEDS' zones; drafts, CSV tables and plants of all formats."""
 
 import csv
 import difflib
@@ -55,7 +55,7 @@ class DraftAuthority:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A grid as far as its file knows it; `notes` say what was left out or read in a special way."""
+    """A grid as far as its file states it; `notes` name parts that were left out or read in a special way."""
 
     source: str
     nodes: tuple[DraftNode, ...]

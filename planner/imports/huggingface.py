@@ -57,7 +57,7 @@ INSIDE = ("text_config", "llm_config", "language_config")  # where a model of pi
 
 @dataclass(frozen=True, slots=True)
 class ConfigFamily:
-    """What configurations of one model_type leave unsaid.
+    """Properties of all models of one model_type that their configurations do not state.
 
     `window_every`: n > 1: of every n layers all but the last are windowed; 1: every layer is; 0: none is, whatever the
     configuration's sliding_window says.
@@ -122,7 +122,7 @@ def model_of(data: Any, where: str, name: str) -> Model:
 
 
 def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
-    """Return the model of a configuration, and what became of each of its keys."""
+    """Return the model of a configuration, and the use made of each of its keys."""
     if not isinstance(data, Mapping) or not isinstance(data.get("model_type"), str):
         raise InputError(f"{where}: model_type: is missing; give a Hugging Face config.json")
     inner = next((part for part in INSIDE if isinstance(data.get(part), Mapping)), None)
@@ -148,7 +148,7 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
 
 
 def _effect(key: str, value: Any) -> str | None:
-    """Return what a key does that is not read: nothing, where it is off too, or words."""
+    """Return the effect of a key that is not read: NO_EFFECT (also where it is off), words, or None if unknown."""
     if key in NOT_MODELLED:
         return f"is {value}" if value else NO_EFFECT
     return NO_EFFECT if not value or WITHOUT.fullmatch(key) else None
@@ -309,9 +309,9 @@ class _Reader:
         return width * routed // layers, (width * routed + dense_width * (layers - routed)) // layers
 
     def _linear_attention(self, entry: dict[str, Any]) -> None:
-        """Add what Qwen3-Next projects beyond queries, keys and values: linear layers' states, and gates, on average.
+        """Add the mean parameters of Qwen3-Next's other projections: states of linear layers, and gates.
 
-        The shared expert has them, which every token meets too.
+        They are added to the shared expert, which every token uses too.
         """
         heads, key, value = (self.count((f"linear_{x}",)) for x in LINEAR_HEADS)
         keys, values = self.count(("linear_num_key_heads",)) * key, heads * value

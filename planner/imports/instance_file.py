@@ -66,7 +66,7 @@ def holds_plan(given: Path) -> bool:
 
 
 def instance_data(data: Any, where: str) -> dict[str, Any]:
-    """Return what data hold of an instance: themselves, or a plan's instance.
+    """Return the data of an instance: the given data themselves, or the instance of a plan.
 
     Raise InputError where they are of another kind, or no object.
     """

@@ -66,7 +66,7 @@ class MatrixRow:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is read of a case."""
+    """The parts of a MATPOWER case that are read."""
 
     file: str
     base_mva: float

@@ -1,4 +1,4 @@
-"""Read the layout of a Megatron-LM run from the flags of a shell script, and say what each other flag does."""
+"""Read the layout of a Megatron-LM run from the flags of a shell script, and the effect of each other flag."""
 
 import re
 from collections.abc import Callable
@@ -121,7 +121,7 @@ AS_TAKEN = {
 
 
 def megatron_effect(flag: str, value: Any) -> str | None:
-    """Return what a flag does that no figure follows: nothing, words on it, or None where it is not known."""
+    """Return the effect of a flag that no figure follows: NO_EFFECT, words on it, or None where it is not known."""
     name = flag.replace("_", "-")
     if name == "recompute-modules":
         other = sorted(set(_module_names(value)) - set(RECOMPUTE_MODULES))
@@ -172,7 +172,7 @@ KNOWN_BY = ("tensor-model-parallel-size", "pipeline-model-parallel-size", "micro
 
 @dataclass(frozen=True, slots=True)
 class OwnRun:
-    """What a user's own files say: the layout's choices, and figures that the instance must agree with."""
+    """A run by a user's own files: the layout's choices, and figures that the instance must agree with."""
 
     framework: str
     layout: dict[str, Any]
@@ -268,7 +268,7 @@ def _dispatcher(f: "RunValues") -> Dispatcher:
 
 
 def _graphs(f: "RunValues") -> Graphs:
-    """Return what CUDA graphs hold: of layers those of routed experts are left out."""
+    """Return the extent of CUDA graphs: none, whole iterations, or layers without routed experts."""
     scope = " ".join(str(f.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules"))
     impl = f.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")
     if impl == "none" and not {flag for flag in GRAPH_FLAGS if f.on(flag)}:

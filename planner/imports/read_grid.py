@@ -1,4 +1,4 @@
-"""Read a grid from files of any format, fill what a draft lacks, write it, and say whether it can feed its own load."""
+"""Read a grid from files of any format, complete a draft, write the grid, and test whether it can feed its own load."""
 
 import difflib
 import json
@@ -75,7 +75,7 @@ def _headroom(a: DraftAuthority, installed_mw: float, options: GridOptions) -> t
 
 
 def _given(path: Path, known: list[str]) -> dict[str, dict[str, str]]:
-    """Read the user's table: a row for an authority, an empty cell for what it leaves to options and files."""
+    """Read the user's table: a row for each authority, with empty cells for figures left to options and files."""
     table = read_table(path)
     key = table.need("authority", "id")
     if table.find(*COLUMNS[:3]) is None:

@@ -36,7 +36,7 @@ def read_run(path: Path) -> OwnRun:
 
 
 def parsed(text: str, path: Path) -> Any:
-    """Return what a file holds by its suffix: nested data, or a script. InputError: it is none of its kind."""
+    """Parse a file by its suffix into nested data, or a script. InputError: its text is not of that format."""
     where, suffix = str(path), path.suffix.lower()
     if suffix == ".toml":
         try:
@@ -95,7 +95,7 @@ def joined(*readings: ReadItems) -> ReadItems:
 
 
 def leaves(data: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what nested mappings hold by dotted path."""
+    """Yield (dotted path, value) of each value in nested mappings that is no mapping."""
     if isinstance(data, dict):
         for key, value in data.items():
             yield from leaves(value, f"{path}.{key}" if path else str(key))
@@ -128,12 +128,12 @@ def _read(t: RunValues, effect_of: Callable[[str, Any], str | None]) -> ReadItem
 
 
 def _other_effect(without: re.Pattern[str], known: str) -> Callable[[str, Any], str | None]:
-    """Return what a key does that is not read: nothing, or what its name says where it is in a known table."""
+    """Return the effect function of keys that are not read: NO_EFFECT, NO_WORDS in a known table, or None."""
     return lambda key, _: NO_EFFECT if without.fullmatch(key) else NO_WORDS if re.match(known, key) else None
 
 
 def _nemo_effect(key: str, value: Any) -> str | None:
-    """Return what a key of NeMo's does that is not read, by the name of Megatron's flag."""
+    """Return the effect of a key of NeMo that is not read, by the name of Megatron's flag."""
     name = key.rpartition(".")[2].replace("_", "-")
     without = NEMO_WITHOUT.fullmatch(key) or name == "virtual-pipeline-model-parallel-size"
     return NO_EFFECT if without else megatron_effect(name, value)
@@ -214,7 +214,7 @@ NEMO_NAMES = {
 
 
 def nemo_names(flag: str) -> tuple[str, ...]:
-    """Return the keys of NeMo that say what a flag of Megatron says."""
+    """Return the keys of NeMo that correspond to a flag of Megatron."""
     return tuple(NEMO_NAMES.get(flag, f"model.{flag.replace('-', '_')}").split())
 
 
@@ -258,7 +258,7 @@ def deepspeed_run(t: RunValues, gpus: int | None) -> OwnRun:
 
 
 def doubts(run: OwnRun, instance: Instance) -> Iterator[str]:
-    """Yield what a run leaves to the instance that may be another's: the model, or the stack."""
+    """Yield doubts about the instance's parts that a run does not state or contradicts: the model, or the stack."""
     work = instance.workload
     if not run.model:
         yield f"states no figures of the model, and is taken for {getattr(work.model, 'name', work.model)}'s"
@@ -310,7 +310,7 @@ def layout_of_run(run: OwnRun, instance: Instance, where: str) -> dict[str, Any]
 
 
 def model_differences(run: OwnRun, instance: Instance) -> list[str]:
-    """Return in what a run's model, sequence length and precision are not the instance's, with both figures."""
+    """Return the differences of a run's model, sequence length and precision from the instance's, with both figures."""
     model, problems = instance.workload.model, []
     if run.sequence_length not in (None, instance.workload.sequence_length):
         own = instance.workload.sequence_length

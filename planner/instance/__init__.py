@@ -1,1 +1,1 @@
-"""What the user gives, part by part, and how it is read."""
+"""Types of an instance, part by part, and their reading and checking."""

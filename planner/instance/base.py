@@ -31,7 +31,7 @@ class Sourced(Frozen):
 
 
 def with_like(schema: dict[str, Any]) -> None:
-    """Let the JSON Schema of a type name an entry of the catalogue that has what it leaves out, all but the name."""
+    """Add `like` to the JSON Schema of a type: an entry of the catalogue that supplies missing keys but `name`."""
     schema["properties"]["like"] = {
         "type": "string",
         "title": "Like",
@@ -99,7 +99,7 @@ def put_ranges(schema: dict[str, Any]) -> None:
 
 
 def _numbers(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the forms of a value that are numbers, those of lists and of what mappings hold too."""
+    """Yield the number schemas in the schema of a value, including those of list items and mapping values."""
     if schema.get("type") in ("number", "integer") and "enum" not in schema:
         yield schema
     for inner in (*schema.get("anyOf", ()), schema.get("items"), schema.get("additionalProperties")):

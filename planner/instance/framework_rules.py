@@ -1,4 +1,4 @@
-"""What training frameworks run of the layouts that a search may choose, by the framework's name."""
+"""Rules of training frameworks on the layouts that a search may choose, by the framework's name."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""What the sites are filled with: accelerators, racks, pools of different GPUs, and how often their parts fail."""
+"""The hardware of an instance: accelerators, racks, pools of different GPUs, and the failure rates of their parts."""
 
 from typing import Annotated, Literal, Self
 
