@@ -68,6 +68,17 @@ def test_every_numeric_key_has_a_range() -> None:
     assert all(x.low < x.high and x.reason for x in RANGES.values())
 
 
+# Ends that are figures of their own, among them a hundred years in days, once around the earth and ten years.
+OWN_ENDS = {36_525.0, 41_000.0, 315_576_000.0, 0.6, 800.0, 1_500.0, 4e6, 1.1e7}
+
+
+def test_ends_are_round_numbers() -> None:
+    """An end is 1, 2, 3 or 5 of a power of ten, or a power of two, as a reader remembers it."""
+    ends = {end for usual in RANGES.values() for end in (usual.low, usual.high)}
+    round_ends = {2.0**n for n in range(-2, 13)} | {float(f"{n}e{k}") for n in (1, 2, 3, 5) for k in range(-9, 33)}
+    assert sorted({abs(end) for end in ends} - round_ends - OWN_ENDS) == []
+
+
 def holding(kind: Any, parts: list[str], value: float) -> Any:
     """Return an instance of a type that has nothing but a value at a key."""
     if isinstance(kind, type) and issubclass(kind, BaseModel) and parts and parts[0] in kind.model_fields:
