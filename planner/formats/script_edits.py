@@ -38,19 +38,21 @@ class ScriptText(RecipeText):
             if item.word.branch:
                 problem = "stands in a branch (if or case), which is not followed"
                 raise self.refused(item.word.start, shown, problem, self._by_hand(value))
-        if isinstance(value, list):
+        if isinstance(value, list) and not isinstance(value[0], str):
             problem = "is needed, and no flag takes a list of lists; give the .toml that the script starts by --like"
             raise InputError(f"{self.where}: {shown}: {problem}, or plan with --pin pp=1")
-        if not items and value is not None:
-            self._add(key, value, likes)
-        elif value is None and self.dashes:
+        if isinstance(value, tuple) or (value is None and self.dashes):  # several words have no one place
             for item in items:
                 self._take_out(item, f"{shown}: taken out")
+            items = []
+        if not items and value is not None:
+            self._add(key, value, likes)
         elif items and not (value is True and items[-1].value is None):
             values = [i.value for i in items]
             spans = {None if v is None else v.span for v in values}
             if len(spans) > 1 or values[-1] is None:
-                problem = f"stands at {self._lines(i.word.start for i in items)}" if len(items) > 1 else "has no value"
+                several = f"is given at {self._lines(i.word.start for i in items)}, perhaps to several runs"
+                problem = several if len(items) > 1 else "has no value"
                 raise self.refused(items[-1].word.start, shown, problem, self._by_hand(value))
             self.set_value(values[-1], self._written(value, values[-1]), shown, items[-1])
 
@@ -87,6 +89,8 @@ class ScriptText(RecipeText):
         return "take it out yourself" if value is None else f"write {self._written(value)} there yourself"
 
     def _written(self, value: Any, old: str = "") -> str:
+        if isinstance(value, (list, tuple)):
+            return " ".join(value) if isinstance(value, tuple) else f"[{','.join(value)}]"
         plain = json.dumps(value) if value is None or isinstance(value, bool) else str(value)
         return plain.capitalize() if old in ("True", "False", "None") and plain in ("true", "false") else plain
 
@@ -118,7 +122,8 @@ class ScriptText(RecipeText):
         if like is None:
             raise self.refused(0, f"{self.dashes}{key}", f"is needed with {self._written(value)} and has no like in it")
         try:
-            written = self._shell_text(self._written(value), like.word.quote)
+            written = self._written(value)
+            written = written if isinstance(value, tuple) else self._shell_text(written, like.word.quote)
         except ValueError as error:
             raise self.refused(like.word.start, f"{self.dashes}{key}", str(error)) from None
         equals = "=" if not self.dashes or "=" in self.text[like.word.start : like.end] else " "

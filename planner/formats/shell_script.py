@@ -170,7 +170,7 @@ class Script:
             return "the shell computes it, and no command is run here"
         name = next((m[1] or m[3] for m in _VARIABLE.finditer(value)), None)
         if name is None:
-            return "it is an argument of the script" if re.match(r"\$[1-9@*]", value) else ""
+            return "it is an argument of the script or function" if re.match(r"\$[1-9@*]", value) else ""
         loop = re.search(rf"^.*\b(?:for|select|read|getopts|mapfile|readarray)\b[^\n;]*\b{name}\b.*", self.text, re.M)
         if loop is None:
             return f"{name} is assigned nowhere in it"

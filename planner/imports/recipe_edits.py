@@ -133,10 +133,10 @@ def written_like(
     fsdp = [zero in SHARDING for zero in wrong.get("zero_stage", ())]
     if isinstance(recipe, ScriptText) and len(set(fsdp)) > 1 and QUEUES in recipe.script.variables:
         recipe.set_value(recipe.script.variables[QUEUES], str(connections(run)), QUEUES)
-    if "gpus" in wrong or placed is not None:
+    if "gpus" in wrong or placed is not None or file.gpus is None:
         _change_nodes(recipe, text, run, placed)
-    elif file.gpus is None:
-        reported.append(f"{path}: states no nodes and GPUs; start it on {run.nodes:,} nodes of {run.node_gpus} GPUs")
+    if file.gpus is None:
+        reported.append(f"{path}: states no nodes or no GPUs; start it on {run.nodes:,} nodes of {run.node_gpus} GPUs")
     new = recipe.result()
     try:
         back = run_of_text(new, path)
@@ -281,7 +281,7 @@ def _change_nodes(
                 recipe.set_value(located, str(number), named.get(located.span, name))
     listed = script.sbatch.get("nodelist")
     if placed is None:
-        if listed is not None:
+        if listed is not None and stated.gpus is not None:
             problem = f"names the hosts of another number of nodes than {nodes:,}"
             raise recipe.refused(listed.offsets[0], "#SBATCH --nodelist", problem, "give --placement, or take it out")
         return

@@ -3,6 +3,7 @@
 import difflib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -546,6 +547,30 @@ def test_loops_of_the_same_run(tmp_path: Path) -> None:
     instance = question(model, length, precision)
     new, _ = written_like(text, tmp_path / "own.sh", run_of(plan_for(instance, layout), "plan"), instance)
     assert ': "${TP_SIZE:=1}"\nCP_SIZE=${1:-2}\n' in new and "--pipeline-model-parallel-size 2" in new
+
+
+@pytest.mark.parametrize("name", ["arrays.sh", "overrides.yaml", "slurm.sh"])
+def test_modules_of_selective_recompute(name: str, tmp_path: Path) -> None:
+    """Modules that selective recompute runs again are written as words of a flag, or as a list, and taken out again."""
+    text, model, length, precision, layout = RECIPE[name]
+    instance = question(model, length, precision)
+    run = run_of(plan_for(instance, layout | {"recompute": "selective"}), "plan")
+    assert run.software is not None
+    modules = run.software.model_copy(update={"recompute_modules": ("core_attn", "layernorm")})
+    new, _ = written_like(text, tmp_path / name, replace(run, software=modules), instance)
+    assert run_of_text(new, tmp_path / name).switches["recompute_modules"] == ("core_attn", "layernorm")
+    without, _ = written_like(new, tmp_path / name, run, instance)
+    assert run_of_text(without, tmp_path / name).switches.get("recompute_modules", ("core_attn",)) == ("core_attn",)
+
+
+def test_nodes_without_their_gpus(tmp_path: Path) -> None:
+    """Nodes are changed where the GPUs of a node are not known, which is told."""
+    text, model, length, precision, layout = RECIPE["arrays.sh"]
+    text = text.replace("GPUS_PER_NODE=8", "GPUS_PER_NODE=$(nvidia-smi -L | wc -l)")
+    run = run_of(plan_for(question(model, length, precision), layout), "plan")
+    new, told = written_like(text, tmp_path / "own.sh", run, question(model, length, precision))
+    assert "NUM_NODES=32   # one rack has 4\n" in new
+    assert any("states no nodes or no GPUs; start it on 32 nodes of 8 GPUs" in line for line in told)
 
 
 @pytest.mark.parametrize("name", ["own.yaml", "own.toml", "own.json", "own.sh"])
