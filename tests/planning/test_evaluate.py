@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from typer.testing import CliRunner
 import planner
 from planner.cli import main
 from planner.errors import InputError
+from planner.instance.workload import CORE_ATTENTION
 from planner.physics.training.blocks.plain_layout import even_layers, min_stages_per_rack
-from planner.planning.evaluate import summary
+from planner.physics.training.step import machine_of
+from planner.planning.evaluate import stack_text, summary
+from planner.planning.load import load_instance
 
 FULL = {
     "tensor_parallel": 8,
@@ -44,6 +48,28 @@ def question(**hardware: Any) -> dict[str, Any]:
         },
         "hardware": {"accelerator": "A100-80GB", "rack": "DGX-A100", **hardware},
     }
+
+
+@pytest.mark.parametrize(
+    ("switches", "told"),
+    [
+        ({"activation_offload": 0.3}, "30% of activations on the host"),
+        ({"recompute_modules": ("core_attn", "mlp")}, "selective recompute of core_attn, mlp"),
+        ({"overlaps": ("experts", "gradients")}, "overlaps gradients"),
+        ({"overlaps": ("experts",)}, "overlaps nothing"),
+        ({"cuda_graphs": "whole"}, "CUDA graphs: whole"),
+        ({"fused_loss": True}, "fused loss"),
+        ({"fused_loss": False}, "loss not fused"),
+    ],
+)
+def test_the_stack_is_told_by_the_switches_that_matter(switches: dict[str, Any], told: str) -> None:
+    """A switch is named where it is on; a dense model has no word of experts, and FP16 none of FP8."""
+    m = machine_of(load_instance(question(), searched=False))
+    plain = {"activation_offload": 0.0, "recompute_modules": CORE_ATTENTION}
+    text = stack_text(replace(m, software=m.software.model_copy(update=plain | switches)))
+    parts = text.partition(": ")[2].split("; ")
+    assert text.startswith("megatron-lm-2022") and told in parts
+    assert len(parts) == 3 + ("activation_offload" in switches or "recompute_modules" in switches)
 
 
 def test_prediction_near_the_published_step() -> None:
