@@ -1,4 +1,4 @@
-"""What the user gives: one frozen, self-describing instance of the planning question."""
+"""Types of an instance: one frozen, self-describing statement of the planning question."""
 
 import hashlib
 import json

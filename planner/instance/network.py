@@ -1,4 +1,4 @@
-"""What the fabric of a site may be built from, and the wide area: fibre between sites and what lights it."""
+"""Types of the parts from which a site's fabric may be built, and of the wide area: fibre and wavelengths."""
 
 import math
 from typing import Annotated, Literal, Self

@@ -1,4 +1,4 @@
-"""Decisions fixed by hand: which paths can be pinned, and with what."""
+"""Check pins, the decisions fixed by hand: the paths that can be pinned, and their values."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, get_args
@@ -142,7 +142,7 @@ def _part_decided(path: str) -> str | None:
 
 
 def _site_fabric(path: str, sites: set[str]) -> tuple[Check, str] | None:
-    """Return what may be pinned at a path of one site's fabric, or None where there is no such path."""
+    """Return the check of a pin at a path of one site's fabric, with its words; None where there is no such path."""
     site, _, name = path.removeprefix(FABRIC).rpartition(".")
     return SITE_FABRIC.get(name) if path.startswith(FABRIC) and site in sites else None
 

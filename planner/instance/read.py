@@ -152,7 +152,7 @@ def _version_complaint(data: Mapping[str, Any], where: str) -> str:
 
 
 def _key_hint(location: tuple[int | str, ...], model: type[BaseModel]) -> str:
-    """Return what to do about an unknown key: its new name, the nearest known key, or all of them."""
+    """Return the remedy for an unknown key: its new name, the nearest known key, or all known keys."""
     new = renamed(location)
     if new is not None:
         return f"it is called {new!r} since schema version 2; rename it"
@@ -342,7 +342,7 @@ class ReadItems(Frozen):
     unknown: tuple[str, ...] = Field((), description="Of no name that the reader knows.")
 
     def note(self) -> str | None:
-        """Return what a user must know of them in one sentence; None where nothing may change the answer."""
+        """Return a sentence on the items that are not modelled or unknown; None where no item may change the answer."""
         names = [*self.not_modelled, *(f"{name} (unknown)" for name in self.unknown)]
         return f"{NOT_MODELLED}{', '.join(names)}" if names else None
 
@@ -371,7 +371,7 @@ class TrackedItems(Mapping[str, Any]):
         return super().get(name, default)
 
     def read(self, effect_of: Callable[[str, Any], str | None], show: str = "{}") -> ReadItems:
-        """Group the items; `effect_of` one never looked up is `NO_EFFECT`, words on what it does, or None: unknown."""
+        """Group the items by use; `effect_of` an item never looked up is `NO_EFFECT`, words on it, or None: unknown."""
         left = {name: effect_of(name, self._items[name]) for name in self._items if name not in self.looked_up}
         reported = {n: f"{show.format(n)} ({e})" if e != "-" else show.format(n) for n, e in left.items() if e}
         return ReadItems(
@@ -389,7 +389,7 @@ def with_note(note: str | None, more: str | None) -> str | None:
 
 
 def not_modelled_notes(instance: Instance) -> Iterator[str]:
-    """Yield what the notes of an instance tell of items that are not modelled, by the part that has the note."""
+    """Yield the sentences in an instance's notes on items that are not modelled, with the part that has the note."""
     work = getattr(instance, "workload", None)
     parts = {"workload": work, "grid": getattr(instance, "grid", None)}
     parts |= {name: getattr(work, name, None) for name in ("model", "software")}

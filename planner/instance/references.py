@@ -19,7 +19,7 @@ ACCESS = " access"  # ends the names of the ways from sites to their fibre nodes
 
 
 def network_problems(network: Network | None) -> Iterator[str]:
-    """Return what a network lacks, and switches of one name."""
+    """Yield complaints about missing parts of a network, and switches of one name."""
     if network is None:
         return
     if network.media and network.floor is None:
@@ -110,7 +110,7 @@ def _batch_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
 
 
 def pool_problems(instance: Instance) -> Iterator[str]:
-    """Return what of an instance with pools of different GPUs cannot be planned; nothing where there are no pools."""
+    """Yield complaints about parts of an instance with pools of different GPUs that cannot be planned."""
     h = instance.hardware
     if not h.pools:
         if h.pool_link is not None:
@@ -130,7 +130,7 @@ def pool_problems(instance: Instance) -> Iterator[str]:
 
 
 def _alternative_problems(instance: Instance) -> Iterator[str]:
-    """Return what of an instance with alternatives to its hardware cannot be planned."""
+    """Yield complaints about parts of an instance with alternatives to its hardware that cannot be planned."""
     h = instance.hardware
     if not h.alternatives:
         return
@@ -247,7 +247,7 @@ def _scenario_problems(grid: Grid, authorities: Collection[str], nodes: Collecti
 
 
 def power_flow_gaps(grid: Grid) -> Iterator[str]:
-    """Return what a grid lacks for the power flow that its rules ask for."""
+    """Yield complaints about figures that a grid lacks for the power flow that its rules need."""
     n1, model = grid.rules.n1, grid.rules.grid_model
     if n1 in ("node", "full") and model != "dc":
         yield f'grid.rules.n1: {n1!r} needs flows after an outage, grid_model {model!r} has none; set grid_model "dc"'

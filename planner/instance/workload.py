@@ -1,4 +1,4 @@
-"""What is trained: the model or the family that one is chosen from, its precision, the software stack; catalogues."""
+"""Types of the workload: the model or the family to choose it from, precision and software stack; the catalogues."""
 
 import json
 from collections.abc import Mapping
@@ -544,6 +544,6 @@ class Workload(Sourced):
 
     @property
     def rules(self) -> FrameworkRules:
-        """What the framework holds layouts to; nothing where they are freed of it, or the stack is the user's own."""
+        """Rules of the framework for layouts; none where layouts are freed of them, or the stack is the user's own."""
         name = self.software.name if isinstance(self.software, Software) else self.software
         return FREE if self.framework_rules is False else rules_of(name)

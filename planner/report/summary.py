@@ -69,7 +69,7 @@ def _curve_box(curve: Curve) -> str:
 
 
 def curve_table(points: Sequence[CurvePoint]) -> list[str]:
-    """Write a line a point: its figures, then its layout and what else changes against the point before it."""
+    """Write a line a point: its figures, then its layout and the other changes against the point before it."""
     figures = [CURVE_HEAD]
     for p in points:
         least = "-" if p.bound_days is None else rounded_down(p.bound_days)

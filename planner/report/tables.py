@@ -46,7 +46,7 @@ STEP_SECONDS, STEP_DAYS = "layout.metrics.step_seconds", "layout.metrics.step_da
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A plan or a row of a sweep by its name and figures; of a plan also its instance's values and what it says."""
+    """A plan or a row of a sweep by its name and figures; for a plan also its instance's values and statements."""
 
     name: str
     figures: Mapping[str, Figure]
@@ -78,7 +78,7 @@ def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def verdicts(sides: Sequence[Side]) -> Iterator[str]:
-    """Write the headline of each side, then for each behind the first what it changes, brings, and by which terms."""
+    """Write the headline of each side, then for each but the first its changed inputs, effects and their terms."""
     wide = max(len(s.name) for s in sides)
     for s in sides:
         yield f"{s.name:<{wide}}  {headline(s)}"
@@ -94,7 +94,7 @@ def verdicts(sides: Sequence[Side]) -> Iterator[str]:
 
 
 def headline(s: Side) -> str:
-    """Write what a plan comes to: its verdict and money; of a row its objective, money and status."""
+    """Write the result of a plan: its verdict and money; for a row its objective, money and status."""
     if s.reported:
         return " ".join(x.text for x in s.reported if x.section == "verdict" and x.first and not x.runner_up)
     status = str(s.figures.get("status", "no status"))
@@ -114,7 +114,7 @@ def headline(s: Side) -> str:
 
 
 def changes(a: Side, b: Side) -> str:
-    """Write which values of the instance differ; a number that moved as its share of what it was."""
+    """Write the values of the instance that differ; the change of a number is a share of its old value."""
     if a.asked is None or b.asked is None:
         return b.name
     differ = [k for k in dict.fromkeys((*a.asked, *b.asked)) if a.asked.get(k) != b.asked.get(k)]
@@ -160,7 +160,7 @@ def brings(a: Side, b: Side) -> str:
 
 
 def idle_racks(s: Side) -> float:
-    """Return what the GPUs that do no work cost with their racks, in dollars."""
+    """Compute the cost in USD of the GPUs that do no work, with their racks."""
     used, idle, racks = (s.number(k) for k in ("layout.gpus_used", "layout.gpus_idle", "cost.capex_usd.racks"))
     return racks * idle / (used + idle) if used and idle and racks else 0.0
 

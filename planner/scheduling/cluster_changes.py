@@ -450,7 +450,7 @@ def _by_data(job: Job) -> bool:
 
 
 def _served(job: Job) -> Iterable[Slot]:
-    """Return what gets its missing segments: a job's groups, or of a mesh the blocks of its innermost level."""
+    """Return the units that get their missing segments: a job's groups, or a mesh's blocks of the innermost level."""
     return slots(job) if _by_data(job) else blocks(job, _level(job))
 
 
@@ -462,7 +462,7 @@ def _same_size(job: Job, running: Placement) -> Job:
 
 
 def _family(job: Job, slot: Slot) -> str:
-    """Return what a group may replace: itself in a mesh, any of its kind otherwise."""
+    """Return the key of the groups that a group may replace: itself in a mesh, any of its kind otherwise."""
     return slot.name if job.mesh else job.groups[slot.kind].name
 
 

@@ -48,7 +48,7 @@ class Pauses:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Spread:
-    """What pauses did."""
+    """Result of a simulation with pauses: end times of parts, and pauses of links."""
 
     end: Floats  # seconds when each part of a flow ended; infinite for those that were not waited for
     paused: Floats  # share of the time that each link was paused
@@ -170,7 +170,7 @@ class Queues:
 def spread(
     routes: Routes, rate: float, waited: Ints, p: Pauses | None = None, start_parts: StartParts | None = None
 ) -> Spread:
-    """Return what pauses do until the `waited` parts have ended; the others send for as long as that takes.
+    """Simulate pauses until the `waited` parts have ended, while the others keep sending; return ends and pauses.
 
     A flow from a host to itself loads no link and ends at once.
 

@@ -433,7 +433,7 @@ CHUNK = 1 << 22  # pairs of flow and switch worked on together: 32 MB an array
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Routes:
-    """The links of every part of every flow, part by part: entries of one hop share what arrives there."""
+    """The links of every part of every flow, part by part: entries of one hop share the bytes that arrive there."""
 
     start: Ints  # first entry of each part, and behind the last one their number
     link: Ints  # of each entry, in the order of travel, as `hop` and `weight`
@@ -484,7 +484,7 @@ class RouteEntries:
         self.weight.append(weights[kept])
 
     def routes(self, flow: Ints, size: Floats, capacity: Floats, after: Ints | None = None) -> Routes:
-        """Sort what was added by part and hop."""
+        """Return the added entries as routes, sorted by part and hop."""
         part, link, hop = (np.concatenate([*x, np.empty(0, np.int64)]) for x in (self.part, self.link, self.hop))
         rank = np.lexsort((hop, part))
         return Routes(
@@ -559,7 +559,7 @@ def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
 
 
 def _sprayed_around(tree: Tree, flows: Flows, classes: Classes) -> Routes:
-    """Return the routes of flows sprayed over what failures leave, cables that are alike as one."""
+    """Return the routes of flows sprayed over the cables that have not failed, with equivalent cables as one."""
     flow, planes, entries = np.arange(len(flows)), len(tree.planes), RouteEntries([], [], [], [])
     turns = _by_meeting_tier(tree, flows)
     loaded = planes * sum(len(who) * classes.entries(tier) for tier, who in turns)

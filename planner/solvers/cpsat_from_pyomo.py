@@ -24,7 +24,7 @@ WHOLE = 2.0**53  # CP-SAT reports objectives as floating point, whole up to here
 
 @dataclass(frozen=True, slots=True)
 class _Translation:
-    """A model over integers: the column and the step of each variable, and what rounding may cost the objective."""
+    """A model over integers: the column and step of each variable, and a bound on the objective's rounding error."""
 
     cp: cp_model.CpModel
     columns: dict[int, tuple[cp_model.IntVar, float]] = field(default_factory=dict)  # by id of the Pyomo variable
@@ -91,7 +91,7 @@ def restate(model: pyo.ConcreteModel, *, unit: float = UNIT, relax: bool = True)
 def _in_model_units(
     model: pyo.ConcreteModel, exact: _Translation, outcome: Outcome[cpsat.Values], proof: Outcome[cpsat.Values]
 ) -> Outcome[Values]:
-    """Return the outcome of the exact restatement in the model's units, with what the relaxed one proves."""
+    """Return the outcome of the exact restatement in the model's units, with the bound of the relaxed one."""
     solution = objective = bound = None
     goal = _objective(model)
     if outcome.solution is not None:
@@ -143,7 +143,7 @@ def _terms(t: _Translation, repn: Any) -> list[tuple[float, cp_model.IntVar, flo
 
 
 def _with_objective(t: _Translation, goal: Any, scale: float | None) -> _Translation:
-    """Add the objective in whole coefficients, and state what their rounding may cost in the scaled unit."""
+    """Add the objective in whole coefficients; return the translation with a bound on their rounding error, scaled."""
     terms = _terms(t, generate_standard_repn(goal.expr))
     if scale is None:
         total = sum(abs(c) * max(_largest(column), 1) for c, column, _ in terms)
@@ -157,7 +157,7 @@ def _with_objective(t: _Translation, goal: Any, scale: float | None) -> _Transla
 
 
 def _add_row(t: _Translation, row: Any, *, relax: bool) -> None:
-    """Add a row with whole coefficients, widened by what rounding can cost where it is relaxed."""
+    """Add a row with whole coefficients, widened by their rounding error where it is relaxed."""
     repn = generate_standard_repn(row.body)
     terms = _terms(t, repn)
     # A power of ten keeps decimal data exact.

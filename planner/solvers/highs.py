@@ -55,7 +55,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyResult:
-    """What a search with lazy rows leaves: the best point that keeps all rows, its value, and the bound."""
+    """The result of a search with lazy rows: the best point that keeps all rows, its value, and the bound."""
 
     status: Any
     point: npt.NDArray[np.float64] | None
@@ -397,7 +397,7 @@ def _solve(
 
 
 def _bound(info: Any, *, optimal: bool) -> float | None:
-    """Return what no solution is better than: of a model without integers its optimum, none before that."""
+    """Return the dual bound; for a model without integers its optimum, or None before it is reached."""
     if info.mip_node_count >= 0:
         return float(info.mip_dual_bound) if math.isfinite(info.mip_dual_bound) else None
     return float(info.objective_function_value) if optimal else None

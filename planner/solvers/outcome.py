@@ -37,12 +37,12 @@ STATUS_BY_ANSWER: dict[tuple[Stop, bool, bool], Status] = {
 
 
 class UnansweredError(RuntimeError):
-    """A back end ended without an answer, for another reason than time: what hangs on it is unknown."""
+    """A back end ended without an answer, for another reason than time: all that depends on it is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(Generic[T]):
-    """Why the solver stopped and what it leaves; no solution is None, never zeros."""
+    """The stop reason, solution and bound of a solver's run; a missing solution is None, never zeros."""
 
     stop: Stop
     solution: T | None = None
@@ -64,7 +64,7 @@ class Outcome(Generic[T]):
 
     @property
     def status(self) -> Status:
-        """What may be said of the answer: only a proof is called optimal or infeasible."""
+        """Status of the answer: only a proof is called optimal or infeasible."""
         answer = STATUS_BY_ANSWER[self.stop, self.solution is not None, self.infeasible]
         return "feasible" if answer == "optimal" and not self.within(0.0) else answer
 
@@ -145,7 +145,7 @@ def broken_by(lp: Any, x: npt.NDArray[np.float64]) -> str:
 
 
 def _rows_at(lp: Any, x: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return what each row adds up at a point, and the sum of its absolute terms."""
+    """Compute the activity of each row at a point, and the sum of its absolute terms."""
     matrix = lp.a_matrix_
     start, index = np.asarray(matrix.start_, dtype=np.int64), np.asarray(matrix.index_, dtype=np.int64)
     owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
@@ -238,7 +238,7 @@ def _kept(constraint: Any, x: Sequence[int]) -> bool:
 
 
 def attempted(solve: Callable[[], Outcome[T]], solver: str) -> Outcome[T]:
-    """Run a back end; one that raises leaves a failure with what it said, as its answer is not known."""
+    """Run a back end; an exception gives the outcome FAILED with its message, as the answer is not known."""
     try:
         return solve()
     except Exception as error:  # of compiled code, which may raise anything
@@ -276,7 +276,7 @@ def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, al
 
 
 def _contradiction(outcome: Outcome[T], broken: str) -> str:
-    """Return what makes an answer none: a row that its solution breaks, or a proof without what it is of."""
+    """Return the contradiction in an answer: a row that its solution breaks, or a proof without a solution; else ''."""
     if broken:
         return f"its solution breaks a row: {broken}"
     if outcome.infeasible:
@@ -285,7 +285,7 @@ def _contradiction(outcome: Outcome[T], broken: str) -> str:
 
 
 def agreed(first: Outcome[T], second: Outcome[T]) -> Outcome[T]:
-    """Return what two runs of a model prove together, of which the first said that it is infeasible.
+    """Return the joint outcome of two runs of a model of which the first reported infeasibility.
 
     A second run that has a solution is believed: it keeps the rows.
     """

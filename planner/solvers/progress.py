@@ -1,4 +1,4 @@
-"""What a solve reports while it runs, the models it leaves as files, and the turns that threads take at it."""
+"""Report the progress of a solve, write its models to files, and let threads take turns."""
 
 import json
 import logging
@@ -155,7 +155,7 @@ def begin_cpsat(model: Any, solver: Any) -> Path | None:
 
 
 def end(stem: Path | None, outcome: Outcome[T]) -> Outcome[T]:
-    """Write the answer of a model into the index; return it. What cannot be written costs no plan."""
+    """Write the answer of a model into the index and return it; a failure to write is logged only."""
     recorder = _recorder.get()
     if stem is not None and recorder is not None:
         try:
@@ -361,7 +361,7 @@ def notes(progress: Lines) -> Lines:
 
 
 def stands(progress: Lines, incumbent: float | None, bound: float | None) -> None:
-    """Report what a part of the work ended with, where events are asked for; no line of text."""
+    """Report incumbent and bound at the end of a part of the work to a reporter, without a line of text."""
     if isinstance(progress, Reporter):
         progress.stands(incumbent, bound)
 

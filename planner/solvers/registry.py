@@ -1,4 +1,4 @@
-"""The solvers as data: what each can do, and which runs a formulation that several of them can solve.
+"""The solvers as data: the capabilities of each, and the choice among those that can solve a formulation.
 
 Formulations that one back end alone can solve call it by its module; those that two can go through here, so that
 `Options.solver` selects between them. Back ends are imported when they run: each takes a second to load.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solver:
-    """A back end and what it can do."""
+    """A back end and its capabilities."""
 
     name: str
     title: str

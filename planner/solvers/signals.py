@@ -97,7 +97,7 @@ def ended_by(interrupter: Interrupter | None) -> Iterator[None]:
 
 @contextmanager
 def finishing() -> Iterator[None]:
-    """Answer what the plan in hand cannot be written without, though a signal asked for the end; a second raises."""
+    """Let work finish that the present plan needs to be written, though a signal asked to end; a second one raises."""
     token = _finishing.set(True)
     try:
         yield
@@ -199,7 +199,7 @@ class Deadline:
 
     @property
     def cause(self) -> Literal["limit", "interrupted"]:
-        """What ends a search that has no time left."""
+        """Stop reason of a search that has no time left."""
         return "interrupted" if interrupted() else "limit"
 
     def check(self) -> None:

@@ -40,7 +40,7 @@ class PageTable:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A drawing and what it shows."""
+    """A drawing as SVG, and its caption."""
 
     svg: str
     caption: str
@@ -95,7 +95,7 @@ def shown(value: str | float) -> str:
 
 
 def title(text: str) -> str:
-    """Return what a browser shows when an element is pointed at."""
+    """Return the SVG title of an element, which a browser shows as a tooltip."""
     return el("title", escape(text)) if text else ""
 
 
@@ -240,7 +240,7 @@ PARTS, OTHER = 5, "other"  # of memory that have a colour of their own
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What a row must stay within, and its name."""
+    """The limit of a row of a chart, and its name."""
 
     value: float
     name: str
@@ -394,13 +394,13 @@ def schedule(name: str, x: LayoutPlan) -> str:
 
 
 def pieces(x: LayoutPlan, stage: int) -> Iterator[tuple[str, float]]:
-    """Yield what a stage does in a step, one thing after the other; the seconds sum to the step.
+    """Yield (kind, seconds) of the successive phases of a stage in a step; the seconds sum to the step.
 
     1F1B as in Narayanan et al. (2021): a stage begins when those before it have passed on their first micro-batch,
     waits for the first to come back, and in the drain for each of the last ones. Each stage waits as long as any
-    other. What is a bubble in all is the plan's, of which each stage before or behind takes an equal part; how it
-    divides into forward and backward passes is by the plan's backward pass of a layer. What unequal chunks and sends
-    behind rings wait for is spread over the passes, and drawn as one.
+    other. The bubble is the plan's, of which each stage before or behind takes an equal part; it is divided into
+    forward and backward passes by the plan's backward pass of a layer. The waits of unequal chunks, and of sends for
+    rings, are spread over the passes, and drawn as one.
     """
     parts, before, behind = x.metrics.breakdown_seconds, stage, x.pipeline_parallel - 1 - stage
     bubble, *waits = (parts.get(k, 0.0) for k in BUBBLES)

@@ -99,7 +99,7 @@ class DrawnTier:
 
     @property
     def words(self) -> list[tuple[str, str]]:
-        """What is reported of the tier, with the style of each line."""
+        """Lines of text on the tier, each with its style."""
         drawn = len(self.cells)
         more = "all drawn" if drawn == self.total else f"{drawn:,} drawn, {self.total - drawn:,} more"
         name = self.name if self.total == 1 else PLURAL[self.name]
@@ -128,7 +128,7 @@ class DrawnLinks:
 
     @property
     def words(self) -> list[tuple[str, str]]:
-        """What is reported of them, with the style of each line."""
+        """Lines of text on the links, each with its style."""
         reported = f"{self.cables:,} cables", f"a line: {self.each:,} x {amount(self.gbps)} Gb/s"
         return [line for note in reported for line in _styled(note, "small quiet")]
 
@@ -394,7 +394,7 @@ def chart(places: Mapping[str, Point]) -> Chart:
 
 
 def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
-    """Draw a plan's sites (area by power), what joins them, and the places and lines that there are.
+    """Draw a plan's sites (area by power), the links between them, and the grid's other places and lines.
 
     Return the drawing, and whether it is on the outline of the US.
     """

@@ -65,7 +65,7 @@ SPARES = (
 
 
 def where(plan: Plan) -> Iterator[charts.Block]:
-    """Show open sites and other places on a map, what each place could hold, and why it is not open."""
+    """Show open sites and other places on a map, and for each place its maximum MW and why it is not open."""
     grid = plan.instance.grid
     if grid is None or not grid.nodes:
         return
@@ -221,7 +221,7 @@ def fabric(plan: Plan) -> Iterator[charts.Block]:
 
 
 def stops(plan: Plan) -> Iterator[charts.Block]:
-    """Show what other checkpoint intervals and spares would give, where failures count."""
+    """Show the useful share of time by checkpoint interval and by spares, where failures count."""
     x, u = plan.reliability, exposure_of(plan) if plan.reliability and plan.layout else None
     if x is None or u is None:
         return
@@ -250,7 +250,7 @@ def stops(plan: Plan) -> Iterator[charts.Block]:
 
 
 def scenarios(plan: Plan) -> Iterator[charts.Block]:
-    """Show what each site runs in each year that may come."""
+    """Show the power in MW that each site runs in each scenario."""
     s = plan.sites
     if s is None or not s.scenarios:
         return
@@ -264,7 +264,7 @@ def scenarios(plan: Plan) -> Iterator[charts.Block]:
 
 
 def model(plan: Plan) -> Iterator[charts.Block]:
-    """Show where the compute of the ideal goes, and what the best model for the deadline has of it."""
+    """Show the shares of the ideal's compute, and the compute of the best model for the deadline against the ideal."""
     x = plan.model_choice
     if x is None:
         return

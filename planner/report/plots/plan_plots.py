@@ -32,7 +32,7 @@ def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
 
 
 def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
-    """Draw what the worst GPU holds, in GB, with the limit as a line."""
+    """Draw the memory of the fullest GPU by part, in GB, with the limit as a line."""
     m, axes, left = _section(plan, "layout", plan.layout).metrics, _axes(ax), 0.0
     parts = [(name, size / 1e9) for name, size in m.memory_breakdown_bytes.items() if size > 0]
     for i, (name, size) in enumerate(sorted(parts, key=lambda x: -x[1])):

@@ -1,4 +1,4 @@
-"""The picture of a sweep: points and frontiers, what has no plan, a strip of decision changes, and its page."""
+"""Draw a sweep: points and frontiers, points without a plan, a strip of decision changes; and write its page."""
 
 import io
 import math
@@ -142,7 +142,7 @@ STYLE = {
 
 @dataclass(frozen=True, slots=True)
 class PlotRequest:
-    """What to draw of the rows."""
+    """The columns of the rows to draw, and how."""
 
     x: str
     y: str

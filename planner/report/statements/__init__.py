@@ -1,1 +1,1 @@
-"""What a plan says, made once: the summary, the page, comparisons and notebooks render these statements."""
+"""Make the statements on a plan, once: the summary, the page, comparisons and notebooks render them."""

@@ -130,7 +130,7 @@ WHOLE_RATE = 1e-9  # of a port's rate, below which rounding may be
 
 
 def fabric(plan: Plan) -> Iterator[Statement]:
-    """State each site's switches by tier, what they cost, and how pipeline sends fare in them."""
+    """State each site's switches by tier, their cost, and the slowdown of pipeline sends in them."""
     if plan.fabric is None:
         return
     by_site = sorted(plan.fabric.sites.items())
@@ -235,7 +235,7 @@ SURVIVED = {"one_spine": "any one switch above the leaves", "one_leaf_uplink": "
 
 
 def fabric_verdict(plan: Plan) -> Iterator[Statement]:
-    """State what the fabric joins and costs, and whether a cheaper one is possible."""
+    """State the hosts and GPUs that the fabric joins, its cost and power, and whether a cheaper one is possible."""
     if plan.cost is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
         return
     hardware, f = plan.instance.hardware, plan.fabric.sites[CLUSTER]
@@ -249,7 +249,7 @@ def fabric_verdict(plan: Plan) -> Iterator[Statement]:
 
 
 def chosen_fabric(plan: Plan) -> Iterator[Statement]:
-    """State the chosen fabric: switches by tier, links, what it carries and what it survives."""
+    """State the chosen fabric: switches by tier, links, capacity between halves, and the loss that it survives."""
     if plan.instance.network is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
         return
     f, network, chosen = plan.fabric.sites[CLUSTER], plan.instance.network, plan.fabric.alternatives[0]
@@ -315,7 +315,7 @@ def fabric_proof(plan: Plan) -> Iterator[Statement]:
 
 
 def fabric_cautions(plan: Plan) -> Iterator[Statement]:
-    """Warn of what the price leaves out and of what the budget leaves over."""
+    """Warn of costs that the price leaves out, capacity that NICs do not use, and budget that is left over."""
     network, budget = plan.instance.network, plan.instance.limits.budget_usd
     if network is None or plan.cost is None:
         return

@@ -190,7 +190,7 @@ def day_bars(plan: Plan, most: int) -> Iterator[str]:
 
 
 def calendar(plan: Plan) -> Iterator[Statement]:
-    """State the days with their range, and what stops make of days of steps."""
+    """State the days to train with their range, and the days lost to stops."""
     section = plan.layout.metrics if plan.layout else plan.pools
     if section is None:
         return

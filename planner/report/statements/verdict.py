@@ -1,4 +1,4 @@
-"""Statements on what comes of a plan and how sure that is: verdict, binding limits, money, cautions."""
+"""Statements on the result of a plan and its certainty: verdict, binding limits, money, cautions."""
 
 import math
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def faults(plan: Plan) -> Iterator[Statement]:
 
 
 def verdict(plan: Plan) -> Iterator[Statement]:
-    """State what the plan comes to with its proof, or why there is none, and the plan that is slower and cheaper."""
+    """State the plan's objective with its proof, or why there is no plan; then cheaper, simpler and other plans."""
     if plan.conflict is not None:
         yield from _no_plan(plan, plan.conflict)
     elif plan.objective.value is not None:
@@ -67,7 +67,7 @@ def _no_plan(plan: Plan, why: Conflict) -> Iterator[Statement]:
 
 
 def _comes_to(plan: Plan, value: float) -> tuple[str, tuple[float, float] | None]:
-    """Return the sentence of what the plan comes to, and the interval of its days."""
+    """Return the sentence on the plan's objective and days, and the interval of its days."""
     section = plan.layout.metrics if plan.layout else plan.pools
     interval = None if section is None else section.days_to_train_interval
     likely = "" if interval is None else f" (likely {days(interval[0])} to {days(interval[1])})"
@@ -113,7 +113,7 @@ def _over_fabrics(plan: Plan, *, exact: bool) -> str:
 
 
 def _ends(plan: Plan) -> Iterator[Statement]:
-    """State what the fastest plan costs where another was chosen, and how groups and designs were chosen."""
+    """State the cost of the fastest plan where another was chosen, and the further choices within the tolerance."""
     ends = {x.name: x for x in plan.objective.ends}
     if len(ends) < 2:
         return
@@ -192,7 +192,7 @@ def _simplest(plan: Plan) -> Iterator[Statement]:
 
 
 def _freed(plan: Plan) -> Iterator[Statement]:
-    """State what rules of the framework cost the plan's own degrees."""
+    """State the time that the framework's rules cost at the plan's own degrees of parallelism."""
     x = plan.objective.freed
     if x is None:
         return
@@ -295,7 +295,7 @@ def implausible_inputs(plan: Plan) -> Iterator[Statement]:
 
 
 def cautions(plan: Plan) -> Iterator[Statement]:
-    """State money and GPUs that idle, what no measured run has shown, and inputs without a source."""
+    """State unspent money, idle GPUs, extrapolations beyond measured runs, and inputs without a source."""
     if plan.conflict is not None:
         return
     budget = plan.instance.limits.budget_usd
@@ -376,7 +376,7 @@ NAMES = {
 
 
 def capital(plan: Plan) -> Iterator[Statement]:
-    """State the bill by part, what a year takes, and what of the budget is left."""
+    """State the bill by part, the yearly costs, and the rest of the budget."""
     if plan.cost is None:
         return
     parts = ", ".join(f"{words(k)} {money(v)}" for k, v in plan.cost.capex_usd.items() if v)
