@@ -61,6 +61,18 @@ def test_a_broken_segment_moves_whole() -> None:
     assert check_placement(cluster.topology, job, found.placement, busy=[placed.nodes[0]]) == []
 
 
+def test_a_job_that_is_one_segment_moves_whole() -> None:
+    """Of one member, which is a segment of four, there is no larger group: all of it moves to another block."""
+    cluster = Cluster(tree([8], 1, block=4))
+    job = Job(name="j", mesh={"data": 1}, nodes_per_member=4, segment_nodes=4)
+    placed = cluster.place(job)
+    cluster.set_busy(placed.nodes)
+    found = replace(cluster, job, placed, [placed.nodes[2]])
+    assert [m.rank for m in found.moves] == [0, 1, 2, 3]
+    assert not set(found.placement.nodes) & set(placed.nodes)
+    assert check_placement(cluster.topology, job, found.placement, busy=placed.nodes) == []
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_growing_and_shrinking_keep_the_others(seed: int) -> None:
     """A data axis longer or shorter by one moves nobody who stays."""
