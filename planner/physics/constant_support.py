@@ -1,4 +1,4 @@
-"""What measured rows say of the constants behind a prediction: rows, sources, and how far each may be off.
+"""Return the support of the constants behind a prediction by measured rows: rows, sources, and standard deviations.
 
 `constant_support` of the catalogue has the posterior of the fit: the standard deviation of each constant's logarithm,
 and the correlations between them.

@@ -53,7 +53,7 @@ class PlanPhysics:
 
     @property
     def wan(self) -> Wan:
-        """What joins the sites; an instance without it has fibre on the default route at default prices."""
+        """The wide area between sites; an instance without it has fibre on the default route at default prices."""
         return self.instance.wan or Wan()
 
     @property
@@ -246,7 +246,7 @@ class PlanPhysics:
 
     @cached_property
     def crossings(self) -> dict[str, Locality]:
-        """What each site's placement sends across leaf domains, pods and zones."""
+        """Traffic of each site's placement across leaf domains, pods and zones."""
         layout = self.plan.layout
         if layout is None:
             return {}
@@ -278,7 +278,7 @@ COUNTS = [k for k, f in LayoutPlan.model_fields.items() if f.annotation is int a
 
 
 def layout_faults(layout: LayoutPlan) -> Iterator[str]:
-    """Return the entries of a layout that make its figures meaningless, each with what it must be."""
+    """Yield complaints about entries of a layout that make its figures meaningless, each with the expected value."""
     counts = {k: getattr(layout, k) for k in COUNTS}
     yield from (f"{k} {n:,} is not from 1 to {MAX_COUNT:,}" for k, n in counts.items() if not 1 <= n <= MAX_COUNT)
     inner, outer = layout.tensor_parallel_inner, layout.tensor_parallel

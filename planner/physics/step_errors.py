@@ -1,4 +1,4 @@
-"""How far measured steps lay from what was predicted of them: intervals by class of run, and what no run has shown.
+"""Compute the intervals of measured around predicted steps by class of run, and list extrapolations beyond the runs.
 
 The table `step_errors` of the catalogue holds the errors on each class of measured rows of constants that were fitted
 without these rows.

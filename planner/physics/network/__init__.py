@@ -1,1 +1,1 @@
-"""The fabric and its links: what can be wired, what it costs, how it slows traffic."""
+"""Compute the counts, cost, power and slowdowns of a fabric and its links."""

@@ -152,7 +152,7 @@ class Dragonfly(Design):
 
     @property
     def leaf_exit(self) -> float:
-        """Links assured to what leaves a router inside its group; those out of it where it is alone there."""
+        """Links assured to the traffic that leaves a router inside its group; those out of a group of one router."""
         sizes = [a for a in self.group_sizes if a > 1]
         if not sizes:
             return self.pod_exit
@@ -178,7 +178,7 @@ class Dragonfly(Design):
 
     @property
     def exits(self) -> dict[str, float]:
-        """Links assured to what leaves a router and a group, where there are others."""
+        """Links assured to the traffic that leaves a router and a group, where there are several."""
         return ({"leaf": self.leaf_exit} if self.leaf_up else {}) | ({"pod": self.pod_exit} if self.spine_up else {})
 
     def racks_around(self, tier: str) -> int:
@@ -335,7 +335,7 @@ class DragonflyPlus(Dragonfly):
 
     @property
     def leaf_exit(self) -> float:
-        """Links assured to what leaves a leaf."""
+        """Links assured to the traffic that leaves a leaf."""
         if self.valiant:
             even = self.leaf_up / (1 + max(self.group_sizes) / min(self.group_sizes))
             return even / float(unevenness(self.spines_per_pod, self.pod_uplinks)) if self.pod_uplinks else even

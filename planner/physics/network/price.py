@@ -1,4 +1,4 @@
-"""Every cable of a fabric, laid port to port and in metres, and what switches and cables cost and draw."""
+"""Lay every cable of a fabric, port to port and in metres, and compute cost and power of switches and cables."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ def _wan_gateway_uplinks(d: Design, e: Ints) -> Ends:
 
 
 def lengths(d: Design, floor: Floor) -> Callable[[Cables], Metres]:
-    """Return what measures a block's cables; places of racks and switches are worked out once."""
+    """Return a function from a block of cables to their lengths in metres; places are computed once."""
     places, middles = Places(floor, d.racks), {}
     for tier in ("gpu", *switch_counts(d)):
         first = np.arange(0, d.racks, d.racks_around(tier), dtype=np.int64)

@@ -88,7 +88,7 @@ class Design:
 
     @classmethod
     def of(cls, **choices: Any) -> Self:
-        """Return the design of some choices, with what follows from them."""
+        """Return the design of some choices, with the values that follow from them."""
         return cls(**choices)
 
     @property
@@ -278,13 +278,13 @@ class Design:
 
     @property
     def exits(self) -> dict[str, float]:
-        """Links that what leaves a leaf, pod and zone can count on, of those that have links out."""
+        """Links assured to the traffic that leaves a leaf, pod and zone, for those that have links out."""
         links = self.leaf_up, self.pod_uplinks, self.zone_uplinks
         return dict(zip(BLOCKS[: self.tiers - 1], links, strict=False))
 
     @property
     def allreduce_uplinks(self) -> dict[str, float]:
-        """Links out of a leaf, pod and zone for one flow of every GPU that a rack has there: what all-reduces share."""
+        """Links out of a leaf, pod and zone per flow of every GPU that a rack has there, which all-reduces share."""
         rails = {"leaf": 1, "pod": self.rails_per_pod, "zone": self.rails_per_zone}
         return {block: links * self.split / (rails[block] * self.rail_gpus) for block, links in self.exits.items()}
 

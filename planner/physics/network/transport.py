@@ -1,4 +1,4 @@
-"""What crosses leaf domains, pods and zones, how the fabric slows it, and the WAN gateway through which sites exchange.
+"""Traffic across leaf domains, pods and zones, its slowdown by the fabric, and the WAN gateway between sites.
 
 Rack k of a site belongs to leaf domain k // D, domain l to pod l // y, and to zone l // Y where there are zones. A
 stage is the ordered racks of its replica group: rank q of stage i sends to rank q of stage i + 1, and the racks of one
@@ -36,7 +36,7 @@ Racks = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locality:
-    """What crosses the worst leaf domain, pod and zone of a site, in this order; nothing a zone where there is none."""
+    """Traffic out of the worst leaf domain, pod and zone of a site, in this order; 0 for a zone where there is none."""
 
     share_leaving: tuple[float, float, float]  # flows that leave, over the racks of the block
     allreduces_leaving: tuple[int, int, int]
@@ -54,7 +54,7 @@ def locality(
     wrap: bool,
     domains_per_zone: int = 0,
 ) -> Locality:
-    """Compute what one site's placement sends across leaf domains, pods and zones; 0 domains a zone: no zones."""
+    """Compute the traffic of one site's placement out of leaf domains, pods and zones; 0 domains a zone: no zones."""
     leaf, pod, zone = (leaf_domain_racks * n for n in (1, domains_per_pod, domains_per_zone))
     return Locality(
         share_leaving=(
@@ -180,7 +180,7 @@ Crossing = tuple[int, int]  # (pipeline flows that leave or enter the worst bloc
 def min_crossings(
     stages: int, replicas: int, *, max_free: int, blocks: int, wrap: bool, split: bool = False
 ) -> list[Crossing]:
-    """Bound what any placement sends out of its worst block: it is no better than one of these pairs in both numbers.
+    """Bound the traffic of any placement out of its worst block: at least one of these pairs in both numbers.
 
     The block with the most of them has n nodes of the mesh or more, n = ceil(stages x replicas / blocks), and not all.
     Let f of its all-reduces (rows) and c of its pipelines (columns) be complete in it. A row that is there in part

@@ -1,1 +1,1 @@
-"""Stops of a running job: how often they come, what they cost, and the spares that shorten them."""
+"""Compute the rate and cost of the stops of a running job, and the effect of spares on them."""

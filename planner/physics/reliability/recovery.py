@@ -22,7 +22,7 @@ SECONDS_PER_HOUR = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class GpuLinks:
-    """What joins a GPU at work to its leaves: a link for each lane of its NIC, and the transceivers of all of them."""
+    """The links of a GPU at work to its leaves: one for each lane of its NIC, and the transceivers of all of them."""
 
     links: int = 0
     transceivers: int = 0
@@ -92,7 +92,7 @@ ENOUGH = 1e-10  # relative change behind which the next would be of rounding; th
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What stops and checkpoints depend on; numbers or arrays of one shape.
+    """The properties of a job that determine its stops and checkpoints; numbers or arrays of one shape.
 
     Attributes
     ----------

@@ -106,7 +106,7 @@ def min_spares(needed: int, availability: float, target: float) -> int:
 
 @lru_cache(maxsize=65536)
 def mean_short(needed: int, spares: int, availability: float) -> float:
-    """Return the mean number of racks that are short of those needed: the mean of what those fit lack of them."""
+    """Compute the mean shortage of racks: the mean of max(0, needed - racks fit for work)."""
     if availability >= 1:
         return 0.0
     first, chances = _chances(needed + spares, availability)
@@ -321,7 +321,7 @@ class SparePoint:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What a plan's useful share depends on: job, racks at work and spare by site, their fitness, replicas of one."""
+    """The inputs of a plan's useful share: job, racks at work and spare by site, availability, replicas of a block."""
 
     job: Job
     needed: dict[str, int]
@@ -336,7 +336,7 @@ class Exposure:
 
 
 def exposure_of(plan: Plan) -> Exposure | None:
-    """Return what a plan's useful share depends on; None where it does not count failures."""
+    """Return the inputs of a plan's useful share; None where the plan does not count failures."""
     x, layout, r, physics = plan.reliability, plan.layout, counted(plan.instance), PlanPhysics(plan=plan)
     if x is None or layout is None or r is None or physics.faults:
         return None

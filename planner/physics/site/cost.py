@@ -1,9 +1,9 @@
-"""Power and prices of a site, the bill of a plan, and what a whole run draws and costs until it ends.
+"""Compute the power and prices of a site, the bill of a plan, and the energy and cost of a whole run.
 
 Dollars are those of today and not discounted; every site draws its full load all the time, as the bill has it.
 
-What a run of some years costs grows with what was bought (upkeep, replacements) and with what it draws (energy); both
-can be written as prices. What every plan of an instance costs alike is no price, and is added.
+The cost of a run of some years grows with the purchases (maintenance, replacements) and with the power drawn (energy);
+both can be written as prices. Costs that all plans of an instance share are no price, and are added.
 """
 
 import math
@@ -194,7 +194,7 @@ def replacements_by(year: int, years: float, life_years: float | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bought:
-    """What is bought at once and replaced at once."""
+    """A purchase whose parts are bought at once and replaced at once."""
 
     name: str
     part: str  # of the money that its replacement belongs to
@@ -344,7 +344,7 @@ def section(
     sites: SitesPlan | None = None,
     fabrics: Mapping[str, SiteFabric] | None = None,
 ) -> RunPlan:
-    """Return what a run of some days draws and costs, at its sites where they are known, else on its racks alone."""
+    """Compute the energy and cost of a run of `days` days, at its sites where they are known, else on racks alone."""
     if sites is not None:
         mw = {s.id: s.facility_mw for s in sites.sites}
         return Run(instance, days, bill, mw, {s.id: s.balancing_authority for s in sites.sites}).section()
@@ -356,7 +356,7 @@ def section(
 
 
 def of_layout(instance: Instance, layout: LayoutPlan) -> RunPlan:
-    """Return what a layout's run draws and costs on its racks alone, idle GPUs with them."""
+    """Compute the energy and cost of a layout's run on its racks alone, idle GPUs included."""
     racks = (layout.gpus_used + layout.gpus_idle) // rack_of(instance.hardware).gpus
     return section(instance, layout.metrics.days_to_train, bill(instance, racks, None, None), racks)
 

@@ -1,4 +1,4 @@
-"""What the grid around a site can carry, and DC power flow on sparse matrices: flows, PTDF, LODF, islands, bridges.
+"""Compute limits of the grid around a site, and DC power flow on sparse matrices: PTDF, LODF, islands, bridges.
 
 Source of the equations: Wood, Wollenberg, Sheblé, Power Generation, Operation, and Control, 3rd ed., chapter 7 (linear
 sensitivity factors) [m]. A corridor of c equal circuits has the susceptance c / x; one of them out leaves c - 1.

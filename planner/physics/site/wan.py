@@ -79,7 +79,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkNeed:
-    """What one link of a form carries: bytes each way in its phase's part of the window, less its own round trips."""
+    """The need of one link of a form: bytes each way in its phase's part of the window, less its own round trips."""
 
     link: Pair
     link_bytes: float

@@ -1,4 +1,4 @@
-"""Pools of different GPUs that share each step's batch: what each is asked, and what they exchange."""
+"""Compute power and gradient exchange of pools of different GPUs that share each step's batch."""
 
 from planner.instance.hardware import Hardware, Pool, PoolLink
 from planner.instance.instance import Instance

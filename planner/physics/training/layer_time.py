@@ -1,4 +1,4 @@
-"""Seconds of the parts of a training step: a layer's passes, exchanges between ranks, and what comes once a step."""
+"""Compute the seconds of parts of a training step: a layer's passes, exchanges between ranks, and once-a-step parts."""
 
 import math
 from collections.abc import Sequence

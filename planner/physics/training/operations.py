@@ -32,7 +32,7 @@ NARROW: tuple[Dtype, ...] = ("fp4", "fp8")  # types that inputs of a product are
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What a layout runs on: a GPU, its rack (the scale-up domain), the framework, the model and its number formats."""
+    """The machine of a layout: GPU, rack (the scale-up domain), framework, model and number formats."""
 
     gpu: Accelerator
     rack: Rack
@@ -46,7 +46,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The choices that set what one layer costs on one GPU."""
+    """The choices that determine the time and memory of one layer on one GPU."""
 
     tensor_parallel: int
     micro_batch: int
@@ -180,7 +180,7 @@ def hbm_rate(m: Machine) -> float:
 
 
 def elementwise_seconds(m: Machine, moved_bytes: Num) -> Num:
-    """Compute the seconds of element-wise work; the framework moves a multiple of what fully fused kernels would."""
+    """Compute the seconds of element-wise work; the framework moves a multiple of the bytes of fully fused kernels."""
     return moved_bytes * m.software.elementwise_traffic / hbm_rate(m) + m.gpu.kernel_seconds
 
 

@@ -123,7 +123,7 @@ class ParallelStrategy:
 
 
 def unsupported(software: Software, strategy: ParallelStrategy) -> Iterator[str]:
-    """Yield what a strategy asks for that the framework does not have."""
+    """Yield the choices of a strategy that the framework does not support, as complaints."""
     x, stages = strategy, strategy.pipeline_parallel
     asked: dict[Parallelism, tuple[str, int]] = {
         "tensor": ("tensor_parallel", x.tensor_parallel),

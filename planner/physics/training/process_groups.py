@@ -88,7 +88,7 @@ def front_by_stage(model: Model, layers_per_stage: Sequence[int], virtual_stages
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """Weights on one GPU of a layer: what every token meets, and its routed experts; of a front layer; of an embedding.
+    """Weights on one GPU: of a layer those that every token uses, and its routed experts; a front layer; an embedding.
 
     `front` has no experts; it is a layer's own where the model has none.
     """

@@ -54,7 +54,7 @@ class Rounds:
 
 
 def rounds_of(micro_batches: Num, pipeline: Num) -> Rounds:
-    """Return the first and the last round of a step: p micro-batches, or what there is of them."""
+    """Return the micro-batches of the first and the last round of a step: p, or the fewer that there are."""
     return Rounds(np.minimum(micro_batches, pipeline), (micro_batches - 1) % pipeline + 1)
 
 

@@ -57,7 +57,7 @@ def repeated_modules(m: Machine, s: Shape) -> tuple[RecomputeModule, ...]:
 
 
 def layer_bytes(m: Machine, s: Shape, *, front: bool = False) -> LayerBytes:
-    """Compute what a layer stores, in bytes: with experts where the model has any, or a dense one at its `front`.
+    """Compute the bytes that a layer stores: a layer with experts where the model has any, or a dense one at `front`.
 
     Korthikanti 2022, eqs. 1-4. Flash kernels keep neither scores nor the masks of dropout (Dao 2022).
     """
@@ -256,7 +256,7 @@ def worst_memory(m: Machine, strategy: ParallelStrategy) -> dict[str, float]:
 
 
 def stage_gradient_bytes(m: Machine, s: Shape, layers: Num, *, stage: Num, pipeline: int) -> Num:
-    """Compute the gradient bytes of all TP ranks and experts of a stage: what the sites exchange for it."""
+    """Compute the gradient bytes of all TP ranks and experts of a stage, which sites exchange."""
     w = weights_of(m, s)
     weights = layers * (w.shared * s.tensor_parallel + w.experts * s.expert_parallel)
     return (weights + memory.stage_extra_parameters(m.model, stage, pipeline)) * m.precision.gradient_bytes

@@ -1,4 +1,4 @@
-"""Parts of a training step that more than one order of its passes is made of, and what the step takes from outside."""
+"""Parts of a training step that several orders of its passes share, and the network conditions of the step."""
 
 from dataclasses import dataclass
 from typing import TypeVar
@@ -22,7 +22,7 @@ Part = TypeVar("Part", Accelerator, Rack, Software, Model)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What the step takes from the network."""
+    """The network's slowdowns, rates and round trips that a step depends on."""
 
     pipeline_send_slowdown: float
     allreduce_slowdown: float

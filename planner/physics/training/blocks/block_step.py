@@ -177,7 +177,7 @@ def chunk_seconds(x: Pipeline, sharded: ShardedTimes, virtual_stages: Num, layer
 
 
 def passes(x: Pipeline, sharded: ShardedTimes) -> tuple[float, float, float]:
-    """Return the seconds of a layer forward, backward with what ZeRO exposes, and recomputed."""
+    """Return the seconds of a layer forward, backward with the exposed ZeRO traffic, and recomputed."""
     return x.times.forward_seconds, float(sharded.layer_seconds) - x.times.forward_seconds, x.times.recompute_seconds
 
 
@@ -205,9 +205,9 @@ def excess_seconds(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fibre:
-    """What joins the sites of a layout.
+    """The fibre between the sites of a layout.
 
-    How many exchange, the rate and round trip of the slowest link, and the round trips waited.
+    It has the number of sites, the rate in Gb/s and round trip in ms of the slowest link, and the round trips waited.
     """
 
     sites: int
@@ -421,7 +421,7 @@ def breakdown(machine: Machine, c: Conditions, strategy: ParallelStrategy, group
 
 
 def _fibre(c: Conditions, replicas_by_site: Sequence[int]) -> Fibre | None:
-    """Return what joins the sites that hold replicas; None where one holds all or nothing is said of the links."""
+    """Return the fibre between the sites that hold replicas; None where one holds all or the links have no rate."""
     sites = sum(d > 0 for d in replicas_by_site)
     if sites < 2 or c.wan_gbps is None:
         return None

@@ -1,4 +1,4 @@
-"""What interleaved 1F1B loses where the chunks of a stage are not alike: the order of its events, run pass by pass."""
+"""Compute the loss of interleaved 1F1B where a stage's chunks are unequal, by running its passes in order."""
 
 import math
 from collections.abc import Callable

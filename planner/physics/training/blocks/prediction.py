@@ -1,4 +1,4 @@
-"""Prediction for one layout given in full: its step by part, its memory, and what it asks of the network."""
+"""Predict one layout given in full: its step by part, its memory, and its demands on the network."""
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def has_machine(instance: Instance) -> bool:
 
 
 def extrapolations(instance: Instance, layout: LayoutPlan) -> dict[str, str]:
-    """Return what no measured run has shown of a layout, each with a sentence."""
+    """Return the properties of a layout outside the measured runs, each with a sentence."""
     if not has_machine(instance):
         return {}
     m = step.machine_of(instance)
