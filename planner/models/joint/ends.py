@@ -212,8 +212,12 @@ def local_share(plan: Plan) -> float:
 
 
 def simplicity(plan: Plan) -> Rank:
-    """Rank a plan by designs of fabric, kinds of parallelism, uneven stages, virtual and pipeline stages, recompute."""
-    designs, c = {(t.switch, t.family, t.design) for t in plan.templates.values()}, plan.column
+    """Rank a plan by designs of fabric, kinds of parallelism, uneven stages, virtual and pipeline stages, recompute.
+
+    A design is the same for more racks: a site has as many leaves as its racks need.
+    """
+    designs = {(t.switch, t.family, replace(t.design, racks=0)) for t in plan.templates.values()}
+    c = plan.column
     uneven = len(set(plan.split.layers)) > 1
     return (max(1, len(designs)), kinds_of(c), uneven, c.v, c.p, sum(plan.split.recomputed))
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,12 +39,31 @@ class Choice:
     priced: bool = False
 
 
+class TimedPoint(NamedTuple):
+    """Slowdowns and fibre of which it is known whether they are in time."""
+
+    send: float
+    allreduce: float
+    waves: int
+    rtt_ms: float
+
+    def is_no_slower(self, other: "TimedPoint") -> bool:
+        """Return whether no step takes longer here: neither slowdown is more, nor fibre narrower or longer."""
+        return (
+            self.send <= other.send
+            and self.allreduce <= other.allreduce
+            and self.waves >= other.waves
+            and self.rtt_ms <= other.rtt_ms
+        )
+
+
 @dataclass(kw_only=True)
 class CheapestSearch(Search):
     """The search of one shape by capital; `cutoff` is the limit on seconds a sequence."""
 
     floor_usd: Floor
     all_prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)  # of all shapes
+    timed_points: dict[bool, list[TimedPoint]] = field(default_factory=lambda: {True: [], False: []})  # by: in time?
 
     def steps(self) -> Iterator[float | Plan]:
         """Yield lower bounds on the capital of all plans not found yet, and the plans, the cheapest bound first."""
@@ -103,7 +123,15 @@ class CheapestSearch(Search):
         return int(waves[low]) if low < len(waves) else None
 
     def _in_time(self, level: Level, waves: int, rtt: float) -> bool:
-        return self._seconds(level, waves, rtt, self.cutoff) < self.cutoff
+        """Return whether slowdowns and fibre are in time: as a point no better says, or one no worse, or by timing."""
+        point = TimedPoint(level.send, level.allreduce, waves, rtt)
+        if any(point.is_no_slower(x) for x in self.timed_points[True]):
+            return True
+        if any(x.is_no_slower(point) for x in self.timed_points[False]):
+            return False
+        found = self._seconds(level, waves, rtt, self.cutoff) < self.cutoff
+        self.timed_points[found].append(point)
+        return found
 
     def _expand(self, c: Choice) -> list[tuple[float, Choice | Plan]]:
         """Return what follows a choice, each with a lower bound on its capital: plans, and further choices."""
