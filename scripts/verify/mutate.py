@@ -80,7 +80,13 @@ AREAS = {
     ),
     "sweeps": (("sweeps",), ("sweeps",)),
     "exports": (("exports",), ("exports", "checks/network/test_check_dragonfly.py")),
-    "instance": (("instance", "plan"), ("catalogue", "planning/test_load.py", "cli/test_first_steps.py", *CHECKS)),
+    "instance": (
+        ("instance", "plan"),
+        (
+            "catalogue", "planning/test_load.py", "cli/test_first_steps.py",
+            "repository/test_package.py::test_schemas_are_current", *CHECKS,
+        ),
+    ),
     "report": (("report", "calibration"), ("report", "calibration", "cli/test_widths.py")),
 }  # fmt: skip
 QUICK, SLOW = MARKS = ("not slow", "slow")
