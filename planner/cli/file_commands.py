@@ -223,15 +223,15 @@ def launch(
         else:
             placed = None if placement is None else placed_job_of(read_placement(placement))
             text, reported = written_like(text, like, run, given.instance, placed)
-        step = None if file is None or not file.switches else own_step(given, run, file.switches, str(like))
+        own_lines = own_step(given, run, file.switches, str(like)) if file is not None and file.switches else []
     print(*reported, sep="\n", end="\n" if reported else "", file=sys.stderr)
     for key, (planned, runs) in (near.changes if near is not None else {}).items():
         print(f"layout.{key}: {framework} runs {runs} in place of {planned}", file=sys.stderr)
     if near is not None:
         print(f"predicted step: {near.step_seconds:.4g} s, {near.longer:+.2%} on the plan's layout", file=sys.stderr)
-    if step is not None:
-        parts = f"`planner evaluate {plan} --from-flags {output or 'FILE'}` has its step in parts"
-        print(f"{like}: its switches stay, and are not the plan's: {step.text}; {parts}", file=sys.stderr)
+    parts = f"`planner evaluate {plan} --from-flags {output or 'FILE'}` has that step in parts"
+    for line in own_lines and [*own_lines, parts]:
+        print(f"{like}: {line}", file=sys.stderr)
     console.tell_not_modelled(given.instance)
     console.print_or_write(text, output)
 

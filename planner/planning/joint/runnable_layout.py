@@ -56,61 +56,44 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     return RunnableLayout(near, changes, after.step_seconds, after.step_seconds / before.step_seconds - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnStep:
-    """A step under the switches of a user's own file, where they are not those that a plan was solved for."""
+def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> list[str]:
+    """Return how a step changes under the switches of a file, `where`, in place of those of the plan's software stack.
 
-    switches: dict[str, tuple[Any, Any]]  # those that change time or memory: the file's value, and the plan's
-    file: Evaluation
-    plan: Evaluation
-
-    @property
-    def text(self) -> str:
-        """The switches with both values, then both times, and the memory where it is too small for the file."""
-        words, overlaps = {True: "on", False: "off"}, get_args(Overlap)
-        values = [
-            f"{f'overlap of {name}' if name in overlaps else name} {words.get(x, x)} (plan: {words.get(y, y)})"
-            for name, (x, y) in self.switches.items()
-        ]
-        seconds, before = self.file.step_seconds, self.plan.step_seconds
-        used, limit = self.file.memory_bytes_per_gpu, self.file.memory_limit_bytes
-        over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else ""
-        longer = f"{seconds / before - 1:+.2%} on the plan's {before:.4g} s"
-        return f"{', '.join(values)}; a step takes {seconds:.4g} s with them, {longer}{over}"
-
-
-def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str) -> OwnStep | None:
-    """Predict the step of a run with the switches of the software stack in a file, `where`.
-
-    None where they change neither time nor memory, or where the file states none.
+    The lines state the switches that change time or memory and the seconds of a step; none if nothing changes.
     """
     question, layout = _question(plan, run)
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software
     theirs = machine_of(with_switches(question, switches, where, None)).software
-    names = [name for name in switches if name not in ("overlaps", "recompute_modules")]  # modules are of the layout
     pairs: dict[str, tuple[Any, Any]] = {x: (theirs.hides(x), ours.hides(x)) for x in overlaps}
-    pairs |= {name: (getattr(theirs, name), getattr(ours, name)) for name in names}
-    pairs = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    pairs |= {x: (getattr(theirs, x), getattr(ours, x)) for x in switches if x != "overlaps"}
+    pairs = {x: pair for x, pair in pairs.items() if pair[0] != pair[1] and x != "recompute_modules"}  # of the layout
 
-    def predicted(names: Collection[str]) -> Evaluation:
-        """Predict the step with these switches as in the file, and others as in the plan."""
+    def cost(names: Collection[str]) -> tuple[float, float, float]:
+        """Predict a step with these switches as in the file and the others as in the plan."""
         stated = {name: pairs[name][0] for name in names}
         some = {x: stated.pop(x) for x in overlaps if x in stated}
-        return _evaluated(with_switches(question, stated | {"overlaps": some}, where, None), layout)
+        e = _evaluated(with_switches(question, stated | {"overlaps": some}, where, None), layout)
+        return e.step_seconds, e.memory_bytes_per_gpu, e.memory_limit_bytes
 
-    def cost(e: Evaluation) -> tuple[float, float]:
-        return e.step_seconds, e.memory_bytes_per_gpu
-
-    file, before = predicted(pairs.keys()), predicted(())
-    if cost(file) == cost(before):
-        return None
-    acting = {  # alone, or where all others are as in the file
-        name: pair
-        for name, pair in pairs.items()
-        if cost(predicted([name])) != cost(before) or cost(predicted(pairs.keys() - {name})) != cost(file)
-    }
-    return OwnStep(acting or pairs, file, before)
+    file, before = cost(pairs), cost(())
+    if file == before:
+        return []
+    # A switch acts alone, or where all others are as in the file.
+    acting = [x for x in pairs if cost([x]) != before or cost(pairs.keys() - {x}) != file]
+    words = {True: "on", False: "off"}
+    told = [
+        f"{f'overlap of {x}' if x in overlaps else x} {words.get(own, own)} (plan: {words.get(planned, planned)})"
+        for x, (own, planned) in pairs.items()
+        if x in (acting or pairs)
+    ]
+    seconds, used, limit = file
+    over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else ""
+    longer = f"{seconds / before[0] - 1:+.2%} on the plan's {before[0]:.4g} s"
+    return [
+        f"its switches stay, and are not the plan's: {', '.join(told)}",
+        f"a step takes {seconds:.4g} s with them, {longer}{over}",
+    ]
 
 
 def _question(plan: Plan, run: LaunchRun) -> tuple[Instance, dict[str, Any]]:
