@@ -360,19 +360,25 @@ def _training(run: LaunchRun) -> Iterator[Flag]:
     yield "global-batch-size", run.global_batch
     if x.recompute == "selective" and run.modules == CORE_ATTENTION:
         yield "recompute-activations", True
-    elif x.recompute == "selective":
-        yield "recompute-granularity", "selective"
-        yield "recompute-modules", run.modules
-    if x.recompute == "full":
-        some = equal_recomputed(run)
-        yield "recompute-granularity", "full"
-        yield "recompute-method", "uniform" if some is None else "block"
-        yield "recompute-num-layers", 1 if some is None else some
+    else:
+        yield from _recompute(run)
     yield ("fp16" if p.compute == "fp16" else "bf16"), True
     if p.compute == "fp8":
         yield "fp8-format", "hybrid"
     if p.gradient_bytes <= 2 and p.compute != "fp16":
         yield "grad-reduce-in-bf16", True
+
+
+def _recompute(run: LaunchRun) -> Iterator[Flag]:
+    if run.layout.recompute == "selective":
+        yield "recompute-granularity", "selective"
+        if run.modules != CORE_ATTENTION:
+            yield "recompute-modules", run.modules
+    elif run.layout.recompute == "full":
+        some = equal_recomputed(run)
+        yield "recompute-granularity", "full"
+        yield "recompute-method", "uniform" if some is None else "block"
+        yield "recompute-num-layers", 1 if some is None else some
 
 
 def megatron_flags(run: LaunchRun) -> dict[str, object]:
@@ -452,14 +458,8 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
     if x.pipeline_parallel > 1 and not run.is_even:
         model["pipeline_model_parallel_layout"] = pipeline_layout(run)
         del model["virtual_pipeline_model_parallel_size"]  # the layout says it
-    if x.recompute == "selective":
-        model["recompute_granularity"] = "selective"
-        if run.modules != CORE_ATTENTION:
-            model["recompute_modules"] = list(run.modules)
-    if x.recompute == "full":
-        some = equal_recomputed(run)
-        model |= {"recompute_granularity": "full", "recompute_method": "uniform" if some is None else "block"}
-        model["recompute_num_layers"] = 1 if some is None else some
+    for flag, value in _recompute(run):
+        model[flag.replace("-", "_")] = list(value) if isinstance(value, tuple) else value
     if run.software is not None and run.software.fp8_attention:
         model["fp8_dot_product_attention"] = True
     ddp: dict[str, Any] = {"use_distributed_optimizer": x.zero_stage > 0, "overlap_grad_reduce": True}

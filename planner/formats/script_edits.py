@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +50,7 @@ class ScriptText(RecipeText):
             values = [i.value for i in items]
             spans = {None if v is None else v.span for v in values}
             if len(spans) > 1 or values[-1] is None:
-                several = f"is given at {self._lines(i.word.start for i in items)}, perhaps to several runs"
+                several = f"is given at {self.script.lines(i.word.start for i in items)}, perhaps to several runs"
                 problem = several if len(items) > 1 else "has no value"
                 raise self.refused(items[-1].word.start, shown, problem, self._by_hand(value))
             self.set_value(values[-1], self._written(value, values[-1]), shown, items[-1])
@@ -68,11 +67,9 @@ class ScriptText(RecipeText):
             raise self.refused(at, shown, f"is computed by the shell (is {str(located)!r})", self._by_hand(new))
         start, end = located.span
         for name, words in self.script.assigned.items():
-            holding = [w for w in words if w.start <= start < w.end]
-            every = {w.start for w in (*holding, *self.script.assignments(name))}
-            if holding and (len(every) > 1 or holding[0].branch):
-                where = self._lines(every) + ", in a branch" * holding[0].branch
-                problem = f"its variable {name} is assigned at {where}, and which value holds is not known"
+            holding = next((w for w in words if w.start <= start < w.end), None)
+            if holding and (unsure := self.script.unsure(name, holding)):
+                problem = f"its variable {name} is {unsure}, and which value holds is not known"
                 raise self.refused(at, shown, problem, self._by_hand(new))
         if self.text[start - 1 : start] not in ("'", '"'):
             try:
@@ -80,10 +77,6 @@ class ScriptText(RecipeText):
             except ValueError as error:
                 raise self.refused(start, shown, str(error)) from None
         self.edit(start, end, new, f"{shown}: {located} becomes {new}")
-
-    def _lines(self, offsets: Iterable[int]) -> str:
-        lines = sorted({self.line(offset) for offset in offsets})
-        return f"line{'s' * (len(lines) > 1)} {' and '.join(map(str, lines))}"
 
     def _by_hand(self, value: Any) -> str:
         return "take it out yourself" if value is None else f"write {self._written(value)} there yourself"

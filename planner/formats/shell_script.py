@@ -4,7 +4,7 @@ import ast
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,14 +141,26 @@ class Script:
     @property
     def doubtful(self) -> list[str]:
         """Numbers that are used and assigned in a branch or more than once: the last one holds, whatever is run."""
-        found = []
-        for name, value in self.variables.items():
-            words = self.assignments(name)
-            used = re.search(rf"\$\{{?{name}\b", self.text)
-            if used and value.isdigit() and (len(words) > 1 or any(w.branch for w in words)):
-                lines = ", ".join(str(self.line(w.start)) for w in words)
-                found.append(f"{name} (assigned in a branch or twice, line {lines}: {value} is taken)")
-        return found
+        used = {name: value for name, value in self.variables.items() if value.isdigit()}
+        return [
+            f"{name} ({unsure}: {value} is taken)"
+            for name, value in used.items()
+            if re.search(rf"\$\{{?{name}\b", self.text) and (unsure := self.unsure(name))
+        ]
+
+    def unsure(self, name: str, holding: Word | None = None) -> str:
+        """Return where a variable, or the value in one assignment, may get another value; nothing if it cannot."""
+        words = self.assignments(name)
+        branch = any(word.branch for word in ([holding] if holding else words))
+        if not branch and (len(words) < 2 or holding not in (None, *words)):
+            return ""
+        at = {word.start for word in (*words, holding) if word is not None}
+        return f"assigned at {self.lines(at)}{', in a branch' * branch}"
+
+    def lines(self, offsets: Iterable[int]) -> str:
+        """Return the lines of offsets in words."""
+        lines = sorted({self.line(offset) for offset in offsets})
+        return f"line{'s' * (len(lines) > 1)} {' and '.join(map(str, lines))}"
 
     def assignments(self, name: str) -> list[Word]:
         """Return where a variable is assigned, but where its own text is added to; arithmetic on it counts."""
@@ -274,7 +286,7 @@ def _end(text: str, word: Word, count: int) -> int:
     if word.end != NOWHERE and count == 1:
         return word.end
     within = {'"': r"|'[^'\n]*'", "'": r'|"[^"\n]*"'}.get(word.quote, "")
-    written = rf"(?:\$\{{[^}}]*\}}|{_COMPUTED.pattern}|[^\s\"'\\}}]|\\[^\s]{within})*"
+    written = rf"(?:\$\{{[^}}]*\}}|{_COMPUTED.pattern}|[^\s\"'\\}}]|\\[^\s]{within})*+"
     found = re.compile(r"(?:\s|\\\r?\n)+".join([written] * count)).match(text, word.start)
     return found.end() if found else word.start + len(word.text)
 

@@ -254,10 +254,10 @@ def test_speeds_of_links_that_differ(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ('TP=2\nif [ "$BIG" = 1 ]; then TP=4; fi\n', "TP (assigned in a branch or twice, line 1, 2: 4 is taken)"),
+        ('TP=2\nif [ "$BIG" = 1 ]; then TP=4; fi\n', "TP (assigned at lines 1 and 2, in a branch: 4 is taken)"),
         (
             "TP=1\nfor i in 1 2 3; do\n  TP=$((TP*2))\ndone\n",
-            "TP (assigned in a branch or twice, line 1, 3: 2 is taken)",
+            "TP (assigned at lines 1 and 3: 2 is taken)",
         ),
         ("TP=2\nUNUSED=1\nUNUSED=2\n", None),
         ("TP=2\n", None),

@@ -71,9 +71,9 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
 
     def cost(names: Collection[str]) -> tuple[float, float, float]:
         """Predict a step with these switches as in the file and the others as in the plan."""
-        stated = {name: pairs[name][0] for name in names}
-        some = {x: stated.pop(x) for x in overlaps if x in stated}
-        e = _evaluated(with_switches(question, stated | {"overlaps": some}, where, None), layout)
+        some = {name: pairs[name][0] for name in names}
+        hidden = {x: some.pop(x) for x in overlaps if x in some}
+        e = _evaluated(with_switches(question, some | {"overlaps": hidden}, where, None), layout)
         return e.step_seconds, e.memory_bytes_per_gpu, e.memory_limit_bytes
 
     file, before = cost(pairs), cost(())
@@ -82,7 +82,7 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     # A switch acts alone, or where all others are as in the file.
     acting = [x for x in pairs if cost([x]) != before or cost(pairs.keys() - {x}) != file]
     words = {True: "on", False: "off"}
-    told = [
+    stated = [
         f"{f'overlap of {x}' if x in overlaps else x} {words.get(own, own)} (plan: {words.get(planned, planned)})"
         for x, (own, planned) in pairs.items()
         if x in (acting or pairs)
@@ -91,7 +91,7 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else ""
     longer = f"{seconds / before[0] - 1:+.2%} on the plan's {before[0]:.4g} s"
     return [
-        f"its switches stay, and are not the plan's: {', '.join(told)}",
+        f"its switches stay, and are not the plan's: {', '.join(stated)}",
         f"a step takes {seconds:.4g} s with them, {longer}{over}",
     ]
 
