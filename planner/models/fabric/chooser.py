@@ -80,7 +80,7 @@ class Templates:
 
     @cached_property
     def network(self) -> Network:
-        """What fabrics may be built from."""
+        """Parts from which fabrics may be built. InputError: the instance has none."""
         network = self.instance.network
         if network is None:
             raise InputError("network: is missing; a fabric cannot be chosen without it")
@@ -186,7 +186,7 @@ class Templates:
         return traffic if self.network.wan_gateway else replace(traffic, wan_gbps=0.0, exchange_gbps=0.0)
 
     def _loads(self, traffic: Traffic, blocks: int) -> Loads:
-        """Return what leaves runs of racks of a site, kept for other columns with the same order of racks."""
+        """Return the loads that leave runs of racks of a site, kept for other columns with the same order of racks."""
         shares = bool(traffic.exchange_gbps)
         key = traffic.order, blocks, shares
         if key not in self.loads_of:
@@ -292,7 +292,7 @@ class Templates:
         return found
 
     def _leaf_loads(self, sites: list[Site], sizes: set[int]) -> dict[int, tuple[list[int], Floats]]:
-        """Count what leaves leaf domains of each size under every number of stripes."""
+        """Compute the loads that leave leaf domains of each size, under every number of stripes."""
         if not sizes:
             return {}
         loads, stripes, ordered = sites[0].loads, list(sites[0].stripes), sorted(sizes)

@@ -63,7 +63,7 @@ def joined(parts: list[Options]) -> Options:
 
 
 def undominated(parts: list[Options], *, power_counts: bool) -> Options:
-    """Join tables and drop what another entry beats or equals in slowdowns, price and, where it counts, power."""
+    """Join tables and drop entries that another beats or equals in slowdowns, price and, where it counts, power."""
     x = joined(parts)
     x = x.part(np.lexsort((x.key[:, AT["stripes"]], x.allreduce, x.send, x.mw, x.usd)))
     kept, at = no_options(), 0
@@ -78,12 +78,12 @@ def undominated(parts: list[Options], *, power_counts: bool) -> Options:
 
 
 def _undominated(x: Options, *, power_counts: bool) -> Options:
-    """Drop what an earlier entry of a sorted table beats or equals."""
+    """Drop entries that an earlier entry of a sorted table beats or equals."""
     if not len(x):
         return x
     calm = np.minimum.accumulate(np.where(x.allreduce <= x.allreduce.min() * (1 + 1e-12), x.send, np.inf))
     draws = x.mw if power_counts else np.zeros(len(x))
-    # A cheaper entry with the calmest all-reduces and no slower sends rules an entry out, unless its power saves it.
+    # A cheaper entry with the least slowed all-reduces and no slower sends rules an entry out, but for its power.
     beaten = np.zeros(len(x), dtype=bool) if power_counts else np.append(False, calm[:-1] <= x.send[1:])
     front: list[int] = []
     for i in np.flatnonzero(~beaten).tolist():

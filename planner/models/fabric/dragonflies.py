@@ -186,7 +186,7 @@ def _spine_ways(s: Site, x: Shape, groups: Groups) -> Ways:
 
 
 def _exits(s: Site, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
-    """Return the links assured to what leaves a leaf, and to what leaves a group."""
+    """Return the links assured to the traffic that leaves a leaf, and to that which leaves a group."""
     valiant, total = s.network.group_routing == "valiant", (groups.number - 1) * w.links
     if FAMILIES[s.mode.family].design is DragonflyPlus:
         spines = w.up // w.bundle

@@ -371,7 +371,7 @@ def _all_of(s: Site, domain: int, r: Rows, v: Ints, n: int) -> list[Options]:
 
 
 def _loads(s: Site, domain: int, r: Rows, n: int) -> list[Floats]:
-    """Return what leaves leaves, pods and zones of rows under some stripes."""
+    """Return the loads that leave leaves, pods and zones of rows, under `n` stripes."""
     return [s.loads.at(n, domain * x) for x in (np.ones_like(r.width), r.width, r.zone_width)]
 
 

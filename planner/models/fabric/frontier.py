@@ -56,11 +56,11 @@ class WorstTraffic(Traffic):
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """What the loads depend on, but for the racks."""
+        """Key of the loads, without the racks."""
         return self.exchange_racks, self.group_racks, self.groups, self.max_allreduce
 
     def loads(self, blocks: int, *, shares: bool = True) -> Loads:
-        """Return what leaves runs of racks, of `blocks` racks in all, at the worst placement."""
+        """Return the loads that leave runs of racks, of `blocks` racks in all, at the worst placement."""
         return WorstLoads(self, blocks, shares)
 
 
@@ -74,7 +74,7 @@ class WorstLoads(Loads):
     traffic: WorstTraffic
 
     def at(self, n_stripes: int, sizes: Ints) -> Floats:  # noqa: ARG002 (the order of racks is of no account)
-        """Return the loads of runs of racks, one row a size; nothing leaves what holds all racks."""
+        """Return the loads that leave runs of racks, one row a size; 0 for a run that holds all racks."""
         t = self.traffic
         racks = np.minimum(sizes, t.racks(self.blocks))
         inside = racks < t.racks(self.blocks)
@@ -169,13 +169,13 @@ def alternatives(
 
 
 def unavoidable_splits(racks: int, group_racks: int, groups: int, domain: int) -> int:
-    """Count the groups that no placement keeps in one leaf domain: those beyond what full domains and the last take."""
+    """Count the groups that no placement keeps in one leaf domain: those beyond the room of all domains."""
     full, last = divmod(racks, domain)
     return max(0, groups - full * (domain // group_racks) - last // group_racks)
 
 
 def _kinds(t: Templates, traffic: WorstTraffic, racks: int, axes: Sequence[str]) -> dict[Kind, list[int]]:
-    """Sort the racks that a leaf domain may have by what the axes say of them."""
+    """Group the possible sizes of a leaf domain by (racks outside it, unavoidable splits), as far as they are axes."""
     most = max((m.switch.ports * m.split // m.rail_gpus for m in t.modes(traffic.rails)), default=0)
     kinds: dict[Kind, list[int]] = {}
     for size in sorted({*range(1, most + 1), racks}):

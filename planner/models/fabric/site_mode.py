@@ -243,7 +243,7 @@ BELOW = 1 - 1e-12  # times a price: a template that another merely equals is lef
 
 @dataclass(kw_only=True)
 class Site:
-    """What the templates of one mode at one site are built from.
+    """The inputs from which the templates of one mode at one site are built.
 
     `front` holds the templates found so far, which later ones must beat in something.
     """
@@ -385,7 +385,7 @@ class Site:
         return fits
 
     def fixed(self, domain: int) -> Price:
-        """Price what a leaf domain's size alone decides: links to GPUs, leaves, and a tree's WAN gateway."""
+        """Price the parts that a leaf domain's size alone decides: links to GPUs, leaves, and a tree's WAN gateway."""
         m, p = self.mode, self.prices
         leaves = m.networks * m.rails * self.domains(domain)
         own = p.endpoints(domain)[0] + leaves * p.switch[0], p.endpoints(domain)[1] + leaves * p.switch[1]

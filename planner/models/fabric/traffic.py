@@ -1,4 +1,4 @@
-"""What a column's traffic asks of the fabric of a site, counted on the order of racks in stripes."""
+"""The demands of a column's traffic on the fabric of a site, counted on the order of racks in stripes."""
 
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` re
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traffic:
-    """What templates must know of a column at a site.
+    """The properties of a column at a site that templates depend on.
 
     Attributes
     ----------
@@ -79,13 +79,13 @@ class Traffic:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """What the loads depend on, but for the blocks."""
+        """Key of the loads, without the blocks."""
         return self.stages, self.unit_racks, self.wrap, self.exchange_racks
 
 
 @dataclass(slots=True)
 class Loads:
-    """What leaves runs of racks of a site, each counted once: flows, allreduces, largest share of a stage, exchanges.
+    """Loads that leave runs of racks of a site, each counted once: flows, allreduces, largest stage share, exchanges.
 
     Shares are left at zero where they are of no account.
     """

@@ -395,7 +395,7 @@ def _shapes(s: Site, domain: int) -> Ints:
 
 
 def _counted(s: Site, wanted: list[tuple[Shape, Ints, Ints]], stripes: Ints) -> list[Options]:
-    """Return the templates of shapes with some uplinks of a leaf under some stripes, what leaves pods counted."""
+    """Return the templates of shapes with some uplinks of a leaf under some stripes, with the exact loads of pods."""
     sizes: dict[int, set[int]] = {}
     for x, _, kept in wanted:
         for k in kept.tolist():

@@ -113,7 +113,7 @@ def names(q: Problem) -> tuple[str, ...]:
 
 
 def measure(q: Problem, packing: Packing) -> Levels:
-    """Count what a packing costs."""
+    """Compute the values of a packing in every level of the objective."""
     crossing = tuple(
         sum(len({q.leaves[i].path[t] for i, _ in pieces}) > 1 for _, pieces in packing.split) for t in range(q.tiers)
     )
@@ -278,7 +278,7 @@ ANALYTIC = "best fit with analytic bounds"
 
 @dataclass(slots=True)
 class Progress:
-    """The incumbent, the bounds of its levels, and what the search took so far."""
+    """The incumbent, the bounds of its levels, and the deadline and effort of the search."""
 
     packing: Packing
     values: tuple[int, ...]

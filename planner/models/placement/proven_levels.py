@@ -47,7 +47,7 @@ Share = tuple[int, tuple[Piece, ...]]  # (units, pieces)
 
 @dataclass(kw_only=True)
 class Pool:
-    """What meets under one switch, from shares of its pods or of the switches below it."""
+    """The shares of groups that meet under one switch, from its pods or from the switches below it."""
 
     tier: int
     below: tuple[int, ...]  # pods in the lowest pools, else pools by their place in the list
@@ -189,7 +189,7 @@ def size_of(q: Problem, *, by_pod: bool) -> int:
 
 
 def formulate_chains(q: Problem, *, by_pod: bool, max_split: int) -> tuple[Formulation, dict[int, Chains], list[Pool]]:
-    """Declare both flows with their rules, all leaves in one, or pod by pod with what crosses pods."""
+    """Declare both flows with their rules: all leaves as one pod, or pod by pod with pools of groups across pods."""
     f = Formulation(q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=0)
     chains = {}
     for pod in f.pods:

@@ -132,7 +132,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Nodes of each leaf, and what they cut: members, groups, and pieces beyond one a group."""
+    """Numbers of nodes taken of each leaf, and of the members and groups cut and the pieces beyond one a group."""
 
     taken: tuple[int, ...]
     values: tuple[int, int, int]
@@ -172,7 +172,7 @@ def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = N
 
 
 def _first_free(free: Sequence[int], order: Order) -> Chosen:
-    """Take the first nodes by name, and count what they cut."""
+    """Take the first nodes by name, and count the members and groups cut and the extra pieces."""
     left, taken = order.nodes, list[int]()
     for room in free:
         taken.append(min(room, left))

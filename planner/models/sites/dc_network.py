@@ -62,7 +62,7 @@ class GridCut:
 
     @property
     def key(self) -> "CutKey":
-        """What tells the cut from others."""
+        """Key that identifies the cut."""
         return self.rule, self.name, self.condition
 
 
@@ -81,7 +81,7 @@ class Topology:
 
 @dataclass
 class Effort:
-    """What the search for cuts took."""
+    """The effort of the search for cuts: rounds, and contingencies checked."""
 
     rounds: int = 0
     contingencies: int = 0
@@ -134,7 +134,7 @@ class DcNetwork:
 
     @cached_property
     def available_mw(self) -> Floats:
-        """Available generation of each node: what its plants can spare."""
+        """Available generation of each node in MW, which its plants can spare."""
         return np.asarray([n.generation_mw for n in sorted(self.grid.nodes, key=lambda n: n.id)])
 
     @cached_property
@@ -250,7 +250,7 @@ class DcNetwork:
         return mw
 
     def of_load(self, by_node: Floats) -> float:
-        """Return what the nodes' own load adds to the limit on a linear function of the injections."""
+        """Compute the MW that the nodes' own load adds to the limit on a linear function of the injections."""
         return float(by_node @ self.load_mw)
 
     def row(self, by_node: Floats, *, new: bool) -> Floats:
@@ -376,13 +376,13 @@ class Contingencies:
             yield Batch(unit=True, lost=np.asarray(units), factor=self._unit_factors(np.asarray(units)))
 
     def _bridge_factors(self, line: int) -> Floats:
-        """Return what each flow takes of a bridge's when the plants on both sides respond on their own."""
+        """Compute each line's share of a lost bridge's flow when the plants on both sides respond on their own."""
         net, available = self.topology.network, self.network.available_mw
         side, rest = self.sides(line)
         response = np.zeros(net.nodes)
         # A side without plants loses its load instead: it fed nothing, and all that it drew came over the bridge.
         weight = np.where(available > 0, available, self.dark_load(line))
-        # Where what goes dark nearly feeds itself, next to nothing comes over the bridge.
+        # Where the part that goes dark nearly feeds itself, almost nothing comes over the bridge.
         if all(abs(weight[x].sum()) > 1e-3 * np.abs(weight[x]).sum() for x in (side, rest)):
             response[side] = weight[side] / weight[side].sum()
             response[rest] = -weight[rest] / weight[rest].sum()
@@ -392,7 +392,7 @@ class Contingencies:
         return factor
 
     def _unit_factors(self, units: Integers) -> Floats:
-        """Return what each flow takes of a node's generation when its unit is lost and the island's plants respond."""
+        """Compute each line's share of a node's generation when its unit is lost and the island's plants respond."""
         net, available, lost = self.topology.network, self.network.available_mw, self.network.unit_share[units]
         alone = np.zeros((net.nodes, len(units)))
         alone[units, np.arange(len(units))] = 1.0

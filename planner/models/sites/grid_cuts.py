@@ -47,7 +47,7 @@ class Overload:
 def violated(
     network: DcNetwork, x: Floats, by_topology: dict[tuple[int, ...], Contingencies], tolerance: float
 ) -> list[GridCut]:
-    """Return cuts for what a point violates in the topology that its circuits make, valid in that topology alone.
+    """Return cuts for the violations of a point in the topology that its circuits make, valid in that topology alone.
 
     `by_topology` stores the contingencies of each. The point's binaries must be whole where there is something to
     build.
@@ -154,7 +154,7 @@ def _island_cuts(of: Contingencies, x: Floats, by_line: SitesByLine | None, tole
 def _feed_itself(
     of: Contingencies, x: Floats, line: int, needy: Integers, short: float, condition: Condition, tolerance: float
 ) -> Iterator[GridCut]:
-    """Require of one side of a lost bridge that its plants feed what it lacks, or without plants that no site draws."""
+    """Require that the plants on one side of a lost bridge feed its shortage, or without plants that no site draws."""
     network, available, name = of.network, of.network.available_mw, of.topology.lines[line]
     plants_mw, by_node = float(available[needy].sum()), np.zeros(of.topology.network.nodes)
     if plants_mw <= 0:
@@ -228,13 +228,13 @@ class YearRows:
         return [self._row(c) for c in cuts.values()]
 
     def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
-        """Return cuts for what the point violates: of N-1 once few ratings are, and not when it must be quick."""
+        """Return cuts for violations of the point; those of N-1 once few ratings are violated, and not if `quick`."""
         cuts = self.network.rating_cuts(x, self.max_cuts, TOLERANCE) if "rating" in self.rules else []
         # The topology of a point is known where its binaries are whole, or where nothing can be built.
         known_topology = whole or (not self.network.buildable and self.network.grid.rules.n1 == "full")
         if "security" in self.rules and known_topology and not quick and len(cuts) < self.max_cuts // 5:
             cuts += violated(self.network, x, self.network.contingencies, TOLERANCE)
-        # What is stated already is violated by no more than the solver's own tolerance.
+        # Cuts that are stated already are violated by no more than the solver's own tolerance.
         fresh = {c.key: c for c in cuts if c.key not in self.stated}
         self.network.pool.update(fresh)
         self.stated.update(fresh)
@@ -282,7 +282,7 @@ class LazyRows:
             year.stated.clear()
 
     def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
-        """Return cuts for what the point violates in any year."""
+        """Return cuts for the violations of the point in any year."""
         self.years[0].network.effort.rounds += 1
         n = self._width
         by_year = [y.broken(x[i * n : (i + 1) * n], whole=whole, quick=quick) for i, y in enumerate(self.years)]
@@ -312,7 +312,7 @@ def attach(m: Any, data: SplitData, without: Collection[str], *, load_mw: float)
 
 
 def security_space(network: DcNetwork) -> dict[str, int]:
-    """Return what the search for lazy rows took, in all years."""
+    """Return the counts of the search for lazy rows, over all years: rounds, cuts and outages."""
     rules = [c.rule for year in network.every_year for c in year.pool.values()]
     space = {"rounds": network.effort.rounds, "rating_cuts": rules.count("rating")}
     if network.grid.rules.n1 in N1_RULES:

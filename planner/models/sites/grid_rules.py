@@ -111,7 +111,7 @@ def new_circuits(m: Any, data: SplitData, network: DcNetwork) -> None:
 
 
 def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
-    """Bound the angle between the ends of each new corridor, in radians, by what ratings allow along a path.
+    """Bound the angle between the ends of each new corridor, in radians, by the ratings along a path.
 
     A circuit at its rating has its ends rating · |x| apart. Between islands the path may lead over any new circuits and
     through any islands, so all of them are added up. A smaller bound would forbid angles that are possible.
@@ -215,7 +215,7 @@ def _headroom_sentence(data: SplitData) -> str:
 
 
 def generation(m: Any, data: SplitData) -> None:
-    """Limit the dispatch of each node to what its plants can feed in, or without flows its authority's sites to them.
+    """Limit the dispatch of each node in MW to the generation of its plants; without flows, an authority's sites to it.
 
     Plants may feed the sites and the load of other authorities: headroom limits what sites draw, and no plant.
     """
@@ -273,7 +273,7 @@ def _rating_sentence(data: SplitData) -> str:
 
 
 def security(m: Any, data: SplitData) -> None:
-    """Require that the grid keeps its ratings, and its plants what they can spare, after each contingency of N-1.
+    """Require that after each N-1 contingency the grid keeps its ratings, and its plants their spare power.
 
     Only the reserves are stated at once; flows after contingencies are lazy rows.
     """

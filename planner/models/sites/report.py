@@ -62,7 +62,7 @@ def _without_room(data: SplitData, block: Any, solution: SplitSolution, rule: Ru
 
 
 def _set_values(data: SplitData, m: Any, solution: SplitSolution) -> None:
-    """Set the variables to what the solution means; the solver may leave slack in those that help it."""
+    """Set the variables to the values of the solution; the solver may have left slack in auxiliary ones."""
     for s in data.candidates:
         m.open[s].set_value(int(s in solution.modules))
         m.modules[s].set_value(solution.modules.get(s, 0))
@@ -185,7 +185,7 @@ PROVEN_GAP = 1e-9  # relative; above what rounding leaves between the recomputed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxRacksProof:
-    """What was proven of the largest total: its modules and their bound."""
+    """The proof of the largest total: its modules, their bound, and the stop reason."""
 
     modules: int
     bound: int

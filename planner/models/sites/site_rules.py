@@ -75,7 +75,7 @@ def interconnect(m: Any, data: SplitData) -> None:
 
 
 def _circuits_mw(m: Any, data: SplitData, site: str, largest_mw: float) -> Any:
-    """Return what all circuits of a site carry: existing, built, and bought as an upgrade."""
+    """Return the MW that all circuits of a site carry: existing, built, and bought as an upgrade."""
     node, rule = data.candidates[site], data.grid.rules.interconnect
     corridors = [data.corridors[k] for _, _, k in data.graph.edges(site, keys=True)]
     existing = sum(c.rating_mw * c.circuits for c in corridors if not c.new)
@@ -87,9 +87,9 @@ def _circuits_mw(m: Any, data: SplitData, site: str, largest_mw: float) -> Any:
 
 
 def _drawn_mw(m: Any, data: SplitData, site: str) -> Any:
-    """Return the load of a site that counts: all of it, or what its node draws that its own plants do not feed.
+    """Return the load of a site in MW that counts: all of it, or the node's draw that its own plants do not feed.
 
-    No more than 0 where the site is closed: what its node draws without one is none of the rule's business.
+    It is at most 0 where the site is closed, as the rule does not limit the draw of a node without a site.
     """
     load, node = load_mw(m, data, [site]), data.candidates[site]
     if data.grid.rules.interconnect.reading != "import_share":

@@ -1,4 +1,4 @@
-"""Decide how many megawatts go where and what joins them; name the conflict where none can, and explain a split.
+"""Decide the megawatts of each site and the links between sites; name the conflict of rules, and explain a split.
 
 First the most racks where the total is free, then the minimum yearly cost for that total. Power flows by transport
 (each corridor within its rating, lossless), by the DC equations, with contingencies where asked (lazy rows), or not at
@@ -190,7 +190,7 @@ class Relaxation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What one more unit of a row's limit is worth in the relaxation where modules and wavelengths are divisible."""
+    """The yearly value in USD of one more unit of a row's limit, with divisible modules and wavelengths."""
 
     rule: str
     unit: str
@@ -254,7 +254,7 @@ def relaxations(
 
 
 def _move(data: SplitData, name: str, options: Options) -> Relaxation | None:
-    """Minimize the sum by which one rule's rows move, beyond what a soft rule may be exceeded by anyway."""
+    """Minimise the sum by which one rule's rows move, beyond the excess that a soft rule allows anyway."""
     rule = RULES[name]
     # Where a rule also bounds something else, that bound gives way with it.
     m = build(data, loose=(name,))
@@ -306,7 +306,7 @@ def _fewer_racks(instance: Instance, request: SitesRequest, options: Options) ->
 
 
 def shadow_prices(instance: Instance, request: SitesRequest, plan: SitesPlan) -> list[Price]:
-    """Return what one more unit of each limit saves per year, sites, lines and upgrades as planned, dearest first.
+    """Compute the USD that one more unit of each limit saves per year, with the plan's sites and lines, dearest first.
 
     Modules and wavelengths are divisible there, so a price holds for small changes only. Under dc the lazy rows have
     their prices like any other: the search ends once none is violated, so those not stated have none.
@@ -371,7 +371,7 @@ class Forced:
 def forced_open(
     instance: Instance, request: SitesRequest, options: Options, nodes: Sequence[str], deadline: Deadline
 ) -> Iterator[Forced]:
-    """Yield for each node in turn what a split that opens it costs over the cheapest one, while there is time."""
+    """Yield for each node in turn the extra yearly cost of the cheapest split that opens it, until the deadline."""
     data = gather(instance, request)
     m = build(data)
     m.goal = pyo.Objective(expr=yearly_musd(m, data))

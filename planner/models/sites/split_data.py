@@ -88,7 +88,7 @@ class SplitData:
         return sum(max(0.0, n.load_mw) for n in self.grid.nodes)
 
     def spare_mw(self, authorities: Collection[str]) -> float:
-        """Return what the plants of some authorities can feed in beyond the load of their nodes."""
+        """Compute the MW that the plants of some authorities can feed in beyond the load of their nodes, at least 0."""
         there = (n for n in self.grid.nodes if n.balancing_authority in authorities)
         return max(0.0, sum(n.generation_mw - n.load_mw for n in there))
 
@@ -335,7 +335,7 @@ class Year:
 
     @property
     def suffix(self) -> str:
-        """Return what follows the names of a scenario's rows in reports."""
+        """Suffix of the names of a scenario's rows in reports."""
         return f" in {self.name}" if self.name else ""
 
 

@@ -30,7 +30,8 @@ QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a 
 class Choice:
     """Slowdowns with a number of wavelengths.
 
-    `timed`: they are in time at the shortest round trip, not only by bound; `priced`: the sites were asked for them.
+    `timed`: they meet the cutoff at the shortest round trip, not only by a bound; `priced`: the sites were asked for
+    them.
     """
 
     level: Level
@@ -40,7 +41,7 @@ class Choice:
 
 
 class TimedPoint(NamedTuple):
-    """Slowdowns and fibre of which it is known whether they are in time."""
+    """Slowdowns and fibre that were timed, so that it is known whether they meet the cutoff."""
 
     send: float
     allreduce: float
@@ -63,7 +64,7 @@ class CheapestSearch(Search):
 
     floor_usd: Floor
     all_prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)  # of all shapes
-    timed_points: dict[bool, list[TimedPoint]] = field(default_factory=lambda: {True: [], False: []})  # by: in time?
+    timed_points: dict[bool, list[TimedPoint]] = field(default_factory=lambda: {True: [], False: []})  # True: in limit
 
     def steps(self) -> Iterator[float | Plan]:
         """Yield lower bounds on the capital of all plans not found yet, and the plans, the cheapest bound first."""
@@ -97,7 +98,7 @@ class CheapestSearch(Search):
         return self.shape_problem.racks * self.shape_problem.traffic.rails * self.floor_usd.rail_usd
 
     def _first_choices(self) -> list[Choice]:
-        """Pair the slowdowns that may be in time with the fewest wavelengths that even stages need."""
+        """Pair the slowdowns that may meet the cutoff with the fewest wavelengths that even stages need."""
         waves, rtt, levels = self._wavelengths, self._rtts[0], self.levels
         if not levels:
             return []
@@ -111,7 +112,7 @@ class CheapestSearch(Search):
         return [Choice(x, int(n)) for x, n in zip(near, waves[low], strict=True)]
 
     def _fewest(self, level: Level, rtt: float, above: int) -> int | None:
-        """Return the fewest wavelengths, more than some, with which slowdowns are in time at a round trip."""
+        """Return the fewest wavelengths, more than `above`, with which slowdowns meet the cutoff at a round trip."""
         waves = self._wavelengths[self._wavelengths > above]
         low, high = 0, len(waves)
         while low < high:
@@ -123,7 +124,7 @@ class CheapestSearch(Search):
         return int(waves[low]) if low < len(waves) else None
 
     def _in_time(self, level: Level, waves: int, rtt: float) -> bool:
-        """Return whether slowdowns and fibre are in time: as a point no better says, or one no worse, or by timing."""
+        """Return whether slowdowns and fibre meet the cutoff: by a timed point no faster or no slower, or by timing."""
         point = TimedPoint(level.send, level.allreduce, waves, rtt)
         if any(point.is_no_slower(x) for x in self.timed_points[True]):
             return True
@@ -174,7 +175,7 @@ class CheapestSearch(Search):
         return self._base(c.waves, self._rtts[self._longest(c)]) + c.level.usd, c
 
     def _longest(self, c: Choice) -> int:
-        """Return the place of the longest round trip at which a choice is in time."""
+        """Return the index of the longest round trip at which a choice meets the cutoff."""
         low, high = 0, len(self._rtts) - 1
         while low < high:
             middle = (low + high + 1) // 2
@@ -182,7 +183,7 @@ class CheapestSearch(Search):
         return low
 
     def _beaten(self, c: Choice, rtt: float) -> bool:
-        """Return whether slower fabrics are in time as well: they have every template that these have, and more."""
+        """Return whether slower fabrics meet the cutoff as well: they have every template that these have, and more."""
         sites = self.shape_problem.world.sites
         if sites is None or not sites.counts_power:
             return False
@@ -232,7 +233,7 @@ class CheapestSearch(Search):
         return self.cutoff * (1 + EPS)
 
     def _base(self, waves: int, rtt: float) -> float:
-        """Bound the capital without fabrics at so many wavelengths and no longer round trips."""
+        """Bound from below the capital without fabrics at `waves` wavelengths and round trips of at most `rtt` ms."""
         q = self.shape_problem
         racks = [q.traffic.racks(g) for g in q.shape.blocks]
         alone = replace(self.floor_usd, rail_usd=0.0).usd_over(racks, q.traffic.rails)

@@ -1,4 +1,4 @@
-"""What any sites for so many racks cost at least, without fabrics: known at some points, and monotone between them.
+"""Bound from below the capital of any sites for given racks, without fabrics: by known points, monotone between them.
 
 A point is a number of sites that hold blocks, their racks in all, the racks of the largest, and the longest round
 trip between two. The least capital grows with both counts of racks and falls with the round trip, so an answer at one
@@ -37,7 +37,7 @@ MUCH_USD = 1e29  # above any budget: no limit is meant
 
 @dataclass(kw_only=True)
 class SiteBounds:
-    """What sites that hold so many racks cost at least, as far as was asked, and what some that hold them cost.
+    """Lower bounds on the capital of sites that hold a point's racks, where they were asked, and capital of some sites.
 
     The sites are asked whether an amount pays a point, not for the least that does: a MILP with a limit on capital and
     no goal is answered in a tenth of the time, and the search only compares amounts.
@@ -49,7 +49,7 @@ class SiteBounds:
     tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
 
     def bound(self, at: Point) -> float:
-        """Bound the capital from below by what is known."""
+        """Bound the capital from below by the points known."""
         return max((usd for p, usd in self.known.items() if p.covers(at)), default=0.0)
 
     def by_rtt(self, at: Point, rtts_ms: list[float]) -> Floats:
@@ -65,10 +65,10 @@ class SiteBounds:
         return table
 
     def exceeds(self, at: Point, usd: float) -> bool:
-        """Return whether the least capital of a point exceeds an amount; ask only where what is known leaves it open.
+        """Return whether the least capital of a point exceeds an amount; ask only where known points leave it open.
 
-        A coarse point is asked first, and with more money: an amount that does not pay it pays many others as little,
-        and what no money pays is asked once.
+        A coarse point is asked first, and with more money: an amount that does not pay it does not pay many others
+        either, and a point that no money pays is asked once.
         """
         if self.bound(at) > usd:
             return True
@@ -80,7 +80,7 @@ class SiteBounds:
         return any(price <= usd and at.covers(p) for p, price in self.paid.items())
 
     def _pays(self, at: Point, usd: float) -> bool:
-        """Ask the sites whether an amount pays a point, and remember what they say."""
+        """Ask the sites' MILP whether an amount pays a point, and record the answer."""
         s, circuit = self.sites, Circuit(1, at.rtt_ms) if at.sites > 1 else None
         s.deadline.check()
         most = usd * (1 + EPS) + CENTS if usd < MUCH_USD else math.inf
@@ -125,7 +125,7 @@ def rounded_up(usd: float) -> float:
 
 
 def stated(q: Question, racks: int, most_usd: float) -> Any:
-    """State the MILP of sites for so many racks in all: one part as large as the largest, others of a rack at least."""
+    """State the MILP of sites for `racks` racks in all: one part as large as the largest, others of at least a rack."""
     m = build(q.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=False))
     for rule in (place_parts, host_parts, choose_fabrics, join_sites, design_fibre):
         rule(m, q)
@@ -146,7 +146,7 @@ def host_parts(m: Any, q: Question) -> None:
 
 
 def hold_all_racks(m: Any, q: Question, racks: int) -> None:
-    """Buy so many racks in all, in whole modules."""
+    """Require at least `racks` racks over all sites, in whole modules."""
     m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= -(-racks // q.data.module_racks))
 
 

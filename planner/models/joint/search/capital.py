@@ -1,7 +1,7 @@
 """The goal of least capital by a deadline; of plans as cheap, to half a cent, the fastest.
 
-The capital of a node is that of the fewest racks that are in time on a network which slows nothing, with the least
-fabric, until its shapes are priced.
+The capital of a node is that of the fewest racks that meet the deadline on a network which slows nothing, with the
+least fabric, until its shapes are priced.
 """
 
 import itertools
@@ -26,10 +26,10 @@ from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, Plan, World, open_sites, shapes, spared
 
-SLICE = 1.02  # of capital: columns are listed for so much of it at a time
+SLICE = 1.02  # factor on capital: columns are listed up to it at a time
 LATE = 4 * CENTS  # by which nodes that can but tie come after those that may be cheaper, or as cheap and faster
 FAR = 1.03  # times its bound, up to which the cheapest plan so far is left to the search
-KINDS_GROWN = 100  # strategies and pipelines whose columns are grown until they are in time
+KINDS_GROWN = 100  # strategies and pipelines whose columns are grown until they meet the deadline
 KNOWN = 1.5  # times the least capital of a batch: up to a cheapest plan no dearer its columns are listed at once
 
 
@@ -48,7 +48,7 @@ class ShapeByCapital:
 
 @dataclass(kw_only=True)
 class LeastCapital(Goal):
-    """The cheapest plan in time; nodes are opened by their capital, as long as this is not above its own.
+    """The goal of the cheapest plan by the deadline; nodes are opened by capital while it is not above the plan's.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class LeastCapital(Goal):
         return np.where(cheaper, self.limit * (1 + EPS), self.incumbent.seconds * (1 - EPS))
 
     def begin(self, loop: OpenNodes) -> None:
-        """Seek first plans: price the columns in time of least floor among those of a sample of strategies."""
+        """Seek first plans: price the columns of least floor that meet the deadline, of a sample of strategies."""
         if self.incumbent is not None:
             return
         for usd, column in cheap_columns(self, loop):
@@ -146,9 +146,9 @@ class LeastCapital(Goal):
             self._try(usd, column)
 
     def timed(self, column: Column, seconds: float) -> None:
-        """Grow the first columns of each kind that are late until they are in time, while plans are far from the bound.
+        """Grow the first late columns of each kind until they meet the deadline, while plans are far from the bound.
 
-        Thousands of floors may be in time at a capital that no plan is.
+        Thousands of floors may meet the deadline at a capital at which no plan does.
         """
         kind, best = (id(column.strategy), column.p, column.v), self.incumbent
         near = best is not None and (self.within > 0 or best.capital_usd <= self.bound * FAR)
@@ -197,7 +197,7 @@ class LeastCapital(Goal):
         return np.minimum(found, super().most_blocks(x))
 
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
-        """List the columns in time of the next slice of capital."""
+        """Return, by range, the most blocks within the next slice of capital, and the cutoffs in seconds."""
         most = self.floor.max_blocks(self._top(key), x.of.racks[x.at], x.of.rails[x.at])
         return np.minimum(x.high, np.maximum(most, x.low + 1)), self.cutoffs(x.usd)
 

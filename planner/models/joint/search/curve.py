@@ -1,4 +1,4 @@
-"""The goal of the curve: plans such that every plan of the box is within epsilon of one of them in time and capital.
+"""The goal of the curve: plans such that every plan of the box is within epsilon of one of them in days and capital.
 
 The gap of a node is the least relative excess by which an incumbent misses its floors. A node whose gap is at most
 epsilon is closed: each of its plans has an incumbent that is at most by epsilon worse in both. The node of the largest

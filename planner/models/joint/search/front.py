@@ -1,4 +1,4 @@
-"""The undominated plans in time and capital, and the gap by which they miss the floors of others."""
+"""The undominated plans in seconds and capital, and the gap by which they miss the floors of others."""
 
 import bisect
 import math
