@@ -1,4 +1,4 @@
-"""What keeps further racks out of a proven plan: money, power and sites, the racks that are owned, or nothing."""
+"""Find the limit on further racks of a proven plan: money, power and sites, the racks owned, or none."""
 
 import math
 from typing import TYPE_CHECKING

@@ -71,7 +71,7 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
 
 
 def _restated(instance: Instance, why: Conflict, fabric_usd_per_rack: float) -> Conflict:
-    """Return a conflict of sites with what a formulation of its own says of it; refuse one whose rules can be kept."""
+    """Return a conflict of sites with its mark by an independent formulation. InternalError: its rules can be kept."""
     answer = holds(instance, why.rules, fabric_usd_per_rack)
     if answer:
         raise InternalError(f"a split keeps {', '.join(why.rules)}, which the formulation calls a conflict")
@@ -253,7 +253,7 @@ def _reason(instance: Instance, rules: list[str]) -> str:
 
 
 def _network_sentences(instance: Instance) -> dict[str, str]:
-    """Return what the network asks of fabrics, in words."""
+    """Return the rules of the network for fabrics, by name, in words."""
     n = instance.network
     if n is None:
         return {}

@@ -72,7 +72,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class Question:
-    """The instance, its grid, and what a rack's fabric costs at least."""
+    """The question of a conflict: the instance, its grid, and a lower bound on the price of a rack's fabric."""
 
     instance: Instance
     grid: Grid

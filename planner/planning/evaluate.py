@@ -151,7 +151,7 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
 
 
 def _that_fits(instance: Instance, strategy: ParallelStrategy) -> tuple[ParallelStrategy, dict[str, str]]:
-    """Return a layout whose ZeRO stage, where it is left open, is the first that memory holds, and what was filled in.
+    """Return a layout whose ZeRO stage, if not pinned, is the first that memory holds, and the values filled in.
 
     The plainest stage is taken where memory holds none that the framework has.
     """
@@ -225,7 +225,7 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
 
 
 def _problems(instance: Instance, strategy: ParallelStrategy, m: LayoutMetrics) -> Iterator[str]:
-    """Return what keeps a complete layout from running."""
+    """Yield the reasons why a complete layout cannot run."""
     machine = step.machine_of(instance)
     yield from unsupported(machine.software, strategy)
     if machine.model.heads % strategy.tensor_parallel:
@@ -388,7 +388,7 @@ SETS = {
 def _extrapolations(
     machine: Machine, strategy: ParallelStrategy, rests_on: Mapping[str, tuple[Constant, ...]]
 ) -> Iterator[Extrapolation]:
-    """Yield what no measured run has shown: a degree out of their range, or an accelerator or a stack of none."""
+    """Yield the extrapolations beyond measured runs: degrees out of range, and accelerators or stacks in none."""
     for degree, reason in step_errors.outside(machine, strategy).items():
         behind = rests_on.get(SETS.get(degree, ""), ())
         yield Extrapolation(reason=reason, constants=tuple(c.path for c in behind if is_tunable(c.path)))

@@ -1,4 +1,4 @@
-"""Explain a plan: what each decision's runner-up costs and each limit is worth jointly, or what a plan would need."""
+"""Explain a plan: the cost of each decision's runner-up and the value of each limit, or the needs of a plan."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -345,7 +345,7 @@ def _timed(
 
 
 def _worth(x: More, plan: Plan, options: Options, cache: JointCache) -> Worth | None:
-    """Return what a little more of a limit saves, solving with the plan at hand first; None without an answer."""
+    """Return the saving by a little more of a limit, in days or dollars, starting from the plan; None if unanswered."""
     best = _best_value(plan)
     same = cache if cache.serves(x.instance) else JointCache(timed=cache.timed)  # another budget alone
     found = _answer(x.instance, options, same, layout=plan.layout)
@@ -444,7 +444,7 @@ def _other_line(x: Other) -> str:
 
 
 def _worth_line(x: Worth) -> str:
-    """Return a line on what more of a limit saves, and what that is a unit."""
+    """Return a line on the saving by more of a limit, in all and per unit."""
     saved, most = (x.usd_saved, x.most_usd_saved) if x.days_saved is None else (x.days_saved, x.most_days_saved)
 
     def amount(value: float, digits: str = ",.4g") -> str:

@@ -1,4 +1,4 @@
-"""Explain a split over sites, or why there is none: what each node could carry, relaxations, prices, near-ties."""
+"""Explain a split over sites, or why there is none: the largest load of each node, relaxations, prices, near-ties."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

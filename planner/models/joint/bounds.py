@@ -48,9 +48,9 @@ class Rows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What rows meet of the network.
+    """The network conditions of rows.
 
-    Racks of an all-reduce, replicas that share ZeRO's state, slowdowns, and what joins the sites.
+    They are the racks of an all-reduce, the replicas that share ZeRO's state, the slowdowns, and the sites' fibre.
     """
 
     racks: Any
@@ -73,9 +73,9 @@ def min_slowest_seconds(layers: int, p: Any, layer: Any, head: float) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a step takes at least.
+    """Lower bounds on the terms of a step in seconds.
 
-    Seconds of an effective micro-batch, what unequal chunks wait for, and what comes once.
+    They are those of an effective micro-batch, of the waits of unequal chunks, and of the parts that occur once.
     """
 
     each: Floats

@@ -1,4 +1,4 @@
-"""What the searches of one instance under several budgets and deadlines share: all that these do not change."""
+"""Results that the searches of one instance share, as they do not depend on its budget, deadline or tokens."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -121,7 +121,7 @@ def _times_alike(a: Problem, b: Problem) -> bool:
 
 
 def _question(instance: Instance) -> Instance:
-    """Return an instance without what only says which of its plans are wanted."""
+    """Return an instance without budget, deadline, tokens, objective and name, which only select among its plans."""
     limits = instance.limits.model_copy(update={"budget_usd": None, "deadline_days": None})
     work = instance.workload.model_copy(update={"tokens": 1.0})  # days are counted from seconds a sequence
     return instance.model_copy(update={"limits": limits, "workload": work, "objective": Objective(), "name": ""})

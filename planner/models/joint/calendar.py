@@ -1,4 +1,4 @@
-"""Days on a calendar in the search: what stops stretch a column's time by at least, and the choice of spares.
+"""Days on a calendar in the search: lower bounds on the stretch of a column's time by stops, and the choice of spares.
 
 Every bound of the search in seconds a sequence is one on a clock: seconds of steps times the stretch of failures. Of
 a number of GPUs it is the least over all ways to go on, spares costing nothing. Ranges of replicas take the least

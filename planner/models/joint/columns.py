@@ -359,7 +359,7 @@ def _fewest_replicas(s: Strategy, limit: float, each: float, once: float, most: 
 
 
 def _column_stretch(s: Strategy, table: Rows) -> Floats:
-    """Return what failures stretch columns by at least."""
+    """Bound from below the stretch of columns by failures; 1 where none are modelled."""
     calendar = s.problem.calendar
     if calendar is None:
         return np.ones(len(table))

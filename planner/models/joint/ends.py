@@ -1,4 +1,4 @@
-"""What decides between plans that tie: of those within the tolerance of the goal, then of the least capital.
+"""Choose between plans that tie: those within the tolerance of the goal, then of the least capital.
 
 In this order, each within what those before leave: the goal; least capital; the largest share of all-reduce groups
 whole under one leaf; the simplest layout on one design of fabric at all sites.
@@ -39,7 +39,7 @@ class End:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """What each end of a choice left; None: it was not looked at."""
+    """The plan that each end of a choice left; None: the end was not pursued."""
 
     capital: LeastCost
     local: End | None = None
@@ -175,7 +175,7 @@ class _Ties:
 
 
 def freed_of_rules(plan: Plan) -> tuple[float, Plan] | None:
-    """Return by what share a plan's step is longer than without rules of its framework, and the plan that it then is.
+    """Return the share by which a plan's step is longer than without its framework's rules, and the plan without them.
 
     Its degrees, batch and network stay. None where it is no longer.
     """

@@ -80,7 +80,7 @@ def problem_on(instance: Instance, racks: int) -> Problem:
 
 
 def conditions_of(problem: Problem) -> Conditions:
-    """Return what a step takes from a network that slows nothing above its transport."""
+    """Return the conditions of a step on a network that slows nothing above its transport."""
     phi = problem.transport_slowdown
     return Conditions(pipeline_send_slowdown=phi, allreduce_slowdown=phi, transport_slowdown=phi)
 

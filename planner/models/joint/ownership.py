@@ -1,4 +1,4 @@
-"""The least total cost of ownership by a deadline: what a plan costs to buy, and to run until the model is trained.
+"""Minimise the total cost of ownership by a deadline: the cost to buy a plan, and to run it until the model is trained.
 
 How long a plan runs is not known before it is found, and at prices that hold Y years of upkeep and energy the least
 capital is the least cost of Y years only. So the times are cut into spans. A plan of a span costs no less than at the
@@ -92,7 +92,7 @@ class RunSearch:
 
     @property
     def bound(self) -> float:
-        """What no plan costs less than."""
+        """Lower bound on the cost of any plan, in USD."""
         return min([self.usd, self.given_up, *(usd for usd, _, _ in self.heap)])
 
     def _least(self, span: Span) -> LeastCost:
@@ -116,7 +116,7 @@ class RunSearch:
         return found
 
     def _costs_no_more(self, years: float, shortest: float) -> bool:
-        """Return whether a run of some years costs what it does at the prices of a span's shortest."""
+        """Return whether a run of `years` years costs no more than at the prices of the span's shortest run."""
         priced = [(at_run_prices(self.instance, x), alike_usd(self.instance, x)) for x in (years, shortest)]
         return years <= shortest * (1 + EPS) or priced[0] == priced[1]
 

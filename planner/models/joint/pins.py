@@ -27,7 +27,7 @@ OTHER = "choose another workload.software, or add it to its"
 
 
 class PinnedProblem(Protocol):
-    """What is asked of a problem here."""
+    """The parts of a problem that this module reads."""
 
     @property
     def machine(self) -> Machine:
@@ -35,7 +35,7 @@ class PinnedProblem(Protocol):
 
     @property
     def instance(self) -> Instance:
-        """What is given."""
+        """Instance of the problem."""
 
     @property
     def layers(self) -> int:

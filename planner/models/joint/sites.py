@@ -1,4 +1,4 @@
-"""Which sites hold the blocks of a column, on which fabrics, and what joins them: the cheapest, by a MILP.
+"""Choose the cheapest sites for the blocks of a column, their fabrics and the fibre between them, by a MILP.
 
 A part is a number of blocks at one site.
 """
@@ -31,7 +31,7 @@ from planner.solvers.signals import Deadline
 
 @dataclass(kw_only=True)
 class Sites:
-    """The sites of an instance with a grid, and what was learned of them."""
+    """The sites of an instance with a grid, with the answers of their MILP so far."""
 
     instance: Instance
     seed: int = 0

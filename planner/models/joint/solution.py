@@ -1,4 +1,4 @@
-"""What the joint optimum returns: the plan's choices, its value and bounds, and the counts of its proof."""
+"""Types of the joint optimum's result: the plan's choices, its value and bounds, and the counts of its proof."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,7 +9,7 @@ from planner.models.joint.world import Plan
 
 
 class JointStatus(StrEnum):
-    """What is known of a joint optimum."""
+    """Status of a joint optimum."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"

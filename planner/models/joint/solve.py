@@ -1,4 +1,4 @@
-"""The plan of fewest days over the declared space: what its search is given, and what it has proven."""
+"""Find the plan of fewest days over the declared space: prepare its search, and return its plan and bounds."""
 
 import math
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def world_of(
     cache: JointCache | None = None,
     without: dict[str, Any] | None = None,
 ) -> World:
-    """Gather what all columns share, as far as a cache has it already."""
+    """Gather the problem, sites and templates that all columns share, from the cache where it has them."""
     cache = JointCache() if cache is None else cache
     cache.serve(instance, without or {}, options.seed, options.threads)
     problem = problem_of(instance, cache.without)

@@ -65,12 +65,12 @@ class Problem:
 
     @property
     def wan(self) -> Wan:
-        """What joins the sites, at default prices where the instance states none."""
+        """The wide area between sites, at default prices where the instance states none."""
         return self.instance.wan or DEFAULT_WAN
 
     @property
     def rules(self) -> FrameworkRules:
-        """What the framework holds layouts to."""
+        """Rules of the framework for layouts."""
         return self.instance.workload.rules
 
     @property
@@ -216,7 +216,7 @@ class Strategy:
 
     @property
     def layer(self) -> float:
-        """Forward and backward of one layer, without what ZeRO exposes."""
+        """Seconds of one layer forward and backward, without exposed ZeRO traffic."""
         return self.between.times.forward_seconds + self.between.times.backward_seconds
 
     @cached_property
@@ -248,7 +248,7 @@ class Strategy:
 
 @dataclass(frozen=True, slots=True)
 class Pipelines:
-    """The pipelines of a strategy: stages, virtual stages, and what their blocks are; one entry each."""
+    """The pipelines of a strategy: stages, virtual stages, and the sizes of their blocks; one entry each."""
 
     p: Ints
     v: Ints
@@ -302,7 +302,7 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
 
 
 def ways_to_cut(problem: Problem) -> list[tuple[Shape, str]]:
-    """List the degrees by which a layer of the declared space may be cut, with what may be recomputed, in order."""
+    """List, in order, the degrees by which a layer of the declared space may be cut, with the recompute choice."""
     return list(_shapes(problem))
 
 

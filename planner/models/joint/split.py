@@ -64,7 +64,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """What a split must keep within, and the seconds of a step that it then takes at most."""
+    """The limits of a split, and the seconds of a step that it takes at most within them."""
 
     seconds: float
     stage: float
@@ -122,7 +122,7 @@ class Stages:
 
     @cached_property
     def effective(self) -> float:
-        """Micro-batches with what short rounds lose."""
+        """Micro-batches of a step with the loss of short rounds."""
         return float(schedule.effective_micro_batches(self.column.m, self.column.p, self.column.v))
 
     @cached_property

@@ -92,7 +92,7 @@ class Target:
 
 @dataclass(slots=True)
 class Unproven:
-    """The least seconds a sequence, and the least capital, of what a search left without a proof."""
+    """Lower bounds on seconds a sequence and on capital of the plans that a search left without a proof."""
 
     seconds: float = math.inf
     usd: float = math.inf
@@ -103,7 +103,7 @@ CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 
 @dataclass(kw_only=True)
 class World:
-    """What all columns share: the problem, its sites and its templates, and counts for the certificate."""
+    """The context that all columns share: problem, sites and templates, and counts for the certificate."""
 
     problem: Problem
     sites: "Sites | None"

@@ -1,4 +1,4 @@
-"""The curve around a plan: what less money buys, by a few questions that are each proven within a tenth.
+"""The curve of days against money around a plan, by a few questions that are each proven within a tenth.
 
 Between two capitals at which the fewest days are bounded, every plan is at least as slow as the bound of the larger
 one, so that a handful of answers covers all plans between the cheapest and the dearest point within a known share.
@@ -92,7 +92,7 @@ def curve_around(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a question proved: up to some capital no plan trains in fewer days; infinite where there is none."""
+    """The proof of a question: up to `most_usd` no plan trains in fewer than `least_days`; infinite without a plan."""
 
     most_usd: float
     least_days: float

@@ -24,7 +24,7 @@ class More:
 
 
 def limits_of(plan: Plan) -> Iterator[More]:
-    """Yield what a plan could have more of: a hundredth, or what one more step or block of it takes."""
+    """Yield the limits that may be raised a little: by a hundredth, or by one more step or block."""
     instance, limits, h = plan.instance, plan.instance.limits, plan.instance.hardware
     if limits.budget_usd:
         more = limits.budget_usd * SMALL_CHANGE

@@ -1,1 +1,1 @@
-"""The sites of a joint plan: the MILP that chooses them, what joins them, and what a plan states of both."""
+"""The sites of a joint plan: the MILP that chooses them, the fibre between them, and their sections of a plan."""

@@ -1,4 +1,4 @@
-"""Lower bounds on the capital of one shape of a column, by fabrics, fibre and round trip, and what sharpens them."""
+"""Lower bounds on the capital of one shape of a column, by fabrics, fibre and round trip, sharpened by answers."""
 
 import math
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Level:
 
 @dataclass(kw_only=True)
 class CapitalBounds:
-    """What a shape costs at least: before the sites were asked, and given what they answered."""
+    """Lower bounds on the capital of a shape: before the sites were asked, and given their answers."""
 
     shape_problem: ShapeProblem
     cutoff: float  # seconds a sequence that a plan must be below
@@ -121,10 +121,10 @@ class CapitalBounds:
         return np.asarray(np.where(np.arange(len(near)) >= n, usd + near - near[n], usd + far - far[n]))
 
     def _refused_at(self, n: int, rtt: float, usd: float) -> Floats:
-        """Bound what the sites asked for at n wavelengths and a round trip, by the number of wavelengths.
+        """Bound the capital by number of wavelengths, given that sites cost `usd` at n wavelengths and a round trip.
 
-        Designed fibre of more wavelengths may carry less of other traffic, so that one price says nothing of others;
-        with WAN gateways it says nothing of fewer, which take fewer ports.
+        Designed fibre of more wavelengths may carry less of other traffic, so that one price bounds no other; with WAN
+        gateways it does not bound that of fewer wavelengths, which take fewer ports.
         """
         world, numbers = self.shape_problem.world, np.arange(len(self.shape_problem.min_fibre_usd))
         network = world.problem.instance.network

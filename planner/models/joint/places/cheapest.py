@@ -135,7 +135,7 @@ class CheapestSearch(Search):
         return found
 
     def _expand(self, c: Choice) -> list[tuple[float, Choice | Plan]]:
-        """Return what follows a choice, each with a lower bound on its capital: plans, and further choices."""
+        """Return the successors of a choice, plans and further choices, each with a lower bound on its capital."""
         if not c.timed:
             fits = self._in_time(c.level, c.waves, self._rtts[0])
             waves = c.waves if fits else self._fewest(c.level, self._rtts[0], c.waves)
@@ -244,7 +244,7 @@ class CheapestSearch(Search):
 
     @cached_property
     def _prices(self) -> Prices | None:
-        """What the racks cost at sites without fabrics, shared by all shapes with as many racks by site."""
+        """Prices of the racks at sites without fabrics, shared by all shapes with the same racks by site."""
         sites = self.shape_problem.world.sites
         if sites is None:
             return None
@@ -262,6 +262,6 @@ class CheapestSearch(Search):
         return tuple(Part(n, n, ((0.0, n * mw),)) for n in racks)
 
     def _ask(self, waves: int, rtt: float) -> None:
-        """Ask what the sites cost without fabrics, unless it is known."""
+        """Ask for the price of the sites without fabrics, unless it is known."""
         if self._prices is not None:
             self._prices.ask(waves, rtt)

@@ -1,4 +1,4 @@
-"""A second proof of what the MILP over sites said: the same question to CP-SAT, whose arithmetic is exact.
+"""Prove the bound of the MILP over sites a second time: by CP-SAT, whose arithmetic is exact, on the same question.
 
 Under dc it is asked of the transport model, which leaves out reactances and contingencies: its sites cost no more, so
 that a bound on them holds for the dc question too.

@@ -215,7 +215,7 @@ class Search(CapitalBounds):
         return self.shape_problem.even_bounds(send, allreduce, fibre)
 
     def try_sites(self, c: Candidate, target: Target) -> Plan | None:
-        """Ask the sites for a candidate; where they cannot pay it, remember what they cost without its fabrics."""
+        """Ask the sites for a candidate; where they cannot pay it, record their cost without its fabrics."""
         q, sites, most = self.shape_problem, self.shape_problem.world.sites, target.max_usd(c.seconds)
         q.world.count("questions")
         if sites is None:
@@ -286,7 +286,7 @@ class Search(CapitalBounds):
         return exchanged_bytes(q.column, split)
 
     def _refuse(self, c: Candidate, usd: float, most: float) -> None:
-        """Remember what the sites cost with the fabrics of a candidate, and without them."""
+        """Record the cost of the sites with the fabrics of a candidate, and without them."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
         if sites is None:
@@ -310,7 +310,7 @@ class Search(CapitalBounds):
                 high = probe
 
     def _learn(self, c: Candidate, floor: float, most: float) -> None:
-        """Remember what the sites cost without fabrics, and at which round trip they can be paid."""
+        """Record the cost of the sites without fabrics, and the round trip from which they can be paid."""
         key = c.wavelengths, c.rtt_ms
         if floor <= self.floor(*key) + CENTS:
             return
@@ -319,7 +319,7 @@ class Search(CapitalBounds):
             self._reach(c, most)
 
     def _reach(self, c: Candidate, most: float) -> None:
-        """Bisect the shortest round trip at which the sites can be paid, and remember what they cost on the way."""
+        """Bisect the shortest round trip at which the sites can be paid, and record the costs met on the way."""
         sites, parts = self.shape_problem.world.sites, tuple(self._bare(g) for g in self.shape_problem.shape.blocks)
         low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
         probe = high - 1

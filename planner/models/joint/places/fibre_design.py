@@ -1,4 +1,4 @@
-"""What designed fibre between sites costs: exactly for a set of sites, and a lower bound for a pair.
+"""Price designed fibre between sites: exactly for a set of sites, and by a lower bound for a pair.
 
 The exchange takes no longer than the step allows: the time of a ring at the rate of the wavelengths, after the round
 trips of the two sites farthest apart. Other traffic is carried in addition, as far as the fibre has room.
@@ -71,7 +71,7 @@ class FibreDesigns:
         return self.plans[request]
 
     def request(self, sites: Joined, circuit: Circuit | None, window_seconds: float = 0.0) -> WanRequest:
-        """Return what the fibre of some sites must carry."""
+        """Return the request to the design of the fibre of some sites: the exchange, and its window in seconds."""
         holding = tuple(sorted(sites.holding))
         if circuit is None or len(holding) < 2:
             exchange = GradientExchange(stage_bytes=0.0, window_seconds=window_seconds)

@@ -22,7 +22,7 @@ MUCH_DEARER = 1.1  # than without a gateway
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """What the gateway of a site must carry: wavelengths and gradients, in Gbps each way."""
+    """The rates of a site's gateway: wavelengths and gradients, in Gb/s each way."""
 
     wan_gbps: float
     exchange_gbps: float
@@ -41,7 +41,7 @@ def has_gateways(q: ShapeProblem, placed: Placed | None) -> bool:
 
 
 def gateway_of(q: ShapeProblem, waves: int, placed: Placed, site: str) -> Gateway:
-    """Return what a site's gateway carries; gradients at no less than the rate that the step counts on."""
+    """Compute the rates of a site's gateway; gradients have at least the rate that the step counts on."""
     wan, others = q.world.problem.wan, len(placed.parts) - 1
     if placed.wan is None:
         rate = others * waves * wan.wavelength_gbps

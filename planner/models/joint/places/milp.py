@@ -43,7 +43,7 @@ def stated(q: Question, *, loose: bool = False) -> Any:
 
 
 def add_parts(m: Any, q: Question, *, loose: bool) -> None:
-    """Create what holds which part, on which fabric, and the fabrics' load where it counts."""
+    """Create the binaries of the part and the fabric at each site, and the fabrics' load in MW where it counts."""
     candidates = list(q.data.candidates)
     m.part = pyo.Var(candidates, range(len(q.kinds)), domain=pyo.Binary)
     choices = [(x, k, f) for x in candidates for k, (p, _) in enumerate(q.kinds) for f in range(len(p.fabrics))]

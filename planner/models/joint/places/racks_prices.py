@@ -1,4 +1,4 @@
-"""What racks at sites cost without fabrics, by wavelengths and longest round trip, with few questions to the MILP.
+"""Price racks at sites without fabrics, by wavelengths and longest round trip, with few questions to the MILP.
 
 At a limit on round trips every choice of sites costs a fixed part, wavelengths, and fibre pairs times the length of
 its routes. The least of such lines is concave in the pairs of fibres: between two known prices it lies on or above

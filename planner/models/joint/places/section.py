@@ -1,4 +1,4 @@
-"""What a plan states of its sites: read from the joint MILP with its whole decisions fixed and its flows shortest."""
+"""Write the sites section of a plan from the joint MILP, with its integers fixed and its flows shortest."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ ROUNDING = 1e-9  # relative: a gap that sums in another order leave
 
 
 def sites_section(sites: Sites, placed: Placed, fabric_mw: dict[str, float], *, given: str = "") -> SitesPlan:
-    """Return the sites section of a plan; `fabric_mw` is the power of each site's fabric, `given` what it held fixed.
+    """Return the sites section of a plan; `fabric_mw` is the power in MW by site, `given` the fixed choices in words.
 
     The certificate is that of the question to the MILP, whose capital is that of the whole plan.
     """
@@ -48,7 +48,7 @@ def sites_section(sites: Sites, placed: Placed, fabric_mw: dict[str, float], *, 
 
 
 def wan_section(sites: Sites, placed: Placed, *, window_seconds: float = 0.0) -> WanPlan | None:
-    """Return the design of what joins the sites where the instance asks for it; None elsewhere.
+    """Return the design of the fibre between the sites where the instance asks for it; None elsewhere.
 
     `window_seconds` is the window of the exchange where one site alone trains.
     """
@@ -202,7 +202,7 @@ def _run(data: SplitData, year: SplitData, of: Dispatch, placed: Placed, fabric_
 
 
 def _certificate(sites: Sites, q: Question, placed: Placed, given: str) -> Certificate:
-    """Return what the MILP proved: no other sites hold these parts for less."""
+    """Return the certificate of the MILP: no other sites hold these parts for less."""
     proof, value = placed.proof, placed.capital_usd
     # A bound above the objective differs from it by rounding only.
     bound = value if proof.proved else None if proof.bound_usd is None else min(proof.bound_usd, value)

@@ -1,4 +1,4 @@
-"""The fastest plan of one column in one shape: what its sites, fabrics and fibre are asked, and how they time it."""
+"""The fastest plan of one column in one shape: the questions to sites, fabrics and fibre, and its timing under them."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ class ShapeProblem:
 
     @cached_property
     def traffic(self) -> Traffic:
-        """What fabrics must know of the column."""
+        """Traffic of the column, on which fabrics depend."""
         block, calendar, sparing = self.block, self.world.problem.calendar, self.column.sparing
         own = Traffic(stages=block.rack_stages, unit_racks=block.stage_racks, wrap=self.column.v > 1, rails=block.rails)
         if calendar is None:
@@ -61,7 +61,7 @@ class ShapeProblem:
         return len(self.shape.blocks) > 1
 
     def conditions(self, send: Any, allreduce: Any, fibre: Fibre | None) -> Conditions:
-        """Return what the column meets at some slowdowns and fibre."""
+        """Return the conditions of the column at some slowdowns and fibre."""
         racks = self.shape.blocks[0] * self.block.stage_racks
         return Conditions(racks=racks, shards=self.shape.min_replicas, send=send, allreduce=allreduce, fibre=fibre)
 
@@ -171,7 +171,7 @@ class ShapeProblem:
         return 0.0 if self.world.sites is None else self.racks * self.world.sites.min_fabric_usd(self.traffic.rails)
 
     def point(self, rtt_ms: float) -> Point:
-        """Return what the sites are to hold, at a longest round trip."""
+        """Return the point of the site bounds that this shape needs, at a longest round trip in ms."""
         return Point(len(self.shape.blocks), self.racks, self.traffic.racks(self.shape.blocks[0]), rtt_ms)
 
     @cached_property

@@ -100,7 +100,7 @@ class SiteBounds:
         return False
 
     def _learn(self, m: Any, q: Question, at: Point, values: highs.Values) -> None:
-        """Remember what sites cost, at the tightest point that they hold."""
+        """Record the capital of sites that the MILP returned, at the tightest point that they hold."""
         holders = [x for x in q.data.candidates if sum(round(values.of(m.part[x, k])) for k in range(len(q.kinds)))]
         racks = {x: round(values.of(m.modules[x])) * q.data.module_racks for x in q.data.candidates}
         trips = [q.data.rtt_ms(p) for p in q.data.pairs if set(p) <= set(holders)]

@@ -1,4 +1,4 @@
-"""What is asked of sites, and what they answer: parts, circuits, the points of their bounds, and the sites chosen.
+"""Types of the questions to sites and of their answers: parts, circuits, points of the bounds, and chosen sites.
 
 No solver is needed to state them, so that a cluster, which has one site, loads none for it.
 """
@@ -26,7 +26,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """What joins every two sites with blocks: wavelengths, and the longest round trip that they may have.
+    """The circuit between every two sites with blocks: wavelengths, and the longest round trip allowed.
 
     The exchange runs at the rate of the wavelengths over `wan.headroom_factor`. Where the fibre is designed, it is the
     rate at which a ring would move `stage_bytes` in the time that the step counts on, and every form must keep it.
@@ -47,7 +47,7 @@ class Joined:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Parts to place, and what the fibre between the sites costs.
+    """The question to the MILP over sites: parts to place, and the prices of the fibre between the sites.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was proven of the cheapest sites: no others cost less than the bound."""
+    """The proof of the cheapest sites: no others cost less than the bound in USD."""
 
     proved: bool
     bound_usd: float | None
@@ -146,7 +146,7 @@ class Point:
         return replace(self, racks=_down(self.racks), largest=_down(self.largest))
 
     def covers(self, other: "Point") -> bool:
-        """Return whether what this point costs at least the other does too: no more racks, no shorter round trip."""
+        """Return whether a lower bound at this point holds at the other: no fewer racks, no longer round trip there."""
         return (
             self.sites == other.sites
             and self.racks <= other.racks

@@ -173,7 +173,7 @@ class WholeCurve(Goal):
         return np.asarray((x.high > x.low + 1) & (x.high > (x.low + 1) * (1 + share)))
 
     def slice(self, x: Ranges, key: float) -> tuple[Ints, Floats]:
-        """List the columns whose times are below what their capital leaves open at a share of the gap."""
+        """Return, by range, the most blocks, and the seconds below which columns are open at a share of the gap."""
         return x.high, self.front.cutoffs(x.usd, max(self.within, -HOT * key))
 
     def groups(self, entries: Ints, t: Floats, c: Floats) -> list[Ints]:
@@ -280,7 +280,7 @@ class WholeCurve(Goal):
         return any(most >= usd and late >= seconds * (1 - 3 * EPS) for most, late in x.refused)
 
     def _fastest(self, x: ShapeInBoxes, late: float, usd: float) -> None:
-        """Seek the fastest plan of a shape in a box, and remember what it refuses.
+        """Seek the fastest plan of a shape in a box, and record the part of the box that it refuses.
 
         The sites may overrun an amount by a cent, so that they are given a cent less: a refusal holds but for it.
         """

@@ -79,7 +79,7 @@ class FewestDays(Goal):
 
     @property
     def target(self) -> Target:
-        """What a plan must beat."""
+        """Seconds and capital that a plan must beat."""
         best, budget = self.incumbent, self.world.budget
         if best is None:
             return Target(seconds=self.rival, budget=budget)

@@ -1,4 +1,4 @@
-"""What a search is after: which nodes it opens first, which it may leave closed, and what it prices of a shape."""
+"""The goal of a search: the order in which nodes are opened, those that stay closed, and the pricing of shapes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class Goal(ABC):
 
     @property
     def goes_on(self) -> bool:
-        """Whether another goal takes the search over, so that what it may need is kept."""
+        """Whether another goal continues the search, so that nodes and answers that it may need are kept."""
         return False
 
     @property

@@ -13,7 +13,7 @@ from planner.physics.network.price import min_fabric_usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """What plans cost at least: a fixed part, whole modules of racks, and for each GPU cabled its link and leaf port.
+    """Lower bounds on the capital of plans: a fixed part, whole modules of racks, and links and leaf ports of GPUs.
 
     `site_usd`: of each open site.
     """

@@ -56,7 +56,7 @@ class ShapesLeft:
 
 @dataclass(frozen=True, slots=True)
 class OpenShape:
-    """A shape with what the goal knows of it."""
+    """A shape with the goal's search state of it."""
 
     state: Any
 
@@ -84,7 +84,7 @@ class Loop:
 
     @property
     def world(self) -> World:
-        """What all columns share."""
+        """Problem, sites and templates that all columns share."""
         return self.goal.world
 
     def run(self) -> Stopped:

@@ -76,11 +76,11 @@ class Ranges:
 
 
 class RangesGoal(Protocol):
-    """What ranges ask of the goal of a search."""
+    """The methods of a search's goal that ranges use."""
 
     @property
     def world(self) -> World:
-        """What all columns share."""
+        """Problem, sites and templates that all columns share."""
 
     def keys(self, t: Floats, c: Floats) -> Floats:
         """Return the order in which nodes of such floors are opened; infinite: they hold no plan of use."""
@@ -144,7 +144,7 @@ def bounded(goal: RangesGoal, x: Ranges) -> Ranges:
 
 
 def in_memory(goal: RangesGoal, x: Ranges) -> Ranges:
-    """Return ranges under a ZeRO stage with floors that count what memory asks of the slowest stage."""
+    """Return ranges under a ZeRO stage with floors that include the effect of memory on the slowest stage."""
     s, new = x.of.strategy, np.flatnonzero(~x.in_memory)
     if x.zero is None or not len(new):
         return x

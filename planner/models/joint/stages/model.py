@@ -36,7 +36,7 @@ class Patterns:
 
     @cached_property
     def table(self) -> Ints:
-        """List layers and recomputed layers; shape (patterns, 2): a stage has what the others cannot hold."""
+        """Layers and recomputed layers by pattern, shape (patterns, 2); at least the layers that others cannot hold."""
         s, most = self.column.strategy, int(self.stages.sizes[-1])
         fewest = s.problem.layers - (self.column.p - 1) * most
         sizes = range(max(self.column.v, fewest), most + 1)
