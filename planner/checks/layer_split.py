@@ -146,7 +146,7 @@ class Split:
     def _fewest_recomputed(self) -> Ints:
         """Fewest layers that each stage recomputes to hold each size, `NEVER` where it cannot.
 
-        Each recomputed layer after the first reduces memory by the same amount.
+        Memory falls by the same amount with each recomputed layer after the first.
         """
         every = np.broadcast_to(self.sizes[None, :], (self.p, len(self.sizes)))
         if self.cut.repeats == "no":

@@ -139,7 +139,7 @@ def _cuts_of(
 def _island_cuts(of: Contingencies, x: Floats, by_line: SitesByLine | None, tolerance: float) -> Iterator[GridCut]:
     """Require that each island left by a lost bridge feeds itself: no site without plants, no plant above its limit.
 
-    In an island without plants, the nodes' own load is lost with the line.
+    The nodes' own load in an island without plants is lost with the line.
     """
     net = of.topology.network
     injection = of.network.injection(x)

@@ -55,7 +55,7 @@ def _by_part(placed: Placed) -> list[str]:
 def _cheapest(sites: Sites, q: Question, old: Placed, most_usd: float) -> Placed | None:
     """Return the sites of least yearly energy cost within `most_usd` of capital; None where there are none.
 
-    Each part keeps its fabric.
+    All parts keep their fabrics.
     """
     m = stated(q)
     fabrics = list(old.parts.values())

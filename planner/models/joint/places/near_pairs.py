@@ -1,8 +1,8 @@
 """Leave out of a question the pairs of sites whose fibre costs more than it can be worth.
 
 Over a hundred zones have thousands of pairs, each a variable and two rows. The same question without fibre is small and
-bounds the capital from below; with the nearest pairs alone it is small too, and bounds it from above. A pair whose
-fibre alone costs more than what lies between the two is lit in no cheapest answer.
+bounds the capital from below; with the cheapest pairs alone it is small too, and bounds it from above. A pair whose
+fibre alone costs more than the difference of the two is lit in no cheapest answer.
 """
 
 import math
