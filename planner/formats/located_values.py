@@ -150,7 +150,11 @@ class TableText(RecipeText):
 
     def __post_init__(self) -> None:
         """Find the places."""
-        self.places = toml_places(self.text) if self.kind == "toml" else yaml_places(self.text)
+        try:
+            self.places = toml_places(self.text) if self.kind == "toml" else yaml_places(self.text)
+        except yaml.YAMLError:  # JSON that is no YAML
+            problem = "has a key and its colon in two lines, which is not changed; write them in one"
+            raise InputError(f"{self.where}: {problem}") from None
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
         """Set the value of a key; add the key where it is missing; remove it (YAML: set null) where the value is None.

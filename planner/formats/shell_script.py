@@ -358,7 +358,9 @@ def _expanded(text: LocatedText, script: Script) -> LocatedText:
     def computed(m: re.Match[str]) -> LocatedText:
         inner = _VARIABLE.sub(lambda v: variables.get(v[1] or v[3], v[2] if v[2] is not None else v[0]), m[1])
         names = re.sub(r"\b[A-Za-z_]\w*\b", lambda n: variables.get(n[0], n[0]), inner)
-        try:  # sums and products of whole numbers; anything else stays
+        if re.search(r"[^\d\s()+*/%-]", names):  # no sum or product of whole numbers, which stays
+            return whole(m)
+        try:
             result = str(_value(ast.parse(names.strip(), mode="eval").body))
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
             return whole(m)

@@ -511,6 +511,7 @@ def test_megatron_words_of_the_file(tmp_path: Path) -> None:
             "value holds is not known; write 1 there yourself",
         ),
         ("variables.sh", 'DTYPE="fp8"', "#SBATCH --nodelist=a1,a2", "line 8: #SBATCH --nodelist: names the hosts of"),
+        ("deepspeed.json", '"stages": 4', '"stages"\n: 4', "own.json: has a key and its colon in two lines"),
         ("titan.toml", "[activation_checkpoint]\nmode = 'full'", "", "line 1: activation_checkpoint.mode: stands in"),
     ],
 )
@@ -537,6 +538,17 @@ def test_experts_are_made_whole(name: str, tmp_path: Path) -> None:
         new, told = written_like(own, tmp_path / name, run, question(model, length, precision))
         assert run_of_text(new, tmp_path / name).expert_tensor == 1
         assert any(re.search("expert.tensor.parallel.size: (added|2 becomes 1)", line) for line in told)
+
+
+def test_a_variable_that_adds_to_itself(tmp_path: Path) -> None:
+    """Flags in a variable that is assigned once more with its own text in front can be changed."""
+    text, model, length, precision, layout = RECIPE["arrays.sh"]
+    more = 'ARGS="$ARGS --tensor-model-parallel-size 8 --pipeline-model-parallel-size 4"\n'
+    text = re.sub(r"\t--(tensor|pipeline)-model-parallel-size \d\n", "", text).replace("torchrun", f"{more}torchrun")
+    text = text.replace("PARALLEL_ARGS=(", 'ARGS="--lr 3e-4"\nPARALLEL_ARGS=(').replace("pretrain_gpt.py", "p.py $ARGS")
+    instance = question(model, length, precision)
+    new, _ = written_like(text, tmp_path / "own.sh", run_of(plan_for(instance, layout), "plan"), instance)
+    assert 'ARGS="$ARGS --tensor-model-parallel-size 4' in new and "--pipeline-model-parallel-size 8" in new
 
 
 def test_loops_of_the_same_run(tmp_path: Path) -> None:
