@@ -171,7 +171,8 @@ class TableText(RecipeText):
             old = self.text[place.start : place.end]
             new = self._written(value, old)
             between = "" if old or self.text[place.start - 1].isspace() else " "
-            self.edit(place.start, place.end, between + new, f"{key}: {old or 'nothing'} becomes {new}")
+            if new != old:
+                self.edit(place.start, place.end, between + new, f"{key}: {old or 'nothing'} becomes {new}")
 
     def place(self, key: str) -> int | None:
         """Return the offset of a key, or of the table that holds it."""

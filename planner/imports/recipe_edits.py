@@ -54,7 +54,7 @@ KEYS: dict[str, dict[str, str]] = {
         "sequence_parallel": "sequence-parallel",
         "pipeline_parallel": _MEGATRON_STAGES,
         "zero_stage": "use-distributed-optimizer use-megatron-fsdp data-parallel-sharding-strategy ckpt-format",
-        "recompute": """recompute-activations recompute-granularity recompute-method recompute-num-layers
+        "recompute": """recompute-granularity recompute-activations recompute-method recompute-num-layers
             recompute-modules""",
         "microbatch_sequences": "micro-batch-size",
         "batch": "global-batch-size",
