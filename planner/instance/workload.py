@@ -261,7 +261,10 @@ class Precision(Sourced):
     """The type of the matrix products, and the bytes each role takes per element."""
 
     compute: Dtype = Field(description="Type in which the matrix products run; picks the peak rate.")
-    parameter_bytes: Positive = Field(description="Per parameter, the copy that products read and the master copy, which ZeRO divides with the optimiser.")
+    parameter_bytes: Positive = Field(
+        description="Per parameter, the copy that products read and the master copy, which ZeRO divides with the "
+        "optimiser's moments."
+    )
     working_parameter_bytes: Positive = Field(description="Per parameter, the copy that products read.")
     gradient_bytes: Positive = Field(description="Per parameter.")
     optimizer_bytes: NonNegative = Field(description="Per parameter, all moments.")

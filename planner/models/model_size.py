@@ -97,9 +97,10 @@ def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None
     RuntimeError
         CP-SAT stopped without an answer; it never should, the model is small.
     """
-    from ortools.sat.python import cp_model
+    with uninterrupted():
+        from ortools.sat.python import cp_model
 
-    from planner.solvers import cpsat
+        from planner.solvers import cpsat
 
     widest = max_units(family, target)
     one, two = ([size(model_of(family, n, u)) for u in range(1, widest + 1)] for n in (1, 2))
@@ -188,8 +189,6 @@ def model_for(choose: Choose, flop: float) -> Candidate:
     if not isinstance(depth, DepthLaw) or isinstance(batch, str):
         raise TypeError("the instance still has the name of a law")
     target, f = scaling_laws.best_parameters(law_of(choose), flop), choose.family
-    with uninterrupted():
-        pass  # REMOVED  # loads CP-SAT
     model = choose_shape(f, depth, target)
     if model is None:
         raise InputError(

@@ -160,9 +160,7 @@ def activation_bytes_per_layer(
     return linear + (2 * element_bytes + mask_bytes) * micro_batch * model.heads * sequence**2 / (t * context_parallel)
 
 
-def state_bytes(
-    parameters: Num, precision: Precision, *, zero_stage: int, shards: Num, cast_bytes: float = 0.0
-) -> Num:
+def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shards: Num, cast_bytes: float = 0.0) -> Num:
     """Compute the bytes of `parameters` weights, their gradients and optimiser state on one GPU (Rajbhandari 2020).
 
     Stage 1 divides the optimiser state over the `shards` replicas, stage 2 the gradients too, stage 3 the weights too.

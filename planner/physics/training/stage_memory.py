@@ -124,9 +124,7 @@ def gpu_state_bytes(
 
     def state(parameters: Num, shards: Num, cast_bytes: float = cast) -> Num:
         divided = m.software.sharded_buffer_bytes_per_parameter / (shards if zero_stage >= 1 else 1)
-        own = memory.state_bytes(
-            parameters, m.precision, zero_stage=zero_stage, shards=shards, cast_bytes=cast_bytes
-        )
+        own = memory.state_bytes(parameters, m.precision, zero_stage=zero_stage, shards=shards, cast_bytes=cast_bytes)
         return own + parameters * (m.software.buffer_bytes_per_parameter + divided)
 
     usual, over = layers - front, replicas * s.context_parallel
