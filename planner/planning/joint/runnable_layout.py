@@ -42,7 +42,8 @@ def runnable_layout(plan: Plan, run: LaunchRun, framework: str) -> RunnableLayou
     choices = nearest_choices(run, framework)
     if not choices:
         return None
-    question, own = _question(plan, run)
+    own = _choices(run)
+    question = layout_question(plan.instance.model_copy(update={"pins": {}}), run.gpus)
     before, best = _evaluated(question, own), None
     for layout in _near(question, framework, own | choices):
         found = _fewest_recomputed(question, run, framework, layout)
@@ -61,7 +62,7 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
 
     The lines state the switches that change time or memory and the seconds of a step; none if nothing changes.
     """
-    question, layout = _question(plan, run)
+    question, layout = plan.instance.model_copy(update={"pins": {}}), _choices(run)
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software
     theirs = machine_of(with_switches(question, switches, where, None)).software
@@ -96,10 +97,9 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     ]
 
 
-def _question(plan: Plan, run: LaunchRun) -> tuple[Instance, dict[str, Any]]:
-    """Return the instance of a plan without other decisions, and the choices of a run's layout by name."""
-    question = layout_question(plan.instance.model_copy(update={"pins": {}}), run.gpus)
-    return question, layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
+def _choices(run: LaunchRun) -> dict[str, Any]:
+    """Return the choices of a run's layout by name."""
+    return layout_values(strategy_of(run.layout)) | {"data_parallel": run.data_parallel}
 
 
 def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
