@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from site_grids import case, line, node
+from worked_plan import instance_with
 
 from planner.instance.instance import Instance
-from planner.models.requests import SitesRequest
+from planner.models.requests import GradientExchange, SitesRequest
 from planner.models.sites.model import RULES
 from planner.models.sites.split_data import gather
 
@@ -158,3 +159,14 @@ def test_pins() -> None:
     assert RULES["pins"].sentence(gather(odd, SitesRequest())).endswith("W0=5; racks come in modules of 5")
     even = fives(pins={"sites.racks": 10, "sites.max_sites": 3})
     assert RULES["pins"].sentence(gather(even, SitesRequest())) == "pins fix sites.max_sites=3, sites.racks=10"
+
+
+def test_wide_area() -> None:
+    """One wavelength of 1 Mb/s; two sites exchange 10 MB each in 10 s less round trips, over twice the capacity."""
+    instance = instance_with(wan__max_wavelengths_per_pair=1, wan__max_fibre_pairs=1)
+    request = SitesRequest(exchange=GradientExchange(stage_bytes=1e7, window_seconds=10.0))
+    text = RULES["wan_capacity"].sentence(gather(instance, request))
+    limits = r"two sites can be joined by 0\.001 Gbps at most; 3 of 3 pairs need more, "
+    found = re.fullmatch(limits + r"w1-w2 ([\d.]+) Gbps or more \(1\.703 ms apart\)", text)
+    assert found is not None, text
+    assert float(found[1]) == pytest.approx(2 * 8e7 / 10 / 1e9, rel=1e-3)
