@@ -15,7 +15,7 @@ from planner.models.joint.least_cost import solve_joint_cost
 from planner.models.joint.ownership import least_run_cost
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint
-from planner.models.joint.world import Plan as Choice
+from planner.models.joint.world import JointPlan
 from planner.models.requests import Options
 from planner.plan.certificate import Conflict, Status, Violation, disagreement
 from planner.plan.plan import Plan
@@ -275,7 +275,7 @@ def _other(v: Variant, plan: Plan, options: Options, cache: JointCache) -> Other
     )
 
 
-def _value(v: Variant, plan: Choice | None) -> str:
+def _value(v: Variant, plan: JointPlan | None) -> str:
     """Return the value that the best plan has in place of the forbidden one."""
     if plan is None or not v.without:
         return v.value
@@ -299,7 +299,7 @@ class _Answer:
     value: float | None
     bound: float | None
     days: float | None
-    plan: Choice | None
+    plan: JointPlan | None
     proved: bool
 
 

@@ -14,7 +14,7 @@ from planner.models.joint.search.first_plans import first_plans
 from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import solve_joint, world_of
-from planner.models.joint.world import Plan as Choice
+from planner.models.joint.world import JointPlan
 from planner.models.requests import Options
 from planner.physics.num import ticking
 from planner.plan.plan import Curve, CurvePoint, Plan
@@ -178,7 +178,7 @@ def _written(
     return Frontier(instance, curve, tuple(plans))
 
 
-def plan_of_point(instance: Instance, choice: Choice, value: float, options: Options) -> Plan:
+def plan_of_point(instance: Instance, choice: JointPlan, value: float, options: Options) -> Plan:
     """Return a point's plan, of which no bound is claimed, checked; of a cluster with the racks that it uses."""
     if instance.grid is None:
         hardware = instance.hardware.model_copy(update={"racks": racks_with_spares(choice)})
@@ -186,7 +186,7 @@ def plan_of_point(instance: Instance, choice: Choice, value: float, options: Opt
     return checked_plan(instance, choice, value, options)
 
 
-def checked_plan(instance: Instance, choice: Choice, value: float, options: Options) -> Plan:
+def checked_plan(instance: Instance, choice: JointPlan, value: float, options: Options) -> Plan:
     """Return the checked plan of a choice that takes `value` days, without a claim of a bound."""
     solution = JointSolution(status=JointStatus.FEASIBLE, days=value, plan=choice, stopped="limit")
     plan = plan_of(instance, solution, replace(options, time_limit=None), 0.0)

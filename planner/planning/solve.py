@@ -16,8 +16,7 @@ from planner.models.joint.least_cost import cheaper_within, days_of
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, World
-from planner.models.joint.world import Plan as Choice
+from planner.models.joint.world import CENTS, EPS, JointPlan, World
 from planner.models.requests import Options
 from planner.physics.num import ticking
 from planner.plan.certificate import (
@@ -242,7 +241,7 @@ def _ended_by_choice(
     return solution, {"cheaper": named}
 
 
-def _simpler(world: World, best: Choice, found: End | None) -> SimplerPlan | None:
+def _simpler(world: World, best: JointPlan, found: End | None) -> SimplerPlan | None:
     """Return the section on the simpler plan, with its loss of time against the best; None where none was found."""
     if found is None:
         return None
@@ -270,10 +269,10 @@ def _most_given_up(instance: Instance, solution: JointSolution, gap: float) -> f
     return max(0.0, most / days - 1)
 
 
-def _ends(world: World, best: Choice, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:
+def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[ChoiceEnd, ...]:
     """Return the plan that each end of the choice left; `proven`: no plan is faster than the fastest."""
 
-    def of(name: EndName, x: Choice, value: float, *, proven: bool) -> ChoiceEnd:
+    def of(name: EndName, x: JointPlan, value: float, *, proven: bool) -> ChoiceEnd:
         days = days_of(world.problem, x.seconds)
         return ChoiceEnd(name=name, value=value, days_to_train=days, capital_usd=x.capital_usd, proven=proven)
 

@@ -15,7 +15,7 @@ from planner.cli.console import ExitCode
 from planner.cli.main import app
 from planner.models.joint.columns import strategy_bound
 from planner.models.joint.search.days import FewestDays
-from planner.models.joint.world import Plan as Choice
+from planner.models.joint.world import JointPlan
 from planner.plan.plan import Plan
 from planner.solvers import highs, signals
 from planner.solvers.outcome import Outcome, Stop
@@ -38,7 +38,7 @@ def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, m
     """
     keep, answer = FewestDays.keep, highs._solve
 
-    def kept(goal: FewestDays, found: Choice) -> None:
+    def kept(goal: FewestDays, found: JointPlan) -> None:
         keep(goal, found)
         if not signals.interrupted():
             os.kill(os.getpid(), number)

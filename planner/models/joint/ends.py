@@ -20,7 +20,7 @@ from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ties import LeastRank, Rank, Simplest
 from planner.models.joint.space import Ints
 from planner.models.joint.split import Column, Stages
-from planner.models.joint.world import Plan, World
+from planner.models.joint.world import JointPlan, World
 
 MOST_SHAPES = 300  # that are priced for one end; the others remain unproven
 MOST_NODES = 1_500  # that are opened for it
@@ -33,7 +33,7 @@ ROUNDS = 6  # in which the share of groups under one leaf is raised
 class End:
     """The plan that an end leaves, with whether it is proven the best of those that tie."""
 
-    plan: Plan
+    plan: JointPlan
     proven: bool
 
 
@@ -47,7 +47,7 @@ class Ends:
     simpler: End | None = None  # an alternative to the choice: slower by more than a tie, and no dearer
 
     @property
-    def plan(self) -> Plan | None:
+    def plan(self) -> JointPlan | None:
         """The plan that all ends leave."""
         last = self.simple or self.local
         return self.capital.plan if last is None else last.plan
@@ -55,7 +55,7 @@ class Ends:
 
 def ends_within(
     world: World,
-    best: Plan,
+    best: JointPlan,
     share: float,
     *,
     simpler: float = 0.0,
@@ -89,7 +89,7 @@ def ends_within(
     return replace(ends, simpler=None if simplest.plan is ends.plan else simplest)
 
 
-def simplest_within(world: World, plan: Plan, seconds: float) -> End:
+def simplest_within(world: World, plan: JointPlan, seconds: float) -> End:
     """Return the simplest plan within some seconds a sequence, no dearer than a plan: that plan where none is simpler.
 
     It ranks the cheapest plan of each shape.
@@ -119,7 +119,7 @@ class _Ties:
     seconds: float
     usd: float
 
-    def most_local(self, plan: Plan) -> End | None:
+    def most_local(self, plan: JointPlan) -> End | None:
         """Raise the share of all-reduce groups under one leaf as far as it goes; None where no fabric is chosen."""
         if self.search.world.templates is None:
             return None
@@ -138,7 +138,7 @@ class _Ties:
                 asked = at + MORE
         return End(plan=plan, proven=False)
 
-    def simplest(self, plan: Plan, least_local: float) -> End:
+    def simplest(self, plan: JointPlan, least_local: float) -> End:
         """Return the simplest plan whose share of all-reduce groups under one leaf is at least `least_local`."""
         found, proven = self._least(least_local, simplicity, least_simplicity, simplicity(plan), (), plan.column)
         return End(plan=plan if found is None else found, proven=proven)
@@ -146,12 +146,12 @@ class _Ties:
     def _least(
         self,
         local: float,
-        rank: Callable[[Plan], Rank],
+        rank: Callable[[JointPlan], Rank],
         least_rank: Callable[[Column], Rank],
         best: Rank,
         enough: Rank,
         first: Column | None,
-    ) -> tuple[Plan | None, bool]:
+    ) -> tuple[JointPlan | None, bool]:
         """Return a plan of lower rank among those that tie, if there is any, and whether the search was ended."""
         world = self.search.world
         if world.templates is not None and local > 0:
@@ -174,7 +174,7 @@ class _Ties:
         return goal.incumbent, stopped == "proved" and not goal.ended and not given_up
 
 
-def freed_of_rules(plan: Plan) -> tuple[float, Plan] | None:
+def freed_of_rules(plan: JointPlan) -> tuple[float, JointPlan] | None:
     """Return the share by which a plan's step is longer than without its framework's rules, and the plan without them.
 
     Its degrees, batch and network stay. None where it is no longer.
@@ -193,7 +193,7 @@ def freed_of_rules(plan: Plan) -> tuple[float, Plan] | None:
     )
 
 
-def local_share(plan: Plan) -> float:
+def local_share(plan: JointPlan) -> float:
     """Return the share of a site's all-reduce groups that are whole under one leaf, of the site where it is least."""
     block = plan.column.strategy.block(plan.column.p)
     if block is None:
@@ -211,7 +211,7 @@ def local_share(plan: Plan) -> float:
     return min((float(x[0]) for x in shares), default=1.0)
 
 
-def simplicity(plan: Plan) -> Rank:
+def simplicity(plan: JointPlan) -> Rank:
     """Rank a plan by designs of fabric, kinds of parallelism, uneven stages, virtual and pipeline stages, recompute.
 
     A design is the same for more racks: a site has as many leaves as its racks need.

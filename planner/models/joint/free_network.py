@@ -16,7 +16,7 @@ from planner.models.joint.search.least_prices import RACKS_ALONE
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.space import Problem, problem_of
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, Plan, World
+from planner.models.joint.world import CENTS, EPS, JointPlan, World
 from planner.physics.training import layer_time
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
@@ -33,7 +33,7 @@ class Fastest:
 
     seconds: float
     bound: float
-    plan: Plan | None
+    plan: JointPlan | None
     stop: Stop
 
     @property
@@ -85,13 +85,13 @@ def conditions_of(problem: Problem) -> Conditions:
     return Conditions(pipeline_send_slowdown=phi, allreduce_slowdown=phi, transport_slowdown=phi)
 
 
-def racks_of(plan: Plan) -> int:
+def racks_of(plan: JointPlan) -> int:
     """Return the racks that a plan's blocks fill."""
     block = plan.column.strategy.block(plan.column.p)
     return 0 if block is None else sum(plan.shape.blocks) * block.racks
 
 
-def strategy_of(plan: Plan) -> ParallelStrategy:
+def strategy_of(plan: JointPlan) -> ParallelStrategy:
     """Spell the layout of a plan in full."""
     c, split = plan.column, plan.split
     s, block = c.strategy, c.strategy.block(c.p)
@@ -168,7 +168,7 @@ class FewestRacks:
     racks: int | None
     too_few: int  # racks with which no layout is within the days, proven
     days: float | None
-    plan: Plan | None
+    plan: JointPlan | None
 
     @property
     def strategy(self) -> ParallelStrategy | None:

@@ -16,7 +16,7 @@ from planner.models.joint.search.loop import Loop
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.space import Problem
-from planner.models.joint.world import CENTS, EPS, Plan, World
+from planner.models.joint.world import CENTS, EPS, JointPlan, World
 from planner.models.requests import Options
 from planner.physics.training import layer_time
 from planner.plan.certificate import ALMOST_AS_FAST
@@ -37,7 +37,7 @@ class LeastCost:
     lower_bound_usd: float | None
     days: float | None
     least_days: float | None
-    plan: Plan | None
+    plan: JointPlan | None
     stopped: Stopped
     failure: str = ""
     counts: dict[str, int] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class CapitalSearch:
         world: World,
         seconds: float,
         *,
-        known: Plan | None = None,
+        known: JointPlan | None = None,
         within: float = 0.0,
         time_limit: float | None = None,
         progress: Callable[[str], None] = lambda _: None,
@@ -93,7 +93,7 @@ class CapitalSearch:
         problem = world.problem
         world.end_at(Deadline(time_limit))
 
-        def kept(plan: Plan) -> None:
+        def kept(plan: JointPlan) -> None:
             c, usd = plan.column, plan.capital_usd
             choices = f"{_described(plan)}, {c.d} replicas, {c.m} micro-batches"
             line = f"${usd / 1e9:,.3f}B, {days_of(problem, plan.seconds):,.2f} days: {choices}"
@@ -123,7 +123,7 @@ def cheapest_by(
     world: World,
     deadline_seconds_per_sequence: float,
     *,
-    known: Plan | None = None,
+    known: JointPlan | None = None,
     time_limit: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> LeastCost:
@@ -136,7 +136,7 @@ def cheapest_by(
     return CapitalSearch.begun(world, limit, known=known, time_limit=time_limit, progress=progress).run()
 
 
-def _described(plan: Plan) -> str:
+def _described(plan: JointPlan) -> str:
     """Name how a plan cuts the model, and its blocks by site."""
     c, s = plan.column, plan.column.strategy.shape
     blocks = "+".join(map(str, plan.shape.blocks))
@@ -203,7 +203,7 @@ def solve_joint_cost(
 
 def cheaper_within(
     world: World,
-    best: Plan,
+    best: JointPlan,
     share: float = ALMOST_AS_FAST,
     *,
     time_limit: float | None = None,

@@ -21,7 +21,7 @@ from planner.models.joint.search.goal import Stopped
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.solve import world_of
 from planner.models.joint.space import problem_of
-from planner.models.joint.world import CENTS, EPS, Plan
+from planner.models.joint.world import CENTS, EPS, JointPlan
 from planner.models.requests import Options
 from planner.physics.site.cost import alike_usd, at_run_prices, years_of
 from planner.solvers.progress import report
@@ -120,7 +120,7 @@ class RunSearch:
         priced = [(at_run_prices(self.instance, x), alike_usd(self.instance, x)) for x in (years, shortest)]
         return years <= shortest * (1 + EPS) or priced[0] == priced[1]
 
-    def _cut(self, span: Span, found: LeastCost, plan: Plan) -> None:
+    def _cut(self, span: Span, found: LeastCost, plan: JointPlan) -> None:
         """Keep the plan if it takes no longer than its span's shortest run; else cut the span at its time."""
         usd, seconds = found.capital_usd or 0.0, plan.seconds
         if self._costs_no_more(self.years(seconds), self.years(span.start)):

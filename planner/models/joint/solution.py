@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Literal
 
 from planner.models.joint.split import Column
-from planner.models.joint.world import Plan
+from planner.models.joint.world import JointPlan
 
 
 class JointStatus(StrEnum):
@@ -32,7 +32,7 @@ class JointSolution:
     days: float | None = None
     lower_bound: float | None = None
     fabric_free_bound: float | None = None
-    plan: Plan | None = None
+    plan: JointPlan | None = None
     counts: dict[str, int] = field(default_factory=dict)
     stopped: Literal["proved", "limit", "interrupted"] = "proved"
     excluded: tuple[tuple[float, Column], ...] = ()

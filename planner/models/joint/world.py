@@ -47,7 +47,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class JointPlan:
     """A plan of a column: its time, capital, split and conditions, and the fabrics, blocks and replicas by site."""
 
     seconds: float  # a sequence, on a clock

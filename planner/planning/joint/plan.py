@@ -14,7 +14,7 @@ from planner.models.joint.ends import freed_of_rules
 from planner.models.joint.free_network import strategy_of
 from planner.models.joint.solution import JointSolution
 from planner.models.joint.stages.model import ROUNDING, fastest_split
-from planner.models.joint.world import Plan as Choice
+from planner.models.joint.world import JointPlan
 from planner.models.requests import Options, resolved_switches
 from planner.physics.network import transport
 from planner.physics.network.transport import Locality
@@ -72,7 +72,7 @@ class Assembly:
 
     instance: Instance
     solution: JointSolution
-    choice: Choice
+    choice: JointPlan
     options: Options
     seconds: float
 

@@ -20,7 +20,7 @@ from planner.models.joint.search.curve import WholeCurve
 from planner.models.joint.search.first_plans import first_plans
 from planner.models.joint.search.front import Front
 from planner.models.joint.solve import world_of
-from planner.models.joint.world import Plan
+from planner.models.joint.world import JointPlan
 from planner.models.requests import Options
 from planner.solvers.signals import Deadline
 
@@ -32,7 +32,7 @@ CASES: list[tuple[int, dict[str, Any]]] = [
     (2, {"sites": 2}),
 ]
 NAMES = [f"{seed}{''.join('-' + k for k in how)}" for seed, how in CASES]
-PLAN = cast(Plan, None)
+PLAN = cast(JointPlan, None)
 
 
 def drawn(seed: int, count: int) -> tuple[Front, list[tuple[float, float]]]:

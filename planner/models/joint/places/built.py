@@ -4,7 +4,7 @@ from planner.models.fabric.chooser import Template
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import Placed
 from planner.models.joint.split import Column, Split
-from planner.models.joint.world import CLUSTER, Plan
+from planner.models.joint.world import CLUSTER, JointPlan
 from planner.physics.training.stage_memory import stage_gradient_bytes
 
 
@@ -15,7 +15,7 @@ def where(placed: Placed | None) -> dict[str, tuple[int, int]]:
 
 def built(
     q: ShapeProblem, wavelengths: int, placed: Placed | None, templates: dict[str, Template], cutoff: float
-) -> Plan:
+) -> JointPlan:
     """Time the plan as it is built: its own templates and its own pair of sites, no slower than a cutoff on a clock."""
     sizes = sorted(set(q.shape.blocks), reverse=True)
     blocks = {s: sizes[k] for s, (k, _) in where(placed).items()}
@@ -26,7 +26,7 @@ def built(
     if split is None:
         raise RuntimeError("joint: a column that was timed cannot be split")
     capital = q.world.owned_usd + sum(t.usd for t in templates.values())
-    return Plan(
+    return JointPlan(
         seconds=float(q.on_clock(split.seconds)),
         capital_usd=capital if placed is None else placed.capital_usd,
         column=q.column,

@@ -21,7 +21,7 @@ from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.site_question import Circuit, Part
 from planner.models.joint.search.least_prices import Floor
-from planner.models.joint.world import EPS, Plan
+from planner.models.joint.world import EPS, JointPlan
 
 QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a MILP over sites, and come before it
 
@@ -66,7 +66,7 @@ class CheapestSearch(Search):
     all_prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)  # of all shapes
     timed_points: dict[bool, list[TimedPoint]] = field(default_factory=lambda: {True: [], False: []})  # True: in limit
 
-    def steps(self) -> Iterator[float | Plan]:
+    def steps(self) -> Iterator[float | JointPlan]:
         """Yield lower bounds on the capital of all plans not found yet, and the plans, the cheapest bound first."""
         if not self._rtts or not len(self._wavelengths):
             return
@@ -87,7 +87,7 @@ class CheapestSearch(Search):
             yield usd
             found = self._expand(choice)
             for usd_of, answer in found:
-                if isinstance(answer, Plan):
+                if isinstance(answer, JointPlan):
                     yield answer
                 else:
                     heapq.heappush(heap, (max(usd, usd_of), next(order), answer))
@@ -134,7 +134,7 @@ class CheapestSearch(Search):
         self.timed_points[found].append(point)
         return found
 
-    def _expand(self, c: Choice) -> list[tuple[float, Choice | Plan]]:
+    def _expand(self, c: Choice) -> list[tuple[float, Choice | JointPlan]]:
         """Return the successors of a choice, plans and further choices, each with a lower bound on its capital."""
         if not c.timed:
             fits = self._in_time(c.level, c.waves, self._rtts[0])
@@ -147,7 +147,7 @@ class CheapestSearch(Search):
         plan = None if self._beaten(c, self._rtts[at]) else self._placed(c, self._rtts[at])
         return [] if plan is None else [(plan.capital_usd, plan)]
 
-    def _reached(self, c: Choice | None) -> list[tuple[float, Choice | Plan]]:
+    def _reached(self, c: Choice | None) -> list[tuple[float, Choice | JointPlan]]:
         """Return a choice with its lower bound, or the first behind it that sites may have."""
         while c is not None:
             usd, _ = self._bounded(c)
@@ -194,7 +194,7 @@ class CheapestSearch(Search):
         slower += [Level(c.level.send, x, 0.0) for x in next_allreduce]
         return any(self._in_time(x, c.waves, rtt) for x in slower)
 
-    def _placed(self, c: Choice, rtt: float) -> Plan | None:
+    def _placed(self, c: Choice, rtt: float) -> JointPlan | None:
         """Return the cheapest plan of a choice as built; None where no sites have it."""
         q = self.shape_problem
         sites = q.world.sites

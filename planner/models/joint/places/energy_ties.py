@@ -8,7 +8,7 @@ import pyomo.core as pyo
 from planner.models.joint.places.milp import fabric_mw, stated, yearly_energy_musd
 from planner.models.joint.places.site_question import Placed, Question
 from planner.models.joint.sites import Sites, read_placed
-from planner.models.joint.world import CENTS, Plan
+from planner.models.joint.world import CENTS, JointPlan
 from planner.physics.site import cost
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import OutOfTimeError
@@ -16,7 +16,7 @@ from planner.solvers.signals import OutOfTimeError
 T = TypeVar("T")
 
 
-def of_cheapest_energy(sites: Sites, plan: Plan) -> Plan:
+def of_cheapest_energy(sites: Sites, plan: JointPlan) -> JointPlan:
     """Return a plan moved to the sites of least yearly energy, of those that hold its parts as near for its capital.
 
     The proof of its capital stays as it is. A plan whose fibre is designed stays where it is: each other set of sites

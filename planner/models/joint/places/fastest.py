@@ -18,7 +18,7 @@ from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import Circuit, Part, Placed
 from planner.models.joint.space import Floats
-from planner.models.joint.world import CENTS, EPS, Plan, Target
+from planner.models.joint.world import CENTS, EPS, JointPlan, Target
 
 TIMED = 40  # candidates of a shape that are timed where only a likely plan is sought
 LIKELY_TRIES = 10  # questions to the sites of a shape where only a likely plan is sought
@@ -214,7 +214,7 @@ class Search(CapitalBounds):
             fibre = replace(fibre, gbps=fibre.gbps * np.array([w for _, w in found]))
         return self.shape_problem.even_bounds(send, allreduce, fibre)
 
-    def try_sites(self, c: Candidate, target: Target) -> Plan | None:
+    def try_sites(self, c: Candidate, target: Target) -> JointPlan | None:
         """Ask the sites for a candidate; where they cannot pay it, record their cost without its fabrics."""
         q, sites, most = self.shape_problem, self.shape_problem.world.sites, target.max_usd(c.seconds)
         q.world.count("questions")
@@ -382,7 +382,7 @@ def _before(a: Candidate, b: Candidate) -> bool:
     return a.seconds <= b.seconds * (1 + EPS) and a.usd < b.usd - CENTS
 
 
-def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False) -> Plan | None:
+def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False) -> JointPlan | None:
     """Return the fastest plan of a shape under a cutoff in seconds a sequence, of equal ones the cheapest.
 
     None where there is none; `likely`: where fibre is designed, only plans of stages as even as can be are sought.

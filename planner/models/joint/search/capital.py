@@ -24,7 +24,7 @@ from planner.models.joint.search.least_prices import Floor
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, Plan, World, open_sites, shapes, spared
+from planner.models.joint.world import CENTS, EPS, JointPlan, World, open_sites, shapes, spared
 
 SLICE = 1.02  # factor on capital: columns are listed up to it at a time
 LATE = 4 * CENTS  # by which nodes that can but tie come after those that may be cheaper, or as cheap and faster
@@ -42,7 +42,7 @@ class ShapeByCapital:
     """
 
     problem: ShapeProblem
-    steps: Iterator[float | Plan] | None = None
+    steps: Iterator[float | JointPlan] | None = None
     usd: float = math.inf
 
 
@@ -70,12 +70,12 @@ class LeastCapital(Goal):
     floor: Floor
     limit: float
     budget: float
-    kept: Callable[[Plan], None] = lambda _: None
+    kept: Callable[[JointPlan], None] = lambda _: None
     bounded: Callable[[float], None] = lambda _: None
     ties: bool = True
     gap: float = 0.0
     within: float = 0.0
-    incumbent: Plan | None = None
+    incumbent: JointPlan | None = None
     prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)
     grown: set[tuple[int, int, int]] = field(default_factory=set)  # kinds of which a late column was grown
     bound: float = 0.0
@@ -168,7 +168,7 @@ class LeastCapital(Goal):
             if shape is None:
                 continue
             for step in self._search(ShapeProblem(world=self.shapes_world, column=choice, shape=shape), usd):
-                if isinstance(step, Plan):
+                if isinstance(step, JointPlan):
                     self.keep(step)
                     return
                 if step > self.capital:
@@ -261,18 +261,18 @@ class LeastCapital(Goal):
         if step is None:
             usd, shape.usd = shape.usd, math.inf
             return t, usd
-        if not isinstance(step, Plan):
+        if not isinstance(step, JointPlan):
             return t, step
         self.keep(step)
         shape.usd = step.capital_usd
         return t, c
 
-    def _search(self, q: ShapeProblem, usd: float) -> Iterator[float | Plan]:
+    def _search(self, q: ShapeProblem, usd: float) -> Iterator[float | JointPlan]:
         """Search a shape by capital."""
         search = CheapestSearch(shape_problem=q, cutoff=self.cutoff(usd), floor_usd=self.floor, all_prices=self.prices)
         return search.steps()
 
-    def keep(self, plan: Plan) -> None:
+    def keep(self, plan: JointPlan) -> None:
         """Make a plan the incumbent if it is cheaper, or as cheap and faster."""
         before = self.incumbent
         if plan.capital_usd > self.capital or plan.seconds > self.limit * (1 + EPS):
@@ -282,7 +282,7 @@ class LeastCapital(Goal):
             self.world.count("incumbents")
             self.kept(plan)
 
-    def _priced(self, plan: Plan) -> Plan:
+    def _priced(self, plan: JointPlan) -> JointPlan:
         """Return a plan with its racks at the prices of the search, where no sites price them."""
         if self.world.sites is not None:
             return plan

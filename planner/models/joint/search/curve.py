@@ -25,7 +25,7 @@ from planner.models.joint.search.loop import Loop
 from planner.models.joint.search.ranges import NEVER, Ranges, all_ranges
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, Plan, Shape, World, open_sites, shapes, spared
+from planner.models.joint.world import CENTS, EPS, JointPlan, Shape, World, open_sites, shapes, spared
 
 HOT = 0.5  # of the largest gap of a batch, from which on its ranges are opened
 SLOWEST = 20.0  # times the least floor of the table: slower plans are outside the box
@@ -238,13 +238,13 @@ class WholeCurve(Goal):
         capped = instance.model_copy(update={"limits": limits})
         return replace(self.world, problem=replace(self.world.problem, instance=capped))
 
-    def usd_of(self, plan: Plan) -> float:
+    def usd_of(self, plan: JointPlan) -> float:
         """Return the capital of a plan; of racks at hand that of those in use."""
         if self.world.sites is not None:
             return plan.capital_usd
         return plan.capital_usd - self.world.owned_usd + racks_with_spares(plan) * self.floor.rack_usd
 
-    def keep(self, plan: Plan | None) -> bool:
+    def keep(self, plan: JointPlan | None) -> bool:
         """Hand a plan to the front."""
         return plan is not None and self.front.add(plan.seconds, self.usd_of(plan), plan)
 
@@ -307,6 +307,6 @@ class WholeCurve(Goal):
         return False
 
 
-def racks_with_spares(plan: Plan) -> int:
+def racks_with_spares(plan: JointPlan) -> int:
     """Count the racks that a plan's blocks fill, and its spares."""
     return racks_of(plan) + (sum(plan.upkeep.spare_racks.values()) if plan.upkeep else 0)

@@ -16,7 +16,7 @@ from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Flags, Floats, Ints, Problem
 from planner.models.joint.split import Column
-from planner.models.joint.world import EPS, Plan, Target, World
+from planner.models.joint.world import EPS, JointPlan, Target, World
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.solvers.progress import report
 
@@ -62,7 +62,7 @@ class FewestDays(Goal):
     gap: float = 0.0
     first: Callable[[World], Column | None] | None = None
     rival: float = math.inf
-    incumbent: Plan | None = None
+    incumbent: JointPlan | None = None
     free: float = math.inf
     guess: float = math.inf
     columns: list[tuple[float, Column]] = field(default_factory=list)
@@ -228,7 +228,7 @@ class FewestDays(Goal):
             self.keep(found)
         return candidate.seconds, c
 
-    def keep(self, plan: Plan) -> None:
+    def keep(self, plan: JointPlan) -> None:
         """Make a plan the incumbent if it is faster, or as fast and cheaper."""
         if plan.seconds > self.most_seconds:
             return
@@ -257,7 +257,7 @@ def days(problem: Problem, seconds: float) -> float:
     return w.tokens / w.sequence_length * seconds / w.availability / SECONDS_PER_DAY
 
 
-def described(plan: Plan) -> str:
+def described(plan: JointPlan) -> str:
     """Return a plan's choices in a line."""
     c = plan.column
     s = c.strategy.shape

@@ -24,7 +24,7 @@ from planner.models.joint.search.goal import Goal, OpenNodes
 from planner.models.joint.search.ranges import NEVER, Ranges, bounded, in_memory, under_stage
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
-from planner.models.joint.world import EPS, Plan, World, open_sites, shapes, spared
+from planner.models.joint.world import EPS, JointPlan, World, open_sites, shapes, spared
 
 SAMPLED = 40  # strategies that are looked at, of all in the order of their bounds
 CLIMBED = 300  # strategies from the best of which faster ones are sought
@@ -41,7 +41,7 @@ GROWN = 150  # columns that get blocks until they meet the cutoff
 STEPS, MORE_BLOCKS = 6, 1.5  # in which they do, and by how much at most in one
 
 
-def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, Plan]]) -> None:
+def dive(goal: Goal, loop: OpenNodes, known: list[tuple[float, JointPlan]]) -> None:
     """Find a first incumbent from the plans of other budgets, else among a sample of strategies.
 
     The sample is searched by the columns that are fastest on a free network.
@@ -196,7 +196,7 @@ def _descending(column: Column) -> Iterator[int]:
         fewer //= 2
 
 
-def _likely_plan(goal: Goal, column: Column) -> Plan | None:
+def _likely_plan(goal: Goal, column: Column) -> JointPlan | None:
     """Return a fast plan of a column's most even shape with the most spare racks that the money may pay."""
     for choice in sorted(spared(goal.world, column), key=lambda c: (c.sparing.wired, -c.sparing.target)):
         shape_problem = _first_shape(goal, choice)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint.space import Floats
-from planner.models.joint.world import Plan
+from planner.models.joint.world import JointPlan
 
 
 @dataclass(kw_only=True)
@@ -32,11 +32,11 @@ class Front:
     most_usd: float = math.inf
     usd: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    plans: list[Plan] = field(default_factory=list)
+    plans: list[JointPlan] = field(default_factory=list)
     _arrays: tuple[Floats, Floats, Floats] | None = None
     _slopes: list[float] = field(default_factory=list)
 
-    def add(self, seconds: float, usd: float, plan: Plan) -> bool:
+    def add(self, seconds: float, usd: float, plan: JointPlan) -> bool:
         """Keep a plan, in place of those that it beats or equals; return whether none held beats or equals it."""
         at = bisect.bisect_right(self.usd, usd)
         if at and self.seconds[at - 1] <= seconds:

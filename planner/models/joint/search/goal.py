@@ -11,7 +11,7 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.ranges import Ranges, all_ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
-from planner.models.joint.world import Plan, World
+from planner.models.joint.world import JointPlan, World
 
 Key = tuple[float, float]
 Node = tuple[Key, int, float, float, Any]  # its key, its place among equals, its seconds, its capital, and what it is
@@ -160,5 +160,5 @@ class Goal(ABC):
         """Advance the search of a shape by a step, which may keep plans; return the floors of the rest, if any."""
 
     @abstractmethod
-    def keep(self, plan: Plan) -> Any:
+    def keep(self, plan: JointPlan) -> Any:
         """Hold a plan if it is of use."""

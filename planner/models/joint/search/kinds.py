@@ -11,7 +11,7 @@ from planner.models.joint.search.days import FewestDays, ShapeInTime
 from planner.models.joint.search.goal import Key, OpenNodes
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column
-from planner.models.joint.world import EPS, Plan
+from planner.models.joint.world import EPS, JointPlan
 
 Kind = tuple[int, int, int, int]  # tensor, context, expert and pipeline parallelism
 
@@ -30,7 +30,7 @@ class FastestOfEachKind(FewestDays):
     """
 
     most_shapes: int
-    kinds: dict[Kind, Plan] = field(default_factory=dict)
+    kinds: dict[Kind, JointPlan] = field(default_factory=dict)
     priced: int = 0
     at: float = 0.0  # seconds of the column that was opened last
 
@@ -86,7 +86,7 @@ class FastestOfEachKind(FewestDays):
             return None
         return super().price(t, c, shape)
 
-    def keep(self, plan: Plan) -> None:
+    def keep(self, plan: JointPlan) -> None:
         """Make a plan that of its kind if it is faster, or as fast and cheaper."""
         kind = kind_of(plan.column)
         self.incumbent = self.kinds.get(kind)

@@ -16,7 +16,7 @@ from planner.models.joint.search.goal import OpenNodes
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.split import Column
-from planner.models.joint.world import CENTS, EPS, Plan, World
+from planner.models.joint.world import CENTS, EPS, JointPlan, World
 
 Rank = tuple[float, ...]
 
@@ -37,7 +37,7 @@ class LeastRank(LeastCapital):
         Shapes that are priced, and nodes that are opened; the search ends unproven at the next.
     """
 
-    rank: Callable[[Plan], Rank]
+    rank: Callable[[JointPlan], Rank]
     least_rank: Callable[[Column], Rank]
     best: Rank
     enough: Rank = ()
@@ -102,12 +102,12 @@ class LeastRank(LeastCapital):
         step = next(shape.steps, None)
         if step is None:
             return None
-        if not isinstance(step, Plan):
+        if not isinstance(step, JointPlan):
             return t, step
         self.keep(step)
         return None
 
-    def keep(self, plan: Plan) -> None:
+    def keep(self, plan: JointPlan) -> None:
         """Make a plan the incumbent if it ties and its rank is lower."""
         if plan.capital_usd > self.capital or plan.seconds > self.limit * (1 + EPS):
             return
