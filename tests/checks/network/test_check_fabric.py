@@ -9,6 +9,7 @@ from stored_plans import stored
 from worked_plan import INSTANCE, edited, edited_at, instance_with, named, rules, small, worked
 
 from planner.api.plans import check
+from planner.checks.fabric import pins as fabric_pins
 from planner.checks.fabric import pods_of_one_switch
 from planner.physics.plan_physics import PlanPhysics
 
@@ -181,6 +182,16 @@ def test_racks_and_gpus_at_work_are_cabled(path: str, change: int, rule: str) ->
 def test_pins(pins: dict[str, Any], broken: set[str]) -> None:
     """What was fixed by hand is kept."""
     assert named(worked(instance_with(pins=pins))) == broken
+
+
+@pytest.mark.parametrize(("tiers", "key"), [(1, "spine_bundle"), (2, "core_down_ports"), (2, "core_up_ports")])
+def test_pins_of_a_tier_that_is_not_there(tiers: int, key: str) -> None:
+    """A fabric without a tier has no ports there: it keeps a pin of none and breaks one of one."""
+    plan = edited(PLAN, **{f"fabric__sites__{s}__tiers": lambda every: every[:tiers] for s in ("e1", "w1")})
+    for ports, broken in ((0, False), (1, True)):
+        pinned = plan.instance.model_copy(update={"pins": {f"fabric.{key}": ports}})
+        found = {v.rule for v in fabric_pins(PlanPhysics(plan=plan.model_copy(update={"instance": pinned})))}
+        assert found == ({f"pins[fabric.{key}]"} if broken else set())
 
 
 @pytest.mark.parametrize(
