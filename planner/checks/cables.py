@@ -18,7 +18,7 @@ from planner.checks import sites
 from planner.checks.rule import Rule, at_most, broken, must_equal
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.links import Ints
-from planner.physics.network.price import WAN_GATEWAY, Cables, lay, wan_gateway_bill
+from planner.physics.network.price import WAN_GATEWAY, StageCables, lay, wan_gateway_bill
 from planner.physics.network.price import stages as cable_stages
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import FreeUplinks, free_share, uplink_loads, wan_gbps, wan_ports
@@ -55,7 +55,7 @@ class Count:
     absent: list[str] = field(default_factory=list)
 
 
-def count(stream: Iterable[Cables], tiers: dict[str, tuple[int, int]]) -> Count:
+def count(stream: Iterable[StageCables], tiers: dict[str, tuple[int, int]]) -> Count:
     """Tick off both ends of every cable; `tiers`: how many switches a tier has and how many ports each of them."""
     total = Count(used={tier: np.zeros(shape, dtype=np.bool_) for tier, shape in tiers.items()})
     for c in stream:
@@ -109,7 +109,7 @@ def cables(c: PlanPhysics) -> Iterator[Violation]:
         yield from _totals(rule, f, total, d)
 
 
-def in_parts(stream: Iterable[Cables], split: int) -> Iterator[Cables]:
+def in_parts(stream: Iterable[StageCables], split: int) -> Iterator[StageCables]:
     """Yield cables by the parts of ports that they take: one at a GPU's end of a leaf, all of both between switches."""
     part = np.arange(split, dtype=np.int64)
     for c in stream:
@@ -118,7 +118,7 @@ def in_parts(stream: Iterable[Cables], split: int) -> Iterator[Cables]:
         else:
             low, high = (np.repeat(switch, split) for switch in (c.low, c.high))
             ports = [(port[:, None] * split + part).reshape(-1) for port in (c.low_port, c.high_port)]
-            yield Cables(c.low_tier, c.high_tier, low, ports[0], high, ports[1])
+            yield StageCables(c.low_tier, c.high_tier, low, ports[0], high, ports[1])
 
 
 def _wan_gateway(rule: str, f: SiteFabric, total: Count, d: Design, joined: int) -> Iterator[Violation]:

@@ -26,7 +26,7 @@ from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.training import step
 from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Pipeline
-from planner.physics.training.blocks.rack_blocks import Block, block_of
+from planner.physics.training.blocks.rack_blocks import RackBlock, block_of
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.physics.training.operations import Machine, Shape
 from planner.physics.training.process_groups import Weights, front_layers, weights_of
@@ -344,7 +344,7 @@ class Cut:
                 fine &= getattr(found, COLUMN_OF.get(name, name)) == pin
         return found.part(np.flatnonzero(fine))
 
-    def _block(self, stages_per_rack: int) -> Block | None:
+    def _block(self, stages_per_rack: int) -> RackBlock | None:
         """Return the block of one rack stage; those of longer pipelines have as many more racks."""
         return block_of(
             self.space.gpus,
@@ -360,7 +360,7 @@ class Cut:
 COLUMN_OF = {"pipeline_parallel": "p", "virtual_stages": "v"}
 
 
-def _figures(block: Block | None) -> tuple[int, int, int, int, int]:
+def _figures(block: RackBlock | None) -> tuple[int, int, int, int, int]:
     if block is None:
         return 0, 0, 0, 0, 0
     return block.racks, block.replicas, block.replicas_per_rack, block.stage_racks, block.rails

@@ -18,7 +18,7 @@ from planner.instance.hardware import HardwareAlternative, Rack
 from planner.instance.instance import Instance
 from planner.physics.network.price import min_fabric_usd
 from planner.physics.plan_physics import PlanPhysics
-from planner.physics.training.blocks.rack_blocks import Block, block_of
+from planner.physics.training.blocks.rack_blocks import RackBlock, block_of
 from planner.plan.certificate import ExcludedColumn, JointProof, Violation
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
@@ -253,7 +253,7 @@ def proof_violations(
     yield from missing_columns(instance, bound, proof, transport_slowdown=transport_slowdown, stop=stop)
 
 
-def block_of_layout(gpus: int, layout: LayoutPlan) -> Block | None:
+def block_of_layout(gpus: int, layout: LayoutPlan) -> RackBlock | None:
     """Return the block of racks that holds whole replicas of a layout."""
     return block_of(
         gpus,
@@ -266,7 +266,7 @@ def block_of_layout(gpus: int, layout: LayoutPlan) -> Block | None:
     )
 
 
-def racks_used(block: Block, replicas_by_site: Mapping[str, int]) -> int:
+def racks_used(block: RackBlock, replicas_by_site: Mapping[str, int]) -> int:
     """Return the racks of the blocks that work."""
     return sum(block.racks * block.blocks(d) for d in replicas_by_site.values())
 

@@ -11,7 +11,7 @@ from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.certificate import Violation
 
 
-class Choice(NamedTuple):
+class CheckedModelChoice(NamedTuple):
     """The question of a model choice, the figures that the plan states of the model, and the model itself."""
 
     asked: Choose
@@ -19,11 +19,11 @@ class Choice(NamedTuple):
     model: Model
 
 
-def _choices(c: PlanPhysics) -> Iterator[Choice]:
+def _choices(c: PlanPhysics) -> Iterator[CheckedModelChoice]:
     """Yield the choice where a model was asked for and the plan states one."""
     asked, stated, model = c.instance.workload.choose, c.plan.model_choice, c.instance.workload.model
     if asked is not None and stated is not None and isinstance(model, Model):
-        yield Choice(asked, stated, model)
+        yield CheckedModelChoice(asked, stated, model)
 
 
 def stated_loss(c: PlanPhysics) -> float | None:
@@ -77,7 +77,7 @@ def choice_figures(c: PlanPhysics) -> Iterator[Violation]:
         yield from _law_figures(c, x, size)
 
 
-def _law_figures(c: PlanPhysics, x: Choice, size: float) -> Iterator[Violation]:
+def _law_figures(c: PlanPhysics, x: CheckedModelChoice, size: float) -> Iterator[Violation]:
     law, stated = x.asked.law, x.stated
     rate = x.asked.assumed_flop_per_second
     gpus, seconds = (
@@ -102,7 +102,7 @@ def _law_figures(c: PlanPhysics, x: Choice, size: float) -> Iterator[Violation]:
         yield from at_most("choice_figures[law]", off, slack, "away from the law's parameters", "allowed")
 
 
-def _loss_at(x: Choice, flop: float) -> tuple[float, float, float] | None:
+def _loss_at(x: CheckedModelChoice, flop: float) -> tuple[float, float, float] | None:
     """Return parameters, tokens and loss of the model that the laws give for a compute, its shape left open."""
     law, loss = x.asked.law, x.asked.law if isinstance(x.asked.law, LossLaw) else x.asked.loss
     if not isinstance(law, (PointsLaw, LossLaw)) or not isinstance(loss, LossLaw):
@@ -112,7 +112,7 @@ def _loss_at(x: Choice, flop: float) -> tuple[float, float, float] | None:
     return size, tokens, scaling_laws.loss(loss, size, tokens)
 
 
-def _ideal_figures(x: Choice, name: str, stated: Ideal, flop: float) -> Iterator[Violation]:
+def _ideal_figures(x: CheckedModelChoice, name: str, stated: Ideal, flop: float) -> Iterator[Violation]:
     figures = _loss_at(x, flop)
     if figures is None:
         return
@@ -121,7 +121,7 @@ def _ideal_figures(x: Choice, name: str, stated: Ideal, flop: float) -> Iterator
         yield from must_equal(rule, what, getattr(stated, what), value)
 
 
-def _bound_figures(c: PlanPhysics, x: Choice, full: float) -> Iterator[Violation]:
+def _bound_figures(c: PlanPhysics, x: CheckedModelChoice, full: float) -> Iterator[Violation]:
     """Check the bound on loss and compute: no more compute than all GPUs have at their peak, and its own loss."""
     stated, at_bound = x.stated, _loss_at(x, x.stated.flop_bound)
     batch = c.instance.limits.max_batch_tokens or 0.0

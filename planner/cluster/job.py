@@ -19,7 +19,7 @@ from planner.plan.plan import Plan
 from planner.plan.plan_files import kind_of, other_kind, without_schema_key
 
 
-class Switch(Frozen):
+class TopologySwitch(Frozen):
     """One switch of a tree; a leaf has nodes, any other has the switches whose parent it is."""
 
     name: str = Field(description="By which plans and pins name it.")
@@ -27,7 +27,7 @@ class Switch(Frozen):
     nodes: tuple[str, ...] = Field((), description="Nodes of a leaf, in the order of the file.")
 
 
-class Block(Frozen):
+class TopologyBlock(Frozen):
     """Nodes that share a scale-up domain, or a base block of a scheduler that places by blocks."""
 
     name: str
@@ -38,8 +38,8 @@ class Topology(Frozen):
     """Where every node stands; a node is under one leaf at most, and in one block at most."""
 
     kind: Literal["tree", "block"] = Field("tree", description="What the scheduler places by; trees may have blocks.")
-    switches: tuple[Switch, ...] = ()
-    blocks: tuple[Block, ...] = ()
+    switches: tuple[TopologySwitch, ...] = ()
+    blocks: tuple[TopologyBlock, ...] = ()
     block_sizes: tuple[int, ...] = Field((), description="Sizes of aggregated blocks in nodes, the base block first.")
 
 

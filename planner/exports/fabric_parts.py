@@ -21,7 +21,7 @@ from planner.formats.yaml_text import dump
 from planner.instance.network import Floor, Medium, Network, Switch
 from planner.physics.network import price
 from planner.physics.network.links import NO_MEDIUM, Ints, MediaTable, Metres, media_of
-from planner.physics.network.price import WAN_GATEWAY, Cables, by_reach, lay, lengths, models_of, switch_counts
+from planner.physics.network.price import WAN_GATEWAY, StageCables, by_reach, lay, lengths, models_of, switch_counts
 from planner.physics.network.topology import Design
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan.plan import Plan
@@ -72,7 +72,7 @@ class BuiltFabric:
         d = self.design
         return f"{self.names['rack'][gpu // d.gpus_per_rack]}-gpu{gpu % d.gpus_per_rack:0{width(d.gpus_per_rack)}d}"
 
-    def measured(self) -> Iterator[tuple[Cables, Metres]]:
+    def measured(self) -> Iterator[tuple[StageCables, Metres]]:
         """Yield every cable with its length."""
         measure = lengths(self.design, self.floor)
         for c in lay(self.design):
@@ -182,7 +182,9 @@ def labelled(x: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]]:
         yield c.low_tier, _named(x, c, metres, by_name, (network % x.design.lanes).tolist())
 
 
-def _named(x: BuiltFabric, c: Cables, metres: Metres, media: list[str], lanes: list[int]) -> Iterator[LabelledCable]:
+def _named(
+    x: BuiltFabric, c: StageCables, metres: Metres, media: list[str], lanes: list[int]
+) -> Iterator[LabelledCable]:
     """Name a block of cables; where a leaf's port is split, a GPU's end is named port/part."""
     low = c.low.tolist()
     low_names = map(x.gpu_name, low) if c.low_tier == "gpu" else (x.names[c.low_tier][i] for i in low)

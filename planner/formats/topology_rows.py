@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from planner.cluster.hostlist import MAX_NAMES, expand, fold_names
-from planner.cluster.job import Block, Switch, Topology
+from planner.cluster.job import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
 
 MAX_NAMES_OF_FILE = MAX_NAMES
@@ -88,7 +88,7 @@ def heights(topology: Topology) -> dict[str, int]:
     return tiers
 
 
-def leaves(topology: Topology) -> Iterator[Switch]:
+def leaves(topology: Topology) -> Iterator[TopologySwitch]:
     """Return the switches that have nodes, in the order of the file."""
     return (s for s in topology.switches if s.nodes)
 
@@ -158,8 +158,8 @@ def tree(
     raise_all(source, (f"{b.where}: node {n!r} of block {b.name!r} is under no leaf; add it to one" for b, n in strays))
     return Topology(
         kind="tree",
-        switches=tuple(Switch(name=r.name, parent=parents.get(r.name), nodes=r.nodes) for r in rows),
-        blocks=tuple(Block(name=b.name, nodes=b.nodes) for b in blocks),
+        switches=tuple(TopologySwitch(name=r.name, parent=parents.get(r.name), nodes=r.nodes) for r in rows),
+        blocks=tuple(TopologyBlock(name=b.name, nodes=b.nodes) for b in blocks),
         block_sizes=tuple(sizes),
     )
 
@@ -170,7 +170,7 @@ def block_topology(
     """Return a topology of blocks alone."""
     raise_all(source, _block_problems(blocks, sizes, sizes_where))
     return Topology(
-        kind="block", blocks=tuple(Block(name=b.name, nodes=b.nodes) for b in blocks), block_sizes=tuple(sizes)
+        kind="block", blocks=tuple(TopologyBlock(name=b.name, nodes=b.nodes) for b in blocks), block_sizes=tuple(sizes)
     )
 
 

@@ -152,7 +152,7 @@ START = 24, 31  # powers of ten of FLOP among which a model to start from is sou
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class ModelCandidate:
     """A model with its training: 6·N·D is the compute."""
 
     flop: float
@@ -177,7 +177,7 @@ def loss_law_of(choose: Choose) -> LossLaw:
     return law
 
 
-def model_for(choose: Choose, flop: float) -> Candidate:
+def model_for(choose: Choose, flop: float) -> ModelCandidate:
     """Return the model of the family that the law gives for a compute.
 
     Raises
@@ -201,10 +201,10 @@ def model_for(choose: Choose, flop: float) -> Candidate:
     critical = None
     if isinstance(batch, PowerOf):
         critical = scaling_laws.power(batch, tokens=tokens, flop=flop, parameters=parameters)
-    return Candidate(flop=flop, model=model, parameters=parameters, tokens=tokens, batch_tokens=critical)
+    return ModelCandidate(flop=flop, model=model, parameters=parameters, tokens=tokens, batch_tokens=critical)
 
 
-def any_model(choose: Choose) -> Candidate:
+def any_model(choose: Choose) -> ModelCandidate:
     """Return a model of the family to start from: of the smallest power of ten of compute that has one."""
     for exponent in range(*START):
         try:
@@ -214,7 +214,7 @@ def any_model(choose: Choose) -> Candidate:
     raise refused
 
 
-def instance_with(instance: Instance, candidate: Candidate) -> Instance:
+def instance_with(instance: Instance, candidate: ModelCandidate) -> Instance:
     """Return the instance that trains a candidate; the user's own limit on the batch stays."""
     limits = instance.limits
     given = [b for b in (limits.max_batch_tokens, candidate.batch_tokens) if b is not None]

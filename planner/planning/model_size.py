@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from planner.errors import InputError, InternalError
 from planner.instance.instance import Instance, instance_sha256
 from planner.instance.workload import Choose, Ideal, ModelChoice
-from planner.models.model_size import Candidate, instance_with, law_of, loss_law_of, model_for
+from planner.models.model_size import ModelCandidate, instance_with, law_of, loss_law_of, model_for
 from planner.physics.training import scaling_laws, step
 from planner.physics.training.layer_time import SECONDS_PER_DAY
 from planner.plan.certificate import Conflict, ObjectiveValue
@@ -213,7 +213,7 @@ def model_at(choose: Choose, flop: float) -> tuple[float, float]:
     return size, scaling_laws.tokens_for(size, flop)
 
 
-def compute_shares(plan: Plan, candidate: Candidate) -> dict[str, float]:
+def compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
     """Compute the shares of all GPUs' peak compute: used, lost to each part of the step, to idle GPUs, and to stops."""
     if plan.layout is None:
         return {}

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from planner.cluster.hostlist import natural
-from planner.cluster.job import GroupKind, Job, Switch, Topology, slots
+from planner.cluster.job import GroupKind, Job, Topology, TopologySwitch, slots
 from planner.scheduling.session import Cluster
 
 LEAF, PER_POD = 32, 16
@@ -22,12 +22,12 @@ def cluster_of(nodes: int) -> Topology:
     """Return leaves of 32 nodes, sixteen to a pod."""
     leaves = range(nodes // LEAF)
     switches = [
-        Switch(name="core"),
-        *(Switch(name=f"pod{p}", parent="core") for p in range(-(-len(leaves) // PER_POD))),
+        TopologySwitch(name="core"),
+        *(TopologySwitch(name=f"pod{p}", parent="core") for p in range(-(-len(leaves) // PER_POD))),
     ]
     for i in leaves:
         names = tuple(f"n{n:05d}" for n in range(i * LEAF, (i + 1) * LEAF))
-        switches.append(Switch(name=f"leaf{i:03d}", parent=f"pod{i // PER_POD}", nodes=names))
+        switches.append(TopologySwitch(name=f"leaf{i:03d}", parent=f"pod{i // PER_POD}", nodes=names))
     return Topology(switches=tuple(switches))
 
 

@@ -6,16 +6,16 @@ import pytest
 
 import planner
 from planner.checks.placement import check_placement
-from planner.cluster.job import Block, Job, Placement, Switch, Topology
+from planner.cluster.job import Job, Placement, Topology, TopologyBlock, TopologySwitch
 
 NODES = tuple(f"n{i}" for i in range(12))
 TOPOLOGY = Topology(
     switches=(
-        Switch(name="root"),
-        *(Switch(name=f"pod{p}", parent="root") for p in range(2)),
-        *(Switch(name=f"leaf{i}", parent=f"pod{i // 2}", nodes=NODES[3 * i : 3 * i + 3]) for i in range(4)),
+        TopologySwitch(name="root"),
+        *(TopologySwitch(name=f"pod{p}", parent="root") for p in range(2)),
+        *(TopologySwitch(name=f"leaf{i}", parent=f"pod{i // 2}", nodes=NODES[3 * i : 3 * i + 3]) for i in range(4)),
     ),
-    blocks=tuple(Block(name=f"b{i}", nodes=NODES[i : i + 1]) for i in range(12)),
+    blocks=tuple(TopologyBlock(name=f"b{i}", nodes=NODES[i : i + 1]) for i in range(12)),
 )
 JOB = Job(name="j", mesh={"pipeline": 2, "data": 3})
 BUSY = ["n0", "n6"]

@@ -7,7 +7,7 @@ from cluster_worlds import tree
 from typer.testing import CliRunner
 
 from planner.cli.main import app
-from planner.cluster.job import Block, Topology
+from planner.cluster.job import Topology, TopologyBlock
 from planner.errors import InputError
 from planner.formats.topology_files import read_topology, write_topology
 
@@ -39,7 +39,9 @@ def test_what_is_written_reads_the_same(tmp_path: Path, form: str) -> None:
 
 def test_blocks_alone_are_a_level_for_kueue() -> None:
     """Without switches the block is the level above the node, and every node carries its label."""
-    blocks = Topology(kind="block", blocks=(Block(name="b0", nodes=("n0", "n1")), Block(name="b1", nodes=("n2",))))
+    blocks = Topology(
+        kind="block", blocks=(TopologyBlock(name="b0", nodes=("n0", "n1")), TopologyBlock(name="b1", nodes=("n2",)))
+    )
     text = write_topology(blocks, "kueue")
     assert text.count("nodeLabel: ") == 2
     assert text.count("accelerator.topograph.run/domain: b0") == 2

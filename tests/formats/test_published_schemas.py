@@ -11,7 +11,7 @@ import re
 import pytest
 from test_writers import NODES, PLACED, TREE, _objects, _of_kind, _on
 
-from planner.cluster.job import Switch, Topology
+from planner.cluster.job import Topology, TopologySwitch
 from planner.errors import InputError
 from planner.formats.topology_files import write_placed, write_topology
 
@@ -76,7 +76,7 @@ def test_rankfile_grammar() -> None:
 @pytest.mark.parametrize("form", ["kueue", "volcano"])
 def test_nodes_that_kubernetes_cannot_have_are_named(name: str, form: str) -> None:
     """A node's name is used as it stands; one that no Kubernetes node has is refused, not changed."""
-    tree = Topology(switches=(Switch(name="leaf", nodes=(*NODES[:2], name)),))
+    tree = Topology(switches=(TopologySwitch(name="leaf", nodes=(*NODES[:2], name)),))
     with pytest.raises(InputError, match=f"node '{re.escape(name)}' cannot be a Kubernetes node"):
         write_topology(tree, form)
     with pytest.raises(InputError, match=f"node '{re.escape(name)}' cannot be a Kubernetes node"):

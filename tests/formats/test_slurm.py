@@ -10,7 +10,7 @@ from slurm_controller import Controller, controller, why_not
 
 import planner
 from planner.cluster.hostlist import expand, fold_names, natural
-from planner.cluster.job import Switch, Topology
+from planner.cluster.job import Topology, TopologySwitch
 from planner.errors import InputError
 from planner.formats.placed_job import PlacedJob, hostfile, sbatch_arguments
 from planner.formats.slurm import read_conf, read_running, read_states, write_conf
@@ -22,13 +22,17 @@ RACKS, PER_RACK, PODS = 16, 16, 4
 def _topology() -> Topology:
     """256 nodes named by rack and place, 16 a leaf, four leaves a pod."""
     leaves = [
-        Switch(
+        TopologySwitch(
             name=f"leaf{r}", parent=f"pod{r % PODS}", nodes=tuple(f"rack{r:02d}node{n:02d}" for n in range(PER_RACK))
         )
         for r in range(RACKS)
     ]
     return Topology(
-        switches=(*leaves, *(Switch(name=f"pod{p}", parent="core") for p in range(PODS)), Switch(name="core"))
+        switches=(
+            *leaves,
+            *(TopologySwitch(name=f"pod{p}", parent="core") for p in range(PODS)),
+            TopologySwitch(name="core"),
+        )
     )
 
 
@@ -236,7 +240,10 @@ def test_real_ranks_are_where_the_files_put_them(tmp_path: Path) -> None:
         pytest.skip(reason)
     leaves = (("n2", "n10", "n1"), ("n3", "n11", "n20"))
     tree = Topology(
-        switches=(Switch(name="top"), *(Switch(name=f"l{i}", parent="top", nodes=n) for i, n in enumerate(leaves)))
+        switches=(
+            TopologySwitch(name="top"),
+            *(TopologySwitch(name=f"l{i}", parent="top", nodes=n) for i, n in enumerate(leaves)),
+        )
     )
     names = [n for own in leaves for n in own]
     nodes = ("n11", "n2", "n20", "n1")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from planner.cluster.job import Switch, Topology
+from planner.cluster.job import Topology, TopologySwitch
 from planner.errors import InputError
 from planner.formats.slurm import BUSY, DOWN, FREE, MEANING, NodeStates, read_states, require_known, states_on
 
-TREE = Topology(switches=(Switch(name="leaf", nodes=("n1", "n2", "n3", "n4")),))
+TREE = Topology(switches=(TopologySwitch(name="leaf", nodes=("n1", "n2", "n3", "n4")),))
 
 
 def _read(directory: Path, text: str) -> NodeStates:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.cluster.job import Block, Switch, Topology
+from planner.cluster.job import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
 from planner.formats.slurm import read_conf, read_yaml, write_conf, write_yaml
 from planner.formats.topology_files import TOPOLOGY_WRITERS, read_topology, write_topology
@@ -52,14 +52,14 @@ def topologies(draw: st.DrawFn) -> Topology:
     look = draw(st.sampled_from(["n{}", "rack1-n{:04d}", "r{0}n{0:02d}", "node{}x"]))
     names = [look.format(i) for i in range(sum(sizes))]
     leaves = [tuple(names[sum(sizes[:i]) : sum(sizes[: i + 1])]) for i in range(len(sizes))]
-    blocks = tuple(Block(name=f"b{i}", nodes=nodes) for i, nodes in enumerate(leaves))
+    blocks = tuple(TopologyBlock(name=f"b{i}", nodes=nodes) for i, nodes in enumerate(leaves))
     base = draw(st.integers(1, 4))
     block_sizes = draw(st.sampled_from([(), (base,), (base, 2 * base), (base, 4 * base, 8 * base)]))
     if draw(st.booleans()):
         return Topology(kind="block", blocks=blocks, block_sizes=block_sizes)
     pods = draw(st.integers(1, len(sizes)))
-    top = [Switch(name="core")] + [Switch(name=f"pod-{p}", parent="core") for p in range(pods)]
-    tree = [Switch(name=f"leaf{i}", parent=f"pod-{i % pods}", nodes=nodes) for i, nodes in enumerate(leaves)]
+    top = [TopologySwitch(name="core")] + [TopologySwitch(name=f"pod-{p}", parent="core") for p in range(pods)]
+    tree = [TopologySwitch(name=f"leaf{i}", parent=f"pod-{i % pods}", nodes=nodes) for i, nodes in enumerate(leaves)]
     beside = draw(st.booleans())
     return Topology(switches=(*tree, *top), blocks=blocks if beside else (), block_sizes=block_sizes if beside else ())
 
@@ -81,9 +81,9 @@ def test_conf_as_people_write_it() -> None:
     """Comments, continued lines, quotes, any case, hostlists for nodes and switches."""
     assert read_conf(TREE, "t") == Topology(
         switches=(
-            Switch(name="leaf1", parent="core", nodes=("n01", "n02", "n03", "n04")),
-            Switch(name="leaf2", parent="core", nodes=("n05", "n06", "m7")),
-            Switch(name="core"),
+            TopologySwitch(name="leaf1", parent="core", nodes=("n01", "n02", "n03", "n04")),
+            TopologySwitch(name="leaf2", parent="core", nodes=("n05", "n06", "m7")),
+            TopologySwitch(name="core"),
         )
     )
 
@@ -92,7 +92,11 @@ def test_yaml_takes_the_default_and_the_blocks_beside_it() -> None:
     """The cluster's default is the tree; the one block topology tells its scale-up domains; a name chooses another."""
     tree = read_yaml(YAML, "y")
     assert {s.name: s.parent for s in tree.switches} == {"core": None, "leaf1": "core", "leaf2": "core"}
-    assert (tree.kind, tree.blocks[1], tree.block_sizes) == ("tree", Block(name="b2", nodes=("n03", "n04")), (2, 4))
+    assert (tree.kind, tree.blocks[1], tree.block_sizes) == (
+        "tree",
+        TopologyBlock(name="b2", nodes=("n03", "n04")),
+        (2, 4),
+    )
     assert read_yaml(YAML, "y", "nvl").kind == "block"
     with pytest.raises(InputError, match=r"line 21: 'plain' is flat"):
         read_yaml(YAML, "y", "plain")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from planner.cluster.job import Block, Switch, Topology
+from planner.cluster.job import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
 from planner.formats.topology_files import read_topology, write_topology
 from planner.formats.yaml_text import Node, parse
@@ -44,7 +44,7 @@ def test_topograph(tmp_path: Path) -> None:
     """Layers are the tree, labels or attributes the scale-up domains; spines without a core get a root."""
     found = _read(tmp_path, INSTANCES)
     assert _parents(found) == {"leaf1": "spine1", "spine1": "root", "leaf2": "spine2", "spine2": "root", "root": None}
-    assert found.blocks == (Block(name="nvl1", nodes=("n1", "n2")),)
+    assert found.blocks == (TopologyBlock(name="nvl1", nodes=("n1", "n2")),)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_kubernetes_families(tmp_path: Path, keys: tuple[str, str]) -> None:
     )
     assert _parents(found) == {"a": "s", "s": None, "b": "s"}
     assert [s.nodes for s in found.switches] == [("n1",), (), ("n2",)]
-    assert found.blocks == (Block(name="c.1", nodes=("n2",)),)
+    assert found.blocks == (TopologyBlock(name="c.1", nodes=("n2",)),)
 
 
 def test_kubernetes_keys_of_ones_own(tmp_path: Path) -> None:
@@ -128,10 +128,10 @@ def test_kueue_labels_read_back(tmp_path: Path) -> None:
     """The labels that the planner writes are those that it reads."""
     tree = Topology(
         switches=(
-            Switch(name="core"),
-            *(Switch(name=f"leaf{i}", parent="core", nodes=(f"n{i}", f"m{i}")) for i in range(2)),
+            TopologySwitch(name="core"),
+            *(TopologySwitch(name=f"leaf{i}", parent="core", nodes=(f"n{i}", f"m{i}")) for i in range(2)),
         ),
-        blocks=(Block(name="b1", nodes=("n0", "m0")),),
+        blocks=(TopologyBlock(name="b1", nodes=("n0", "m0")),),
     )
 
     def plain(node: Node) -> object:

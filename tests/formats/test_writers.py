@@ -14,7 +14,7 @@ import pytest
 import planner
 from planner.cli.cluster_commands import PLACEMENT_FORMATS, TOPOLOGY_FORMATS, placement_text
 from planner.cluster.hostlist import expand
-from planner.cluster.job import Block, Switch, Topology
+from planner.cluster.job import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
 from planner.formats.kubernetes import lowest_common_tier
 from planner.formats.placed_job import PlacedJob, RankGroup, hints, rankfile_line, sbatch_arguments, srun_line
@@ -24,14 +24,14 @@ from planner.formats.yaml_text import Node, dump, parse
 NODES = tuple(f"n{i:02d}" for i in range(1, 17))
 TREE = Topology(
     switches=(
-        *(Switch(name=f"leaf{i}", parent=f"pod{i // 2}", nodes=NODES[4 * i : 4 * i + 4]) for i in range(4)),
-        *(Switch(name=f"pod{i}", parent="core") for i in range(2)),
-        Switch(name="core"),
+        *(TopologySwitch(name=f"leaf{i}", parent=f"pod{i // 2}", nodes=NODES[4 * i : 4 * i + 4]) for i in range(4)),
+        *(TopologySwitch(name=f"pod{i}", parent="core") for i in range(2)),
+        TopologySwitch(name="core"),
     )
 )
 BLOCKS = Topology(
     kind="block",
-    blocks=tuple(Block(name=f"b{i}", nodes=NODES[4 * i : 4 * i + 4]) for i in range(4)),
+    blocks=tuple(TopologyBlock(name=f"b{i}", nodes=NODES[4 * i : 4 * i + 4]) for i in range(4)),
     block_sizes=(4, 8),
 )
 PLACED = PlacedJob(
@@ -231,16 +231,17 @@ def test_names_that_kubernetes_refuses_are_named() -> None:
         write_placed(PLACED.model_copy(update={"job": "a b"}), TREE, "kueue")
     with pytest.raises(InputError, match="two switches are called 'a-b'"):
         write_topology(
-            Topology(switches=(Switch(name="A_b", nodes=("n1",), parent="a-b"), Switch(name="a-b"))), "volcano"
+            Topology(switches=(TopologySwitch(name="A_b", nodes=("n1",), parent="a-b"), TopologySwitch(name="a-b"))),
+            "volcano",
         )
     with pytest.raises(InputError, match="blocks alone"):
         write_topology(BLOCKS, "volcano")
     deep = Topology(
         switches=(
-            Switch(name="a", nodes=("n1",), parent="r"),
-            Switch(name="b", parent="r"),
-            Switch(name="c", nodes=("n2",), parent="b"),
-            Switch(name="r"),
+            TopologySwitch(name="a", nodes=("n1",), parent="r"),
+            TopologySwitch(name="b", parent="r"),
+            TopologySwitch(name="c", nodes=("n2",), parent="b"),
+            TopologySwitch(name="r"),
         )
     )
     with pytest.raises(InputError, match="different depths"):

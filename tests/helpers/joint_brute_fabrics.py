@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
-from planner.physics.training.blocks.rack_blocks import Block
+from planner.physics.training.blocks.rack_blocks import RackBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Prices:
 
 def fabrics(
     i: Instance,
-    block: Block,
+    block: RackBlock,
     blocks: int,
     *,
     wrap: bool,

@@ -12,7 +12,7 @@ from scipy.optimize import brentq, minimize_scalar
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
-from planner.physics.training.blocks.rack_blocks import Block
+from planner.physics.training.blocks.rack_blocks import RackBlock
 from planner.physics.training.transformer import total_parameters
 
 
@@ -51,11 +51,11 @@ class FailingToy(Toy):
         each = i.workload.precision.parameter_bytes + i.workload.precision.optimizer_bytes
         self.bytes = total_parameters(self.m.model) * each
 
-    def rails(self, block: Block) -> int:
+    def rails(self, block: RackBlock) -> int:
         """Return the GPUs of a rack that are cabled."""
         return self.m.rack.gpus if self.wired else block.rails
 
-    def fit(self, block: Block) -> float:
+    def fit(self, block: RackBlock) -> float:
         """Return the share of time in which a rack is fit for work."""
         repairs = {"gpu": 0.0, "rack": 0.0}
         for p in self.r.parts.values():
@@ -64,7 +64,7 @@ class FailingToy(Toy):
         enough = at_least(block.work_gpus, self.rails(block), 1 / (1 + repairs["gpu"]))
         return enough / (1 + repairs["rack"] * block.work_gpus)
 
-    def spare_racks(self, block: Block, blocks: int) -> int:
+    def spare_racks(self, block: RackBlock, blocks: int) -> int:
         """Return the fewest spare racks of a site that reach the target, one at least."""
         needed = block.racks * blocks
         if not self.target or not needed:

@@ -24,7 +24,7 @@ from planner.physics.site import cost
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Fibre
-from planner.physics.training.blocks.rack_blocks import Block, block_of, padded
+from planner.physics.training.blocks.rack_blocks import RackBlock, block_of, padded
 from planner.physics.training.operations import Shape
 from planner.physics.training.schedule import Schedule
 
@@ -41,7 +41,7 @@ class Column:
     shape: Shape
     p: int
     v: int
-    block: Block
+    block: RackBlock
     d: int
     zero: int
     m: int
@@ -231,7 +231,7 @@ class Toy:
                         expert_parallel=e,
                     )
 
-    def pipelines(self) -> Iterator[tuple[Shape, int, int, Block]]:
+    def pipelines(self) -> Iterator[tuple[Shape, int, int, RackBlock]]:
         """Yield every shape with its pipelines, interleaved or not, one stage to a rack or as many as fit."""
         g, layers = self.m.rack.gpus, self.m.model.layers
         for s, p in itertools.product(self.shapes(), range(1, layers + 1)):
@@ -328,11 +328,11 @@ class Toy:
         """Return the seconds that pass for so many of steps: nothing fails here."""
         return seconds
 
-    def spare_racks(self, _block: Block, _blocks: int) -> int:
+    def spare_racks(self, _block: RackBlock, _blocks: int) -> int:
         """Return the racks that stand by at a site of so many blocks."""
         return 0
 
-    def rails(self, block: Block) -> int:
+    def rails(self, block: RackBlock) -> int:
         """Return the GPUs of a rack that are cabled."""
         return block.rails
 
@@ -347,7 +347,7 @@ class Toy:
         gbps = waves * w.wavelength_gbps / w.headroom_factor
         return Fibre(sites=len(sizes), gbps=gbps, rtt_ms=rtt, round_trips=w.round_trips)
 
-    def _fabrics(self, block: Block, blocks: int, wrap: bool) -> list[Any]:
+    def _fabrics(self, block: RackBlock, blocks: int, wrap: bool) -> list[Any]:
         spare, rails = self.spare_racks(block, blocks), self.rails(block)
         found = fabrics(self.i, block, blocks, wrap=wrap, spare=spare, rails=rails, lanes=self.lanes)
         limit, h = self.i.limits.facility_power_mw, self.i.hardware
@@ -356,7 +356,7 @@ class Toy:
             found = [f for f in found if cost.facility_mw(h, racks, f.mw) <= limit * (1 + 1e-9)]
         return calm(found, self.phi) if self.free_network else found
 
-    def _levels(self, block: Block, sizes: tuple[int, ...], wrap: bool) -> list[Level]:
+    def _levels(self, block: RackBlock, sizes: tuple[int, ...], wrap: bool) -> list[Level]:
         """List the slowdowns of every choice of fabrics, one for each site, the cheapest choices of each first."""
         if self.i.network is None:
             return [Level(self.phi, self.phi, ((0.0, (0.0,) * len(sizes)),))]

@@ -4,7 +4,7 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 
-from planner.cluster.job import Job, Switch, Topology
+from planner.cluster.job import Job, Topology, TopologySwitch
 
 # Which axes exchange in groups, and in which order they are kept together where no bytes are given.
 EXCHANGES = ("tensor", "context", "expert", "data")
@@ -25,10 +25,17 @@ def random_mesh(seed: int, max_nodes: int = 8) -> tuple[Topology, Job, list[str]
         sizes = [r.randint(1, 5) for _ in range(r.randint(1, 4))]
         if 2 <= nodes <= max_nodes and sum(sizes) >= nodes:
             break
-    switches, first = [Switch(name="root"), Switch(name="pod0", parent="root"), Switch(name="pod1", parent="root")], 0
+    switches, first = (
+        [
+            TopologySwitch(name="root"),
+            TopologySwitch(name="pod0", parent="root"),
+            TopologySwitch(name="pod1", parent="root"),
+        ],
+        0,
+    )
     for i, size in enumerate(sizes):
         names = tuple(f"n{n}" for n in range(first, first + size))
-        switches.append(Switch(name=f"leaf{i}", parent=f"pod{i % 2}", nodes=names))
+        switches.append(TopologySwitch(name=f"leaf{i}", parent=f"pod{i % 2}", nodes=names))
         first += size
     busy = [f"n{n}" for n in r.sample(range(first), r.randint(0, first - nodes))]
     used = {s.parent for s in switches if s.nodes}

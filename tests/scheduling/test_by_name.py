@@ -10,7 +10,7 @@ from mesh_cases import lines, pieces, split
 import planner
 from planner.checks.placement import check_placement
 from planner.cluster.hostlist import natural
-from planner.cluster.job import GroupKind, Job, Switch, Topology
+from planner.cluster.job import GroupKind, Job, Topology, TopologySwitch
 from planner.errors import InputError
 
 ORDER = {"order": "name"}
@@ -101,9 +101,9 @@ def test_leaves_mixed_by_name_are_refused() -> None:
     """Nodes of two leaves that take turns by name leave no leaf to choose."""
     topology = Topology(
         switches=(
-            Switch(name="a", nodes=("n1", "n3"), parent="r"),
-            Switch(name="b", nodes=("n2",), parent="r"),
-            Switch(name="r"),
+            TopologySwitch(name="a", nodes=("n1", "n3"), parent="r"),
+            TopologySwitch(name="b", nodes=("n2",), parent="r"),
+            TopologySwitch(name="r"),
         )
     )
     with pytest.raises(InputError, match="leaf 'a': other leaves' nodes stand between its own by name"):

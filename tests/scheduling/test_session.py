@@ -10,7 +10,7 @@ from cluster_worlds import renamed, some_busy, tree
 
 import planner
 from planner.checks.placement import check_placement
-from planner.cluster.job import Block, GroupKind, Job, Placement, Switch, Topology, read_job
+from planner.cluster.job import GroupKind, Job, Placement, Topology, TopologyBlock, TopologySwitch, read_job
 from planner.errors import InputError, PlannerError
 from planner.scheduling.session import Cluster
 
@@ -109,7 +109,7 @@ def test_traffic_chooses_what_splits() -> None:
 
 def test_blocks_alone_are_leaves() -> None:
     """Blocks aggregate in rows: four blocks under sizes (4, 8) make two pods."""
-    blocks = tuple(Block(name=f"b{i}", nodes=tuple(f"x{4 * i + n}" for n in range(4))) for i in range(4))
+    blocks = tuple(TopologyBlock(name=f"b{i}", nodes=tuple(f"x{4 * i + n}" for n in range(4))) for i in range(4))
     topology = Topology(kind="block", blocks=blocks, block_sizes=(4, 8))
     job = Job(name="j", mesh={"pipeline": 2, "data": 4})
     placed = planner.place(topology, job, busy=["x0"])
@@ -230,17 +230,24 @@ def test_kinds_of_groups_may_have_the_name_of_an_axis() -> None:
 @pytest.mark.parametrize(
     ("switches", "says"),
     [
-        ([Switch(name="a", nodes=("x", "y")), Switch(name="b", nodes=("y",))], "'y' is under 'a' and 'b'"),
-        ([Switch(name="a", nodes=("x", "x"))], "a leaf names a node twice"),
-        ([Switch(name="a", parent="c", nodes=("x",))], "'c', which is missing"),
         (
-            [Switch(name="a", parent="b", nodes=("x",)), Switch(name="b", parent="c"), Switch(name="c", parent="b")],
+            [TopologySwitch(name="a", nodes=("x", "y")), TopologySwitch(name="b", nodes=("y",))],
+            "'y' is under 'a' and 'b'",
+        ),
+        ([TopologySwitch(name="a", nodes=("x", "x"))], "a leaf names a node twice"),
+        ([TopologySwitch(name="a", parent="c", nodes=("x",))], "'c', which is missing"),
+        (
+            [
+                TopologySwitch(name="a", parent="b", nodes=("x",)),
+                TopologySwitch(name="b", parent="c"),
+                TopologySwitch(name="c", parent="b"),
+            ],
             "'b', which is above itself",
         ),
-        ([Switch(name="a")], "has no leaf"),
+        ([TopologySwitch(name="a")], "has no leaf"),
     ],
 )
-def test_bad_topologies_are_named(switches: list[Switch], says: str) -> None:
+def test_bad_topologies_are_named(switches: list[TopologySwitch], says: str) -> None:
     """Switches that form no tree with nodes are refused by name."""
     with pytest.raises(InputError, match=says):
         Cluster(Topology(switches=tuple(switches)))

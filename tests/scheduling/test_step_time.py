@@ -9,7 +9,7 @@ from stored_plans import stored
 
 import planner
 from planner.checks.placement import check_placement
-from planner.cluster.job import Job, Switch, Topology, job_of_plan
+from planner.cluster.job import Job, Topology, TopologySwitch, job_of_plan
 from planner.errors import InputError
 from planner.formats.topology_files import plan_topology
 from planner.physics.training.blocks.prediction import metrics
@@ -102,6 +102,6 @@ def test_a_job_without_a_fabric_is_refused(tmp_path: Path, plan: Plan) -> None:
         planner.place(topology, plan.model_copy(update={"fabric": None}), objective="step-time")
     with pytest.raises(InputError, match="objective: must be one of locality, step-time"):
         planner.place(topology, plan, objective="fast")
-    wide = Topology(switches=(Switch(name="leaf0", nodes=tuple(f"x{i}" for i in range(999))),))
+    wide = Topology(switches=(TopologySwitch(name="leaf0", nodes=tuple(f"x{i}" for i in range(999))),))
     with pytest.raises(InputError, match=r"has 999 nodes.*give the topology of the plan's fabric"):
         planner.place(wide, plan, objective="step-time")

@@ -14,7 +14,7 @@ from planner.instance.instance import Instance
 from planner.models.joint.places.fibre_design import LARGE_BYTES, FibreDesigns
 from planner.models.joint.places.milp import LEFT_OUT, stated, total_musd
 from planner.models.joint.places.near_pairs import CENT_MUSD, without_dear_pairs
-from planner.models.joint.places.site_question import Circuit, Joined, Part, Placed, Proof, Question
+from planner.models.joint.places.site_question import Circuit, Joined, PlacedParts, Proof, SitePart, SiteQuestion
 from planner.models.joint.space import DEFAULT_WAN
 from planner.models.requests import SitesRequest
 from planner.models.sites import model
@@ -37,7 +37,7 @@ class Sites:
     seed: int = 0
     threads: int | None = None
     solved: int = 0
-    placed: dict[Any, Placed | None] = field(default_factory=dict)
+    placed: dict[Any, PlacedParts | None] = field(default_factory=dict)
     racks: dict[float | None, dict[int, int]] = field(default_factory=dict)  # the most, by budget and GPUs cabled
     deadline: Deadline = field(default_factory=Deadline)  # of the search; an answer cut short by it is not returned
 
@@ -154,7 +154,7 @@ class Sites:
         most = limits[0] if outcome.bound is None else min(limits[0], math.floor(outcome.bound + 1e-6))
         return most * each
 
-    def cheapest(self, parts: tuple[Part, ...], circuit: Circuit | None) -> Placed | None:
+    def cheapest(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
         """Return the cheapest sites for some parts, each at a site of its own; None where there are none.
 
         The capital is exact, the design of the fibre included.
@@ -182,7 +182,7 @@ class Sites:
             ),
         )
 
-    def least(self, parts: tuple[Part, ...], circuit: Circuit | None) -> float:
+    def least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
         """Bound the capital of some parts at the circuit's wavelengths or more; infinite where no sites hold them.
 
         Where the fibre is designed no design is made: each pair costs at least the fibre of the exchange alone, of the
@@ -197,7 +197,7 @@ class Sites:
         placed = self.placed[key]
         return math.inf if placed is None else placed.capital_usd
 
-    def joined_least(self, parts: tuple[Part, ...], circuit: Circuit | None) -> float:
+    def joined_least(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> float:
         """Bound the capital as `least` does, but of more than two sites by the design of their fibre.
 
         More wavelengths need no less fibre, so that where no design joins the sites none does at more of them, and
@@ -213,15 +213,15 @@ class Sites:
         return self.least(parts, circuit) if self.data.wan.traffic else found.capital_usd
 
     def question(
-        self, parts: tuple[Part, ...], circuit: Circuit | None, designs: dict[Joined, float | None]
-    ) -> Question:
+        self, parts: tuple[SitePart, ...], circuit: Circuit | None, designs: dict[Joined, float | None]
+    ) -> SiteQuestion:
         """Return the question that some parts ask."""
         pairs: dict[Pair, float] = {}
         if circuit is not None and not self.designed:
             pairs = {p: self.fibre_usd(km, circuit.wavelengths) for p, km in self.data.pairs.items()}
         elif circuit is not None and len(parts) == 2:
             pairs = dict(self.fibre.pair_least_usd(circuit))
-        return Question(
+        return SiteQuestion(
             data=self.data,
             kinds=_kinds(parts),
             circuit=circuit,
@@ -230,14 +230,14 @@ class Sites:
             counts_power=self.counts_power,
         )
 
-    def _placed(self, parts: tuple[Part, ...], circuit: Circuit | None) -> Placed | None:
+    def _placed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
         key = parts, circuit
         if key not in self.placed:
             found = self._designed(parts, circuit) if self.designed else self._solved(self.question(parts, circuit, {}))
             self.placed[key] = found
         return self.placed[key]
 
-    def _designed(self, parts: tuple[Part, ...], circuit: Circuit | None) -> Placed | None:
+    def _designed(self, parts: tuple[SitePart, ...], circuit: Circuit | None) -> PlacedParts | None:
         """Ask for sites, design their fibre, and ask again knowing its price, until the cheapest has a known one."""
         designs: dict[Joined, float | None] = {}
         plans: dict[Joined, WanPlan | None] = {}
@@ -253,7 +253,7 @@ class Sites:
             floor = sum(q.pair_usd.get(p, 0.0) for p in found.pairs)
             designs[sites] = None if plan is None else max(0.0, plan.capex_usd - floor)
 
-    def _solved(self, q: Question) -> Placed | None:
+    def _solved(self, q: SiteQuestion) -> PlacedParts | None:
         self.deadline.check()
         kept = without_dear_pairs(q, stated, self.run)
         if kept is None:
@@ -281,7 +281,7 @@ def _with(instance: Instance, **changes: Any) -> Instance:
     return instance.model_copy(update=changes)
 
 
-def _kinds(parts: tuple[Part, ...]) -> tuple[tuple[Part, int], ...]:
+def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:
     """Return the parts with their numbers, those of most blocks first."""
     return tuple(sorted(Counter(parts).items(), key=lambda x: (-x[0].blocks, x[0].racks)))
 
@@ -309,7 +309,7 @@ def _limit_budget(m: Any, s: Sites, fabrics: Any) -> None:
     m.spent = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
 
 
-def read_placed(m: Any, q: Question, outcome: Outcome[highs.Values]) -> Placed:
+def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[highs.Values]) -> PlacedParts:
     """Read a solution; the capital is added up again from whole decisions."""
     values = outcome.solution
     if values is None:
@@ -324,7 +324,7 @@ def read_placed(m: Any, q: Question, outcome: Outcome[highs.Values]) -> Placed:
             parts[x] = k, f
     round_follow(m, q, parts)
     pairs = tuple(p for p in q.data.pairs if p[0] in parts and p[1] in parts)
-    return Placed(
+    return PlacedParts(
         asked=tuple(p for p, n in q.kinds for _ in range(n)),
         circuit=q.circuit,
         parts={x: parts[x] for x in sorted(parts)},
@@ -347,7 +347,7 @@ def read_placed(m: Any, q: Question, outcome: Outcome[highs.Values]) -> Placed:
     )
 
 
-def round_follow(m: Any, q: Question, parts: dict[str, tuple[int, int]]) -> None:
+def round_follow(m: Any, q: SiteQuestion, parts: dict[str, tuple[int, int]]) -> None:
     """Set the variables that follow from the sites of the parts: fabrics, their power, lit fibre and designs."""
     for x, k, f in m.fabric:
         m.fabric[x, k, f].set_value(float(parts.get(x) == (k, f)))

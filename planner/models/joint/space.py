@@ -22,7 +22,7 @@ from planner.models.joint.pins import freed, refuse_pins
 from planner.physics.training import stage_memory, step
 from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Pipeline
-from planner.physics.training.blocks.rack_blocks import Block, block_of
+from planner.physics.training.blocks.rack_blocks import RackBlock, block_of
 from planner.physics.training.operations import Machine, Shape
 from planner.physics.training.process_groups import Weights, weights_of
 from planner.physics.training.schedule import Schedule
@@ -224,7 +224,7 @@ class Strategy:
         """Layers that bounds count: no more than the time of all layers holds, front layers being faster or not."""
         return block_step.least_layers(self.between)
 
-    def block(self, pipeline: int) -> Block | None:
+    def block(self, pipeline: int) -> RackBlock | None:
         """Return the block of racks of a pipeline of `pipeline` stages; None where it has none."""
         s, problem = self.shape, self.problem
         degrees = (s.tensor_parallel, s.context_parallel, s.expert_parallel)
@@ -262,7 +262,7 @@ class Pipelines:
 
 def _block(
     gpus: int, t: int, c: int, e: int, pipeline: int, *, packed: bool, all_rails: bool, replicas: int | None = None
-) -> Block | None:
+) -> RackBlock | None:
     found = block_of(
         gpus,
         tensor_parallel=t,

@@ -17,7 +17,7 @@ from planner.models.fabric.chooser import Template, Templates
 from planner.models.joint.bounds import Conditions
 from planner.models.joint.cache import JointCache
 from planner.models.joint.calendar import sparings
-from planner.models.joint.places.site_question import Placed
+from planner.models.joint.places.site_question import PlacedParts
 from planner.models.joint.space import Ints, Problem, Strategy
 from planner.models.joint.split import Column, Split
 from planner.physics.network.families import max_joined_racks
@@ -59,7 +59,7 @@ class JointPlan:
     templates: dict[str, Template]
     blocks_by_site: dict[str, int]
     replicas_by_site: dict[str, int]
-    placed: Placed | None
+    placed: PlacedParts | None
     wavelengths: int
     upkeep: Upkeep | None = None  # where failures count
 

@@ -20,7 +20,7 @@ Expr = cp_model.LinearExprT
 
 
 @dataclass(kw_only=True)
-class Formulation:
+class JobPlacementModel:
     """The model and its variables; pods are one where the levels asked for do not distinguish them."""
 
     q: Problem
@@ -55,9 +55,11 @@ class Formulation:
         return sum(kind.size * v for kind, v in zip(self.q.kinds, self.members[cluster], strict=True))
 
 
-def formulate(q: Problem, *, by_pod: bool, slots: int | None) -> Formulation:
+def formulate(q: Problem, *, by_pod: bool, slots: int | None) -> JobPlacementModel:
     """Declare flows and clusters with their rules; without `slots` the split groups are counted and not placed."""
-    f = Formulation(q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=slots or 0)
+    f = JobPlacementModel(
+        q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=slots or 0
+    )
     for pod in f.pods:
         follow_leaves(f, pod)
     place_each_group_once(f)
@@ -75,7 +77,7 @@ def formulate(q: Problem, *, by_pod: bool, slots: int | None) -> Formulation:
     return f
 
 
-def follow_leaves(f: Formulation, pod: int) -> None:
+def follow_leaves(f: JobPlacementModel, pod: int) -> None:
     """Require each leaf of a pod to lead from its free units, group by group, to the hole that is left."""
     sources = Counter(f.q.leaves[i].free for i in f.pods[pod] if f.q.leaves[i].free)
     leaves = sum(sources.values())
@@ -96,7 +98,7 @@ def follow_leaves(f: Formulation, pod: int) -> None:
         )
 
 
-def place_each_group_once(f: Formulation) -> None:
+def place_each_group_once(f: JobPlacementModel) -> None:
     """Limit the whole groups to those that there are."""
     for k, kind in enumerate(f.q.kinds):
         f.model.add(sum(v for (_, _, i), v in f.arcs.items() if i == k) <= kind.count).with_name(
@@ -104,13 +106,13 @@ def place_each_group_once(f: Formulation) -> None:
         )
 
 
-def place_split_groups(f: Formulation) -> None:
+def place_split_groups(f: JobPlacementModel) -> None:
     """Require every group that is not whole to be in a cluster, or in a chain, or shares of it in several."""
     for k in range(len(f.q.kinds)):
         f.model.add(sum(members[k] for members in f.members) == f.split(k)).with_name(f"place_split_groups[{k}]")
 
 
-def use_each_hole_once(f: Formulation) -> None:
+def use_each_hole_once(f: JobPlacementModel) -> None:
     """Limit each hole to one cluster."""
     for (pod, c), rest in f.rest.items():
         f.model.add(sum(take[pod, c] for take in f.take if (pod, c) in take) <= rest).with_name(
@@ -118,20 +120,20 @@ def use_each_hole_once(f: Formulation) -> None:
         )
 
 
-def fit_the_holes(f: Formulation) -> None:
+def fit_the_holes(f: JobPlacementModel) -> None:
     """Require the groups of a cluster to fit its holes; a cluster without groups saves no piece."""
     for j in range(f.slots):
         f.model.add(f.capacity(j) <= f.units(j)).with_name(f"fit_the_holes[{j}]")
         f.model.add(f.opened[j] <= sum(f.members[j])).with_name(f"count_clusters_with_groups[{j}]")
 
 
-def order_clusters(f: Formulation) -> None:
+def order_clusters(f: JobPlacementModel) -> None:
     """Require clusters in the order of their units, so that equal ones are numbered in one way."""
     for j in range(f.slots - 1):
         f.model.add(f.units(j) >= f.units(j + 1)).with_name(f"order_clusters[{j}]")
 
 
-def keep_local_groups_within(f: Formulation) -> None:
+def keep_local_groups_within(f: JobPlacementModel) -> None:
     """Count a group as local to a switch only where it fits the cluster's holes under it."""
     sizes = [kind.size for kind in f.q.kinds]
     for j in range(f.slots):
@@ -144,7 +146,7 @@ def keep_local_groups_within(f: Formulation) -> None:
                 f.model.add(inside <= f.members[j][k]).with_name(f"count_local_groups_once[{j},{t},{k}]")
 
 
-def leave_idle_leaves_alone(f: Formulation) -> None:
+def leave_idle_leaves_alone(f: JobPlacementModel) -> None:
     """Count a leaf as idle only where it is wholly free and neither groups nor clusters take of it."""
     for pod, leaves in f.pods.items():
         wholly = Counter(f.q.leaves[i].free for i in leaves if f.q.leaves[i].free == f.q.leaves[i].size)
@@ -156,7 +158,7 @@ def leave_idle_leaves_alone(f: Formulation) -> None:
                 f.model.add(v <= f.rest[pod, c] - taken).with_name(f"leave_idle_leaves_alone[{pod},{c}]")
 
 
-def levels(f: Formulation) -> list[Expr]:
+def levels(f: JobPlacementModel) -> list[Expr]:
     """Return the levels of the objective: two of them, or all where pods are distinguished."""
     q, taken = f.q, [v for take in f.take for v in take.values()]
     goals: list[Expr] = [sum(kind.weight * f.split(k) for k, kind in enumerate(q.kinds))]
@@ -172,7 +174,7 @@ def levels(f: Formulation) -> list[Expr]:
     return [*goals, *crossing, boundaries, part_free]
 
 
-def count_boundaries(f: Formulation, across: Expr) -> Expr:
+def count_boundaries(f: JobPlacementModel, across: Expr) -> Expr:
     """Count the neighbours that are not in one pod: exactly along one line, from below along several.
 
     Every pod in use and every group across pods is a run of some line; a line that is not within a pod has a boundary.
@@ -192,7 +194,7 @@ def count_boundaries(f: Formulation, across: Expr) -> Expr:
     return boundaries
 
 
-def groups_by_pod(f: Formulation) -> dict[int, list[cp_model.IntVar]]:
+def groups_by_pod(f: JobPlacementModel) -> dict[int, list[cp_model.IntVar]]:
     """Return the counts of groups within each pod: whole ones, and split ones that are local to it."""
     inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in f.pods}
     for (pod, _, _), v in f.arcs.items():
@@ -204,7 +206,7 @@ def groups_by_pod(f: Formulation) -> dict[int, list[cp_model.IntVar]]:
     return inside
 
 
-def count_pods_with_groups(f: Formulation, inside: dict[int, list[cp_model.IntVar]]) -> list[cp_model.IntVar]:
+def count_pods_with_groups(f: JobPlacementModel, inside: dict[int, list[cp_model.IntVar]]) -> list[cp_model.IntVar]:
     """Count the pods that have a group of their own."""
     used = {pod: f.model.new_bool_var(f"used[{pod}]") for pod in f.pods}
     for pod, groups in inside.items():
@@ -220,7 +222,7 @@ def switches(q: Problem, tier: int) -> dict[int, list[int]]:
     return pods_under
 
 
-def _clusters(f: Formulation) -> None:
+def _clusters(f: JobPlacementModel) -> None:
     largest = max(leaf.free for leaf in f.q.leaves)
     count = {pod: len(leaves) for pod, leaves in f.pods.items()}
     for j in range(f.slots):
@@ -243,14 +245,14 @@ Split = tuple[int, tuple[Piece, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PodHoles:
     """The holes of one pod that a cluster uses, and the kinds of the groups that stay within them."""
 
     holes: tuple[Piece, ...]
     local: tuple[int, ...]
 
 
-def split_cluster(sizes: Sequence[int], parts: Sequence[Part], over: Sequence[int]) -> Iterator[Split]:
+def split_cluster(sizes: Sequence[int], parts: Sequence[PodHoles], over: Sequence[int]) -> Iterator[Split]:
     """Yield the pieces of a cluster's groups: each part places its own, and the groups of kinds `over` fill the rest.
 
     Pieces follow each other along the holes, so that a groups over b holes make a + b - 1 pieces at most.
@@ -276,7 +278,7 @@ def split_cluster(sizes: Sequence[int], parts: Sequence[Part], over: Sequence[in
 Holes = dict[int, dict[int, list[int]]]  # pod -> hole -> leaves, those best left alone first
 
 
-def decode(f: Formulation, values: Values) -> tuple[Packing, list[int]]:
+def decode(f: JobPlacementModel, values: Values) -> tuple[Packing, list[int]]:
     """Return the whole groups, the pieces of the clusters, and the groups of each kind that are still to be split."""
     packing = Packing()
     holes: Holes = {}
@@ -304,7 +306,7 @@ def settled(packing: Packing) -> Packing:
     return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
-def walk(f: Formulation, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
+def walk(f: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
     """Lead the leaves of a pod along the flow, wholly free ones to rest first; return them by the hole they keep."""
     at: dict[int, list[int]] = {}
     for i in f.pods[pod]:
@@ -327,7 +329,7 @@ def walk(f: Formulation, values: Values, pod: int, packing: Packing) -> dict[int
     return resting_at
 
 
-def spread(q: Problem, members: Sequence[int], wanted: Counter[int], holes: Holes) -> tuple[list[Part], list[int]]:
+def spread(q: Problem, members: Sequence[int], wanted: Counter[int], holes: Holes) -> tuple[list[PodHoles], list[int]]:
     """Return a cluster's holes pod by pod with the groups that fit there, and the kinds of its other groups."""
     left, parts = list(members), []
     for pod, here_wanted in sorted(_by_pod(wanted, holes).items(), key=lambda item: _height(q, item[0])):
@@ -335,13 +337,13 @@ def spread(q: Problem, members: Sequence[int], wanted: Counter[int], holes: Hole
         local = _most_local(q, left, here)
         left = [a - b for a, b in zip(left, local, strict=True)]
         if here:
-            parts.append(Part(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))
+            parts.append(PodHoles(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))
     return parts, [k for k, n in enumerate(left) for _ in range(n)]
 
 
 def _parts(
-    f: Formulation, values: Values, j: int, members: Sequence[int], holes: Holes
-) -> tuple[list[Part], list[int]]:
+    f: JobPlacementModel, values: Values, j: int, members: Sequence[int], holes: Holes
+) -> tuple[list[PodHoles], list[int]]:
     """Return a cluster's holes pod by pod with the groups local to each, and the kinds of its other groups."""
     q, left = f.q, list(members)
     parts = []
@@ -353,7 +355,7 @@ def _parts(
         )
         left = [a - b for a, b in zip(left, local, strict=True)]
         if here:
-            parts.append(Part(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))
+            parts.append(PodHoles(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))
     return parts, [k for k, n in enumerate(left) for _ in range(n)]
 
 

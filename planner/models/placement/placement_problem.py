@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from planner.cluster.job import Block, Topology
+from planner.cluster.job import Topology, TopologyBlock
 from planner.errors import InputError
 from planner.physics.network.transport import lower_bound_split
 from planner.solvers.outcome import Stop
@@ -231,7 +231,7 @@ def _of_switches(topology: Topology) -> list[LeafNodes]:
     ]
 
 
-def _by_block(nodes: Iterable[str], block: dict[str, Block]) -> tuple[tuple[str, ...], ...]:
+def _by_block(nodes: Iterable[str], block: dict[str, TopologyBlock]) -> tuple[tuple[str, ...], ...]:
     groups: dict[str | None, list[str]] = {}
     for node in nodes:
         groups.setdefault(block[node].name if node in block else None, []).append(node)

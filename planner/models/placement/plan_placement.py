@@ -22,12 +22,12 @@ from planner.cluster.hostlist import parse
 from planner.errors import InternalError
 from planner.models.placement.placement_problem import Packing, Problem
 from planner.models.placement.shared_holes import (
-    Choice,
-    Cluster,
+    ChosenClusters,
     Counts,
-    Part,
+    HoleCluster,
+    LeafDomains,
+    PodPart,
     Run,
-    Shape,
     Sizes,
     assign,
     cluster_sizes,
@@ -48,13 +48,13 @@ Arcs = dict[Arc, cp_model.IntVar]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Formulation:
+class PlanPlacementModel:
     """The model and its variables.
 
     `last[a, u]`: the part of the mixed cluster of a groups that includes the part-full domain has u other holes.
     """
 
-    shape: Shape
+    shape: LeafDomains
     sizes: Sizes
     model: cp_model.CpModel
     counts: Counts
@@ -64,8 +64,8 @@ class Formulation:
 
 
 def min_crossing_pods(
-    shape: Shape, sizes: Sizes, choice: Choice, run: Run, *, search: bool
-) -> tuple[list[Cluster], int]:
+    shape: LeafDomains, sizes: Sizes, choice: ChosenClusters, run: Run, *, search: bool
+) -> tuple[list[HoleCluster], int]:
     """Return clusters divided by pod so that the fewest groups cross pods, with a lower bound on their number.
 
     The first packing is returned where `search` is not asked for, as it is where the analytic bound proves it.
@@ -89,7 +89,7 @@ def min_crossing_pods(
     return clusters, proven
 
 
-def analytic_cross_pod(shape: Shape, split: int) -> int:
+def analytic_cross_pod(shape: LeafDomains, split: int) -> int:
     """Bound the groups across pods without a solver: each pod takes no more split groups than its holes together do."""
     holes = [f % shape.group for f in shape.free]
     return max(
@@ -97,7 +97,7 @@ def analytic_cross_pod(shape: Shape, split: int) -> int:
     )
 
 
-def pack_first_fit(shape: Shape, choice: Choice) -> list[Cluster]:
+def pack_first_fit(shape: LeafDomains, choice: ChosenClusters) -> list[HoleCluster]:
     """Place clusters in the fullest pod with room, the largest first, and divide those that fit none along the pods."""
     room = [shape.per_pod] * shape.full_pods + [shape.tail] * (shape.pods - shape.full_pods)
     clusters = [_take(room, *choice.mixed, last=True)] if choice.mixed else []
@@ -109,17 +109,17 @@ def pack_first_fit(shape: Shape, choice: Choice) -> list[Cluster]:
             continue
         best = min(fits, key=lambda p: (room[p], p))
         room[best] -= holes
-        clusters.append(Cluster(groups=groups, parts=(Part(pod=best, leaves=holes),)))
+        clusters.append(HoleCluster(groups=groups, parts=(PodPart(pod=best, leaves=holes),)))
     return clusters + [_take(room, groups, holes, last=False) for groups, holes in over]
 
 
-def place_the_part_full_domain(f: Formulation) -> None:
+def place_the_part_full_domain(f: PlanPlacementModel) -> None:
     """Require one division of the mixed cluster, if there is one."""
     for a, v in f.counts.mixed.items():
         f.model.add(sum(w for (c, _), w in f.last.items() if c == a) == v).with_name(f"place_the_part_full_domain[{a}]")
 
 
-def divide_clusters(f: Formulation) -> None:
+def divide_clusters(f: PlanPlacementModel) -> None:
     """Require that every cluster is divided into parts until none of its holes is left to place."""
     coming, going = _by_node(f.cuts)
     for t in sorted(going):
@@ -128,7 +128,7 @@ def divide_clusters(f: Formulation) -> None:
         f.model.add(sum(begins) + sum(coming[t]) == sum(going[t])).with_name(f"divide_clusters[{t}]")
 
 
-def pack_pods(f: Formulation) -> None:
+def pack_pods(f: PlanPlacementModel) -> None:
     """Limit the parts in a pod to its holes; the pod that is not full may give some to the mixed cluster first."""
     coming, going = _by_node(f.packs)
     tail = f.shape.tail
@@ -139,14 +139,16 @@ def pack_pods(f: Formulation) -> None:
         f.model.add(sum(going[t]) <= full + sum(untouched) + sum(beside) + sum(coming[t])).with_name(f"pack_pods[{t}]")
 
 
-def pack_every_part(f: Formulation) -> None:
+def pack_every_part(f: PlanPlacementModel) -> None:
     """Require a place in a pod for each part."""
     for u in sorted({u for _, u in [*f.cuts, *f.packs]}):
         cut, packed = ([v for (_, w), v in arcs.items() if w == u] for arcs in (f.cuts, f.packs))
         f.model.add(sum(cut) == sum(packed)).with_name(f"pack_every_part[{u}]")
 
 
-def _formulation(shape: Shape, sizes: Sizes, choice: Choice, bound: int, *, coarse: bool) -> Formulation:
+def _formulation(
+    shape: LeafDomains, sizes: Sizes, choice: ChosenClusters, bound: int, *, coarse: bool
+) -> PlanPlacementModel:
     model = cp_model.CpModel()
     counts = count_clusters(model, shape, sizes, choice.groups)
     largest = max([*sizes.plain.values(), *sizes.mixed.values()])
@@ -167,7 +169,7 @@ def _formulation(shape: Shape, sizes: Sizes, choice: Choice, bound: int, *, coar
         for u in range(min(m, shape.tail) + 1)
     }
     cuts, packs = arcs("cut", largest, coarse), arcs("pack", shape.per_pod, False)
-    f = Formulation(shape=shape, sizes=sizes, model=model, counts=counts, last=last, cuts=cuts, packs=packs)
+    f = PlanPlacementModel(shape=shape, sizes=sizes, model=model, counts=counts, last=last, cuts=cuts, packs=packs)
     f.model.add(extra_pieces(sizes, f.counts) == choice.extra_pieces).with_name("keep_extra_pieces")
     for rule in (place_the_part_full_domain, divide_clusters, pack_pods, pack_every_part):
         rule(f)
@@ -192,11 +194,11 @@ def _by_node(arcs: Arcs) -> tuple[dict[int, list[cp_model.IntVar]], dict[int, li
     return coming, going
 
 
-def _crossing(shape: Shape, clusters: Sequence[Cluster]) -> int:
+def _crossing(shape: LeafDomains, clusters: Sequence[HoleCluster]) -> int:
     return sum(c.crossing(shape) for c in clusters)
 
 
-def _take(room: list[int], groups: int, holes: int, *, last: bool) -> Cluster:
+def _take(room: list[int], groups: int, holes: int, *, last: bool) -> HoleCluster:
     """Take holes pod by pod, from the last pod backwards for the cluster with the part-full domain."""
     parts = []
     left = holes
@@ -206,11 +208,11 @@ def _take(room: list[int], groups: int, holes: int, *, last: bool) -> Cluster:
         left -= taken
         beside = last and p == len(room) - 1
         if taken or beside:
-            parts.append(Part(pod=p, leaves=taken, last=beside))
-    return Cluster(groups=groups, parts=tuple(sorted(parts, key=lambda part: part.pod)))
+            parts.append(PodPart(pod=p, leaves=taken, last=beside))
+    return HoleCluster(groups=groups, parts=tuple(sorted(parts, key=lambda part: part.pod)))
 
 
-def _hint(f: Formulation, clusters: Sequence[Cluster]) -> None:
+def _hint(f: PlanPlacementModel, clusters: Sequence[HoleCluster]) -> None:
     """Hint the model at a placement that is known already."""
     counts: Counter[int] = Counter()
     start = [f.shape.per_pod] * f.shape.full_pods + [f.shape.tail] * (f.shape.pods - f.shape.full_pods)
@@ -238,21 +240,21 @@ def _path(parts: Sequence[int], start: int) -> Iterator[Arc]:
         left -= u
 
 
-def _clusters(f: Formulation, values: Values) -> list[Cluster]:
+def _clusters(f: PlanPlacementModel, values: Values) -> list[HoleCluster]:
     chosen = next((key for key, v in f.last.items() if values.of(v)), None)
     pods = _pods_by_part(f, values, chosen[1] if chosen else 0)
     cuts = {arc: values.of(v) for arc, v in f.cuts.items()}
     clusters = []
     if chosen:
         a, beside = chosen
-        last = Part(pod=f.shape.pods - 1, leaves=beside, last=True)
+        last = PodPart(pod=f.shape.pods - 1, leaves=beside, last=True)
         clusters.append(_joined(a, _walk(cuts, f.sizes.mixed[a] - beside), pods, last))
     for a, v in sorted(f.counts.plain.items(), reverse=True):
         clusters.extend(_joined(a, _walk(cuts, f.sizes.plain[a]), pods, None) for _ in range(values.of(v)))
     return clusters
 
 
-def _pods_by_part(f: Formulation, values: Values, taken: int) -> dict[int, list[int]]:
+def _pods_by_part(f: PlanPlacementModel, values: Values, taken: int) -> dict[int, list[int]]:
     packs = {arc: values.of(v) for arc, v in f.packs.items()}
     pods: dict[int, list[int]] = {}
     for p in range(f.shape.pods - 1, -1, -1):
@@ -271,19 +273,19 @@ def _walk(flow: dict[Arc, int], start: int) -> list[int]:
     return parts
 
 
-def _joined(groups: int, parts: Sequence[int], pods: dict[int, list[int]], last: Part | None) -> Cluster:
+def _joined(groups: int, parts: Sequence[int], pods: dict[int, list[int]], last: PodPart | None) -> HoleCluster:
     """Give each part the first pod that takes one of its size; parts that meet in a pod are one."""
     leaves: Counter[int] = Counter()
     if last:
         leaves[last.pod] = last.leaves
     for u in sorted(parts, reverse=True):
         leaves[pods[u].pop()] += u
-    joined = (Part(pod=p, leaves=n, last=last is not None and p == last.pod) for p, n in sorted(leaves.items()))
-    return Cluster(groups=groups, parts=tuple(joined))
+    joined = (PodPart(pod=p, leaves=n, last=last is not None and p == last.pod) for p, n in sorted(leaves.items()))
+    return HoleCluster(groups=groups, parts=tuple(joined))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class BoundedPlacement:
     """One site's placement with its three figures, each with a lower bound."""
 
     assignment: tuple[Assignment, ...]
@@ -320,7 +322,7 @@ class Ledger:
         return outcome
 
 
-def place_stages(request: PlacementRequest, options: Options, *, site: str) -> Outcome[Placed]:
+def place_stages(request: PlacementRequest, options: Options, *, site: str) -> Outcome[BoundedPlacement]:
     """Return a site's placement, proven least in (split groups, extra pieces, groups across pods) in this order."""
     ledger = Ledger(options, Deadline(options.time_limit))
     need = request.groups * request.group_racks
@@ -339,14 +341,16 @@ def place_stages(request: PlacementRequest, options: Options, *, site: str) -> O
     return Outcome(stop=Stop.PROVED if placed.proved else ledger.stop, solution=placed)
 
 
-def _shape(request: PlacementRequest) -> Shape:
+def _shape(request: PlacementRequest) -> LeafDomains:
     domain = request.leaf_domain_racks or max(request.racks, 1)
     domains = max(len(domain_racks(request.racks, domain)), 1)
     per_pod = min(request.domains_per_pod or domains, domains)
-    return Shape(racks=request.racks, domain=domain, per_pod=per_pod, groups=request.groups, group=request.group_racks)
+    return LeafDomains(
+        racks=request.racks, domain=domain, per_pod=per_pod, groups=request.groups, group=request.group_racks
+    )
 
 
-def _max_unsplit_groups(shape: Shape, run: Run) -> int:
+def _max_unsplit_groups(shape: LeafDomains, run: Run) -> int:
     """Maximise the groups that each fit within one leaf domain.
 
     The closed form, which is always reached, is returned. InternalError where the model proves another number before
@@ -371,10 +375,12 @@ def _max_unsplit_groups(shape: Shape, run: Run) -> int:
     return analytic
 
 
-def _placed(shape: Shape, clusters: Sequence[Cluster], pieces_bound: int, pods_bound: int) -> Placed:
+def _placed(
+    shape: LeafDomains, clusters: Sequence[HoleCluster], pieces_bound: int, pods_bound: int
+) -> BoundedPlacement:
     groups = place(shape, clusters)
     split = lower_bound_split(shape.free, shape.groups, shape.group)
-    return Placed(
+    return BoundedPlacement(
         assignment=assign(shape, groups),
         split=sum(len(g) > 1 for g in groups),
         extra_pieces=sum(len(g) - 1 for g in groups),

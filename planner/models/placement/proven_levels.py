@@ -17,8 +17,8 @@ from functools import partial
 from ortools.sat.python import cp_model
 
 from planner.models.placement.cpsat_model import (
-    Formulation,
-    Part,
+    JobPlacementModel,
+    PodHoles,
     Split,
     decode,
     follow_leaves,
@@ -63,7 +63,7 @@ def sizes_of(q: Problem) -> list[int]:
     return [*(k.size for k in q.kinds), *range(1, max(k.size for k in q.kinds))]
 
 
-def pool_shares(f: Formulation, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int) -> list[Pool]:
+def pool_shares(f: JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int) -> list[Pool]:
     """Declare the pools tier by tier up to the root from the items of each pod; their groups are split ones."""
     q, kinds = f.q, len(f.q.kinds)
     given: dict[int, Mapping[int, cp_model.IntVar]] = {
@@ -87,7 +87,7 @@ def pool_shares(f: Formulation, items: Mapping[int, Mapping[int, cp_model.IntVar
     return pools
 
 
-def join_shares(f: Formulation, pool: Pool, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int) -> None:
+def join_shares(f: JobPlacementModel, pool: Pool, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int) -> None:
     """Require shares to meet, the largest of a group first, until they are a group or go up."""
     kinds, name = f.q.kinds, f"{pool.tier},{pool.below[0]}"
     largest = max(k.size for k in kinds)
@@ -188,9 +188,11 @@ def size_of(q: Problem, *, by_pod: bool) -> int:
     return (len(q.pods) if by_pod else 1) * (largest * used + (used + holes) * (len(q.kinds) + 1) + shares * used)
 
 
-def formulate_chains(q: Problem, *, by_pod: bool, max_split: int) -> tuple[Formulation, dict[int, Chains], list[Pool]]:
+def formulate_chains(
+    q: Problem, *, by_pod: bool, max_split: int
+) -> tuple[JobPlacementModel, dict[int, Chains], list[Pool]]:
     """Declare both flows with their rules: all leaves as one pod, or pod by pod with pools of groups across pods."""
-    f = Formulation(q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=0)
+    f = JobPlacementModel(q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=0)
     chains = {}
     for pod in f.pods:
         follow_leaves(f, pod)
@@ -213,7 +215,7 @@ def formulate_chains(q: Problem, *, by_pod: bool, max_split: int) -> tuple[Formu
     return f, chains, pools
 
 
-def follow_chains(f: Formulation, pod: int, max_split: int) -> Chains:
+def follow_chains(f: JobPlacementModel, pod: int, max_split: int) -> Chains:
     """Require each chain of a pod to lead from its first item to its last hole.
 
     A hole as large as the largest group would take any split group whole, so none is used where every split costs.
@@ -249,7 +251,7 @@ def follow_chains(f: Formulation, pod: int, max_split: int) -> Chains:
     return x
 
 
-def _conserve(f: Formulation, pod: int, x: Chains, coming: dict[int, list[cp_model.IntVar]]) -> None:
+def _conserve(f: JobPlacementModel, pod: int, x: Chains, coming: dict[int, list[cp_model.IntVar]]) -> None:
     """Require as many chains to leave a need as come to it."""
     going: dict[int, list[cp_model.IntVar]] = {need: [v] for need, v in x.closed.items()}
     for (need, _), v in [*x.filled.items(), *x.joined.items()]:
@@ -258,7 +260,7 @@ def _conserve(f: Formulation, pod: int, x: Chains, coming: dict[int, list[cp_mod
         f.model.add(sum(coming.get(need, [])) == sum(going.get(need, []))).with_name(f"follow_chains[{pod},{need}]")
 
 
-def count_chains(f: Formulation, pod: int, x: Chains, max_split: int) -> None:
+def count_chains(f: JobPlacementModel, pod: int, x: Chains, max_split: int) -> None:
     """Count the holes and items of a pod's chains."""
     for c in sorted({c for _, c in x.filled}):
         x.used[c] = f.model.new_int_var(0, len(f.pods[pod]), f"used[{pod},{c}]")
@@ -274,7 +276,7 @@ def count_chains(f: Formulation, pod: int, x: Chains, max_split: int) -> None:
         f.model.add(x.items[k] == v + sum(joined.get(k, []))).with_name(f"count_items[{pod},{k}]")
 
 
-def decode_chains(f: Formulation, chains: dict[int, Chains], pools: Sequence[Pool], values: Values) -> Packing:
+def decode_chains(f: JobPlacementModel, chains: dict[int, Chains], pools: Sequence[Pool], values: Values) -> Packing:
     """Return the whole groups, and the pieces of the split ones along their chains."""
     packing, sizes = Packing(), sizes_of(f.q)
     if not f.by_pod:
@@ -284,7 +286,7 @@ def decode_chains(f: Formulation, chains: dict[int, Chains], pools: Sequence[Poo
         free, split = walk(f, values, pod, packing), list[Split]()
         for items, holes_of in _followed(sizes, x, values):
             holes = tuple((free[c].pop(), c) for c in sorted(holes_of.elements(), reverse=True))
-            split.extend(split_cluster(sizes, [Part(holes=holes, local=tuple(sorted(items.elements())))], []))
+            split.extend(split_cluster(sizes, [PodHoles(holes=holes, local=tuple(sorted(items.elements())))], []))
         packing.split.extend(part for part in split if part[0] < len(f.q.kinds))
         shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(f.q.kinds)]
     packing.split.extend(joined_groups(f.q, pools, shares, values))
@@ -292,7 +294,7 @@ def decode_chains(f: Formulation, chains: dict[int, Chains], pools: Sequence[Poo
     return settled(packing)
 
 
-def _gathered(f: Formulation, x: Chains, values: Values, packing: Packing) -> Iterator[Split]:
+def _gathered(f: JobPlacementModel, x: Chains, values: Values, packing: Packing) -> Iterator[Split]:
     """Return the pieces of chains that know no pods, each within a pod where leaves can be exchanged so."""
     sizes = [k.size for k in f.q.kinds]
     exchange, spanning = Exchange(f.q, packing, walk(f, values, 0, packing)), []
@@ -301,7 +303,7 @@ def _gathered(f: Formulation, x: Chains, values: Values, packing: Packing) -> It
         if holes is None:
             spanning.append(([items[k] for k in range(len(sizes))], used))
         else:
-            yield from split_cluster(sizes, [Part(holes=tuple(holes), local=tuple(sorted(items.elements())))], [])
+            yield from split_cluster(sizes, [PodHoles(holes=tuple(holes), local=tuple(sorted(items.elements())))], [])
     rest = exchange.rest()
     for groups, used in spanning:
         yield from split_cluster(sizes, *spread(f.q, groups, used, rest))
@@ -377,7 +379,7 @@ def _start_from_equal(q: Problem, progress: Progress, options: Options) -> None:
 class _Model:
     """A model of a level with those before it fixed, its reader, and the runs that must agree on a proof."""
 
-    f: Formulation
+    f: JobPlacementModel
     read: Callable[[Values], Packing]
     runs: tuple[Callable[..., Outcome[Values]], ...]
 
@@ -449,7 +451,7 @@ def _search(model: _Model, progress: Progress, level: int, options: Options) -> 
     progress.bounds[level] = max(progress.bounds[level], min(proofs))
 
 
-def _split_the_rest(f: Formulation, values: Values) -> Packing:
+def _split_the_rest(f: JobPlacementModel, values: Values) -> Packing:
     """Read the packing, and split the groups that the model only counts."""
     packing, left = decode(f, values)
     if any(left):

@@ -21,7 +21,7 @@ Group = list[tuple[int, int]]  # (leaf domain, racks) in rank order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class LeafDomains:
     """A site's leaf domains seen by groups of one size: F full ones of D racks, and perhaps a part-full one at the end.
 
     A hole is what unsplit groups leave of a domain; it is always smaller than a group.
@@ -79,7 +79,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class PodPart:
     """Leaf domains of one pod that a cluster uses: `leaves` full ones, and with `last` the part-full one too."""
 
     pod: int
@@ -88,18 +88,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class HoleCluster:
     """Split groups and the holes that they share with each other and with no one else, pod by pod."""
 
     groups: int
-    parts: tuple[Part, ...]
+    parts: tuple[PodPart, ...]
 
-    def crossing(self, shape: Shape) -> int:
+    def crossing(self, shape: LeafDomains) -> int:
         """Count the groups that must cross pods: those that fit no part by itself."""
         return max(0, self.groups - sum(shape.capacity(p.leaves, last=p.last) // shape.group for p in self.parts))
 
 
-def place(shape: Shape, clusters: Sequence[Cluster]) -> list[Group]:
+def place(shape: LeafDomains, clusters: Sequence[HoleCluster]) -> list[Group]:
     """Return groups in stage order: by pod, then by leaf, a split group after the unsplit ones of its first leaf."""
     left = shape.groups - sum(c.groups for c in clusters)
     leaves = _leaves_of_parts(shape, clusters)
@@ -116,7 +116,7 @@ def place(shape: Shape, clusters: Sequence[Cluster]) -> list[Group]:
     return groups
 
 
-def assign(shape: Shape, groups: Sequence[Group]) -> tuple[Assignment, ...]:
+def assign(shape: LeafDomains, groups: Sequence[Group]) -> tuple[Assignment, ...]:
     """Give each piece the next free racks of its leaf domain."""
     digits = width(shape.racks)
     following = [leaf * shape.domain for leaf in range(len(shape.free))]
@@ -129,7 +129,7 @@ def assign(shape: Shape, groups: Sequence[Group]) -> tuple[Assignment, ...]:
     return tuple(pieces)
 
 
-def _leaves_of_parts(shape: Shape, clusters: Sequence[Cluster]) -> list[list[list[int]]]:
+def _leaves_of_parts(shape: LeafDomains, clusters: Sequence[HoleCluster]) -> list[list[list[int]]]:
     """Return numbers for the leaf domains of each cluster's parts: in a pod those from earlier pods come first."""
 
     def rank(place: tuple[int, int]) -> tuple[int, bool, bool, bool]:
@@ -147,7 +147,7 @@ def _leaves_of_parts(shape: Shape, clusters: Sequence[Cluster]) -> list[list[lis
     return numbers
 
 
-def _split_groups(shape: Shape, cluster: Cluster, leaves: list[list[int]]) -> Iterator[Group]:
+def _split_groups(shape: LeafDomains, cluster: HoleCluster, leaves: list[list[int]]) -> Iterator[Group]:
     """Yield a cluster's groups as pieces in its holes: each part takes all that fit, the others share the rest."""
     local, over = [], cluster.groups
     for p in cluster.parts:
@@ -200,7 +200,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class ChosenClusters:
     """Clusters as (groups, holes of full domains), the largest first; `mixed` is the one with the part-full domain."""
 
     plain: tuple[tuple[int, int], ...] = ()
@@ -225,17 +225,17 @@ class Counts:
     mixed: dict[int, cp_model.IntVar]
 
 
-def cluster_sizes(shape: Shape, split: int) -> Sizes:
+def cluster_sizes(shape: LeafDomains, split: int) -> Sizes:
     """List the clusters that no two smaller ones, nor one without the part-full domain, can replace."""
     plain = _records(shape, split, besides=0)
     mixed = _records(shape, split, besides=shape.rest_hole) if shape.rest_hole else {}
     return Sizes(plain=plain, mixed={a: m for a, m in mixed.items() if m < _holes(shape, a)})
 
 
-def min_pieces(shape: Shape, sizes: Sizes, split: int, run: Run) -> tuple[Choice, int]:
+def min_pieces(shape: LeafDomains, sizes: Sizes, split: int, run: Run) -> tuple[ChosenClusters, int]:
     """Return clusters that cover the split groups with the fewest pieces, and a lower bound on the extra ones."""
     if split == 0:
-        return Choice(), 0
+        return ChosenClusters(), 0
     model = cp_model.CpModel()
     counts = count_clusters(model, shape, sizes, split)
     model.minimize(extra_pieces(sizes, counts))
@@ -246,10 +246,10 @@ def min_pieces(shape: Shape, sizes: Sizes, split: int, run: Run) -> tuple[Choice
     of = outcome.solution.of
     plain = tuple((a, sizes.plain[a]) for a, v in sorted(counts.plain.items(), reverse=True) for _ in range(of(v)))
     mixed = next(((a, sizes.mixed[a]) for a, v in counts.mixed.items() if of(v)), None)
-    return Choice(plain=plain, mixed=mixed), max(analytic, math.ceil((outcome.bound or 0.0) - 1e-6))
+    return ChosenClusters(plain=plain, mixed=mixed), max(analytic, math.ceil((outcome.bound or 0.0) - 1e-6))
 
 
-def count_clusters(model: cp_model.CpModel, shape: Shape, sizes: Sizes, split: int) -> Counts:
+def count_clusters(model: cp_model.CpModel, shape: LeafDomains, sizes: Sizes, split: int) -> Counts:
     """Declare clusters by size, covering every split group within the holes there are."""
     plain = {
         a: model.new_int_var(0, min(split // a, shape.full // b), f"clusters[{a}]") for a, b in sizes.plain.items()
@@ -269,7 +269,7 @@ def extra_pieces(sizes: Sizes, counts: Counts) -> cp_model.LinearExprT:
     )
 
 
-def analytic_extra_pieces(shape: Shape, split: int) -> int:
+def analytic_extra_pieces(shape: LeafDomains, split: int) -> int:
     """Bound the extra pieces without a solver: one group needs as many of the largest holes, and all groups as many."""
     if split == 0:
         return 0
@@ -280,7 +280,7 @@ def analytic_extra_pieces(shape: Shape, split: int) -> int:
     return max(split * math.ceil(shape.group / holes[0]), used) - split
 
 
-def _records(shape: Shape, split: int, *, besides: int) -> dict[int, int]:
+def _records(shape: LeafDomains, split: int, *, besides: int) -> dict[int, int]:
     """Return groups -> fewest holes, where fewer racks are left over than with any smaller number of groups."""
     holes: dict[int, int] = {}
     smallest = shape.group
@@ -292,14 +292,14 @@ def _records(shape: Shape, split: int, *, besides: int) -> dict[int, int]:
     return holes
 
 
-def _holes(shape: Shape, groups: int, *, besides: int = 0) -> int:
+def _holes(shape: LeafDomains, groups: int, *, besides: int = 0) -> int:
     """Count the fewest holes of full domains that hold `groups` groups together with `besides` other racks."""
     return math.ceil((groups * shape.group - besides) / shape.hole)
 
 
-def _one_chain(shape: Shape, split: int) -> Choice:
+def _one_chain(shape: LeafDomains, split: int) -> ChosenClusters:
     """Fill one hole after another: a cover that needs no search."""
     holes = _holes(shape, split)
     if holes <= shape.full:
-        return Choice(plain=((split, holes),))
-    return Choice(mixed=(split, _holes(shape, split, besides=shape.rest_hole)))
+        return ChosenClusters(plain=((split, holes),))
+    return ChosenClusters(mixed=(split, _holes(shape, split, besides=shape.rest_hole)))

@@ -15,7 +15,7 @@ BLOCK = 1 << 16  # cables laid at a time: a few MB of numbers, and large enough 
 
 
 @dataclass(frozen=True, slots=True)
-class Cables:
+class StageCables:
     """Some cables of one stage: the switch and port at each end."""
 
     low_tier: str
@@ -26,12 +26,12 @@ class Cables:
     high_port: Ints
 
 
-def lay(d: Design, *, block: int = BLOCK) -> Iterator[Cables]:
+def lay(d: Design, *, block: int = BLOCK) -> Iterator[StageCables]:
     """Yield every cable of a design once, block by block; the design can be wired."""
     for stage in stages(d):
         for first in range(0, stage.count, block):
             numbers = np.arange(first, min(first + block, stage.count), dtype=np.int64)
-            yield Cables(stage.low, stage.high, *stage.ends(numbers))
+            yield StageCables(stage.low, stage.high, *stage.ends(numbers))
 
 
 def stages(d: Design) -> list[Stage]:
@@ -69,14 +69,14 @@ def _wan_gateway_uplinks(d: Design, e: Ints) -> Ends:
     return network * switches + own % switches, low_port, *d.wan_ends(network, own)
 
 
-def lengths(d: Design, floor: Floor) -> Callable[[Cables], Metres]:
+def lengths(d: Design, floor: Floor) -> Callable[[StageCables], Metres]:
     """Return a function from a block of cables to their lengths in metres; places are computed once."""
     places, middles = Places(floor, d.racks), {}
     for tier in ("gpu", *switch_counts(d)):
         first = np.arange(0, d.racks, d.racks_around(tier), dtype=np.int64)
         middles[tier] = places.middle(first, first + d.racks_around(tier))
 
-    def measure(c: Cables) -> Metres:
+    def measure(c: StageCables) -> Metres:
         low, high = (
             middles[c.low_tier][_place(d, c.low_tier, c.low)],
             middles[c.high_tier][_place(d, c.high_tier, c.high)],

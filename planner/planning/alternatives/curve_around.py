@@ -91,7 +91,7 @@ def curve_around(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MinDaysProof:
     """The proof of a question: up to `most_usd` no plan trains in fewer than `least_days`; infinite without a plan."""
 
     most_usd: float
@@ -108,7 +108,7 @@ class _Questions:
     deadline: Deadline
     cache: JointCache
     plans: list[Plan] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[MinDaysProof] = field(default_factory=list)
     refused: float = 0.0  # size down to which there is no use in asking
     work: int = 0
 
@@ -165,7 +165,7 @@ class _Questions:
         self.work += sum(found.counts.values())
         bound = math.inf if found.status is JointStatus.INFEASIBLE else found.lower_bound or 0.0
         late = self.instance.limits.deadline_days or math.inf
-        self.answers.append(Answer(most_usd, math.inf if bound > late else bound))
+        self.answers.append(MinDaysProof(most_usd, math.inf if bound > late else bound))
         if found.plan is None or found.days is None or found.days > late:
             self.refused = max(self.refused, size)
             return
@@ -188,7 +188,7 @@ class _Questions:
     def written(self, stopped: str) -> Frontier:
         """Return the curve: its points with the bound of each, and the share within which they cover all others."""
         plans = self.front()
-        answers = [*self.answers, Answer(math.inf, self.asked.objective.bound or 0.0)]
+        answers = [*self.answers, MinDaysProof(math.inf, self.asked.objective.bound or 0.0)]
         bounds = [self._bound(answers, x, last=x is plans[-1]) for x in plans]
         figures = [(usd_of(x), days_of(x)) for x in plans]
         knee = knee_of(figures)
@@ -210,7 +210,7 @@ class _Questions:
         return Frontier(self.instance, curve, tuple(plans))
 
     @staticmethod
-    def _bound(answers: list[Answer], plan: Plan, *, last: bool) -> float:
+    def _bound(answers: list[MinDaysProof], plan: Plan, *, last: bool) -> float:
         """Bound the days of all plans of at most a plan's capital; of the last point those of the whole box."""
         bounds = [x.least_days for x in answers if (math.isinf(x.most_usd) if last else x.most_usd >= usd_of(plan))]
         return min(max(bounds), days_of(plan))

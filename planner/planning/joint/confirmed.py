@@ -1,7 +1,7 @@
 """The second proofs of a plan: what confirms that no sites, and no fibre between them, are cheaper."""
 
 from planner.models.joint.places.confirm import confirmed as confirmed_split
-from planner.models.joint.places.site_question import Placed
+from planner.models.joint.places.site_question import PlacedParts
 from planner.models.joint.sites import Sites
 from planner.models.requests import Options
 from planner.models.wan import confirmed as confirmed_design
@@ -12,7 +12,7 @@ from planner.solvers.signals import Deadline
 SECONDS = 10.0  # that each may take over what HiGHS has proven
 
 
-def sites_mark(first: Certificate, sites: Sites, placed: Placed, options: Options, spent: float) -> str:
+def sites_mark(first: Certificate, sites: Sites, placed: PlacedParts, options: Options, spent: float) -> str:
     """Name what confirms the certificate of sites: CP-SAT, or a dual bound in exact arithmetic.
 
     `spent`: the seconds that the plan took so far.
@@ -22,7 +22,7 @@ def sites_mark(first: Certificate, sites: Sites, placed: Placed, options: Option
 
 
 def wan_mark(
-    design: WanPlan, sites: Sites, placed: Placed, window_seconds: float, options: Options, spent: float
+    design: WanPlan, sites: Sites, placed: PlacedParts, window_seconds: float, options: Options, spent: float
 ) -> str:
     """Return the mark of the bound on the fibre between sites.
 

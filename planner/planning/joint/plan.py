@@ -23,7 +23,7 @@ from planner.physics.site import cost, wan
 from planner.physics.site.cost import alike_usd, at_run_prices, rack_of
 from planner.physics.site.wan import assumed_window_seconds
 from planner.physics.training.blocks import prediction
-from planner.physics.training.blocks.rack_blocks import Block
+from planner.physics.training.blocks.rack_blocks import RackBlock
 from planner.physics.training.parallel_strategy import ParallelStrategy, layout_values, write_layout
 from planner.physics.training.step import Conditions
 from planner.plan.certificate import (
@@ -77,7 +77,7 @@ class Assembly:
     seconds: float
 
     @cached_property
-    def block(self) -> Block:
+    def block(self) -> RackBlock:
         """Racks that hold whole replicas."""
         found = self.choice.column.strategy.block(self.choice.column.p)
         if found is None:

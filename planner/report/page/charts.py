@@ -47,7 +47,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class PageBlock:
     """One part of the argument: its pictures, and the tables that explain them."""
 
     title: str

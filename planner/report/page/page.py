@@ -64,7 +64,7 @@ SPARES = (
 )
 
 
-def where(plan: Plan) -> Iterator[charts.Block]:
+def where(plan: Plan) -> Iterator[charts.PageBlock]:
     """Show open sites and other places on a map, and for each place its maximum MW and why it is not open."""
     grid = plan.instance.grid
     if grid is None or not grid.nodes:
@@ -87,7 +87,7 @@ def where(plan: Plan) -> Iterator[charts.Block]:
     what = f"Places that are not open, and {MOST} with the sites as planned" if plan.sites else MOST.capitalize()
     what += f"; {len(rows) - PLACE_ROWS} more rows are left out" if len(rows) > PLACE_ROWS else ""
     table = [charts.PageTable(what, head[:width], rows[:PLACE_ROWS], head[2:width])] if rows else []
-    yield charts.Block("Where", (charts.Picture(svg, caption),), table)
+    yield charts.PageBlock("Where", (charts.Picture(svg, caption),), table)
 
 
 def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
@@ -131,12 +131,12 @@ def _why(plan: Plan, grid: Grid, n: PowerNode, most: float) -> str:
     return ENDS.get(plan.objective.limited_by or "", ENDS["grid"])
 
 
-def steps(plan: Plan) -> Iterator[charts.Block]:
+def steps(plan: Plan) -> Iterator[charts.PageBlock]:
     """Show the schedule of the layout, or of each pool's, and the memory of its stages against HBM."""
     if plan.layout is not None:
-        yield charts.Block("How a step runs", [_schedule("", plan.layout), *_memory(plan, plan.layout)])
+        yield charts.PageBlock("How a step runs", [_schedule("", plan.layout), *_memory(plan, plan.layout)])
     elif plan.pools is not None:
-        yield charts.Block("How a step runs", [_schedule(f"{name}: ", x) for name, x in plan.pools.layouts.items()])
+        yield charts.PageBlock("How a step runs", [_schedule(f"{name}: ", x) for name, x in plan.pools.layouts.items()])
 
 
 def _schedule(name: str, x: LayoutPlan) -> charts.Picture:
@@ -161,10 +161,10 @@ def _memory(plan: Plan, x: LayoutPlan) -> Iterator[charts.Picture]:
     yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {recomputes(plan, x)}.")
 
 
-def days_and_money(plan: Plan) -> Iterator[charts.Block]:
+def days_and_money(plan: Plan) -> Iterator[charts.PageBlock]:
     """Show the parts that the days add up from, capital by part and power by site, each against its limit."""
     if pictures := [*_days(plan), *_cost(plan), *_power(plan)]:
-        yield charts.Block("Days, money and power", pictures)
+        yield charts.PageBlock("Days, money and power", pictures)
 
 
 def _days(plan: Plan) -> Iterator[charts.Picture]:
@@ -209,7 +209,7 @@ def _power(plan: Plan) -> Iterator[charts.Picture]:
     yield charts.Picture(svg, f"Facility power by site{dashed}.")
 
 
-def fabric(plan: Plan) -> Iterator[charts.Block]:
+def fabric(plan: Plan) -> Iterator[charts.PageBlock]:
     """Show each site's tiers of switches; of one that cannot be wired there is no picture."""
     pictures = []
     for site in sorted(plan.fabric.sites if plan.fabric else ())[:FABRICS]:
@@ -217,10 +217,10 @@ def fabric(plan: Plan) -> Iterator[charts.Block]:
             caption = f"{site}, from the top tier down to the racks of one leaf domain."
             pictures.append(charts.Picture(fabric_tiers(built_fabric(plan, site)), caption))
     if pictures:
-        yield charts.Block("Fabric", pictures)
+        yield charts.PageBlock("Fabric", pictures)
 
 
-def stops(plan: Plan) -> Iterator[charts.Block]:
+def stops(plan: Plan) -> Iterator[charts.PageBlock]:
     """Show the useful share of time by checkpoint interval and by spares, where failures count."""
     x, u = plan.reliability, exposure_of(plan) if plan.reliability and plan.layout else None
     if x is None or u is None:
@@ -246,10 +246,10 @@ def stops(plan: Plan) -> Iterator[charts.Block]:
             charts.Picture(charts.curve(alt, [line], (float(racks), x.useful_share), x_axis, y_axis), SPARES)
         )
     if pictures:
-        yield charts.Block("Stops, checkpoints and spares", pictures)
+        yield charts.PageBlock("Stops, checkpoints and spares", pictures)
 
 
-def scenarios(plan: Plan) -> Iterator[charts.Block]:
+def scenarios(plan: Plan) -> Iterator[charts.PageBlock]:
     """Show the power in MW that each site runs in each scenario."""
     s = plan.sites
     if s is None or not s.scenarios:
@@ -260,10 +260,10 @@ def scenarios(plan: Plan) -> Iterator[charts.Block]:
     svg = charts.stacked(
         "Power that runs in each scenario, by site", bars, charts.colours(ids), lambda v: f"{amount(v)} MW"
     )
-    yield charts.Block("Years that may come", (charts.Picture(svg, SCENARIOS),))
+    yield charts.PageBlock("Years that may come", (charts.Picture(svg, SCENARIOS),))
 
 
-def model(plan: Plan) -> Iterator[charts.Block]:
+def model(plan: Plan) -> Iterator[charts.PageBlock]:
     """Show the shares of the ideal's compute, and the compute of the best model for the deadline against the ideal."""
     x = plan.model_choice
     if x is None:
@@ -278,7 +278,9 @@ def model(plan: Plan) -> Iterator[charts.Block]:
     ]
     shades = {"had": "c0", "at full use": "c5"}
     compute = charts.stacked("Compute that is had, its bound and the ideal's", bars, shades, "{:.4g}".format)
-    yield charts.Block("The best model for the deadline", (charts.Picture(goes, IDEAL), charts.Picture(compute, BOUND)))
+    yield charts.PageBlock(
+        "The best model for the deadline", (charts.Picture(goes, IDEAL), charts.Picture(compute, BOUND))
+    )
 
 
 PARTS = (

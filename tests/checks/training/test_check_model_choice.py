@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from planner.checks.model_choice import Choice, _bound_figures, buildable, stated_loss
+from planner.checks.model_choice import CheckedModelChoice, _bound_figures, buildable, stated_loss
 from planner.instance.workload import LossLaw, Model, PowerOf
 
 LAW = LossLaw.model_construct(e=1.5, a=400.0, b=410.0, alpha=0.5, beta=0.25)
@@ -66,6 +66,8 @@ def test_days_are_stated_for_amounts_of_compute(days: dict[str, float], said: li
     asked: Any = SimpleNamespace(law=law, loss=None)
     plan = SimpleNamespace(objective=SimpleNamespace(bound=None))
     c: Any = SimpleNamespace(instance=SimpleNamespace(limits=SimpleNamespace(max_batch_tokens=None)), plan=plan)
-    found = list(_bound_figures(c, Choice(asked, stated, Model.model_validate({"name": "x", **GOOD})), 3e24))
+    found = list(
+        _bound_figures(c, CheckedModelChoice(asked, stated, Model.model_validate({"name": "x", **GOOD})), 3e24)
+    )
     assert [v.message for v in found] == said
     assert {v.rule for v in found} <= {"choice_figures[days_by_flop]"}

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import planner
 from planner.cli.main import app
-from planner.cluster.job import Job, Switch, Topology
+from planner.cluster.job import Job, Topology, TopologySwitch
 from planner.errors import InputError
 from planner.exports.launch import layout_question, plan_of_layout, run_of
 from planner.formats.placed_job import PlacedJob
@@ -643,8 +643,8 @@ def test_by_command(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "own.sh: line 9: model.tensor_model_parallel_size: 2 becomes 4" in done.stderr
     assert 'TP="${TP:-4}"\n' in out.read_text() and own.read_text() == text
-    leaves = [Switch(name=f"l{i}", parent="root", nodes=tuple(f"n{i}{j}" for j in range(4))) for i in range(4)]
-    topology = Topology(switches=(Switch(name="root"), *leaves))
+    leaves = [TopologySwitch(name=f"l{i}", parent="root", nodes=tuple(f"n{i}{j}" for j in range(4))) for i in range(4)]
+    topology = Topology(switches=(TopologySwitch(name="root"), *leaves))
     placement = planner.place(topology, Job(name="train", mesh={"data": 8}))
     (tmp_path / "placed.json").write_text(placement.model_dump_json())
     done = runner.invoke(app, [*command, "--placement", str(tmp_path / "placed.json")])

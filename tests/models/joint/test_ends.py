@@ -16,7 +16,7 @@ from planner.instance.instance import Instance
 from planner.models.joint.ends import ends_within, local_share, simplest_within, simplicity
 from planner.models.joint.solve import solve_joint, world_of
 from planner.models.requests import Options
-from planner.physics.training.blocks.rack_blocks import Block
+from planner.physics.training.blocks.rack_blocks import RackBlock
 from planner.plan.certificate import SIMPLER_WITHIN
 from planner.solvers.signals import Deadline
 
@@ -34,7 +34,7 @@ class LocalToy(Toy):
 
     local = 0.0
 
-    def _fabrics(self, block: Block, blocks: int, wrap: bool) -> list[Any]:
+    def _fabrics(self, block: RackBlock, blocks: int, wrap: bool) -> list[Any]:
         rails = self.rails(block)
         return list(fabrics(self.i, block, blocks, wrap=wrap, rails=rails, local=self.local))
 

@@ -17,7 +17,7 @@ from planner.instance.instance import Instance
 from planner.models.joint.places.confirm import confirmed
 from planner.models.joint.places.section import sites_section
 from planner.models.joint.places.site_bounds import SiteBounds
-from planner.models.joint.places.site_question import Circuit, Part, Placed, Point
+from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart, SitesExtent
 from planner.models.joint.sites import Sites
 from planner.models.requests import SitesRequest
 from planner.models.sites.model import penalty_musd
@@ -46,9 +46,9 @@ def with_pins(i: Instance, **racks: int) -> Instance:
     return i.model_copy(update={"pins": {**i.pins, **{f"sites.racks.{s}": n for s, n in racks.items()}}})
 
 
-def bare(*racks: int) -> tuple[Part, ...]:
+def bare(*racks: int) -> tuple[SitePart, ...]:
     """Return parts of so many racks without fabrics."""
-    return tuple(Part(1, n, ((0.0, 0.0),)) for n in racks)
+    return tuple(SitePart(1, n, ((0.0, 0.0),)) for n in racks)
 
 
 def least_usd(i: Instance, racks: tuple[int, ...]) -> float:
@@ -67,12 +67,12 @@ def least_usd(i: Instance, racks: tuple[int, ...]) -> float:
     return best
 
 
-def placed(i: Instance, parts: tuple[Part, ...], circuit: Circuit | None = WIDE) -> Placed | None:
+def placed(i: Instance, parts: tuple[SitePart, ...], circuit: Circuit | None = WIDE) -> PlacedParts | None:
     """Ask for the cheapest sites."""
     return Sites(instance=i).cheapest(parts, circuit if len(parts) > 1 else None)
 
 
-def power_faults(i: Instance, p: Placed, mw: float) -> list[str]:
+def power_faults(i: Instance, p: PlacedParts, mw: float) -> list[str]:
     """Judge the power of the section that a plan would state by the checker."""
     drawn = dict.fromkeys(p.parts, mw)
     split = sites_section(Sites(instance=i), p, drawn)
@@ -107,7 +107,7 @@ def test_dc_sites_equal_every_choice_by_angles(seed: int, how: dict[str, Any]) -
 def test_a_fabric_draws_as_racks_do(seed: int, how: dict[str, Any]) -> None:
     """A part with a fabric of 1 MW stands where one with a rack of 1 MW more would: only the rack's price differs."""
     i = dc_grid(seed, how)
-    found = placed(with_network(i), tuple(Part(1, n, ((3e4, 1.0),)) for n in (1, 1)))
+    found = placed(with_network(i), tuple(SitePart(1, n, ((3e4, 1.0),)) for n in (1, 1)))
     other = placed(i, bare(2, 2))
     assert (found is None) == (other is None)
     if found is not None and other is not None:
@@ -137,7 +137,7 @@ def test_a_robust_scenario_binds() -> None:
     assert two is not None
     assert set(two.parts) == {"W0"}
     i = with_network(with_years(alone, "expected", dry, curtailment_usd_per_mwh=100.0))
-    less = placed(i, (Part(1, 2, ((0.0, 1.0),)),))
+    less = placed(i, (SitePart(1, 2, ((0.0, 1.0),)),))
     assert less is not None
     split = sites_section(Sites(instance=i), less, {"E0": 1.0})
     assert split.sites[0].facility_mw == pytest.approx(3.0)
@@ -209,7 +209,7 @@ def test_the_least_power_of_a_fabric_bounds_the_racks() -> None:
 def test_cpsat_proves_again_what_is_cheapest(seed: int) -> None:
     """The least capital is proven twice; of a capital that is not the least, nothing is."""
     i = power_case(seed, model="transport", new=1)[0]
-    sites, parts = Sites(instance=with_network(i)), tuple(Part(1, n, ((3e4, 0.3), (2e4, 0.7))) for n in (2, 1))
+    sites, parts = Sites(instance=with_network(i)), tuple(SitePart(1, n, ((3e4, 0.3), (2e4, 0.7))) for n in (2, 1))
     found = sites.cheapest(parts, WIDE)
     assert found is not None
     assert confirmed(sites, found, 20) == "confirmed by CP-SAT"
@@ -252,7 +252,7 @@ def test_sites_that_are_not_proven_are_no_answer(monkeypatch: pytest.MonkeyPatch
 def test_sites_that_pay_a_point_pay_all_that_they_hold() -> None:
     """A site holds two racks at least, so that what pays one rack pays two, and less than two racks pays neither."""
     bounds = SiteBounds(sites=Sites(instance=case(node("E0"), rules={"min_site_modules": 2})))
-    one, two = Point(1, 1, 1, 0.0), Point(1, 2, 2, 0.0)
+    one, two = SitesExtent(1, 1, 1, 0.0), SitesExtent(1, 2, 2, 0.0)
     assert not bounds.exceeds(one, 2 * RACK_USD)
     assert not bounds.exceeds(two, 2 * RACK_USD)
     assert bounds.sites.solved == 1
@@ -271,13 +271,13 @@ def test_an_answer_cut_short_refuses_nothing(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(sites, "run", nothing)
     with pytest.raises(UnansweredError, match="without an answer"):
-        SiteBounds(sites=sites).exceeds(Point(1, 1, 1, 0.0), RACK_USD)
+        SiteBounds(sites=sites).exceeds(SitesExtent(1, 1, 1, 0.0), RACK_USD)
 
 
 def test_fabrics_whose_power_is_no_load_add_their_price_to_capital_and_bound() -> None:
     """Each part takes the cheaper of its fabrics: $20,000 and $50,000 over what the racks alone cost, proven so."""
     i = case(node("E0"), node("E1"))
-    parts = (Part(1, 2, ((3e4, 0.3), (2e4, 0.7))), Part(1, 1, ((5e4, 0.1),)))
+    parts = (SitePart(1, 2, ((3e4, 0.3), (2e4, 0.7))), SitePart(1, 1, ((5e4, 0.1),)))
     found, alone = placed(i, parts), placed(i, bare(2, 1))
     assert found is not None and alone is not None
     assert found.capital_usd == pytest.approx(alone.capital_usd + 7e4)

@@ -16,7 +16,7 @@ from planner.models.joint.places import near_pairs, site_bounds
 from planner.models.joint.places.milp import stated
 from planner.models.joint.places.near_pairs import without_dear_pairs
 from planner.models.joint.places.site_bounds import SiteBounds
-from planner.models.joint.places.site_question import Circuit, Part, Point
+from planner.models.joint.places.site_question import Circuit, SitePart, SitesExtent
 from planner.models.joint.sites import Sites
 
 BARE = ((0.0, 0.0),)
@@ -40,14 +40,14 @@ def answers(i: Instance, most_rtt: float) -> list[float]:
     """Return the capital of some parts."""
     sites, found = Sites(instance=i), []
     for racks in PARTS:
-        placed = sites.cheapest(tuple(Part(1, n, BARE) for n in racks), Circuit(2, most_rtt))
+        placed = sites.cheapest(tuple(SitePart(1, n, BARE) for n in racks), Circuit(2, most_rtt))
         found.append(math.inf if placed is None else placed.capital_usd)
     return found
 
 
-def least_usd(sites: Sites, at: Point) -> float:
+def least_usd(sites: Sites, at: SitesExtent) -> float:
     """Return the least capital of a point by one MILP with a goal; infinite where no sites hold it."""
-    parts = (Part(1, at.largest, BARE), *[Part(0, 1, BARE)] * (at.sites - 1))
+    parts = (SitePart(1, at.largest, BARE), *[SitePart(0, 1, BARE)] * (at.sites - 1))
     m = site_bounds.stated(sites.question(parts, Circuit(1, at.rtt_ms), {}), at.racks, math.inf)
     m.goal = pyo.Objective(expr=m.total)
     outcome = sites.run(m)
@@ -63,7 +63,7 @@ def test_answers_with_all_pairs_are_equal(seed: int, share: float, monkeypatch: 
     rtts = sites.rtts_ms()
     rtt = rtts[round(share * (len(rtts) - 1))]
     whole = answers(i, rtt)
-    points = {at: least_usd(sites, at) for at in (Point(len(x), sum(x) + 1, x[0], rtt) for x in PARTS[:3])}
+    points = {at: least_usd(sites, at) for at in (SitesExtent(len(x), sum(x) + 1, x[0], rtt) for x in PARTS[:3])}
     for many in (near_pairs.MANY_PAIRS, 0):
         monkeypatch.setattr(near_pairs, "MANY_PAIRS", many)
         for at, usd in points.items():
@@ -78,11 +78,11 @@ def test_dear_pairs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(near_pairs, "MANY_PAIRS", 0)
     sites = Sites(instance=scattered(1))
     rtt = sites.rtts_ms()[-1]
-    q = sites.question((Part(1, 2, BARE), Part(1, 1, BARE)), Circuit(2, rtt), {})
+    q = sites.question((SitePart(1, 2, BARE), SitePart(1, 1, BARE)), Circuit(2, rtt), {})
     kept = without_dear_pairs(q, stated, sites.run)
     assert kept is not None
     assert 0 < sum(math.isfinite(x) for x in kept.pair_usd.values()) < len(q.data.pairs) / 2
-    q = sites.question((Part(1, 9, BARE), Part(1, 1, BARE)), Circuit(2, rtt), {})
+    q = sites.question((SitePart(1, 9, BARE), SitePart(1, 1, BARE)), Circuit(2, rtt), {})
     assert without_dear_pairs(q, stated, sites.run) is None
 
 
@@ -90,7 +90,7 @@ def test_dear_pairs_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_answer_holds_at_its_own_point(seed: int) -> None:
     """Sites that pay a point pay the tighter one that they are said to hold; what does not pay a point is below it."""
     sites = Sites(instance=scattered(seed))
-    known, at = SiteBounds(sites=sites), Point(2, 3, 2, sites.rtts_ms()[-1])
+    known, at = SiteBounds(sites=sites), SitesExtent(2, 3, 2, sites.rtts_ms()[-1])
     usd = least_usd(sites, at)
     assert not known.exceeds(at, usd * 1.2)
     assert known.exceeds(at, usd * 0.9)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from planner.models.joint.places.capital_bounds import Level
-from planner.models.joint.places.fastest import Candidate, Search
+from planner.models.joint.places.fastest import NetworkCandidate, Search
 
 
 @pytest.mark.parametrize("fewest", range(1, 9))
@@ -21,7 +21,7 @@ def test_the_fewest_wavelengths_that_keep_a_time(most: int, fewest: int, monkeyp
     monkeypatch.setattr(search, "_seconds", lambda *at: 10.0 if at[1] >= fewest else 10.1)
     monkeypatch.setattr(search, "_usd", lambda *at: 100.0 * at[2])
     level = Level(1.0, 1.0, 0.0)
-    kept = search._fewest_wavelengths(Candidate(10.0, 1e6, level, most, 5.0))
+    kept = search._fewest_wavelengths(NetworkCandidate(10.0, 1e6, level, most, 5.0))
     expected = min(fewest, most)
     usd = 1e6 if expected == most else 100.0 * expected
     assert (kept.wavelengths, kept.usd, kept.seconds, kept.level, kept.rtt_ms) == (expected, usd, 10.0, level, 5.0)

@@ -7,7 +7,7 @@ import pytest
 from cluster_cases import best, random_problem
 
 from planner.checks.placement import check_placement
-from planner.cluster.job import Job, Switch, Topology
+from planner.cluster.job import Job, Topology, TopologySwitch
 from planner.models.placement.placement_problem import Kind, Leaf, Problem
 from planner.models.placement.solve import over_all, solve_in_one_tree
 from planner.models.requests import Options
@@ -76,12 +76,12 @@ def test_bounds_hold_over_all_trees(
 
 def test_a_job_that_leaves_its_tree_is_found() -> None:
     """The checker counts roots from the topology alone, and refuses no job that a tree has room for."""
-    switches = (Switch(name="a", nodes=("n1", "n2")), Switch(name="b", nodes=("n3", "n4", "n5")))
+    switches = (TopologySwitch(name="a", nodes=("n1", "n2")), TopologySwitch(name="b", nodes=("n3", "n4", "n5")))
     topology, job = Topology(switches=switches), Job(name="j", mesh={"data": 3})
     placed = Cluster(topology).place(job)
     assert placed.nodes == ("n3", "n4", "n5") and check_placement(topology, job, placed) == []
     busy = ["n5"]
     assert Cluster(topology).place(job, busy=busy).reason == "job 'j' needs 3 nodes > 2 free in the freest of 2 trees"
-    joined = Topology(switches=(Switch(name="r"), *(s.model_copy(update={"parent": "r"}) for s in switches)))
+    joined = Topology(switches=(TopologySwitch(name="r"), *(s.model_copy(update={"parent": "r"}) for s in switches)))
     across = Cluster(joined).place(job, busy=busy)
     assert "one_tree" in {v.rule for v in check_placement(topology, job, across, busy=busy)}

@@ -5,15 +5,15 @@ from itertools import combinations
 
 import pytest
 
-from planner.cluster.job import Block, Switch, Topology
+from planner.cluster.job import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
 from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Problem, leaves_of
 
 
-def tree(*switches: tuple[str, str | None, str], blocks: tuple[Block, ...] = ()) -> Topology:
+def tree(*switches: tuple[str, str | None, str], blocks: tuple[TopologyBlock, ...] = ()) -> Topology:
     """Return a tree of switches by name, parent and nodes."""
     return Topology(
-        switches=tuple(Switch(name=n, parent=p, nodes=tuple(x.split())) for n, p, x in switches), blocks=blocks
+        switches=tuple(TopologySwitch(name=n, parent=p, nodes=tuple(x.split())) for n, p, x in switches), blocks=blocks
     )
 
 
@@ -71,7 +71,7 @@ def test_leaves_that_are_roots_stand_alone() -> None:
 
 def test_blocks_of_a_leaf() -> None:
     """Nodes of one block stand together in the order of the leaf; those without one are together too."""
-    blocks = Block(name="p", nodes=("1", "3")), Block(name="q", nodes=("4",))
+    blocks = TopologyBlock(name="p", nodes=("1", "3")), TopologyBlock(name="q", nodes=("4",))
     (leaf,) = leaves_of(tree(("x", None, "1 2 3 4 5"), blocks=blocks))
     assert leaf.blocks == (("1", "3"), ("2", "5"), ("4",))
 
@@ -81,7 +81,7 @@ def test_blocks_alone_are_leaves() -> None:
 
     An aggregate as large as all blocks is no tier.
     """
-    blocks = tuple(Block(name=f"b{i}", nodes=(f"{i}a", f"{i}b")) for i in range(6))
+    blocks = tuple(TopologyBlock(name=f"b{i}", nodes=(f"{i}a", f"{i}b")) for i in range(6))
     found = leaves_of(Topology(kind="block", blocks=blocks, block_sizes=(2, 4, 8, 12)))
     assert [leaf.name for leaf in found] == [b.name for b in blocks]
     for i, j in combinations(range(6), 2):

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from planner.cluster.hostlist import parse
-from planner.models.placement.plan_placement import Placed, place_stages
+from planner.models.placement.plan_placement import BoundedPlacement, place_stages
 from planner.models.requests import Options, PlacementRequest
 from planner.physics.network.transport import domain_racks, locality
 from planner.plan.plan_sections import Assignment
@@ -23,14 +23,14 @@ def request(racks: int, groups: int, group: int, domain: int, per_pod: int) -> P
     )
 
 
-def placed(r: PlacementRequest) -> Placed:
+def placed(r: PlacementRequest) -> BoundedPlacement:
     outcome = place_stages(r, Options(), site="a")
     assert outcome.solution is not None
     assert outcome.stop is Stop.PROVED
     return outcome.solution
 
 
-def figures(p: Placed) -> Figures:
+def figures(p: BoundedPlacement) -> Figures:
     return p.split, p.extra_pieces, p.cross_pod
 
 

@@ -6,11 +6,17 @@ from functools import cache
 
 import pytest
 
-from planner.models.placement.shared_holes import Choice, Shape, analytic_extra_pieces, cluster_sizes, min_pieces
+from planner.models.placement.shared_holes import (
+    ChosenClusters,
+    LeafDomains,
+    analytic_extra_pieces,
+    cluster_sizes,
+    min_pieces,
+)
 from planner.solvers.cpsat import run
 
 
-def fewest(shape: Shape, split: int) -> float:
+def fewest(shape: LeafDomains, split: int) -> float:
     """Return the fewest extra pieces: groups divided into clusters of any sizes, each over as few holes as hold it.
 
     A cluster over b holes of full domains has b - 1 extra pieces; one may have the part-full domain's hole besides.
@@ -33,13 +39,13 @@ def fewest(shape: Shape, split: int) -> float:
     return best(split, shape.full, rest=shape.rest_hole)
 
 
-def drawn(seed: int) -> Shape:
+def drawn(seed: int) -> LeafDomains:
     """Draw leaf domains whose full ones leave a hole."""
     r = random.Random(seed)
     while True:
         group = r.randint(2, 9)
         domain = group * r.randint(0, 2) + r.randint(1, group - 1)
-        shape = Shape(
+        shape = LeafDomains(
             racks=domain * r.randint(2, 12) + r.randint(0, domain - 1), domain=domain, per_pod=2, groups=9, group=group
         )
         if shape.hole * shape.full + shape.rest_hole >= group:
@@ -69,7 +75,7 @@ def test_the_clusters_have_the_fewest_pieces(seed: int) -> None:
 
 def test_nothing_split_needs_no_piece() -> None:
     """No group, no cluster, no piece."""
-    assert min_pieces(drawn(0), cluster_sizes(drawn(0), 0), 0, run) == (Choice(), 0)
+    assert min_pieces(drawn(0), cluster_sizes(drawn(0), 0), 0, run) == (ChosenClusters(), 0)
     assert analytic_extra_pieces(drawn(0), 0) == 0
 
 

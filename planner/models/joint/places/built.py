@@ -2,19 +2,19 @@
 
 from planner.models.fabric.chooser import Template
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.places.site_question import Placed
+from planner.models.joint.places.site_question import PlacedParts
 from planner.models.joint.split import Column, Split
 from planner.models.joint.world import CLUSTER, JointPlan
 from planner.physics.training.stage_memory import stage_gradient_bytes
 
 
-def where(placed: Placed | None) -> dict[str, tuple[int, int]]:
+def where(placed: PlacedParts | None) -> dict[str, tuple[int, int]]:
     """Return the part and the fabric of each site."""
     return {CLUSTER: (0, 0)} if placed is None else placed.parts
 
 
 def built(
-    q: ShapeProblem, wavelengths: int, placed: Placed | None, templates: dict[str, Template], cutoff: float
+    q: ShapeProblem, wavelengths: int, placed: PlacedParts | None, templates: dict[str, Template], cutoff: float
 ) -> JointPlan:
     """Time the plan as it is built: its own templates and its own pair of sites, no slower than a cutoff on a clock."""
     sizes = sorted(set(q.shape.blocks), reverse=True)

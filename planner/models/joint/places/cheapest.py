@@ -16,10 +16,10 @@ import numpy as np
 
 from planner.models.joint.places.built import built, exchanged_bytes
 from planner.models.joint.places.capital_bounds import Level
-from planner.models.joint.places.fastest import SETTLED, Candidate, Search
+from planner.models.joint.places.fastest import SETTLED, NetworkCandidate, Search
 from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.places.racks_prices import Prices
-from planner.models.joint.places.site_question import Circuit, Part
+from planner.models.joint.places.site_question import Circuit, SitePart
 from planner.models.joint.search.least_prices import Floor
 from planner.models.joint.world import EPS, JointPlan
 
@@ -27,7 +27,7 @@ QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a 
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SlowdownChoice:
     """Slowdowns with a number of wavelengths.
 
     `timed`: they meet the cutoff at the shortest round trip, not only by a bound; `priced`: the sites were asked for
@@ -63,7 +63,7 @@ class CheapestSearch(Search):
     """The search of one shape by capital; `cutoff` is the limit on seconds a sequence."""
 
     floor_usd: Floor
-    all_prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)  # of all shapes
+    all_prices: dict[tuple[SitePart, ...], Prices] = field(default_factory=dict)  # of all shapes
     timed_points: dict[bool, list[TimedPoint]] = field(default_factory=lambda: {True: [], False: []})  # True: in limit
 
     def steps(self) -> Iterator[float | JointPlan]:
@@ -97,7 +97,7 @@ class CheapestSearch(Search):
         """Price of the least fabrics: for each GPU cabled its link and a port of the cheapest leaf."""
         return self.shape_problem.racks * self.shape_problem.traffic.rails * self.floor_usd.rail_usd
 
-    def _first_choices(self) -> list[Choice]:
+    def _first_choices(self) -> list[SlowdownChoice]:
         """Pair the slowdowns that may meet the cutoff with the fewest wavelengths that even stages need."""
         waves, rtt, levels = self._wavelengths, self._rtts[0], self.levels
         if not levels:
@@ -109,7 +109,7 @@ class CheapestSearch(Search):
             middle = (low + high) // 2
             fits = self._bounds([(x, int(n)) for x, n in zip(near, waves[middle], strict=True)], rtt) < self.cutoff
             low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
-        return [Choice(x, int(n)) for x, n in zip(near, waves[low], strict=True)]
+        return [SlowdownChoice(x, int(n)) for x, n in zip(near, waves[low], strict=True)]
 
     def _fewest(self, level: Level, rtt: float, above: int) -> int | None:
         """Return the fewest wavelengths, more than `above`, with which slowdowns meet the cutoff at a round trip."""
@@ -134,7 +134,7 @@ class CheapestSearch(Search):
         self.timed_points[found].append(point)
         return found
 
-    def _expand(self, c: Choice) -> list[tuple[float, Choice | JointPlan]]:
+    def _expand(self, c: SlowdownChoice) -> list[tuple[float, SlowdownChoice | JointPlan]]:
         """Return the successors of a choice, plans and further choices, each with a lower bound on its capital."""
         if not c.timed:
             fits = self._in_time(c.level, c.waves, self._rtts[0])
@@ -147,7 +147,7 @@ class CheapestSearch(Search):
         plan = None if self._beaten(c, self._rtts[at]) else self._placed(c, self._rtts[at])
         return [] if plan is None else [(plan.capital_usd, plan)]
 
-    def _reached(self, c: Choice | None) -> list[tuple[float, Choice | JointPlan]]:
+    def _reached(self, c: SlowdownChoice | None) -> list[tuple[float, SlowdownChoice | JointPlan]]:
         """Return a choice with its lower bound, or the first behind it that sites may have."""
         while c is not None:
             usd, _ = self._bounded(c)
@@ -156,7 +156,7 @@ class CheapestSearch(Search):
             c = self._later(c)
         return []
 
-    def _later(self, c: Choice) -> Choice | None:
+    def _later(self, c: SlowdownChoice) -> SlowdownChoice | None:
         """Return the same slowdowns with the wavelengths that come next: those that allow a longer round trip.
 
         Where the fibre is designed, the next of all: more wavelengths may carry less of other traffic.
@@ -170,11 +170,11 @@ class CheapestSearch(Search):
         waves = None if rtt is None else self._fewest(c.level, rtt, c.waves)
         return None if waves is None else replace(c, waves=waves, priced=False)
 
-    def _bounded(self, c: Choice) -> tuple[float, Choice]:
+    def _bounded(self, c: SlowdownChoice) -> tuple[float, SlowdownChoice]:
         """Return a choice behind the lower bound of its capital at the longest round trip that it allows."""
         return self._base(c.waves, self._rtts[self._longest(c)]) + c.level.usd, c
 
-    def _longest(self, c: Choice) -> int:
+    def _longest(self, c: SlowdownChoice) -> int:
         """Return the index of the longest round trip at which a choice meets the cutoff."""
         low, high = 0, len(self._rtts) - 1
         while low < high:
@@ -182,7 +182,7 @@ class CheapestSearch(Search):
             low, high = (middle, high) if self._in_time(c.level, c.waves, self._rtts[middle]) else (low, middle - 1)
         return low
 
-    def _beaten(self, c: Choice, rtt: float) -> bool:
+    def _beaten(self, c: SlowdownChoice, rtt: float) -> bool:
         """Return whether slower fabrics meet the cutoff as well: they have every template that these have, and more."""
         sites = self.shape_problem.world.sites
         if sites is None or not sites.counts_power:
@@ -194,7 +194,7 @@ class CheapestSearch(Search):
         slower += [Level(c.level.send, x, 0.0) for x in next_allreduce]
         return any(self._in_time(x, c.waves, rtt) for x in slower)
 
-    def _placed(self, c: Choice, rtt: float) -> JointPlan | None:
+    def _placed(self, c: SlowdownChoice, rtt: float) -> JointPlan | None:
         """Return the cheapest plan of a choice as built; None where no sites have it."""
         q = self.shape_problem
         sites = q.world.sites
@@ -203,7 +203,7 @@ class CheapestSearch(Search):
             plan = built(q, c.waves, None, self._templates(c.level, None), self._latest)
             return replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
         parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
-        size = self._stage_bytes(Candidate(0.0, 0.0, c.level, c.waves, rtt))
+        size = self._stage_bytes(NetworkCandidate(0.0, 0.0, c.level, c.waves, rtt))
         for _ in range(SETTLED):
             placed = sites.cheapest(parts, Circuit(c.waves, rtt, size) if q.several else None)
             if placed is None:
@@ -251,7 +251,7 @@ class CheapestSearch(Search):
         parts = self._bare_parts()
         return self.all_prices.setdefault(parts, Prices(sites=sites, parts=parts))
 
-    def _bare_parts(self) -> tuple[Part, ...]:
+    def _bare_parts(self) -> tuple[SitePart, ...]:
         """Return parts whose fabrics cost nothing and draw the least of any that may be built.
 
         They are the same for every column with as many racks by site and as many GPUs of each cabled.
@@ -259,7 +259,7 @@ class CheapestSearch(Search):
         q, sites = self.shape_problem, self.shape_problem.world.sites
         mw = 0.0 if sites is None else sites.min_fabric_mw(q.traffic.rails)
         racks = [q.traffic.racks(g) for g in q.shape.blocks]
-        return tuple(Part(n, n, ((0.0, n * mw),)) for n in racks)
+        return tuple(SitePart(n, n, ((0.0, n * mw),)) for n in racks)
 
     def _ask(self, waves: int, rtt: float) -> None:
         """Ask for the price of the sites without fabrics, unless it is known."""

@@ -8,7 +8,7 @@ import math
 from dataclasses import replace
 
 from planner.models.joint.places.milp import stated
-from planner.models.joint.places.site_question import Placed, Question
+from planner.models.joint.places.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.sites import Sites
 from planner.models.requests import SitesRequest
 from planner.models.sites.split_data import SplitData, gather
@@ -18,7 +18,7 @@ from planner.solvers.outcome import Way, second_proof
 from planner.solvers.registry import run_milp
 
 
-def confirmed(sites: Sites, placed: Placed, seconds: float | None) -> str:
+def confirmed(sites: Sites, placed: PlacedParts, seconds: float | None) -> str:
     """Return the mark of the bound on a plan's sites: CONFIRMED, BOUNDED, or ON_TRUST after `seconds` seconds.
 
     CP-SAT confirms that no sites are cheaper for the parts of the plan. Where it does not, and first under dc, whose
@@ -33,13 +33,13 @@ def confirmed(sites: Sites, placed: Placed, seconds: float | None) -> str:
     return second_proof(placed.proof.bound_usd, ways if q.data.network is None else reversed(ways), seconds)
 
 
-def _relaxed_usd(q: Question, seconds: float | None) -> float | None:
+def _relaxed_usd(q: SiteQuestion, seconds: float | None) -> float | None:
     """Return a bound on the capital of a question by the duals of its relaxation; lazy rows would only raise it."""
     found = lower_bound(stated(q), time_limit=seconds)
     return None if found is None else found * 1e6
 
 
-def least_usd(sites: Sites, q: Question, seconds: float | None) -> float | None:
+def least_usd(sites: Sites, q: SiteQuestion, seconds: float | None) -> float | None:
     """Return a bound on the capital of a question by CP-SAT; infinite where no sites hold the parts, None unknown."""
     m = stated(replace(q, data=_transport(sites, q.data)), loose=True)
     outcome = run_milp(m, solver="cpsat", time_limit=seconds, seed=sites.seed)

@@ -6,7 +6,7 @@ from typing import TypeVar
 import pyomo.core as pyo
 
 from planner.models.joint.places.milp import fabric_mw, stated, yearly_energy_musd
-from planner.models.joint.places.site_question import Placed, Question
+from planner.models.joint.places.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.sites import Sites, read_placed
 from planner.models.joint.world import CENTS, JointPlan
 from planner.physics.site import cost
@@ -48,11 +48,11 @@ def of_cheapest_energy(sites: Sites, plan: JointPlan) -> JointPlan:
     )
 
 
-def _by_part(placed: Placed) -> list[str]:
+def _by_part(placed: PlacedParts) -> list[str]:
     return sorted(placed.parts, key=lambda s: (placed.parts[s], s))
 
 
-def _cheapest(sites: Sites, q: Question, old: Placed, most_usd: float) -> Placed | None:
+def _cheapest(sites: Sites, q: SiteQuestion, old: PlacedParts, most_usd: float) -> PlacedParts | None:
     """Return the sites of least yearly energy cost within `most_usd` of capital; None where there are none.
 
     All parts keep their fabrics.
@@ -75,7 +75,7 @@ def _cheapest(sites: Sites, q: Question, old: Placed, most_usd: float) -> Placed
     return found if found.capital_usd <= most_usd + CENTS else None
 
 
-def _energy_usd(q: Question, placed: Placed) -> float:
+def _energy_usd(q: SiteQuestion, placed: PlacedParts) -> float:
     """Price a year's energy of the racks and fabrics at some sites, in dollars."""
     mw = {s: n / q.data.module_racks * q.data.module_mw for s, n in placed.racks.items()}
     for s, (k, f) in placed.parts.items():

@@ -16,7 +16,7 @@ from planner.models.joint.places.built import built, exchanged_bytes, where
 from planner.models.joint.places.capital_bounds import CapitalBounds, Level
 from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.places.site_question import Circuit, Part, Placed
+from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.space import Floats
 from planner.models.joint.world import CENTS, EPS, JointPlan, Target
 
@@ -26,7 +26,7 @@ SETTLED = 8  # rounds in which the split of layers and the fibre that it exchang
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class NetworkCandidate:
     """Slowdowns and fibre, with the seconds a sequence that they allow and the least capital that they may take."""
 
     seconds: float
@@ -84,7 +84,7 @@ class Search(CapitalBounds):
     def _level_usd(self) -> Floats:
         return np.array([x.usd for x in self.levels])
 
-    def next(self, target: Target) -> Candidate | None:
+    def next(self, target: Target) -> NetworkCandidate | None:
         """Return the fastest candidate that the money may pay as far as is known, of equal ones the cheapest.
 
         Return None where no candidate beats the target.
@@ -95,11 +95,11 @@ class Search(CapitalBounds):
         self.in_time = True
         return self._next(target)
 
-    def _next(self, target: Target) -> Candidate | None:
+    def _next(self, target: Target) -> NetworkCandidate | None:
         self.cutoff = min(self.cutoff, target.cutoff)
         if not self._rtts or not len(self._wavelengths):
             return None
-        best: Candidate | None = None
+        best: NetworkCandidate | None = None
         for rtt in self._rtts_to_try():
             affordable = self._affordable(rtt)
             for bound, level, waves in affordable[: TIMED if self.likely else len(affordable)]:
@@ -110,7 +110,7 @@ class Search(CapitalBounds):
                 seconds = self._seconds(level, waves, rtt, limit)
                 if seconds > limit or math.isinf(seconds):
                     continue
-                found = Candidate(seconds, self._usd(level, rtt, waves), level, waves, rtt)
+                found = NetworkCandidate(seconds, self._usd(level, rtt, waves), level, waves, rtt)
                 if target.ties(seconds):
                     found = self._fewest_wavelengths(found)
                     if found.usd > target.max_usd(seconds):
@@ -119,7 +119,7 @@ class Search(CapitalBounds):
                     best = found
         return None if best is None else self._fewest_wavelengths(best)
 
-    def _fewest_wavelengths(self, c: Candidate) -> Candidate:
+    def _fewest_wavelengths(self, c: NetworkCandidate) -> NetworkCandidate:
         """Return the candidate with as few wavelengths as keep its time."""
         limit = c.seconds * (1 + EPS / 2)
 
@@ -214,7 +214,7 @@ class Search(CapitalBounds):
             fibre = replace(fibre, gbps=fibre.gbps * np.array([w for _, w in found]))
         return self.shape_problem.even_bounds(send, allreduce, fibre)
 
-    def try_sites(self, c: Candidate, target: Target) -> JointPlan | None:
+    def try_sites(self, c: NetworkCandidate, target: Target) -> JointPlan | None:
         """Ask the sites for a candidate; where they cannot pay it, record their cost without its fabrics."""
         q, sites, most = self.shape_problem, self.shape_problem.world.sites, target.max_usd(c.seconds)
         q.world.count("questions")
@@ -243,8 +243,8 @@ class Search(CapitalBounds):
         raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
 
     def _gateways(
-        self, c: Candidate, placed: Placed, bare: dict[str, Template], most: float
-    ) -> tuple[Placed, dict[str, Template]] | None:
+        self, c: NetworkCandidate, placed: PlacedParts, bare: dict[str, Template], most: float
+    ) -> tuple[PlacedParts, dict[str, Template]] | None:
         """Give each site the fabric with its WAN gateway; None where the money does not pay them at these sites."""
         found = with_gateways(self.shape_problem, c.wavelengths, c.level, placed, bare)
         more = math.inf if found is None else sum(t.usd for t in found.values()) - sum(t.usd for t in bare.values())
@@ -259,7 +259,9 @@ class Search(CapitalBounds):
             self._narrow_gateways(c, placed, bare, most)
         return None
 
-    def _narrow_gateways(self, c: Candidate, placed: Placed, bare: dict[str, Template], most: float) -> None:
+    def _narrow_gateways(
+        self, c: NetworkCandidate, placed: PlacedParts, bare: dict[str, Template], most: float
+    ) -> None:
         """Bisect the fewest wavelengths whose gateways cannot be had for the money, and remember their price.
 
         More wavelengths take more ports, whatever the sites.
@@ -275,7 +277,7 @@ class Search(CapitalBounds):
                 self.asked[c.level].append((probe, c.rtt_ms, usd))
                 high = probe
 
-    def _stage_bytes(self, c: Candidate) -> float:
+    def _stage_bytes(self, c: NetworkCandidate) -> float:
         """Return the gradients that a stage exchanges between sites, where their fibre is designed for them."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
         if sites is None or not sites.designed or not q.several:
@@ -285,7 +287,7 @@ class Search(CapitalBounds):
             raise RuntimeError("joint: a column that was timed cannot be split")
         return exchanged_bytes(q.column, split)
 
-    def _refuse(self, c: Candidate, usd: float, most: float) -> None:
+    def _refuse(self, c: NetworkCandidate, usd: float, most: float) -> None:
         """Record the cost of the sites with the fabrics of a candidate, and without them."""
         q, sites = self.shape_problem, self.shape_problem.world.sites
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
@@ -297,7 +299,7 @@ class Search(CapitalBounds):
             self._narrow(c, bare, most)
         self._learn(c, floor, most)
 
-    def _narrow(self, c: Candidate, bare: tuple[Part, ...], most: float) -> None:
+    def _narrow(self, c: NetworkCandidate, bare: tuple[SitePart, ...], most: float) -> None:
         """Bisect the fewest wavelengths of which not even the exchange alone can be paid, and remember their price."""
         sites, low, high = self.shape_problem.world.sites, 0, c.wavelengths
         while sites is not None and high - low > 1:
@@ -309,7 +311,7 @@ class Search(CapitalBounds):
                 self.lower_bounds[probe, c.rtt_ms] = usd
                 high = probe
 
-    def _learn(self, c: Candidate, floor: float, most: float) -> None:
+    def _learn(self, c: NetworkCandidate, floor: float, most: float) -> None:
         """Record the cost of the sites without fabrics, and the round trip from which they can be paid."""
         key = c.wavelengths, c.rtt_ms
         if floor <= self.floor(*key) + CENTS:
@@ -318,7 +320,7 @@ class Search(CapitalBounds):
         if self.shape_problem.several and floor + c.level.usd > most:
             self._reach(c, most)
 
-    def _reach(self, c: Candidate, most: float) -> None:
+    def _reach(self, c: NetworkCandidate, most: float) -> None:
         """Bisect the shortest round trip at which the sites can be paid, and record the costs met on the way."""
         sites, parts = self.shape_problem.world.sites, tuple(self._bare(g) for g in self.shape_problem.shape.blocks)
         low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
@@ -348,7 +350,7 @@ class Search(CapitalBounds):
                 kept.append(i)
         return kept
 
-    def _templates(self, level: Level, placed: Placed | None) -> dict[str, Template]:
+    def _templates(self, level: Level, placed: PlacedParts | None) -> dict[str, Template]:
         """Return the template that each site was given."""
         q = self.shape_problem
         sizes, found = sorted(set(q.shape.blocks), reverse=True), {}
@@ -359,23 +361,23 @@ class Search(CapitalBounds):
                 found[s] = q.world.templates.template(q.traffic, n, self.options[n], at)
         return found
 
-    def _part(self, blocks: int, level: Level) -> Part:
+    def _part(self, blocks: int, level: Level) -> SitePart:
         q = self.shape_problem
         racks = q.traffic.racks(blocks)
         if q.world.templates is None:
-            return Part(blocks, racks, ((0.0, 0.0),))
+            return SitePart(blocks, racks, ((0.0, 0.0),))
         x = self.options[blocks]
-        return Part(blocks, racks, tuple((float(x.usd[i]), float(x.mw[i])) for i in self._chosen(blocks, level)))
+        return SitePart(blocks, racks, tuple((float(x.usd[i]), float(x.mw[i])) for i in self._chosen(blocks, level)))
 
-    def _bare(self, blocks: int) -> Part:
+    def _bare(self, blocks: int) -> SitePart:
         """Return a part whose fabric costs nothing and draws the least of any."""
         q, mw = self.shape_problem, 0.0
         if q.world.templates is not None and len(self.options[blocks]):
             mw = float(self.options[blocks].mw.min())
-        return Part(blocks, q.traffic.racks(blocks), ((0.0, mw),))
+        return SitePart(blocks, q.traffic.racks(blocks), ((0.0, mw),))
 
 
-def _before(a: Candidate, b: Candidate) -> bool:
+def _before(a: NetworkCandidate, b: NetworkCandidate) -> bool:
     """Return whether a candidate comes before another: sooner, or as soon and cheaper."""
     if a.seconds < b.seconds * (1 - EPS):
         return True

@@ -14,7 +14,7 @@ from planner.errors import InputError
 from planner.models.fabric.chooser import Template
 from planner.models.joint.places.capital_bounds import Level
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.places.site_question import Placed
+from planner.models.joint.places.site_question import PlacedParts
 from planner.physics.network import transport
 
 MUCH_DEARER = 1.1  # than without a gateway
@@ -28,7 +28,7 @@ class Gateway:
     exchange_gbps: float
 
 
-def has_gateways(q: ShapeProblem, placed: Placed | None) -> bool:
+def has_gateways(q: ShapeProblem, placed: PlacedParts | None) -> bool:
     """Return whether gateways are designed and some fibre may end at a site."""
     network = q.world.problem.instance.network
     if network is None or not network.wan_gateway or placed is None:
@@ -40,7 +40,7 @@ def has_gateways(q: ShapeProblem, placed: Placed | None) -> bool:
     return q.several or placed.wan is not None
 
 
-def gateway_of(q: ShapeProblem, waves: int, placed: Placed, site: str) -> Gateway:
+def gateway_of(q: ShapeProblem, waves: int, placed: PlacedParts, site: str) -> Gateway:
     """Compute the rates of a site's gateway; gradients have at least the rate that the step counts on."""
     wan, others = q.world.problem.wan, len(placed.parts) - 1
     if placed.wan is None:
@@ -51,7 +51,7 @@ def gateway_of(q: ShapeProblem, waves: int, placed: Placed, site: str) -> Gatewa
 
 
 def with_gateways(
-    q: ShapeProblem, waves: int, level: Level, placed: Placed, bare: dict[str, Template]
+    q: ShapeProblem, waves: int, level: Level, placed: PlacedParts, bare: dict[str, Template]
 ) -> dict[str, Template] | None:
     """Return the cheapest template with its gateway of each site that keeps the slowdowns; None where one has none.
 

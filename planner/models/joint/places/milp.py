@@ -9,14 +9,14 @@ from typing import Any
 import pyomo.core as pyo
 
 from planner.instance.pins import pinned_blocks
-from planner.models.joint.places.site_question import Question
+from planner.models.joint.places.site_question import SiteQuestion
 from planner.models.sites.model import build, penalty_musd
 from planner.models.sites.split_data import capital_musd, energy_musd
 
 LEFT_OUT = ("budget",)  # the budget limits the capital of the entire plan, in the search
 
 
-def stated(q: Question, *, loose: bool = False) -> Any:
+def stated(q: SiteQuestion, *, loose: bool = False) -> Any:
     """State the MILP of a question.
 
     `loose` is for arithmetic in whole units: the load of fabrics may be rounded up, and what follows from whole
@@ -42,7 +42,7 @@ def stated(q: Question, *, loose: bool = False) -> Any:
     return m
 
 
-def add_parts(m: Any, q: Question, *, loose: bool) -> None:
+def add_parts(m: Any, q: SiteQuestion, *, loose: bool) -> None:
     """Create the binaries of the part and the fabric at each site, and the fabrics' load in MW where it counts."""
     candidates = list(q.data.candidates)
     m.part = pyo.Var(candidates, range(len(q.kinds)), domain=pyo.Binary)
@@ -67,7 +67,7 @@ def holding(m: Any, site: str) -> Any:
     return sum(m.part[y, k] for y, k in m.part if y == site)
 
 
-def place_parts(m: Any, q: Question) -> None:
+def place_parts(m: Any, q: SiteQuestion) -> None:
     """Place every part at a site, and no two at one."""
     kinds = range(len(q.kinds))
     m.place_parts = pyo.Constraint(
@@ -78,7 +78,7 @@ def place_parts(m: Any, q: Question) -> None:
     )
 
 
-def pin_blocks(m: Any, q: Question) -> None:
+def pin_blocks(m: Any, q: SiteQuestion) -> None:
     """Fix the blocks of each site with a pinned number of blocks to that number."""
     wanted = {x: n for x, n in pinned_blocks(q.data.instance).items() if x in q.data.candidates}
 
@@ -88,7 +88,7 @@ def pin_blocks(m: Any, q: Question) -> None:
     m.pin_blocks = pyo.Constraint(list(wanted), rule=row)
 
 
-def host_blocks(m: Any, q: Question) -> None:
+def host_blocks(m: Any, q: SiteQuestion) -> None:
     """Buy the racks of a site's blocks in whole modules, and no others unless they are pinned."""
 
     def row(m: Any, x: str) -> Any:
@@ -98,7 +98,7 @@ def host_blocks(m: Any, q: Question) -> None:
     m.host_blocks = pyo.Constraint(list(q.data.candidates), rule=row)
 
 
-def choose_fabrics(m: Any, q: Question) -> None:
+def choose_fabrics(m: Any, q: SiteQuestion) -> None:
     """Build one fabric for each part."""
     where = [(x, k) for x in q.data.candidates for k in range(len(q.kinds))]
     m.choose_fabrics = pyo.Constraint(
@@ -106,7 +106,7 @@ def choose_fabrics(m: Any, q: Question) -> None:
     )
 
 
-def join_sites(m: Any, q: Question) -> None:
+def join_sites(m: Any, q: SiteQuestion) -> None:
     """Light the fibre between every two sites that hold parts: from each to all the others, whose number is known.
 
     Two sites farther apart than the exchange is timed for, or that no fibre joins, hold no parts at once. Each row says
@@ -128,7 +128,7 @@ def join_sites(m: Any, q: Question) -> None:
     )
 
 
-def design_fibre(m: Any, q: Question) -> None:
+def design_fibre(m: Any, q: SiteQuestion) -> None:
     """Price the fibre of each set of sites that a design is known for: exactly it pays `designs`, or cannot be."""
     sets = sorted(q.designs, key=lambda x: (sorted(x.open), sorted(x.holding)))
     m.designed = pyo.Var([i for i, x in enumerate(sets) if q.designs[x] is not None], bounds=(0, 1))
@@ -144,7 +144,7 @@ def design_fibre(m: Any, q: Question) -> None:
     m.design_musd = pyo.Expression(expr=sum((q.designs[sets[i]] or 0.0) / 1e6 * m.designed[i] for i in m.designed))
 
 
-def total_musd(m: Any, q: Question) -> Any:
+def total_musd(m: Any, q: SiteQuestion) -> Any:
     """Sum capital of sites, racks, lines, fabrics and fibre, counted energy and a year's soft penalties, in M$."""
     prices, h, years = q.data.grid.prices, q.data.hardware, q.data.instance.limits.budgeted_years
     fabrics = sum(q.kinds[k][0].fabrics[f][0] / 1e6 * m.fabric[x, k, f] for x, k, f in m.fabric)
@@ -158,12 +158,12 @@ def total_musd(m: Any, q: Question) -> Any:
     return total
 
 
-def fabric_mw(q: Question, kind: int, fabric: int) -> float:
+def fabric_mw(q: SiteQuestion, kind: int, fabric: int) -> float:
     """Return the load that the fabric of a part adds at the grid, where it counts."""
     return q.data.hardware.facility_overhead_factor * q.kinds[kind][0].fabrics[fabric][1] if q.counts_power else 0.0
 
 
-def yearly_energy_musd(m: Any, q: Question) -> Any:
+def yearly_energy_musd(m: Any, q: SiteQuestion) -> Any:
     """Return the price of a year's energy of racks and fabrics, in M$."""
     each = {x: q.data.energy_musd(x) / q.data.module_mw for x in q.data.candidates}
     return energy_musd(m, q.data) + sum(fabric_mw(q, k, f) * each[x] * m.fabric[x, k, f] for x, k, f in m.fabric)

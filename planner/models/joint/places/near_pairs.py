@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from planner.models.joint.places.site_question import Question
+from planner.models.joint.places.site_question import SiteQuestion
 from planner.solvers.outcome import Outcome
 
 MANY_PAIRS = 500  # below it the question whole is solved as fast as the one without fibre
@@ -19,8 +19,8 @@ CENT_MUSD = 1e-8
 
 
 def without_dear_pairs(
-    q: Question, state: Callable[[Question], Any], solve: Callable[[Any], Outcome[Any]]
-) -> Question | None:
+    q: SiteQuestion, state: Callable[[SiteQuestion], Any], solve: Callable[[Any], Outcome[Any]]
+) -> SiteQuestion | None:
     """Return the question without the pairs that cost too much; None where no sites hold the parts, fibre or none."""
     if q.circuit is None or q.designs or len(q.data.pairs) < MANY_PAIRS:
         return q
@@ -40,7 +40,7 @@ def without_dear_pairs(
     return q
 
 
-def nearer_pairs_first(q: Question, most_usd: float) -> list[Question]:
+def nearer_pairs_first(q: SiteQuestion, most_usd: float) -> list[SiteQuestion]:
     """List questions that decide together whether `most_usd` pays the fibre; the last has every pair that it may pay.
 
     Where there are many pairs easier questions precede it: one without fibre, which may already be infeasible, and some
@@ -59,6 +59,6 @@ def nearer_pairs_first(q: Question, most_usd: float) -> list[Question]:
     return [replace(q, circuit=None), *(_up_to(q, dict(whole.pair_usd), prices[n]) for n in counts), whole]
 
 
-def _up_to(q: Question, usd: dict[tuple[str, str], float], most: float) -> Question:
+def _up_to(q: SiteQuestion, usd: dict[tuple[str, str], float], most: float) -> SiteQuestion:
     """Return the question restricted to pairs of sites whose fibre costs at most `most` USD."""
     return replace(q, pair_usd={p: x if x <= most else math.inf for p, x in usd.items()})

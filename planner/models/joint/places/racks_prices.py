@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from planner.models.joint.places.site_question import Circuit, Part, Placed
+from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart
 from planner.models.joint.world import CENTS
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class KnownPrice:
     """The least capital at some wavelengths and longest round trip, and the sites where it is exact."""
 
     waves: int
     max_rtt_ms: float
     usd: float
-    placed: Placed | None
+    placed: PlacedParts | None
 
 
 @dataclass(kw_only=True)
@@ -33,8 +33,8 @@ class Prices:
     """The prices of some parts at sites of their own."""
 
     sites: "Sites"
-    parts: tuple[Part, ...]
-    answers: list[Answer] = field(default_factory=list)
+    parts: tuple[SitePart, ...]
+    answers: list[KnownPrice] = field(default_factory=list)
 
     @property
     def several(self) -> bool:
@@ -61,7 +61,7 @@ class Prices:
         found = max((a.usd + self._fibre(near, waves) - self._fibre(near, a.waves) for a in below), default=0.0)
         return max([found, *(self._between(a, b, waves) for a in below for b in above)])
 
-    def _between(self, a: Answer, b: Answer, waves: int) -> float:
+    def _between(self, a: KnownPrice, b: KnownPrice, waves: int) -> float:
         """Return the price on the straight line between two answers, in pairs of fibres."""
         low, at, high = (self._pairs(n) for n in (a.waves, waves, b.waves))
         ends = [x.usd - self._fibre(0.0, x.waves) for x in (a, b)]
@@ -81,7 +81,7 @@ class Prices:
         fits = [(a, a.placed) for a in self.answers if a.placed is not None and a.placed.rtt_ms <= rtt]
         return min((a.usd + self._more(a, placed, waves) for a, placed in fits), default=math.inf)
 
-    def _more(self, a: Answer, placed: Placed, waves: int) -> float:
+    def _more(self, a: KnownPrice, placed: PlacedParts, waves: int) -> float:
         """Price other wavelengths between the sites of an answer, less its own."""
         if waves == a.waves:
             return 0.0
@@ -108,4 +108,4 @@ class Prices:
         circuit = Circuit(waves, rtt) if self.several else None
         placed = self.sites.cheapest(self.parts, circuit) if self.exact else None
         usd = self.sites.joined_least(self.parts, circuit) if placed is None else placed.capital_usd
-        self.answers.append(Answer(waves, rtt, usd, placed))
+        self.answers.append(KnownPrice(waves, rtt, usd, placed))

@@ -5,7 +5,7 @@ from typing import Any
 import pyomo.core as pyo
 
 from planner.models.joint.places.milp import stated
-from planner.models.joint.places.site_question import Placed, Question
+from planner.models.joint.places.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.sites import Sites
 from planner.models.sites import model
 from planner.models.sites.grid_cuts import security_space
@@ -22,7 +22,7 @@ from planner.solvers.outcome import UnansweredError, relative_gap
 ROUNDING = 1e-9  # relative: a gap that sums in another order leave
 
 
-def sites_section(sites: Sites, placed: Placed, fabric_mw: dict[str, float], *, given: str = "") -> SitesPlan:
+def sites_section(sites: Sites, placed: PlacedParts, fabric_mw: dict[str, float], *, given: str = "") -> SitesPlan:
     """Return the sites section of a plan; `fabric_mw` is the power in MW by site, `given` the fixed choices in words.
 
     The certificate is that of the question to the MILP, whose capital is that of the whole plan.
@@ -47,7 +47,7 @@ def sites_section(sites: Sites, placed: Placed, fabric_mw: dict[str, float], *, 
     )
 
 
-def wan_section(sites: Sites, placed: Placed, *, window_seconds: float = 0.0) -> WanPlan | None:
+def wan_section(sites: Sites, placed: PlacedParts, *, window_seconds: float = 0.0) -> WanPlan | None:
     """Return the design of the fibre between the sites where the instance asks for it; None elsewhere.
 
     `window_seconds` is the window of the exchange where one site alone trains.
@@ -77,7 +77,7 @@ def over_the_run(made: Certificate, usd: float, alike_usd: float) -> Certificate
     )
 
 
-def _fix(m: Any, q: Question, placed: Placed) -> None:
+def _fix(m: Any, q: SiteQuestion, placed: PlacedParts) -> None:
     """Fix the whole decisions at those of a solution, by their bounds."""
     fixed: list[tuple[Any, float]] = []
     fixed += [(m.part[x, k], float(placed.parts.get(x, (-1, 0))[0] == k)) for x, k in m.part]
@@ -91,7 +91,7 @@ def _fix(m: Any, q: Question, placed: Placed) -> None:
         var.setub(x)
 
 
-def _settle(m: Any, q: Question, seed: int) -> None:
+def _settle(m: Any, q: SiteQuestion, seed: int) -> None:
     """Set the model to the solution: excess at its price, then scenarios at theirs, then the shortest flows."""
     _solve(m, seed)
     for year in years(m, q.data):
@@ -132,7 +132,7 @@ def _solve(m: Any, seed: int) -> None:
         var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
 
 
-def _site(data: SplitData, site: str, racks: int, placed: Placed, fabric_mw: float) -> Site:
+def _site(data: SplitData, site: str, racks: int, placed: PlacedParts, fabric_mw: float) -> Site:
     node, h, usable = data.candidates[site], data.hardware, None
     if data.grid.rules.interconnect.enabled:
         usable = usable_interconnect_mw(data.grid, node, placed.circuits, placed.steps.get(site, 0))
@@ -152,7 +152,7 @@ def _site(data: SplitData, site: str, racks: int, placed: Placed, fabric_mw: flo
     )
 
 
-def _link(data: SplitData, pair: tuple[str, str], placed: Placed) -> Link:
+def _link(data: SplitData, pair: tuple[str, str], placed: PlacedParts) -> Link:
     """Return the link between two open sites: the wavelengths of the plan, none where one of them holds no blocks."""
     lit = placed.circuit is not None and set(pair) <= set(placed.parts)
     waves = placed.circuit.wavelengths if placed.circuit is not None and lit else 0
@@ -185,7 +185,9 @@ def _excess(data: SplitData, name: str, amount: float) -> Excess:
     return Excess(rule=name, amount=amount, unit=rule.unit or "", usd_per_year=usd)
 
 
-def _run(data: SplitData, year: SplitData, of: Dispatch, placed: Placed, fabric_mw: dict[str, float]) -> ScenarioRun:
+def _run(
+    data: SplitData, year: SplitData, of: Dispatch, placed: PlacedParts, fabric_mw: dict[str, float]
+) -> ScenarioRun:
     """Return how the sites run in a scenario, at its prices of energy and of curtailed work."""
     usd = 0.0
     for s, racks in sorted(placed.racks.items()):
@@ -201,7 +203,7 @@ def _run(data: SplitData, year: SplitData, of: Dispatch, placed: Placed, fabric_
     )
 
 
-def _certificate(sites: Sites, q: Question, placed: Placed, given: str) -> Certificate:
+def _certificate(sites: Sites, q: SiteQuestion, placed: PlacedParts, given: str) -> Certificate:
     """Return the certificate of the MILP: no other sites hold these parts for less."""
     proof, value = placed.proof, placed.capital_usd
     # A bound above the objective differs from it by rounding only.

@@ -12,14 +12,14 @@ from planner.instance.pins import ONE_SITE
 from planner.models.fabric.design_table import Options
 from planner.models.fabric.traffic import Traffic
 from planner.models.joint.bounds import Conditions, Rows, even_seconds
-from planner.models.joint.places.site_question import Point
+from planner.models.joint.places.site_question import SitesExtent
 from planner.models.joint.space import Floats
 from planner.models.joint.split import Column, Split, Stages
 from planner.models.joint.world import EPS, Shape, World
 from planner.physics.reliability.recovery import Job
 from planner.physics.reliability.spares import Standing, Upkeep, rack_availability, standing_of, stretches
 from planner.physics.training.blocks.block_step import Fibre
-from planner.physics.training.blocks.rack_blocks import Block
+from planner.physics.training.blocks.rack_blocks import RackBlock
 
 SLOWDOWNS = 1.05 ** np.arange(300)  # above the transport's own, of which the first that is late limits the others
 
@@ -48,7 +48,7 @@ class ShapeProblem:
         return replace(own, rails=rails, lanes=lanes, spare_target=sparing.target, rack_availability=fit)
 
     @cached_property
-    def block(self) -> Block:
+    def block(self) -> RackBlock:
         """Racks of the column's replicas."""
         block = self.column.strategy.block(self.column.p)
         if block is None:
@@ -170,9 +170,9 @@ class ShapeProblem:
         """Price of the least fabrics of all racks."""
         return 0.0 if self.world.sites is None else self.racks * self.world.sites.min_fabric_usd(self.traffic.rails)
 
-    def point(self, rtt_ms: float) -> Point:
+    def point(self, rtt_ms: float) -> SitesExtent:
         """Return the point of the site bounds that this shape needs, at a longest round trip in ms."""
-        return Point(len(self.shape.blocks), self.racks, self.traffic.racks(self.shape.blocks[0]), rtt_ms)
+        return SitesExtent(len(self.shape.blocks), self.racks, self.traffic.racks(self.shape.blocks[0]), rtt_ms)
 
     @cached_property
     def rtts_ms(self) -> list[float]:

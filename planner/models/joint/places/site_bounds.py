@@ -22,7 +22,7 @@ from planner.models.joint.places.milp import (
     total_musd,
 )
 from planner.models.joint.places.near_pairs import nearer_pairs_first, without_dear_pairs
-from planner.models.joint.places.site_question import COARSE_BITS, Circuit, Part, Point, Question
+from planner.models.joint.places.site_question import COARSE_BITS, Circuit, SitePart, SiteQuestion, SitesExtent
 from planner.models.joint.sites import Sites
 from planner.models.joint.space import Floats
 from planner.models.sites.model import build
@@ -44,15 +44,17 @@ class SiteBounds:
     """
 
     sites: Sites
-    known: dict[Point, float] = field(default_factory=dict)  # capital that does not pay a point; infinite: none does
-    paid: dict[Point, float] = field(default_factory=dict)  # capital of sites that hold a point
+    known: dict[SitesExtent, float] = field(
+        default_factory=dict
+    )  # capital that does not pay a point; infinite: none does
+    paid: dict[SitesExtent, float] = field(default_factory=dict)  # capital of sites that hold a point
     tables: dict[tuple[int, int, int], tuple[int, Floats]] = field(default_factory=dict)
 
-    def bound(self, at: Point) -> float:
+    def bound(self, at: SitesExtent) -> float:
         """Bound the capital from below by the points known."""
         return max((usd for p, usd in self.known.items() if p.covers(at)), default=0.0)
 
-    def by_rtt(self, at: Point, rtts_ms: list[float]) -> Floats:
+    def by_rtt(self, at: SitesExtent, rtts_ms: list[float]) -> Floats:
         """Bound the capital at each of all longest round trips that there are, ascending."""
         key = at.sites, at.racks, at.largest
         count, table = self.tables.get(key, (-1, np.empty(0)))
@@ -64,7 +66,7 @@ class SiteBounds:
             self.tables[key] = len(self.known), table
         return table
 
-    def exceeds(self, at: Point, usd: float) -> bool:
+    def exceeds(self, at: SitesExtent, usd: float) -> bool:
         """Return whether the least capital of a point exceeds an amount; ask only where known points leave it open.
 
         A coarse point is asked first, and with more money: an amount that does not pay it does not pay many others
@@ -75,16 +77,16 @@ class SiteBounds:
         questions = ((at.coarse, rounded_up(usd)), (at.coarse, usd), (at, usd))
         return any(not self._fits(point, most) and not self._pays(point, most) for point, most in questions)
 
-    def _fits(self, at: Point, usd: float) -> bool:
+    def _fits(self, at: SitesExtent, usd: float) -> bool:
         """Return whether an amount is known to pay a point."""
         return any(price <= usd and at.covers(p) for p, price in self.paid.items())
 
-    def _pays(self, at: Point, usd: float) -> bool:
+    def _pays(self, at: SitesExtent, usd: float) -> bool:
         """Ask the sites' MILP whether an amount pays a point, and record the answer."""
         s, circuit = self.sites, Circuit(1, at.rtt_ms) if at.sites > 1 else None
         s.deadline.check()
         most = usd * (1 + EPS) + CENTS if usd < MUCH_USD else math.inf
-        parts = (Part(1, at.largest, ((0.0, 0.0),)), *[Part(0, 1, ((0.0, 0.0),))] * (at.sites - 1))
+        parts = (SitePart(1, at.largest, ((0.0, 0.0),)), *[SitePart(0, 1, ((0.0, 0.0),))] * (at.sites - 1))
         ways = nearer_pairs_first(s.question(parts, circuit, {}), most - s.floor_usd(at.racks, at.sites))
         for q in ways:
             m = stated(q, at.racks, most)
@@ -99,12 +101,12 @@ class SiteBounds:
         self.known[at] = max(self.known.get(at, 0.0), most)
         return False
 
-    def _learn(self, m: Any, q: Question, at: Point, values: highs.Values) -> None:
+    def _learn(self, m: Any, q: SiteQuestion, at: SitesExtent, values: highs.Values) -> None:
         """Record the capital of sites that the MILP returned, at the tightest point that they hold."""
         holders = [x for x in q.data.candidates if sum(round(values.of(m.part[x, k])) for k in range(len(q.kinds)))]
         racks = {x: round(values.of(m.modules[x])) * q.data.module_racks for x in q.data.candidates}
         trips = [q.data.rtt_ms(p) for p in q.data.pairs if set(p) <= set(holders)]
-        point = Point(
+        point = SitesExtent(
             sites=at.sites,
             racks=max(at.racks, sum(racks.values())),
             largest=max(at.largest, max((racks[x] for x in holders), default=0)),
@@ -124,7 +126,7 @@ def rounded_up(usd: float) -> float:
     return math.ceil(usd / step) * step
 
 
-def stated(q: Question, racks: int, most_usd: float) -> Any:
+def stated(q: SiteQuestion, racks: int, most_usd: float) -> Any:
     """State the MILP of sites for `racks` racks in all: one part as large as the largest, others of at least a rack."""
     m = build(q.data, without=LEFT_OUT, extend=lambda m: add_parts(m, q, loose=False))
     for rule in (place_parts, host_parts, choose_fabrics, join_sites, design_fibre):
@@ -136,7 +138,7 @@ def stated(q: Question, racks: int, most_usd: float) -> Any:
     return m
 
 
-def host_parts(m: Any, q: Question) -> None:
+def host_parts(m: Any, q: SiteQuestion) -> None:
     """Buy at least the racks of a site's part."""
 
     def row(m: Any, x: str) -> Any:
@@ -145,7 +147,7 @@ def host_parts(m: Any, q: Question) -> None:
     m.host_parts = pyo.Constraint(list(q.data.candidates), rule=row)
 
 
-def hold_all_racks(m: Any, q: Question, racks: int) -> None:
+def hold_all_racks(m: Any, q: SiteQuestion, racks: int) -> None:
     """Require at least `racks` racks over all sites, in whole modules."""
     m.hold_all_racks = pyo.Constraint(expr=sum(m.modules.values()) >= -(-racks // q.data.module_racks))
 
@@ -159,9 +161,9 @@ def least_campus_usd(s: Sites, sites: int, racks: int, module_musd: float) -> fl
     if sites > 1 and not rtts:
         return math.inf
     circuit = Circuit(1, rtts[-1]) if sites > 1 else None
-    parts = (Part(1, -(-racks // sites), ((0.0, 0.0),)), *[Part(0, 1, ((0.0, 0.0),))] * (sites - 1))
+    parts = (SitePart(1, -(-racks // sites), ((0.0, 0.0),)), *[SitePart(0, 1, ((0.0, 0.0),))] * (sites - 1))
 
-    def priced(q: Question) -> Any:
+    def priced(q: SiteQuestion) -> Any:
         m = stated(q, racks, math.inf)
         m.goal = pyo.Objective(expr=m.total - module_musd * sum(m.modules.values()))
         return m

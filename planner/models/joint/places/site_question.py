@@ -16,7 +16,7 @@ COARSE_BITS = 5  # behind the first, that a coarse number of racks keeps: 1.6 to
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SitePart:
     """Blocks at one site: their number, racks in use, and possible fabrics as prices in USD and power in MW."""
 
     blocks: int
@@ -46,7 +46,7 @@ class Joined:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
+class SiteQuestion:
     """The question to the MILP over sites: parts to place, and the prices of the fibre between the sites.
 
     Attributes
@@ -60,7 +60,7 @@ class Question:
     """
 
     data: "SplitData"
-    kinds: tuple[tuple[Part, int], ...]
+    kinds: tuple[tuple[SitePart, int], ...]
     circuit: Circuit | None
     pair_usd: "Mapping[Pair, float]"
     designs: Mapping[Joined, float | None]
@@ -74,7 +74,7 @@ class Question:
             return pins.racks // each
         return sum(n * self.modules(p) for p, n in self.kinds) + sum(pins.racks_by_site.values()) // each
 
-    def modules(self, part: Part) -> int:
+    def modules(self, part: SitePart) -> int:
         """Return the modules that hold a part."""
         return -(-part.racks // self.data.module_racks)
 
@@ -105,14 +105,14 @@ class Proof:
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedParts:
     """The cheapest sites for some parts.
 
     The part and the fabric of each, racks and modules, new circuits, and the capital in USD. `asked` and `circuit` are
     the question; `designs` what the fibre of sets of sites costs above that of their pairs, as far as the proof needed.
     """
 
-    asked: tuple[Part, ...]
+    asked: tuple[SitePart, ...]
     circuit: Circuit | None
     parts: dict[str, tuple[int, int]]
     racks: dict[str, int]
@@ -132,7 +132,7 @@ class Placed:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SitesExtent:
     """Sites that hold blocks, racks in all and of the largest site, and the longest round trip between two."""
 
     sites: int
@@ -141,11 +141,11 @@ class Point:
     rtt_ms: float
 
     @property
-    def coarse(self) -> "Point":
+    def coarse(self) -> "SitesExtent":
         """A point that covers this one and many others: a few hundredths fewer racks."""
         return replace(self, racks=_down(self.racks), largest=_down(self.largest))
 
-    def covers(self, other: "Point") -> bool:
+    def covers(self, other: "SitesExtent") -> bool:
         """Return whether a lower bound at this point holds at the other: no fewer racks, no longer round trip there."""
         return (
             self.sites == other.sites

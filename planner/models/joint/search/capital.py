@@ -17,7 +17,7 @@ from planner.models.joint.places.cheapest import CheapestSearch
 from planner.models.joint.places.fastest import fastest
 from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.shape_problem import ShapeProblem
-from planner.models.joint.places.site_question import Part
+from planner.models.joint.places.site_question import SitePart
 from planner.models.joint.search.dive import cheap_columns, grown, least_usd
 from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
 from planner.models.joint.search.least_prices import Floor
@@ -76,7 +76,7 @@ class LeastCapital(Goal):
     gap: float = 0.0
     within: float = 0.0
     incumbent: JointPlan | None = None
-    prices: dict[tuple[Part, ...], Prices] = field(default_factory=dict)
+    prices: dict[tuple[SitePart, ...], Prices] = field(default_factory=dict)
     grown: set[tuple[int, int, int]] = field(default_factory=set)  # kinds of which a late column was grown
     bound: float = 0.0
     spoke: float = field(default_factory=time.perf_counter)

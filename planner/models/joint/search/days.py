@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from planner.models.fabric.traffic import Traffic
-from planner.models.joint.places.fastest import Candidate, Search
+from planner.models.joint.places.fastest import NetworkCandidate, Search
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import dive
 from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
@@ -34,7 +34,7 @@ class ShapeInTime:
     """A shape with the candidate that the sites are to be asked for next."""
 
     search: Search
-    pending: Candidate | None = None
+    pending: NetworkCandidate | None = None
 
 
 @dataclass(kw_only=True)

@@ -41,7 +41,7 @@ def group_racks(replicas: int, *, unit: int, racks: int, replicas_per_rack: int)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
+class RackBlock:
     """The racks that hold `replicas` whole replicas.
 
     `rack_stages` x `stage_racks` of them, `work_gpus` of each at work and `rails` cabled. `context_racks` of the
@@ -81,7 +81,7 @@ def block_of(
     pipeline_parallel: int,
     stages_per_rack: int,
     replicas_per_rack: int | None = None,
-) -> Block | None:
+) -> RackBlock | None:
     """Return the block of a layout on racks of `gpus` GPUs; None where it has none in the declared space.
 
     CP fills whole racks or stays in one: any degree up to floor(g/t), and multiples of it. A rack takes as many
@@ -102,7 +102,7 @@ def block_of(
     if r == 0:
         return None
     together = unit_racks(replica_gpus=t * k, racks=c, replicas_per_rack=r, expert_parallel=e)
-    return Block(
+    return RackBlock(
         stages_per_rack=q,
         replicas_per_rack=r,
         context_racks=c,
