@@ -46,7 +46,10 @@ AREAS = {
     ),
     "network": (
         ("physics/network", "models/fabric", *_checks("fabric", "cables", "placement", "frontiers")),
-        ("physics/network", "models/fabric", "checks/network", *CHECKS),
+        (
+            "physics/network", "models/fabric", "checks/network", "checks/test_check_cluster.py",
+            "scheduling/test_groups_of_axes.py", *CHECKS,
+        ),
     ),
     "training": (
         ("physics/training", *_checks("layout", "model_choice")),
