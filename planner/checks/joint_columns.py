@@ -28,7 +28,7 @@ from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Pipeline
 from planner.physics.training.blocks.rack_blocks import RackBlock, block_of
 from planner.physics.training.layer_time import SECONDS_PER_DAY
-from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.process_groups import Weights, front_layers, weights_of
 from planner.physics.training.schedule import Schedule
 from planner.physics.training.stage_memory import LayerBytes, layer_bytes
@@ -56,7 +56,7 @@ class Space:
         return step.machine_of(self.instance)
 
     @cached_property
-    def known_pipelines(self) -> dict[tuple[Any, ...], "Pipelines"]:
+    def known_pipelines(self) -> dict[tuple[Any, ...], "CutPipelines"]:
         """Pipelines that were enumerated."""
         return {}
 
@@ -106,14 +106,14 @@ class Space:
         under = self.machine.software.pipelined_zero_stages
         return np.asarray(stages == 1, dtype=np.bool_) | (under is None or zero_stage in under)
 
-    def counts(self, shape: Shape, x: "Pipelines", replicas: int, micro_batches: Ints) -> Ints:
+    def counts(self, shape: LayerShape, x: "CutPipelines", replicas: int, micro_batches: Ints) -> Ints:
         """Return the numbers of micro-batches that rules of the framework leave a pipeline with these replicas."""
         if self.rules.whole_expert_groups and replicas * shape.gpus % shape.expert_parallel:
             return micro_batches[:0]
         in_rounds = self.rules.whole_rounds and int(x.v[0]) > 1
         return micro_batches[micro_batches % int(x.p[0]) == 0] if in_rounds else micro_batches
 
-    def _takes(self, s: Shape) -> bool:
+    def _takes(self, s: LayerShape) -> bool:
         """Return whether rules of the framework leave a cut of a layer."""
         t, k, e, rule = s.tensor_parallel, s.context_parallel, s.expert_parallel, self.rules
         experts = self.machine.model.experts is not None
@@ -171,7 +171,7 @@ class Space:
                     space=self, shape=one, schedule=schedule, repeats=repeats, times=replace(times, order=schedule)
                 )
 
-    def _shapes(self) -> Iterator[Shape]:
+    def _shapes(self) -> Iterator[LayerShape]:
         model, framework = self.machine.model, set(self.machine.software.parallelism)
         heads = math.gcd(model.heads, model.kv) if "tensor" in framework else 1
         experts = model.experts.count if model.experts and "expert" in framework else 1
@@ -187,7 +187,7 @@ class Space:
                     self.pinned("tensor_parallel_inner", inner_degrees(t) if "tensor-2d" in framework else [1]),
                     self.pinned("sequence_parallel", (False, True) if t > 1 and "sequence" in framework else (False,)),
                 ):
-                    yield Shape(
+                    yield LayerShape(
                         tensor_parallel=t,
                         micro_batch=b,
                         recompute="none",
@@ -241,7 +241,7 @@ def inner_degrees(t: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipelines:
+class CutPipelines:
     """Pipelines of a cut, one entry each: stages, virtual stages, and the blocks of racks that hold the replicas."""
 
     p: Ints
@@ -253,9 +253,9 @@ class Pipelines:
     stage_racks: Ints
     wired: Ints
 
-    def part(self, which: Any) -> "Pipelines":
+    def part(self, which: Any) -> "CutPipelines":
         """Return some of the pipelines."""
-        return Pipelines(*(getattr(self, name)[which] for name in self.__slots__))
+        return CutPipelines(*(getattr(self, name)[which] for name in self.__slots__))
 
     def __len__(self) -> int:
         return len(self.p)
@@ -266,7 +266,7 @@ class Cut:
     """A way to cut a layer. `times` are those of stages in own racks."""
 
     space: Space
-    shape: Shape
+    shape: LayerShape
     schedule: Schedule
     repeats: Repeats
     times: Pipeline
@@ -306,7 +306,7 @@ class Cut:
         """Activation bytes of a layer on one GPU."""
         return layer_bytes(self.machine, self.shape)
 
-    def pipelines(self) -> Pipelines:
+    def pipelines(self) -> CutPipelines:
         """Return every pipeline of the cut: stages up to the layers, chunks of at least one layer.
 
         Pipelines and interleaving are included as far as the framework supports them, and packed pipelines have as many
@@ -318,7 +318,7 @@ class Cut:
             known[key] = self._pipelines()
         return known[key]
 
-    def _pipelines(self) -> Pipelines:
+    def _pipelines(self) -> CutPipelines:
         layers, fit = self.space.layers, self.space.gpus // self.shape.gpus
         framework = self.machine.software.parallelism
         stages = np.arange(1, (layers if "pipeline" in framework else 1) + 1)
@@ -336,7 +336,7 @@ class Cut:
         table = np.array([_figures(b) for b in blocks], dtype=np.int64).reshape(-1, 5)[at]
         racks, replicas, per_rack, stage_racks, wired = table.T
         wired = np.where(self.space.wires_all & (wired > 0), self.space.gpus, wired)
-        found = Pipelines(p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired)
+        found = CutPipelines(p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired)
         fine = replicas > 0
         for name in ("pipeline_parallel", "virtual_stages", "stages_per_rack", "replicas_per_rack"):
             pin = self.space.instance.pins.get(f"layout.{name}")

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from planner.checks import joint_columns
-from planner.checks.joint_columns import Cut, Ints, MaxRacks, Pipelines, Space
+from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space
 from planner.checks.layer_split import witness
 from planner.checks.rule import Rule, at_most, broken, must_be, must_equal, show
-from planner.checks.step_bound import Floor, Ranges, columns_in_time, fastest_ranges
+from planner.checks.step_bound import CutRanges, StepTimeBound, columns_in_time, fastest_ranges
 from planner.instance.hardware import HardwareAlternative, Rack
 from planner.instance.instance import Instance
 from planner.physics.network.price import min_fabric_usd
@@ -58,7 +58,7 @@ def _cut_key(cut: Cut) -> Key:
     return (*own, s.sequence_parallel, s.recompute, cut.schedule)
 
 
-def key_of(cut: Cut, zero_stage: int, x: Pipelines, i: int) -> Key:
+def key_of(cut: Cut, zero_stage: int, x: CutPipelines, i: int) -> Key:
     """Return the key of an enumerated column, without its replicas."""
     return (*_cut_key(cut), zero_stage, int(x.p[i]), int(x.v[i]), int(x.stages_per_rack[i]))
 
@@ -102,13 +102,13 @@ class Inspection:
 
         Ends early where `stop` says so.
         """
-        found: list[tuple[float, int, Cut, Ranges]] = []
+        found: list[tuple[float, int, Cut, CutRanges]] = []
         for cut in self.space.cuts():
             if self.stop():
                 return
             x = cut.pipelines()
             self._meet(cut, x)
-            floor = Floor(cut=cut, zero_stage=None, ranges=fastest_ranges(cut, x, self.racks, self.limit))
+            floor = StepTimeBound(cut=cut, zero_stage=None, ranges=fastest_ranges(cut, x, self.racks, self.limit))
             ranges = floor.in_time(self.limit) if len(floor.ranges) else floor.ranges
             if len(ranges):
                 found.append((float(floor.seconds.min()), len(found), cut, ranges))
@@ -121,7 +121,7 @@ class Inspection:
                         if len(self.wrong) >= MOST_NAMED or self.stop():
                             return
 
-    def _meet(self, cut: Cut, x: Pipelines) -> None:
+    def _meet(self, cut: Cut, x: CutPipelines) -> None:
         """Note the listed columns of a cut that the space has."""
         for key in self.by_cut.get(_cut_key(cut), ()):
             zero = key[CUT_NAMES]
@@ -129,7 +129,7 @@ class Inspection:
             if zero in self.space.zero_stages and bool(np.any(same & self.space.runs(zero, x.p))):
                 self.met.add(key)
 
-    def _column(self, cut: Cut, zero: int, x: Pipelines, d: int, m: Ints) -> Iterator[Violation]:
+    def _column(self, cut: Cut, zero: int, x: CutPipelines, d: int, m: Ints) -> Iterator[Violation]:
         key, m = key_of(cut, zero, x, 0), self.space.counts(cut.shape, x, d, m)
         if key in self.wrong or not len(m):
             return

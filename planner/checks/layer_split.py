@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.joint_columns import Cut, Floats, Ints, Pipelines, max_sites
+from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints, max_sites
 from planner.physics.training import schedule, stage_memory
 from planner.physics.training.blocks import block_step, interleaving
 from planner.physics.training.blocks.block_step import Pipeline
@@ -25,7 +25,7 @@ NEVER = 1 << 40  # layers to recompute where not even that makes room
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split:
+class PipelineSplits:
     """The splits of one pipeline with its replicas, for some numbers of micro-batches, ascending.
 
     All seconds are those of a micro-batch: a step's over its micro-batches. Splits that take `limit` seconds or more
@@ -34,7 +34,7 @@ class Split:
 
     cut: Cut
     zero_stage: int
-    x: Pipelines  # one entry
+    x: CutPipelines  # one entry
     d: int
     micro_batches: Ints
     limit: float
@@ -277,14 +277,14 @@ class Split:
 
 
 def witness(
-    cut: Cut, zero_stage: int, x: Pipelines, d: int, micro_batches: Ints, limit: float
+    cut: Cut, zero_stage: int, x: CutPipelines, d: int, micro_batches: Ints, limit: float
 ) -> tuple[int, float] | None:
     """Return (micro-batches, seconds) of a column that takes less than `limit` seconds a micro-batch, or None.
 
     The seconds are its minimum a micro-batch over splits of the layers. `micro_batches` are ascending; a set of them is
     halved while its lower bound is below the limit.
     """
-    found = Split(cut=cut, zero_stage=zero_stage, x=x, d=d, micro_batches=micro_batches, limit=limit).least()
+    found = PipelineSplits(cut=cut, zero_stage=zero_stage, x=x, d=d, micro_batches=micro_batches, limit=limit).least()
     if math.isinf(found):
         return None
     if len(micro_batches) == 1:

@@ -25,7 +25,7 @@ BALANCE_MW = 1e-4  # power flows are written to the watt; a node adds up several
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Year:
+class YearFigures:
     """Figures of one year: headroom and available generation, and the load, generation and flows of the plan."""
 
     suffix: str  # of the names of a scenario's rules
@@ -36,7 +36,7 @@ class Year:
     flows: tuple[Flow, ...]
 
 
-def years(c: PlanPhysics) -> Iterator[Year]:
+def years(c: PlanPhysics) -> Iterator[YearFigures]:
     """Yield the grid's own year, then the scenarios that count."""
     plan = c.plan.sites
     if plan is None:
@@ -44,13 +44,13 @@ def years(c: PlanPhysics) -> Iterator[Year]:
     headroom = {b.id: b.headroom_mw for b in c.grid.balancing_authorities}
     available = {n.id: n.generation_mw for n in c.grid.nodes}
     load = {x.site.id: c.load_mw(x.site.id, x.site.racks) for x in c.standing}
-    yield Year(
+    yield YearFigures(
         suffix="", headroom=headroom, available=available, load=load, generated=plan.generation_mw, flows=plan.flows
     )
     for s in c.grid.scenarios if c.grid.rules.scenarios != "off" else ():
         run = plan.scenarios.get(s.name)
         if run is not None:
-            yield Year(
+            yield YearFigures(
                 suffix=f" in {s.name}",
                 headroom=headroom | s.headroom_mw,
                 available=available | s.generation_mw,
@@ -60,7 +60,7 @@ def years(c: PlanPhysics) -> Iterator[Year]:
             )
 
 
-def _excess(c: PlanPhysics, year: Year, rule: str) -> float:
+def _excess(c: PlanPhysics, year: YearFigures, rule: str) -> float:
     """Return the excess of a soft rule that the plan states; scenarios have none."""
     return 0.0 if year.suffix else c.excess(rule)
 
@@ -79,7 +79,7 @@ def headroom(c: PlanPhysics) -> Iterator[Violation]:
             )
 
 
-def _by_authority(c: PlanPhysics, year: Year) -> dict[str, float]:
+def _by_authority(c: PlanPhysics, year: YearFigures) -> dict[str, float]:
     mw: dict[str, float] = {}
     for x in c.standing:
         mw[x.authority.id] = mw.get(x.authority.id, 0.0) + year.load.get(x.site.id, 0.0)
@@ -105,7 +105,7 @@ def generation(c: PlanPhysics) -> Iterator[Violation]:
             yield from _own_plants(c, year) if c.grid.rules.grid_model == "none" else ()
 
 
-def _plants(c: PlanPhysics, year: Year) -> Iterator[Violation]:
+def _plants(c: PlanPhysics, year: YearFigures) -> Iterator[Violation]:
     for n, mw in sorted(year.generated.items()):
         if n in year.available:
             rule = f"generation[{n}]"
@@ -118,7 +118,7 @@ def _plants(c: PlanPhysics, year: Year) -> Iterator[Violation]:
             )
 
 
-def _own_plants(c: PlanPhysics, year: Year) -> Iterator[Violation]:
+def _own_plants(c: PlanPhysics, year: YearFigures) -> Iterator[Violation]:
     for area, drawn in _by_authority(c, year).items():
         rule = f"generation[{area}]"
         spare = sum(year.available[n.id] - n.load_mw for n in c.grid.nodes if n.balancing_authority == area)
@@ -223,7 +223,7 @@ STILL_MW = 1e-9  # a corridor that carries less changes nothing by its loss
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
+class GridArrays:
     """The plan's corridors and injections as arrays."""
 
     names: list[str]
@@ -254,7 +254,7 @@ class Grid:
 class Solved:
     """A Laplacian in factors: one node of each island has zero angle."""
 
-    grid: Grid
+    grid: GridArrays
     weight: Any
     island: Any
     matrix: Any
@@ -262,7 +262,7 @@ class Solved:
     factor: Any
 
     @staticmethod
-    def of(g: Grid, circuits: Any) -> "Solved":
+    def of(g: GridArrays, circuits: Any) -> "Solved":
         """Factorise the network with these circuits.
 
         Raises
@@ -331,7 +331,7 @@ class Solved:
         return self.matrix[self.free][:, self.free].tocsr()
 
 
-def _laplacian(g: Grid, weight: Any) -> Any:
+def _laplacian(g: GridArrays, weight: Any) -> Any:
     import numpy as np
     from scipy.sparse import csr_matrix
 
@@ -342,7 +342,7 @@ def _laplacian(g: Grid, weight: Any) -> Any:
     )
 
 
-def _islands(g: Grid, circuits: Any) -> Any:
+def _islands(g: GridArrays, circuits: Any) -> Any:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
@@ -351,13 +351,13 @@ def _islands(g: Grid, circuits: Any) -> Any:
     return connected_components(joined, directed=False)[1]
 
 
-def read(c: PlanPhysics) -> Iterator[tuple[Year, Grid]]:
+def read(c: PlanPhysics) -> Iterator[tuple[YearFigures, GridArrays]]:
     """Yield the grid as the plan builds it in each year; nothing without a power flow."""
     for year in years(c) if c.grid.rules.grid_model == "dc" else ():
         yield year, _grid(c, year)
 
 
-def _grid(c: PlanPhysics, year: Year) -> Grid:
+def _grid(c: PlanPhysics, year: YearFigures) -> GridArrays:
     import numpy as np
 
     nodes = [
@@ -367,7 +367,7 @@ def _grid(c: PlanPhysics, year: Year) -> Grid:
     corridors = [(x.id, x.a, x.b, x.circuits, x.rating_mw, x.reactance_pu) for x in c.grid.lines]
     corridors += [(x.id, x.a, x.b, c.built.get(x.id, 0), x.rating_mw, x.reactance_pu) for x in c.grid.new_lines]
     rows = [r for r in corridors if r[3] > 0 and r[1] != r[2] and r[5]]
-    return Grid(
+    return GridArrays(
         names=[n.id for n in nodes],
         lines=[r[0] for r in rows],
         a=np.array([at[r[1]] for r in rows], dtype=int),
@@ -400,7 +400,7 @@ def security(c: PlanPhysics) -> Iterator[Violation]:
             yield v.model_copy(update={"rule": v.rule + year.suffix})
 
 
-def _contingencies(c: PlanPhysics, g: Grid) -> Iterator[Violation]:
+def _contingencies(c: PlanPhysics, g: GridArrays) -> Iterator[Violation]:
     largest = sorted({k for x in c.standing for k in _largest(g, x.node.id)})
     for line in range(len(g.lines)) if c.grid.rules.n1 == "full" else largest:
         if abs(g.flow[line]) > STILL_MW:
@@ -409,13 +409,13 @@ def _contingencies(c: PlanPhysics, g: Grid) -> Iterator[Violation]:
         yield from _without_units(g)
 
 
-def _largest(g: Grid, node: str) -> list[int]:
+def _largest(g: GridArrays, node: str) -> list[int]:
     i = g.names.index(node)
     here = [k for k in range(len(g.lines)) if i in (g.a[k], g.b[k])]
     return [k for k in here if g.rating_mw[k] == max(g.rating_mw[j] for j in here)]
 
 
-def _overload(g: Grid, flow: Any, circuits: Any, lost: str) -> Iterator[Violation]:
+def _overload(g: GridArrays, flow: Any, circuits: Any, lost: str) -> Iterator[Violation]:
     """Name the corridor that a contingency overloads most."""
     if not g.lines:
         return
@@ -427,7 +427,7 @@ def _overload(g: Grid, flow: Any, circuits: Any, lost: str) -> Iterator[Violatio
         yield from at_most(rule, carries, limit, left, "MW of its circuits")
 
 
-def _without_circuit(g: Grid, line: int) -> Iterator[Violation]:
+def _without_circuit(g: GridArrays, line: int) -> Iterator[Violation]:
     """Lose a circuit: flows shift, or the plants of the two islands that it leaves respond on their own."""
     circuits = g.circuits.copy()
     circuits[line] -= 1
@@ -458,7 +458,7 @@ def _above(rule: str, mw: float, limit: float, available: float, what: str, righ
         yield broken(rule, f"{show(float(mw))} {what} > {show(float(limit))} {right or 'MW that its plants can spare'}")
 
 
-def _without_units(g: Grid) -> Iterator[Violation]:
+def _without_units(g: GridArrays) -> Iterator[Violation]:
     """Lose each largest unit: the island's plants make up for it, and each has kept its share as reserve."""
     import numpy as np
 

@@ -10,11 +10,11 @@ from itertools import combinations
 from planner.checks import power_flow
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
 from planner.instance.network import Wan
-from planner.physics.plan_physics import PlanPhysics, Standing
+from planner.physics.plan_physics import PlanPhysics, PoweredSite
 from planner.physics.site import fibre, wan
 from planner.physics.site import wan as gradient_exchange
 from planner.physics.site import wan as wide
-from planner.physics.site.fibre import Demand, Fibre
+from planner.physics.site.fibre import Demand, SiteFibre
 from planner.physics.site.grid import usable_interconnect_mw
 from planner.physics.site.wan import Form
 from planner.plan.certificate import Violation
@@ -170,12 +170,12 @@ def rtt(c: PlanPhysics) -> Iterator[Violation]:
         yield from at_most(rule, ms, limit or 0.0, "ms round trip", "ms limit")
 
 
-def route_km(c: PlanPhysics, a: Standing, b: Standing) -> float:
+def route_km(c: PlanPhysics, a: PoweredSite, b: PoweredSite) -> float:
     """Return the length of the fibre route between two sites."""
     return c.route_km(a.site.id, b.site.id)
 
 
-def links(c: PlanPhysics) -> Iterator[tuple[str, Link, Standing, Standing]]:
+def links(c: PlanPhysics) -> Iterator[tuple[str, Link, PoweredSite, PoweredSite]]:
     """Yield the links between two known sites."""
     for k in c.plan.sites.links if c.plan.sites else ():
         a, b = c.site_named(k.a), c.site_named(k.b)
@@ -270,7 +270,7 @@ ROUNDING_GBPS = 1e-6
 class Requirements:
     """The demands on the wide area and its fibre, recomputed from sites and layout."""
 
-    fibre: Fibre
+    fibre: SiteFibre
     window_seconds: float
     forms: tuple[Form, ...]
     form: Form | None
@@ -307,7 +307,7 @@ def requirements(c: PlanPhysics) -> Requirements | None:
     )
 
 
-def _shortest_rtt_ms(net: Fibre, graph: object, a: str, b: str) -> float:
+def _shortest_rtt_ms(net: SiteFibre, graph: object, a: str, b: str) -> float:
     routes = fibre.routes(net, graph, min(a, b), max(a, b), 1)
     return net.rtt_ms(routes[0]) if routes else math.inf
 
@@ -400,7 +400,7 @@ def routes(c: PlanPhysics, req: Requirements, design: WanPlan) -> Iterator[Viola
             yield from _backed(c.wan, req.fibre, rule, r.edges, r.backup_edges)
 
 
-def _astray(net: Fibre, edges: tuple[str, ...], a: str, b: str) -> str | None:
+def _astray(net: SiteFibre, edges: tuple[str, ...], a: str, b: str) -> str | None:
     """Walk a route, and say where it breaks off; None where it arrives."""
     at = a
     for name in edges:
@@ -412,7 +412,7 @@ def _astray(net: Fibre, edges: tuple[str, ...], a: str, b: str) -> str | None:
 
 
 def _backed(
-    wan: Wan, net: Fibre, rule: str, edges: tuple[str, ...], backup: tuple[str, ...] | None
+    wan: Wan, net: SiteFibre, rule: str, edges: tuple[str, ...], backup: tuple[str, ...] | None
 ) -> Iterator[Violation]:
     if wan.protection != "one_cut":
         yield from must_be(rule, "backup", backup, None)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.checks.joint_columns import Cut, Floats, Ints, MaxRacks, Pipelines, max_sites
+from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints, MaxRacks, max_sites
 from planner.instance.instance import Instance
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step, interleaving
@@ -29,18 +29,18 @@ NOTHING = 1e-9  # seconds or bytes, for none by which something is divided
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class CutRanges:
     """Pipelines of a cut with ranges of replicas and of micro-batches, both ends included; one entry each."""
 
-    pipelines: Pipelines
+    pipelines: CutPipelines
     min_replicas: Ints
     max_replicas: Ints
     min_micro_batches: Ints
     max_micro_batches: Ints
 
-    def part(self, which: Any) -> "Ranges":
+    def part(self, which: Any) -> "CutRanges":
         """Return some of the ranges."""
-        return Ranges(self.pipelines.part(which), *(getattr(self, name)[which] for name in self.__slots__[1:]))
+        return CutRanges(self.pipelines.part(which), *(getattr(self, name)[which] for name in self.__slots__[1:]))
 
     def __len__(self) -> int:
         return len(self.min_replicas)
@@ -50,7 +50,7 @@ class Ranges:
         """Which ranges have one number of replicas and one of micro-batches."""
         return np.asarray((self.min_replicas == self.max_replicas) & (self.min_micro_batches == self.max_micro_batches))
 
-    def within(self, total: int) -> "Ranges":
+    def within(self, total: int) -> "CutRanges":
         """Return the ranges clipped to a step of `total` micro-batches over all replicas, without those left empty."""
         found = replace(
             self,
@@ -60,7 +60,7 @@ class Ranges:
         fine = (found.min_replicas <= found.max_replicas) & (found.min_micro_batches <= found.max_micro_batches)
         return found.part(np.flatnonzero(fine))
 
-    def columns(self) -> Iterator[tuple[Pipelines, int, Ints]]:
+    def columns(self) -> Iterator[tuple[CutPipelines, int, Ints]]:
         """Yield each pipeline with a number of replicas, and the micro-batches of its single ranges, ascending."""
         x = self.pipelines
         keys = np.stack([x.p, x.v, x.stages_per_rack, self.min_replicas, self.min_micro_batches])
@@ -69,7 +69,7 @@ class Ranges:
         for some in np.split(order, starts[1:]):
             yield x.part(some[:1]), int(self.min_replicas[some[0]]), self.min_micro_batches[some]
 
-    def split(self) -> "Ranges":
+    def split(self) -> "CutRanges":
         """Part each range by its replicas, or by its micro-batches where there is one number of replicas."""
         one = self.min_replicas == self.max_replicas
         low = np.where(one, self.min_micro_batches, self.min_replicas)
@@ -79,7 +79,7 @@ class Ranges:
         k = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
         first, last = low[row] + size[row] * k // parts[row], low[row] + size[row] * (k + 1) // parts[row] - 1
         x, one = self.part(row), one[row]
-        return Ranges(
+        return CutRanges(
             x.pipelines,
             np.where(one, x.min_replicas, first),
             np.where(one, x.max_replicas, last),
@@ -99,7 +99,7 @@ def pinned_replicas(instance: Instance) -> int | None:
     return instance.pins.get("layout.data_parallel") if by_site is None else sum(by_site.values())
 
 
-def fastest_ranges(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Ranges:
+def fastest_ranges(cut: Cut, x: CutPipelines, racks: MaxRacks, limit: float) -> CutRanges:
     """Return every pipeline with all replicas and micro-batches, but those too few for a limit in seconds a sequence.
 
     The replicas fill whole blocks within the maximum racks, and experts are spread over all of them; an interleaved
@@ -118,11 +118,11 @@ def fastest_ranges(cut: Cut, x: Pipelines, racks: MaxRacks, limit: float) -> Ran
         few, many = np.maximum(few, replicas), np.minimum(many, replicas)
     if batches is not None:
         low, high = np.maximum(low, batches), np.minimum(high, batches)
-    return Ranges(x, few, many, low, high).within(total)
+    return CutRanges(x, few, many, low, high).within(total)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Floor:
+class StepTimeBound:
     """Floors on the time of ranges under one ZeRO stage, or under each of them where it is None.
 
     All seconds but `seconds` are those of a micro-batch, or of the parts that occur once a step.
@@ -130,14 +130,14 @@ class Floor:
 
     cut: Cut
     zero_stage: int | None
-    ranges: Ranges
+    ranges: CutRanges
 
     @property
-    def x(self) -> Pipelines:
+    def x(self) -> CutPipelines:
         """The pipelines."""
         return self.ranges.pipelines
 
-    def part(self, which: Any) -> "Floor":
+    def part(self, which: Any) -> "StepTimeBound":
         """Return the floors of some ranges."""
         return replace(self, ranges=self.ranges.part(which))
 
@@ -288,7 +288,7 @@ class Floor:
         steps = self.each / self.ranges.max_replicas + self.once / self.micro_batches
         return steps * self.stretch / self.cut.shape.micro_batch
 
-    def in_time(self, limit: float, which: Any = slice(None)) -> Ranges:
+    def in_time(self, limit: float, which: Any = slice(None)) -> CutRanges:
         """Return those ranges that may take less than a limit in seconds a sequence, with ends drawn together."""
         x, b, gpus = self.ranges, self.cut.shape.micro_batch, self.x.p * self.cut.shape.gpus
         left = np.maximum(limit * b - self.once / self.micro_batches * self.stretch, 0.0)
@@ -373,8 +373,8 @@ class Floor:
 
 
 def columns_in_time(
-    cut: Cut, zero_stage: int, ranges: Ranges, limit: float, stop: Callable[[], bool]
-) -> Iterator[Ranges]:
+    cut: Cut, zero_stage: int, ranges: CutRanges, limit: float, stop: Callable[[], bool]
+) -> Iterator[CutRanges]:
     """Yield arrays of single (replicas, micro-batches) whose floor is below a limit in seconds a sequence.
 
     Ranges that fit the limit and the memory are split until they are single, those of the last split first.
@@ -385,7 +385,7 @@ def columns_in_time(
         if len(some) > MOST_RANGES:
             stack += [some.part(slice(MOST_RANGES, None)), some.part(slice(MOST_RANGES))]
             continue
-        floor = Floor(cut=cut, zero_stage=zero_stage, ranges=some)
+        floor = StepTimeBound(cut=cut, zero_stage=zero_stage, ranges=some)
         most = limit * cut.shape.micro_batch * some.max_replicas
         few = floor.holding(most / floor.stretch_of_more, COARSE)
         if not len(few):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from planner.models.joint.free_network import conditions_of, fastest_of
-from planner.models.joint.space import MICRO_BATCHES, Problem
+from planner.models.joint.space import MICRO_BATCHES, JointProblem
 from planner.physics.training import stage_memory
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.rack_blocks import padded
@@ -28,7 +28,7 @@ Box = tuple[tuple[int, int], ...]  # smallest and largest share of each pool, in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
+class PoolLayout:
     """A layout of a pool, the sequences that it takes and its seconds a step."""
 
     sequences: int
@@ -47,14 +47,14 @@ class ShareBound:
 
 
 @dataclass(slots=True, kw_only=True)
-class Pool:
+class PoolSearch:
     """A pool with what its searches returned: bounds by share, exact seconds of a few, and layouts by sequences."""
 
-    problem: Problem
+    problem: JointProblem
     deadline: Deadline = field(default_factory=Deadline)
     bounds: list[ShareBound] = field(default_factory=list)
     exact: dict[int, float] = field(default_factory=dict)
-    points: dict[int, Point] = field(default_factory=dict)
+    points: dict[int, PoolLayout] = field(default_factory=dict)
     searches: int = 0
     improvements: int = 0  # times that a point was added or bettered
 
@@ -86,7 +86,7 @@ class Pool:
     def _add_point(self, strategy: ParallelStrategy, seconds: float) -> None:
         n = sequences_of(strategy)
         if n not in self.points or seconds < self.points[n].seconds:
-            self.points[n] = Point(sequences=n, seconds=seconds, strategy=strategy)
+            self.points[n] = PoolLayout(sequences=n, seconds=seconds, strategy=strategy)
             self.improvements += 1
 
     def min_seconds(self, low: int, high: int) -> float:
@@ -114,12 +114,12 @@ def sequences_of(strategy: ParallelStrategy) -> int:
     return strategy.data_parallel * strategy.micro_batches * strategy.micro_batch
 
 
-def step_seconds(problem: Problem, strategy: ParallelStrategy) -> float:
+def step_seconds(problem: JointProblem, strategy: ParallelStrategy) -> float:
     """Return the seconds of a step by physics."""
     return float(sum(prediction.step_breakdown(problem.machine, conditions_of(problem), strategy).values()))
 
 
-def factorisations(problem: Problem, n: int) -> Iterator[dict[str, int]]:
+def factorisations(problem: JointProblem, n: int) -> Iterator[dict[str, int]]:
     """Return every way to make up n sequences, as pins: replicas, micro-batches and sequences of one."""
     gpus = (problem.instance.hardware.racks or 0) * problem.gpus
     for b in MICRO_BATCHES:
@@ -132,7 +132,7 @@ def factorisations(problem: Problem, n: int) -> Iterator[dict[str, int]]:
                 }
 
 
-def with_other_micro_batches(problem: Problem, strategy: ParallelStrategy) -> Iterator[ParallelStrategy]:
+def with_other_micro_batches(problem: JointProblem, strategy: ParallelStrategy) -> Iterator[ParallelStrategy]:
     """Return a layout with every other number of micro-batches that fits memory and the batch."""
     first = strategy.pipeline_parallel if strategy.virtual_stages > 1 else 1
     step = first if problem.rules.whole_rounds else 1
@@ -147,7 +147,7 @@ def with_other_micro_batches(problem: Problem, strategy: ParallelStrategy) -> It
 class Shares:
     """The best shares by pool (None: it does not train; empty: none was found), with their rate and its bound."""
 
-    points: tuple[Point | None, ...]
+    points: tuple[PoolLayout | None, ...]
     rate: float
     bound: float
     stop: Stop
@@ -159,12 +159,12 @@ class Shares:
 class BatchSearch:
     """The search for the shares; `tail` is the exposed exchange of layouts that train, `min_tail` a bound on it."""
 
-    pools: list[Pool]
+    pools: list[PoolSearch]
     batch: int
-    tail: Callable[[tuple[Point | None, ...]], float]
+    tail: Callable[[tuple[PoolLayout | None, ...]], float]
     min_tail: float = 0.0
     rate: float = math.inf
-    best: tuple[Point | None, ...] = ()
+    best: tuple[PoolLayout | None, ...] = ()
     improvements: int = 0
 
     def bound(self, box: Box) -> float:
@@ -205,7 +205,7 @@ class BatchSearch:
             for x in p.points.values():
                 self._keep_better(tuple(x if i == k else None for i in range(len(self.pools))))
 
-    def _keep_better(self, points: tuple[Point | None, ...]) -> None:
+    def _keep_better(self, points: tuple[PoolLayout | None, ...]) -> None:
         """Keep shares that are better than the best."""
         training = [x for x in points if x is not None]
         if not training:
@@ -214,7 +214,7 @@ class BatchSearch:
         if rate < self.rate:
             self.rate, self.best = rate, points
 
-    def _fullest(self, limit: float) -> tuple[Point | None, ...]:
+    def _fullest(self, limit: float) -> tuple[PoolLayout | None, ...]:
         """Return a layout of each pool, or none, that together take the most sequences of the batch within a step time.
 
         The sums that the first pools can reach are bits of an integer, pool after pool.
@@ -300,7 +300,7 @@ class BatchSearch:
         )
 
 
-def _halves(box: Box, pools: list[Pool]) -> Iterator[Box]:
+def _halves(box: Box, pools: list[PoolSearch]) -> Iterator[Box]:
     def length(k: int) -> float:
         low, high = box[k]
         rate = pools[k].rate(high)
@@ -314,10 +314,10 @@ def _halves(box: Box, pools: list[Pool]) -> Iterator[Box]:
 
 
 def balance(
-    problems: list[Problem],
+    problems: list[JointProblem],
     batch: int,
     *,
-    tail: Callable[[tuple[Point | None, ...]], float],
+    tail: Callable[[tuple[PoolLayout | None, ...]], float],
     min_tail: float = 0.0,
     gap: float | None = None,
     time_limit: float | None = None,
@@ -329,6 +329,6 @@ def balance(
     Without points no layout was found, and where that is proved no pool has one.
     """
     deadline = Deadline(time_limit)
-    pools = [Pool(problem=p, deadline=deadline) for p in problems]
+    pools = [PoolSearch(problem=p, deadline=deadline) for p in problems]
     shares = BatchSearch(pools=pools, batch=batch, tail=tail, min_tail=min_tail)
     return shares.run(gap=gap or 0.0, stopped=lambda: deadline.passed, progress=progress)

@@ -20,7 +20,7 @@ from planner.instance.instance import Instance
 from planner.instance.network import Wan
 from planner.models.requests import Options, WanRequest
 from planner.physics.site import fibre, wan
-from planner.physics.site.fibre import Demand, Edge, Fibre, Route
+from planner.physics.site.fibre import Demand, Edge, Route, SiteFibre
 from planner.physics.site.wan import Form
 from planner.plan.certificate import BOUNDED, CONFIRMED, LEAST_YEARLY, ON_TRUST, UNPRICED, WAN_FORMULATION
 from planner.plan.plan_sections import LEAST_CAPITAL, ExchangeForm, WanDemand, WanEdge, WanPlan, WanRoute
@@ -54,7 +54,7 @@ class WanData:
     grid: Grid
     wan: Wan
     request: WanRequest
-    fibre: Fibre
+    fibre: SiteFibre
     forms: tuple[Form, ...]
     form: Form | None
     demands: dict[str, Demand]
@@ -85,7 +85,7 @@ class WanData:
         return self.fibre.cuts(self.options[key][option].primary) if self.protected else frozenset()
 
 
-def rtt_of(net: Fibre, route: Route | None) -> float:
+def rtt_of(net: SiteFibre, route: Route | None) -> float:
     """Return the round trip over a route; infinite without one."""
     return math.inf if route is None else net.rtt_ms(route)
 
@@ -129,7 +129,7 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
     )
 
 
-def _options(links: Wan, grid: Grid, net: Fibre, graph: object, d: Demand) -> Iterator[RouteOption]:
+def _options(links: Wan, grid: Grid, net: SiteFibre, graph: object, d: Demand) -> Iterator[RouteOption]:
     """Yield the options of a demand: pairs of diverse routes under protection, else single routes.
 
     The exchange keeps to the longest round trip that sites may have. A route on which waiting fills the window is none.
@@ -271,7 +271,7 @@ Shares = dict[tuple[str, int], float]
 
 
 def with_plan(
-    data: WanData, m: Any, outcome: Outcome[highs.Values], seed: int, deadline: Deadline, *, proven: bool
+    data: WanData, m: Any, outcome: Outcome[highs.HighsValues], seed: int, deadline: Deadline, *, proven: bool
 ) -> Outcome[WanPlan]:
     """Return the outcome with the plan's section, its objective recomputed from the physics."""
     of = outcome.solution.of if outcome.solution else float
@@ -430,7 +430,7 @@ def routed_traffic(data: WanData) -> list[str]:
     return [d for d, x in data.demands.items() if x.priority and data.options[d]]
 
 
-def _run(m: Any, options: Options, deadline: Deadline) -> Outcome[highs.Values]:
+def _run(m: Any, options: Options, deadline: Deadline) -> Outcome[highs.HighsValues]:
     return highs.run(
         m, time_limit=deadline.limit, gap=options.gap, absolute_gap=0.0, seed=options.seed, threads=options.threads
     )
@@ -438,7 +438,7 @@ def _run(m: Any, options: Options, deadline: Deadline) -> Outcome[highs.Values]:
 
 def _by_priority(
     m: Any, data: WanData, traffic: list[str], options: Options, deadline: Deadline
-) -> tuple[Outcome[highs.Values], bool]:
+) -> tuple[Outcome[highs.HighsValues], bool]:
     """Maximize the Gbps of each priority in turn, then minimize the cost; also return whether every step was proven."""
     proven = True
     m.admitted_before = pyo.ConstraintList()
@@ -474,7 +474,7 @@ def _no_route(data: WanData, demand: str) -> str:
     )
 
 
-def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[highs.Values]:
+def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[highs.HighsValues]:
     """Minimise the sum over edges of the Gb/s missing for the exchange alone; `detail` names the edges and rates."""
     m = build(data, elastic=True)
     for d, i in m.share:

@@ -26,7 +26,7 @@ MAX_CHUNKS = 10_000  # of a stage's layers; more would be walked through one by 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class PoweredSite:
     """A site of the plan with its power node and the balancing authority of that node."""
 
     site: Site
@@ -69,14 +69,14 @@ class PlanPhysics:
         return self.instance.network.transport.slowdown if self.instance.network is not None else 1.0
 
     @cached_property
-    def standing(self) -> tuple[Standing, ...]:
+    def standing(self) -> tuple[PoweredSite, ...]:
         """Sites whose node and balancing authority are known."""
         sites = self.plan.sites.sites if self.plan.sites and self.instance.grid else ()
         nodes = {n.id: n for n in self.grid.nodes}
         areas = {b.id: b for b in self.grid.balancing_authorities}
         known = [s for s in sites if s.id in nodes and nodes[s.id].balancing_authority in areas]
         return tuple(
-            Standing(site=s, node=nodes[s.id], authority=areas[nodes[s.id].balancing_authority]) for s in known
+            PoweredSite(site=s, node=nodes[s.id], authority=areas[nodes[s.id].balancing_authority]) for s in known
         )
 
     @cached_property
@@ -150,7 +150,7 @@ class PlanPhysics:
             return 0.0
         return sum(x.amount for x in self.plan.sites.excess if x.rule == rule)
 
-    def site_named(self, name: str) -> Standing | None:
+    def site_named(self, name: str) -> PoweredSite | None:
         """Return an open site by id."""
         return next((s for s in self.standing if s.site.id == name), None)
 

@@ -32,7 +32,7 @@ Row = dict[Name, float]
 
 
 @dataclass
-class Rows:
+class LinearRows:
     """Variables with their bounds, and rows low <= sum <= high."""
 
     columns: dict[Name, int] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Question:
+class ConflictQuestion:
     """The question of a conflict: the instance, its grid, and a lower bound on the price of a rack's fabric."""
 
     instance: Instance
@@ -127,7 +127,7 @@ def holds(instance: Instance, rules: Collection[str], fabric_usd_per_rack: float
         return None
     if grid.rules.soft or grid.rules.scenarios != "off":
         return None
-    q, m = Question(instance, grid, fabric_usd_per_rack), Rows()
+    q, m = ConflictQuestion(instance, grid, fabric_usd_per_rack), LinearRows()
     if q.most_modules > MOST_MODULES:
         return None
     _variables(q, m)
@@ -138,7 +138,7 @@ def holds(instance: Instance, rules: Collection[str], fabric_usd_per_rack: float
     return None if answer and eased else answer
 
 
-def _variables(q: Question, m: Rows) -> None:
+def _variables(q: ConflictQuestion, m: LinearRows) -> None:
     """Add the variables, the ties of modules to open sites, and, where lines carry flows, the balance of each node."""
     for n in q.sites:
         m.variable(("open", n.id), 1, whole=True)
@@ -166,7 +166,7 @@ def _variables(q: Question, m: Rows) -> None:
         _angles(q, m)
 
 
-def _angles(q: Question, m: Rows) -> None:
+def _angles(q: ConflictQuestion, m: LinearRows) -> None:
     """Require the DC flow of each existing line: flow · reactance / circuits is the difference of its ends' angles.
 
     Angles are in MW at a reactance of 1 per unit.
@@ -178,11 +178,11 @@ def _angles(q: Question, m: Rows) -> None:
         m.require(row | {("flow", k.id): -(k.reactance_pu or 0.0) / k.circuits}, 0, 0)
 
 
-def _demand(q: Question, m: Rows) -> None:
+def _demand(q: ConflictQuestion, m: LinearRows) -> None:
     m.require({("modules", n.id): 1 for n in q.sites}, low=1)
 
 
-def _pins(q: Question, m: Rows) -> None:
+def _pins(q: ConflictQuestion, m: LinearRows) -> None:
     racks, pins = q.instance.hardware.racks_per_module, q.instance.pins
     for path, value in pins.items():
         if path == "sites.racks":
@@ -193,7 +193,7 @@ def _pins(q: Question, m: Rows) -> None:
             m.require({("modules", path.removeprefix("sites.racks.")): racks}, value, value)
 
 
-def _budget(q: Question, m: Rows) -> None:
+def _budget(q: ConflictQuestion, m: LinearRows) -> None:
     h, grid, limits = q.instance.hardware, q.grid, q.instance.limits
     if limits.budget_usd is None:
         return
@@ -209,17 +209,17 @@ def _budget(q: Question, m: Rows) -> None:
     m.require({name: usd / 1e6 for name, usd in row.items()}, high=limits.budget_usd / 1e6)
 
 
-def _site_count(q: Question, m: Rows) -> None:
+def _site_count(q: ConflictQuestion, m: LinearRows) -> None:
     if q.grid.rules.max_sites is not None:
         m.require({("open", n.id): 1 for n in q.sites}, high=q.grid.rules.max_sites)
 
 
-def _facility_power(q: Question, m: Rows) -> None:
+def _facility_power(q: ConflictQuestion, m: LinearRows) -> None:
     if q.instance.limits.facility_power_mw is not None:
         m.require(q.draw(q.sites), high=q.instance.limits.facility_power_mw)
 
 
-def _fault_split(q: Question, m: Rows) -> None:
+def _fault_split(q: ConflictQuestion, m: LinearRows) -> None:
     rule, side = q.grid.rules.fault_split, {b.id: b.interconnection for b in q.grid.balancing_authorities}
     if not rule.enabled:
         return
@@ -235,13 +235,13 @@ def _fault_split(q: Question, m: Rows) -> None:
     m.require({("reached", x): 1 for x in sides}, low=rule.min_interconnections)
 
 
-def _headroom(q: Question, m: Rows) -> None:
+def _headroom(q: ConflictQuestion, m: LinearRows) -> None:
     limit = {b.id: b.headroom_mw for b in q.grid.balancing_authorities}
     for area, sites in q.areas().items() if q.grid.rules.headroom else ():
         m.require(q.draw(sites), high=limit[area])
 
 
-def _generation(q: Question, m: Rows) -> None:
+def _generation(q: ConflictQuestion, m: LinearRows) -> None:
     rules = q.grid.rules
     for n in q.grid.nodes if rules.generation and rules.grid_model != "none" else ():
         m.require({("fed", n.id): 1}, high=n.generation_mw)
@@ -250,7 +250,7 @@ def _generation(q: Question, m: Rows) -> None:
         m.require(q.draw(sites), high=max(0.0, spare))
 
 
-def _rating(q: Question, m: Rows) -> None:
+def _rating(q: ConflictQuestion, m: LinearRows) -> None:
     share = normal_share(q.grid)
     for sign in (1, -1) if q.grid.rules.grid_model != "none" else ():
         for k in q.grid.lines:
@@ -259,19 +259,19 @@ def _rating(q: Question, m: Rows) -> None:
             m.require({("flow", x.id): sign, ("built", x.id): -share * x.rating_mw}, high=0)
 
 
-def _min_site(q: Question, m: Rows) -> None:
+def _min_site(q: ConflictQuestion, m: LinearRows) -> None:
     for n in q.sites:
         m.require({("modules", n.id): 1, ("open", n.id): -q.grid.rules.min_site_modules}, low=0)
 
 
-def _area(q: Question, m: Rows) -> None:
+def _area(q: ConflictQuestion, m: LinearRows) -> None:
     density = q.instance.hardware.cooling_kw_per_m2
     for n in q.sites:
         if n.area_m2 is not None and density is not None:
             m.require(q.draw([n]), high=n.area_m2 * density / 1e3)
 
 
-def _interconnect(q: Question, m: Rows) -> None:
+def _interconnect(q: ConflictQuestion, m: LinearRows) -> None:
     every = {k.id: k.max_circuits for k in q.grid.new_lines}
     for n in q.sites if q.grid.rules.interconnect.enabled else ():
         usable = usable_interconnect_mw(q.grid, n, every, n.upgrade.max_steps if n.upgrade else 0) or 0.0
@@ -284,7 +284,7 @@ def _interconnect(q: Question, m: Rows) -> None:
         m.require({key: mw * q.grid.rules.interconnect.share for key, mw in counted.items()}, high=max(usable, fewest))
 
 
-def _ready(q: Question, m: Rows) -> None:
+def _ready(q: ConflictQuestion, m: LinearRows) -> None:
     limit = q.grid.rules.ready_within_months
     late: list[Name] = []
     if limit is not None:
@@ -295,19 +295,19 @@ def _ready(q: Question, m: Rows) -> None:
         m.require({name: 1}, high=0)
 
 
-def _one_of(m: Rows, pairs: Iterable[tuple[str, str]]) -> None:
+def _one_of(m: LinearRows, pairs: Iterable[tuple[str, str]]) -> None:
     """State that at most one site of each pair is open."""
     for a, b in pairs:
         m.require({("open", a): 1, ("open", b): 1}, high=1)
 
 
-def _rtt(q: Question, m: Rows) -> None:
+def _rtt(q: ConflictQuestion, m: LinearRows) -> None:
     limit, links = q.grid.rules.max_rtt_ms, q.instance.wan or Wan()
     far = (pair for pair, km in q.reach.km.items() if limit is not None and wan.rtt_ms(links, km) > limit)
     _one_of(m, far)
 
 
-def _wan_capacity(q: Question, m: Rows) -> None:
+def _wan_capacity(q: ConflictQuestion, m: LinearRows) -> None:
     _one_of(m, q.reach.disconnected)
 
 

@@ -53,7 +53,7 @@ class Relaxation(Frozen):
     proved: bool
 
 
-class Price(Frozen):
+class LimitPrice(Frozen):
     """What one more unit of a limit saves per year, for small changes, open sites and lines as they are."""
 
     rule: str
@@ -74,7 +74,7 @@ class SitesExplanation(Frozen):
     asked_mw: float | None = Field(None, description="Load asked for; null where it is free.")
     nodes: tuple[NodeLoad, ...] = ()
     relaxations: tuple[Relaxation, ...] = Field((), description="For an infeasible split.")
-    prices: tuple[Price, ...] = Field((), description="For a plan.")
+    prices: tuple[LimitPrice, ...] = Field((), description="For a plan.")
     rejected: tuple[Rejected, ...] = Field((), description="Candidates that the plan leaves closed, and why.")
     near: tuple[Near, ...] = Field((), description="The best splits over different sets of sites, the plan's first.")
 
@@ -118,7 +118,7 @@ def explained_plan(
     return SitesExplanation(
         nodes=nodes,
         rejected=tuple(_rejected(x, asked, known.get(x.node)) for x in closed),
-        prices=tuple(Price.model_validate(p, from_attributes=True) for p in prices),
+        prices=tuple(LimitPrice.model_validate(p, from_attributes=True) for p in prices),
         near=tuple(
             Near(racks_by_site={s.id: s.racks for s in x.sites}, usd_per_year=x.certificate.objective or 0.0)
             for x in others

@@ -15,10 +15,9 @@ from planner.instance.hardware import Rack
 from planner.instance.instance import FabricInstance, instance_sha256
 from planner.instance.network import FabricFamily, Network
 from planner.models.fabric.chooser import Template, Templates
-from planner.models.fabric.design_table import KEY
-from planner.models.fabric.design_table import Options as DesignTable
+from planner.models.fabric.design_table import KEY, DesignTable
 from planner.models.fabric.site_mode import switch_modes
-from planner.models.fabric.traffic import Floats, Ints, Loads, Traffic
+from planner.models.fabric.traffic import Floats, Ints, Loads, SiteTraffic
 from planner.models.requests import Options, resolved_switches
 from planner.physics.network.families import FAMILIES
 from planner.physics.network.transport import Locality
@@ -83,7 +82,7 @@ class NothingToCarry(Loads):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoTraffic(Traffic):
+class NoTraffic(SiteTraffic):
     """The traffic of a cluster that has no layout: a run of hosts, of which any order is as good."""
 
     def loads(self, blocks: int, *, shares: bool = True) -> Loads:

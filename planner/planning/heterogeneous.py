@@ -6,9 +6,9 @@ from functools import cached_property
 
 from planner.instance.instance import Instance, instance_sha256
 from planner.models import batch_shares
-from planner.models.batch_shares import Point, Shares
+from planner.models.batch_shares import PoolLayout, Shares
 from planner.models.joint.free_network import conditions_of, problem_on
-from planner.models.joint.space import Problem
+from planner.models.joint.space import JointProblem
 from planner.models.requests import Options
 from planner.physics import step_errors
 from planner.physics.site import cost
@@ -46,7 +46,7 @@ class PoolProblems:
     instance: Instance
 
     @cached_property
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[JointProblem]:
         """The layout problem of each pool, with the whole batch."""
         batch = int((self.instance.limits.max_batch_tokens or 0) // self.instance.workload.sequence_length)
         return [
@@ -54,12 +54,12 @@ class PoolProblems:
             for p in self.instance.hardware.pools
         ]
 
-    def metrics(self, k: int, point: Point) -> LayoutMetrics:
+    def metrics(self, k: int, point: PoolLayout) -> LayoutMetrics:
         """Predict what a pool's layout does."""
         alone = heterogeneous.pool_instance(self.instance, self.instance.hardware.pools[k], point.sequences)
         return LayoutMetrics.model_validate(prediction.metrics(alone, conditions_of(self.problems[k]), point.strategy))
 
-    def exchanges(self, points: tuple[Point | None, ...]) -> list[float]:
+    def exchanges(self, points: tuple[PoolLayout | None, ...]) -> list[float]:
         """Return the exposed exchange of each pool that trains, 0 of the others."""
         link, training = self.instance.hardware.pool_link, sum(x is not None for x in points)
         if link is None or training < 2:
@@ -171,7 +171,7 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
     )
 
 
-def _layout(pools: PoolProblems, k: int, point: Point, measured: LayoutMetrics, options: Options) -> LayoutPlan:
+def _layout(pools: PoolProblems, k: int, point: PoolLayout, measured: LayoutMetrics, options: Options) -> LayoutPlan:
     """Write a pool's layout; the shares' certificate has the proof, so its own claims no bound."""
     outcome = Outcome(stop=Stop.LIMIT, solution=point, objective=measured.days_to_train, solver=POOLS_BRANCHING)
     certificate = outcome.certificate(
@@ -192,7 +192,7 @@ def _layout(pools: PoolProblems, k: int, point: Point, measured: LayoutMetrics, 
     )
 
 
-def given_by(problem: Problem) -> str:
+def given_by(problem: JointProblem) -> str:
     """Return for which racks and which network the proof holds."""
     return given_to_pool(problem.instance.hardware.racks, problem.transport_slowdown)
 

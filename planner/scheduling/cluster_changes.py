@@ -32,7 +32,7 @@ from planner.models.placement.placement_problem import (
     Kind,
     Leaf,
     Packing,
-    Problem,
+    PlacementProblem,
     bounds,
     measure,
     min_split_groups,
@@ -99,7 +99,7 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         for i, of in zip(admitted, weights, strict=True)
         for k, w in zip(own[i].kinds, of, strict=True)
     )
-    together = Problem(leaves=q.leaves, kinds=kinds, line=sum(k.count for k in kinds), follows=False)
+    together = PlacementProblem(leaves=q.leaves, kinds=kinds, line=sum(k.count for k in kinds), follows=False)
     outcome = solve(together, options, fragmentation=False)
     solution = outcome.solution
     if solution is None:
@@ -157,7 +157,7 @@ def _part(packing: Packing, first: int, kinds: int) -> Packing:
     return Packing(whole=whole, split=[(k - first, pieces) for k, pieces in packing.split if k in own])
 
 
-def _stated(q: Problem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
+def _stated(q: PlacementProblem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
     """Return one job's share of a joint outcome, with the bounds of its figures if it were placed alone.
 
     The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.

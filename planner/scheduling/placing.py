@@ -21,7 +21,7 @@ from planner.cluster.job import (
     slots,
 )
 from planner.errors import InputError
-from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Problem, leaves_of, names
+from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem, leaves_of, names
 from planner.models.placement.rank_order import Chosen, Order, Ranked, fewest_cuts, in_rank_order, rank
 from planner.models.placement.solve import FORMULATION, Solution
 from planner.models.requests import Options
@@ -53,7 +53,7 @@ Unit = tuple[str, ...]
 class Counted:
     """A job's problem, and the nodes of each leaf's free units; of a mesh also the level whose blocks are placed."""
 
-    q: Problem
+    q: PlacementProblem
     units: list[list[Unit]]
     level: int | None
 
@@ -102,7 +102,7 @@ def is_plain(job: Job) -> bool:
     return inner and "data" not in [x.axis for x in found[:-1]]
 
 
-def only(q: Problem, leaves: Collection[int]) -> Problem:
+def only(q: PlacementProblem, leaves: Collection[int]) -> PlacementProblem:
     """Return the problem on some of the leaves: the others have nothing free."""
     kept = tuple(leaf if i in leaves else Leaf(leaf.path, 0, leaf.size) for i, leaf in enumerate(q.leaves))
     return replace(q, leaves=kept)
@@ -146,14 +146,14 @@ def _problem(
     along: int,
     *,
     follows: bool,
-) -> Problem:
+) -> PlacementProblem:
     """Return the problem of kinds in units; `sizes` are the nodes of a segment and of a unit."""
     segment, unit = sizes
     counted = []
     for leaf, free in zip(leaves, units, strict=True):
         whole = len(leaf.nodes) if segment == 1 else sum(len(block) // segment for block in leaf.blocks)
         counted.append(Leaf(leaf.path, len(free), whole // (unit // segment)))
-    return Problem(leaves=tuple(counted), kinds=kinds, line=along, follows=follows)
+    return PlacementProblem(leaves=tuple(counted), kinds=kinds, line=along, follows=follows)
 
 
 def placement(
@@ -281,7 +281,7 @@ def _certificate(figures: Sequence[Figure], searched: int, outcome: Outcome[Solu
     )
 
 
-def does_not_fit(job: Job, q: Problem, seed: int, trees: int = 1, free: int | None = None) -> Placement:
+def does_not_fit(job: Job, q: PlacementProblem, seed: int, trees: int = 1, free: int | None = None) -> Placement:
     """Return no nodes and the reason in numbers; of several trees `q` is the freest, or `free` are its free units."""
     size, room = job.segment_nodes, q.free if free is None else free
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"

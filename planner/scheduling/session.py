@@ -15,7 +15,7 @@ from planner.errors import InputError, InternalError
 from planner.files import parse_json, read_text
 from planner.formats.slurm import REMEDY, jobs_in, read_running
 from planner.instance.read import complaints
-from planner.models.placement.placement_problem import Problem
+from planner.models.placement.placement_problem import PlacementProblem
 from planner.models.placement.solve import Solution, solve, solve_in_one_tree
 from planner.models.requests import Options
 from planner.number_ranges import bounded
@@ -154,7 +154,7 @@ class Cluster(LeafMap):
 
     def problem(
         self, job: Job, busy: Iterable[str] = (), *, free: Iterable[str] = ()
-    ) -> tuple[Problem, list[list[tuple[str, ...]]]]:
+    ) -> tuple[PlacementProblem, list[list[tuple[str, ...]]]]:
         """Return the job's problem in units of its segments and each leaf's free units, with `busy` and `free`."""
         counted = in_segments(job, self.leaves, self.taken(busy, free))
         return counted.q, counted.units

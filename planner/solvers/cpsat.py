@@ -28,7 +28,7 @@ WAKE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class CpsatValues:
     """The values of a solution, read by variable."""
 
     of: Callable[[cp_model.LinearExprT], int]
@@ -45,7 +45,7 @@ def run(
     presolve: bool = True,
     interruptible: bool = False,
     repeat: bool = True,
-) -> Outcome[Values]:
+) -> Outcome[CpsatValues]:
     """Solve a CP-SAT model, on one thread unless asked otherwise, so that a run repeats byte for byte.
 
     Parameters
@@ -62,7 +62,7 @@ def run(
     """
     clock = Deadline(time_limit)
 
-    def once(*, presolve: bool) -> Outcome[Values]:
+    def once(*, presolve: bool) -> Outcome[CpsatValues]:
         limits = {"time_limit": clock.limit, "gap": gap, "effort": effort}
         how = {"seed": seed, "threads": threads, "presolve": presolve, "interruptible": interruptible}
         return attempted(lambda: _run(model, **limits, **how), SOLVER)  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def _run(
     effort: float | None,
     presolve: bool,
     interruptible: bool,
-) -> Outcome[Values]:
+) -> Outcome[CpsatValues]:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = threads or 1
     solver.parameters.random_seed = seed
@@ -115,12 +115,12 @@ def _outcome(
     *,
     interrupted: bool,
     seconds: float,
-) -> Outcome[Values]:
+) -> Outcome[CpsatValues]:
     stop, solved = STOP_BY_STATUS[status], status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     bounded = solved and model.has_objective()
     return Outcome(
         stop=Stop.INTERRUPTED if interrupted and stop is not Stop.PROVED else stop,
-        solution=Values(solver.value) if solved else None,
+        solution=CpsatValues(solver.value) if solved else None,
         objective=solver.objective_value if bounded else None,
         bound=solver.best_objective_bound if bounded else None,
         infeasible=status == cp_model.INFEASIBLE,

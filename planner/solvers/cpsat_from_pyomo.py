@@ -9,7 +9,7 @@ from ortools.sat.python import cp_model
 from pyomo.repn import generate_standard_repn
 
 from planner.solvers import cpsat
-from planner.solvers.highs import ABSOLUTE_GAP, Values
+from planner.solvers.highs import ABSOLUTE_GAP, HighsValues
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 
@@ -47,7 +47,7 @@ def run(
     threads: int | None = None,
     presolve: bool = True,
     unit: float = UNIT,
-) -> Outcome[Values]:
+) -> Outcome[HighsValues]:
     """Solve a Pyomo MILP with bounded variables, continuous ones in multiples of `unit`.
 
     A solution keeps every row exactly. Bound and infeasibility are those of the model with rows widened by what
@@ -55,7 +55,7 @@ def run(
     """
     deadline = Deadline(time_limit)
 
-    def solve(t: _Translation, effort: float | None = None) -> Outcome[cpsat.Values]:
+    def solve(t: _Translation, effort: float | None = None) -> Outcome[cpsat.CpsatValues]:
         limits = {"time_limit": deadline.limit, "gap": gap, "effort": effort, "threads": threads}
         return cpsat.run(t.cp, seed=seed, presolve=presolve, **limits)  # type: ignore[arg-type]
 
@@ -89,15 +89,18 @@ def restate(model: pyo.ConcreteModel, *, unit: float = UNIT, relax: bool = True)
 
 
 def _in_model_units(
-    model: pyo.ConcreteModel, exact: _Translation, outcome: Outcome[cpsat.Values], proof: Outcome[cpsat.Values]
-) -> Outcome[Values]:
+    model: pyo.ConcreteModel,
+    exact: _Translation,
+    outcome: Outcome[cpsat.CpsatValues],
+    proof: Outcome[cpsat.CpsatValues],
+) -> Outcome[HighsValues]:
     """Return the outcome of the exact restatement in the model's units, with the bound of the relaxed one."""
     solution = objective = bound = None
     goal = _objective(model)
     if outcome.solution is not None:
         of = outcome.solution.of
         values = {key: of(column) * step for key, (column, step) in exact.columns.items()}
-        solution = Values(lambda v: values.get(id(v), 0.0))
+        solution = HighsValues(lambda v: values.get(id(v), 0.0))
     if goal is not None and outcome.solution is not None:
         repn = generate_standard_repn(goal.expr)
         sign = 1.0 if goal.sense == pyo.minimize else -1.0

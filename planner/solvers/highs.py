@@ -25,8 +25,8 @@ _INFEASIBLE = (_Status.kInfeasible, _Status.kUnboundedOrInfeasible)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One row `values · x[columns] <= upper` over the columns of a `Rows`."""
+class LazyRow:
+    """One row `values · x[columns] <= upper` over the columns of a `RowSource`."""
 
     name: str
     columns: npt.NDArray[np.int64]
@@ -34,19 +34,19 @@ class Row:
     upper: float
 
 
-class Rows(Protocol):
+class RowSource(Protocol):
     """Lazy rows of a model: stated only where a point breaks them."""
 
     columns: Sequence[Any]  # Pyomo variables
     gates: Sequence[tuple[int, int]]  # whole columns and the binaries without which they are zero
 
-    def known(self) -> list[Row]:
+    def known(self) -> list[LazyRow]:
         """Return the rows stated so far."""
 
     def forget(self) -> None:
         """Take all rows back: none is stated any more."""
 
-    def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
+    def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[LazyRow]:
         """Return rows that the point breaks, nothing where it keeps all.
 
         `whole`: its integers are whole; `quick`: rows that take long to separate may be left out.
@@ -73,10 +73,12 @@ class Duals:
     lazy: Mapping[str, float] = field(default_factory=dict)
 
 
-class Search:
+class HighsSearch:
     """One model in HiGHS, translated once; lazy rows are added to it as points break them."""
 
-    def __init__(self, model: pyo.ConcreteModel, rows: Rows, options: dict[str, Any], time_limit: float | None) -> None:
+    def __init__(
+        self, model: pyo.ConcreteModel, rows: RowSource, options: dict[str, Any], time_limit: float | None
+    ) -> None:
         self.stated = highs_model(model)
         self.h, self.column = self.stated.h, self.stated.column
         self.rows, self.deadline = rows, Deadline(time_limit)
@@ -100,7 +102,7 @@ class Search:
         self.lazy: dict[int, str] = {}
         self.add(rows.known())
 
-    def add(self, rows: Sequence[Row], *, kept: bool = False) -> None:
+    def add(self, rows: Sequence[LazyRow], *, kept: bool = False) -> None:
         """State rows; a column without a variable is zero. Rows `kept` are never dropped."""
         if not rows:
             return
@@ -208,7 +210,7 @@ class Search:
                 return status
             if status == _Status.kOptimal:
                 values = np.asarray([1.0, -np.floor(self.point()[at] + 1e-6)])
-                self.add([Row(name="", columns=np.asarray([column, gate]), values=values, upper=0.0)], kept=True)
+                self.add([LazyRow(name="", columns=np.asarray([column, gate]), values=values, upper=0.0)], kept=True)
         self.h.changeColsCost(len(every), every, costs)
         self.forget(list(self.lazy))
         status = self.relax()
@@ -296,7 +298,7 @@ UNDECIDED = "UnboundedOrInfeasible"
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class HighsValues:
     """The values of a solution, read by variable."""
 
     of: Callable[[Any], float]
@@ -334,7 +336,7 @@ def run(
     seed: int = 0,
     threads: int | None = None,
     presolve: bool = True,
-) -> Outcome[Values]:
+) -> Outcome[HighsValues]:
     """Solve a Pyomo model; on one thread unless asked otherwise, and to a gap of zero, so that a run repeats exactly.
 
     A model with rows that are added as they are broken has them as `model.lazy`.
@@ -351,7 +353,7 @@ def run(
     distance = ABSOLUTE_GAP if absolute_gap is None else absolute_gap
     stated: list[HighsModel] = []  # once, for both runs
 
-    def once(*, presolve: bool) -> Outcome[Values]:
+    def once(*, presolve: bool) -> Outcome[HighsValues]:
         how = _Search(gap or 0.0, distance, seed, threads or 1, presolve)
         if getattr(model, "lazy", None) is not None:
             return attempted(lambda: _solve_lazily(model, deadline.limit, how), SOLVER)
@@ -365,7 +367,7 @@ def run(
 
 def _solve(
     model: pyo.ConcreteModel, time_limit: float | None, how: _Search, stated: list[HighsModel]
-) -> Outcome[Values]:
+) -> Outcome[HighsValues]:
     """Solve a model with all its rows; `stated` has it where it was run before, and gets it."""
     clock, built = Deadline(), stated[0].copied() if stated else highs_model(model)
     if not stated:
@@ -384,7 +386,7 @@ def _solve(
     x = np.asarray(h.getSolution().col_value) if solved else None
     outcome = Outcome(
         stop=stop_of(status),
-        solution=None if x is None else Values(partial(built.value, x=x)),
+        solution=None if x is None else HighsValues(partial(built.value, x=x)),
         objective=value_of(lp, x) if x is not None and built.has_goal else None,
         bound=_bound(info, optimal=status == _Native.kOptimal) if built.has_goal else None,
         distance=how.absolute_gap,
@@ -411,10 +413,10 @@ def _minimizes(lp: Any) -> bool:
     return bool(lp.sense_ == highspy.ObjSense.kMinimize)
 
 
-def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> Outcome[Values]:
+def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Search) -> Outcome[HighsValues]:
     clock, rows = Deadline(time_limit), model.lazy
     gaps = {"mip_rel_gap": how.gap, "mip_abs_gap": how.absolute_gap}
-    search = Search(model, rows, how.options | gaps | {"threads": how.threads}, time_limit)
+    search = HighsSearch(model, rows, how.options | gaps | {"threads": how.threads}, time_limit)
     stem = begin_highs(search.h) if models_wanted() else None
     result = search.search(how.gap, how.absolute_gap)
     search.restore()
@@ -426,7 +428,7 @@ def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Sear
 
     outcome = Outcome(
         stop=stop_of(result.status),
-        solution=None if point is None else Values(value),
+        solution=None if point is None else HighsValues(value),
         objective=result.objective if point is None else value_of(lp, point),
         bound=result.bound,
         distance=how.absolute_gap,
@@ -445,10 +447,10 @@ def _solve_lazily(model: pyo.ConcreteModel, time_limit: float | None, how: _Sear
 def duals(model: pyo.ConcreteModel) -> Duals | None:
     """Solve a model without integers and return the dual of each row; None where it has no optimum."""
     require_highs()
-    lazy: Rows | None = getattr(model, "lazy", None)
+    lazy: RowSource | None = getattr(model, "lazy", None)
     if lazy is not None:
         options = _Search(0.0, ABSOLUTE_GAP, 0, 1, True).options
-        return Search(model, lazy, options | {"threads": 1}, None).duals()
+        return HighsSearch(model, lazy, options | {"threads": 1}, None).duals()
     built = highs_model(model)
     built.h.setOptionValue("threads", 1)
     built.h.run()

@@ -9,7 +9,7 @@ import highspy
 import numpy as np
 from ortools.sat.python import cp_model
 
-from planner.solvers.cpsat import Values
+from planner.solvers.cpsat import CpsatValues
 from planner.solvers.outcome import Outcome, Stop, agreed, attempted, believed, broken_by_integers, integer_value
 from planner.solvers.progress import begin_highs, end, models_wanted
 from planner.solvers.signals import Deadline, watch
@@ -26,7 +26,7 @@ def run(
     threads: int | None = None,
     presolve: bool = True,
     repeat: bool = True,
-) -> Outcome[Values]:
+) -> Outcome[CpsatValues]:
     """Solve a CP-SAT model of linear rows to a gap of zero; its solution is read by variable, not by expression.
 
     Tolerances are those of HiGHS, as narrower ones (1e-9) have made it call 2 the optimum where 1 is. A solution is
@@ -46,7 +46,7 @@ def run(
     require_highs()
     deadline, rows = Deadline(time_limit), _rows(model)
 
-    def once(*, presolve: bool) -> Outcome[Values]:
+    def once(*, presolve: bool) -> Outcome[CpsatValues]:
         how = {"seed": seed, "threads": threads, "presolve": presolve}
         return attempted(lambda: _run(model, rows, deadline, **how), HIGHS)  # type: ignore[arg-type]
 
@@ -63,7 +63,7 @@ def _run(
     seed: int,
     threads: int | None,
     presolve: bool,
-) -> Outcome[Values]:
+) -> Outcome[CpsatValues]:
     h = highspy.Highs()
     options = {
         "output_flag": False,
@@ -116,13 +116,13 @@ def _rounded(h: highspy.Highs, rows: "Sequence[Row]") -> list[int] | None:
     return x if kept else None
 
 
-def _values(solution: Sequence[int]) -> Values:
+def _values(solution: Sequence[int]) -> CpsatValues:
     def of(x: cp_model.LinearExprT) -> int:
         if not isinstance(x, cp_model.IntVar):
             raise TypeError(f"a value is read by variable (is {type(x).__name__})")
         return solution[x.index]
 
-    return Values(of)
+    return CpsatValues(of)
 
 
 Row = tuple[dict[int, int], int, int]

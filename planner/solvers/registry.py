@@ -65,7 +65,7 @@ def solver_named(name: str | None) -> str | None:
     return name
 
 
-def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> "Outcome[highs.Values]":
+def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> "Outcome[highs.HighsValues]":
     """Solve a Pyomo MILP on the solver that is asked for; on HiGHS unless given, or where rows are lazy."""
     lazy = getattr(model, "lazy", None) is not None
     if solver == "cpsat" and not lazy:
@@ -77,7 +77,7 @@ def run_milp(model: Any, *, solver: str | None = None, **limits: Any) -> "Outcom
     return highs.run(model, **limits)
 
 
-def linear_runner(solver: str | None = None, *, usual: str) -> "Callable[..., Outcome[cpsat.Values]]":
+def linear_runner(solver: str | None = None, *, usual: str) -> "Callable[..., Outcome[cpsat.CpsatValues]]":
     """Return how to run a CP-SAT model whose rows are all linear, on the solver that is asked for or the usual one.
 
     HiGHS is run once: a level is proven where a run with presolve and one without agree.

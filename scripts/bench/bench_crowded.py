@@ -8,7 +8,7 @@ import random
 import time
 from collections import Counter
 
-from planner.models.placement.placement_problem import Kind, Leaf, Problem, names
+from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem, names
 from planner.models.placement.solve import solve
 from planner.models.requests import Options
 
@@ -16,7 +16,7 @@ SIZES = (32, 64, 128, 256, 512)  # leaves
 FULLNESS = (0.95, 0.98, 0.99, 1.0)
 
 
-def crowded(seed: int, leaves: int, fullness: float) -> Problem:
+def crowded(seed: int, leaves: int, fullness: float) -> PlacementProblem:
     """Return leaves of 16 or 32 nodes, part busy, under pods of 8 or 16, and groups that take a share of these."""
     r = random.Random(f"{seed},{leaves},{fullness}")
     size, per_pod, tiers, busy = (
@@ -34,7 +34,7 @@ def crowded(seed: int, leaves: int, fullness: float) -> Problem:
     shares = [need // len(sizes) // g for g in sizes]
     shares[-1] += (need - sum(n * g for n, g in zip(shares, sizes, strict=True))) // sizes[-1]
     kinds = tuple(Kind(g, n) for g, n in zip(sizes, shares, strict=True) if n)
-    return Problem(leaves=tuple(in_pods), kinds=kinds, line=sum(k.count for k in kinds), follows=False)
+    return PlacementProblem(leaves=tuple(in_pods), kinds=kinds, line=sum(k.count for k in kinds), follows=False)
 
 
 def main() -> None:

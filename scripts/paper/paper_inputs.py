@@ -189,7 +189,7 @@ class Case:
         machine = operations.Machine(
             gpu=gpu(), rack=rack(), software=software, model=self.model(), precision=PRECISION, sequence=SEQUENCE
         )
-        shape = operations.Shape(
+        shape = operations.LayerShape(
             tensor_parallel=self.tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False
         )
         return layer_time.pipeline_send_nic_seconds(machine, shape)

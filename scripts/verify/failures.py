@@ -20,7 +20,7 @@ import simpy
 
 from planner.instance.hardware import FailingPart, Reliability
 from planner.instance.workload import catalogue
-from planner.physics.reliability.recovery import Job, Way, stops_per_second, ways
+from planner.physics.reliability.recovery import CheckpointedJob, Way, stops_per_second, ways
 from planner.plan.plan import Plan
 
 APART = 0.01  # of the useful share, more than which is too much
@@ -36,7 +36,7 @@ class Run:
     """One job in simulated time: whole restarts, or going on without replicas; checkpoints in one or two places."""
 
     env: simpy.Environment
-    job: Job
+    job: CheckpointedJob
     way: Way
     draw: random.Random
     done: float = 0.0  # seconds of steps
@@ -102,7 +102,7 @@ class Run:
             yield self.env.timeout(lost)
 
 
-def useful(job: Job, way: Way, seed: int = 0) -> float:
+def useful(job: CheckpointedJob, way: Way, seed: int = 0) -> float:
     """Return the simulated share of time that goes into steps which last."""
     env = simpy.Environment()
     run = Run(env, job, way, random.Random(seed))
@@ -111,7 +111,7 @@ def useful(job: Job, way: Way, seed: int = 0) -> float:
     return run.done / env.now
 
 
-def random_jobs(gpus: int, count: int, seed: int) -> Iterator[tuple[str, Job]]:
+def random_jobs(gpus: int, count: int, seed: int) -> Iterator[tuple[str, CheckpointedJob]]:
     """Yield jobs of the catalogue's rates with other replicas, states, steps and figures drawn around them."""
     known, draw = Reliability.model_validate(catalogue("reliability")["llama3-2024"]), random.Random(seed)
     for n in range(count):
@@ -122,7 +122,7 @@ def random_jobs(gpus: int, count: int, seed: int) -> Iterator[tuple[str, Job]]:
         replicas = draw.choice([16, 32, 64, 128])
         yield (
             f"{gpus:,} GPUs, {replicas} replicas ({n + 1})",
-            Job(
+            CheckpointedJob(
                 r=r,
                 gpus=float(gpus),
                 replica_gpus=gpus / replicas,
@@ -134,13 +134,13 @@ def random_jobs(gpus: int, count: int, seed: int) -> Iterator[tuple[str, Job]]:
         )
 
 
-def of_plan(path: Path) -> tuple[str, Job]:
+def of_plan(path: Path) -> tuple[str, CheckpointedJob]:
     """Return the job of a plan."""
     plan = Plan.model_validate(json.loads(path.read_text(encoding="utf-8")))
     x, layout, r = plan.reliability, plan.layout, plan.instance.reliability
     if x is None or layout is None or not isinstance(r, Reliability):
         raise SystemExit(f"{path}: counts no failures; give a plan with a reliability section")
-    return path.stem, Job(
+    return path.stem, CheckpointedJob(
         r=r,
         gpus=float(layout.gpus_used),
         replica_gpus=layout.gpus_used / layout.data_parallel,
@@ -151,12 +151,12 @@ def of_plan(path: Path) -> tuple[str, Job]:
     )
 
 
-def airesim_case(gpus: int) -> Job:
+def airesim_case(gpus: int) -> CheckpointedJob:
     """Return a case of AIReSim: Llama 3's rate, five minutes a stop, and no work lost beside them."""
     r = Reliability(
         parts={"any": FailingPart(gpu_hours_per_event=LLAMA_HOURS)}, restart_seconds=300.0, recoveries=("restart",)
     )
-    return Job(r=r, gpus=float(gpus), replica_gpus=gpus / 16, replicas=16, state_bytes=0.0)
+    return CheckpointedJob(r=r, gpus=float(gpus), replica_gpus=gpus / 16, replicas=16, state_bytes=0.0)
 
 
 def theirs(path: Path, gpus: int) -> float:
@@ -180,7 +180,7 @@ def theirs(path: Path, gpus: int) -> float:
     return float(sum(found) / len(found))
 
 
-def compare(name: str, job: Job, *, every: bool) -> Iterator[tuple[str, str, float, float]]:
+def compare(name: str, job: CheckpointedJob, *, every: bool) -> Iterator[tuple[str, str, float, float]]:
     """Yield the ways of a job, or its best one, with closed form and simulation."""
     found = sorted(ways(job, spares=True), key=lambda w: float(w.stretch))
     for way in found if every else found[:1]:
@@ -205,7 +205,7 @@ def published() -> Iterator[tuple[str, str, str]]:
     entries = {k: Reliability.model_validate(v) for k, v in catalogue("reliability").items()}
     for name, said, gpus, state, recovery in PUBLISHED:
         r = entries["meta-98k-2025" if gpus > 50_000 else "llama3-2024"]
-        job = Job(
+        job = CheckpointedJob(
             r=r.model_copy(update={"recoveries": (recovery,)}),
             gpus=float(gpus),
             replica_gpus=gpus / 48,

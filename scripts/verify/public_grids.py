@@ -20,20 +20,20 @@ from planner.errors import InputError
 from planner.imports.grid_tables import GridOptions
 from planner.imports.read_grid import import_grid, shortage
 from planner.instance.grid import Grid
-from planner.physics.site.grid import Network
+from planner.physics.site.grid import PowerNetwork
 
 SITES = 8  # candidates of a case: the nodes with most generation
 NEAR = 1e-6  # of the load: a larger difference at a node is no rounding
 
 
-def network_of(g: Grid) -> Network:
+def network_of(g: Grid) -> PowerNetwork:
     """Return the network of a grid whose lines all have a reactance."""
     missing = sum(x.reactance_pu is None for x in g.lines)
     if missing:
         raise InputError(f"{missing} lines without a reactance")
     at = {n.id: i for i, n in enumerate(g.nodes)}
     lines = [x for x in g.lines if x.a != x.b]
-    return Network(
+    return PowerNetwork(
         len(at),
         [at[x.a] for x in lines],
         [at[x.b] for x in lines],

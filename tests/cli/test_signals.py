@@ -43,7 +43,7 @@ def test_a_signal_behind_the_first_plan_leaves_it(number: int, tmp_path: Path, m
         if not signals.interrupted():
             os.kill(os.getpid(), number)
 
-    def slow(model: Any, time_limit: float | None, *how: Any) -> Outcome[highs.Values]:
+    def slow(model: Any, time_limit: float | None, *how: Any) -> Outcome[highs.HighsValues]:
         if time_limit is not None and time_limit <= 0:
             return Outcome(stop=Stop.LIMIT, detail="TimeLimit")
         return answer(model, time_limit, *how)

@@ -4,12 +4,12 @@ import itertools
 import random
 from collections.abc import Iterator
 
-from planner.models.placement.placement_problem import Kind, Leaf, Problem
+from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
 
 Way = tuple[int, ...]
 
 
-def random_problem(seed: int, *, tiers: int = 1) -> Problem:
+def random_problem(seed: int, *, tiers: int = 1) -> PlacementProblem:
     """Return unequal leaves under a few pods, part of them busy, and one or two kinds of groups that fit."""
     r = random.Random(seed)
     while True:
@@ -19,19 +19,19 @@ def random_problem(seed: int, *, tiers: int = 1) -> Problem:
             path = (pod, pod // 2)[:tiers]
             leaves.append(Leaf(path, size if r.random() < 0.4 else r.randint(0, size), size))
         kinds = tuple(Kind(g, r.randint(1, 3), r.choice([1, 1, 2])) for g in r.sample(range(1, 6), r.randint(1, 2)))
-        q = Problem(leaves=tuple(leaves), kinds=kinds, line=sum(k.count for k in kinds))
+        q = PlacementProblem(leaves=tuple(leaves), kinds=kinds, line=sum(k.count for k in kinds))
         if q.need <= q.free and q.groups <= 4:
             return q
 
 
-def crowded_problem(seed: int, *, tiers: int) -> Problem:
+def crowded_problem(seed: int, *, tiers: int) -> PlacementProblem:
     """Return five leaves, most in a pod of its own, filled to the last units by groups as large: some must cross."""
     r = random.Random(seed)
     while True:
         pods = sorted(r.randrange(6) for _ in range(5))
         leaves = tuple(Leaf((pod, pod // 2, pod // 4)[:tiers], r.randint(1, 4), 4) for pod in pods)
         kinds = tuple(Kind(g, r.randint(1, 3), 1) for g in r.sample([2, 3, 4, 5], 2))
-        q = Problem(leaves=leaves, kinds=kinds, line=sum(k.count for k in kinds))
+        q = PlacementProblem(leaves=leaves, kinds=kinds, line=sum(k.count for k in kinds))
         if q.free - 1 <= q.need <= q.free and q.groups <= 5:
             return q
 
@@ -43,7 +43,7 @@ def ways(free: Way, size: int) -> Iterator[Way]:
             yield (*head, size - sum(head))
 
 
-def placements(q: Problem) -> Iterator[tuple[tuple[int, Way], ...]]:
+def placements(q: PlacementProblem) -> Iterator[tuple[tuple[int, Way], ...]]:
     """Yield every placement as (kind, units by leaf) of each group; equal groups in one order only."""
     order = [k for k, kind in enumerate(q.kinds) for _ in range(kind.count)]
 
@@ -60,7 +60,7 @@ def placements(q: Problem) -> Iterator[tuple[tuple[int, Way], ...]]:
     yield from further(0, tuple(leaf.free for leaf in q.leaves), ())
 
 
-def cost(q: Problem, placed: tuple[tuple[int, Way], ...]) -> tuple[int, ...]:
+def cost(q: PlacementProblem, placed: tuple[tuple[int, Way], ...]) -> tuple[int, ...]:
     """Count the levels of the objective on one placement."""
     on = [[i for i, n in enumerate(way) if n] for _, way in placed]
     crossing = [
@@ -78,6 +78,6 @@ def cost(q: Problem, placed: tuple[tuple[int, Way], ...]) -> tuple[int, ...]:
     )
 
 
-def best(q: Problem) -> tuple[int, ...]:
+def best(q: PlacementProblem) -> tuple[int, ...]:
     """Return the minimum cost over all placements."""
     return min(cost(q, p) for p in placements(q))

@@ -10,7 +10,7 @@ from worked_plan import edited, small
 from planner.instance.hardware import Reliability
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.reliability import recovery, spares
-from planner.physics.reliability.recovery import Job, Way, ways
+from planner.physics.reliability.recovery import CheckpointedJob, Way, ways
 from planner.physics.training.transformer import total_parameters
 from planner.plan.plan import Plan
 
@@ -50,7 +50,7 @@ def failing(*recoveries: str, target: float = 0.9) -> Plan:
     enough = math.prod(spares.enough_share(n, count[s], fit) for s, n in racks.items())
     short = layout.replicas_per_rack * sum(spares.mean_short(n, count[s], fit) for s, n in racks.items())
     state = total_parameters(plan.instance.workload.model) * (p.parameter_bytes + p.optimizer_bytes)
-    job = Job(
+    job = CheckpointedJob(
         r=r,
         gpus=float(layout.gpus_used),
         replica_gpus=layout.gpus_used / d,

@@ -23,9 +23,9 @@ from planner.instance.instance import Instance
 from planner.physics.site import cost
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step
-from planner.physics.training.blocks.block_step import Fibre
+from planner.physics.training.blocks.block_step import LayoutFibre
 from planner.physics.training.blocks.rack_blocks import RackBlock, block_of, padded
-from planner.physics.training.operations import Shape
+from planner.physics.training.operations import LayerShape
 from planner.physics.training.schedule import Schedule
 
 MOST_CONTEXT_RACKS, SIZES = 16, range(1, 17)
@@ -38,7 +38,7 @@ Ints = NDArray[np.int64]
 class Column:
     """All that is chosen of a layout but its split of layers."""
 
-    shape: Shape
+    shape: LayerShape
     p: int
     v: int
     block: RackBlock
@@ -97,13 +97,13 @@ class Times:
         self.splits = lru_cache(maxsize=None)(self._splits)
         self.seconds = lru_cache(maxsize=None)(self._seconds)
 
-    def _pipeline(self, shape: Shape, zero: int, inside: bool, order: Schedule) -> Any:
+    def _pipeline(self, shape: LayerShape, zero: int, inside: bool, order: Schedule) -> Any:
         return block_step.pipeline_of(
             self.m, shape, zero_stage=zero, order=order, inside=inside, transport_slowdown=self.phi
         )
 
     def _splits(
-        self, shape: Shape, p: int, v: int, m: int, zero: int, shards: int, order: Schedule
+        self, shape: LayerShape, p: int, v: int, m: int, zero: int, shards: int, order: Schedule
     ) -> tuple[Ints, Ints]:
         """List every split of layers and of recomputed layers that memory holds; a row each, a column a stage."""
         machine = padded(self.m, shape)
@@ -133,7 +133,9 @@ class Times:
         fits = np.all(np.asarray(total) <= self.limit * (1 + SAME), axis=1)
         return layers[fits], recompute[fits]
 
-    def _seconds(self, c: Column, racks: int, shards: int, send: float, allreduce: float, fibre: Fibre | None) -> float:
+    def _seconds(
+        self, c: Column, racks: int, shards: int, send: float, allreduce: float, fibre: LayoutFibre | None
+    ) -> float:
         """Time the steps of all splits, stage by stage, and return the seconds a sequence of the fastest."""
         layers, recompute = self.splits(c.shape, c.p, c.v, c.m, c.zero, shards, c.order)
         if not len(layers):
@@ -205,7 +207,7 @@ class Toy:
         own, under = self.m.software.zero_stages, self.m.software.pipelined_zero_stages
         return own if under is None or p == 1 else tuple(z for z in own if z in under)
 
-    def shapes(self) -> Iterator[Shape]:
+    def shapes(self) -> Iterator[LayerShape]:
         """Yield every way to cut a layer."""
         g, model = self.m.rack.gpus, self.m.model
         shared, experts = math.gcd(model.heads, model.kv), model.experts.count if model.experts else 1
@@ -222,7 +224,7 @@ class Toy:
                     microbatch_sequences=b,
                     sequence_parallel=sp,
                 ) and self.runs(tensor=t, context=k, expert=e, sequence=1 + sp):
-                    yield Shape(
+                    yield LayerShape(
                         tensor_parallel=t,
                         micro_batch=b,
                         recompute="none",
@@ -231,7 +233,7 @@ class Toy:
                         expert_parallel=e,
                     )
 
-    def pipelines(self) -> Iterator[tuple[Shape, int, int, RackBlock]]:
+    def pipelines(self) -> Iterator[tuple[LayerShape, int, int, RackBlock]]:
         """Yield every shape with its pipelines, interleaved or not, one stage to a rack or as many as fit."""
         g, layers = self.m.rack.gpus, self.m.model.layers
         for s, p in itertools.product(self.shapes(), range(1, layers + 1)):
@@ -340,12 +342,12 @@ class Toy:
         w = self.i.wan
         return range(1) if len(sizes) < 2 or w is None else range(1, w.max_wavelengths_per_pair * w.max_fibre_pairs + 1)
 
-    def _fibre(self, sizes: tuple[int, ...], waves: int, rtt: float) -> Fibre | None:
+    def _fibre(self, sizes: tuple[int, ...], waves: int, rtt: float) -> LayoutFibre | None:
         w = self.i.wan
         if len(sizes) < 2 or w is None:
             return None
         gbps = waves * w.wavelength_gbps / w.headroom_factor
-        return Fibre(sites=len(sizes), gbps=gbps, rtt_ms=rtt, round_trips=w.round_trips)
+        return LayoutFibre(sites=len(sizes), gbps=gbps, rtt_ms=rtt, round_trips=w.round_trips)
 
     def _fabrics(self, block: RackBlock, blocks: int, wrap: bool) -> list[Any]:
         spare, rails = self.spare_racks(block, blocks), self.rails(block)

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from planner.models.joint.space import Problem, Strategy, strategies_of, strategy, ways_to_cut
+from planner.models.joint.space import JointProblem, Strategy, strategies_of, strategy, ways_to_cut
 
 
-def strategies(problem: Problem) -> Iterator[Strategy]:
+def strategies(problem: JointProblem) -> Iterator[Strategy]:
     """Yield every way to cut a layer of the declared space."""
     for way in ways_to_cut(problem):
         yield from strategies_of(strategy(problem, *way))
 
 
-def with_rule(problem: Problem, stack: str) -> Problem:
+def with_rule(problem: JointProblem, stack: str) -> JointProblem:
     """Return a problem under the rules of the framework of that name."""
     work = problem.instance.workload
     named = work.software.model_copy(update={"name": stack})

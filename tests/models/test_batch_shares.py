@@ -8,7 +8,7 @@ import pytest
 
 from planner.models.batch_shares import (
     BatchSearch,
-    Pool,
+    PoolSearch,
     balance,
     factorisations,
     sequences_of,
@@ -129,7 +129,10 @@ def test_layouts_with_other_micro_batches_fit_and_are_never_under_the_bound():
     asked = problem("H100", 40, racks=4)
     best = fastest_of(asked)
     assert best.strategy is not None
-    others, pool = list(with_other_micro_batches(asked, replace(best.strategy, micro_batch=1))), Pool(problem=asked)
+    others, pool = (
+        list(with_other_micro_batches(asked, replace(best.strategy, micro_batch=1))),
+        PoolSearch(problem=asked),
+    )
     assert len(others) > 3
     for strategy in others:
         n = sequences_of(strategy)

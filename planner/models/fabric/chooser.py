@@ -19,9 +19,9 @@ from planner.instance.instance import Instance
 from planner.instance.network import FabricFamily, Network, Switch
 from planner.models import rack_order
 from planner.models.fabric import dragonflies, four_tiers, trees
-from planner.models.fabric.design_table import AT, Floats, Front, Options, no_options, undominated
-from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, Price, Site, switch_modes
-from planner.models.fabric.traffic import Loads, Traffic
+from planner.models.fabric.design_table import AT, DesignTable, DominanceTest, Floats, no_options, undominated
+from planner.models.fabric.site_mode import LinkPrices, Mode, Pins, Price, SiteMode, switch_modes
+from planner.models.fabric.traffic import Loads, SiteTraffic
 from planner.models.requests import resolved_switches
 from planner.physics.network.families import RackPorts, design_for
 from planner.physics.network.links import same_ports
@@ -39,7 +39,7 @@ COUNTS = (  # of a key, under the names of a design
     "group_links",
 )  # fmt: skip
 TIER_SWITCHES = "switch", "spine_switch", "core_switch"  # pins that name a model
-Builder = Callable[[Site, int, trees.Tops, list[int], Floats], list[Options]]  # of a leaf domain and its loads
+Builder = Callable[[SiteMode, int, trees.Tops, list[int], Floats], list[DesignTable]]  # of a leaf domain and its loads
 SIZE_STEP = 16  # every 16th size of a leaf domain is built first: these rule out most of the others
 MOST_TOPS = 4096  # tables of spines and cores kept
 
@@ -69,10 +69,10 @@ class Templates:
     max_mw: float = math.inf  # that the fabric of a site may draw; below infinity only where power counts
     without_stripes: int | None = None  # a number of stripes that no plan may have
     leaf_sizes: frozenset[int] | None = None  # racks that a leaf domain may have; None: any
-    rivals: Options = field(default_factory=no_options)  # templates that others must beat in something
+    rivals: DesignTable = field(default_factory=no_options)  # templates that others must beat in something
     min_local_share: float = 0.0  # of the all-reduce groups under one leaf; above 0 only trees of up to three tiers
     whole: bool = False  # all undominated templates: also between the cheapest and the most frugal, and of four tiers
-    options_of: dict[Any, list[tuple[Limits, Options]]] = field(default_factory=dict)  # by limits that none covers
+    options_of: dict[Any, list[tuple[Limits, DesignTable]]] = field(default_factory=dict)  # by limits that none covers
     tops: dict[Any, trees.Tops] = field(default_factory=dict)
     loads_of: dict[Any, Loads] = field(default_factory=dict)
     lengths: dict[int, dict[tuple[str, int, int, int], Price]] = field(default_factory=dict)  # by racks
@@ -154,14 +154,14 @@ class Templates:
 
     def options(
         self,
-        traffic: Traffic,
+        traffic: SiteTraffic,
         blocks: int,
         max_usd: float = math.inf,
         site: str | None = None,
         *,
         max_slowdowns: tuple[float, float] = (math.inf, math.inf),
         shallow: bool = False,
-    ) -> Options:
+    ) -> DesignTable:
         """Return the templates of a site that holds `blocks` blocks of a column.
 
         Left out are those dearer than `max_usd`, rounded up, those that slow sends or allreduces by more than
@@ -181,11 +181,11 @@ class Templates:
         fits &= found.mw <= self.max_mw
         return found if fits.all() else found.part(fits)
 
-    def _asked(self, traffic: Traffic) -> Traffic:
+    def _asked(self, traffic: SiteTraffic) -> SiteTraffic:
         """Return the traffic, without that of a WAN gateway where none is designed."""
         return traffic if self.network.wan_gateway else replace(traffic, wan_gbps=0.0, exchange_gbps=0.0)
 
-    def _loads(self, traffic: Traffic, blocks: int) -> Loads:
+    def _loads(self, traffic: SiteTraffic, blocks: int) -> Loads:
         """Return the loads that leave runs of racks of a site, kept for other columns with the same order of racks."""
         shares = bool(traffic.exchange_gbps)
         key = traffic.order, blocks, shares
@@ -195,7 +195,7 @@ class Templates:
             self.loads_of[key] = traffic.loads(blocks, shares=shares)
         return self.loads_of[key]
 
-    def _built(self, traffic: Traffic, blocks: int, limits: Limits, pins: Pins, *, shallow: bool) -> Options:
+    def _built(self, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, *, shallow: bool) -> DesignTable:
         """Build trees with all domains in a pod first, then the other shapes and families that may beat them."""
         loads, sites = self._loads(traffic, blocks), []
         for i, mode in enumerate(self.modes(traffic.rails)):
@@ -213,7 +213,7 @@ class Templates:
         found = self._others(found, later, every, (trees.with_some_domains, dragonflies.with_groups))
         return found if shallow and len(found) else self._others(found, later, every, (four_tiers.with_zones,))
 
-    def _trees(self, sites: list[Site]) -> tuple[Options, list[tuple[Site, int, trees.Tops]]]:
+    def _trees(self, sites: list[SiteMode]) -> tuple[DesignTable, list[tuple[SiteMode, int, trees.Tops]]]:
         """Build the trees whose pods hold all domains, a few sizes of leaf domains first, which rule out most others.
 
         Return them, and the sizes of leaf domains with which any tree may be worth it.
@@ -222,14 +222,14 @@ class Templates:
         singles = [trees.single(s) for s in plain]
         if any(s.pins.get("tiers") == 1 for s in plain):
             return undominated([self.rivals, *singles], power_counts=self.power_counts), []
-        later: dict[tuple[int, int], tuple[Site, int, trees.Tops]] = {}  # by mode and size, the largest first
-        parts: dict[tuple[int, int], Options] = {}
+        later: dict[tuple[int, int], tuple[SiteMode, int, trees.Tops]] = {}  # by mode and size, the largest first
+        parts: dict[tuple[int, int], DesignTable] = {}
         for step in (SIZE_STEP, 1):
             found = undominated(
                 [self.rivals, *singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts
             )
             for s in plain:
-                s.front = Front(found, power_counts=self.power_counts)
+                s.front = DominanceTest(found, power_counts=self.power_counts)
             some = [
                 (s, d)
                 for s in plain
@@ -258,19 +258,19 @@ class Templates:
                     if s.loads.nothing and len(part):  # one design beats all others: those after it meet it at once
                         found = undominated([found, part], power_counts=self.power_counts)
                         for x in plain:
-                            x.front = Front(found, power_counts=self.power_counts)
+                            x.front = DominanceTest(found, power_counts=self.power_counts)
         found = undominated([self.rivals, *singles, *(parts[k] for k in sorted(parts))], power_counts=self.power_counts)
         return found, [later[k] for k in sorted(later)]
 
     def _others(
         self,
-        found: Options,
-        later: list[tuple[Site, int, trees.Tops]],
+        found: DesignTable,
+        later: list[tuple[SiteMode, int, trees.Tops]],
         every: Mapping[int, tuple[list[int], Floats]],
         kinds: tuple[Builder, ...],
-    ) -> Options:
+    ) -> DesignTable:
         """Add pods of some domains, dragonflies, or four tiers: each only where it beats the templates found."""
-        front = Front(found, power_counts=self.power_counts)
+        front = DominanceTest(found, power_counts=self.power_counts)
         if any(s.loads.nothing for s, *_ in later):  # the cheapest of all rules the others out
             least: dict[tuple[int, int], float] = {}
             for s in {s.index: s for s, *_ in later}.values():
@@ -288,10 +288,10 @@ class Templates:
                 more = kind(s, domain, tops, *every[domain])
                 if any(len(x) for x in more):
                     found = undominated([found, *more], power_counts=self.power_counts)
-                    front = Front(found, power_counts=self.power_counts)
+                    front = DominanceTest(found, power_counts=self.power_counts)
         return found
 
-    def _leaf_loads(self, sites: list[Site], sizes: set[int]) -> dict[int, tuple[list[int], Floats]]:
+    def _leaf_loads(self, sites: list[SiteMode], sizes: set[int]) -> dict[int, tuple[list[int], Floats]]:
         """Compute the loads that leave leaf domains of each size, under every number of stripes."""
         if not sizes:
             return {}
@@ -306,7 +306,7 @@ class Templates:
         return {size: (stripes, each[:, i]) for i, size in enumerate(ordered)}
 
     def _local(
-        self, s: Site, stripes: list[int], sizes: list[int], loads: Floats
+        self, s: SiteMode, stripes: list[int], sizes: list[int], loads: Floats
     ) -> dict[int, tuple[list[int], Floats]]:
         """Return the stripes that keep enough all-reduce groups whole, with their loads, by size of leaf domains."""
         t, asked = s.traffic, np.array(sizes)
@@ -318,11 +318,11 @@ class Templates:
         }
 
     def _site(
-        self, index: int, mode: Mode, traffic: Traffic, blocks: int, limits: Limits, pins: Pins, loads: Loads
-    ) -> Site:
+        self, index: int, mode: Mode, traffic: SiteTraffic, blocks: int, limits: Limits, pins: Pins, loads: Loads
+    ) -> SiteMode:
         racks = traffic.racks(blocks)
         known = self.lengths.setdefault(racks, {})
-        return Site(
+        return SiteMode(
             network=self.network,
             mode=mode,
             index=index,
@@ -340,7 +340,7 @@ class Templates:
             tick=self.deadline.check,
         )
 
-    def _tops(self, s: Site, domain: int) -> trees.Tops:
+    def _tops(self, s: SiteMode, domain: int) -> trees.Tops:
         """Return spines and cores over the leaf domains of a size, for the uplinks that its leaves have ports for.
 
         They depend on the number of domains alone where no lengths and shares of leaf domains count.
@@ -358,7 +358,7 @@ class Templates:
         top = self.tops[key]
         return top.part(np.flatnonzero(top.up <= s.uplinks(domain)))
 
-    def design(self, mode: Mode, traffic: Traffic, blocks: int, key: Mapping[str, int]) -> Design:
+    def design(self, mode: Mode, traffic: SiteTraffic, blocks: int, key: Mapping[str, int]) -> Design:
         """Return the design of a template's key."""
         k, m = key, mode
         single = not (k["leaf_up"] or m.grouped)  # one switch of each network takes the GPUs of all rails
@@ -376,7 +376,7 @@ class Templates:
         every = resolved_switches(self.network.switches)
         return [every[place - 1] if place else mode.switch for place in places]
 
-    def template(self, traffic: Traffic, blocks: int, x: Options, i: int) -> Template:
+    def template(self, traffic: SiteTraffic, blocks: int, x: DesignTable, i: int) -> Template:
         """Return one of the options in full, its price and power by the bill.
 
         Its slowdowns by the functions of the checker.
@@ -391,7 +391,7 @@ class Templates:
         own = mode.switch.name, mode.family, design, key["stripes"]
         return Template(*own, found.usd, found.mw, send, allreduce, names)
 
-    def _slowdowns(self, traffic: Traffic, blocks: int, n: int, mode: Mode, d: Design) -> tuple[float, float]:
+    def _slowdowns(self, traffic: SiteTraffic, blocks: int, n: int, mode: Mode, d: Design) -> tuple[float, float]:
         """Return the slowdowns of a design under some stripes, by the physics of the loads counted on their order."""
         leaf, pod, zone = d.domain_racks, d.domain_racks * d.domains_per_pod, d.domain_racks * d.domains_per_zone
         sizes = [size or d.racks for size in (leaf, pod, zone)]

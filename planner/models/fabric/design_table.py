@@ -35,7 +35,7 @@ class ArrayTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Options(ArrayTable):
+class DesignTable(ArrayTable):
     """The templates of a number of blocks that none other beats in all of slowdowns, price and power.
 
     One entry each, the cheapest first.
@@ -51,18 +51,18 @@ class Options(ArrayTable):
         return len(self.usd)
 
 
-def no_options() -> Options:
+def no_options() -> DesignTable:
     """Return a table of no templates."""
     none = np.empty(0)
-    return Options(none, none, none, none, np.empty((0, len(KEY)), dtype=np.int64))
+    return DesignTable(none, none, none, none, np.empty((0, len(KEY)), dtype=np.int64))
 
 
-def joined(parts: list[Options]) -> Options:
+def joined(parts: list[DesignTable]) -> DesignTable:
     """Join tables."""
-    return Options.joined(parts) if parts else no_options()
+    return DesignTable.joined(parts) if parts else no_options()
 
 
-def undominated(parts: list[Options], *, power_counts: bool) -> Options:
+def undominated(parts: list[DesignTable], *, power_counts: bool) -> DesignTable:
     """Join tables and drop entries that another beats or equals in slowdowns, price and, where it counts, power."""
     x = joined(parts)
     x = x.part(np.lexsort((x.key[:, AT["stripes"]], x.allreduce, x.send, x.mw, x.usd)))
@@ -71,13 +71,13 @@ def undominated(parts: list[Options], *, power_counts: bool) -> Options:
         some = x.part(np.arange(at, min(at + AT_A_TIME, len(x))))
         if len(kept):
             some = some.part(
-                ~Front(kept, power_counts=power_counts).beats(some.send, some.allreduce, some.usd, some.mw)
+                ~DominanceTest(kept, power_counts=power_counts).beats(some.send, some.allreduce, some.usd, some.mw)
             )
         kept, at = _undominated(joined([kept, some]), power_counts=power_counts), at + AT_A_TIME
     return kept
 
 
-def _undominated(x: Options, *, power_counts: bool) -> Options:
+def _undominated(x: DesignTable, *, power_counts: bool) -> DesignTable:
     """Drop entries that an earlier entry of a sorted table beats or equals."""
     if not len(x):
         return x
@@ -96,14 +96,14 @@ def _undominated(x: Options, *, power_counts: bool) -> Options:
     return x.part(np.array(front, dtype=np.int64))
 
 
-class Front:
+class DominanceTest:
     """A test of dominance: whether a template slows traffic no more for no more money, and power where that counts.
 
     Tables over all pairs of slowdowns of sends and allreduces hold the cheapest template with at most these slowdowns,
     and the one that draws least power.
     """
 
-    def __init__(self, x: Options, *, power_counts: bool) -> None:
+    def __init__(self, x: DesignTable, *, power_counts: bool) -> None:
         self.x, self.power_counts = x, power_counts
         self.sends, send = np.unique(x.send, return_inverse=True)
         self.allreduces, allreduce = np.unique(x.allreduce, return_inverse=True)
@@ -141,7 +141,7 @@ class Front:
         return found
 
 
-def least_at(x: Options, sends: Floats, allreduce: float) -> Floats:
+def least_at(x: DesignTable, sends: Floats, allreduce: float) -> Floats:
     """Return the least price of a part's templates at each slowdown of sends, allreduces no slower than a limit."""
     fits = np.flatnonzero(x.allreduce <= allreduce)
     if not len(fits):

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from planner.models.fabric.design_table import Flags, Floats, Ints, Options
-from planner.models.fabric.site_mode import BELOW, FREE, TOLERANCE, Price, Site, over, plus
+from planner.models.fabric.design_table import DesignTable, Flags, Floats, Ints
+from planner.models.fabric.site_mode import BELOW, FREE, TOLERANCE, Price, SiteMode, over, plus
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
-from planner.models.fabric.trees import Shape, bundles, part_sizes, undominated_rows
+from planner.models.fabric.trees import PodShape, bundles, part_sizes, undominated_rows
 from planner.physics.network.dragonfly import DragonflyPlus, router_share, unevenness
 from planner.physics.network.dragonfly import part_sizes as parts_of
 from planner.physics.network.families import FAMILIES
@@ -36,7 +36,7 @@ class Ways(NamedTuple):
     links: Ints
 
 
-def with_groups(s: Site, domain: int, *_: Any) -> list[Options]:
+def with_groups(s: SiteMode, domain: int, *_: Any) -> list[DesignTable]:
     """Return the dragonflies of a leaf domain, spines of any model, that may beat the templates found so far."""
     if not s.mode.grouped:
         return []
@@ -56,23 +56,23 @@ def with_groups(s: Site, domain: int, *_: Any) -> list[Options]:
     return [x for each in s.with_models(tuple(spines)) for x in _of_models(each, domain, plus_family=plus_family)]
 
 
-def _of_models(s: Site, domain: int, *, plus_family: bool) -> list[Options]:
+def _of_models(s: SiteMode, domain: int, *, plus_family: bool) -> list[DesignTable]:
     """Return the dragonflies whose spines, if they have some, are of one model."""
-    shapes, parts, best = _shapes(s, domain), list[Options](), math.inf
+    shapes, parts, best = _shapes(s, domain), list[DesignTable](), math.inf
     least, may = _least_usd(s, domain, shapes)
     for k in np.argsort(least, kind="stable").tolist():
         if s.loads.nothing and not s.power_counts and least[k] * BELOW > best:
             break  # none slows traffic, so that the cheapest beats the others
         if may[k]:
             s.tick()
-            x = Shape(domain, *shapes[k].tolist())
+            x = PodShape(domain, *shapes[k].tolist())
             groups = _groups(s, x)
             found = _of_shape(s, x, groups, (_spine_ways if plus_family else _router_ways)(s, x, groups))
             parts, best = [*parts, *found], min([best, *(float(x.usd.min()) for x in found)])
     return parts
 
 
-def _shapes(s: Site, domain: int) -> Ints:
+def _shapes(s: SiteMode, domain: int) -> Ints:
     """List rails and domains of groups: all under valiant, on shortest paths the fewest of each by count of groups."""
 
     def sizes(items: int, pin: str) -> Ints:
@@ -88,14 +88,14 @@ def _shapes(s: Site, domain: int) -> Ints:
     return np.asarray(shapes[shapes.prod(axis=1) <= max(s.ports, s.spine_ports)])
 
 
-def _groups(s: Site, x: Shape) -> Groups:
+def _groups(s: SiteMode, x: PodShape) -> Groups:
     """Count the groups of a shape, with the leaves that they may have."""
     by_rail, by_domain = parts_of(s.mode.rails, x.rails), parts_of(s.domains(x.domain), x.width)
     sizes = tuple(sorted({a * b for a in by_rail for b in by_domain}))
     return Groups(sum(by_rail.values()) * sum(by_domain.values()), sizes)
 
 
-def _floor_links(s: Site, x: Shape, groups: Groups) -> int:
+def _floor_links(s: SiteMode, x: PodShape, groups: Groups) -> int:
     """Return the links between two groups that the core share asks for."""
     if groups.number == 1:
         return 0
@@ -104,7 +104,7 @@ def _floor_links(s: Site, x: Shape, groups: Groups) -> int:
     return max(1, -(-floor // (groups.number - 1)))
 
 
-def _least_usd(s: Site, domain: int, shapes: Ints) -> tuple[Floats, Flags]:
+def _least_usd(s: SiteMode, domain: int, shapes: Ints) -> tuple[Floats, Flags]:
     """Price shapes with the fewest links and spines that the rules ask; return which may beat the templates so far."""
     m, p, domains, (rails, width) = s.mode, s.prices, s.domains(domain), shapes.T
     plus_family = FAMILIES[m.family].design is DragonflyPlus
@@ -148,7 +148,7 @@ def _least_usd(s: Site, domain: int, shapes: Ints) -> tuple[Floats, Flags]:
     return usd, several & s.worthwhile(1.0, 1.0, BELOW * usd, BELOW * mw)
 
 
-def _router_ways(s: Site, x: Shape, groups: Groups) -> Ways:
+def _router_ways(s: SiteMode, x: PodShape, groups: Groups) -> Ways:
     """Return every bundle and number of links between groups that the routers of all groups have ports for."""
     left, others = s.uplinks(x.domain), groups.number - 1
     most = [(left // max(1, a - 1) if a > 1 else left, left * a // max(1, others)) for a in groups.sizes]
@@ -164,7 +164,7 @@ def _router_ways(s: Site, x: Shape, groups: Groups) -> Ways:
     return Ways(np.zeros_like(b[fits]), b[fits], m[fits])
 
 
-def _spine_ways(s: Site, x: Shape, groups: Groups) -> Ways:
+def _spine_ways(s: SiteMode, x: PodShape, groups: Groups) -> Ways:
     """Return every number of uplinks, bundle and links between groups that leaves and spines have ports for."""
     up, bundle = bundles(s.ports)
     down = bundle * x.rails * x.width
@@ -185,7 +185,7 @@ def _spine_ways(s: Site, x: Shape, groups: Groups) -> Ways:
     return Ways(up[row], bundle[row], m)
 
 
-def _exits(s: Site, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
+def _exits(s: SiteMode, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
     """Return the links assured to the traffic that leaves a leaf, and to that which leaves a group."""
     valiant, total = s.network.group_routing == "valiant", (groups.number - 1) * w.links
     if FAMILIES[s.mode.family].design is DragonflyPlus:
@@ -203,7 +203,7 @@ def _exits(s: Site, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
     return w.bundle * share, pod
 
 
-def _prices(s: Site, x: Shape, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
+def _prices(s: SiteMode, x: PodShape, groups: Groups, w: Ways) -> tuple[Floats, Floats]:
     """Price the dragonflies of a shape."""
     m, p, domains = s.mode, s.prices, s.domains(x.domain)
     leaves = m.rails * domains
@@ -224,13 +224,13 @@ def _prices(s: Site, x: Shape, groups: Groups, w: Ways) -> tuple[Floats, Floats]
     return totals[0], totals[1]
 
 
-def _local_pairs(s: Site, x: Shape) -> int:
+def _local_pairs(s: SiteMode, x: PodShape) -> int:
     """Count the pairs of routers of one group, over the groups of a network."""
     by_rail, by_domain = parts_of(s.mode.rails, x.rails), parts_of(s.domains(x.domain), x.width)
     return sum(nx * ny * (a * b * (a * b - 1) // 2) for a, nx in by_rail.items() for b, ny in by_domain.items())
 
 
-def _of_shape(s: Site, x: Shape, groups: Groups, w: Ways) -> list[Options]:
+def _of_shape(s: SiteMode, x: PodShape, groups: Groups, w: Ways) -> list[DesignTable]:
     """Return the templates of a shape, under every number of stripes, that may beat those found so far."""
     if not len(w.links):
         return []
@@ -253,7 +253,7 @@ def _of_shape(s: Site, x: Shape, groups: Groups, w: Ways) -> list[Options]:
     return [p for p in parts if len(p)]
 
 
-def _exchange(s: Site, x: Shape, groups: Groups, loads: Floats) -> tuple[float, float]:
+def _exchange(s: SiteMode, x: PodShape, groups: Groups, loads: Floats) -> tuple[float, float]:
     """Return the links' worth that the exchange between sites loads at a leaf and at a group, as the physics does."""
     if not s.wan_ports:
         return 0.0, 0.0
@@ -265,7 +265,7 @@ def _exchange(s: Site, x: Shape, groups: Groups, loads: Floats) -> tuple[float, 
     return leaf, (sent + one * rails * share if valiant else 2 * sent * share)
 
 
-def _slowdowns(s: Site, x: Shape, groups: Groups, w: Ways, loads: Floats) -> tuple[Floats, Floats, Flags]:
+def _slowdowns(s: SiteMode, x: PodShape, groups: Groups, w: Ways, loads: Floats) -> tuple[Floats, Floats, Flags]:
     """Return the slowdowns over the transport's own, and whether links carry the exchanges of sites and experts."""
     m, (leaf, pod) = s.mode, _exits(s, groups, w)
     at_leaf, at_pod = _exchange(s, x, groups, loads)

@@ -16,12 +16,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from planner.models.fabric.design_table import ArrayTable, Flags, Floats, Ints, Options, undominated
-from planner.models.fabric.site_mode import BELOW, TOLERANCE, Site, over
+from planner.models.fabric.design_table import ArrayTable, DesignTable, Flags, Floats, Ints, undominated
+from planner.models.fabric.site_mode import BELOW, TOLERANCE, SiteMode, over
 from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES
 from planner.models.fabric.trees import (
     NONE,
-    Shape,
+    PodShape,
     Tops,
     fewest_boxes,
     own_boxes,
@@ -41,7 +41,7 @@ ROWS_AT_A_TIME = 256  # looked at together, those of the least price first
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(ArrayTable):
+class PodShapeRows(ArrayTable):
     """Shapes of pods and zones with uplinks and bundles of leaves, one entry each, and the least that each costs.
 
     Links are priced by one uplink of every leaf, of one spine of every pod, and of one core of every zone.
@@ -81,7 +81,7 @@ class CoreTops(ArrayTable):
     boxes: Ints  # super-spines of a network
 
 
-def with_zones(s: Site, domain: int, _: Tops, __: list[int], leaf_loads: Floats) -> list[Options]:
+def with_zones(s: SiteMode, domain: int, _: Tops, __: list[int], leaf_loads: Floats) -> list[DesignTable]:
     """Return the templates of four tiers of a leaf domain, of any models, that may beat those found so far."""
     if s.mode.grouped or s.network.max_tiers < 4 or s.pins.get("tiers", 4) != 4:
         return []
@@ -90,7 +90,7 @@ def with_zones(s: Site, domain: int, _: Tops, __: list[int], leaf_loads: Floats)
     return [x for each in s.with_models() for x in _of_models(each, domain, leaf_loads, ups)] if len(ups) else []
 
 
-def _of_models(s: Site, domain: int, leaf_loads: Floats, ups: Ints) -> list[Options]:
+def _of_models(s: SiteMode, domain: int, leaf_loads: Floats, ups: Ints) -> list[DesignTable]:
     """Return the templates of one pair of models."""
     rows = _rows(s, domain, ups, leaf_loads)
     if not len(rows.up):
@@ -103,7 +103,7 @@ def _of_models(s: Site, domain: int, leaf_loads: Floats, ups: Ints) -> list[Opti
     for n in _stripes(s, domain):
         s.tick()
         some = rows.part(at)
-        shape, loads = Shape(domain, some.rails, some.width), _loads(s, domain, some, n)[:2]
+        shape, loads = PodShape(domain, some.rails, some.width), _loads(s, domain, some, n)[:2]
         send, allreduce = pod_slowdowns(s, shape, some.up, some.bundle, v, np.stack(loads, axis=-2))
         worth = s.worthwhile(send, allreduce, least, BELOW * some.mw)
         if s.whole:
@@ -116,8 +116,8 @@ def _of_models(s: Site, domain: int, leaf_loads: Floats, ups: Ints) -> list[Opti
 
 
 def _at_targets(
-    s: Site, domain: int, rows: Rows, at: Ints, bound: tuple[Floats, Floats, Floats], ups: Ints, n: int
-) -> list[Options]:
+    s: SiteMode, domain: int, rows: PodShapeRows, at: Ints, bound: tuple[Floats, Floats, Floats], ups: Ints, n: int
+) -> list[DesignTable]:
     """Return the cheapest templates at each target under some stripes, where some row may beat the front there.
 
     `bound`: the least price of rows `at` with uplinks of spines, infinite where it beats nothing, and their slowdowns.
@@ -137,7 +137,7 @@ def _at_targets(
     return parts
 
 
-def _keeping(s: Site, domain: int, rows: Rows, target: tuple[float, float], n: int) -> list[Options]:
+def _keeping(s: SiteMode, domain: int, rows: PodShapeRows, target: tuple[float, float], n: int) -> list[DesignTable]:
     """Return the cheapest template of rows that keeps a target under some stripes; none where none does."""
     leaf, pod, zone = _loads(s, domain, rows, n)
     send, allreduce = s.leaf_slowdowns(domain, rows.up, leaf)
@@ -148,14 +148,16 @@ def _keeping(s: Site, domain: int, rows: Rows, target: tuple[float, float], n: i
     return _cheapest(s, domain, rows, low, _need(s, zone, rows.zone_rails, target), kept, n)
 
 
-def _cheapest(s: Site, domain: int, rows: Rows, low: Ints, need: Floats, kept: Flags, n: int) -> list[Options]:
+def _cheapest(
+    s: SiteMode, domain: int, rows: PodShapeRows, low: Ints, need: Floats, kept: Flags, n: int
+) -> list[DesignTable]:
     """Return the cheapest template of the rows `kept`, or none where all cost more than the site's limit.
 
     A spine has at least `low` uplinks, and a zone at least `need` links out.
     """
     order = np.flatnonzero(kept & (low <= rows.high))
     order = order[np.argsort(rows.usd[order], kind="stable")]
-    best, found = s.max_usd, list[Options]()
+    best, found = s.max_usd, list[DesignTable]()
     for first in range(0, len(order), ROWS_AT_A_TIME):
         s.tick()
         i = order[first : first + ROWS_AT_A_TIME]
@@ -172,7 +174,7 @@ def _cheapest(s: Site, domain: int, rows: Rows, low: Ints, need: Floats, kept: F
     return found
 
 
-def _rows(s: Site, domain: int, ups: Ints, leaf_loads: Floats) -> Rows:
+def _rows(s: SiteMode, domain: int, ups: Ints, leaf_loads: Floats) -> PodShapeRows:
     """Return the shapes that ports allow and the front does not rule out, with the least that each costs."""
     m = s.mode
     shapes = np.array(list(itertools.product(rail_sizes(s), width_sizes(s, s.domains(domain)))), dtype=np.int64)
@@ -206,7 +208,7 @@ def _rows(s: Site, domain: int, ups: Ints, leaf_loads: Floats) -> Rows:
         + m.networks * (pods * w.spines * spine_box[k] + (cores + tops) * core_box[k])
         for k in (0, 1)
     )  # fmt: skip
-    rows = Rows(
+    rows = PodShapeRows(
         rails, width, zone_rails, zone_width, w.up, w.bundle, w.low, w.high, pods, zones, zone_pods, floor,
         link[0], link[1], usd, mw,
     )  # fmt: skip
@@ -214,7 +216,7 @@ def _rows(s: Site, domain: int, ups: Ints, leaf_loads: Floats) -> Rows:
     return rows.part(np.flatnonzero(s.worthwhile(send, allreduce, BELOW * usd, BELOW * mw).any(axis=0)))
 
 
-def _zones(s: Site, domain: int, rails: int, width: int) -> Ints:
+def _zones(s: SiteMode, domain: int, rails: int, width: int) -> Ints:
     """List the zones over pods of a shape, for each count of zones the fewest pods.
 
     Columns: rails and domains of a pod and of a zone, pods and zones of a network.
@@ -240,7 +242,7 @@ def _zone_parts(across: int, along: int, core_down: int) -> tuple[Ints, Ints]:
     return wide.ravel(), deep.ravel()
 
 
-def _links(s: Site, domain: int, z: Ints) -> Floats:
+def _links(s: SiteMode, domain: int, z: Ints) -> Floats:
     """Price links of zones (rows): dollars and MW, of one uplink of every leaf, of a spine a pod, of a core a zone."""
     p = s.prices
     if p.places is None:
@@ -254,12 +256,12 @@ def _links(s: Site, domain: int, z: Ints) -> Floats:
     return np.array(found).reshape(-1, 3, 2).transpose(2, 0, 1)
 
 
-def _min_zones(s: Site) -> int:
+def _min_zones(s: SiteMode) -> int:
     """Return the fewest zones: one is of use only where a pin, or a WAN gateway, asks for its super-spines."""
     return s.pins.get("min_zones") or (1 if {"tiers", "core_up_ports"} & set(s.pins) or s.wan_ports else 2)
 
 
-def _stripes(s: Site, domain: int) -> list[int]:
+def _stripes(s: SiteMode, domain: int) -> list[int]:
     """List the numbers of stripes of which no other leaves less of a leaf, and any one size of pods, in all."""
     every = list(s.stripes)
     sizes = np.arange(domain, s.racks + domain, domain)
@@ -267,7 +269,7 @@ def _stripes(s: Site, domain: int) -> list[int]:
     return [every[i] for i in undominated_rows(loads).tolist()]
 
 
-def _need(s: Site, load: Floats, rails: Ints, target: tuple[float, float]) -> Floats:
+def _need(s: SiteMode, load: Floats, rails: Ints, target: tuple[float, float]) -> Floats:
     """Compute the links out of pods or zones of `rails` rails that their traffic needs to keep target slowdowns."""
     m = s.mode
     sent = np.maximum(load[..., FLOWS] / target[0], load[..., ALLREDUCES] / target[1])
@@ -276,7 +278,7 @@ def _need(s: Site, load: Floats, rails: Ints, target: tuple[float, float]) -> Fl
     return np.asarray((sent * m.rail_gpus * rails / m.split + gone) * (1 - TOLERANCE))
 
 
-def _least_usd(s: Site, domain: int, rows: Rows) -> tuple[Ints, Ints, Floats]:
+def _least_usd(s: SiteMode, domain: int, rows: PodShapeRows) -> tuple[Ints, Ints, Floats]:
     """Return rows with uplinks of their spines, and the least price of each that may pay: no traffic leaves a zone."""
     found = []
     step = max(1, AT_A_TIME // s.spine_ports)
@@ -294,7 +296,7 @@ def _least_usd(s: Site, domain: int, rows: Rows) -> tuple[Ints, Ints, Floats]:
     return at, v, usd
 
 
-def _completed(s: Site, domain: int, r: Rows, v: Ints, need: Floats) -> CoreTops:
+def _completed(s: SiteMode, domain: int, r: PodShapeRows, v: Ints, need: Floats) -> CoreTops:
     """Return the cheapest cores and super-spines above each row; `v` uplinks a spine, `need` links out of a zone."""
     best, chosen = np.full(len(v), np.inf), np.zeros((4, len(v)), dtype=np.int64)
     for bundle, p in _positions(s, r):
@@ -310,13 +312,13 @@ def _completed(s: Site, domain: int, r: Rows, v: Ints, need: Floats) -> CoreTops
     return CoreTops(best, *chosen)
 
 
-def _positions(s: Site, r: Rows) -> Iterator[tuple[int, int]]:
+def _positions(s: SiteMode, r: PodShapeRows) -> Iterator[tuple[int, int]]:
     """Yield bundles of spines with the positions that a core may take of them."""
     least = int(r.zone_pods.min(initial=s.core_ports))
     return itertools.product(spine_bundles(s), range(1, (s.core_ports - 1) // least + 1))
 
 
-def _cores(s: Site, r: Rows, v: Ints, bundle: int, p: int) -> tuple[Ints, Ints, Ints]:
+def _cores(s: SiteMode, r: PodShapeRows, v: Ints, bundle: int, p: int) -> tuple[Ints, Ints, Ints]:
     """Return the rows whose cores take p positions each, the cores of a zone, and the ports that a core needs down."""
     positions, taken = r.spines * (v // bundle), p * r.zone_pods * bundle
     cores = positions // p
@@ -326,7 +328,7 @@ def _cores(s: Site, r: Rows, v: Ints, bundle: int, p: int) -> tuple[Ints, Ints, 
     return i, cores[i], np.broadcast_to(taken, cores.shape)[i]
 
 
-def _fewest_up(s: Site, r: Rows, cores: Ints, need: Floats) -> Ints:
+def _fewest_up(s: SiteMode, r: PodShapeRows, cores: Ints, need: Floats) -> Ints:
     """Return the fewest uplinks of a core: for links out of a zone, losses to survive, and a WAN gateway's ports."""
     links = np.maximum(np.maximum(np.ceil(need).astype(np.int64), r.floor), _asked_tops(s, r))
     if s.wan_ports:
@@ -336,16 +338,16 @@ def _fewest_up(s: Site, r: Rows, cores: Ints, need: Floats) -> Ints:
     return up if wanted is None else np.where(up <= wanted, wanted, s.core_ports)
 
 
-def _asked_tops(s: Site, r: Rows) -> Ints:
+def _asked_tops(s: SiteMode, r: PodShapeRows) -> Ints:
     return np.where(r.zones > 1, s.network.asked_spines, 1)
 
 
-def _super_spines(s: Site, r: Rows, positions: Ints) -> Ints:
+def _super_spines(s: SiteMode, r: PodShapeRows, positions: Ints) -> Ints:
     """Count the fewest super-spines of a network that hold `positions` positions, each with a port for every zone."""
     return fewest_boxes(s, r.zones, positions, _asked_tops(s, r))
 
 
-def _all_of(s: Site, domain: int, r: Rows, v: Ints, n: int) -> list[Options]:
+def _all_of(s: SiteMode, domain: int, r: PodShapeRows, v: Ints, n: int) -> list[DesignTable]:
     """Return the templates of one row with all cores and super-spines that may beat those found so far.
 
     `v`: uplinks of a spine with which one may.
@@ -370,12 +372,14 @@ def _all_of(s: Site, domain: int, r: Rows, v: Ints, n: int) -> list[Options]:
     return [undominated(parts, power_counts=s.power_counts)] if parts else []
 
 
-def _loads(s: Site, domain: int, r: Rows, n: int) -> list[Floats]:
+def _loads(s: SiteMode, domain: int, r: PodShapeRows, n: int) -> list[Floats]:
     """Return the loads that leave leaves, pods and zones of rows, under `n` stripes."""
     return [s.loads.at(n, domain * x) for x in (np.ones_like(r.width), r.width, r.zone_width)]
 
 
-def _bill(s: Site, domain: int, r: Rows, v: Ints, cores: Ints, up: Ints, boxes: Ints) -> tuple[Floats, Floats]:
+def _bill(
+    s: SiteMode, domain: int, r: PodShapeRows, v: Ints, cores: Ints, up: Ints, boxes: Ints
+) -> tuple[Floats, Floats]:
     """Price rows with their uplinks of spines, cores of a zone with their uplinks, and super-spines of a network."""
     (spine_box, core_box), fixed, networks = s.box_prices, s.fixed(domain), s.mode.networks
 
@@ -390,10 +394,10 @@ def _bill(s: Site, domain: int, r: Rows, v: Ints, cores: Ints, up: Ints, boxes: 
     return total(0), total(1)
 
 
-def _table(s: Site, domain: int, r: Rows, v: Ints, tops: CoreTops, n: int) -> Options:
+def _table(s: SiteMode, domain: int, r: PodShapeRows, v: Ints, tops: CoreTops, n: int) -> DesignTable:
     """Return the templates of rows with their cores and super-spines under some stripes that beat those found."""
     m, loads = s.mode, _loads(s, domain, r, n)
-    shape = Shape(domain, r.rails, r.width)
+    shape = PodShape(domain, r.rails, r.width)
     send, allreduce = pod_slowdowns(s, shape, r.up, r.bundle, v, np.stack(loads[:2], axis=-2))
     links, load = tops.cores * tops.up, loads[2]
     free = 1 - s.exchange_ports * load[..., SHARES] * np.minimum(m.rails, r.zone_rails) / links

@@ -17,10 +17,9 @@ from planner.instance.hardware import Rack
 from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.models.fabric.chooser import Template, Templates
-from planner.models.fabric.design_table import AT, joined, undominated
-from planner.models.fabric.design_table import Options as Designs
+from planner.models.fabric.design_table import AT, DesignTable, joined, undominated
 from planner.models.fabric.site_mode import TOLERANCE
-from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Floats, Ints, Loads, Traffic
+from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Floats, Ints, Loads, SiteTraffic
 from planner.models.requests import FABRIC_AXES, Alternative, FabricRequest, Options, resolved_switches
 from planner.physics.network.transport import exchange_bound
 from planner.simulation.flow_times import transport_slowdown_of
@@ -37,7 +36,7 @@ ZONE_CHOICES = ("rails_per_zone", "domains_per_zone", "core_up", "core_bundle", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorstTraffic(Traffic):
+class WorstTraffic(SiteTraffic):
     """The traffic of a request at its worst placement; racks count as blocks.
 
     Attributes
@@ -150,7 +149,7 @@ def alternatives(
     )
     traffic, max_send = worst_traffic(network, request, rack.gpus)
     limits = max_send, t.transport_slowdown * traffic.max_allreduce
-    found: dict[Kind, Designs] = {}
+    found: dict[Kind, DesignTable] = {}
     ended = ""
     try:
         for kind, sizes in sorted(_kinds(t, traffic, request.racks, counted).items()):
@@ -185,13 +184,13 @@ def _kinds(t: Templates, traffic: WorstTraffic, racks: int, axes: Sequence[str])
     return kinds
 
 
-def _at_least_as_good(found: Mapping[Kind, Designs], kind: Kind, *, power_counts: bool) -> Designs:
+def _at_least_as_good(found: Mapping[Kind, DesignTable], kind: Kind, *, power_counts: bool) -> DesignTable:
     """Return the templates of kinds that are as good as one in all axes."""
     better = [x for k, x in found.items() if all(a <= b for a, b in zip(k, kind, strict=True))]
     return undominated(better, power_counts=power_counts)
 
 
-def _designs(t: Templates, traffic: WorstTraffic, racks: int, x: Designs, axes: Sequence[str]) -> list[Alternative]:
+def _designs(t: Templates, traffic: WorstTraffic, racks: int, x: DesignTable, axes: Sequence[str]) -> list[Alternative]:
     """Return the templates that none matches or beats in the axes, by cost: by the figures of the table, then exact."""
     domain = x.key[:, AT["domain"]]
     splits = [unavoidable_splits(racks, traffic.group_racks, traffic.groups, n) for n in domain.tolist()]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from planner.instance.network import FabricFamily, Network, Switch
-from planner.models.fabric.design_table import KEY, Flags, Floats, Front, Ints, Options, no_options
-from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, Traffic
+from planner.models.fabric.design_table import KEY, DesignTable, DominanceTest, Flags, Floats, Ints, no_options
+from planner.models.fabric.traffic import ALLREDUCES, EXCHANGES, FLOWS, SHARES, Loads, SiteTraffic
 from planner.models.requests import resolved_switches
 from planner.physics.network.families import FAMILIES
 from planner.physics.network.links import (
@@ -242,7 +242,7 @@ BELOW = 1 - 1e-12  # times a price: a template that another merely equals is lef
 
 
 @dataclass(kw_only=True)
-class Site:
+class SiteMode:
     """The inputs from which the templates of one mode at one site are built.
 
     `front` holds the templates found so far, which later ones must beat in something.
@@ -252,7 +252,7 @@ class Site:
     mode: Mode
     index: int  # of the mode
     pins: Pins
-    traffic: Traffic
+    traffic: SiteTraffic
     blocks: int
     loads: Loads
     transport_slowdown: float
@@ -265,7 +265,7 @@ class Site:
     pairs: tuple[tuple[int, int], ...] = ((0, 0),)  # that spines and cores may be of
     spine: int = 0  # model of spines: its place in network.switches, from 1; 0 where it is the leaf's
     core: int = 0  # the same of cores
-    front: Front = field(default_factory=lambda: Front(no_options(), power_counts=False))
+    front: DominanceTest = field(default_factory=lambda: DominanceTest(no_options(), power_counts=False))
 
     @cached_property
     def racks(self) -> int:
@@ -277,7 +277,7 @@ class Site:
         """Ports of a leaf."""
         return self.mode.switch.ports
 
-    def with_models(self, pairs: tuple[tuple[int, int], ...] = ()) -> Iterator["Site"]:
+    def with_models(self, pairs: tuple[tuple[int, int], ...] = ()) -> Iterator["SiteMode"]:
         """Yield the site with each pair of models that spines and cores may be of, or with some of them."""
         for spine, core in pairs or self.pairs:
             yield self if (spine, core) == (self.spine, self.core) else replace(self, spine=spine, core=core)
@@ -466,14 +466,16 @@ class Site:
         found: Ints = up[self.worthwhile(send, allreduce, usd, mw).any(axis=0)]
         return found
 
-    def table(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats, **columns: Ints | int) -> Options:
+    def table(self, send: Floats, allreduce: Floats, usd: Floats, mw: Floats, **columns: Ints | int) -> DesignTable:
         """Return templates of this mode with the columns of their keys that are not zero."""
         key = np.zeros((len(usd), len(KEY)), dtype=np.int64)
         for i, name in enumerate(KEY):
             key[:, i] = columns.get(name, 0)
         key[:, 0] = self.index
         phi = self.transport_slowdown
-        x = Options(phi * np.broadcast_to(send, usd.shape), phi * np.broadcast_to(allreduce, usd.shape), usd, mw, key)
+        x = DesignTable(
+            phi * np.broadcast_to(send, usd.shape), phi * np.broadcast_to(allreduce, usd.shape), usd, mw, key
+        )
         fits = (x.send <= self.max_slowdowns[0]) & (x.allreduce <= self.max_slowdowns[1])
         return x.part(fits & (usd <= self.max_usd) & np.isfinite(usd) & np.isfinite(x.send) & np.isfinite(x.allreduce))
 

@@ -15,7 +15,7 @@ FLOWS, ALLREDUCES, SHARES, EXCHANGES = range(4)  # columns of what `Loads.at` re
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class SiteTraffic:
     """The properties of a column at a site that templates depend on.
 
     Attributes
@@ -92,7 +92,7 @@ class Loads:
 
     nothing: ClassVar[bool] = False  # whether nothing leaves any run, so that a larger pod carries no less
 
-    traffic: Traffic
+    traffic: SiteTraffic
     blocks: int
     shares: bool = True
     rows: dict[int, tuple[Ints, Floats]] = field(default_factory=dict)  # by stripes: row of each size, and rows

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.fabric.design_table import AT, ArrayTable, Flags, Floats, Ints, Options, joined
-from planner.models.fabric.site_mode import BELOW, TOLERANCE, Price, Site, over
+from planner.models.fabric.design_table import AT, ArrayTable, DesignTable, Flags, Floats, Ints, joined
+from planner.models.fabric.site_mode import BELOW, TOLERANCE, Price, SiteMode, over
 from planner.models.fabric.traffic import ALLREDUCES, FLOWS, SHARES
 
 NONE = 1 << 40  # core boxes where there is no way to wire them: above any count
@@ -26,13 +26,13 @@ def bundles(ports: int, most: int | None = None) -> tuple[Ints, Ints]:
     return up[row], each[column]
 
 
-def spine_bundles(s: Site) -> list[int]:
+def spine_bundles(s: SiteMode) -> list[int]:
     """List the bundles of a spine's uplinks: single links, which fill cores best, unless pins ask for others."""
     down = s.pins.get("core_down_ports", 1)
     return [s.pins["spine_bundle"]] if "spine_bundle" in s.pins else [b for b in range(1, down + 1) if down % b == 0]
 
 
-def core_boxes(s: Site, pods: Ints, spines: Ints, up: Ints, bundle: int) -> Ints:
+def core_boxes(s: SiteMode, pods: Ints, spines: Ints, up: Ints, bundle: int) -> Ints:
     """Return the fewest cores of a network over pods of some spines with some uplinks each; `NONE` where none do.
 
     Each bundle of a spine takes ports for all pods of a core, its position. Cores take the positions of all spines in
@@ -52,7 +52,7 @@ def core_boxes(s: Site, pods: Ints, spines: Ints, up: Ints, bundle: int) -> Ints
     return np.where(fits & (up > 0) & (up % bundle == 0) & (boxes <= positions), boxes, NONE)
 
 
-def fewest_boxes(s: Site, taken: Ints, positions: Ints, fewest: Ints) -> Ints:
+def fewest_boxes(s: SiteMode, taken: Ints, positions: Ints, fewest: Ints) -> Ints:
     """Count the fewest boxes of the top tier, at least `fewest`, for `positions` positions of `taken` ports each.
 
     The boxes take the positions in turn, and keep ports for the WAN gateway. `NONE` where no number of boxes does.
@@ -77,12 +77,12 @@ def own_boxes(below: Ints, up: Ints, bundle: Ints | int, boxes: Ints, *, split: 
     return np.where(alone, up // each, bundle), np.where(alone, 0, boxes)
 
 
-def rail_sizes(s: Site, pin: str = "spine_down_ports") -> list[int]:
+def rail_sizes(s: SiteMode, pin: str = "spine_down_ports") -> list[int]:
     """List the rails of a pod: for each count of pods the fewest; every divisor where the ports down are pinned."""
     return _sizes(s.mode.rails, s.pins.get(pin), s.pins.get("rails_per_pod"))
 
 
-def width_sizes(s: Site, domains: int, *, all_sizes: bool = False) -> list[int]:
+def width_sizes(s: SiteMode, domains: int, *, all_sizes: bool = False) -> list[int]:
     """List the leaf domains of a pod: for each count of pods the fewest, or every number."""
     pinned = s.pins.get("leaf_domains_per_pod")
     if all_sizes and s.pins.get("spine_down_ports") is None:
@@ -113,7 +113,7 @@ class Wirings(ArrayTable):
         return self.up // self.bundle
 
 
-def wirings(s: Site, domain: int, shapes: Ints, max_up: int, *, room: int = 1) -> tuple[Ints, Wirings]:
+def wirings(s: SiteMode, domain: int, shapes: Ints, max_up: int, *, room: int = 1) -> tuple[Ints, Wirings]:
     """Return the wirings that ports and pins allow, with at least the uplinks of leaves and spines for the core share.
 
     A pod has at least the spines that survive the loss of one, where the network requires that. Each wiring comes with
@@ -143,7 +143,7 @@ def wirings(s: Site, domain: int, shapes: Ints, max_up: int, *, room: int = 1) -
     return row[kept], Wirings(up, bundle, low, high).part(kept)
 
 
-def single(s: Site) -> Options:
+def single(s: SiteMode) -> DesignTable:
     """Return the template of a single switch in each network, where it takes every GPU."""
     m, racks = s.mode, s.racks
     ends = racks * m.rails * m.rail_gpus
@@ -187,13 +187,13 @@ _NONE: Any = np.empty(0, dtype=np.int64)
 NO_TOPS = Tops(_NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE, np.empty(0), np.empty(0))
 
 
-def may_share_a_pod(s: Site, domain: int) -> bool:
+def may_share_a_pod(s: SiteMode, domain: int) -> bool:
     """Return whether spines have ports for all leaf domains of a size, and pins allow two or three tiers."""
     most = max(x.ports for x in s.upper_models)
     return s.pins.get("tiers", 2) in (2, 3) and s.domains(domain) <= most
 
 
-def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
+def tops_over(s: SiteMode, domain: int, domains: int, max_up: int) -> Tops:
     """Return for every number of uplinks the cheapest spines and cores whose pods hold all domains, of any models.
 
     Where power counts, those of least power are returned too, and with `s.whole` all undominated ones between the two.
@@ -213,7 +213,7 @@ def tops_over(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     return tops.part(np.unique(np.concatenate([_firsts(tops.up, order) for order in orders])))
 
 
-def _tops_of_models(s: Site, domain: int, domains: int, max_up: int) -> list[Tops]:
+def _tops_of_models(s: SiteMode, domain: int, domains: int, max_up: int) -> list[Tops]:
     """Return the spines and cores of one pair of models; two tiers, which have no cores, with the first core alone."""
     parts, rails = [_two_tiers(s, domain, domains, max_up)] if s.core == s.pairs[0][1] else [], s.mode.rails
     if s.network.max_tiers >= 3 and s.pins.get("tiers", 3) == 3 and "core_up_ports" not in s.pins:
@@ -225,7 +225,7 @@ def _tops_of_models(s: Site, domain: int, domains: int, max_up: int) -> list[Top
     return parts
 
 
-def _two_tiers(s: Site, domain: int, domains: int, max_up: int) -> Tops:
+def _two_tiers(s: SiteMode, domain: int, domains: int, max_up: int) -> Tops:
     m, p = s.mode, s.prices
     _, w = wirings(s, domain, np.array([[m.rails, domains]]), max_up, room=0)
     shut = s.network.max_tiers < 2 or s.pins.get("tiers", 2) != 2 or s.pins.get("rails_per_pod", m.rails) != m.rails
@@ -239,7 +239,7 @@ def _two_tiers(s: Site, domain: int, domains: int, max_up: int) -> Tops:
     return Tops(w.up, w.bundle, np.full_like(w.up, m.rails), none, none, none, none + s.spine, none, usd, mw)
 
 
-def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: int) -> list[Tops]:
+def _three_tiers(s: SiteMode, domain: int, sizes: list[int], domains: int, max_up: int) -> list[Tops]:
     """Return the ways of pods of all domains and some rails: each with the cheapest uplinks of its spines."""
     m, p, leaf = s.mode, s.prices, s.prices.leaf_uplink(domain, domains)
     row, w = wirings(s, domain, np.array([(x, domains) for x in sizes]), max_up)
@@ -274,7 +274,7 @@ def _three_tiers(s: Site, domain: int, sizes: list[int], domains: int, max_up: i
 
 
 def top_prices(
-    s: Site, pods: Ints | int, spines: Ints, up: Ints, boxes: Ints, link: Floats | float, which: int
+    s: SiteMode, pods: Ints | int, spines: Ints, up: Ints, boxes: Ints, link: Floats | float, which: int
 ) -> Floats:
     """Price the spines, their uplinks and the cores of all networks; `which`: 1 for their power."""
     spine, core = s.box_prices
@@ -299,7 +299,7 @@ def _firsts(up: Ints, order: Ints) -> Ints:
     return np.asarray(order[np.append(True, values[1:] != values[:-1])])
 
 
-def with_all_domains(s: Site, domain: int, tops: Tops, stripes: list[int], loads: Floats) -> Options:
+def with_all_domains(s: SiteMode, domain: int, tops: Tops, stripes: list[int], loads: Floats) -> DesignTable:
     """Return the templates of a leaf domain whose pods hold all domains.
 
     They are those under each number of stripes and its loads that may beat what was found so far.
@@ -339,7 +339,7 @@ MOST_WAYS = 1 << 18  # of leaves and spine uplinks, priced at a time
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class PodShape:
     """Shape of pods: `rails` rails of `width` leaf domains of `domain` racks; numbers, or arrays for many shapes."""
 
     domain: int
@@ -347,7 +347,9 @@ class Shape:
     width: Any
 
 
-def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf_loads: Floats) -> list[Options]:
+def with_some_domains(
+    s: SiteMode, domain: int, tops: Tops, stripes: list[int], leaf_loads: Floats
+) -> list[DesignTable]:
     """Return the templates of a leaf domain with pods of some domains, of any models, that may beat those found so far.
 
     The traffic that leaves pods is counted only where that of the first pod does not rule the templates out.
@@ -364,18 +366,18 @@ def with_some_domains(s: Site, domain: int, tops: Tops, stripes: list[int], leaf
 
 
 def _pods_of_models(
-    s: Site, domain: int, tops: Tops, stripes: list[int], given: tuple[Ints, Floats, Floats]
-) -> list[Options]:
+    s: SiteMode, domain: int, tops: Tops, stripes: list[int], given: tuple[Ints, Floats, Floats]
+) -> list[DesignTable]:
     """Return the templates whose spines and cores are of one pair of models."""
     shapes = _shapes(s, domain)
     if not len(shapes):
         return []
     up, leaf_loads, first = given
     row, up, worth = _promising(s, domain, shapes, tops, (up, leaf_loads, first))
-    wanted: list[tuple[Shape, Ints, Ints]] = []
+    wanted: list[tuple[PodShape, Ints, Ints]] = []
     for k in np.unique(row).tolist():
         s.tick()
-        x = Shape(domain, *shapes[k].tolist())
+        x = PodShape(domain, *shapes[k].tolist())
         kept = np.flatnonzero(worth[:, row == k].any(axis=1))
         loads = np.stack([leaf_loads[kept], first[kept, x.width]], axis=1)[:, None]
         may = joined(_of_shape(s, x, up[row == k], kept, loads))
@@ -384,7 +386,7 @@ def _pods_of_models(
     return _counted(s, wanted, np.array(stripes))
 
 
-def _shapes(s: Site, domain: int) -> Ints:
+def _shapes(s: SiteMode, domain: int) -> Ints:
     """List rails and domains of the pods that hold some domains and that a spine has ports for."""
     domains = s.domains(domain)
     widths = width_sizes(s, domains, all_sizes=s.prices.places is not None or not s.loads.nothing)
@@ -394,7 +396,7 @@ def _shapes(s: Site, domain: int) -> Ints:
     return np.asarray(np.stack([rails, width], axis=1)[fits], dtype=np.int64)
 
 
-def _counted(s: Site, wanted: list[tuple[Shape, Ints, Ints]], stripes: Ints) -> list[Options]:
+def _counted(s: SiteMode, wanted: list[tuple[PodShape, Ints, Ints]], stripes: Ints) -> list[DesignTable]:
     """Return the templates of shapes with some uplinks of a leaf under some stripes, with the exact loads of pods."""
     sizes: dict[int, set[int]] = {}
     for x, _, kept in wanted:
@@ -402,7 +404,7 @@ def _counted(s: Site, wanted: list[tuple[Shape, Ints, Ints]], stripes: Ints) -> 
             sizes.setdefault(k, {x.domain}).add(x.domain * x.width)
     for k, each in sizes.items():
         s.loads.at(int(stripes[k]), np.array(sorted(each)))
-    parts: list[Options] = []
+    parts: list[DesignTable] = []
     for x, ups, kept in wanted:
         both = np.array([x.domain, x.domain * x.width])
         loads = np.array([s.loads.at(int(n), both) for n in stripes[kept]])[:, None]
@@ -410,21 +412,21 @@ def _counted(s: Site, wanted: list[tuple[Shape, Ints, Ints]], stripes: Ints) -> 
     return parts
 
 
-def _pod_links(s: Site, x: Shape) -> tuple[Price, Price]:
+def _pod_links(s: SiteMode, x: PodShape) -> tuple[Price, Price]:
     """Price one uplink of every leaf, and one of one spine of every pod."""
     return s.prices.leaf_uplink(x.domain, x.width), s.prices.spine_uplink(x.domain * x.width, x.rails)
 
 
-def _pod_links_of(s: Site, domain: int, shapes: Ints, pods: Ints) -> tuple[Floats, Floats]:
+def _pod_links_of(s: SiteMode, domain: int, shapes: Ints, pods: Ints) -> tuple[Floats, Floats]:
     """Price one uplink of every leaf, and one of one spine of every pod, for many shapes of pods; rows are shapes."""
     if s.prices.places is None:
         link = s.mode.networks * np.array(s.prices.flat_link)
         return np.tile(s.prices.leaf_uplink(domain, 1), (len(shapes), 1)), pods[:, None] * link
-    leaf, spine = zip(*(_pod_links(s, Shape(domain, *x)) for x in shapes.tolist()), strict=True)
+    leaf, spine = zip(*(_pod_links(s, PodShape(domain, *x)) for x in shapes.tolist()), strict=True)
     return np.array(leaf), np.array(spine)
 
 
-def _pods(s: Site, x: Shape) -> int:
+def _pods(s: SiteMode, x: PodShape) -> int:
     return int(-(-s.mode.rails // x.rails) * -(-s.domains(x.domain) // x.width))
 
 
@@ -439,7 +441,7 @@ def _largest_bundles(ports: int) -> Ints:
 
 
 def _promising(
-    s: Site, domain: int, shapes: Ints, tops: Tops, given: tuple[Ints, Floats, Floats]
+    s: SiteMode, domain: int, shapes: Ints, tops: Tops, given: tuple[Ints, Floats, Floats]
 ) -> tuple[Ints, Ints, Flags]:
     """Return shapes, uplinks of a leaf and stripes with which they may beat all-domain pods and the known templates.
 
@@ -486,7 +488,7 @@ def _promising(
 
 
 def _most_links(
-    s: Site, leaves: Ints, up: Ints, spines: Ints, tops: Tops, price: tuple[Floats, Floats, Floats]
+    s: SiteMode, leaves: Ints, up: Ints, spines: Ints, tops: Tops, price: tuple[Floats, Floats, Floats]
 ) -> Floats:
     """Bound the uplinks of a pod of `leaves` leaves by the ports of the spines and by the price of the known tops.
 
@@ -507,7 +509,7 @@ def _most_links(
     return found
 
 
-def _below(s: Site, tops: Tops, up: Ints, usd: Floats, mw: Floats) -> Flags:
+def _below(s: SiteMode, tops: Tops, up: Ints, usd: Floats, mw: Floats) -> Flags:
     """Return where no pod of all domains of as many uplinks is as cheap, and as frugal where power counts."""
     least = np.full((2, s.ports + 1), np.inf)
     np.minimum.at(least[0], tops.up, tops.usd)
@@ -524,7 +526,7 @@ def _below(s: Site, tops: Tops, up: Ints, usd: Floats, mw: Floats) -> Flags:
     return below
 
 
-def _of_shape(s: Site, x: Shape, up: Ints, stripes: Ints, loads: Floats) -> list[Options]:
+def _of_shape(s: SiteMode, x: PodShape, up: Ints, stripes: Ints, loads: Floats) -> list[DesignTable]:
     """Return the templates of a shape with some uplinks of a leaf, under numbers of stripes with such loads."""
     _, w = wirings(s, x.domain, np.array([[x.rails, x.width]]), s.uplinks(x.domain))
     w = w.part(np.flatnonzero(np.isin(w.up, up)))
@@ -544,7 +546,7 @@ def _of_shape(s: Site, x: Shape, up: Ints, stripes: Ints, loads: Floats) -> list
     return [p for p in parts if len(p)]
 
 
-def _useful(s: Site, w: Wirings, usd: Floats) -> tuple[Ints, Ints]:
+def _useful(s: SiteMode, w: Wirings, usd: Floats) -> tuple[Ints, Ints]:
     """Return ways (rows) with each number of a spine's uplinks (columns) for which no larger one is as cheap."""
     v = np.arange(s.spine_ports + 1)
     inside = (v >= w.low[:, None]) & (v <= w.high[:, None]) & np.isfinite(usd)
@@ -557,8 +559,15 @@ def _useful(s: Site, w: Wirings, usd: Floats) -> tuple[Ints, Ints]:
 
 
 def _under(
-    s: Site, x: Shape, w: Wirings, v: Ints, cores: tuple[Ints, Ints], price: list[Floats], stripes: Ints, loads: Floats
-) -> Options:
+    s: SiteMode,
+    x: PodShape,
+    w: Wirings,
+    v: Ints,
+    cores: tuple[Ints, Ints],
+    price: list[Floats],
+    stripes: Ints,
+    loads: Floats,
+) -> DesignTable:
     """Return the templates of ways with uplinks of spines, under each of some stripes, that may beat those found."""
     (usd, mw), (bundle, boxes) = price, cores
     send, allreduce = slowdowns(s, x, w.up, w.bundle, v, loads)
@@ -571,7 +580,7 @@ def _under(
     )  # fmt: skip
 
 
-def slowdowns(s: Site, x: Shape, up: Ints, bundle: Ints, spine_up: Ints, loads: Floats) -> tuple[Floats, Floats]:
+def slowdowns(s: SiteMode, x: PodShape, up: Ints, bundle: Ints, spine_up: Ints, loads: Floats) -> tuple[Floats, Floats]:
     """Return the slowdowns over the transport's own that uplinks of leaves and pods cause; 1 at the least."""
     m, load = s.mode, loads[..., 1, :]
     send, allreduce = s.leaf_slowdowns(x.domain, up, loads[..., 0, :])

@@ -9,14 +9,14 @@ import numpy as np
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.physics.training import memory, schedule, stage_memory, step
 from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.blocks.block_step import Fibre
+from planner.physics.training.blocks.block_step import LayoutFibre
 from planner.physics.training.process_groups import front_layers
 
 EPS = 1e-9  # relative, by which sums in another order may differ
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class StrategyRows:
     """Pipelines of one strategy and ZeRO stage with counts of replicas and micro-batches; one entry each."""
 
     p: Ints
@@ -31,12 +31,12 @@ class Rows:
     def __len__(self) -> int:
         return len(self.p)
 
-    def part(self, which: Any) -> "Rows":
+    def part(self, which: Any) -> "StrategyRows":
         """Return some of the rows."""
         return replace(self, **{name: getattr(self, name)[which] for name in self.__slots__})
 
     @classmethod
-    def joined(cls, tables: Iterable["Rows"]) -> "Rows":
+    def joined(cls, tables: Iterable["StrategyRows"]) -> "StrategyRows":
         """Return the rows of several tables in order."""
         parts = list(tables)
         return cls(**{name: np.concatenate([getattr(t, name) for t in parts]) for name in cls.__slots__})
@@ -47,7 +47,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class RowConditions:
     """The network conditions of rows.
 
     They are the racks of an all-reduce, the replicas that share ZeRO's state, the slowdowns, and the sites' fibre.
@@ -57,7 +57,7 @@ class Conditions:
     shards: Any
     send: Any
     allreduce: Any
-    fibre: Fibre | None = None
+    fibre: LayoutFibre | None = None
 
 
 def min_slowest_seconds(layers: int, p: Any, layer: Any, head: float) -> Any:
@@ -83,7 +83,7 @@ class Terms:
     once: Floats
     layer: Floats  # of a micro-batch, nothing recomputed
 
-    def seconds(self, rows: Rows) -> Floats:
+    def seconds(self, rows: StrategyRows) -> Floats:
         """Return the least seconds of a step."""
         effective = schedule.effective_micro_batches(rows.m, rows.p, rows.v)
         return np.asarray(effective * self.each + self.wait + self.once, dtype=np.float64)
@@ -93,7 +93,7 @@ class Terms:
         return Terms(self.each[which], self.wait[which], self.once[which], self.layer[which])
 
 
-def even_seconds(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Floats:
+def even_seconds(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Floats:
     """Bound the step of rows from below.
 
     The most even stages, all of them in memory, nothing recomputed unless all is.
@@ -101,7 +101,7 @@ def even_seconds(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Floats:
     return terms(s, zero, rows, c).seconds(rows)
 
 
-def terms(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Terms:
+def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms:
     """Return the least terms of the step of rows."""
     x, layers, software = s.pipeline(zero, inside=False), s.least_layers, s.machine.software
     p, v, m = rows.p, rows.v, rows.m
@@ -135,7 +135,7 @@ def terms(s: Strategy, zero: int, rows: Rows, c: Conditions) -> Terms:
     return Terms(each, wait, total, np.asarray(sharded.layer_seconds + 0 * each, dtype=np.float64))
 
 
-def min_terms(s: Strategy, rows: Rows, total: int) -> tuple[Floats, Floats]:
+def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floats]:
     """Return the least seconds of a micro-batch and those that come once, under any ZeRO stage.
 
     Gradients and optimiser take none.
@@ -164,7 +164,7 @@ LEAST_WIDTH, WIDER = 8, 4  # of the narrowest table in stages, and of each next 
 NEWTON_STEPS = 6  # towards the least time that holds all layers; each is a bound
 
 
-def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any, layer_seconds: Any) -> Floats:
+def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: StrategyRows, shards: Any, layer_seconds: Any) -> Floats:
     """Bound the seconds of the slowest stage of rows from below by the layers that memory lets the stages hold.
 
     The bound is infinite where the stages cannot hold all layers.
@@ -184,7 +184,7 @@ def min_stage_seconds_in_memory(s: Strategy, zero: int, rows: Rows, shards: Any,
     return found
 
 
-def holds_layers(s: Strategy, zero: int, rows: Rows) -> Flags:
+def holds_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
     """Return which rows may hold all layers, their replicas sharing ZeRO's state."""
     found = _may_hold_layers(s, zero, rows)
     left = np.flatnonzero(found)
@@ -194,7 +194,7 @@ def holds_layers(s: Strategy, zero: int, rows: Rows) -> Flags:
     return found
 
 
-def _may_hold_layers(s: Strategy, zero: int, rows: Rows) -> Flags:
+def _may_hold_layers(s: Strategy, zero: int, rows: StrategyRows) -> Flags:
     """Return which rows may hold all layers if each stage had the room of one without ends, and flew as few chunks.
 
     The last stage has the fewest in flight; so none of the others holds more whole layers than it would without ends.
@@ -242,7 +242,7 @@ class _Memory:
     front: Ints
 
 
-def _memory_of(s: Strategy, zero: int, rows: Rows, shards: Any) -> _Memory:
+def _memory_of(s: Strategy, zero: int, rows: StrategyRows, shards: Any) -> _Memory:
     """Compute the bytes that every stage has left for its layers, after embeddings, the head and working memory."""
     m = s.machine
     p, v, micro = (x[:, None] for x in (rows.p, rows.v, rows.m))
@@ -268,7 +268,7 @@ def _memory_of(s: Strategy, zero: int, rows: Rows, shards: Any) -> _Memory:
     return _Memory(stage < p, room(0), room(1), flying, state(1, 0), front)
 
 
-def _holds_whole_layers(s: Strategy, rows: Rows, x: _Memory) -> Flags:
+def _holds_whole_layers(s: Strategy, rows: StrategyRows, x: _Memory) -> Flags:
     """Return which rows may hold all layers in whole layers, each chunk of a stage as large as its largest.
 
     A stage holds the larger of two numbers of layers: all keep their activations, or all are recomputed.
@@ -290,7 +290,7 @@ def _holds_whole_layers(s: Strategy, rows: Rows, x: _Memory) -> Flags:
     return fits
 
 
-def _min_stage_seconds(s: Strategy, rows: Rows, x: _Memory, a: Floats, recompute: float) -> Floats:
+def _min_stage_seconds(s: Strategy, rows: StrategyRows, x: _Memory, a: Floats, recompute: float) -> Floats:
     """Take Newton's steps for a table of rows by stages."""
     layers, there, state = s.least_layers * (1 - EPS), x.there, x.state
     least = s.bytes.kept if s.recomputes == "none" else min(s.bytes.kept, s.bytes.checkpoint)

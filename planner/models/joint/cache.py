@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 from planner.instance.instance import Instance, Objective
 from planner.instance.references import hardware_kind
 from planner.models.fabric.chooser import Templates
-from planner.models.joint.space import Flags, Floats, Problem, Strategy, strategies_of, strategy, ways_to_cut
+from planner.models.joint.space import Flags, Floats, JointProblem, Strategy, strategies_of, strategy, ways_to_cut
 from planner.models.joint.split import Column
-from planner.physics.training.operations import Shape
+from planner.physics.training.operations import LayerShape
 from planner.solvers.signals import Deadline
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ class JointCache:
     question: Any = None
     without: dict[str, Any] = field(default_factory=dict)
     listed: list[Strategy] | None = None
-    degrees: list[tuple[Shape, str]] | None = None  # by which layers may be cut
-    cut: dict[tuple[Shape, str], list[Strategy]] = field(default_factory=dict)  # strategies by their degrees
-    timed: dict[tuple[Shape, str], Strategy] = field(default_factory=dict)  # one of each degrees, of any question
+    degrees: list[tuple[LayerShape, str]] | None = None  # by which layers may be cut
+    cut: dict[tuple[LayerShape, str], list[Strategy]] = field(default_factory=dict)  # strategies by their degrees
+    timed: dict[tuple[LayerShape, str], Strategy] = field(default_factory=dict)  # one of each degrees, of any question
     terms: dict[Strategy, tuple[Floats, Floats]] = field(default_factory=dict)
     tables: dict[Strategy, Any] = field(default_factory=dict)  # of the pipelines of each
     holding: dict[Strategy, Flags] = field(default_factory=dict)  # pipelines that may hold the model
@@ -73,23 +73,23 @@ class JointCache:
         if self.sites is not None and self.sites.budget_usd != instance.limits.budget_usd:
             self.sites.pay(instance)
 
-    def strategies(self, problem: Problem, deadline: Deadline) -> list[Strategy]:
+    def strategies(self, problem: JointProblem, deadline: Deadline) -> list[Strategy]:
         """List the ways to cut a layer once; raise where the time comes first."""
         if self.listed is None:
             self.listed = self._cut(problem, deadline, 1)
         return self.listed
 
-    def sample(self, problem: Problem, deadline: Deadline, count: int) -> list[Strategy]:
+    def sample(self, problem: JointProblem, deadline: Deadline, count: int) -> list[Strategy]:
         """List the ways to cut a layer at about `count` degrees evenly drawn; none where there are few more."""
         step = len(self._degrees(problem)) // count
         return self._cut(problem, deadline, step) if step > 1 else []
 
-    def _degrees(self, problem: Problem) -> list[tuple[Shape, str]]:
+    def _degrees(self, problem: JointProblem) -> list[tuple[LayerShape, str]]:
         if self.degrees is None:
             self.degrees = ways_to_cut(problem)
         return self.degrees
 
-    def _cut(self, problem: Problem, deadline: Deadline, step: int) -> list[Strategy]:
+    def _cut(self, problem: JointProblem, deadline: Deadline, step: int) -> list[Strategy]:
         """Return the strategies of every `step`-th choice of degrees; each is made once and kept.
 
         Its times are kept for other questions too, as they depend on the machine, the model and the slowdown of the
@@ -115,7 +115,7 @@ class JointCache:
         return [(b, self.plans[b]) for b in (below, above) if b is not None]
 
 
-def _times_alike(a: Problem, b: Problem) -> bool:
+def _times_alike(a: JointProblem, b: JointProblem) -> bool:
     """Return whether layers take the same seconds and bytes in two questions."""
     return a.machine == b.machine and a.transport_slowdown == b.transport_slowdown
 

@@ -20,7 +20,14 @@ from planner.instance.instance import Instance
 from planner.instance.network import Network
 from planner.instance.workload import Model
 from planner.physics.reliability import recovery
-from planner.physics.reliability.recovery import NO_LINKS, GpuLinks, Job, inverse_share_there, min_stretch, ways
+from planner.physics.reliability.recovery import (
+    NO_LINKS,
+    CheckpointedJob,
+    GpuLinks,
+    inverse_share_there,
+    min_stretch,
+    ways,
+)
 from planner.physics.reliability.spares import checkpoint_bytes, counted
 
 Floats = NDArray[np.float64]
@@ -51,9 +58,9 @@ class Calendar:
     links: GpuLinks = NO_LINKS  # of the fabric whose links stop the job least often, as bounds count
 
     @cached_property
-    def base(self) -> Job:
+    def base(self) -> CheckpointedJob:
         """The job of which bounds change the size: any number of replicas, all GPUs that there may be write."""
-        return Job(r=self.r, gpus=1.0, replica_gpus=0.0, state_bytes=self.state_bytes, links=self.links)
+        return CheckpointedJob(r=self.r, gpus=1.0, replica_gpus=0.0, state_bytes=self.state_bytes, links=self.links)
 
     @cached_property
     def _steps(self) -> tuple[Floats, Floats, Floats]:
@@ -160,7 +167,9 @@ class Calendar:
                 return alone, max(low, min(fewest, most + 1))
             low = min(fewest, most + 1)
 
-    def job(self, replicas: int, replica_gpus: int, step_seconds: Any, *, shares_state: bool, lanes: int) -> Job:
+    def job(
+        self, replicas: int, replica_gpus: int, step_seconds: Any, *, shares_state: bool, lanes: int
+    ) -> CheckpointedJob:
         """Return the job of a column whose step takes `step_seconds` seconds.
 
         `lanes`: those of a NIC; 0: unknown, so that the links with the fewest stops are taken.

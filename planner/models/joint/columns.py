@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from planner.models.joint import bounds
-from planner.models.joint.bounds import Conditions, Rows
+from planner.models.joint.bounds import RowConditions, StrategyRows
 from planner.models.joint.micro_batches import BLOCK, Pruning, micro_batches, most_rounds, rounds_up_to
-from planner.models.joint.space import Flags, Floats, Ints, Pipelines, Problem, Strategy
+from planner.models.joint.space import Flags, Floats, Ints, JointProblem, Strategy, StrategyPipelines
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.world import World
 
@@ -57,7 +57,7 @@ class StrategyTable:
     """
 
     strategy: Strategy
-    rows: Rows
+    rows: StrategyRows
     each: Floats
     once: Floats
     racks: Ints
@@ -71,7 +71,7 @@ class StrategyTable:
         some = (x[which] for x in (self.each, self.once, self.racks, self.rails))
         return StrategyTable(self.strategy, self.rows.part(which), *some)
 
-    def seconds(self, rows: Rows, each: Floats, once: Floats) -> Floats:
+    def seconds(self, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
         """Bound the seconds a sequence of pipelines with up to their replicas, on a clock."""
         s = self.strategy
         return min_seconds(s, rows, each, once / most_sequences(s)) / s.shape.micro_batch
@@ -94,7 +94,7 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     min_count = _min_counts(problem, t)
     d = _pinned_replicas(problem, np.minimum(racks // t.racks * t.replicas, total // np.maximum(min_count, 1)))
     i = np.flatnonzero((d >= 1) & (min_count >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
-    rows = Rows(
+    rows = StrategyRows(
         p=t.p[i],
         v=t.v[i],
         d=d[i],
@@ -119,7 +119,7 @@ def most_blocks(world: World, s: Strategy) -> Ints:
     return world.most_blocks[s]
 
 
-def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
+def pipelines_of(world: World, s: Strategy) -> tuple[Floats, StrategyRows]:
     """Return the pipelines of a strategy that may have a replica, with lower bounds under any ZeRO stage.
 
     `d` is the most replicas that each may have, `m` the least.
@@ -131,7 +131,7 @@ def pipelines_of(world: World, s: Strategy) -> tuple[Floats, Rows]:
     return t.seconds(rows, t.each, t.once), rows
 
 
-def min_seconds(s: Strategy, rows: Rows, each: Floats, once: Floats) -> Floats:
+def min_seconds(s: Strategy, rows: StrategyRows, each: Floats, once: Floats) -> Floats:
     """Bound each/d + once over the replicas that rows may have, on a clock."""
     calendar = s.problem.calendar
     if calendar is None:
@@ -140,7 +140,7 @@ def min_seconds(s: Strategy, rows: Rows, each: Floats, once: Floats) -> Floats:
     return np.asarray(found, dtype=np.float64)
 
 
-def _min_counts(problem: Problem, t: Pipelines) -> Ints:
+def _min_counts(problem: JointProblem, t: StrategyPipelines) -> Ints:
     """Return the fewest micro-batches of each pipeline, as pinned; 0 where it cannot take so few, or such stripes.
 
     Interleaved it takes whole rounds of its stages. A block is cut into as many stripes as rack stages at most.
@@ -154,7 +154,7 @@ def _min_counts(problem: Problem, t: Pipelines) -> Ints:
     return np.asarray(found, dtype=np.int64)
 
 
-def _pinned_replicas(problem: Problem, most: Ints) -> Ints:
+def _pinned_replicas(problem: JointProblem, most: Ints) -> Ints:
     """Return the most replicas of each pipeline: those pinned, or none where they are more than it can have."""
     wanted = problem.pin("data_parallel")
     return most if wanted is None else np.where(most >= wanted, wanted, 0)
@@ -165,7 +165,7 @@ def min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
     if s not in world.cache.terms:
         t = s.pipelines
         min_count = np.where(t.v > 1, t.p, 1)
-        rows = Rows(
+        rows = StrategyRows(
             p=t.p,
             v=t.v,
             d=np.ones(len(t.p), dtype=np.int64),
@@ -201,13 +201,13 @@ def some_in_memory(world: World) -> bool:
     return False
 
 
-def terms_under_zero(s: Strategy, zero: int, rows: Rows) -> tuple[bounds.Terms, Floats]:
+def terms_under_zero(s: Strategy, zero: int, rows: StrategyRows) -> tuple[bounds.Terms, Floats]:
     """Bound the terms of pipelines under a ZeRO stage whose state all their replicas share, on a free network.
 
     Return them, and the seconds that come once in a step of any number of micro-batches.
     """
     phi, total = s.problem.transport_slowdown, s.problem.max_sequences // s.shape.micro_batch
-    free = Conditions(racks=rows.stage_racks, shards=rows.d, send=phi, allreduce=phi)
+    free = RowConditions(racks=rows.stage_racks, shards=rows.d, send=phi, allreduce=phi)
     t = bounds.terms(s, zero, rows, free)
     if s.order == "1f1b":
         return t, t.once
@@ -215,7 +215,7 @@ def terms_under_zero(s: Strategy, zero: int, rows: Rows) -> tuple[bounds.Terms, 
     return t, np.minimum(t.once, bounds.terms(s, zero, filled, free).once)
 
 
-def each_in_memory(s: Strategy, zero: int, rows: Rows, each: Floats, layer: Floats) -> Floats:
+def each_in_memory(s: Strategy, zero: int, rows: StrategyRows, each: Floats, layer: Floats) -> Floats:
     """Raise the seconds of a micro-batch to those of slowest stages that fit in memory; infinite where none does.
 
     `layer`: seconds of a layer of each.
@@ -224,7 +224,7 @@ def each_in_memory(s: Strategy, zero: int, rows: Rows, each: Floats, layer: Floa
     return np.asarray(np.maximum(each, seconds + s.machine.software.host_seconds), dtype=np.float64)
 
 
-def under_zero(s: Strategy, zero: int, rows: Rows, keys: Floats, cutoff: float) -> "Pipes | None":
+def under_zero(s: Strategy, zero: int, rows: StrategyRows, keys: Floats, cutoff: float) -> "Pipes | None":
     """Return the pipelines that may hold the model under a ZeRO stage, with sharper bounds under the cutoff."""
     if zero not in s.machine.software.zero_stages_under(2):
         alone = np.flatnonzero(rows.p == 1)
@@ -252,7 +252,7 @@ class Pipes:
     """
 
     keys: Floats
-    rows: Rows
+    rows: StrategyRows
     each: Floats
     once: Floats
 
@@ -271,7 +271,7 @@ def columns_of(
     max_blocks_off: int | None = None,
     more_than: Ints | None = None,
     in_rounds: bool = False,
-) -> tuple[Floats, Rows] | None:
+) -> tuple[Floats, StrategyRows] | None:
     """Return every count of replicas and micro-batches of pipelines that may be best, with bounds under the cutoff.
 
     `more_than`: replicas that each must exceed; `max_blocks_off`: most blocks that are left out; `in_rounds`: each
@@ -279,7 +279,7 @@ def columns_of(
     """
     problem, b, rows = s.problem, s.shape.micro_batch, pipes.rows
     total, wanted = problem.max_sequences // b, problem.pin("data_parallel")
-    found: list[tuple[Floats, Rows]] = []
+    found: list[tuple[Floats, StrategyRows]] = []
     picks, counts_d, counts_m = [], [], []
     waiting = 0
     for i in range(len(rows)):
@@ -313,12 +313,17 @@ def columns_of(
     if not found:
         return None
     times, tables = zip(*found, strict=True)
-    return np.concatenate(times), Rows.joined(tables)
+    return np.concatenate(times), StrategyRows.joined(tables)
 
 
-def rounds_of(world: World, s: Strategy, zero: int, row: Rows, cutoff: float) -> list[tuple[Floats, Rows]]:
+def rounds_of(
+    world: World, s: Strategy, zero: int, row: StrategyRows, cutoff: float
+) -> list[tuple[Floats, StrategyRows]]:
     """Return the counts that one row speaks for, with bounds under the cutoff; nothing where there are none."""
-    m, found = rounds_up_to(s.problem, int(row.m[0]), int(row.p[0]), world.deadline), list[tuple[Floats, Rows]]()
+    m, found = (
+        rounds_up_to(s.problem, int(row.m[0]), int(row.p[0]), world.deadline),
+        list[tuple[Floats, StrategyRows]](),
+    )
     for first in range(0, len(m), BLOCK):
         world.deadline.check()
         some = m[first : first + BLOCK]
@@ -327,13 +332,13 @@ def rounds_of(world: World, s: Strategy, zero: int, row: Rows, cutoff: float) ->
 
 
 def _timed(
-    world: World, s: Strategy, zero: int, table: Rows, cutoff: float, *, waits: bool = True
-) -> list[tuple[Floats, Rows]]:
+    world: World, s: Strategy, zero: int, table: StrategyRows, cutoff: float, *, waits: bool = True
+) -> list[tuple[Floats, StrategyRows]]:
     """Return the rows whose lower bounds are under the cutoff, with these bounds; nothing where there are none."""
     problem, b = s.problem, s.shape.micro_batch
     phi = problem.transport_slowdown
     racks = -(-table.blocks() // world.max_open) * table.stage_racks
-    terms = bounds.terms(s, zero, table, Conditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
+    terms = bounds.terms(s, zero, table, RowConditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
     if not waits:
         terms = replace(terms, wait=np.zeros(len(table)))
     stretch = _column_stretch(s, table)
@@ -358,7 +363,7 @@ def _fewest_replicas(s: Strategy, limit: float, each: float, once: float, most: 
     return limit, max(1, math.floor(each / late * (1 - 1e-9))) if late > 0 else most + 1
 
 
-def _column_stretch(s: Strategy, table: Rows) -> Floats:
+def _column_stretch(s: Strategy, table: StrategyRows) -> Floats:
     """Bound from below the stretch of columns by failures; 1 where none are modelled."""
     calendar = s.problem.calendar
     if calendar is None:
@@ -377,7 +382,7 @@ def min_fill_layer(s: Strategy) -> float:
     return s.layer * max(0.0, 1 - 2 * s.between.times.weight_gradient_seconds / s.layer)
 
 
-def column_at(s: Strategy, zero: int, table: Rows, i: int) -> Column:
+def column_at(s: Strategy, zero: int, table: StrategyRows, i: int) -> Column:
     """Return one entry of a table as a column."""
     return Column(strategy=s, zero=zero, p=int(table.p[i]), v=int(table.v[i]), d=int(table.d[i]), m=int(table.m[i]))
 
@@ -418,7 +423,7 @@ def _free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = 
         return math.inf
     phi = world.problem.transport_slowdown
     racks = -(-block.blocks(column.d) // world.max_open) * block.stage_racks
-    free = Conditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
+    free = RowConditions(racks=racks, shards=column.d, send=phi, allreduce=phi)
     step = cutoff * column.sequences if math.isfinite(cutoff) else math.inf
     found = Stages(column=column, conditions=free, cutoff=step, exact=False, waits=waits).least()
     return math.inf if found is None else found.seconds / column.sequences

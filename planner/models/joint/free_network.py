@@ -14,7 +14,7 @@ from planner.models.joint.search.dive import SAMPLED, likely, sampled
 from planner.models.joint.search.goal import OpenNodes
 from planner.models.joint.search.least_prices import RACKS_ALONE
 from planner.models.joint.search.loop import Loop
-from planner.models.joint.space import Problem, problem_of
+from planner.models.joint.space import JointProblem, problem_of
 from planner.models.joint.split import Column
 from planner.models.joint.world import CENTS, EPS, JointPlan, World
 from planner.physics.training import layer_time
@@ -59,7 +59,7 @@ def fastest_on(
     return fastest_of(replace(problem, max_sequences=most, pins=problem.pins | (pins or {})), time_limit=time_limit)
 
 
-def fastest_of(problem: Problem, *, time_limit: float | None = None) -> Fastest:
+def fastest_of(problem: JointProblem, *, time_limit: float | None = None) -> Fastest:
     """Return the fastest layout of a problem on the racks of its cluster."""
     deadline = Deadline(time_limit)
     world = World(problem=problem, sites=None, templates=None, deadline=deadline)
@@ -70,7 +70,7 @@ def fastest_of(problem: Problem, *, time_limit: float | None = None) -> Fastest:
     return Fastest(seconds=seconds, bound=seconds if proved else goal.bound, plan=goal.incumbent, stop=stop)
 
 
-def problem_on(instance: Instance, racks: int) -> Problem:
+def problem_on(instance: Instance, racks: int) -> JointProblem:
     """Read the joint question of one cluster of `racks` racks, without grid, wide area, money, power and deadline."""
     free = dict.fromkeys(("budget_usd", "facility_power_mw", "deadline_days"))
     limits = instance.limits.model_copy(update=free)
@@ -79,7 +79,7 @@ def problem_on(instance: Instance, racks: int) -> Problem:
     return problem_of(alone)
 
 
-def conditions_of(problem: Problem) -> Conditions:
+def conditions_of(problem: JointProblem) -> Conditions:
     """Return the conditions of a step on a network that slows nothing above its transport."""
     phi = problem.transport_slowdown
     return Conditions(pipeline_send_slowdown=phi, allreduce_slowdown=phi, transport_slowdown=phi)

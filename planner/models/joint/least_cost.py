@@ -15,7 +15,7 @@ from planner.models.joint.search.least_prices import floor_of
 from planner.models.joint.search.loop import Loop
 from planner.models.joint.solution import JointSolution, JointStatus
 from planner.models.joint.solve import world_of
-from planner.models.joint.space import Problem
+from planner.models.joint.space import JointProblem
 from planner.models.joint.world import CENTS, EPS, JointPlan, World
 from planner.models.requests import Options
 from planner.physics.training import layer_time
@@ -56,13 +56,13 @@ class LeastCost:
         )
 
 
-def days_of(problem: Problem, seconds: float) -> float:
+def days_of(problem: JointProblem, seconds: float) -> float:
     """Compute the days to train from the seconds a sequence."""
     w = problem.instance.workload
     return float(layer_time.days_to_train(w.tokens, w.sequence_length, seconds, w.availability))
 
 
-def seconds_of(problem: Problem, days: float) -> float:
+def seconds_of(problem: JointProblem, days: float) -> float:
     """Compute the seconds a sequence at which training takes `days` days."""
     return days / days_of(problem, 1.0)
 

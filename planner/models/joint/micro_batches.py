@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.space import Ints, Problem
+from planner.models.joint.space import Ints, JointProblem
 from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import Deadline
 
@@ -24,7 +24,7 @@ class Pruning:
     likely: bool  # shallow tables alone, for a first plan
 
 
-def micro_batches(problem: Problem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
+def micro_batches(problem: JointProblem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
     """Pair numbers of replicas with the numbers of micro-batches that could be best with them.
 
     Pairs whose fill of the pipeline alone exceeds the cutoff are left out. A filled pipeline takes as many as the batch
@@ -61,7 +61,7 @@ def micro_batches(problem: Problem, d: Any, total: int, p: int, v: int, pruning:
     return pairs // (total + 1), pairs % (total + 1)
 
 
-def most_rounds(problem: Problem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
+def most_rounds(problem: JointProblem, d: Any, total: int, p: int, v: int, pruning: Pruning) -> tuple[Any, Any]:
     """Pair numbers of replicas with the most micro-batches of those that chunks which are not alike may ask for.
 
     Each speaks for all of `rounds_up_to`. How long chunks wait for larger ones is not known before their split is: one
@@ -77,7 +77,7 @@ def most_rounds(problem: Problem, d: Any, total: int, p: int, v: int, pruning: P
     return d[fine], m[fine]
 
 
-def rounds_up_to(problem: Problem, m: int, p: int, deadline: Deadline) -> Ints:
+def rounds_up_to(problem: JointProblem, m: int, p: int, deadline: Deadline) -> Ints:
     """Return the numbers of micro-batches that the most of them speaks for: of two whole rounds and more.
 
     One fewer where no rule asks for whole rounds: `interleaving.min_excess_seconds` counts those that are whole.
@@ -94,6 +94,6 @@ def rounds_up_to(problem: Problem, m: int, p: int, deadline: Deadline) -> Ints:
     return np.arange(2 * p - less, m + 1, p)
 
 
-def _short_of_rounds(problem: Problem) -> int:
+def _short_of_rounds(problem: JointProblem) -> int:
     """Return by how many micro-batches the last round falls short of a whole one."""
     return 0 if problem.rules.whole_rounds else 1

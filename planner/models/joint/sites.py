@@ -266,7 +266,7 @@ class Sites:
             raise UnansweredError(f"joint sites: the MILP ended without a proven answer ({outcome.detail})")
         return read_placed(m, q, outcome)
 
-    def run(self, m: Any, *, absolute_gap: float = CENT_MUSD, gap: float = 0.0) -> Outcome[highs.Values]:
+    def run(self, m: Any, *, absolute_gap: float = CENT_MUSD, gap: float = 0.0) -> Outcome[highs.HighsValues]:
         """Solve a model of the sites in the time that is left; raise where the time came first."""
         left = self.deadline.limit
         outcome = highs.run(
@@ -309,7 +309,7 @@ def _limit_budget(m: Any, s: Sites, fabrics: Any) -> None:
     m.spent = pyo.Constraint(expr=spent <= limits.budget_usd / 1e6)
 
 
-def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[highs.Values]) -> PlacedParts:
+def read_placed(m: Any, q: SiteQuestion, outcome: Outcome[highs.HighsValues]) -> PlacedParts:
     """Read a solution; the capital is added up again from whole decisions."""
     values = outcome.solution
     if values is None:

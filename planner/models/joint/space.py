@@ -23,7 +23,7 @@ from planner.physics.training import stage_memory, step
 from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Pipeline
 from planner.physics.training.blocks.rack_blocks import RackBlock, block_of
-from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.process_groups import Weights, weights_of
 from planner.physics.training.schedule import Schedule
 from planner.physics.training.stage_memory import LayerBytes
@@ -40,7 +40,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class JointProblem:
     """The joint question: the machine, limits and pins of an instance."""
 
     instance: Instance
@@ -74,7 +74,7 @@ class Problem:
         return self.instance.workload.rules
 
     @property
-    def freed(self) -> "Problem":
+    def freed(self) -> "JointProblem":
         """The problem without rules of the framework."""
         workload = self.instance.workload.model_copy(update={"framework_rules": False})
         return replace(self, instance=self.instance.model_copy(update={"workload": workload}))
@@ -90,7 +90,7 @@ class Problem:
         found: list[int] | None = self.pin("layers_per_stage")
         return found
 
-    def expert_group(self, shape: Shape) -> int:
+    def expert_group(self, shape: LayerShape) -> int:
         """Return the GPUs that must divide those of a stage at all replicas, by a rule; 1 without one."""
         return shape.expert_parallel if self.rules.whole_expert_groups else 1
 
@@ -123,7 +123,7 @@ class Problem:
         return [x for x in left if wanted is None or x == wanted]
 
 
-def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Problem:
+def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> JointProblem:
     """Read the joint question from a loaded instance; refuse a pin outside the declared space."""
     machine, tokens = step.machine_of(instance), instance.limits.max_batch_tokens
     if tokens is None:
@@ -132,7 +132,7 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Pro
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     network = instance.network
     spares = network.spares if network is not None else None
-    problem = Problem(
+    problem = JointProblem(
         instance=instance,
         machine=machine,
         transport_slowdown=transport_slowdown_of(network),
@@ -150,7 +150,7 @@ def problem_of(instance: Instance, without: dict[str, Any] | None = None) -> Pro
     return problem
 
 
-def _is_left(problem: Problem) -> bool:
+def _is_left(problem: JointProblem) -> bool:
     """Return whether pins and rules of the framework leave a way to cut a layer, with pinned replicas and batches."""
     stages, chunks = problem.pin("pipeline_parallel") or 1, problem.pin("virtual_stages") or 1
     micro_batches, replicas = problem.pin("microbatches_per_step") or 0, problem.pin("data_parallel") or 0
@@ -159,7 +159,7 @@ def _is_left(problem: Problem) -> bool:
     return any(replicas * x.gpus % problem.expert_group(x) == 0 for x, _ in _shapes(problem))
 
 
-def _degrees(problem: Problem) -> dict[str, list[Any]]:
+def _degrees(problem: JointProblem) -> dict[str, list[Any]]:
     """List the values of the choices that the free problem considers, under the pins of those that they follow from."""
     g, stages = problem.gpus, problem.options("pipeline_parallel", _stage_counts(problem))
     tensors = problem.options("tensor_parallel", _tensor_degrees(problem))
@@ -195,8 +195,8 @@ class Strategy:
     `recomputes` says how many layers may be recomputed whole: none, any number, or some, one at least (as pinned).
     """
 
-    problem: Problem
-    shape: Shape
+    problem: JointProblem
+    shape: LayerShape
     order: Schedule
     packed: bool
     recomputes: str
@@ -234,7 +234,7 @@ class Strategy:
         )
 
     @cached_property
-    def pipelines(self) -> "Pipelines":
+    def pipelines(self) -> "StrategyPipelines":
         """Every pipeline of the strategy, as columns of a table."""
         problem, s = self.problem, self.shape
         stages = tuple(problem.options("pipeline_parallel", _stage_counts(problem)))
@@ -247,7 +247,7 @@ class Strategy:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipelines:
+class StrategyPipelines:
     """The pipelines of a strategy: stages, virtual stages, and the sizes of their blocks; one entry each."""
 
     p: Ints
@@ -276,7 +276,7 @@ def _block(
 
 
 @lru_cache(maxsize=4096)
-def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: Any) -> Pipelines:
+def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: Any) -> StrategyPipelines:
     gpus, all_rails, layers, stages, virtual, (replicas, shared) = where
     rows = []
     for p in stages:
@@ -298,10 +298,10 @@ def _pipelines(t: int, c: int, e: int, packed: bool, interleaved: bool, where: A
         rows += [(p, v, *row) for v in virtual[: bisect_right(virtual, most)]]
     table = np.array(rows, dtype=np.int64).reshape(-1, 8).T
     p, v, racks, replicas, per_rack, stage_racks, rails, inside = table
-    return Pipelines(p, v, racks, replicas, per_rack, stage_racks, rails, inside > 0)
+    return StrategyPipelines(p, v, racks, replicas, per_rack, stage_racks, rails, inside > 0)
 
 
-def ways_to_cut(problem: Problem) -> list[tuple[Shape, str]]:
+def ways_to_cut(problem: JointProblem) -> list[tuple[LayerShape, str]]:
     """List, in order, the degrees by which a layer of the declared space may be cut, with the recompute choice."""
     return list(_shapes(problem))
 
@@ -316,7 +316,7 @@ def strategies_of(one: Strategy) -> list[Strategy]:
     ]
 
 
-def strategy(problem: Problem, shape: Shape, recomputes: str) -> Strategy:
+def strategy(problem: JointProblem, shape: LayerShape, recomputes: str) -> Strategy:
     """Return the strategy of degrees whose stages run in turn, each in a rack of its own, with its times and bytes."""
     order: Schedule = "1f1b"
     phi = problem.transport_slowdown
@@ -348,7 +348,7 @@ def _reordered(one: Strategy, order: Schedule, *, packed: bool) -> Strategy:
     )
 
 
-def _tensor_degrees(problem: Problem) -> list[int]:
+def _tensor_degrees(problem: JointProblem) -> list[int]:
     """List the TP degrees: those that divide query and KV heads, inside a rack."""
     model = problem.machine.model
     shared = math.gcd(model.heads, model.kv)
@@ -356,7 +356,7 @@ def _tensor_degrees(problem: Problem) -> list[int]:
     return [t for t in range(1, most + 1) if shared % t == 0]
 
 
-def _context_degrees(problem: Problem, t: int) -> list[int]:
+def _context_degrees(problem: JointProblem, t: int) -> list[int]:
     """List the CP degrees: every one inside a rack, and whole racks of TP groups."""
     if not problem.has("context"):
         return [1]
@@ -367,7 +367,7 @@ def _context_degrees(problem: Problem, t: int) -> list[int]:
     return [c for c in every if c == 1 or problem.machine.sequence % (2 * c) == 0]
 
 
-def _inner_degrees(problem: Problem, t: int) -> list[int]:
+def _inner_degrees(problem: JointProblem, t: int) -> list[int]:
     """List the inner degrees of TP: 1, and for many ranks that of the squarest grid, the smaller of two."""
     if t < WIDE or not problem.has("tensor-2d") or not problem.rules.tensor_2d:
         return [1]
@@ -376,25 +376,25 @@ def _inner_degrees(problem: Problem, t: int) -> list[int]:
     return sorted({1, square})
 
 
-def _expert_degrees(problem: Problem) -> list[int]:
+def _expert_degrees(problem: JointProblem) -> list[int]:
     """List the degrees that divide the experts evenly."""
     experts = problem.machine.model.experts if problem.has("expert") else None
     return [1] if experts is None else [e for e in range(1, experts.count + 1) if experts.count % e == 0]
 
 
-def _stage_counts(problem: Problem, parallelism: Parallelism = "pipeline") -> list[int]:
+def _stage_counts(problem: JointProblem, parallelism: Parallelism = "pipeline") -> list[int]:
     """List the stages of a pipeline, or the virtual stages of one: up to the layers, or one where there are no more."""
     even = parallelism == "pipeline" and problem.rules.even_stages and problem.stage_layers is None
     every = range(1, (problem.layers if problem.has(parallelism) else 1) + 1)
     return [p for p in every if not even or problem.layers % p == 0]
 
 
-def _sequence_choices(problem: Problem) -> list[bool]:
+def _sequence_choices(problem: JointProblem) -> list[bool]:
     """List the choices of sequence parallelism."""
     return [False, True] if problem.has("sequence") else [False]
 
 
-def _is_run(problem: Problem, t: int, c: int, e: int, *, parallel: bool) -> bool:
+def _is_run(problem: JointProblem, t: int, c: int, e: int, *, parallel: bool) -> bool:
     """Return whether the framework runs a layer that is cut by these degrees, with sequence parallelism or without."""
     rules, sequence = problem.rules, problem.machine.sequence
     wanted = {"free": False, "with experts": problem.machine.model.experts is not None, "always": True}
@@ -407,7 +407,7 @@ def _is_run(problem: Problem, t: int, c: int, e: int, *, parallel: bool) -> bool
     return not (routed and rules.experts_over_tensors) or e % (t * c) == 0
 
 
-def _recomputations(problem: Problem) -> list[tuple[Any, str]]:
+def _recomputations(problem: JointProblem) -> list[tuple[Any, str]]:
     """Pair the activations kept of a layer with the range of layers that may be recomputed whole."""
     software, wanted = problem.machine.software, problem.pin("recompute")
     if stage_memory.repeats_modules(problem.machine):  # of a layer, or layers recomputed whole: a framework has either
@@ -423,7 +423,7 @@ def _recomputations(problem: Problem) -> list[tuple[Any, str]]:
     return [(kept, "any")] if kept == "none" else [("none", "none"), (kept, others)]
 
 
-def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
+def _shapes(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
     sizes = [b for b in problem.options("microbatch_sequences", MICRO_BATCHES) if b <= problem.max_sequences]
     experts, kept = problem.options("expert_parallel", _expert_degrees(problem)), _recomputations(problem)
     for t in problem.options("tensor_parallel", _tensor_degrees(problem)):
@@ -440,8 +440,8 @@ def _shapes(problem: Problem) -> Iterator[tuple[Shape, str]]:
 
 
 @cache
-def _shape(t: int, inner: int, c: int, e: int, b: int, mode: Any, *, parallel: bool) -> Shape:
-    return Shape(
+def _shape(t: int, inner: int, c: int, e: int, b: int, mode: Any, *, parallel: bool) -> LayerShape:
+    return LayerShape(
         tensor_parallel=t,
         micro_batch=b,
         recompute=mode,

@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from planner.models.joint.bounds import Conditions
+from planner.models.joint.bounds import RowConditions
 from planner.models.joint.calendar import NO_SPARES, Sparing
 from planner.models.joint.space import Floats, Ints, Strategy
 from planner.physics.training import memory, schedule, stage_memory
@@ -54,7 +54,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class LayerSplit:
     """Layers and recomputed layers by stage, with the seconds of a step."""
 
     seconds: float
@@ -72,7 +72,7 @@ class Thresholds:
     most: int
 
 
-T = TypeVar("T", Split, Thresholds)
+T = TypeVar("T", LayerSplit, Thresholds)
 KEPT = ("pipeline", "replicas_per_rack", "sharded", "send", "effective", "sizes", "least_sizes")  # whatever recomputes
 
 
@@ -86,7 +86,7 @@ class Stages:
     """
 
     column: Column
-    conditions: Conditions
+    conditions: RowConditions
     cutoff: float = math.inf
     forced: int = -1  # a stage that recomputes a layer whatever memory asks for; -1: none
     each: int = -1  # layers that every chunk recomputes, by a rule of the framework; -1: any number
@@ -421,7 +421,7 @@ class Stages:
         chunk = float(block_step.chunk_seconds(self.pipeline, self.sharded, v, layers, recomputed))
         return self.effective * (stage - self._spared) + self.once(chunk, layers)
 
-    def fastest(self) -> Split | None:
+    def fastest(self) -> LayerSplit | None:
         """Return the fastest split; None where none beats the cutoff.
 
         Where a pin asks for recomputed layers and memory for none, some stage recomputes one.
@@ -435,7 +435,7 @@ class Stages:
         found_at = (replace(self, forced=i).fastest() for i in range(self.column.p))
         return min((x for x in found_at if x is not None), key=lambda x: x.seconds, default=None)
 
-    def spread(self, t: Thresholds) -> Split:
+    def spread(self, t: Thresholds) -> LayerSplit:
         """Spread the layers within limits, the largest stages relieved first."""
         wanted = self.column.strategy.problem.layers_of(self.column.p)
         sizes, surplus = self.caps(t.stage, t.chunk, t.most) if wanted is None else np.array(wanted), 0
@@ -447,7 +447,7 @@ class Stages:
                 sizes[i] -= 1
                 surplus -= 1
         recompute = self.recomputed[np.arange(self.column.p), sizes - self.column.v]
-        return Split(
+        return LayerSplit(
             seconds=t.seconds, layers=tuple(int(n) for n in sizes), recomputed=tuple(int(r) for r in recompute)
         )
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from planner.instance.pins import pinned_blocks
 from planner.models.fabric.chooser import Template, Templates
-from planner.models.joint.bounds import Conditions
+from planner.models.joint.bounds import RowConditions
 from planner.models.joint.cache import JointCache
 from planner.models.joint.calendar import sparings
 from planner.models.joint.places.site_question import PlacedParts
-from planner.models.joint.space import Ints, Problem, Strategy
-from planner.models.joint.split import Column, Split
+from planner.models.joint.space import Ints, JointProblem, Strategy
+from planner.models.joint.split import Column, LayerSplit
 from planner.physics.network.families import max_joined_racks
 from planner.physics.reliability.recovery import lanes_to_choose
 from planner.physics.reliability.spares import Upkeep
@@ -53,8 +53,8 @@ class JointPlan:
     seconds: float  # a sequence, on a clock
     capital_usd: float
     column: Column
-    split: Split
-    conditions: Conditions
+    split: LayerSplit
+    conditions: RowConditions
     shape: Shape
     templates: dict[str, Template]
     blocks_by_site: dict[str, int]
@@ -105,7 +105,7 @@ CLUSTER = "cluster"  # the id of the one site of an instance without a grid
 class World:
     """The context that all columns share: problem, sites and templates, and counts for the certificate."""
 
-    problem: Problem
+    problem: JointProblem
     sites: "Sites | None"
     templates: Templates | None
     counts: dict[str, int] = field(default_factory=dict)

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 from ortools.sat.python import cp_model
 
-from planner.models.placement.placement_problem import Packing, Piece, Problem
+from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem
 from planner.models.placement.shared_holes import next_fit
-from planner.solvers.cpsat import Values
+from planner.solvers.cpsat import CpsatValues
 
 Expr = cp_model.LinearExprT
 
@@ -23,7 +23,7 @@ Expr = cp_model.LinearExprT
 class JobPlacementModel:
     """The model and its variables; pods are one where the levels asked for do not distinguish them."""
 
-    q: Problem
+    q: PlacementProblem
     by_pod: bool
     pods: dict[int, list[int]]
     slots: int
@@ -55,7 +55,7 @@ class JobPlacementModel:
         return sum(kind.size * v for kind, v in zip(self.q.kinds, self.members[cluster], strict=True))
 
 
-def formulate(q: Problem, *, by_pod: bool, slots: int | None) -> JobPlacementModel:
+def formulate(q: PlacementProblem, *, by_pod: bool, slots: int | None) -> JobPlacementModel:
     """Declare flows and clusters with their rules; without `slots` the split groups are counted and not placed."""
     f = JobPlacementModel(
         q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=slots or 0
@@ -214,7 +214,7 @@ def count_pods_with_groups(f: JobPlacementModel, inside: dict[int, list[cp_model
     return list(used.values())
 
 
-def switches(q: Problem, tier: int) -> dict[int, list[int]]:
+def switches(q: PlacementProblem, tier: int) -> dict[int, list[int]]:
     """Return the pods under each switch of a tier."""
     pods_under: dict[int, list[int]] = {}
     for pod, leaves in q.pods.items():
@@ -278,7 +278,7 @@ def split_cluster(sizes: Sequence[int], parts: Sequence[PodHoles], over: Sequenc
 Holes = dict[int, dict[int, list[int]]]  # pod -> hole -> leaves, those best left alone first
 
 
-def decode(f: JobPlacementModel, values: Values) -> tuple[Packing, list[int]]:
+def decode(f: JobPlacementModel, values: CpsatValues) -> tuple[Packing, list[int]]:
     """Return the whole groups, the pieces of the clusters, and the groups of each kind that are still to be split."""
     packing = Packing()
     holes: Holes = {}
@@ -306,7 +306,7 @@ def settled(packing: Packing) -> Packing:
     return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
-def walk(f: JobPlacementModel, values: Values, pod: int, packing: Packing) -> dict[int, list[int]]:
+def walk(f: JobPlacementModel, values: CpsatValues, pod: int, packing: Packing) -> dict[int, list[int]]:
     """Lead the leaves of a pod along the flow, wholly free ones to rest first; return them by the hole they keep."""
     at: dict[int, list[int]] = {}
     for i in f.pods[pod]:
@@ -329,7 +329,9 @@ def walk(f: JobPlacementModel, values: Values, pod: int, packing: Packing) -> di
     return resting_at
 
 
-def spread(q: Problem, members: Sequence[int], wanted: Counter[int], holes: Holes) -> tuple[list[PodHoles], list[int]]:
+def spread(
+    q: PlacementProblem, members: Sequence[int], wanted: Counter[int], holes: Holes
+) -> tuple[list[PodHoles], list[int]]:
     """Return a cluster's holes pod by pod with the groups that fit there, and the kinds of its other groups."""
     left, parts = list(members), []
     for pod, here_wanted in sorted(_by_pod(wanted, holes).items(), key=lambda item: _height(q, item[0])):
@@ -342,7 +344,7 @@ def spread(q: Problem, members: Sequence[int], wanted: Counter[int], holes: Hole
 
 
 def _parts(
-    f: JobPlacementModel, values: Values, j: int, members: Sequence[int], holes: Holes
+    f: JobPlacementModel, values: CpsatValues, j: int, members: Sequence[int], holes: Holes
 ) -> tuple[list[PodHoles], list[int]]:
     """Return a cluster's holes pod by pod with the groups local to each, and the kinds of its other groups."""
     q, left = f.q, list(members)
@@ -371,7 +373,7 @@ def _by_pod(wanted: Counter[int], holes: Holes) -> dict[int, Counter[int]]:
     return chosen
 
 
-def _most_local(q: Problem, left: Sequence[int], here: Sequence[tuple[int, int]]) -> list[int]:
+def _most_local(q: PlacementProblem, left: Sequence[int], here: Sequence[tuple[int, int]]) -> list[int]:
     """Keep within the holes as many groups as fit, the smallest first."""
     room, local = sum(n for _, n in here), [0] * len(left)
     for k in sorted(range(len(left)), key=lambda k: q.kinds[k].size):
@@ -380,6 +382,6 @@ def _most_local(q: Problem, left: Sequence[int], here: Sequence[tuple[int, int]]
     return local
 
 
-def _height(q: Problem, pod: int) -> tuple[int, ...]:
+def _height(q: PlacementProblem, pod: int) -> tuple[int, ...]:
     """Order pods so that those under one switch follow each other, tier by tier."""
     return tuple(reversed(q.leaves[q.pods[pod][0]].path)) if pod in q.pods else ()

@@ -8,7 +8,7 @@ from itertools import accumulate
 from planner.models.placement.placement_problem import (
     Packing,
     Piece,
-    Problem,
+    PlacementProblem,
     measure,
     min_extra_pieces,
     min_split_groups,
@@ -17,12 +17,12 @@ from planner.models.placement.placement_problem import (
 Counts = list[int]
 
 
-def greedy(q: Problem) -> Packing:
+def greedy(q: PlacementProblem) -> Packing:
     """Return a packing of a job that fits: without a split group where best fit has one, or else with few."""
     return _in_few_pods(q) or _whole_first(q)
 
 
-def _in_few_pods(q: Problem) -> Packing | None:
+def _in_few_pods(q: PlacementProblem) -> Packing | None:
     """Fill the roomiest pods until the rest fits one, then the fullest of these; None where groups must split."""
     left, packing = [k.count for k in q.kinds], Packing()
     unit = q.kinds[0].size if len(q.kinds) == 1 else 1
@@ -42,7 +42,7 @@ def _in_few_pods(q: Problem) -> Packing | None:
 
 
 def _fill(
-    q: Problem, leaves: Sequence[int], counts: Counts, packing: Packing, *, partly: bool = False
+    q: PlacementProblem, leaves: Sequence[int], counts: Counts, packing: Packing, *, partly: bool = False
 ) -> Counts | None:
     """Add whole groups to the packing and return the counts of those left over.
 
@@ -55,7 +55,7 @@ def _fill(
     return left
 
 
-def best_fit(q: Problem, leaves: Iterable[int], counts: Counts) -> tuple[Counter[tuple[int, int]], Counts]:
+def best_fit(q: PlacementProblem, leaves: Iterable[int], counts: Counts) -> tuple[Counter[tuple[int, int]], Counts]:
     """Place groups, the largest first, each where the fewest units are left; return those placed and the rest."""
     if len(q.kinds) == 1:
         return _one_size(q, leaves, counts[0])
@@ -76,7 +76,7 @@ def best_fit(q: Problem, leaves: Iterable[int], counts: Counts) -> tuple[Counter
     return placed, left
 
 
-def _one_size(q: Problem, leaves: Iterable[int], count: int) -> tuple[Counter[tuple[int, int]], Counts]:
+def _one_size(q: PlacementProblem, leaves: Iterable[int], count: int) -> tuple[Counter[tuple[int, int]], Counts]:
     """Fill leaves of the smallest remainder first, wholly free ones last; end in the fullest that fits the rest."""
     size = q.kinds[0].size
     own = [(i, q.leaves[i]) for i in leaves]
@@ -99,7 +99,7 @@ def _one_size(q: Problem, leaves: Iterable[int], count: int) -> tuple[Counter[tu
     return placed, [count]
 
 
-def _whole_first(q: Problem) -> Packing:
+def _whole_first(q: PlacementProblem) -> Packing:
     """Keep as many groups whole as best fit can, the heaviest and smallest before the others, and split the rest."""
     order = sorted(range(len(q.kinds)), key=lambda k: (q.kinds[k].weight, -q.kinds[k].size, k))
     total = q.groups
@@ -129,7 +129,7 @@ def _whole_first(q: Problem) -> Packing:
     return min(packings, key=lambda p: measure(q, p).values)
 
 
-def with_split(q: Problem, whole: Counter[tuple[int, int]], left: Counts, *, by_pod: bool = True) -> Packing:
+def with_split(q: PlacementProblem, whole: Counter[tuple[int, int]], left: Counts, *, by_pod: bool = True) -> Packing:
     """Split the groups that are left over the holes, within a pod where that makes no more pieces than needed."""
     holes = [leaf.free for leaf in q.leaves]
     for (i, k), n in whole.items():
@@ -147,7 +147,7 @@ def with_split(q: Problem, whole: Counter[tuple[int, int]], left: Counts, *, by_
     return packing
 
 
-def split_group(q: Problem, holes: Sequence[int], size: int, *, by_pod: bool) -> tuple[Piece, ...]:
+def split_group(q: PlacementProblem, holes: Sequence[int], size: int, *, by_pod: bool) -> tuple[Piece, ...]:
     """Split one group over the holes of the pod where it has the fewest pieces, then the smallest rest, or of all."""
     fewest = -(-size // max(holes))
     rooms = [_open(holes, leaves) for leaves in q.pods.values()] if by_pod else []
@@ -182,7 +182,7 @@ MAX_TRIES = 300  # Ways to give a chain its holes in one pod; a chain of many ho
 class Exchange:
     """Leaves that may still exchange their groups, by free units and by the hole that is left."""
 
-    def __init__(self, q: Problem, packing: Packing, holes: dict[int, list[int]]) -> None:
+    def __init__(self, q: PlacementProblem, packing: Packing, holes: dict[int, list[int]]) -> None:
         self.q, self.packing = q, packing
         self.hole = {i: c for c, leaves in holes.items() for i in leaves}
         self.by_hole: dict[Piece, set[int]] = {}  # (room, hole) -> leaves

@@ -37,7 +37,7 @@ class Kind:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class PlacementProblem:
     """Groups to place on leaves; `line` of them, or all, follow each other along the axis that should stay in a pod."""
 
     leaves: tuple[Leaf, ...]
@@ -103,7 +103,7 @@ class Levels:
         return (self.weight_split, self.extra_pieces, *self.crossing, self.boundaries, self.part_free)
 
 
-def names(q: Problem) -> tuple[str, ...]:
+def names(q: PlacementProblem) -> tuple[str, ...]:
     """Name the levels of the objective."""
     crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, q.tiers + 2))]
     weighted = {k.weight for k in q.kinds} != {1}
@@ -112,7 +112,7 @@ def names(q: Problem) -> tuple[str, ...]:
     return (first, "extra pieces", *crossing[: q.tiers], f"boundaries across pods {order}", "leaves left part-free")
 
 
-def measure(q: Problem, packing: Packing) -> Levels:
+def measure(q: PlacementProblem, packing: Packing) -> Levels:
     """Compute the values of a packing in every level of the objective."""
     crossing = tuple(
         sum(len({q.leaves[i].path[t] for i, _ in pieces}) > 1 for _, pieces in packing.split) for t in range(q.tiers)
@@ -126,7 +126,7 @@ def measure(q: Problem, packing: Packing) -> Levels:
     )
 
 
-def used(q: Problem, packing: Packing) -> list[int]:
+def used(q: PlacementProblem, packing: Packing) -> list[int]:
     """Return the units that a packing takes of each leaf."""
     units = [0] * len(q.leaves)
     for (i, k), n in packing.whole.items():
@@ -137,12 +137,12 @@ def used(q: Problem, packing: Packing) -> list[int]:
     return units
 
 
-def part_free(q: Problem, taken: Sequence[int]) -> int:
+def part_free(q: PlacementProblem, taken: Sequence[int]) -> int:
     """Count the leaves that are left neither full nor wholly free: holes that no whole leaf can be made of."""
     return sum(0 < leaf.free - n < leaf.size for leaf, n in zip(q.leaves, taken, strict=True))
 
 
-def pods_of_groups(q: Problem, packing: Packing) -> tuple[Counter[int], int]:
+def pods_of_groups(q: PlacementProblem, packing: Packing) -> tuple[Counter[int], int]:
     """Return the groups within each pod, and those across pods."""
     within: Counter[int] = Counter()
     for (i, _), n in packing.whole.items():
@@ -157,7 +157,7 @@ def pods_of_groups(q: Problem, packing: Packing) -> tuple[Counter[int], int]:
     return +within, across
 
 
-def boundaries(q: Problem, within: Counter[int], across: int) -> int:
+def boundaries(q: PlacementProblem, within: Counter[int], across: int) -> int:
     """Count the neighbours along the lines that are not in one pod: the runs of one pod less the lines.
 
     One line alone has a run for each pod and one for each group across pods, however the groups are numbered.
@@ -304,7 +304,7 @@ class Progress:
             self.packing, self.values = packing, values
 
 
-def bounds(q: Problem, *, whole: bool = False) -> Levels:
+def bounds(q: PlacementProblem, *, whole: bool = False) -> Levels:
     """Bound every level, given that those before it are minimal; `whole`: the last two assume that no group splits."""
     free = [leaf.free for leaf in q.leaves]
     split = min_split_groups(free, q.kinds)
@@ -337,7 +337,7 @@ def min_split_weight(free: Sequence[int], kinds: Sequence[Kind]) -> int:
     return bound
 
 
-def min_extra_pieces(q: Problem, split: int) -> int:
+def min_extra_pieces(q: PlacementProblem, split: int) -> int:
     """Bound the pieces above one per group, given how many groups split at least.
 
     A group larger than every leaf needs as many pieces as the largest leaf goes into it. Where equal groups must split,
@@ -373,7 +373,7 @@ def _count_to_reach(descending: Sequence[int], need: int) -> int:
     return count
 
 
-def min_boundaries(q: Problem, across: int, *, whole: bool) -> int:
+def min_boundaries(q: PlacementProblem, across: int, *, whole: bool) -> int:
     """Bound the neighbours along lines that are not in one pod: by the pods in use, and by the lines that fit no pod.
 
     Every pod with groups of its own is a run of some line, and so is every group across pods. One more group across
@@ -397,14 +397,14 @@ def min_boundaries(q: Problem, across: int, *, whole: bool) -> int:
     return max(pods - 1, across - 1, 0)
 
 
-def _free_by_switch(q: Problem, tier: int) -> list[int]:
+def _free_by_switch(q: PlacementProblem, tier: int) -> list[int]:
     free: dict[int, int] = {}
     for leaf in q.leaves:
         free[leaf.path[tier]] = free.get(leaf.path[tier], 0) + leaf.free
     return list(free.values())
 
 
-def min_part_free(q: Problem, *, whole: bool) -> int:
+def min_part_free(q: PlacementProblem, *, whole: bool) -> int:
     """Bound the leaves left part-free: those now, less those that the job can fill, by whole groups if `whole`."""
     sums = _sums([k.size for k in q.kinds], max((leaf.free for leaf in q.leaves), default=0)) if whole else None
     now = [leaf.free for leaf in q.leaves if 0 < leaf.free < leaf.size]

@@ -20,7 +20,7 @@ from ortools.sat.python import cp_model
 
 from planner.cluster.hostlist import parse
 from planner.errors import InternalError
-from planner.models.placement.placement_problem import Packing, Problem
+from planner.models.placement.placement_problem import Packing, PlacementProblem
 from planner.models.placement.shared_holes import (
     ChosenClusters,
     Counts,
@@ -39,7 +39,7 @@ from planner.models.placement.shared_holes import (
 from planner.models.requests import Options, PlacementRequest
 from planner.physics.network.transport import domain_racks, lower_bound_split
 from planner.plan.plan_sections import Assignment
-from planner.solvers.cpsat import Values, run
+from planner.solvers.cpsat import CpsatValues, run
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.signals import Deadline
 
@@ -240,7 +240,7 @@ def _path(parts: Sequence[int], start: int) -> Iterator[Arc]:
         left -= u
 
 
-def _clusters(f: PlanPlacementModel, values: Values) -> list[HoleCluster]:
+def _clusters(f: PlanPlacementModel, values: CpsatValues) -> list[HoleCluster]:
     chosen = next((key for key, v in f.last.items() if values.of(v)), None)
     pods = _pods_by_part(f, values, chosen[1] if chosen else 0)
     cuts = {arc: values.of(v) for arc, v in f.cuts.items()}
@@ -254,7 +254,7 @@ def _clusters(f: PlanPlacementModel, values: Values) -> list[HoleCluster]:
     return clusters
 
 
-def _pods_by_part(f: PlanPlacementModel, values: Values, taken: int) -> dict[int, list[int]]:
+def _pods_by_part(f: PlanPlacementModel, values: CpsatValues, taken: int) -> dict[int, list[int]]:
     packs = {arc: values.of(v) for arc, v in f.packs.items()}
     pods: dict[int, list[int]] = {}
     for p in range(f.shape.pods - 1, -1, -1):
@@ -314,7 +314,7 @@ class Ledger:
     deadline: Deadline
     stop: Stop = Stop.LIMIT
 
-    def run(self, model: cp_model.CpModel) -> Outcome[Values]:
+    def run(self, model: cp_model.CpModel) -> Outcome[CpsatValues]:
         """Solve within the time left."""
         limit, options = self.deadline.limit, self.options
         outcome = run(model, time_limit=limit, seed=options.seed, threads=options.threads)
@@ -391,7 +391,7 @@ def _placed(
     )
 
 
-def request_of(q: Problem) -> tuple[PlacementRequest, list[int]] | None:
+def request_of(q: PlacementProblem) -> tuple[PlacementRequest, list[int]] | None:
     """Return the plan's request and the leaves in its order; None where more differs than a last leaf or pod."""
     if len(q.kinds) != 1 or q.tiers > 1:
         return None
@@ -409,7 +409,7 @@ def request_of(q: Problem) -> tuple[PlacementRequest, list[int]] | None:
     return request, order
 
 
-def place_equal(q: Problem, options: Options) -> tuple[Packing, tuple[int, int, int]] | None:
+def place_equal(q: PlacementProblem, options: Options) -> tuple[Packing, tuple[int, int, int]] | None:
     """Return the plan's placement and its bounds of split groups, extra pieces and groups across pods.
 
     Return None where the cluster is not as regular as a plan's.

@@ -35,10 +35,10 @@ from planner.models.placement.cpsat_model import (
     walk,
 )
 from planner.models.placement.first_packing import Exchange, with_split
-from planner.models.placement.placement_problem import Packing, Piece, Problem, Progress, measure
+from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
 from planner.models.placement.plan_placement import place_equal
 from planner.models.requests import Options
-from planner.solvers.cpsat import Values
+from planner.solvers.cpsat import CpsatValues
 from planner.solvers.outcome import Outcome, Stop
 from planner.solvers.registry import linear_runner
 
@@ -46,7 +46,7 @@ Share = tuple[int, tuple[Piece, ...]]  # (units, pieces)
 
 
 @dataclass(kw_only=True)
-class Pool:
+class SwitchShares:
     """The shares of groups that meet under one switch, from its pods or from the switches below it."""
 
     tier: int
@@ -58,24 +58,26 @@ class Pool:
     sent: dict[int, cp_model.IntVar] = field(default_factory=dict)  # shares that go up, by units
 
 
-def sizes_of(q: Problem) -> list[int]:
+def sizes_of(q: PlacementProblem) -> list[int]:
     """Return the sizes of the items of a pod: groups by kind, then shares by their units."""
     return [*(k.size for k in q.kinds), *range(1, max(k.size for k in q.kinds))]
 
 
-def pool_shares(f: JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int) -> list[Pool]:
+def pool_shares(
+    f: JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int
+) -> list[SwitchShares]:
     """Declare the pools tier by tier up to the root from the items of each pod; their groups are split ones."""
     q, kinds = f.q, len(f.q.kinds)
     given: dict[int, Mapping[int, cp_model.IntVar]] = {
         pod: {k - kinds + 1: v for k, v in own.items() if k >= kinds} for pod, own in items.items()
     }
-    pools: list[Pool] = []
+    pools: list[SwitchShares] = []
     # Key of a pod's items in `given`: the pod itself at first, then the pool above it.
     place: dict[int, int] = {pod: pod for pod in q.pods}
     for tier in range(1, q.tiers + 1):
         above = switches(q, tier) if tier < q.tiers else {-1: list(q.pods)}
         for pods in above.values():
-            pools.append(Pool(tier=tier, below=tuple(dict.fromkeys(place[pod] for pod in pods))))
+            pools.append(SwitchShares(tier=tier, below=tuple(dict.fromkeys(place[pod] for pod in pods))))
             join_shares(f, pools[-1], [given[x] for x in pools[-1].below], max_split)
         given = {x: pool.sent for x, pool in enumerate(pools) if pool.tier == tier}
         place = {
@@ -87,7 +89,9 @@ def pool_shares(f: JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.
     return pools
 
 
-def join_shares(f: JobPlacementModel, pool: Pool, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int) -> None:
+def join_shares(
+    f: JobPlacementModel, pool: SwitchShares, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int
+) -> None:
     """Require shares to meet, the largest of a group first, until they are a group or go up."""
     kinds, name = f.q.kinds, f"{pool.tier},{pool.below[0]}"
     largest = max(k.size for k in kinds)
@@ -114,7 +118,7 @@ def join_shares(f: JobPlacementModel, pool: Pool, given: Sequence[Mapping[int, c
 
 
 def joined_groups(
-    q: Problem, pools: Sequence[Pool], shares: Mapping[int, Sequence[Share]], values: Values
+    q: PlacementProblem, pools: Sequence[SwitchShares], shares: Mapping[int, Sequence[Share]], values: CpsatValues
 ) -> Iterator[Split]:
     """Return the groups across pods with their pieces, as the pools join the shares of the pods."""
     at_hand = {pod: list(own) for pod, own in shares.items()}
@@ -131,7 +135,9 @@ def joined_groups(
         at_hand = sent
 
 
-def _joined(q: Problem, pool: Pool, shares: Sequence[Share], values: Values) -> Iterator[tuple[int | None, Share]]:
+def _joined(
+    q: PlacementProblem, pool: SwitchShares, shares: Sequence[Share], values: CpsatValues
+) -> Iterator[tuple[int | None, Share]]:
     """Follow the flow of a pool: its groups by kind, and its shares that go up without a kind."""
     by_units: dict[int, list[Share]] = {}
     for share in reversed(shares):
@@ -180,7 +186,7 @@ class Chains:
     items: dict[int, cp_model.IntVar] = field(default_factory=dict)  # all together, by item
 
 
-def size_of(q: Problem, *, by_pod: bool) -> int:
+def size_of(q: PlacementProblem, *, by_pod: bool) -> int:
     """Estimate the variables of the model."""
     largest, holes = max(k.size for k in q.kinds), max(leaf.free for leaf in q.leaves)
     used = min(largest - 1, holes)
@@ -189,8 +195,8 @@ def size_of(q: Problem, *, by_pod: bool) -> int:
 
 
 def formulate_chains(
-    q: Problem, *, by_pod: bool, max_split: int
-) -> tuple[JobPlacementModel, dict[int, Chains], list[Pool]]:
+    q: PlacementProblem, *, by_pod: bool, max_split: int
+) -> tuple[JobPlacementModel, dict[int, Chains], list[SwitchShares]]:
     """Declare both flows with their rules: all leaves as one pod, or pod by pod with pools of groups across pods."""
     f = JobPlacementModel(q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=0)
     chains = {}
@@ -276,7 +282,9 @@ def count_chains(f: JobPlacementModel, pod: int, x: Chains, max_split: int) -> N
         f.model.add(x.items[k] == v + sum(joined.get(k, []))).with_name(f"count_items[{pod},{k}]")
 
 
-def decode_chains(f: JobPlacementModel, chains: dict[int, Chains], pools: Sequence[Pool], values: Values) -> Packing:
+def decode_chains(
+    f: JobPlacementModel, chains: dict[int, Chains], pools: Sequence[SwitchShares], values: CpsatValues
+) -> Packing:
     """Return the whole groups, and the pieces of the split ones along their chains."""
     packing, sizes = Packing(), sizes_of(f.q)
     if not f.by_pod:
@@ -294,7 +302,7 @@ def decode_chains(f: JobPlacementModel, chains: dict[int, Chains], pools: Sequen
     return settled(packing)
 
 
-def _gathered(f: JobPlacementModel, x: Chains, values: Values, packing: Packing) -> Iterator[Split]:
+def _gathered(f: JobPlacementModel, x: Chains, values: CpsatValues, packing: Packing) -> Iterator[Split]:
     """Return the pieces of chains that know no pods, each within a pod where leaves can be exchanged so."""
     sizes = [k.size for k in f.q.kinds]
     exchange, spanning = Exchange(f.q, packing, walk(f, values, 0, packing)), []
@@ -309,7 +317,7 @@ def _gathered(f: JobPlacementModel, x: Chains, values: Values, packing: Packing)
         yield from split_cluster(sizes, *spread(f.q, groups, used, rest))
 
 
-def _followed(sizes: Sequence[int], x: Chains, values: Values) -> Iterator[tuple[Counter[int], Counter[int]]]:
+def _followed(sizes: Sequence[int], x: Chains, values: CpsatValues) -> Iterator[tuple[Counter[int], Counter[int]]]:
     """Follow the flow chain by chain: the groups by kind and the holes by size of each."""
     opened, closed = (Counter({at: values.of(v) for at, v in flow.items()}) for flow in (x.opened, x.closed))
     filled, joined = (Counter({at: values.of(v) for at, v in flow.items()}) for flow in (x.filled, x.joined))
@@ -350,7 +358,7 @@ SECONDS_PER_FLOW_VARIABLE = 2e-4
 ROUNDING = 1e-6  # A bound that is less than this above a whole number proves that number.
 
 
-def improve(q: Problem, progress: Progress, options: Options, searched: int) -> None:
+def improve(q: PlacementProblem, progress: Progress, options: Options, searched: int) -> None:
     """Search each of the first levels that is not at its bound while those before it are proven and time is left."""
     _start_from_equal(q, progress, options)
     for level in range(searched):
@@ -362,7 +370,7 @@ def improve(q: Problem, progress: Progress, options: Options, searched: int) -> 
             return
 
 
-def _start_from_equal(q: Problem, progress: Progress, options: Options) -> None:
+def _start_from_equal(q: PlacementProblem, progress: Progress, options: Options) -> None:
     """Take the plan's own placement of equal groups and its proofs, where the cluster is as regular as a plan's."""
     limit = progress.deadline.limit
     placed = place_equal(q, replace(options, time_limit=None if limit is None else limit / 2))
@@ -380,11 +388,11 @@ class _Model:
     """A model of a level with those before it fixed, its reader, and the runs that must agree on a proof."""
 
     f: JobPlacementModel
-    read: Callable[[Values], Packing]
-    runs: tuple[Callable[..., Outcome[Values]], ...]
+    read: Callable[[CpsatValues], Packing]
+    runs: tuple[Callable[..., Outcome[CpsatValues]], ...]
 
 
-def _model(q: Problem, progress: Progress, level: int, options: Options) -> _Model | None:
+def _model(q: PlacementProblem, progress: Progress, level: int, options: Options) -> _Model | None:
     """Write the model of a level down; None where it is too large for the time that is left.
 
     Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without pods
@@ -406,7 +414,7 @@ def _model(q: Problem, progress: Progress, level: int, options: Options) -> _Mod
     return None
 
 
-def _runs(options: Options, usual: str) -> tuple[Callable[..., Outcome[Values]], ...]:
+def _runs(options: Options, usual: str) -> tuple[Callable[..., Outcome[CpsatValues]], ...]:
     """Return the runs of a model: one of CP-SAT, whose arithmetic is exact, or two of HiGHS that must agree."""
     run = linear_runner(options.solver, usual=usual)
     return (run,) if (options.solver or usual) == "cpsat" else (run, partial(run, presolve=False))
@@ -417,7 +425,7 @@ def _affordable(variables: int, left: float, seconds: float) -> bool:
     return variables <= min(MAX_VARIABLES, left / seconds)
 
 
-def _max_split(q: Problem, progress: Progress) -> int:
+def _max_split(q: PlacementProblem, progress: Progress) -> int:
     """Bound the split groups, and so the clusters, of any packing whose first level is minimal."""
     lightest = min(k.weight for k in q.kinds)
     return min(q.groups, progress.values[0] // lightest) if lightest else q.groups
@@ -451,7 +459,7 @@ def _search(model: _Model, progress: Progress, level: int, options: Options) -> 
     progress.bounds[level] = max(progress.bounds[level], min(proofs))
 
 
-def _split_the_rest(f: JobPlacementModel, values: Values) -> Packing:
+def _split_the_rest(f: JobPlacementModel, values: CpsatValues) -> Packing:
     """Read the packing, and split the groups that the model only counts."""
     packing, left = decode(f, values)
     if any(left):
@@ -460,7 +468,7 @@ def _split_the_rest(f: JobPlacementModel, values: Values) -> Packing:
     return packing
 
 
-def _proven(outcome: Outcome[Values], excluded: int | None) -> int:
+def _proven(outcome: Outcome[CpsatValues], excluded: int | None) -> int:
     """Return the whole number that a run proves, where only values below `excluded` were searched, if there is one.
 
     A run that failed proves nothing. Nor does one without a solution that excluded none: its rows admit the incumbent.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from planner.cluster.job import Slot
 from planner.models.placement.first_packing import greedy
-from planner.models.placement.placement_problem import Kind, Leaf, Packing, Piece, Problem
+from planner.models.placement.placement_problem import Kind, Leaf, Packing, Piece, PlacementProblem
 from planner.solvers.signals import Deadline
 
 Pieces = tuple[Piece, ...]
@@ -37,7 +37,7 @@ Units = Sequence[Sequence[tuple[str, ...]]]
 
 
 def rank(
-    q: Problem,
+    q: PlacementProblem,
     packing: Packing,
     order: Iterable[Slot],
     units: Units,
@@ -80,7 +80,7 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
         segments = list(free.values())
         kinds = tuple(Kind(n, times) for n, times in sorted(sizes.items()))
         leaves = tuple(Leaf((), len(b), len(b)) for b in segments)
-        inner = greedy(Problem(leaves=leaves, kinds=kinds, line=1, follows=False))
+        inner = greedy(PlacementProblem(leaves=leaves, kinds=kinds, line=1, follows=False))
         whole = [(k, ((b, kinds[k].size),)) for (b, k), times in sorted(inner.whole.items()) for _ in range(times)]
         for k, parts in whole + inner.split:
             taken = [segments[b].pop(0) for b, n in parts for _ in range(n)]
@@ -97,7 +97,7 @@ def in_rank_order(groups: Sequence[Ranked], nodes: int) -> tuple[str, ...]:
     return tuple(by_rank)
 
 
-def _in_order(q: Problem, packing: Packing, kind: int) -> list[Pieces]:
+def _in_order(q: PlacementProblem, packing: Packing, kind: int) -> list[Pieces]:
     """Return a kind's groups as they are numbered: whole lines pod by pod, the rest of each pod, groups across pods."""
     size = q.kinds[kind].size
     groups: list[Pieces] = [((i, size),) for (i, k), n in packing.whole.items() if k == kind for _ in range(n)]

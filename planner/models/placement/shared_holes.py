@@ -14,7 +14,7 @@ from ortools.sat.python import cp_model
 
 from planner.cluster.hostlist import fold, width
 from planner.plan.plan_sections import Assignment
-from planner.solvers.cpsat import Values
+from planner.solvers.cpsat import CpsatValues
 from planner.solvers.outcome import Outcome
 
 Group = list[tuple[int, int]]  # (leaf domain, racks) in rank order
@@ -188,7 +188,7 @@ def next_fit(sizes: Sequence[int], rooms: Sequence[int]) -> list[Group]:
     return cuts
 
 
-Run = Callable[[cp_model.CpModel], Outcome[Values]]
+Run = Callable[[cp_model.CpModel], Outcome[CpsatValues]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

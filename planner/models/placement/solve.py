@@ -8,7 +8,7 @@ from planner.models.placement.first_packing import greedy
 from planner.models.placement.placement_problem import (
     ANALYTIC,
     Packing,
-    Problem,
+    PlacementProblem,
     Progress,
     bounds,
     measure,
@@ -45,7 +45,7 @@ def solver_affordable(options: Options) -> bool:
     return options.time_limit is None or options.time_limit >= LOADING_SECONDS or loaded
 
 
-def solve(q: Problem, options: Options, *, fragmentation: bool = True) -> Outcome[Solution]:
+def solve(q: PlacementProblem, options: Options, *, fragmentation: bool = True) -> Outcome[Solution]:
     """Minimize split groups, extra pieces, groups across pods, boundaries and part-free leaves, in this order.
 
     Without `fragmentation` the last level is left to best fit, and the rest alone is called proven; so is the level
@@ -87,7 +87,7 @@ def solve(q: Problem, options: Options, *, fragmentation: bool = True) -> Outcom
 
 
 def solve_in_one_tree(
-    trees: Sequence[Problem], options: Options, *, fragmentation: bool
+    trees: Sequence[PlacementProblem], options: Options, *, fragmentation: bool
 ) -> tuple[int, Outcome[Solution]]:
     """Solve each tree; return the index of the best, and its outcome with bounds over all trees.
 

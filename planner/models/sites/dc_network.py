@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from planner.instance.grid import Grid
-from planner.physics.site.grid import Floats, Integers, Network, lost_share, normal_share
+from planner.physics.site.grid import Floats, Integers, PowerNetwork, lost_share, normal_share
 
 Condition = tuple[tuple[int, bool], ...]  # columns of binaries with the values at which a cut is valid
 
@@ -70,10 +70,10 @@ CutKey = tuple[str, str, Condition]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Topology:
+class BuiltNetwork:
     """The network with some circuits built; `condition` says by binaries that exactly these are."""
 
-    network: Network
+    network: PowerNetwork
     lines: tuple[str, ...]
     rating_mw: Floats
     condition: Condition
@@ -108,7 +108,7 @@ class DcNetwork:
     effort: Effort = field(default_factory=Effort)
     contingencies: dict[tuple[int, ...], Any] = field(default_factory=dict)
     outage_factors: dict[Condition, Any] = field(default_factory=dict)
-    _topologies: dict[tuple[int, ...], Topology] = field(default_factory=dict)
+    _topologies: dict[tuple[int, ...], BuiltNetwork] = field(default_factory=dict)
     _years: dict[str, "DcNetwork"] = field(default_factory=dict)
 
     def in_year(self, name: str, grid: Grid) -> "DcNetwork":
@@ -193,7 +193,7 @@ class DcNetwork:
         return self.first_extra + len(self.candidates)
 
     @cached_property
-    def base(self) -> Topology:
+    def base(self) -> BuiltNetwork:
         """The existing network."""
         return self.topology((0,) * len(self.buildable))
 
@@ -210,12 +210,12 @@ class DcNetwork:
             total[k] += y
         return tuple(round(n) for n in total.values())
 
-    def topology(self, built: tuple[int, ...]) -> Topology:
+    def topology(self, built: tuple[int, ...]) -> BuiltNetwork:
         """Return the network with this many circuits built in each corridor, made once."""
         if built not in self._topologies:
             new = [(c, n) for c, n in zip(self.buildable, built, strict=True) if n]
             lines = [(c, c.circuits) for c in self.existing] + new
-            network = Network(
+            network = PowerNetwork(
                 len(self.nodes),
                 [self.nodes[c.a] for c, _ in lines],
                 [self.nodes[c.b] for c, _ in lines],
@@ -227,7 +227,7 @@ class DcNetwork:
             edges = [
                 (i, j < count[k]) for i, (k, j) in enumerate(self.circuits_to_build) if j in (count[k] - 1, count[k])
             ]
-            self._topologies[built] = Topology(
+            self._topologies[built] = BuiltNetwork(
                 network=network,
                 lines=tuple(c.id for c, _ in lines),
                 rating_mw=np.asarray([c.rating_mw for c, _ in lines]),
@@ -313,7 +313,7 @@ class Contingencies:
     """The contingencies of one topology: one circuit of each of `lines`, the largest unit of each of `units`."""
 
     network: DcNetwork
-    topology: Topology
+    topology: BuiltNetwork
     lines: tuple[int, ...]
     units: tuple[int, ...]
 
@@ -409,7 +409,7 @@ def _batched(items: list[int]) -> Iterator[list[int]]:
         yield items[i : i + BATCH]
 
 
-def contingencies(network: DcNetwork, topology: Topology) -> Contingencies:
+def contingencies(network: DcNetwork, topology: BuiltNetwork) -> Contingencies:
     """Return the contingencies that the N-1 rule asks for."""
     if network.grid.rules.n1 == "full":
         lines = tuple(range(len(topology.lines)))
@@ -419,7 +419,7 @@ def contingencies(network: DcNetwork, topology: Topology) -> Contingencies:
     return Contingencies(network=network, topology=topology, lines=lines, units=())
 
 
-def largest_at(network: DcNetwork, topology: Topology, site: str) -> list[int]:
+def largest_at(network: DcNetwork, topology: BuiltNetwork, site: str) -> list[int]:
     """Return the corridors with the largest circuit at a node, all of them where several are as large."""
     i, net = network.nodes[site], topology.network
     here = np.flatnonzero((net.a == i) | (net.b == i))

@@ -14,19 +14,19 @@ import numpy.typing as npt
 
 from planner.models.sites.dc_network import (
     TOLERANCE,
+    BuiltNetwork,
     Condition,
     Contingencies,
     CutKey,
     DcNetwork,
     GridCut,
-    Topology,
     contingencies,
     largest_at,
 )
 from planner.models.sites.grid_rules import columns
 from planner.models.sites.split_data import SplitData, years
 from planner.physics.site.grid import Floats, Integers
-from planner.solvers.highs import Row
+from planner.solvers.highs import LazyRow
 
 MAX_CUTS = 150  # overloads made cuts in one round: more slow the LP down before the first have acted
 MAX_CUTS_PER_LINE = 3  # of one monitored line: more say nearly the same
@@ -62,7 +62,7 @@ def violated(
     return cuts + (list(_reserve_cuts(of, x, tolerance)) if of.units else [])
 
 
-def _sites_by_line(network: DcNetwork, topology: Topology) -> SitesByLine:
+def _sites_by_line(network: DcNetwork, topology: BuiltNetwork) -> SitesByLine:
     sites: SitesByLine = {}
     for i, s in enumerate(network.candidates):
         for k in largest_at(network, topology, s):
@@ -220,14 +220,14 @@ class YearRows:
     suffix: str
     stated: set[CutKey] = field(default_factory=set)
 
-    def known(self) -> list[Row]:
+    def known(self) -> list[LazyRow]:
         """Return the cuts that this split has met, of the rules in force."""
         cuts = {key: c for key, c in self.network.pool.items() if c.rule in self.rules}
         self.stated.clear()
         self.stated.update(cuts)
         return [self._row(c) for c in cuts.values()]
 
-    def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
+    def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[LazyRow]:
         """Return cuts for violations of the point; those of N-1 once few ratings are violated, and not if `quick`."""
         cuts = self.network.rating_cuts(x, self.max_cuts, TOLERANCE) if "rating" in self.rules else []
         # The topology of a point is known where its binaries are whole, or where nothing can be built.
@@ -240,16 +240,16 @@ class YearRows:
         self.stated.update(fresh)
         return [self._row(c) for c in fresh.values()]
 
-    def _row(self, c: GridCut) -> Row:
+    def _row(self, c: GridCut) -> LazyRow:
         entries = c.name.split(",")[: 1 if c.rule == "rating" else 2]
         name = f"{c.rule}[{','.join(entries)}]{self.suffix}"
         if not c.condition:
-            return Row(name=name, columns=c.columns, values=c.values, upper=c.upper)
+            return LazyRow(name=name, columns=c.columns, values=c.values, upper=c.upper)
         big_m = c.reach * self.load_mw
         binaries = np.asarray([i for i, _ in c.condition])
         signs = np.asarray([big_m if wanted else -big_m for _, wanted in c.condition])
         upper = c.upper + big_m * sum(wanted for _, wanted in c.condition)
-        return Row(
+        return LazyRow(
             name=name,
             columns=np.concatenate([c.columns, binaries]),
             values=np.concatenate([c.values, signs]),
@@ -269,10 +269,10 @@ class LazyRows:
     def _width(self) -> int:
         return len(self.columns) // len(self.years)
 
-    def _placed(self, year: int, rows: list[Row]) -> list[Row]:
+    def _placed(self, year: int, rows: list[LazyRow]) -> list[LazyRow]:
         return [replace(r, columns=r.columns + year * self._width) for r in rows]
 
-    def known(self) -> list[Row]:
+    def known(self) -> list[LazyRow]:
         """Return the cuts that this split has met, of the rules in force."""
         return [r for i, year in enumerate(self.years) for r in self._placed(i, year.known())]
 
@@ -281,7 +281,7 @@ class LazyRows:
         for year in self.years:
             year.stated.clear()
 
-    def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[Row]:
+    def broken(self, x: npt.NDArray[np.float64], *, whole: bool, quick: bool) -> list[LazyRow]:
         """Return cuts for the violations of the point in any year."""
         self.years[0].network.effort.rounds += 1
         n = self._width

@@ -223,7 +223,7 @@ class SplitSolution:
         return sum(self.modules.values())
 
 
-def read(m: Any, data: SplitData, values: highs.Values) -> SplitSolution:
+def read(m: Any, data: SplitData, values: highs.HighsValues) -> SplitSolution:
     """Read a solution, integers rounded, and set the model to it."""
     for var in m.component_data_objects(pyo.Var):
         x = values.of(var)

@@ -127,7 +127,7 @@ def _dual_rows(data: SplitData, network: DcNetwork, solution: SplitSolution) -> 
     binaries = {network.first_open + i: float(s in solution.modules) for i, s in enumerate(network.candidates)}
     for i, (k, j) in enumerate(network.circuits_to_build):
         binaries[network.first_installed + i] = float(j < solution.circuits.get(k, 0))
-    search = highs.Search(m, m.lazy, {"threads": 1}, None)
+    search = highs.HighsSearch(m, m.lazy, {"threads": 1}, None)
     names = set()
     for column in (column for column, n in modules.items() if n):
         others = {i: n for i, n in modules.items() if i != column}
@@ -197,7 +197,7 @@ def with_plan(
     m: Any,
     solution: SplitSolution,
     proof: MaxRacksProof | None,
-    outcome: Outcome[highs.Values],
+    outcome: Outcome[highs.HighsValues],
     seed: int,
     deadline: Deadline,
 ) -> Outcome[SitesPlan]:

@@ -64,7 +64,7 @@ def solve_data(
     return with_plan(data, m, solution, proof, outcome, options.seed, deadline)
 
 
-def _max_racks(m: Any, data: SplitData, options: Options) -> tuple[Outcome[highs.Values], SplitSolution | None]:
+def _max_racks(m: Any, data: SplitData, options: Options) -> tuple[Outcome[highs.HighsValues], SplitSolution | None]:
     """Maximize the modules; a bound less than one module away is a proof, whatever gap was asked."""
     m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
     limits = {"time_limit": options.time_limit, "seed": options.seed, "threads": options.threads}
@@ -73,7 +73,7 @@ def _max_racks(m: Any, data: SplitData, options: Options) -> tuple[Outcome[highs
     return outcome, None if outcome.solution is None else read(m, data, outcome.solution)
 
 
-def _shortest_flows(m: Any, data: SplitData, values: highs.Values, options: Options) -> SplitSolution:
+def _shortest_flows(m: Any, data: SplitData, values: highs.HighsValues, options: Options) -> SplitSolution:
     """Keep the decisions and minimize the flows: the cost leaves these free, and loops would confuse a reader."""
     solution = read(m, data, values)
     # Under dc, angles leave no choice.
@@ -135,7 +135,7 @@ def feasible(data: SplitData, rules: Collection[str], options: Options) -> bool:
 
 def _split(
     data: SplitData, rules: Collection[str], options: Options, *, presolve: bool = True
-) -> Outcome[highs.Values]:
+) -> Outcome[highs.HighsValues]:
     m = build(data, without=set(RULES) - set(rules))
     return highs.run(m, time_limit=options.time_limit, seed=options.seed, threads=options.threads, presolve=presolve)
 
@@ -167,7 +167,7 @@ _MAX_MOVE = 1e7  # more than any limit is moved by, in any rows' unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLoad:
+class MaxNodeLoad:
     """The most that one node could carry alone, and the rules that stop it there."""
 
     node: str
@@ -178,7 +178,7 @@ class NodeLoad:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Relaxation:
+class SplitRelaxation:
     """A rule that, moved alone, lets a split exist: by how much, row by row."""
 
     rule: str
@@ -189,7 +189,7 @@ class Relaxation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class RowPrice:
     """The yearly value in USD of one more unit of a row's limit, with divisible modules and wavelengths."""
 
     rule: str
@@ -203,7 +203,7 @@ def _run(m: Any, options: Options, absolute_gap: float | None = None) -> Any:
     )
 
 
-def largest_loads(instance: Instance, request: SitesRequest, options: Options) -> list[NodeLoad]:
+def largest_loads(instance: Instance, request: SitesRequest, options: Options) -> list[MaxNodeLoad]:
     """Return the largest load of every candidate, the largest first."""
     data = gather(instance, replace(request, racks=None, exchange=None))
     m = build(data, without=_SPLIT)
@@ -221,14 +221,16 @@ def largest_loads(instance: Instance, request: SitesRequest, options: Options) -
     return sorted(loads, key=lambda x: (-x.racks, x.node))
 
 
-def _node_load(data: SplitData, m: Any, site: str, outcome: Any) -> NodeLoad:
+def _node_load(data: SplitData, m: Any, site: str, outcome: Any) -> MaxNodeLoad:
     proved = outcome.stop is Stop.PROVED
     if outcome.solution is None:
-        return NodeLoad(node=site, racks=0, mw=0.0, stopped_by=(), proved=proved)
+        return MaxNodeLoad(node=site, racks=0, mw=0.0, stopped_by=(), proved=proved)
     solution = read(m, data, outcome.solution)
     n = solution.total
     stopped_by = binding(data, m, solution) if n else tuple(_without_which_one_fits(data, site))
-    return NodeLoad(node=site, racks=n * data.module_racks, mw=n * data.module_mw, stopped_by=stopped_by, proved=proved)
+    return MaxNodeLoad(
+        node=site, racks=n * data.module_racks, mw=n * data.module_mw, stopped_by=stopped_by, proved=proved
+    )
 
 
 def _without_which_one_fits(data: SplitData, site: str) -> Iterator[str]:
@@ -242,7 +244,7 @@ def _without_which_one_fits(data: SplitData, site: str) -> Iterator[str]:
 
 def relaxations(
     instance: Instance, request: SitesRequest, rules: Collection[str], options: Options
-) -> list[Relaxation]:
+) -> list[SplitRelaxation]:
     """Return by how much each rule of a conflict must move at least, all others kept; a solution verifies each."""
     data = gather(instance, request)
     found = [_move(data, name, options) for name in rules if RULES[name].movable]
@@ -253,7 +255,7 @@ def relaxations(
     return [x for x in found if x is not None]
 
 
-def _move(data: SplitData, name: str, options: Options) -> Relaxation | None:
+def _move(data: SplitData, name: str, options: Options) -> SplitRelaxation | None:
     """Minimise the sum by which one rule's rows move, beyond the excess that a soft rule allows anyway."""
     rule = RULES[name]
     # Where a rule also bounds something else, that bound gives way with it.
@@ -268,10 +270,10 @@ def _move(data: SplitData, name: str, options: Options) -> Relaxation | None:
     moves = {n: outcome.solution.of(v) for n, v in excess.items()}
     rows = {n: x * rule.scale for n, x in moves.items() if x > 1e-6}
     proved = outcome.stop is Stop.PROVED
-    return Relaxation(rule=name, amount=sum(rows.values()), unit=rule.unit or "", rows=rows, proved=proved)
+    return SplitRelaxation(rule=name, amount=sum(rows.values()), unit=rule.unit or "", rows=rows, proved=proved)
 
 
-def _move_rtt(data: SplitData, options: Options) -> Relaxation | None:
+def _move_rtt(data: SplitData, options: Options) -> SplitRelaxation | None:
     """Minimise the longest round trip between open sites; return its excess over the limit, in ms and km of route."""
     limit = data.grid.rules.max_rtt_ms or 0.0
     m = build(data, without=("rtt",))
@@ -288,10 +290,12 @@ def _move_rtt(data: SplitData, options: Options) -> Relaxation | None:
         return None
     ms = outcome.objective - limit
     km = ms / data.wan.rtt_ms_per_100_route_km * 100
-    return Relaxation(rule="rtt", amount=km, unit="km of route", rows={"ms": ms}, proved=outcome.stop is Stop.PROVED)
+    return SplitRelaxation(
+        rule="rtt", amount=km, unit="km of route", rows={"ms": ms}, proved=outcome.stop is Stop.PROVED
+    )
 
 
-def _fewer_racks(instance: Instance, request: SitesRequest, options: Options) -> Relaxation | None:
+def _fewer_racks(instance: Instance, request: SitesRequest, options: Options) -> SplitRelaxation | None:
     """Find the most racks that fit, and return how many fewer these are than asked for."""
     asked = request.racks or instance.pins.get("sites.racks")
     if asked is None:
@@ -302,10 +306,10 @@ def _fewer_racks(instance: Instance, request: SitesRequest, options: Options) ->
     if not racks:
         return None
     proved = out.stop is Stop.PROVED
-    return Relaxation(rule="demand", amount=float(asked - racks), unit="racks fewer", rows={}, proved=proved)
+    return SplitRelaxation(rule="demand", amount=float(asked - racks), unit="racks fewer", rows={}, proved=proved)
 
 
-def shadow_prices(instance: Instance, request: SitesRequest, plan: SitesPlan) -> list[Price]:
+def shadow_prices(instance: Instance, request: SitesRequest, plan: SitesPlan) -> list[RowPrice]:
     """Compute the USD that one more unit of each limit saves per year, with the plan's sites and lines, dearest first.
 
     Modules and wavelengths are divisible there, so a price holds for small changes only. Under dc the lazy rows have
@@ -341,7 +345,7 @@ def _fix_as_planned(m: Any, plan: SitesPlan) -> None:
                 var.fix(values[name](var.index()))
 
 
-def _prices(m: Any, data: SplitData, duals: Duals) -> Iterator[Price]:
+def _prices(m: Any, data: SplitData, duals: Duals) -> Iterator[RowPrice]:
     """Yield the price of each limit, its rows that a report calls by one name added up."""
     total: dict[str, float] = {}
     for year in years(m, data):
@@ -356,7 +360,7 @@ def _prices(m: Any, data: SplitData, duals: Duals) -> Iterator[Price]:
         rule = rule_of(name)
         saved = abs(dual) * 1e6 / rule.scale
         if saved > 1e-3:
-            yield Price(rule=name, unit=rule.unit or "", usd_per_year=saved)
+            yield RowPrice(rule=name, unit=rule.unit or "", usd_per_year=saved)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -326,7 +326,7 @@ def add_block(m: Any, data: SplitData, name: str, max_modules: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Year:
+class SplitYear:
     """One year of the split with its rows: the model's own (without a name), or a scenario's block."""
 
     name: str
@@ -339,10 +339,10 @@ class Year:
         return f" in {self.name}" if self.name else ""
 
 
-def years(m: Any, data: SplitData) -> Iterator[Year]:
+def years(m: Any, data: SplitData) -> Iterator[SplitYear]:
     """Yield the grid's own year, then every scenario that counts."""
-    yield Year(name="", data=data, block=m)
-    yield from (Year(name=n, data=year, block=block_of(m, n)) for n, year in scenarios(data).items())
+    yield SplitYear(name="", data=data, block=m)
+    yield from (SplitYear(name=n, data=year, block=block_of(m, n)) for n, year in scenarios(data).items())
 
 
 def block_of(m: Any, name: str) -> Any:

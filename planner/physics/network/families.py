@@ -28,7 +28,7 @@ class RackPorts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class FamilyDefinition:
     """A fabric family: the function from the GPUs of a rack to its ports, and the type of the family's designs."""
 
     rack_ports: Callable[[int], RackPorts]
@@ -39,12 +39,12 @@ def _rails(gpus: int) -> RackPorts:
     return RackPorts(gpus, 1, 1)
 
 
-FAMILIES: dict[FabricFamily, Family] = {
-    "rail": Family(_rails, Design),
-    "rack": Family(lambda gpus: RackPorts(1, gpus, 1), Design),
-    "rail-only": Family(lambda gpus: RackPorts(1, 1, gpus), Design),
-    "dragonfly": Family(_rails, Dragonfly),
-    "dragonfly+": Family(_rails, DragonflyPlus),
+FAMILIES: dict[FabricFamily, FamilyDefinition] = {
+    "rail": FamilyDefinition(_rails, Design),
+    "rack": FamilyDefinition(lambda gpus: RackPorts(1, gpus, 1), Design),
+    "rail-only": FamilyDefinition(lambda gpus: RackPorts(1, 1, gpus), Design),
+    "dragonfly": FamilyDefinition(_rails, Dragonfly),
+    "dragonfly+": FamilyDefinition(_rails, DragonflyPlus),
 }
 
 

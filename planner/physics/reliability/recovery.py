@@ -91,7 +91,7 @@ ENOUGH = 1e-10  # relative change behind which the next would be of rounding; th
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class CheckpointedJob:
     """The properties of a job that determine its stops and checkpoints; numbers or arrays of one shape.
 
     Attributes
@@ -204,7 +204,7 @@ class Way:
     parts: dict[str, Any]
 
 
-def ways(job: Job, *, spares: bool) -> Iterator[Way]:
+def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
     """Yield the ways to resume after a failure that the figures allow; on spare racks only where there are `spares`.
 
     A job that nothing stops has one way, with a stretch of 1.
@@ -236,7 +236,7 @@ def choices(r: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, Checkpo
                     yield recovery, target
 
 
-def best_interval(job: Job, recovery: Recovery, target: CheckpointTarget) -> Any:
+def best_interval(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget) -> Any:
     """Return the seconds between checkpoints that a way takes, no fewer than a step: those that stretch time least.
 
     The stretch is convex in the logarithm of the interval, so that it grows from the best one to a longer step.
@@ -246,7 +246,7 @@ def best_interval(job: Job, recovery: Recovery, target: CheckpointTarget) -> Any
     return np.maximum(best, job.step_seconds)
 
 
-def _elastic_interval(job: Job, write: Any) -> Any:
+def _elastic_interval(job: CheckpointedJob, write: Any) -> Any:
     """Return the interval at which (1 + k + w/τ)·(y + S), the stretch of elastic jobs, is least; within 1e-10 of it.
 
     Only correlated stops lose work: S = s + r·τ of stalls and lost work for a second of work, with r = c/(2M); k of
@@ -272,14 +272,14 @@ def _elastic_interval(job: Job, write: Any) -> Any:
         return np.where(rare > 0, np.sqrt(t) / rare, np.inf)
 
 
-def way_at(job: Job, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
+def way_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
     """Return a way to go on with checkpoints at any interval, in seconds."""
     if recovery == "elastic":
         return _elastic_at(job, target, interval)
     return _restarted_at(job, recovery, target, interval)
 
 
-def _restarted_at(job: Job, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
+def _restarted_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTarget, interval: Any) -> Way:
     """Return the way that restarts the whole job from its last checkpoint.
 
     Copies in memory are lost in correlated stops, so that storage keeps older ones: of these the stretch is that of a
@@ -308,7 +308,7 @@ def _restarted_at(job: Job, recovery: Recovery, target: CheckpointTarget, interv
     )
 
 
-def _older_copies(job: Job, mean: Any) -> Any:
+def _older_copies(job: CheckpointedJob, mean: Any) -> Any:
     """Return the share of time that copies in storage take, and the work that correlated stops lose to them."""
     return np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") / mean)
 
@@ -326,12 +326,12 @@ def inverse_share_there(away: Any, stalled: Any) -> Any:
     return np.where(b > 0, (b + root) / 2, 2 * s / np.maximum(root - b, 1e-300))
 
 
-def _stalls(job: Job) -> Any:
+def _stalls(job: CheckpointedJob) -> Any:
     """Return the seconds that elastic stops stall the job for a second of work, correlated ones by a whole restart."""
     return (job.r.elastic_stall_seconds + job.r.correlated_share * job.restart_seconds) * job.stops_per_second
 
 
-def _copies(job: Job) -> Any:
+def _copies(job: CheckpointedJob) -> Any:
     """Return the seconds of copies to neighbours for one of steps, where replicas share the optimiser's state."""
     step = np.asarray(job.step_seconds, dtype=np.float64)
     if not job.shares_state:
@@ -339,7 +339,7 @@ def _copies(job: Job) -> Any:
     return np.where(step > 0, job.write_seconds("memory") / np.where(step > 0, step, 1.0), 0.0)
 
 
-def _elastic_at(job: Job, target: CheckpointTarget, interval: Any) -> Way:
+def _elastic_at(job: CheckpointedJob, target: CheckpointTarget, interval: Any) -> Way:
     """Return the way that goes on without the lost replica: a stall, and its share of the work until it is back.
 
     Correlated stops restart the whole job from storage. Where replicas share the optimiser's state each step ends with
@@ -368,6 +368,6 @@ def _elastic_at(job: Job, target: CheckpointTarget, interval: Any) -> Way:
     )
 
 
-def min_stretch(job: Job, *, spares: bool = True) -> Any:
+def min_stretch(job: CheckpointedJob, *, spares: bool = True) -> Any:
     """Return the least stretch of any way to go on."""
     return np.minimum.reduce([np.asarray(w.stretch, dtype=np.float64) for w in ways(job, spares=spares)])

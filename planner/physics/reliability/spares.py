@@ -15,8 +15,8 @@ from planner.instance.instance import Instance
 from planner.instance.workload import Model
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.reliability.recovery import (
+    CheckpointedJob,
     GpuLinks,
-    Job,
     Way,
     fewest_stops,
     gpu_links,
@@ -119,7 +119,7 @@ SHORT = {"elastic": "replicas short of racks"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SpareEffect:
     """The effect of the spare racks at a plan's sites.
 
     Attributes
@@ -143,7 +143,7 @@ class Upkeep:
 
     way: Way
     stretch: float
-    standing: Standing
+    standing: SpareEffect
     spare_target: float
     spare_racks: dict[str, int]
     rack_availability: float
@@ -165,20 +165,20 @@ def checkpoint_bytes(instance: Instance, model: Model) -> float:
     return float(total_parameters(model)) * (p.parameter_bytes + p.optimizer_bytes)
 
 
-def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, block_replicas: int) -> Standing:
+def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, block_replicas: int) -> SpareEffect:
     """Compute the effect of spare racks from the (racks at work, spare racks) of each site.
 
     A rack that is missing takes its block of `block_replicas` replicas down.
     """
     racks = list(sites)
-    return Standing(
+    return SpareEffect(
         enough_share=math.prod(enough_share(n, s, rack_availability) for n, s in racks),
         replicas_down=block_replicas * sum(mean_short(n, s, rack_availability) for n, s in racks),
         spares=all(s for _, s in racks),
     )
 
 
-def stretches(job: Job, standing: Standing) -> Iterator[tuple[Any, Way]]:
+def stretches(job: CheckpointedJob, standing: SpareEffect) -> Iterator[tuple[Any, Way]]:
     """Yield (stretch, way) for each way to resume after a failure, given the spare racks at the sites.
 
     A whole job waits until every site has enough racks; an elastic one goes on without the replicas of those short.
@@ -188,14 +188,14 @@ def stretches(job: Job, standing: Standing) -> Iterator[tuple[Any, Way]]:
         yield (way.stretch / there if there > 0 else np.full_like(way.stretch, np.inf)), way
 
 
-def at_work_share(job: Job, standing: Standing, recovery: Recovery) -> float:
+def at_work_share(job: CheckpointedJob, standing: SpareEffect, recovery: Recovery) -> float:
     """Return the share of time, or of replicas, that racks out of service leave a job at work."""
     if recovery == "elastic":
         return 1 - standing.replicas_down / float(np.max(job.replicas))
     return standing.enough_share
 
 
-def section(job: Job, u: Upkeep, step_days: float) -> ReliabilityPlan:
+def section(job: CheckpointedJob, u: Upkeep, step_days: float) -> ReliabilityPlan:
     """Return the reliability section of a plan whose steps take `step_days` days without stops."""
     way, gpus = u.way, float(job.gpus)
     scale = gpus * float(scale_factor(job.r, gpus))
@@ -231,7 +231,9 @@ def stops_per_day(r: Reliability, gpus: float, links: GpuLinks) -> Mapping[str, 
 SITE = "cluster"
 
 
-def upkeep_of(instance: Instance, strategy: ParallelStrategy, step_seconds: float) -> tuple[Job, Upkeep] | None:
+def upkeep_of(
+    instance: Instance, strategy: ParallelStrategy, step_seconds: float
+) -> tuple[CheckpointedJob, Upkeep] | None:
     """Return the job of a layout and how it best meets failures; None where they do not count.
 
     The spare racks are those of the target that leaves most time to steps, within the racks of the cluster where their
@@ -254,7 +256,7 @@ def upkeep_of(instance: Instance, strategy: ParallelStrategy, step_seconds: floa
     )
     if r is None or block is None:
         return None
-    job = Job(
+    job = CheckpointedJob(
         r=r,
         gpus=float(strategy.gpus),
         replica_gpus=strategy.gpus // strategy.data_parallel,
@@ -323,13 +325,13 @@ class SparePoint:
 class Exposure:
     """The inputs of a plan's useful share: job, racks at work and spare by site, availability, replicas of a block."""
 
-    job: Job
+    job: CheckpointedJob
     needed: dict[str, int]
     spare_racks: dict[str, int]
     rack_availability: float
     block_replicas: int
 
-    def standing(self, spare_racks: Mapping[str, int]) -> Standing:
+    def standing(self, spare_racks: Mapping[str, int]) -> SpareEffect:
         """Compute the effect of spare racks, given their number by site."""
         sites = [(n, spare_racks.get(s, 0)) for s, n in self.needed.items()]
         return standing_of(sites, self.rack_availability, self.block_replicas)
@@ -342,7 +344,7 @@ def exposure_of(plan: Plan) -> Exposure | None:
         return None
     unit = strategy_of(layout).unit_racks(physics.gpus_per_rack)
     lanes = max((f.lanes for f in plan.fabric.sites.values()), default=0) if plan.fabric else 0
-    job = Job(
+    job = CheckpointedJob(
         r=r,
         gpus=float(layout.gpus_used),
         replica_gpus=layout.gpus_used / layout.data_parallel,

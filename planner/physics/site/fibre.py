@@ -33,7 +33,7 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fibre:
+class SiteFibre:
     """The fibre that some sites can use; `node` is the fibre node of each, reached by the edge `access`, if any."""
 
     wan: Wan
@@ -58,7 +58,7 @@ class Fibre:
         return (self.access[site],) if site in self.access else ()
 
 
-def fibre_of(wan: Wan, places: Mapping[str, Place]) -> Fibre:
+def fibre_of(wan: Wan, places: Mapping[str, Place]) -> SiteFibre:
     """Return the fibre for sites, each at its own fibre node or the nearest one; without a graph, a full mesh.
 
     The access of a site to a node elsewhere is a great circle times the route factor, and taken to enter by two diverse
@@ -77,7 +77,7 @@ def fibre_of(wan: Wan, places: Mapping[str, Place]) -> Fibre:
             edge = FibreEdge(id=f"{s} access", a=s, b=node[s])
             access[s] = _edge(wan, edge, places[s], nodes[node[s]], cut=False)
     edges |= {x.id: x for x in access.values()}
-    return Fibre(wan=wan, edges=edges, node=node, access={s: x.id for s, x in access.items()})
+    return SiteFibre(wan=wan, edges=edges, node=node, access={s: x.id for s, x in access.items()})
 
 
 def _edge(wan: Wan, x: FibreEdge, a: Place, b: Place, *, cut: bool = True) -> Edge:
@@ -94,7 +94,7 @@ def _edge(wan: Wan, x: FibreEdge, a: Place, b: Place, *, cut: bool = True) -> Ed
     )
 
 
-def graph(fibre: Fibre) -> Any:
+def graph(fibre: SiteFibre) -> Any:
     """Return the cuttable edges as a graph, each through a vertex of its own, so that parallel edges stay apart."""
     import networkx as nx
 
@@ -107,12 +107,12 @@ def graph(fibre: Fibre) -> Any:
     return g
 
 
-def routes(fibre: Fibre, g: Any, a: str, b: str, count: int) -> list[Route]:
+def routes(fibre: SiteFibre, g: Any, a: str, b: str, count: int) -> list[Route]:
     """Return the `count` shortest routes between two sites with their access, shortest first (Yen 1971)."""
     return [_route(fibre, a, b, path) for path in islice(_paths(g, fibre.node[a], fibre.node[b]), count)]
 
 
-def _route(fibre: Fibre, a: str, b: str, path: Sequence[tuple[str, str]]) -> Route:
+def _route(fibre: SiteFibre, a: str, b: str, path: Sequence[tuple[str, str]]) -> Route:
     return (*fibre.access_route(a), *(name for kind, name in path if kind == "edge"), *fibre.access_route(b))
 
 
@@ -125,7 +125,7 @@ def _paths(g: Any, a: str, b: str) -> Iterator[Sequence[tuple[str, str]]]:
         yield from nx.shortest_simple_paths(g, ("node", a), ("node", b), weight="km")
 
 
-def diverse(fibre: Fibre, g: Any, a: str, b: str, count: int) -> list[tuple[Route, Route]]:
+def diverse(fibre: SiteFibre, g: Any, a: str, b: str, count: int) -> list[tuple[Route, Route]]:
     """Return diverse pairs of routes: pairs of the `count` shortest, and each with the shortest without shared edges.
 
     Only edges that may be cut count as shared. Where none of these pairs is diverse, any that is diverse is returned (a

@@ -58,7 +58,7 @@ Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-class Network:
+class PowerNetwork:
     """Nodes 0 to n - 1 and corridors between two different ones; susceptances are in MW per radian.
 
     Parameters
@@ -152,7 +152,7 @@ class Network:
         """Compute line outage distribution factors (LODF): after the loss, flow l is f_l + column[l] · f_line.
 
         They are those of one of c circuits: the corridor's susceptance drops by 1/c, and its other circuits carry their
-        part. The lines must not be bridges of one circuit, which `Network.bridges` names.
+        part. The lines must not be bridges of one circuit, which `PowerNetwork.bridges` names.
         """
         of = np.asarray(lines, dtype=np.int64)
         ends = self.flows(self._incidence(of))

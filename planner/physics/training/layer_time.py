@@ -21,9 +21,9 @@ from planner.physics.training.context_exchange import context_exchange_seconds
 from planner.physics.training.operations import (
     KINDS,
     Kind,
+    LayerOperation,
+    LayerShape,
     Machine,
-    Operation,
-    Shape,
     gathered_bytes,
     head_seconds,
     layer_operations,
@@ -68,11 +68,11 @@ class LayerTimes:
     parts: dict[str, float]
 
 
-def _sum(operations: list[Operation], kind: Kind) -> float:
+def _sum(operations: list[LayerOperation], kind: Kind) -> float:
     return math.fsum(o.seconds for o in operations if o.kind == kind)
 
 
-def tensor_exchange_seconds(m: Machine, s: Shape, kind: LayerKind, *, of_ffn: bool = False) -> float:
+def tensor_exchange_seconds(m: Machine, s: LayerShape, kind: LayerKind, *, of_ffn: bool = False) -> float:
     """Compute the exposed seconds of a layer's TP exchanges in one pass, or of those of its FFN alone.
 
     1-D: an all-reduce of the entire b·s·h tensor behind attention and behind the FFN (Narayanan 2021, section 2.3);
@@ -128,7 +128,7 @@ def domains_of_token(experts: Experts, domains: float) -> float:
     return domains * (1 - missed)
 
 
-def expert_exchange_seconds(m: Machine, s: Shape, passes: float = math.inf) -> float:
+def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf) -> float:
     """Compute the exposed seconds of dispatching tokens to experts and combining the results, in one pass.
 
     Two all-to-alls of k·h elements a token, or as many copies as there are domains with experts of it over the NICs,
@@ -152,7 +152,9 @@ def expert_exchange_seconds(m: Machine, s: Shape, passes: float = math.inf) -> f
     return 2 * (seconds - min(hidden, passes) + m.software.dispatch_seconds)
 
 
-def repeated_operations(m: Machine, s: Shape, kind: LayerKind, forward: Sequence[Operation]) -> list[Operation]:
+def repeated_operations(
+    m: Machine, s: LayerShape, kind: LayerKind, forward: Sequence[LayerOperation]
+) -> list[LayerOperation]:
     """Return the operations that modules of selective recompute run again, other than unfused scores.
 
     The norms among them are those whose outputs `discarded_elements` (memory.py) discards, with the casts of their
@@ -171,7 +173,9 @@ def repeated_operations(m: Machine, s: Shape, kind: LayerKind, forward: Sequence
     return operations + [o for o in forward if o.name.startswith(names)]
 
 
-def _selective_seconds(m: Machine, s: Shape, forward: list[Operation], repeated: list[Operation]) -> float:
+def _selective_seconds(
+    m: Machine, s: LayerShape, forward: list[LayerOperation], repeated: list[LayerOperation]
+) -> float:
     """Compute the seconds of the operations that selective recompute runs again.
 
     Unfused scores, modules, and a share of the other GEMMs.
@@ -186,7 +190,7 @@ def _selective_seconds(m: Machine, s: Shape, forward: list[Operation], repeated:
     return unfused + math.fsum(o.seconds for o in repeated) + products
 
 
-def launched(software: Software, forward: Sequence[Operation]) -> int:
+def launched(software: Software, forward: Sequence[LayerOperation]) -> int:
     """Count the operations of a forward pass that the host launches: all, or those of routed experts, or none."""
     if software.cuda_graphs == "whole":
         return 0
@@ -194,7 +198,7 @@ def launched(software: Software, forward: Sequence[Operation]) -> int:
     return sum(software.cuda_graphs == "none" or o.name.startswith(routed) for o in forward)
 
 
-def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0) -> LayerTimes:
+def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float = 1.0) -> LayerTimes:
     """Compute the seconds of one layer of a kind: its operations, its exchanges, and the launches the GPU waits for.
 
     CP over racks meets the NIC's slowdown.
@@ -234,7 +238,7 @@ def kind_times(m: Machine, s: Shape, kind: LayerKind, nic_slowdown: float = 1.0)
     )
 
 
-def layer_times(m: Machine, s: Shape, nic_slowdown: float = 1.0, *, front: bool = False) -> LayerTimes:
+def layer_times(m: Machine, s: LayerShape, nic_slowdown: float = 1.0, *, front: bool = False) -> LayerTimes:
     """Compute the seconds of a layer: the mean over full and windowed attention, which alternate on stages.
 
     In a model with experts in all layers but the dense ones at the front, it is a layer with experts, or with `front` a
@@ -253,18 +257,18 @@ def layer_times(m: Machine, s: Shape, nic_slowdown: float = 1.0, *, front: bool 
     )
 
 
-def pipeline_send_bytes(m: Machine, s: Shape) -> float:
+def pipeline_send_bytes(m: Machine, s: LayerShape) -> float:
     """Compute the bytes that a TP rank sends to the next stage: 1/t of b·s·h if scattered (Narayanan 2021), or all."""
     size = s.micro_batch * m.sequence / s.context_parallel * m.model.hidden * m.precision.collective_bytes
     return size / s.tensor_parallel if m.software.pipeline_scatter or s.sequence_parallel else size
 
 
-def pipeline_send_nic_seconds(m: Machine, s: Shape) -> float:
+def pipeline_send_nic_seconds(m: Machine, s: LayerShape) -> float:
     """Compute the NIC seconds of one pipeline send at the ideal rate."""
     return pipeline_send_bytes(m, s) / m.gpu.nic_bytes_per_second
 
 
-def pipeline_send_seconds(m: Machine, s: Shape, slowdown: float, *, inside: bool = False) -> float:
+def pipeline_send_seconds(m: Machine, s: LayerShape, slowdown: float, *, inside: bool = False) -> float:
     """Compute the seconds of one pipeline send, and of the all-gather among the TP ranks behind it.
 
     It crosses the NIC at its slowdown, or stays `inside` the scale-up domain. Under sequence parallelism the next
@@ -296,7 +300,7 @@ def exposed_pipeline_send_seconds(
     return micro_batches * virtual_stages * (2 * (send_seconds - hidden) + excess)
 
 
-def ranks_in_rack(m: Machine, s: Shape, replicas_per_rack: Num) -> Num:
+def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
     """Return the ranks of one rack with the same weights: its replicas and their CP ranks that are in this rack."""
     one_rack = s.gpus <= m.rack.gpus
     return replicas_per_rack * s.context_parallel if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
@@ -304,7 +308,7 @@ def ranks_in_rack(m: Machine, s: Shape, replicas_per_rack: Num) -> Num:
 
 def hierarchical_seconds(
     m: Machine,
-    s: Shape,
+    s: LayerShape,
     weights: Weights,
     element_bytes: float,
     replicas_per_rack: Num,
@@ -332,7 +336,7 @@ def hierarchical_seconds(
     return total
 
 
-def allreduce_layer_seconds(m: Machine, s: Shape, weights: Weights, replicas_per_rack: Num, racks: Num) -> Num:
+def allreduce_layer_seconds(m: Machine, s: LayerShape, weights: Weights, replicas_per_rack: Num, racks: Num) -> Num:
     """Compute the seconds to all-reduce one layer's gradients between a group's racks at the NIC's ideal rate.
 
     Each GPU sends its share of the rack's sum round a ring: 2·(n-1)·alpha + 2·(n-1)/n·S/beta (Thakur 2005).
@@ -355,7 +359,7 @@ class Beside:
 
 def data_parallel_tail_seconds(
     m: Machine,
-    s: Shape,
+    s: LayerShape,
     weights: Weights,
     replicas_per_rack: Num,
     racks: Num,
@@ -399,7 +403,7 @@ def data_parallel_tail_seconds(
 
 
 def sharding_traffic_seconds(
-    m: Machine, s: Shape, weights: Weights, zero_stage: int, replicas_per_rack: Num, racks: Num, slowdown: float
+    m: Machine, s: LayerShape, weights: Weights, zero_stage: int, replicas_per_rack: Num, racks: Num, slowdown: float
 ) -> tuple[Num, Num]:
     """Compute the seconds of ZeRO's traffic for one layer and micro-batch during the forward and the backward pass.
 
@@ -417,7 +421,14 @@ def sharding_traffic_seconds(
 
 
 def end_sharding_seconds(
-    m: Machine, s: Shape, weights: Weights, zero_stage: int, replicas_per_rack: int, racks: Num, slowdown: Num, end: Num
+    m: Machine,
+    s: LayerShape,
+    weights: Weights,
+    zero_stage: int,
+    replicas_per_rack: int,
+    racks: Num,
+    slowdown: Num,
+    end: Num,
 ) -> Num:
     """Compute the exposed seconds of ZeRO's traffic for `end` embeddings and one micro-batch.
 

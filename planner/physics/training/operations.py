@@ -45,7 +45,7 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class LayerShape:
     """The choices that determine the time and memory of one layer on one GPU."""
 
     tensor_parallel: int
@@ -72,7 +72,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class LayerOperation:
     """One operation of a layer, with the seconds that it keeps one GPU busy.
 
     Nothing later in the backward pass waits for `weight_gradient_seconds` of them.
@@ -198,8 +198,8 @@ class Passes:
     """The operations of a layer as they are listed: forward, and backward that mirrors it."""
 
     m: Machine
-    forward: list[Operation]
-    backward: list[Operation]
+    forward: list[LayerOperation]
+    backward: list[LayerOperation]
 
     def gemm(
         self,
@@ -222,25 +222,29 @@ class Passes:
         back = gemm_seconds(m, rows, columns, inner, count=count, dtype=dtype)
         weights = gemm_seconds(m, inner, rows, columns, count=count, dtype=dtype, out_bytes=gradient)
         starts = float(count * grouped.start_seconds) if grouped else 0.0
-        self.forward.append(Operation(name, "gemm", float(forward / share) + starts))
+        self.forward.append(LayerOperation(name, "gemm", float(forward / share) + starts))
         delayed = float(weights / share) + starts
-        self.backward.append(Operation(name, "gemm", float(back / share) + starts + delayed, delayed))
+        self.backward.append(LayerOperation(name, "gemm", float(back / share) + starts + delayed, delayed))
         if not (grouped and grouped.fused) and (dtype or m.precision.compute) in NARROW:
             cast, traffic = f"cast for {name}", m.software.quantise_traffic
             wait = grouped.cast_seconds if grouped else 0.0
             each = cast_bytes(m)
             rate = hbm_rate(m) / traffic if traffic else float("inf")
-            self.forward.append(Operation(cast, "quantise", float(count * (rows * inner * each / rate + wait))))
-            self.backward.append(Operation(cast, "quantise", float(count * (rows * columns * each / rate + wait))))
+            self.forward.append(LayerOperation(cast, "quantise", float(count * (rows * inner * each / rate + wait))))
+            self.backward.append(LayerOperation(cast, "quantise", float(count * (rows * columns * each / rate + wait))))
 
     def elementwise(self, name: str, forward_elements: Num, backward_elements: Num) -> None:
         """Add an element-wise operation that moves the given numbers of elements in the forward and backward pass."""
         e = self.m.precision.activation_bytes
-        self.forward.append(Operation(name, "elementwise", float(elementwise_seconds(self.m, forward_elements * e))))
-        self.backward.append(Operation(name, "elementwise", float(elementwise_seconds(self.m, backward_elements * e))))
+        self.forward.append(
+            LayerOperation(name, "elementwise", float(elementwise_seconds(self.m, forward_elements * e)))
+        )
+        self.backward.append(
+            LayerOperation(name, "elementwise", float(elementwise_seconds(self.m, backward_elements * e)))
+        )
 
 
-def layer_operations(m: Machine, s: Shape, *, routed: bool, window: int | None = None) -> Passes:
+def layer_operations(m: Machine, s: LayerShape, *, routed: bool, window: int | None = None) -> Passes:
     """List the operations of one layer and micro-batch on one GPU.
 
     `routed`: the layer's FFN is a mixture of experts; `window`: the tokens that its attention sees (None: all).
@@ -266,7 +270,7 @@ def layer_operations(m: Machine, s: Shape, *, routed: bool, window: int | None =
     return passes
 
 
-def _norm_and_residual(p: Passes, tokens: Num, s: Shape) -> None:
+def _norm_and_residual(p: Passes, tokens: Num, s: LayerShape) -> None:
     """Add a norm and a residual addition.
 
     The norm reads and writes h elements a token, its backward reads input, gradient and that of the residual and
@@ -277,7 +281,7 @@ def _norm_and_residual(p: Passes, tokens: Num, s: Shape) -> None:
     p.elementwise("residual", 3 * h, 2 * h)
 
 
-def _attention(p: Passes, tokens: Num, s: Shape, window: int | None) -> None:
+def _attention(p: Passes, tokens: Num, s: LayerShape, window: int | None) -> None:
     """Add the projections, and the scores: in one flash kernel, or as batched products with a softmax between them."""
     m, model, t = p.m, p.m.model, s.tensor_parallel
     latent = model.latent_attention
@@ -299,15 +303,15 @@ def _attention(p: Passes, tokens: Num, s: Shape, window: int | None) -> None:
         if attends_in_fp8(m):
             _cast_for_attention(p, tokens, inner, t)
         # The backward kernel computes the scores again: five products where the forward has two (Dao 2023).
-        p.forward.append(Operation("attention", "attention", float(seconds + m.gpu.kernel_seconds)))
-        p.backward.append(Operation("attention", "attention", float(2.5 * seconds + m.gpu.kernel_seconds)))
+        p.forward.append(LayerOperation("attention", "attention", float(seconds + m.gpu.kernel_seconds)))
+        p.backward.append(LayerOperation("attention", "attention", float(2.5 * seconds + m.gpu.kernel_seconds)))
         _merge_of_ranks(p, tokens, s, inner)
     else:
         _unfused_scores(p, s)
     p.gemm("projection", tokens, inner / t, model.hidden)
 
 
-def _merge_of_ranks(p: Passes, tokens: Num, s: Shape, inner: int) -> None:
+def _merge_of_ranks(p: Passes, tokens: Num, s: LayerShape, inner: int) -> None:
     """Add the sums over context-parallel ranks: a kernel for each rank's keys, its result added to the others' in FP32.
 
     Forward the output is read, the sum read and written; backward the gradients of Q, and of K and V, are (Transformer
@@ -324,7 +328,7 @@ def _cast_for_attention(p: Passes, tokens: Num, inner: int, t: int) -> None:
     m, moved = p.m, (p.m.precision.activation_bytes + COMPUTE_BYTES["fp8"]) / t
     for operations, elements in ((p.forward, attention_inputs(m.model)), (p.backward, inner)):
         seconds = tokens * elements * moved * m.software.quantise_traffic / hbm_rate(m)
-        operations.append(Operation("cast for attention", "quantise", float(seconds)))
+        operations.append(LayerOperation("cast for attention", "quantise", float(seconds)))
 
 
 def narrow_heads(m: Machine) -> float:
@@ -345,7 +349,7 @@ def narrow_heads(m: Machine) -> float:
     return (width * products + least) / width * USUAL_HEAD / (USUAL_HEAD + least)
 
 
-def _unfused_scores(p: Passes, s: Shape) -> None:
+def _unfused_scores(p: Passes, s: LayerShape) -> None:
     """Add the scores and their product with V as batched products, no masked half skipped, and softmax and dropout.
 
     The softmax reads and writes each of the a·s² scores; dropout reads and writes it, and keeps a mask of a byte
@@ -360,8 +364,8 @@ def _unfused_scores(p: Passes, s: Shape) -> None:
     two = 2 * one / (m.software.score_efficiency * aligned)
     scores = heads * m.sequence**2
     moved = scores * (4 + 1 / m.precision.activation_bytes)
-    p.forward.append(Operation("scores", "attention", float(two)))
-    p.backward.append(Operation("scores", "attention", float(2 * two)))
+    p.forward.append(LayerOperation("scores", "attention", float(two)))
+    p.backward.append(LayerOperation("scores", "attention", float(2 * two)))
     multiple = m.software.fused_softmax_multiple
     if multiple is None or heads % multiple == 0:
         p.elementwise("softmax and dropout", moved, 1.1 * moved)
@@ -385,7 +389,7 @@ def _ffn(p: Passes, name: str, tokens: Num, width: int, t: int) -> None:
     p.gemm(f"{name} out", tokens, f, h)
 
 
-def _routed(p: Passes, own: Num, s: Shape) -> None:
+def _routed(p: Passes, own: Num, s: LayerShape) -> None:
     """Add the grouped products of the routed experts: a GPU's share of the tokens, k times, over its own experts.
 
     All wait for the busiest GPU, which has more tokens than the mean where routing is not even. Fused experts are one
@@ -409,7 +413,7 @@ def _routed(p: Passes, own: Num, s: Shape) -> None:
     p.gemm("experts out", rows, experts.ffn, m.model.hidden, count=count, share=share, grouped=each)
 
 
-def head_seconds(m: Machine, s: Shape) -> float:
+def head_seconds(m: Machine, s: LayerShape) -> float:
     """Compute the seconds of logits and loss of one micro-batch on one TP rank, forward and backward, in 16 bits.
 
     The gradient of the token embedding is included: it is cleared, summed up by token, and added to the main gradient.

@@ -11,7 +11,7 @@ from typing import Any
 from planner.instance.workload import Parallelism, Software
 from planner.physics.training.blocks import rack_blocks
 from planner.physics.training.memory import Recompute
-from planner.physics.training.operations import Shape
+from planner.physics.training.operations import LayerShape
 from planner.physics.training.schedule import Schedule
 from planner.plan.certificate import Certificate
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan
@@ -47,14 +47,14 @@ class ParallelStrategy:
     recomputed_layers_per_stage: tuple[int, ...] = ()
 
     @classmethod
-    def of_shape(cls, shape: Shape, **rest: Any) -> "ParallelStrategy":
+    def of_shape(cls, shape: LayerShape, **rest: Any) -> "ParallelStrategy":
         """Return the strategy of a layer's shape; `rest` holds the other fields, and those of the shape that differ."""
         return cls(**({f.name: getattr(shape, f.name) for f in fields(shape)} | rest))
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> LayerShape:
         """The part that sets a layer's cost; under full recompute that of the layers that are not recomputed."""
-        return Shape(
+        return LayerShape(
             tensor_parallel=self.tensor_parallel,
             micro_batch=self.micro_batch,
             recompute=self.recompute,

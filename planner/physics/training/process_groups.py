@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from planner.instance.workload import Model
 from planner.physics.num import Num
 from planner.physics.training.collectives import Level
-from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.transformer import (
     dense_layer_parameters,
     embedding_parameters,
@@ -104,7 +104,7 @@ class Weights:
         return self.shared + self.experts
 
 
-def weights_of(m: Machine, s: Shape) -> Weights:
+def weights_of(m: Machine, s: LayerShape) -> Weights:
     """Return the weights of a layer on one GPU: TP divides all but the routed experts, which the EP group does.
 
     A layer of a model with experts is one that has them; the dense ones at the front are counted apart.

@@ -10,8 +10,8 @@ from planner.physics.training import memory, schedule
 from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import (
     COMPUTE_BYTES,
+    LayerShape,
     Machine,
-    Shape,
     attends_in_fp8,
     gathered_bytes,
     weight_cast_bytes,
@@ -46,7 +46,7 @@ def repeats_modules(m: Machine) -> bool:
     return any(memory.discarded_elements(m.model, modules, routed=routed).any for routed in kinds)
 
 
-def repeated_modules(m: Machine, s: Shape) -> tuple[RecomputeModule, ...]:
+def repeated_modules(m: Machine, s: LayerShape) -> tuple[RecomputeModule, ...]:
     """Return the modules that run again in layers that are not recomputed whole.
 
     Frameworks that name modules recompute them or whole layers, never both (Megatron-Core, recompute_granularity);
@@ -56,7 +56,7 @@ def repeated_modules(m: Machine, s: Shape) -> tuple[RecomputeModule, ...]:
     return m.software.recompute_modules if selective else ()
 
 
-def layer_bytes(m: Machine, s: Shape, *, front: bool = False) -> LayerBytes:
+def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes:
     """Compute the bytes that a layer stores: a layer with experts where the model has any, or a dense one at `front`.
 
     Korthikanti 2022, eqs. 1-4. Flash kernels keep neither scores nor the masks of dropout (Dao 2022).
@@ -104,13 +104,13 @@ def layer_bytes(m: Machine, s: Shape, *, front: bool = False) -> LayerBytes:
     )
 
 
-def tokens(m: Machine, s: Shape) -> float:
+def tokens(m: Machine, s: LayerShape) -> float:
     """Count the tokens of a micro-batch on one context-parallel rank."""
     return s.micro_batch * m.sequence / s.context_parallel
 
 
 def gpu_state_bytes(
-    m: Machine, s: Shape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num, front: Num = 0
+    m: Machine, s: LayerShape, w: Weights, *, layers: Num, ends: Num, zero_stage: int, replicas: Num, front: Num = 0
 ) -> Num:
     """Compute the bytes of weights, gradients and optimiser on one GPU, for `layers` layers and `ends` embeddings.
 
@@ -134,7 +134,7 @@ def gpu_state_bytes(
     return shared + state(usual * w.experts, np.maximum(1, replicas * s.gpus / s.expert_parallel))
 
 
-def gradient_copy_bytes(m: Machine, s: Shape, w: Weights, *, front: Num = 0) -> Num:
+def gradient_copy_bytes(m: Machine, s: LayerShape, w: Weights, *, front: Num = 0) -> Num:
     """Compute the bytes of the dummy gradients on a GPU: one tensor for each shape of weights, whatever its layers.
 
     A framework that adds weight gradients into the main ones inside the product hands a tensor of each weight's size
@@ -146,7 +146,7 @@ def gradient_copy_bytes(m: Machine, s: Shape, w: Weights, *, front: Num = 0) -> 
     return m.software.weight_gradient_copy_bytes * (one + np.minimum(front, 1) * dense)
 
 
-def head_bytes(m: Machine, s: Shape, w: Weights) -> float:
+def head_bytes(m: Machine, s: LayerShape, w: Weights) -> float:
     """Compute the bytes that the head needs at the peak of its backward pass.
 
     Logits and their gradients; the input and output of the last norm, and the gradients of both; with sequence
@@ -166,7 +166,7 @@ def head_bytes(m: Machine, s: Shape, w: Weights) -> float:
 
 
 def working_bytes(
-    m: Machine, s: Shape, w: Weights, each: LayerBytes, *, zero_stage: int, recomputed: Num, front: Num = 0
+    m: Machine, s: LayerShape, w: Weights, each: LayerBytes, *, zero_stage: int, recomputed: Num, front: Num = 0
 ) -> Num:
     """Compute the working bytes of a GPU without the head, in addition to state and stored activations.
 
@@ -185,7 +185,7 @@ def working_bytes(
 
 def memory_by_part(
     m: Machine,
-    s: Shape,
+    s: LayerShape,
     *,
     pipeline: Num,
     virtual_stages: Num,
@@ -221,7 +221,7 @@ def memory_by_part(
     }
 
 
-def front_kept_bytes(m: Machine, s: Shape, each: LayerBytes) -> float:
+def front_kept_bytes(m: Machine, s: LayerShape, each: LayerBytes) -> float:
     """Compute the bytes that a front layer keeps beyond those of another layer; negative where it keeps less."""
     return layer_bytes(m, s, front=True).kept - each.kept if front_layers(m.model) else 0.0
 
@@ -253,7 +253,7 @@ def worst_memory(m: Machine, strategy: ParallelStrategy) -> dict[str, float]:
     return {k: float(v[worst]) for k, v in parts.items()}
 
 
-def stage_gradient_bytes(m: Machine, s: Shape, layers: Num, *, stage: Num, pipeline: int) -> Num:
+def stage_gradient_bytes(m: Machine, s: LayerShape, layers: Num, *, stage: Num, pipeline: int) -> Num:
     """Compute the gradient bytes of all TP ranks and experts of a stage, which sites exchange."""
     w = weights_of(m, s)
     weights = layers * (w.shared * s.tensor_parallel + w.experts * s.expert_parallel)

@@ -12,7 +12,7 @@ from planner.physics.num import Num
 from planner.physics.site import wan
 from planner.physics.training import layer_time, memory, schedule
 from planner.physics.training.layer_time import Beside, LayerTimes
-from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.process_groups import weights_of
 from planner.physics.training.schedule import Schedule
 from planner.physics.training.stage_memory import gpu_state_bytes, stage_gradient_bytes
@@ -81,7 +81,14 @@ class ShardedTimes:
 
 
 def sharded_times(
-    m: Machine, s: Shape, times: LayerTimes, *, zero_stage: int, replicas_per_rack: int, racks: Num, slowdown: float
+    m: Machine,
+    s: LayerShape,
+    times: LayerTimes,
+    *,
+    zero_stage: int,
+    replicas_per_rack: int,
+    racks: Num,
+    slowdown: float,
 ) -> ShardedTimes:
     """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group.
 
@@ -102,7 +109,7 @@ def sharded_times(
 
 def tail_parts(
     m: Machine,
-    s: Shape,
+    s: LayerShape,
     c: Conditions,
     *,
     pipeline: int,

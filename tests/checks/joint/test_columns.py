@@ -11,7 +11,7 @@ from joint_toys import toy, with_pins
 from tiers import more, slow
 
 from planner.checks.joint_columns import Space, inner_degrees
-from planner.checks.layer_split import Split
+from planner.checks.layer_split import PipelineSplits
 from planner.instance.instance import Instance
 from planner.models.joint.space import problem_of
 from planner.physics.training.blocks import block_step
@@ -127,7 +127,7 @@ def test_a_pinned_split_is_the_only_one() -> None:
     x = cut.pipelines()
     for p, fits in ((2, True), (3, False)):
         part = x.part(np.flatnonzero((x.p == p) & (x.v == 1)))
-        split = Split(cut=cut, zero_stage=3, x=part, d=2, micro_batches=np.array([4]), limit=1e9)
+        split = PipelineSplits(cut=cut, zero_stage=3, x=part, d=2, micro_batches=np.array([4]), limit=1e9)
         assert np.isfinite(split.least()) == fits
         if fits:
             stages = [

@@ -8,8 +8,8 @@ import pytest
 from joint_brute_force import layer_splits
 from joint_toys import deeper
 
-from planner.checks.joint_columns import Cut, Pipelines, Space
-from planner.checks.layer_split import Split, witness
+from planner.checks.joint_columns import Cut, CutPipelines, Space
+from planner.checks.layer_split import PipelineSplits, witness
 from planner.physics.training import schedule, stage_memory
 from planner.physics.training.blocks import block_step, interleaving
 from planner.physics.training.blocks.block_step import ReplicaGroup
@@ -19,7 +19,7 @@ from planner.physics.training.step import Conditions
 PHI = 1.1
 
 
-def every_split(split: Split, m: int) -> list[tuple[float, float]]:
+def every_split(split: PipelineSplits, m: int) -> list[tuple[float, float]]:
     """Time every split that memory holds, as the physics predicts and with the least wait of unequal chunks."""
     cut, x = split.cut, split.x
     p, v, machine = split.p, split.v, split.cut.machine
@@ -52,7 +52,7 @@ def every_split(split: Split, m: int) -> list[tuple[float, float]]:
     return found
 
 
-def _with_least_waits(split: Split, m: int, layers: tuple[int, ...], repeated: tuple[int, ...]) -> float:
+def _with_least_waits(split: PipelineSplits, m: int, layers: tuple[int, ...], repeated: tuple[int, ...]) -> float:
     x, sharded, p, v = split.pipeline, split.sharded, split.p, split.v
     n = float(schedule.effective_micro_batches(m, p, v))
     stages = []
@@ -79,12 +79,12 @@ def _with_least_waits(split: Split, m: int, layers: tuple[int, ...], repeated: t
     return (max(stages) + float(sum(once.values()))) / m
 
 
-def some_columns(seed: int, number: int) -> list[tuple[Cut, int, Pipelines, int, int]]:
+def some_columns(seed: int, number: int) -> list[tuple[Cut, int, CutPipelines, int, int]]:
     """Draw columns: a cut, a ZeRO stage, a pipeline, replicas and micro-batches."""
     r = random.Random(seed)
     space = Space(instance=deeper(seed), transport_slowdown=PHI)
     cuts = list(space.cuts())
-    found: list[tuple[Cut, int, Pipelines, int, int]] = []
+    found: list[tuple[Cut, int, CutPipelines, int, int]] = []
     while len(found) < number:
         cut = r.choice(cuts)
         x = cut.pipelines()
@@ -102,7 +102,7 @@ def test_the_least_split_is_the_best_of_all(seed: int) -> None:
     """Over random columns with interleaving, ZB-H1, recompute and experts; none fits where no split does."""
     fitted = 0
     for cut, zero, x, d, m in some_columns(seed, 12):
-        split = Split(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=np.array([m]), limit=1e9)
+        split = PipelineSplits(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=np.array([m]), limit=1e9)
         every, least = every_split(split, m), split.least()
         if not every:
             assert least == float("inf")
@@ -119,7 +119,8 @@ def test_many_micro_batches_at_once(seed: int) -> None:
     for cut, zero, x, d, low in some_columns(200 + seed, 8):
         batches = np.arange(low, low + 9)
         each = [
-            Split(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=np.array([m]), limit=1e9).least() for m in batches
+            PipelineSplits(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=np.array([m]), limit=1e9).least()
+            for m in batches
         ]
         finite = sorted(s for s in each if s < float("inf"))
         for limit in [s * f for s in finite[:: max(1, len(finite) - 1)] for f in (1 - 1e-6, 1 + 1e-6)]:
@@ -138,5 +139,5 @@ def test_rounds_that_wait_are_all_but_two(micro_batches: list[int], rounds: floa
     for cut, zero, x, d, _ in some_columns(300, 12):
         p = int(x.p[0])
         counts = np.array([n * p for n in micro_batches])
-        split = Split(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=counts, limit=1e9)
+        split = PipelineSplits(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=counts, limit=1e9)
         assert split.waits == pytest.approx(rounds / p)

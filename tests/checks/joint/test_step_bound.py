@@ -9,9 +9,16 @@ from joint_brute_failures import failing
 from joint_toys import PHI, deeper
 from tiers import more
 
-from planner.checks.joint_columns import Cut, Ints, MaxRacks, Pipelines, Space
-from planner.checks.layer_split import Split
-from planner.checks.step_bound import COARSE, Floor, Ranges, columns_in_time, fastest_ranges, total_micro_batches
+from planner.checks.joint_columns import Cut, CutPipelines, Ints, MaxRacks, Space
+from planner.checks.layer_split import PipelineSplits
+from planner.checks.step_bound import (
+    COARSE,
+    CutRanges,
+    StepTimeBound,
+    columns_in_time,
+    fastest_ranges,
+    total_micro_batches,
+)
 from planner.instance.hardware import Accelerator
 from planner.instance.instance import Instance
 from planner.instance.workload import Model
@@ -41,7 +48,7 @@ def of_kind(seed: int, kind: str) -> Instance:
     return i.model_copy(update={"reliability": failing(seed).reliability}) if "failures" in kind else i
 
 
-def drawn_ranges(r: random.Random, cut: Cut, x: Pipelines, number: int) -> Ranges:
+def drawn_ranges(r: random.Random, cut: Cut, x: CutPipelines, number: int) -> CutRanges:
     """Draw ranges of random pipelines."""
     every = fastest_ranges(cut, x, MaxRacks(cut.space.instance), NEVER)
     if not len(every):
@@ -50,10 +57,10 @@ def drawn_ranges(r: random.Random, cut: Cut, x: Pipelines, number: int) -> Range
     for few, many, m in zip(every.min_replicas, every.max_replicas, every.min_micro_batches, strict=True):
         low, high = sorted(r.choices(range(few, many + 1), k=2))
         ends.append((low, high, *sorted(r.choices(range(m, total_micro_batches(cut) // low + 1), k=2))))
-    return Ranges(every.pipelines, *np.array(ends).T)
+    return CutRanges(every.pipelines, *np.array(ends).T)
 
 
-def drawn_inside(rng: np.random.Generator, cut: Cut, ranges: Ranges, number: int) -> tuple[Ints, Ranges]:
+def drawn_inside(rng: np.random.Generator, cut: Cut, ranges: CutRanges, number: int) -> tuple[Ints, CutRanges]:
     """Draw columns inside ranges; return the places of the ranges and the single ones."""
     at = rng.integers(0, len(ranges), number)
     d = rng.integers(ranges.min_replicas[at], ranges.max_replicas[at], endpoint=True)
@@ -61,13 +68,13 @@ def drawn_inside(rng: np.random.Generator, cut: Cut, ranges: Ranges, number: int
     fine = np.flatnonzero(most >= ranges.min_micro_batches[at])
     at, d = at[fine], d[fine]
     m = rng.integers(ranges.min_micro_batches[at], most[fine], endpoint=True)
-    return at, Ranges(ranges.pipelines.part(at), d, d, m, m)
+    return at, CutRanges(ranges.pipelines.part(at), d, d, m, m)
 
 
-def exact(cut: Cut, zero: int, one: Ranges) -> float:
+def exact(cut: Cut, zero: int, one: CutRanges) -> float:
     """Return the least seconds of a sequence of one column on a clock, over every split of its layers."""
     d, m, x = int(one.min_replicas[0]), one.min_micro_batches, one.pipelines
-    split = Split(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=m, limit=NEVER)
+    split = PipelineSplits(cut=cut, zero_stage=zero, x=x, d=d, micro_batches=m, limit=NEVER)
     return split.least() / d / cut.shape.micro_batch * cut.space.column_stretch(d, int(x.p[0]) * cut.shape.gpus)
 
 
@@ -90,7 +97,7 @@ def test_floors_are_below_exact_times(seed: int, kind: str) -> None:
                 continue
             compared += 1
             for stage in (zero, None):
-                assert Floor(cut=cut, zero_stage=stage, ranges=range_).seconds[0] <= seconds * (1 + 1e-9)
+                assert StepTimeBound(cut=cut, zero_stage=stage, ranges=range_).seconds[0] <= seconds * (1 + 1e-9)
             left = columns_in_time(cut, zero, range_, seconds * (1 + 1e-6), lambda: False)
             pairs = [p for x in left for p in zip(x.min_replicas.tolist(), x.min_micro_batches.tolist(), strict=True)]
             assert (int(one.min_replicas[0]), int(one.min_micro_batches[0])) in pairs
@@ -111,7 +118,7 @@ def test_floors_of_ranges_are_below_those_inside(name: str) -> None:
         at, ones = drawn_inside(rng, cut, ranges, 1000)
         if not len(at):
             continue
-        floors, single = (Floor(cut=cut, zero_stage=zero, ranges=x) for x in (ranges, ones))
+        floors, single = (StepTimeBound(cut=cut, zero_stage=zero, ranges=x) for x in (ranges, ones))
         for part in ("seconds", "each", "once", "stretch"):
             assert np.all(getattr(floors, part)[at] <= getattr(single, part) * (1 + 1e-9)), part
         fast = floors.in_time(float(np.median(single.seconds)))

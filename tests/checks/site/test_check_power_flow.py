@@ -5,14 +5,14 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from planner.checks.power_flow import Grid, Solved, _without_circuit
+from planner.checks.power_flow import GridArrays, Solved, _without_circuit
 
 
-def ring(*reactance_pu: float) -> Grid:
+def ring(*reactance_pu: float) -> GridArrays:
     """Return three nodes in a ring of single circuits."""
     none = np.zeros(3)
     parts: dict[str, Any] = {"available_mw": none, "unit_share": none, "generated_mw": none, "load_mw": none}
-    return Grid(
+    return GridArrays(
         names=["a", "b", "c"], lines=["ab", "bc", "ca"], a=np.array([0, 1, 2]), b=np.array([1, 2, 0]),
         circuits=np.ones(3, dtype=int), rating_mw=none, one_circuit=100 / np.array(reactance_pu), site_mw=none, **parts,
     )  # fmt: skip
@@ -39,7 +39,7 @@ def test_flows_without_a_circuit_are_those_of_the_grid_without_it(seed: int) -> 
     generated, load = r.uniform(0, 50, 9), r.uniform(0, 50, 9)
     load *= generated.sum() / load.sum()
     none = np.zeros(9)
-    g = Grid(
+    g = GridArrays(
         names=list("abcdefghi"), lines=[str(k) for k in range(len(pairs))], a=np.array([p[0] for p in pairs]),
         b=np.array([p[1] for p in pairs]), circuits=1 + (np.arange(len(pairs)) % 2), rating_mw=none,
         one_circuit=100 / reactance, site_mw=none, available_mw=none, unit_share=none, generated_mw=generated,
@@ -56,7 +56,7 @@ def test_flows_without_a_circuit_are_those_of_the_grid_without_it(seed: int) -> 
 @pytest.mark.parametrize(("load", "named"), [(100.0, []), (120.0, ["security[b, ab]"])])
 def test_an_island_that_its_plants_cannot_feed_is_named(load: float, named: list[str]) -> None:
     """Without its one circuit, b has its own 100 MW of plants, whatever a could send it."""
-    g = Grid(
+    g = GridArrays(
         names=["a", "b"], lines=["ab"], a=np.array([0]), b=np.array([1]), circuits=np.ones(1, dtype=int),
         rating_mw=np.array([200.0]), one_circuit=np.array([1000.0]), available_mw=np.array([100.0, 100.0]),
         unit_share=np.zeros(2), generated_mw=np.array([80.0, load - 60.0]), load_mw=np.array([20.0, load]),

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from planner.models.fabric import design_table as tables
-from planner.models.fabric.design_table import AT, KEY, Front, Options
+from planner.models.fabric.design_table import AT, KEY, DesignTable, DominanceTest
 
 Entry = tuple[float, float, float, float, int]  # slowdowns of sends and all-reduces, dollars, MW, stripes
 
@@ -22,15 +22,15 @@ def drawn(seed: int, entries: int) -> list[Entry]:
     ]
 
 
-def table(entries: list[Entry]) -> Options:
+def table(entries: list[Entry]) -> DesignTable:
     """Return entries as a table."""
     key = np.zeros((len(entries), len(KEY)), dtype=np.int64)
     key[:, AT["stripes"]] = [x[4] for x in entries]
     columns = [np.array([x[i] for x in entries], dtype=float) for i in range(4)]
-    return Options(*columns, key)
+    return DesignTable(*columns, key)
 
 
-def entries_of(x: Options) -> list[Entry]:
+def entries_of(x: DesignTable) -> list[Entry]:
     """Return a table as entries."""
     stripes = x.key[:, AT["stripes"]].tolist()
     return list(zip(x.send.tolist(), x.allreduce.tolist(), x.usd.tolist(), x.mw.tolist(), stripes, strict=True))
@@ -68,7 +68,7 @@ def test_what_some_template_keeps(seed: int, power: bool) -> None:
     Where power does not count that is where any template is as calm at no more money.
     """
     some, asked = drawn(seed, 12), drawn(1000 + seed, 60)
-    found = Front(table(some), power_counts=power).beats(*(np.array([x[i] for x in asked]) for i in range(4)))
+    found = DominanceTest(table(some), power_counts=power).beats(*(np.array([x[i] for x in asked]) for i in range(4)))
     for entry, beaten in zip(asked, found.tolist(), strict=True):
         calm = [x for x in some if x[0] <= entry[0] and x[1] <= entry[1]]
         any_does = any(no_worse(x, entry, power=power) for x in calm)
@@ -80,7 +80,7 @@ def test_what_some_template_keeps(seed: int, power: bool) -> None:
         frugal = [x for x in calm if x[3] == min(y[3] for y in calm)]
         if len({x[3] for x in cheapest}) == len({x[2] for x in frugal}) == 1:
             assert beaten == any(no_worse(x, entry, power=True) for x in (*cheapest, *frugal))
-    nothing = Front(tables.no_options(), power_counts=power).beats(*(np.ones(3) for _ in range(4)))
+    nothing = DominanceTest(tables.no_options(), power_counts=power).beats(*(np.ones(3) for _ in range(4)))
     assert nothing.tolist() == [False] * 3
 
 

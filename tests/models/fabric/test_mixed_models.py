@@ -12,7 +12,7 @@ from fabric_cases import PHI, instance, switch
 from planner.instance.instance import Instance
 from planner.instance.network import Switch
 from planner.models.fabric.chooser import Template, Templates
-from planner.models.fabric.traffic import Traffic
+from planner.models.fabric.traffic import SiteTraffic
 
 GPU_LINK_USD, SWITCH_LINK_USD = 680.0, 1830.0
 LEAF, SPINE = switch(64, 36e3), switch(128, 150e3)
@@ -27,7 +27,7 @@ def one_to_one(gpus: int, *boxes: Switch, **rules: Any) -> Instance:
 def cheapest(i: Instance, racks: int) -> Template:
     """Return the cheapest template of a site."""
     t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-    traffic, blocks = Traffic(stages=4, unit_racks=1, wrap=False, rails=i.hardware.rack.gpus), racks // 4
+    traffic, blocks = SiteTraffic(stages=4, unit_racks=1, wrap=False, rails=i.hardware.rack.gpus), racks // 4
     return t.template(traffic, blocks, t.options(traffic, blocks), 0)
 
 
@@ -124,7 +124,7 @@ def test_other_ports_are_not_mixed(unlike: dict[str, float]) -> None:
     """A model of another rate, number of planes or price of links joins no leaf, however cheap it is."""
     i = one_to_one(4, switch(8, 1e5), switch(12, 1.0, **unlike), max_tiers=3)
     t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-    traffic = Traffic(stages=4, unit_racks=1, wrap=True, rails=4)
+    traffic = SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=4)
     x = t.options(traffic, 2)
     found = [t.template(traffic, 2, x, k) for k in range(len(x))]
     assert found
@@ -137,7 +137,7 @@ def test_a_model_that_another_outdoes_is_no_choice() -> None:
     for pins, names in (({}, {"8x1", "12x1"}), ({"fabric.spine_switch": "6x1"}, {"6x1"})):
         i = one_to_one(2, *boxes, pins=pins, min_core_share=0.0)
         t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-        traffic = Traffic(stages=6, unit_racks=1, wrap=True, rails=2)
+        traffic = SiteTraffic(stages=6, unit_racks=1, wrap=True, rails=2)
         x = t.options(traffic, 4)
         found = [t.template(traffic, 4, x, k) for k in range(len(x))]
         assert {f.above[0] for f in found if f.design.tiers > 1} <= names

@@ -19,9 +19,9 @@ from planner.instance.instance import Instance
 from planner.instance.network import Floor, Switch
 from planner.models import rack_order
 from planner.models.fabric.chooser import Templates
-from planner.models.fabric.design_table import Options
-from planner.models.fabric.site_mode import Site
-from planner.models.fabric.traffic import Traffic
+from planner.models.fabric.design_table import DesignTable
+from planner.models.fabric.site_mode import SiteMode
+from planner.models.fabric.traffic import SiteTraffic
 from planner.models.requests import FabricRequest
 from planner.physics.network.price import Bill, bill, min_fabric_mw, min_fabric_usd
 from planner.physics.network.topology import Design, unwirable
@@ -41,27 +41,31 @@ MEDIA = [
 ]
 LENGTHS = {"floor": FLOOR, "media": MEDIA, "power_usd_per_watt": 3.0}
 TREES = ("rail", "rack", "rail-only")
-CASES: dict[str, tuple[Instance, Traffic, int]] = {
-    "rail": (instance(4, switch(8, 1e5), switch(6, 7e4)), Traffic(stages=4, unit_racks=1, wrap=True, rails=4), 4),
-    "rack": (instance(4, switch(8, 1e5), families=["rack"]), Traffic(stages=3, unit_racks=1, wrap=False, rails=4), 3),
+CASES: dict[str, tuple[Instance, SiteTraffic, int]] = {
+    "rail": (instance(4, switch(8, 1e5), switch(6, 7e4)), SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=4), 4),
+    "rack": (
+        instance(4, switch(8, 1e5), families=["rack"]),
+        SiteTraffic(stages=3, unit_racks=1, wrap=False, rails=4),
+        3,
+    ),
     "rail-only": (
         instance(3, switch(6, 1e5), families=["rail-only"]),
-        Traffic(stages=5, unit_racks=1, wrap=True, rails=2),
+        SiteTraffic(stages=5, unit_racks=1, wrap=True, rails=2),
         4,
     ),
     "all": (
         instance(2, switch(6, 1e5), families=[*TREES, "dragonfly", "dragonfly+"]),
-        Traffic(stages=3, unit_racks=1, wrap=True, rails=2),
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2),
         5,
     ),
     "valiant": (
         instance(2, switch(8, 1e5), families=["dragonfly", "dragonfly+"], group_routing="valiant"),
-        Traffic(stages=3, unit_racks=1, wrap=True, rails=2),
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2),
         4,
     ),
     "four tiers": (
         instance(2, switch(4, 1e5), max_tiers=4),
-        Traffic(stages=3, unit_racks=1, wrap=True, rails=2),
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2),
         4,
     ),
     "breakout and lanes": (
@@ -71,27 +75,27 @@ CASES: dict[str, tuple[Instance, Traffic, int]] = {
             switch(12, 6e4, port_gbps=400),
             max_lanes=2,
         ),
-        Traffic(stages=4, unit_racks=2, wrap=True, rails=3),
+        SiteTraffic(stages=4, unit_racks=2, wrap=True, rails=3),
         3,
     ),
     "spares and core share": (
         instance(2, switch(8, 1e5), spares={"share": 0.25}, min_core_share=0.4),
-        Traffic(stages=4, unit_racks=1, wrap=False, rails=2),
+        SiteTraffic(stages=4, unit_racks=1, wrap=False, rails=2),
         4,
     ),
     "media by length": (
         instance(2, switch(6, 1e5, link_factor=1.5), families=[*TREES, "dragonfly", "dragonfly+"], **LENGTHS),
-        Traffic(stages=3, unit_racks=1, wrap=True, rails=2),
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2),
         4,
     ),
     "WAN gateway": (
         instance(2, switch(8, 1e5), wan_gateway=True, families=["rail", "dragonfly", "dragonfly+"], **LENGTHS),
-        Traffic(stages=3, unit_racks=1, wrap=True, rails=2, wan_gbps=3000, exchange_gbps=1500),
+        SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2, wan_gbps=3000, exchange_gbps=1500),
         4,
     ),
     "experts over racks": (
         instance(2, switch(6, 1e5), families=["rack"]),
-        Traffic(stages=2, unit_racks=4, wrap=False, rails=2, context_racks=1, exchange_racks=4),
+        SiteTraffic(stages=2, unit_racks=4, wrap=False, rails=2, context_racks=1, exchange_racks=4),
         3,
     ),
 }
@@ -102,13 +106,13 @@ def templates(i: Instance, *, power_counts: bool = True) -> Templates:
     return Templates(instance=i, transport_slowdown=PHI, power_counts=power_counts)
 
 
-def counted(traffic: Traffic, blocks: int, n: int, d: Design) -> Locality:
+def counted(traffic: SiteTraffic, blocks: int, n: int, d: Design) -> Locality:
     """Return what leaves leaf domains, pods and zones of a design on the order of racks, by the checker's count."""
     parts = d.domain_racks, d.domains_per_pod or 1, d.domains_per_zone
     return crossings(traffic.stages, blocks, n, traffic.unit_racks, *parts, wrap=traffic.wrap)
 
 
-def slowdowns(i: Instance, traffic: Traffic, blocks: int, n: int, d: Design) -> tuple[float, float]:
+def slowdowns(i: Instance, traffic: SiteTraffic, blocks: int, n: int, d: Design) -> tuple[float, float]:
     """Return the slowdowns of a design by the checker's functions."""
     x = counted(traffic, blocks, n, d)
     rate = next(s.port_gbps for s in i.network.switches if s.ports == d.ports)
@@ -118,7 +122,7 @@ def slowdowns(i: Instance, traffic: Traffic, blocks: int, n: int, d: Design) -> 
     return pipeline_send_slowdown(PHI, d, *send, free=free), allreduce_slowdown(PHI, d, *reduced, free=free)
 
 
-def alltoall(traffic: Traffic, blocks: int, n: int, d: Design) -> float:
+def alltoall(traffic: SiteTraffic, blocks: int, n: int, d: Design) -> float:
     """Return the slowdown of the exchange with experts by the checker's functions."""
     order = rack_order.rank_order(traffic.stages, blocks, n, traffic.unit_racks)
     sizes = (1, max(1, d.domains_per_pod), *([d.domains_per_zone] if d.zones else []))
@@ -197,7 +201,7 @@ def test_no_template_beats_another(name: str) -> None:
         assert not np.all(rows[a] <= rows[b])
 
 
-def beaten(x: Options, send: float, allreduce: float, usd: float) -> bool:
+def beaten(x: DesignTable, send: float, allreduce: float, usd: float) -> bool:
     """Say whether some template is as calm and as cheap."""
     near = 1 + 1e-9
     return bool(np.any((x.send <= send * near) & (x.allreduce <= allreduce * near) & (x.usd <= usd * near)))
@@ -247,7 +251,7 @@ def test_no_tree_of_several_models_is_missing(seed: int) -> None:
 def none_is_missing(i: Instance, r: random.Random, *, gateway: bool) -> None:
     """Compare the templates for some traffic with every design by plain loops, of every model at every tier."""
     gbps = r.choice([800.0, 2400.0]) if gateway else 0.0
-    traffic = Traffic(
+    traffic = SiteTraffic(
         stages=r.randint(2, 4), unit_racks=1, wrap=r.random() < 0.5, rails=i.hardware.rack.gpus,
         wan_gbps=gbps, exchange_gbps=gbps / 2,
     )  # fmt: skip
@@ -296,7 +300,7 @@ def test_templates_survive_what_is_asked(families: list[str], loss: str, ports: 
     Where one switch holds all GPUs there is nothing to lose.
     """
     more = {"families": families, "max_tiers": 4}
-    traffic, blocks = Traffic(stages=3, unit_racks=1, wrap=True, rails=2), 4
+    traffic, blocks = SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2), 4
     kept = []
     for rules in ({}, {"survives": loss}):
         i = instance(2, switch(ports, 5e4), **more, **rules)
@@ -308,7 +312,7 @@ def test_templates_survive_what_is_asked(families: list[str], loss: str, ports: 
     assert not all(kept[0])
 
 
-def exchange_fits(traffic: Traffic, blocks: int, n: int, d: Design, rate: float) -> bool:
+def exchange_fits(traffic: SiteTraffic, blocks: int, n: int, d: Design, rate: float) -> bool:
     """Say whether uplinks carry the exchange between sites."""
     x = counted(traffic, blocks, n, d)
     free = free_uplinks(d, traffic.exchange_gbps, rate, *x.stage_in)
@@ -333,7 +337,7 @@ def test_never_dearer_than_at_the_worst_placement(seed: int) -> None:
         wan_gbps=gbps, exchange_gbps=gbps / 4,
     )  # fmt: skip
     worst = cheapest(i, request)
-    traffic = Traffic(
+    traffic = SiteTraffic(
         stages=stages, unit_racks=1, wrap=True, rails=i.hardware.rack.gpus, wan_gbps=gbps, exchange_gbps=gbps / 4
     )
     x = templates(i, power_counts=False).options(traffic, blocks)
@@ -359,7 +363,7 @@ def test_never_dearer_with_four_tiers(seed: int) -> None:
     worst = cheapest(i, request)
     assert worst is not None
     assert worst.design.tiers == 4
-    traffic = Traffic(stages=stages, unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
+    traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
     x = templates(i, power_counts=False).options(traffic, blocks)
     kept = x.part((x.send <= PHI * send * (1 + 1e-9)) & (x.allreduce <= PHI * allreduce * (1 + 1e-9)))
     assert kept.usd.min(initial=math.inf) <= worst.usd * (1 + 1e-9)
@@ -384,8 +388,8 @@ def test_bounds_rule_out_no_template(name: str, monkeypatch: pytest.MonkeyPatch)
     i, traffic, blocks = CASES[name]
     x, gpus = templates(i).options(traffic, blocks), traffic.racks(blocks) * traffic.rails * (1 - 1e-12)
     assert x.usd.min() >= min_fabric_usd(i.network) * gpus and x.mw.min() >= min_fabric_mw(i.network) * gpus
-    monkeypatch.setattr(Site, "worthwhile_domains", lambda _, domains: domains)
-    monkeypatch.setattr(Site, "worthwhile_uplinks", lambda s, domain, *_, **__: np.arange(1, s.uplinks(domain) + 1))
+    monkeypatch.setattr(SiteMode, "worthwhile_domains", lambda _, domains: domains)
+    monkeypatch.setattr(SiteMode, "worthwhile_uplinks", lambda s, domain, *_, **__: np.arange(1, s.uplinks(domain) + 1))
     assert np.array_equal(templates(i).options(traffic, blocks).key, x.key)
 
 
@@ -428,7 +432,7 @@ def test_a_full_share_holds_of_leaves_too(families: list[str], breakout: int) ->
     """
     box = switch(20 // breakout, 1e5, port_gbps=800 * breakout, breakout=breakout)
     i = instance(4, box, families=families, min_core_share=1.0)
-    traffic = Traffic(stages=2, unit_racks=1, wrap=True, rails=4)
+    traffic = SiteTraffic(stages=2, unit_racks=1, wrap=True, rails=4)
     t = templates(i)
     x = t.options(traffic, 3)
     assert len(x)

@@ -9,7 +9,7 @@ from dragonfly_cases import enough_between_groups, every_dragonfly
 from fabric_cases import PHI, crossings, instance, request, switch
 
 from planner.models.fabric.chooser import Templates
-from planner.models.fabric.traffic import Traffic
+from planner.models.fabric.traffic import SiteTraffic
 from planner.physics.network.price import bill
 from planner.physics.network.topology import unwirable
 from planner.physics.network.transport import allreduce_slowdown, pipeline_send_slowdown
@@ -28,7 +28,7 @@ def test_no_dragonfly_is_missing(seed: int, family: str, routing: str) -> None:
         rails, *boxes, families=[family], group_routing=routing,
         optics_usd=r.choice([50, 9000]), min_core_share=r.choice([0.0, 0.0, 0.5]),
     )  # fmt: skip
-    traffic = Traffic(stages=stages, unit_racks=1, wrap=r.random() < 0.5, rails=rails)
+    traffic = SiteTraffic(stages=stages, unit_racks=1, wrap=r.random() < 0.5, rails=rails)
     t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
     x = t.options(traffic, blocks)
     for k in range(len(x)):
@@ -63,7 +63,7 @@ def test_two_leaves_may_be_a_group_each(family: str, usd: tuple[float, float]) -
     pins = {"leaf_domain_racks": 2, "rails_per_pod": 1, "leaf_domains_per_pod": 1}
     i = instance(1, switch(4, 5e4), families=[family], pins={f"fabric.{k}": n for k, n in pins.items()})
     t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-    traffic = Traffic(stages=2, unit_racks=1, wrap=True, rails=1)
+    traffic = SiteTraffic(stages=2, unit_racks=1, wrap=True, rails=1)
     x = t.options(traffic, 2)
     found = [t.template(traffic, 2, x, k) for k in range(len(x))]
     assert {(f.design.pods, f.design.domains) for f in found} == {(2, 2)}

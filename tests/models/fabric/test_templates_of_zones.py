@@ -13,13 +13,13 @@ from fabric_cases import PHI, instance, switch
 
 from planner.models.fabric import four_tiers
 from planner.models.fabric.chooser import Templates
-from planner.models.fabric.design_table import AT, Front, Options, no_options
-from planner.models.fabric.site_mode import Site
-from planner.models.fabric.traffic import Traffic
+from planner.models.fabric.design_table import AT, DesignTable, DominanceTest, no_options
+from planner.models.fabric.site_mode import SiteMode
+from planner.models.fabric.traffic import SiteTraffic
 from planner.models.fabric.trees import Tops
 from planner.solvers.signals import Deadline, OutOfTimeError
 
-Asked = list[tuple[Site, int, np.ndarray[Any, Any]]]
+Asked = list[tuple[SiteMode, int, np.ndarray[Any, Any]]]
 
 
 @pytest.fixture
@@ -28,7 +28,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     found: Asked = []
     sought = four_tiers.with_zones
 
-    def noted(s: Site, domain: int, tops: Tops, stripes: list[int], loads: np.ndarray[Any, Any]) -> list[Options]:
+    def noted(
+        s: SiteMode, domain: int, tops: Tops, stripes: list[int], loads: np.ndarray[Any, Any]
+    ) -> list[DesignTable]:
         if not s.mode.grouped:
             found.append((s, domain, loads))
         return sought(s, domain, tops, stripes, loads)
@@ -37,9 +39,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     return found
 
 
-def by_loops(draw: random.Random, s: Site, domain: int, loads: np.ndarray[Any, Any]) -> Iterator[tuple[Any, float]]:
+def by_loops(draw: random.Random, s: SiteMode, domain: int, loads: np.ndarray[Any, Any]) -> Iterator[tuple[Any, float]]:
     """Yield the cheapest of all rows at a few targets of each leaf, one by one, whatever else was found."""
-    s.front = Front(no_options(), power_counts=False)
+    s.front = DominanceTest(no_options(), power_counts=False)
     rows = four_tiers._rows(s, domain, np.arange(1, s.ports), loads)
     for n in s.stripes:
         leaf = s.loads.at(n, np.array([domain]))[0]
@@ -58,7 +60,7 @@ def test_no_four_tiers_at_a_target_are_missing(seed: int, asked: Asked) -> None:
     """The cheapest four tiers at a target, by plain loops, are beaten or equalled by a template."""
     r = random.Random(seed)
     i = instance(r.choice([1, 2]), switch(r.choice([3, 4]), r.choice([1e5, 333.33])), max_tiers=4)
-    traffic = Traffic(stages=r.choice([2, 3]), unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
+    traffic = SiteTraffic(stages=r.choice([2, 3]), unit_racks=1, wrap=True, rails=i.hardware.rack.gpus)
     t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
     x = t.options(traffic, r.choice([3, 4]))
     seen = 0
@@ -70,10 +72,10 @@ def test_no_four_tiers_at_a_target_are_missing(seed: int, asked: Asked) -> None:
     assert seen
 
 
-def large(deadline: Deadline) -> tuple[Templates, Traffic]:
+def large(deadline: Deadline) -> tuple[Templates, SiteTraffic]:
     """Return the templates of a site whose tables of four tiers take long."""
     i = instance(8, switch(64, 1e5), max_tiers=4)
-    traffic = Traffic(stages=21, unit_racks=2, wrap=True, rails=8)
+    traffic = SiteTraffic(stages=21, unit_racks=2, wrap=True, rails=8)
     return Templates(instance=i, transport_slowdown=PHI, power_counts=False, deadline=deadline), traffic
 
 
@@ -97,7 +99,7 @@ def test_tables_read_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_shallow_tables_have_three_tiers_where_these_join_all(asked: Asked) -> None:
     """For a first plan four tiers are left out, but where nothing else joins the racks."""
-    traffic = Traffic(stages=3, unit_racks=1, wrap=True, rails=2)
+    traffic = SiteTraffic(stages=3, unit_racks=1, wrap=True, rails=2)
     for ports, needed in ((8, False), (4, True)):
         t = Templates(instance=instance(2, switch(ports, 1e5), max_tiers=4), transport_slowdown=PHI, power_counts=False)
         asked.clear()

@@ -11,12 +11,12 @@ from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.pins import SITE_FABRIC, check_pins
 from planner.models.fabric.chooser import Template, Templates
-from planner.models.fabric.design_table import Options
-from planner.models.fabric.traffic import Traffic
+from planner.models.fabric.design_table import DesignTable
+from planner.models.fabric.traffic import SiteTraffic
 from planner.physics.network.families import max_joined_racks
 from planner.physics.network.topology import Design
 
-TRAFFIC = Traffic(stages=4, unit_racks=1, wrap=True, rails=3)
+TRAFFIC = SiteTraffic(stages=4, unit_racks=1, wrap=True, rails=3)
 BLOCKS = 4
 SWITCHES = switch(6, 5e4), switch(8, 1e5, planes=2), switch(7, 7e4)
 
@@ -112,11 +112,11 @@ def test_a_pinned_leaf_domain_of_any_size(racks: int, several: bool) -> None:
     assert all(d.domain_racks == racks and (d.domains > 1) == several for d in designs)
 
 
-def parted(racks: int, **more: Any) -> Options:
+def parted(racks: int, **more: Any) -> DesignTable:
     """Return the templates with pinned leaf domains of traffic whose units have four racks."""
     i = instance(1, switch(16, 1e5), pins={"fabric.leaf_domain_racks": racks})
     t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-    return t.options(Traffic(stages=2, unit_racks=4, wrap=False, rails=1, **more), 3)
+    return t.options(SiteTraffic(stages=2, unit_racks=4, wrap=False, rails=1, **more), 3)
 
 
 def test_a_leaf_domain_parts_no_context_group() -> None:
@@ -175,7 +175,7 @@ def test_racks_that_a_pinned_leaf_joins(family: str, wired: int) -> None:
             bounded |= {most} - {np.inf}
             t = Templates(instance=i, transport_slowdown=PHI, power_counts=False)
             for racks in range(1, 13) if np.isfinite(most) else ():
-                one = Traffic(stages=1, unit_racks=1, wrap=False, rails=wired)
+                one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=wired)
                 assert racks <= most or not len(t.options(one, racks, site="cluster")), (name, value, racks)
     assert 0 in bounded
 
@@ -188,7 +188,7 @@ def test_racks_that_one_tier_joins(family: str, pins: dict[str, Any], tiers: dic
     i = fabrics(pins | tiers.get("pins", {}), families=[family], max_tiers=tiers.get("max_tiers", 3))
     assert i.network is not None
     most, t = max_joined_racks(i.network, i.pins, 2), Templates(instance=i, transport_slowdown=PHI, power_counts=False)
-    one = Traffic(stages=1, unit_racks=1, wrap=False, rails=2)
+    one = SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=2)
     joined = [racks for racks in range(1, 13) if len(t.options(one, racks))]
     assert max(joined, default=0) <= most
     assert family == "dragonfly" or max(joined, default=0) == most
@@ -200,7 +200,7 @@ def test_a_leaf_without_uplinks_holds_all_racks(pins: dict[str, Any], most: floa
     i = fabrics(pins, families=["rail"])
     assert i.network is not None and max_joined_racks(i.network, i.pins, 1) == most
     one, t = (
-        Traffic(stages=1, unit_racks=1, wrap=False, rails=1),
+        SiteTraffic(stages=1, unit_racks=1, wrap=False, rails=1),
         Templates(instance=i, transport_slowdown=PHI, power_counts=False),
     )
     assert len(t.options(one, 8)) > 0 and (len(t.options(one, 9)) > 0) == (not pins)

@@ -234,7 +234,7 @@ def cut_short(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
     """End every solve of the sites at a limit, with the solution that it has."""
     run = sites.run
 
-    def limited(m: Any, **options: Any) -> Outcome[highs.Values]:
+    def limited(m: Any, **options: Any) -> Outcome[highs.HighsValues]:
         return replace(run(m, **options), stop=Stop.LIMIT)
 
     monkeypatch.setattr(sites, "run", limited)
@@ -266,7 +266,7 @@ def test_an_answer_cut_short_refuses_nothing(monkeypatch: pytest.MonkeyPatch) ->
     sites = Sites(instance=case(node("E0")))
     run = sites.run
 
-    def nothing(m: Any, **options: Any) -> Outcome[highs.Values]:
+    def nothing(m: Any, **options: Any) -> Outcome[highs.HighsValues]:
         return replace(run(m, **options), stop=Stop.LIMIT, solution=None, infeasible=False)
 
     monkeypatch.setattr(sites, "run", nothing)

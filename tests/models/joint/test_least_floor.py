@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from planner.models.joint.search.least_prices import RACKS_ALONE, Floor
+from planner.models.joint.search.least_prices import RACKS_ALONE, MinPrices
 
 # $100 whatever is built, $50 a site and $7 for each two of them, modules of two racks for $30, $1 a rail of a rack.
 JOINED = (0.0, 0.0, 7.0, 21.0)
-FLOOR = Floor(
+FLOOR = MinPrices(
     fixed_usd=100.0, site_usd=50.0, module_racks=2, module_usd=30.0, rail_usd=1.0, joined_usd=JOINED, min_sites=2
 )
 

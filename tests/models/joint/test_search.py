@@ -16,7 +16,7 @@ from joint_toys import deeper
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.models.joint import bounds
-from planner.models.joint.bounds import Conditions
+from planner.models.joint.bounds import RowConditions
 from planner.models.joint.cache import JointCache
 from planner.models.joint.columns import column_at, columns_of, free_seconds, pipelines_of, rounds_of, under_zero
 from planner.models.joint.search import dive
@@ -220,7 +220,7 @@ def test_memory_slows_the_slowest_stage() -> None:
     problem = replace(problem, memory_limit=problem.memory_limit * 100)
     s, world = replace(s, problem=problem), World(problem=problem, sites=None, templates=None)
     _, rows = pipelines_of(world, s)
-    free = Conditions(racks=1, shards=1, send=1.0, allreduce=1.0)
+    free = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
     layer = bounds.terms(s, 0, rows, free).layer
     loose = bounds.min_stage_seconds_in_memory(s, 0, rows, 1, layer)
     assert loose == pytest.approx(problem.layers / rows.p * layer, rel=1e-6)

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.models.joint.places.capital_bounds import Level
-from planner.models.joint.places.fastest import NetworkCandidate, Search
+from planner.models.joint.places.capital_bounds import SlowdownLevel
+from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 
 
 @pytest.mark.parametrize("fewest", range(1, 9))
@@ -16,11 +16,11 @@ from planner.models.joint.places.fastest import NetworkCandidate, Search
 def test_the_fewest_wavelengths_that_keep_a_time(most: int, fewest: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one to `most` wavelengths fewer than `fewest` are slower: as many are kept, at their own price."""
     shape_problem: Any = SimpleNamespace()
-    search = Search(shape_problem=shape_problem, cutoff=math.inf)
+    search = FastestSearch(shape_problem=shape_problem, cutoff=math.inf)
     search.__dict__["_wavelengths"] = np.arange(1, 9)
     monkeypatch.setattr(search, "_seconds", lambda *at: 10.0 if at[1] >= fewest else 10.1)
     monkeypatch.setattr(search, "_usd", lambda *at: 100.0 * at[2])
-    level = Level(1.0, 1.0, 0.0)
+    level = SlowdownLevel(1.0, 1.0, 0.0)
     kept = search._fewest_wavelengths(NetworkCandidate(10.0, 1e6, level, most, 5.0))
     expected = min(fewest, most)
     usd = 1e6 if expected == most else 100.0 * expected

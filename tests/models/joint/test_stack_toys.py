@@ -15,7 +15,7 @@ from planner.checks.joint_proof import missing_columns
 from planner.errors import InputError
 from planner.instance.instance import Instance
 from planner.instance.workload import Software
-from planner.models.joint.bounds import Conditions, Rows, terms
+from planner.models.joint.bounds import RowConditions, StrategyRows, terms
 from planner.models.joint.columns import min_fill_layer
 from planner.models.joint.solution import JointStatus
 from planner.models.joint.space import problem_of
@@ -132,7 +132,7 @@ def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
     for s in list(strategies(problem))[::7]:
         x = s.pipelines
         for m in (1, 2, 5, 12, 40):
-            rows = Rows(
+            rows = StrategyRows(
                 p=x.p,
                 v=x.v,
                 d=1 + 0 * x.p,
@@ -143,7 +143,7 @@ def test_what_fills_a_pipeline_is_bounded(seed: int, schedule: str) -> None:
                 inside=x.inside,
             )
             for zero in (0, 3):
-                free = Conditions(racks=1, shards=1, send=1.0, allreduce=1.0)
+                free = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
                 once = terms(s, zero, rows, free).once
                 fill = (x.p - 1) * np.ceil(np.ceil(12 / x.p) / x.v) * min_fill_layer(s)
                 assert np.all(once >= fill * (1 - 1e-9))

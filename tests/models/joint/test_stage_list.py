@@ -8,14 +8,14 @@ import pytest
 from joint_brute_force import toy
 from joint_strategies import strategies, with_rule
 
-from planner.models.joint.bounds import Conditions
+from planner.models.joint.bounds import RowConditions
 from planner.models.joint.columns import column_at, pipelines_of
 from planner.models.joint.space import problem_of
 from planner.models.joint.split import Column, Stages
 from planner.models.joint.stages.model import Patterns, fastest_split
 from planner.models.joint.world import World
 
-FREE = Conditions(racks=1, shards=1, send=1.0, allreduce=1.0)
+FREE = RowConditions(racks=1, shards=1, send=1.0, allreduce=1.0)
 
 
 def keeps_rule(stack: str, layers: list[int], repeats: list[int], v: int) -> bool:

@@ -6,12 +6,12 @@ from joint_strategies import strategies
 
 from planner.models.joint import bounds
 from planner.models.joint.columns import pipelines_in_memory, pipelines_of
-from planner.models.joint.space import Floats, Problem, problem_of
+from planner.models.joint.space import Floats, JointProblem, problem_of
 from planner.models.joint.world import World
 from planner.planning.load import load_instance
 
 
-def deep(**software: object) -> Problem:
+def deep(**software: object) -> JointProblem:
     """Return 40 layers on 64 nodes of 8 A100, tight in memory: pipelines of 1 to 40 stages."""
     return problem_of(
         load_instance(

@@ -7,14 +7,16 @@ from itertools import product
 import pytest
 
 from planner.models.placement import placement_problem as problems
-from planner.models.placement.placement_problem import Kind, Leaf, Problem
+from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
 
 
-def problem(free: list[tuple[int, int]], *kinds: tuple[int, ...], line: int | None = None, size: int = 9) -> Problem:
+def problem(
+    free: list[tuple[int, int]], *kinds: tuple[int, ...], line: int | None = None, size: int = 9
+) -> PlacementProblem:
     """Return leaves by (pod, free units) and kinds by (units, groups, weight); one line unless said otherwise."""
     groups = tuple(Kind(*k) for k in kinds)
     leaves = tuple(Leaf((pod,), n, size) for pod, n in free)
-    return Problem(leaves=leaves, kinds=groups, line=line or sum(k.count for k in groups))
+    return PlacementProblem(leaves=leaves, kinds=groups, line=line or sum(k.count for k in groups))
 
 
 def test_groups_that_fit_no_leaf_whole() -> None:
@@ -97,7 +99,7 @@ def test_groups_across_pods_and_the_switches_above() -> None:
     """
     leaves = tuple(Leaf((pod, pod // 2), n, 9) for pod in range(4) for n in (1, 3))
     crossing = {
-        (size, count): problems.bounds(Problem(leaves=leaves, kinds=(Kind(size, count),), line=count)).crossing
+        (size, count): problems.bounds(PlacementProblem(leaves=leaves, kinds=(Kind(size, count),), line=count)).crossing
         for size, count in ((5, 3), (9, 1), (3, 6), (4, 4))
     }
     assert crossing == {(5, 3): (3, 1), (9, 1): (1, 1), (3, 6): (2, 2), (4, 4): (0, 0)}

@@ -8,7 +8,7 @@ import pytest
 from cluster_cases import best, cost, crowded_problem, placements, random_problem
 from tiers import more
 
-from planner.models.placement.placement_problem import Kind, Leaf, Problem, bounds
+from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem, bounds
 from planner.models.placement.plan_placement import place_stages as place_racks
 from planner.models.placement.proven_levels import _proven
 from planner.models.placement.solve import Solution, solve
@@ -16,13 +16,13 @@ from planner.models.requests import Options, PlacementRequest
 from planner.solvers.outcome import Outcome, Stop
 
 
-def found(q: Problem, options: Options | None = None) -> Solution:
+def found(q: PlacementProblem, options: Options | None = None) -> Solution:
     outcome = solve(q, options or Options())
     assert outcome.solution is not None
     return outcome.solution
 
 
-def replayed(q: Problem, f: Solution) -> tuple[int, ...]:
+def replayed(q: PlacementProblem, f: Solution) -> tuple[int, ...]:
     """Count the packing by the brute force's own rules."""
     placed = [
         (k, tuple(q.kinds[k].size * (i == leaf) for i in range(len(q.leaves))))
@@ -64,7 +64,7 @@ def test_a_full_cluster_is_proven_pod_by_pod(sizes: tuple[int, ...], seed: int) 
     need = sum(leaf.free for leaf in leaves)
     counts = [need // len(sizes) // g for g in sizes[:-1]]
     counts.append((need - sum(n * g for n, g in zip(counts, sizes, strict=False))) // sizes[-1])
-    q = Problem(
+    q = PlacementProblem(
         leaves=leaves,
         kinds=tuple(Kind(g, n) for g, n in zip(sizes, counts, strict=True)),
         line=sum(counts),
@@ -102,7 +102,7 @@ def test_regular_clusters_agree_with_the_plan(busy: int) -> None:
     placed_leaves = [Leaf((i // per_pod,), size - busy * (i == leaves - 1), size) for i in range(leaves)]
     racks = sum(leaf.free for leaf in placed_leaves)
     groups = racks // 13
-    q = Problem(leaves=tuple(placed_leaves), kinds=(Kind(13, groups),), line=groups)
+    q = PlacementProblem(leaves=tuple(placed_leaves), kinds=(Kind(13, groups),), line=groups)
     plan = place_racks(
         PlacementRequest(racks=racks, groups=groups, group_racks=13, leaf_domain_racks=size, domains_per_pod=per_pod),
         Options(),
@@ -121,7 +121,7 @@ def test_chains_prove_the_pieces_of_a_full_cluster(seed: int) -> None:
     leaves = tuple(Leaf((), r.randint(18, 29), 32) for _ in range(64))
     free = sum(leaf.free for leaf in leaves)
     f = found(
-        Problem(leaves=leaves, kinds=tuple(Kind(n, int(0.99 * free / 4 / n)) for n in (16, 13, 8, 4)), line=1),
+        PlacementProblem(leaves=leaves, kinds=tuple(Kind(n, int(0.99 * free / 4 / n)) for n in (16, 13, 8, 4)), line=1),
         Options(time_limit=20),
     )
     assert f.values[:2] == f.bounds[:2]
@@ -138,7 +138,7 @@ def test_chains_share_holes(seed: int) -> None:
         kinds.append(
             Kind(size, max(1, (free - sum(k.size * k.count for k in kinds)) // (size if size == 2 else 2 * size)))
         )
-    q = Problem(leaves=leaves, kinds=tuple(kinds), line=sum(k.count for k in kinds))
+    q = PlacementProblem(leaves=leaves, kinds=tuple(kinds), line=sum(k.count for k in kinds))
     if q.need <= q.free:
         f = found(q)
         assert f.values == replayed(q, f) == best(q)
@@ -179,7 +179,7 @@ def test_boundaries_of_several_lines_are_not_bounded_too_high(
 ) -> None:
     """No bound on the boundaries along several lines is above the best numbering of the best placement."""
     leaves = tuple(Leaf((pod,), n, n) for pod, n in enumerate(free))
-    q = Problem(leaves=leaves, kinds=(Kind(1, line * lines),), line=line)
+    q = PlacementProblem(leaves=leaves, kinds=(Kind(1, line * lines),), line=line)
     f = found(q, Options(solver=solver))
     assert f.bounds[3] <= min_boundaries(free, line, lines) <= f.values[3]
 
@@ -196,14 +196,14 @@ def test_no_bound_along_lines_is_false(seed: int) -> None:
     if line * lines > sum(free):
         line, lines = 1, 2
     leaves = tuple(Leaf((pod,), n, n) for pod, n in enumerate(free))
-    q = Problem(leaves=leaves, kinds=(Kind(1, line * lines),), line=line)
+    q = PlacementProblem(leaves=leaves, kinds=(Kind(1, line * lines),), line=line)
     least = min_boundaries(free, line, lines)
     for solver in (None, "highs", "cpsat"):
         f = found(q, Options(solver=solver))
         assert f.bounds[3] <= least <= f.values[3]
 
 
-def least_boundaries(q: Problem) -> int:
+def least_boundaries(q: PlacementProblem) -> int:
     """Return the fewest boundaries of every numbering of every placement that is best in the levels before."""
     ways = [(cost(q, placed), placed) for placed in placements(q)]
     first = min(c[: 2 + q.tiers] for c, _ in ways)
@@ -224,7 +224,7 @@ def test_no_bound_along_lines_of_larger_groups_is_false(seed: int) -> None:
     r = random.Random(seed)
     while True:
         leaves = tuple(Leaf((r.randrange(3),), r.randint(1, 4), 4) for _ in range(r.randint(2, 4)))
-        q = Problem(leaves=leaves, kinds=(Kind(r.randint(1, 4), 4),), line=2)
+        q = PlacementProblem(leaves=leaves, kinds=(Kind(r.randint(1, 4), 4),), line=2)
         if q.need <= q.free:
             break
     least = least_boundaries(q)

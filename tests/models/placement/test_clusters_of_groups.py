@@ -8,13 +8,13 @@ from cluster_cases import best, cost, crowded_problem, random_problem
 from planner.models.placement import proven_levels
 from planner.models.placement.cpsat_model import formulate, levels
 from planner.models.placement.first_packing import greedy
-from planner.models.placement.placement_problem import Kind, Leaf, Problem, Progress, boundaries, measure
+from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem, Progress, boundaries, measure
 from planner.models.placement.solve import solve
 from planner.models.requests import Options
 from planner.solvers.cpsat import run
 
 
-def by_clusters(q: Problem) -> tuple[int, ...]:
+def by_clusters(q: PlacementProblem) -> tuple[int, ...]:
     """Minimize level after level with a cluster for each group, each level kept for those after it."""
     f, found = formulate(q, by_pod=True, slots=q.groups), list[int]()
     for goal in levels(f):
@@ -61,17 +61,17 @@ def test_two_groups_share_a_hole_of_one_pod() -> None:
     pods are two runs and a group across of one line, two boundaries, and every leaf is full.
     """
     free = ((0, 4), (0, 3), (0, 3), (1, 2))
-    q = Problem(leaves=tuple(Leaf((pod,), n, n) for pod, n in free), kinds=(Kind(3, 4),), line=4)
+    q = PlacementProblem(leaves=tuple(Leaf((pod,), n, n) for pod, n in free), kinds=(Kind(3, 4),), line=4)
     assert by_clusters(q) == best(q) == (1, 1, 1, 1, 0)
 
 
 def test_groups_that_follow_no_other_have_no_boundaries() -> None:
     """Three groups, each a line of its own, in one pod: no neighbours, and no fewer boundaries than none."""
-    q = Problem(leaves=(Leaf((0,), 2, 2), Leaf((0,), 4, 4)), kinds=(Kind(2, 3),), line=1)
+    q = PlacementProblem(leaves=(Leaf((0,), 2, 2), Leaf((0,), 4, 4)), kinds=(Kind(2, 3),), line=1)
     assert by_clusters(q) == (0, 0, 0, 0, 0)
 
 
-def started(q: Problem) -> Progress:
+def started(q: PlacementProblem) -> Progress:
     """Return the state of a search that has the first packing and no bounds."""
     packing = greedy(q)
     values = measure(q, packing).values
@@ -84,14 +84,14 @@ def test_a_model_is_written_down_where_its_variables_are_few(
 ) -> None:
     """Holes of four sizes, each with what is left and a group of one kind: eight variables at the most."""
     monkeypatch.setattr(proven_levels, "MAX_VARIABLES", most)
-    q = Problem(leaves=(Leaf((0,), 4, 4), Leaf((0,), 2, 4)), kinds=(Kind(3, 2),), line=2)
+    q = PlacementProblem(leaves=(Leaf((0,), 4, 4), Leaf((0,), 2, 4)), kinds=(Kind(3, 2),), line=2)
     assert (proven_levels._model(q, started(q), 0, Options()) is not None) == written
 
 
 @pytest.mark.parametrize(("line", "level", "runs"), [(4, 3, 2), (4, 2, 2), (4, 1, 1), (2, 3, 1), (2, 2, 2), (1, 3, 1)])
 def test_flows_by_pod_are_proven_twice_where_their_relaxation_is_tight(line: int, level: int, runs: int) -> None:
     """Two runs of HiGHS by pod but for the boundaries of several lines, one of exact CP-SAT elsewhere."""
-    q = Problem(leaves=(Leaf((0,), 4, 4), Leaf((1,), 5, 5)), kinds=(Kind(2, 4),), line=line)
+    q = PlacementProblem(leaves=(Leaf((0,), 4, 4), Leaf((1,), 5, 5)), kinds=(Kind(2, 4),), line=line)
     model = proven_levels._model(q, started(q), level, Options())
     assert model is not None and len(model.runs) == runs
 
@@ -109,5 +109,5 @@ def test_flows_by_pod_are_proven_twice_where_their_relaxation_is_tight(line: int
 def test_boundaries_by_hand(line: int, within: dict[int, int], across: int, count: int) -> None:
     """Neighbours on a line that are not in one pod; a group across pods is in none."""
     groups = sum(within.values()) + across
-    q = Problem(leaves=(Leaf((0,), 9, 9), Leaf((1,), 9, 9)), kinds=(Kind(1, groups),), line=line)
+    q = PlacementProblem(leaves=(Leaf((0,), 9, 9), Leaf((1,), 9, 9)), kinds=(Kind(1, groups),), line=line)
     assert boundaries(q, Counter(within), across) == count

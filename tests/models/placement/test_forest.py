@@ -8,14 +8,14 @@ from cluster_cases import best, random_problem
 
 from planner.checks.placement import check_placement
 from planner.cluster.job import Job, Topology, TopologySwitch
-from planner.models.placement.placement_problem import Kind, Leaf, Problem
+from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
 from planner.models.placement.solve import over_all, solve_in_one_tree
 from planner.models.requests import Options
 from planner.scheduling.session import Cluster
 from planner.solvers.outcome import Stop
 
 
-def forest(seed: int) -> list[Problem]:
+def forest(seed: int) -> list[PlacementProblem]:
     """Return a small problem seen by each of two or three trees: the leaves of the others have nothing free."""
     r, kinds, parts = random.Random(seed), None, list[tuple[Leaf, ...]]()
     for i in range(r.randint(2, 3)):
@@ -24,7 +24,7 @@ def forest(seed: int) -> list[Problem]:
         parts.append(tuple(replace(leaf, path=(leaf.path[0] + 10 * i,)) for leaf in q.leaves))
     assert kinds is not None
     return [
-        Problem(
+        PlacementProblem(
             leaves=tuple(leaf if t == own else replace(leaf, free=0) for t, part in enumerate(parts) for leaf in part),
             kinds=kinds,
             line=sum(k.count for k in kinds),
@@ -48,7 +48,7 @@ def test_no_tree_is_large_enough() -> None:
     """Free nodes of two trees are not added up."""
     leaves = tuple(Leaf((i,), 4, 4) for i in range(2))
     trees = [
-        Problem(
+        PlacementProblem(
             leaves=tuple(leaf if i == own else replace(leaf, free=0) for i, leaf in enumerate(leaves)),
             kinds=(Kind(5, 1),),
             line=1,

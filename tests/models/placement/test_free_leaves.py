@@ -4,19 +4,19 @@ import random
 
 import pytest
 
-from planner.models.placement.placement_problem import Kind, Leaf, Problem, names, part_free, used
+from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem, names, part_free, used
 from planner.models.placement.solve import solve
 from planner.models.requests import Options
 from planner.solvers.outcome import Stop
 
 
-def half_free(seed: int, sizes: tuple[int, ...]) -> Problem:
+def half_free(seed: int, sizes: tuple[int, ...]) -> PlacementProblem:
     """Return 64 leaves of 16 nodes in eight pods, a fifth of them busy, and groups that take half of what is free."""
     r = random.Random(seed)
     leaves = tuple(Leaf((i // 8,), sum(r.random() > 0.2 for _ in range(16)), 16) for i in range(64))
     half = sum(leaf.free for leaf in leaves) // 2
     kinds = tuple(Kind(g, half // len(sizes) // g) for g in sizes)
-    return Problem(leaves=leaves, kinds=kinds, line=sum(k.count for k in kinds))
+    return PlacementProblem(leaves=leaves, kinds=kinds, line=sum(k.count for k in kinds))
 
 
 @pytest.mark.parametrize("sizes", [(8,), (12, 5), (9, 4, 2)])

@@ -7,7 +7,7 @@ import pytest
 
 from planner.cluster.job import Topology, TopologyBlock, TopologySwitch
 from planner.errors import InputError
-from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, Problem, leaves_of
+from planner.models.placement.placement_problem import Kind, Leaf, LeafNodes, PlacementProblem, leaves_of
 
 
 def tree(*switches: tuple[str, str | None, str], blocks: tuple[TopologyBlock, ...] = ()) -> Topology:
@@ -113,9 +113,11 @@ def test_what_is_no_tree_is_refused(topology: Topology, said: str) -> None:
 
 def test_a_problem_without_switches_is_one_pod() -> None:
     """Leaves below the root alone are of one pod and have no tier; without leaves there is neither."""
-    flat = Problem(leaves=(Leaf((), 2, 2), Leaf((), 1, 2)), kinds=(Kind(1, 2),), line=1)
+    flat = PlacementProblem(leaves=(Leaf((), 2, 2), Leaf((), 1, 2)), kinds=(Kind(1, 2),), line=1)
     assert (flat.tiers, flat.pods, flat.pod_of) == (0, {0: [0, 1]}, [0, 0])
-    tall = Problem(leaves=(Leaf((5, 9), 2, 2), Leaf((4, 9), 1, 2), Leaf((5, 8), 1, 2)), kinds=(Kind(1, 2),), line=1)
+    tall = PlacementProblem(
+        leaves=(Leaf((5, 9), 2, 2), Leaf((4, 9), 1, 2), Leaf((5, 8), 1, 2)), kinds=(Kind(1, 2),), line=1
+    )
     assert (tall.tiers, tall.pods, tall.pod_of) == (2, {5: [0, 2], 4: [1]}, [5, 4, 5])
-    assert Problem(leaves=(), kinds=(), line=1).tiers == 0
+    assert PlacementProblem(leaves=(), kinds=(), line=1).tiers == 0
     assert LeafNodes("x", (), (), ()).tree == 0

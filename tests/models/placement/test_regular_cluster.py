@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from planner.models.placement.placement_problem import Kind, Leaf, Problem
+from planner.models.placement.placement_problem import Kind, Leaf, PlacementProblem
 from planner.models.placement.plan_placement import place_equal, request_of
 from planner.models.requests import Options
 
 
-def problem(*pods: list[int], kinds: tuple[Kind, ...] = (Kind(2, 3),)) -> Problem:
+def problem(*pods: list[int], kinds: tuple[Kind, ...] = (Kind(2, 3),)) -> PlacementProblem:
     """Return leaves of so many free nodes, pod by pod."""
     leaves = tuple(Leaf((pod,), n, 9) for pod, frees in enumerate(pods) for n in frees)
-    return Problem(leaves=leaves, kinds=kinds, line=3)
+    return PlacementProblem(leaves=leaves, kinds=kinds, line=3)
 
 
 @pytest.mark.parametrize(

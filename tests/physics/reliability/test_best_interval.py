@@ -15,7 +15,14 @@ from hypothesis import strategies as st
 from planner.checks.reliability import Failures
 from planner.instance.hardware import FailingPart, Reliability
 from planner.models.joint.calendar import Calendar
-from planner.physics.reliability.recovery import Job, best_interval, best_interval_seconds, choices, way_at, ways
+from planner.physics.reliability.recovery import (
+    CheckpointedJob,
+    best_interval,
+    best_interval_seconds,
+    choices,
+    way_at,
+    ways,
+)
 
 GOLDEN = (Decimal(5).sqrt() - 1) / 2
 SEEDS = range(4)
@@ -26,7 +33,7 @@ def log_uniform(draw: random.Random, low: float, high: float) -> float:
     return math.exp(draw.uniform(math.log(low), math.log(high)))
 
 
-def drawn_job(draw: random.Random) -> Job:
+def drawn_job(draw: random.Random) -> CheckpointedJob:
     """Draw a job and its rates, from one that hardly stops to one that hardly trains."""
     r = Reliability(
         parts={"gpu": FailingPart(gpu_hours_per_event=log_uniform(draw, 1e3, 1e7))},
@@ -39,7 +46,7 @@ def drawn_job(draw: random.Random) -> Job:
         memory_bytes_per_second_per_gpu=draw.choice([None, log_uniform(draw, 1e8, 1e11)]),
     )
     replicas, replica_gpus = draw.randint(2, 500), draw.randint(1, 5000)
-    return Job(
+    return CheckpointedJob(
         r=r,
         gpus=float(replicas * replica_gpus),
         replica_gpus=replica_gpus,
@@ -106,7 +113,7 @@ def restarted(mean: float, write: float) -> Callable[[Decimal], Decimal]:
     return lambda tau: (((tau + w) / m).exp() - 1) / tau
 
 
-def elastic(job: Job) -> Callable[[Decimal], Decimal]:
+def elastic(job: CheckpointedJob) -> Callable[[Decimal], Decimal]:
     """Return the time of an elastic job by its interval: writes and copies, stalls, lost work, replicas away."""
     r, rate = job.r, Decimal(float(job.stops_per_second))
     write, share = Decimal(float(job.write_seconds("storage"))), Decimal(r.correlated_share)
@@ -170,7 +177,9 @@ def test_elastic_jobs_write_at_the_interval_of_a_search(seed: int) -> None:
 def test_writes_that_outlast_the_time_between_stops() -> None:
     """A job that is stopped before it can write never trains; it does not pass for one that nothing stops."""
     slow = {"parts": {"gpu": {"gpu_hours_per_event": 1e3}}, "storage_bytes_per_second_per_gpu": 1e6}
-    job = Job(r=Reliability.model_validate(slow), gpus=1e6, replica_gpus=1e3, replicas=1000, state_bytes=2e14)
+    job = CheckpointedJob(
+        r=Reliability.model_validate(slow), gpus=1e6, replica_gpus=1e3, replicas=1000, state_bytes=2e14
+    )
     assert float(job.write_seconds("storage") * job.stops_per_second) > 37
     assert all(float(w.stretch) > 1e12 for w in ways(job, spares=True) if w.recovery != "elastic")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from worked_plan import edited, small
 
 from planner.instance.hardware import Reliability
-from planner.physics.reliability.recovery import Job, choices, way_at, ways
+from planner.physics.reliability.recovery import CheckpointedJob, choices, way_at, ways
 from planner.physics.reliability.spares import exposure_of, interval_curves, min_spares, spare_points
 
 WAYS = [("restart",), ("warm-spares",), ("elastic",), ("restart", "warm-spares", "elastic")]
@@ -29,7 +29,9 @@ def test_no_interval_is_better_than_the_one_taken(
 ) -> None:
     """At another interval that is no shorter than a step a way stretches time by no less; elastic to second order."""
     r = Reliability.model_validate(RATES | {"correlated_share": rare})
-    job = Job(r=r, gpus=gpus, replica_gpus=gpus / replicas, state_bytes=6e6, replicas=replicas, step_seconds=step)
+    job = CheckpointedJob(
+        r=r, gpus=gpus, replica_gpus=gpus / replicas, state_bytes=6e6, replicas=replicas, step_seconds=step
+    )
     for way in ways(job, spares=True):
         own, least = float(way.interval_seconds), float(way.stretch)
         other = own * factor if math.isfinite(own) else 100.0 * factor
@@ -41,7 +43,9 @@ def test_no_interval_is_better_than_the_one_taken(
 def test_parts_sum_to_the_stretch_at_any_interval() -> None:
     """What is lost by cause and the steps themselves sum to what passes, also where the interval is not the best."""
     r = Reliability.model_validate(RATES)
-    job = Job(r=r, gpus=40.0, replica_gpus=4.0, state_bytes=6e6, replicas=10, step_seconds=1.0, shares_state=True)
+    job = CheckpointedJob(
+        r=r, gpus=40.0, replica_gpus=4.0, state_bytes=6e6, replicas=10, step_seconds=1.0, shares_state=True
+    )
     seconds = np.geomspace(1.0, 1e5, 40)
     for way in choices(r, spares=True):
         found = way_at(job, *way, seconds)

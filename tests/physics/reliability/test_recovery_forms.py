@@ -14,7 +14,7 @@ from planner.checks.reliability import mean_short as checked_short
 from planner.instance.hardware import Reliability
 from planner.instance.workload import catalogue
 from planner.physics.reliability.recovery import (
-    Job,
+    CheckpointedJob,
     best_interval_seconds,
     inverse_share_there,
     min_stretch,
@@ -24,7 +24,7 @@ from planner.physics.reliability.recovery import (
 from planner.physics.reliability.spares import enough_share, mean_short, min_spares
 
 KNOWN = Reliability.model_validate(catalogue("reliability")["llama3-2024"])
-JOB = Job(r=KNOWN, gpus=16_384.0, replica_gpus=512, replicas=32, state_bytes=5e12, step_seconds=5.0)
+JOB = CheckpointedJob(r=KNOWN, gpus=16_384.0, replica_gpus=512, replicas=32, state_bytes=5e12, step_seconds=5.0)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_the_best_interval_by_bisection(c: float) -> None:
 def test_the_least_stretch_counts_steps_of_no_length(gpus: float) -> None:
     """A job of which no step is known may write as often as it likes, is of two replicas and copies nothing."""
     r = KNOWN.model_copy(update={"storage_bytes_per_second_per_gpu": 1e12, "memory_bytes_per_second_per_gpu": 1e12})
-    job = Job(r=r, gpus=gpus, replica_gpus=gpus / 2, state_bytes=1e3)
+    job = CheckpointedJob(r=r, gpus=gpus, replica_gpus=gpus / 2, state_bytes=1e3)
     own = Failures(r=r, state_bytes=1e3).min_stretch(2, gpus / 2)
     assert float(min_stretch(job)) == pytest.approx(float(own), rel=1e-9)
     assert (job.step_seconds, job.replicas, job.shares_state, job.writers) == (0.0, 2, False, 0.0)

@@ -4,10 +4,10 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from planner.physics.site.grid import Network
+from planner.physics.site.grid import PowerNetwork
 
 
-def drawn(seed: int) -> tuple[Network, list[tuple[int, int, int, float]]]:
+def drawn(seed: int) -> tuple[PowerNetwork, list[tuple[int, int, int, float]]]:
     """Return a random network of 8 nodes, with parallel lines, parallel circuits and maybe islands."""
     r = np.random.default_rng(seed)
     lines = []
@@ -17,9 +17,9 @@ def drawn(seed: int) -> tuple[Network, list[tuple[int, int, int, float]]]:
     return network(lines), lines
 
 
-def network(lines: list[tuple[int, int, int, float]]) -> Network:
+def network(lines: list[tuple[int, int, int, float]]) -> PowerNetwork:
     a, b, c, x = zip(*lines, strict=True)
-    return Network(8, a, b, c, x)
+    return PowerNetwork(8, a, b, c, x)
 
 
 @pytest.mark.parametrize("seed", range(10))

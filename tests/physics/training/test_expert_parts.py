@@ -8,12 +8,19 @@ from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, LatentAttention, Model, Precision, Software
 from planner.physics.training import layer_time
 from planner.physics.training.memory import activation_elements
-from planner.physics.training.operations import Machine, Passes, Shape, head_seconds, layer_operations, narrow_heads
+from planner.physics.training.operations import (
+    LayerShape,
+    Machine,
+    Passes,
+    head_seconds,
+    layer_operations,
+    narrow_heads,
+)
 from planner.physics.training.process_groups import LayerKind, Weights
 
 ROUTED = LayerKind(layers=4, routed=True, window=None)
 LOCAL = 4  # of 16 experts, over 4 GPUs
-SHAPE = Shape(
+SHAPE = LayerShape(
     tensor_parallel=1, micro_batch=1, recompute="none", sequence_parallel=False, context_parallel=1, expert_parallel=4
 )
 
@@ -147,7 +154,7 @@ def test_what_a_layer_moves_beside_its_products(per_token: int, tensor_parallel:
         precision=m.precision,
         sequence=4,
     )
-    shape = Shape(
+    shape = LayerShape(
         tensor_parallel=tensor_parallel, micro_batch=1, recompute="none", sequence_parallel=False, expert_parallel=4
     )
     found = layer_operations(m, shape, routed=True)
@@ -170,7 +177,7 @@ def test_casts_of_a_product_by_hand() -> None:
 @pytest.mark.parametrize("context_parallel", [1, 2, 4])
 def test_logits_are_of_a_context_ranks_own_tokens(context_parallel: int) -> None:
     """Three products of 2·128·16 FLOP a token at 1 MFLOP/s, 8 B a logit over 1 GB/s, 14 B a weight of the embedding."""
-    shape = Shape(
+    shape = LayerShape(
         tensor_parallel=1, micro_batch=2, recompute="none", sequence_parallel=False, context_parallel=context_parallel
     )
     own = 2 * 4 / context_parallel

@@ -13,7 +13,7 @@ from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, Model, Precision, Software
 from planner.physics.training import context_exchange, layer_time, memory, operations, schedule, step
 from planner.physics.training.blocks.rack_blocks import group_racks
-from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.process_groups import LayerKind, layer_kinds, weights_of
 
 # s = 4 tokens of h = 8: layer weights 12·64 = 768, their FLOP 2·768·4 = 6,144,
@@ -60,9 +60,9 @@ def machine(
 
 def shape(
     t: int = 1, b: int = 1, recompute: memory.Recompute = "selective", sp: bool = False, c: int = 1, e: int = 1
-) -> Shape:
+) -> LayerShape:
     """Return a shape."""
-    return Shape(
+    return LayerShape(
         tensor_parallel=t,
         micro_batch=b,
         recompute=recompute,
@@ -82,7 +82,7 @@ SHAPES = st.builds(
 )
 
 
-def seconds(m: Machine, s: Shape, kind: str) -> tuple[float, float]:
+def seconds(m: Machine, s: LayerShape, kind: str) -> tuple[float, float]:
     """Sum the seconds of a layer's operations of a kind, forward and backward."""
     ops = operations.layer_operations(m, s, routed=False)
     return math.fsum(o.seconds for o in ops.forward if o.kind == kind), math.fsum(
@@ -292,7 +292,7 @@ def test_launches_show_where_the_gpu_is_faster() -> None:
 
 
 @given(SHAPES)
-def test_layer_parts_sum_to_the_layer(s: Shape) -> None:
+def test_layer_parts_sum_to_the_layer(s: LayerShape) -> None:
     """The parts are non-negative and sum to forward and backward; the backward is the longer."""
     times = layer_time.layer_times(
         machine(gpu(traffic=0.3, hbm=1e3, kernel=0.01), flash_attention=False, launch_seconds=0.05), s
@@ -306,7 +306,7 @@ def test_layer_parts_sum_to_the_layer(s: Shape) -> None:
     SHAPES,
     st.sampled_from(["scale_up_bytes_per_second", "hbm_bytes_per_second", "hbm_efficiency", "attention_efficiency"]),
 )
-def test_a_better_gpu_is_never_slower(s: Shape, what: str) -> None:
+def test_a_better_gpu_is_never_slower(s: LayerShape, what: str) -> None:
     """Twice a rate, or the whole of one, never slows a layer."""
     card = gpu(traffic=0.3, hbm=1e3).model_copy(update={"hbm_efficiency": 0.5, "attention_efficiency": 0.5})
     better = card.model_copy(update={what: 2 * getattr(card, what)})

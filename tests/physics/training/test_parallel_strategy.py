@@ -6,7 +6,7 @@ import pytest
 from worked_plan import STRATEGY, small
 
 from planner.physics.training import parallel_strategy as ps
-from planner.physics.training.operations import Shape
+from planner.physics.training.operations import LayerShape
 from planner.plan.plan_sections import LayoutPlan
 
 LAYOUT = small().layout
@@ -65,15 +65,15 @@ def test_lists_of_a_plan_become_tuples() -> None:
 
 def test_a_strategy_of_a_shape_has_that_shape() -> None:
     """The fields of a layer's shape pass into the strategy by name."""
-    shape = Shape(tensor_parallel=4, micro_batch=2, recompute="none", sequence_parallel=True, context_parallel=2)
-    shared = {f.name for f in fields(Shape)}
+    shape = LayerShape(tensor_parallel=4, micro_batch=2, recompute="none", sequence_parallel=True, context_parallel=2)
+    shared = {f.name for f in fields(LayerShape)}
     rest = {f.name: getattr(STRATEGY, f.name) for f in fields(STRATEGY) if f.name not in shared}
     assert ps.ParallelStrategy.of_shape(shape, **rest).shape == shape
 
 
 def test_what_a_layout_leaves_out_divides_nothing() -> None:
     """Without degrees of its own a shape is of one GPU a TP rank, and a layout of plain 1F1B, a stage to a rack."""
-    shape = Shape(tensor_parallel=4, micro_batch=2, recompute="none", sequence_parallel=True)
+    shape = LayerShape(tensor_parallel=4, micro_batch=2, recompute="none", sequence_parallel=True)
     assert (shape.gpus, shape.context_parallel, shape.expert_parallel, shape.tensor_inner) == (4, 1, 1, 1)
     names = ("context_parallel", "expert_parallel", "tensor_parallel_inner", "schedule", "stages_per_rack")
     section = {k: v for k, v in LAYOUT.model_dump(mode="json").items() if k not in names}

@@ -22,7 +22,7 @@ from planner.instance.workload import (
 )
 from planner.physics.training import layer_time, stage_memory
 from planner.physics.training.memory import discarded_elements
-from planner.physics.training.operations import Machine, Shape, layer_operations, narrow_heads
+from planner.physics.training.operations import LayerShape, Machine, layer_operations, narrow_heads
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import layer_kinds, weights_of
 from planner.planning.load import load_instance
@@ -39,7 +39,7 @@ LATENT = MIXED.model_copy(
     }
 )
 MODELS = {"dense": DENSE, "mixed": MIXED, "latent": LATENT}
-SHAPE = Shape(tensor_parallel=2, micro_batch=1, recompute="selective", sequence_parallel=True, expert_parallel=4)
+SHAPE = LayerShape(tensor_parallel=2, micro_batch=1, recompute="selective", sequence_parallel=True, expert_parallel=4)
 
 
 def machine(model: Model = DENSE, compute: str = "fp16", softmax_width: float = 0.0, **software: Any) -> Machine:
@@ -69,7 +69,7 @@ def machine(model: Model = DENSE, compute: str = "fp16", softmax_width: float = 
     )
 
 
-def figures(m: Machine, shape: Shape, *, front: bool) -> tuple[float, float]:
+def figures(m: Machine, shape: LayerShape, *, front: bool) -> tuple[float, float]:
     """Return the bytes that a layer keeps, and the seconds of its passes."""
     times = layer_time.layer_times(m, shape, front=front)
     return stage_memory.layer_bytes(m, shape, front=front).kept, times.forward_seconds + times.backward_seconds

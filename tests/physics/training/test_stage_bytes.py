@@ -10,7 +10,7 @@ from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, Model, Precision, Software
 from planner.physics.training import operations, stage_memory
 from planner.physics.training.blocks import interleaving, prediction
-from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import front_by_stage, weights_of
 from planner.physics.training.step import Conditions
@@ -169,7 +169,7 @@ def test_heads_that_tensor_cores_cannot_load() -> None:
         m = machine(DENSE.model_copy(update={"heads": heads, "head_size": H // 4 if heads == 4 else 12}))
         m = replace(m, software=m.software.model_copy(update={"flash_attention": flash, "score_efficiency": 1.0}))
         share = m.gpu.gemm_efficiency.model_copy(update={"unaligned_share": 0.25})
-        one = Shape(tensor_parallel=1, micro_batch=1, recompute="none", sequence_parallel=False)
+        one = LayerShape(tensor_parallel=1, micro_batch=1, recompute="none", sequence_parallel=False)
         each = [
             sum(x.seconds for x in operations.layer_operations(y, one, routed=False).forward if x.kind == "attention")
             for y in (m, replace(m, gpu=m.gpu.model_copy(update={"gemm_efficiency": share})))
@@ -192,7 +192,9 @@ def test_the_exchange_of_gradients_at_a_share_of_the_rate() -> None:
 
 def test_weights_of_a_layer_are_not_a_mean() -> None:
     """A layer with experts and one at the front have their own weights."""
-    w = weights_of(machine(MIXED), Shape(tensor_parallel=2, micro_batch=1, recompute="none", sequence_parallel=False))
+    w = weights_of(
+        machine(MIXED), LayerShape(tensor_parallel=2, micro_batch=1, recompute="none", sequence_parallel=False)
+    )
     assert w.front == (4 * H * H + 3 * H * F) / 2
     assert w.shared == (4 * H * H + 3 * H * 32 + 8 * H) / 2
     assert w.experts == 8 * 3 * H * 48
@@ -229,7 +231,7 @@ def test_casts_of_weights_stay(
     Under ZeRO-1 they stay, beside 2 bytes of gradients, and 12 are divided; under ZeRO-3 no cast stays.
     """
     m = narrow(gpu, software, **roles)
-    shape = Shape(tensor_parallel=1, micro_batch=1, recompute="none", sequence_parallel=False)
+    shape = LayerShape(tensor_parallel=1, micro_batch=1, recompute="none", sequence_parallel=False)
     w = weights_of(m, shape)
     working = m.precision.working_parameter_bytes
 

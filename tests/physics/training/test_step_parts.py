@@ -15,7 +15,7 @@ from planner.instance.workload import DepthLaw, Experts, LatentAttention
 from planner.physics.training import context_exchange, layer_time, scaling_laws, schedule, stage_memory, step
 from planner.physics.training.blocks import interleaving, prediction
 from planner.physics.training.blocks.rack_blocks import padded
-from planner.physics.training.operations import Machine, Shape, head_seconds, layer_operations
+from planner.physics.training.operations import LayerShape, Machine, head_seconds, layer_operations
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import weights_of
 from planner.physics.training.step import Conditions
@@ -244,7 +244,7 @@ def test_state_of_shared_weights_and_experts(zero: int, replicas: int, c: int) -
     """
     model = TOY.model_copy(update={"experts": Experts(count=8, per_token=2, ffn=8)})
     m = machine(model=model, buffer_bytes_per_parameter=1.5, sharded_buffer_bytes_per_parameter=0.5)
-    s = Shape(
+    s = LayerShape(
         tensor_parallel=1, micro_batch=1, recompute="selective", sequence_parallel=False, context_parallel=c,
         expert_parallel=4,
     )  # fmt: skip
@@ -270,7 +270,7 @@ def test_keys_and_values_by_hand() -> None:
     its share: half of the 96 B that two racks exchange, in 2 s of latency and 24/5 s.
     """
     m = machine(precision=machine().precision.model_copy(update={"collective_bytes": 3}))
-    s = Shape(
+    s = LayerShape(
         tensor_parallel=2, micro_batch=2, recompute="selective", sequence_parallel=False, context_parallel=8,
     )  # fmt: skip
     assert context_exchange.keys_and_values_bytes(m, s) == 192
@@ -300,7 +300,7 @@ def test_sites_exchange_every_gradient_of_a_stage_once(t: int, e: int) -> None:
 
     Beside them a router of 8·8 weights in each routed layer; an embedding has 16·8, a gradient 4 bytes.
     """
-    s = Shape(
+    s = LayerShape(
         tensor_parallel=t, micro_batch=1, recompute="selective", sequence_parallel=False, expert_parallel=e,
     )  # fmt: skip
     experts = TOY.model_copy(update={"experts": Experts(count=8, per_token=2, ffn=8)})
@@ -319,7 +319,7 @@ def test_products_of_latent_attention(t: int) -> None:
     """
     latent = LatentAttention(q_rank=6, kv_rank=5, head_nope=4, head_rope=3, head_value=7)
     m = machine(model=TOY.model_copy(update={"latent_attention": latent}))
-    s = Shape(tensor_parallel=t, micro_batch=1, recompute="selective", sequence_parallel=False)
+    s = LayerShape(tensor_parallel=t, micro_batch=1, recompute="selective", sequence_parallel=False)
     down = 8 * 6 + 8 * (5 + 3)
     heads = 6 * 2 * (4 + 3) + 5 * 2 * (4 + 7) + 2 * 7 * 8
     ffn = 2 * 8 * 32

@@ -3,7 +3,7 @@
 from planner.models.fabric.chooser import Template
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import PlacedParts
-from planner.models.joint.split import Column, Split
+from planner.models.joint.split import Column, LayerSplit
 from planner.models.joint.world import CLUSTER, JointPlan
 from planner.physics.training.stage_memory import stage_gradient_bytes
 
@@ -49,7 +49,7 @@ def _replicas(q: ShapeProblem, blocks: dict[str, int]) -> dict[str, int]:
     return {s: g * q.block.replicas - (missing if s == short else 0) for s, g in sorted(blocks.items())}
 
 
-def exchanged_bytes(column: Column, split: Split) -> float:
+def exchanged_bytes(column: Column, split: LayerSplit) -> float:
     """Return the gradients of the largest stage of a split, which sites exchange stage by stage."""
     return max(_bytes(column, n, stage) for stage, n in enumerate(split.layers))
 

@@ -14,7 +14,7 @@ from planner.models.joint.world import EPS
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class SlowdownLevel:
     """Slowdowns that the fabrics of all parts keep, and the least that such fabrics cost together."""
 
     send: float
@@ -33,7 +33,7 @@ class CapitalBounds:
         default_factory=dict
     )  # of capital without fabric, by wavelengths and round trip
     floor_tables: dict[float, tuple[tuple[int, float, float], Floats]] = field(default_factory=dict)
-    asked: dict[Level, list[tuple[int, float, float]]] = field(
+    asked: dict[SlowdownLevel, list[tuple[int, float, float]]] = field(
         default_factory=dict
     )  # wavelengths, round trip and capital with fabrics
 
@@ -68,11 +68,11 @@ class CapitalBounds:
             most = min(most, max(even, math.floor(self.cutoff / q.min_stretch * column.sequences / each * (1 + EPS))))
         return most_bytes(column, most)
 
-    def _usd(self, level: Level, rtt: float, waves: int) -> float:
+    def _usd(self, level: SlowdownLevel, rtt: float, waves: int) -> float:
         """Bound the capital of a candidate from below."""
         return float(self._totals(level, rtt)[waves])
 
-    def _totals(self, level: Level, rtt: float) -> Floats:
+    def _totals(self, level: SlowdownLevel, rtt: float) -> Floats:
         """Bound the capital with fabrics that keep some slowdowns, by the number of wavelengths."""
         total = self._lower_bounds(rtt) + level.usd
         for n, t, usd in self.asked.get(level, ()):

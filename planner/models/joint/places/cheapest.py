@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from planner.models.joint.places.built import built, exchanged_bytes
-from planner.models.joint.places.capital_bounds import Level
-from planner.models.joint.places.fastest import SETTLED, NetworkCandidate, Search
+from planner.models.joint.places.capital_bounds import SlowdownLevel
+from planner.models.joint.places.fastest import SETTLED, FastestSearch, NetworkCandidate
 from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.site_question import Circuit, SitePart
-from planner.models.joint.search.least_prices import Floor
+from planner.models.joint.search.least_prices import MinPrices
 from planner.models.joint.world import EPS, JointPlan
 
 QUICK_TABLE_RACKS = 4096  # up to which tables of fabrics take less time than a MILP over sites, and come before it
@@ -34,7 +34,7 @@ class SlowdownChoice:
     them.
     """
 
-    level: Level
+    level: SlowdownLevel
     waves: int
     timed: bool = False
     priced: bool = False
@@ -59,10 +59,10 @@ class TimedPoint(NamedTuple):
 
 
 @dataclass(kw_only=True)
-class CheapestSearch(Search):
+class CheapestSearch(FastestSearch):
     """The search of one shape by capital; `cutoff` is the limit on seconds a sequence."""
 
-    floor_usd: Floor
+    floor_usd: MinPrices
     all_prices: dict[tuple[SitePart, ...], Prices] = field(default_factory=dict)  # of all shapes
     timed_points: dict[bool, list[TimedPoint]] = field(default_factory=lambda: {True: [], False: []})  # True: in limit
 
@@ -111,7 +111,7 @@ class CheapestSearch(Search):
             low, high = np.where(fits, low, np.minimum(middle + 1, high)), np.where(fits, middle, high)
         return [SlowdownChoice(x, int(n)) for x, n in zip(near, waves[low], strict=True)]
 
-    def _fewest(self, level: Level, rtt: float, above: int) -> int | None:
+    def _fewest(self, level: SlowdownLevel, rtt: float, above: int) -> int | None:
         """Return the fewest wavelengths, more than `above`, with which slowdowns meet the cutoff at a round trip."""
         waves = self._wavelengths[self._wavelengths > above]
         low, high = 0, len(waves)
@@ -123,7 +123,7 @@ class CheapestSearch(Search):
                 low = middle + 1
         return int(waves[low]) if low < len(waves) else None
 
-    def _in_time(self, level: Level, waves: int, rtt: float) -> bool:
+    def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:
         """Return whether slowdowns and fibre meet the cutoff: by a timed point no faster or no slower, or by timing."""
         point = TimedPoint(level.send, level.allreduce, waves, rtt)
         if any(point.is_no_slower(x) for x in self.timed_points[True]):
@@ -190,8 +190,8 @@ class CheapestSearch(Search):
         sends, allreduces = (sorted({getattr(x, n) for x in self.levels}) for n in ("send", "allreduce"))
         next_send = [x for x in sends if x > c.level.send][:1]
         next_allreduce = [x for x in allreduces if x > c.level.allreduce][:1]
-        slower = [Level(x, c.level.allreduce, 0.0) for x in next_send]
-        slower += [Level(c.level.send, x, 0.0) for x in next_allreduce]
+        slower = [SlowdownLevel(x, c.level.allreduce, 0.0) for x in next_send]
+        slower += [SlowdownLevel(c.level.send, x, 0.0) for x in next_allreduce]
         return any(self._in_time(x, c.waves, rtt) for x in slower)
 
     def _placed(self, c: SlowdownChoice, rtt: float) -> JointPlan | None:

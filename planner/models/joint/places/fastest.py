@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from planner.models.fabric.chooser import Template
-from planner.models.fabric.design_table import Options, least_at
+from planner.models.fabric.design_table import DesignTable, least_at
 from planner.models.joint.places.built import built, exchanged_bytes, where
-from planner.models.joint.places.capital_bounds import CapitalBounds, Level
+from planner.models.joint.places.capital_bounds import CapitalBounds, SlowdownLevel
 from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import Circuit, PlacedParts, SitePart
@@ -31,13 +31,13 @@ class NetworkCandidate:
 
     seconds: float
     usd: float
-    level: Level
+    level: SlowdownLevel
     wavelengths: int
     rtt_ms: float
 
 
 @dataclass(kw_only=True)
-class Search(CapitalBounds):
+class FastestSearch(CapitalBounds):
     """The search of one shape: candidates in the order of their time, each asked of the sites until one can be paid."""
 
     timed: dict[tuple[float, float, int], float] = field(default_factory=dict)  # seconds of steps
@@ -49,12 +49,12 @@ class Search(CapitalBounds):
         return self.shape_problem.payable_rtts_ms if self.in_time else self.shape_problem.near_rtts_ms
 
     @cached_property
-    def options(self) -> dict[int, Options]:
+    def options(self) -> dict[int, DesignTable]:
         """Return the templates of each number of blocks that may beat the cutoff; a first plan has shallow ones."""
         return self.shape_problem.options(self.cutoff, shallow=self.likely)
 
     @cached_property
-    def levels(self) -> list[Level]:
+    def levels(self) -> list[SlowdownLevel]:
         """List the slowdowns that may be worth their price: fabrics with smaller ones cost more.
 
         Where power counts all are listed, since a fabric of less power may beat one that is cheap and slows less.
@@ -62,13 +62,13 @@ class Search(CapitalBounds):
         q = self.shape_problem
         phi, sites = q.world.problem.transport_slowdown, q.world.sites
         if q.world.templates is None:
-            return [Level(phi, phi, 0.0)]
+            return [SlowdownLevel(phi, phi, 0.0)]
         parts = [self.options[g] for g in q.shape.blocks]
         if any(not len(x) for x in parts):
             return []
         sends, allreduces = (np.unique(np.concatenate([getattr(x, n) for x in parts])) for n in ("send", "allreduce"))
         every = sites is not None and sites.counts_power
-        found: list[Level] = []
+        found: list[SlowdownLevel] = []
         lowest = np.full(len(sends), np.inf)
         for allreduce in allreduces.tolist():
             q.world.deadline.check()
@@ -76,7 +76,7 @@ class Search(CapitalBounds):
             worth = np.isfinite(usd)
             if not every:
                 worth &= (usd < lowest * (1 - 1e-15)) & np.append(True, usd[1:] < usd[:-1])
-            found += [Level(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(worth)]
+            found += [SlowdownLevel(float(sends[i]), allreduce, float(usd[i])) for i in np.flatnonzero(worth)]
             lowest = np.minimum(lowest, usd)
         return found
 
@@ -136,7 +136,7 @@ class Search(CapitalBounds):
         n = int(fewer[high])
         return replace(c, wavelengths=n, usd=self._usd(c.level, c.rtt_ms, n))
 
-    def _seconds(self, level: Level, waves: int, rtt: float, limit: float) -> float:
+    def _seconds(self, level: SlowdownLevel, waves: int, rtt: float, limit: float) -> float:
         """Return the seconds a sequence of a candidate, infinite over the limit.
 
         a round trip comes on top of everything.
@@ -181,14 +181,14 @@ class Search(CapitalBounds):
         """Round trips at which the sites were asked with fabrics."""
         return {t for known in self.asked.values() for _, t, _ in known}
 
-    def _affordable(self, rtt: float) -> list[tuple[float, Level, int]]:
+    def _affordable(self, rtt: float) -> list[tuple[float, SlowdownLevel, int]]:
         """List the slowdowns that the money may pay, the fastest first.
 
         Every entry has its bound on the time, the slowdowns, and the most wavelengths that are paid with them.
         """
         budget = self.shape_problem.world.budget + CENTS
         most = np.searchsorted(self._lower_bounds(rtt)[self._wavelengths], budget - self._level_usd, side="right")
-        found: list[tuple[Level, int]] = []
+        found: list[tuple[SlowdownLevel, int]] = []
         for level, count in zip(self.levels, most.tolist(), strict=True):
             if level in self.asked:
                 fits = self._totals(level, rtt)[self._wavelengths] <= budget
@@ -206,7 +206,7 @@ class Search(CapitalBounds):
         q = self.shape_problem
         return math.isinf(self.cutoff) and not q.several and not any(self._affordable(rtt) for rtt in self._rtts)
 
-    def _bounds(self, found: list[tuple[Level, int]], rtt: float) -> Floats:
+    def _bounds(self, found: list[tuple[SlowdownLevel, int]], rtt: float) -> Floats:
         """Bound the seconds a sequence of several slowdowns and wavelengths at once, by even stages."""
         send, allreduce = (np.array([getattr(x, name) for x, _ in found]) for name in ("send", "allreduce"))
         fibre = self.shape_problem.fibre(1, rtt)
@@ -334,7 +334,7 @@ class Search(CapitalBounds):
                 low = probe
             probe = (low + high) // 2
 
-    def _chosen(self, blocks: int, level: Level) -> list[int]:
+    def _chosen(self, blocks: int, level: SlowdownLevel) -> list[int]:
         """List the templates of a part that keep the slowdowns and may be worth their price, the cheapest first.
 
         Where power counts each has less of it than the cheaper ones; else it is the cheapest alone.
@@ -350,7 +350,7 @@ class Search(CapitalBounds):
                 kept.append(i)
         return kept
 
-    def _templates(self, level: Level, placed: PlacedParts | None) -> dict[str, Template]:
+    def _templates(self, level: SlowdownLevel, placed: PlacedParts | None) -> dict[str, Template]:
         """Return the template that each site was given."""
         q = self.shape_problem
         sizes, found = sorted(set(q.shape.blocks), reverse=True), {}
@@ -361,7 +361,7 @@ class Search(CapitalBounds):
                 found[s] = q.world.templates.template(q.traffic, n, self.options[n], at)
         return found
 
-    def _part(self, blocks: int, level: Level) -> SitePart:
+    def _part(self, blocks: int, level: SlowdownLevel) -> SitePart:
         q = self.shape_problem
         racks = q.traffic.racks(blocks)
         if q.world.templates is None:
@@ -389,7 +389,7 @@ def fastest(shape_problem: ShapeProblem, cutoff: float, *, likely: bool = False)
 
     None where there is none; `likely`: where fibre is designed, only plans of stages as even as can be are sought.
     """
-    search = Search(shape_problem=shape_problem, cutoff=cutoff, likely=likely)
+    search = FastestSearch(shape_problem=shape_problem, cutoff=cutoff, likely=likely)
     target = Target(cutoff, -math.inf, shape_problem.world.budget)
     for _ in range(LIKELY_TRIES) if likely else itertools.count():
         candidate = search.next(target)

@@ -22,7 +22,7 @@ from planner.models.sites.model import rules_without
 from planner.models.sites.site_rules import max_sites
 from planner.models.sites.split_data import Pair, SplitData
 from planner.models.wan import RouteOption
-from planner.physics.site.fibre import Fibre
+from planner.physics.site.fibre import SiteFibre
 from planner.physics.site.wan import assumed_window_seconds
 from planner.plan.plan_sections import WanPlan
 from planner.solvers.outcome import UnansweredError
@@ -36,7 +36,7 @@ LARGE_BYTES = 1e30  # of a stage: round trips are negligible against them, for a
 class _Routes:
     """The fibre of a pair of sites, and the routes that their exchange may take."""
 
-    fibre: Fibre
+    fibre: SiteFibre
     options: tuple[RouteOption, ...]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from planner.errors import InputError
 from planner.models.fabric.chooser import Template
-from planner.models.joint.places.capital_bounds import Level
+from planner.models.joint.places.capital_bounds import SlowdownLevel
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import PlacedParts
 from planner.physics.network import transport
@@ -51,7 +51,7 @@ def gateway_of(q: ShapeProblem, waves: int, placed: PlacedParts, site: str) -> G
 
 
 def with_gateways(
-    q: ShapeProblem, waves: int, level: Level, placed: PlacedParts, bare: dict[str, Template]
+    q: ShapeProblem, waves: int, level: SlowdownLevel, placed: PlacedParts, bare: dict[str, Template]
 ) -> dict[str, Template] | None:
     """Return the cheapest template with its gateway of each site that keeps the slowdowns; None where one has none.
 

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from planner.instance.pins import ONE_SITE
-from planner.models.fabric.design_table import Options
-from planner.models.fabric.traffic import Traffic
-from planner.models.joint.bounds import Conditions, Rows, even_seconds
+from planner.models.fabric.design_table import DesignTable
+from planner.models.fabric.traffic import SiteTraffic
+from planner.models.joint.bounds import RowConditions, StrategyRows, even_seconds
 from planner.models.joint.places.site_question import SitesExtent
 from planner.models.joint.space import Floats
-from planner.models.joint.split import Column, Split, Stages
+from planner.models.joint.split import Column, LayerSplit, Stages
 from planner.models.joint.world import EPS, Shape, World
-from planner.physics.reliability.recovery import Job
-from planner.physics.reliability.spares import Standing, Upkeep, rack_availability, standing_of, stretches
-from planner.physics.training.blocks.block_step import Fibre
+from planner.physics.reliability.recovery import CheckpointedJob
+from planner.physics.reliability.spares import SpareEffect, Upkeep, rack_availability, standing_of, stretches
+from planner.physics.training.blocks.block_step import LayoutFibre
 from planner.physics.training.blocks.rack_blocks import RackBlock
 
 SLOWDOWNS = 1.05 ** np.arange(300)  # above the transport's own, of which the first that is late limits the others
@@ -36,10 +36,12 @@ class ShapeProblem:
     shape: Shape
 
     @cached_property
-    def traffic(self) -> Traffic:
+    def traffic(self) -> SiteTraffic:
         """Traffic of the column, on which fabrics depend."""
         block, calendar, sparing = self.block, self.world.problem.calendar, self.column.sparing
-        own = Traffic(stages=block.rack_stages, unit_racks=block.stage_racks, wrap=self.column.v > 1, rails=block.rails)
+        own = SiteTraffic(
+            stages=block.rack_stages, unit_racks=block.stage_racks, wrap=self.column.v > 1, rails=block.rails
+        )
         if calendar is None:
             return own
         rails = self.world.problem.gpus if sparing.wired else block.rails
@@ -60,12 +62,12 @@ class ShapeProblem:
         """Whether more than one site holds blocks."""
         return len(self.shape.blocks) > 1
 
-    def conditions(self, send: Any, allreduce: Any, fibre: Fibre | None) -> Conditions:
+    def conditions(self, send: Any, allreduce: Any, fibre: LayoutFibre | None) -> RowConditions:
         """Return the conditions of the column at some slowdowns and fibre."""
         racks = self.shape.blocks[0] * self.block.stage_racks
-        return Conditions(racks=racks, shards=self.shape.min_replicas, send=send, allreduce=allreduce, fibre=fibre)
+        return RowConditions(racks=racks, shards=self.shape.min_replicas, send=send, allreduce=allreduce, fibre=fibre)
 
-    def fibre(self, wavelengths: int, rtt_ms: float) -> Fibre | None:
+    def fibre(self, wavelengths: int, rtt_ms: float) -> LayoutFibre | None:
         """Return the fibre between the sites with `wavelengths` wavelengths, less the share free for other traffic.
 
         None at one site.
@@ -74,9 +76,9 @@ class ShapeProblem:
             return None
         wan = self.world.problem.wan
         gbps = wavelengths * wan.wavelength_gbps / wan.headroom_factor
-        return Fibre(sites=len(self.shape.blocks), gbps=gbps, rtt_ms=rtt_ms, round_trips=wan.round_trips)
+        return LayoutFibre(sites=len(self.shape.blocks), gbps=gbps, rtt_ms=rtt_ms, round_trips=wan.round_trips)
 
-    def split(self, c: Conditions, cutoff: float) -> Split | None:
+    def split(self, c: RowConditions, cutoff: float) -> LayerSplit | None:
         """Return the fastest split of layers under some conditions, with its seconds a sequence.
 
         Return None where no split is under the cutoff.
@@ -87,7 +89,7 @@ class ShapeProblem:
         found = Stages(column=self.column, conditions=c, cutoff=step, tick=self.world.deadline.check).fastest()
         return None if found is None else replace(found, seconds=found.seconds / self.column.sequences)
 
-    def seconds(self, send: float, allreduce: float, fibre: Fibre | None, cutoff: float) -> float:
+    def seconds(self, send: float, allreduce: float, fibre: LayoutFibre | None, cutoff: float) -> float:
         """Return the least seconds a sequence under given slowdowns and fibre, infinite where they reach the cutoff."""
         found = self.split(self.conditions(send, allreduce, fibre), cutoff)
         return math.inf if found is None else found.seconds
@@ -99,13 +101,13 @@ class ShapeProblem:
         return 1.0 if calendar is None else calendar.least_stretch(self.column.d, self.column.replica_gpus)
 
     @cached_property
-    def standing(self) -> Standing:
+    def standing(self) -> SpareEffect:
         """The effect of the spare racks at the sites of the shape."""
         t = self.traffic
         sites = ((t.work_racks(g), t.spare_racks(g)) for g in self.shape.blocks)
         return standing_of(sites, t.rack_availability, self.block.replicas)
 
-    def job(self, step_seconds: Any) -> Job | None:
+    def job(self, step_seconds: Any) -> CheckpointedJob | None:
         """Return the job that failures interrupt, with `step_seconds` seconds a step; None without failures."""
         calendar, c = self.world.problem.calendar, self.column
         if calendar is None:
@@ -151,7 +153,13 @@ class ShapeProblem:
         return max(self.free_stretch, min(float(x) for x, _ in stretches(job, self.standing)))
 
     def bound(
-        self, send: float, allreduce: float, cutoff: float, fibre: Fibre | None = None, *, stretch: float | None = None
+        self,
+        send: float,
+        allreduce: float,
+        cutoff: float,
+        fibre: LayoutFibre | None = None,
+        *,
+        stretch: float | None = None,
     ) -> float:
         """Bound the seconds a sequence on a clock at some slowdowns and fibre, unequal chunks at their least."""
         stretch = self.min_stretch if stretch is None else stretch
@@ -211,7 +219,7 @@ class ShapeProblem:
         return np.zeros(len(self.rtts_ms)) if site_bounds is None else site_bounds.by_rtt(self.point(0.0), self.rtts_ms)
 
     @property
-    def best_fibre(self) -> Fibre | None:
+    def best_fibre(self) -> LayoutFibre | None:
         """The widest fibre that the money may pay, at the shortest round trip that it may pay, as far as is known.
 
         None at one site. The same holds for other shapes over this number of sites whose largest part is no smaller.
@@ -265,10 +273,10 @@ class ShapeProblem:
         at = first(len(near), lambda i: not site_bounds.exceeds(self.point(near[i]), usd))
         return [] if at is None else near[at:]
 
-    def even_bounds(self, send: Floats, allreduce: Floats, fibre: Fibre | None) -> Floats:
+    def even_bounds(self, send: Floats, allreduce: Floats, fibre: LayoutFibre | None) -> Floats:
         """Bound the seconds a sequence on a clock at several slowdowns at once, and fibre of each, by even stages."""
         c, n = self.column, len(send)
-        rows = Rows(
+        rows = StrategyRows(
             p=np.full(n, c.p),
             v=np.full(n, c.v),
             d=np.full(n, c.d),
@@ -294,7 +302,7 @@ class ShapeProblem:
             found.append(float(tried[np.argmax(late)]) if late.any() else math.inf)
         return found[0], found[1]
 
-    def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, Options]:
+    def options(self, cutoff: float, *, shallow: bool = False) -> dict[int, DesignTable]:
         """Return the templates of each number of blocks, without those too slow for the cutoff at any other site.
 
         `shallow`: four tiers are left out too where fewer do.

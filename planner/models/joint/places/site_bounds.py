@@ -101,7 +101,7 @@ class SiteBounds:
         self.known[at] = max(self.known.get(at, 0.0), most)
         return False
 
-    def _learn(self, m: Any, q: SiteQuestion, at: SitesExtent, values: highs.Values) -> None:
+    def _learn(self, m: Any, q: SiteQuestion, at: SitesExtent, values: highs.HighsValues) -> None:
         """Record the capital of sites that the MILP returned, at the tightest point that they hold."""
         holders = [x for x in q.data.candidates if sum(round(values.of(m.part[x, k])) for k in range(len(q.kinds)))]
         racks = {x: round(values.of(m.modules[x])) * q.data.module_racks for x in q.data.candidates}

@@ -20,7 +20,7 @@ from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.places.site_question import SitePart
 from planner.models.joint.search.dive import cheap_columns, grown, least_usd
 from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
-from planner.models.joint.search.least_prices import Floor
+from planner.models.joint.search.least_prices import MinPrices
 from planner.models.joint.search.ranges import Ranges
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column
@@ -67,7 +67,7 @@ class LeastCapital(Goal):
     """
 
     world: World
-    floor: Floor
+    floor: MinPrices
     limit: float
     budget: float
     kept: Callable[[JointPlan], None] = lambda _: None

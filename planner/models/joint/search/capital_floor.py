@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.search.least_prices import Floor, floor_of
+from planner.models.joint.search.least_prices import MinPrices, floor_of
 from planner.models.joint.space import Floats, Ints
 from planner.models.joint.world import World
 from planner.physics.site import cost
@@ -31,7 +31,7 @@ class CapitalFloor:
     table: dict[tuple[int, int], tuple[float, float]] = field(default_factory=dict)  # by sites and place in `counts`
 
     @cached_property
-    def floor(self) -> Floor:
+    def floor(self) -> MinPrices:
         """The prices of racks and of their least fabric."""
         return floor_of(self.world)
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.fabric.traffic import Traffic
-from planner.models.joint.places.fastest import NetworkCandidate, Search
+from planner.models.fabric.traffic import SiteTraffic
+from planner.models.joint.places.fastest import FastestSearch, NetworkCandidate
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search import dive
 from planner.models.joint.search.goal import LINE_SECONDS, Goal, Key, OpenNodes
 from planner.models.joint.search.ranges import Ranges
-from planner.models.joint.space import Flags, Floats, Ints, Problem
+from planner.models.joint.space import Flags, Floats, Ints, JointProblem
 from planner.models.joint.split import Column
 from planner.models.joint.world import EPS, JointPlan, Target, World
 from planner.physics.training.layer_time import SECONDS_PER_DAY
@@ -33,7 +33,7 @@ CLOSE = 2e-3  # of an incumbent to its bound, within which fewer blocks are left
 class ShapeInTime:
     """A shape with the candidate that the sites are to be asked for next."""
 
-    search: Search
+    search: FastestSearch
     pending: NetworkCandidate | None = None
 
 
@@ -68,7 +68,7 @@ class FewestDays(Goal):
     columns: list[tuple[float, Column]] = field(default_factory=list)
     descended: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines: fewer blocks tried
     early: set[tuple[int, int, int]] = field(default_factory=set)  # strategies and pipelines priced so
-    unpaid: set[tuple[Traffic, tuple[int, ...]]] = field(default_factory=set)
+    unpaid: set[tuple[SiteTraffic, tuple[int, ...]]] = field(default_factory=set)
     loop: OpenNodes | None = None
     spoke: float = field(default_factory=time.perf_counter)
 
@@ -209,7 +209,7 @@ class FewestDays(Goal):
 
     def begin_shape(self, q: ShapeProblem) -> ShapeInTime:
         """Begin the search of a shape by time."""
-        return ShapeInTime(Search(shape_problem=q, cutoff=self.most_seconds))
+        return ShapeInTime(FastestSearch(shape_problem=q, cutoff=self.most_seconds))
 
     def price(self, t: float, c: float, shape: ShapeInTime) -> tuple[float, float] | None:
         """Find the fastest fabrics and fibre that the money may pay, or ask the sites for those found before."""
@@ -251,7 +251,7 @@ class FewestDays(Goal):
         report(self.progress, line, value, known, choices)
 
 
-def days(problem: Problem, seconds: float) -> float:
+def days(problem: JointProblem, seconds: float) -> float:
     """Compute the days to train from the seconds a sequence."""
     w = problem.instance.workload
     return w.tokens / w.sequence_length * seconds / w.availability / SECONDS_PER_DAY

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.models.joint.places.fastest import Search
+from planner.models.joint.places.fastest import FastestSearch
 from planner.models.joint.places.shape_problem import ShapeProblem
 from planner.models.joint.search.days import FewestDays, ShapeInTime
 from planner.models.joint.search.goal import Key, OpenNodes
@@ -77,7 +77,7 @@ class FastestOfEachKind(FewestDays):
         """Begin the search of a shape by time, and count it; how fast its kind is known limits it."""
         self.priced += 1
         self.incumbent = self.kinds.get(kind_of(q.column))
-        return ShapeInTime(Search(shape_problem=q, cutoff=self.target.cutoff))
+        return ShapeInTime(FastestSearch(shape_problem=q, cutoff=self.target.cutoff))
 
     def price(self, t: float, c: float, shape: ShapeInTime) -> tuple[float, float] | None:
         """Take a shape a step on, under the fastest plan of its kind."""

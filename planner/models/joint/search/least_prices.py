@@ -12,7 +12,7 @@ from planner.physics.network.price import min_fabric_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
+class MinPrices:
     """Lower bounds on the capital of plans: a fixed part, whole modules of racks, and links and leaf ports of GPUs.
 
     `site_usd`: of each open site.
@@ -53,20 +53,20 @@ class Floor:
         return np.floor(np.minimum(found, 1e15)).astype(np.int64)
 
 
-RACKS_ALONE = Floor(fixed_usd=0.0, site_usd=0.0, module_racks=1, module_usd=1.0, rail_usd=0.0)  # counts racks
+RACKS_ALONE = MinPrices(fixed_usd=0.0, site_usd=0.0, module_racks=1, module_usd=1.0, rail_usd=0.0)  # counts racks
 
 
-def floor_of(world: World) -> Floor:
+def floor_of(world: World) -> MinPrices:
     """Read the lower bound from the sites and the fabrics of a world."""
     network = world.problem.instance.network
     each = min_fabric_usd(network)
     sites = world.sites
     if sites is None:
-        return Floor(fixed_usd=world.owned_usd, site_usd=0.0, module_racks=1, module_usd=0.0, rail_usd=each)
+        return MinPrices(fixed_usd=world.owned_usd, site_usd=0.0, module_racks=1, module_usd=0.0, rail_usd=each)
     module, fixed = sites.data.module_racks, sites.floor_usd(0, 1)
     energy = min((sites.data.energy_musd(x) for x in sites.data.candidates), default=0.0)
     years = world.problem.instance.limits.budgeted_years
-    return Floor(
+    return MinPrices(
         fixed_usd=0.0,
         site_usd=fixed,
         module_racks=module,

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from planner.models.joint.bounds import Rows
+from planner.models.joint.bounds import StrategyRows
 from planner.models.joint.columns import (
     Pipes,
     StrategyTable,
@@ -64,7 +64,7 @@ class Ranges:
         return replace(self, **{name: getattr(self, name)[which] for name in names})
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> StrategyRows:
         """The pipelines with as many replicas as `high` blocks hold."""
         rows = self.of.rows.part(self.at)
         return replace(rows, d=np.minimum(self.high * rows.block_replicas, rows.d))
@@ -169,7 +169,9 @@ class StageTerms:
     in_memory: Floats
 
 
-def _stage_terms(world: World, s: Strategy, zero: int, x: Ranges, rows: Rows, *, memory: bool = False) -> StageTerms:
+def _stage_terms(
+    world: World, s: Strategy, zero: int, x: Ranges, rows: StrategyRows, *, memory: bool = False
+) -> StageTerms:
     """Return the terms of ranges; with `memory` also the seconds of a micro-batch that memory asks for."""
     kept = world.cache.stage_terms.get((s, zero))
     if kept is None:
@@ -190,7 +192,7 @@ def _stage_terms(world: World, s: Strategy, zero: int, x: Ranges, rows: Rows, *,
     return found
 
 
-def _under_cutoff(goal: RangesGoal, x: Ranges, rows: Rows) -> Ranges:
+def _under_cutoff(goal: RangesGoal, x: Ranges, rows: StrategyRows) -> Ranges:
     """Raise the floors of ranges by their terms and by the cutoff of their capital; drop those that hold nothing."""
     s, fits = x.of.strategy, np.isfinite(x.each)
     total, b = most_sequences(s), s.shape.micro_batch
@@ -214,7 +216,7 @@ class Columns:
 
     strategy: Strategy
     zero: int
-    table: Rows
+    table: StrategyRows
     seconds: Floats
     usd: Floats
     place: int = 0
@@ -259,7 +261,7 @@ def _stage_of(x: Ranges) -> int:
 
 
 def _in_order(
-    world: World, goal: RangesGoal, x: Ranges, times: Floats, table: Rows, *, in_rounds: bool
+    world: World, goal: RangesGoal, x: Ranges, times: Floats, table: StrategyRows, *, in_rounds: bool
 ) -> list[Columns]:
     """Return columns of ranges, with their least seconds, in the order of the goal."""
     of = _range_of(x, table)
@@ -276,7 +278,7 @@ def _in_order(
     return [Columns(s, zero, table.part(i), seconds[i], usd[i], in_rounds=in_rounds) for i in groups]
 
 
-def _range_of(x: Ranges, table: Rows) -> Ints:
+def _range_of(x: Ranges, table: StrategyRows) -> Ints:
     """Return the range that each column is from: that of its pipeline which has as many blocks."""
     rows = x.of.rows
     _, own = np.unique(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.models.joint.bounds import Conditions
+from planner.models.joint.bounds import RowConditions
 from planner.models.joint.space import Flags, Floats, Ints
 from planner.models.joint.split import Column, Stages
 from planner.physics.training import schedule, stage_memory
@@ -110,7 +110,7 @@ class SplitProof:
     patterns: int
 
 
-def fastest_split(column: Column, conditions: Conditions, seconds: float) -> SplitProof:
+def fastest_split(column: Column, conditions: RowConditions, seconds: float) -> SplitProof:
     """Return the fastest split of a column; `seconds` are those of the step of the split to compare with.
 
     For each maximum of layers and of chunk seconds, the smallest limit on stage seconds is sought at which sums of the

@@ -21,7 +21,7 @@ from planner.physics.training.blocks.rack_blocks import padded
 from planner.physics.training.collectives import exposed_tail_seconds
 from planner.physics.training.context_exchange import context_nic_seconds
 from planner.physics.training.layer_time import Beside, LayerTimes
-from planner.physics.training.operations import Machine, Shape, head_seconds
+from planner.physics.training.operations import LayerShape, Machine, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import front_by_stage, front_layers, weights_of
 from planner.physics.training.schedule import Schedule
@@ -38,7 +38,7 @@ class Pipeline:
     """
 
     machine: Machine
-    shape: Shape
+    shape: LayerShape
     times: LayerTimes
     front: LayerTimes
     head: float
@@ -68,7 +68,7 @@ class Pipeline:
 
 
 def pipeline_of(
-    machine: Machine, shape: Shape, *, zero_stage: int, order: Schedule, inside: bool, transport_slowdown: float
+    machine: Machine, shape: LayerShape, *, zero_stage: int, order: Schedule, inside: bool, transport_slowdown: float
 ) -> Pipeline:
     """Time a layer strategy; `inside`: all stages share a rack, and exchange within its scale-up domain."""
     m = padded(machine, shape)
@@ -204,7 +204,7 @@ def excess_seconds(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fibre:
+class LayoutFibre:
     """The fibre between the sites of a layout.
 
     It has the number of sites, the rate in Gb/s and round trip in ms of the slowest link, and the round trips waited.
@@ -226,7 +226,9 @@ def queue_seconds(items: Num, service_seconds: Num, spacing_seconds: Num) -> Num
     return (items - 1) * np.maximum(0.0, service_seconds - spacing_seconds)
 
 
-def between_sites_seconds(x: Pipeline, fibre: Fibre | None, *, pipeline: Num, virtual_stages: Num, layers: Num) -> Num:
+def between_sites_seconds(
+    x: Pipeline, fibre: LayoutFibre | None, *, pipeline: Num, virtual_stages: Num, layers: Num
+) -> Num:
     """Compute the exposed seconds of the exchange of gradients between sites.
 
     They are those of the stage that ends last, after the queue of all stages on the links. Every stage is taken as
@@ -287,7 +289,7 @@ def ring_wait_seconds(
 def once_parts(
     x: Pipeline,
     sharded: ShardedTimes,
-    fibre: Fibre | None,
+    fibre: LayoutFibre | None,
     *,
     pipeline: Num,
     virtual_stages: Num,
@@ -420,9 +422,9 @@ def breakdown(machine: Machine, c: Conditions, strategy: ParallelStrategy, group
     return {k: float(v) for k, v in parts.items() if k != "ring_wait" or v}
 
 
-def _fibre(c: Conditions, replicas_by_site: Sequence[int]) -> Fibre | None:
+def _fibre(c: Conditions, replicas_by_site: Sequence[int]) -> LayoutFibre | None:
     """Return the fibre between the sites that hold replicas; None where one holds all or the links have no rate."""
     sites = sum(d > 0 for d in replicas_by_site)
     if sites < 2 or c.wan_gbps is None:
         return None
-    return Fibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms, round_trips=c.wan_round_trips)
+    return LayoutFibre(sites=sites, gbps=c.wan_gbps, rtt_ms=c.wan_rtt_ms, round_trips=c.wan_round_trips)

@@ -6,7 +6,7 @@ Whole blocks, the GPUs of a rack that work, and sequences that their ranks divid
 import math
 from dataclasses import dataclass, replace
 
-from planner.physics.training.operations import Machine, Shape
+from planner.physics.training.operations import LayerShape, Machine
 
 
 def context_racks(gpus: int, tensor_parallel: int, context_parallel: int) -> int:
@@ -124,7 +124,7 @@ def padded_sequence(sequence: int, *, tensor_parallel: int, context_parallel: in
     return -(-sequence // unit) * unit
 
 
-def padded(m: Machine, s: Shape) -> Machine:
+def padded(m: Machine, s: LayerShape) -> Machine:
     """Return the machine with its sequences padded for a shape: work, bytes and time are those of the padded length."""
     sequence = padded_sequence(
         m.sequence,
