@@ -174,6 +174,15 @@ def test_elastic_jobs_write_at_the_interval_of_a_search(seed: int) -> None:
         assert float(own) == pytest.approx(found, rel=1e-8)
 
 
+def test_a_job_that_mostly_stalls_writes_at_the_interval_of_a_search() -> None:
+    """So is that of a job that stalls for 49 seconds of every second of work."""
+    job = replace(drawn_job(random.Random(2051)), step_seconds=1e-3)
+    stalled = job.r.elastic_stall_seconds + job.r.correlated_share * float(job.restart_seconds)
+    assert stalled * float(job.stops_per_second) > 49
+    found = float(best_interval(job, "elastic", "storage"))
+    assert found == pytest.approx(least_at(elastic(job), found / 1e3, found * 1e3), rel=1e-9)
+
+
 def test_writes_that_outlast_the_time_between_stops() -> None:
     """A job that is stopped before it can write never trains; it does not pass for one that nothing stops."""
     slow = {"parts": {"gpu": {"gpu_hours_per_event": 1e3}}, "storage_bytes_per_second_per_gpu": 1e6}
