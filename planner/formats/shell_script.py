@@ -11,7 +11,7 @@ from typing import Any
 from planner.errors import InputError
 from planner.formats.megatron_switches import MEGATRON_MODULES
 
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{([A-Za-z_]\w*|[1-9])(?::?[-=]([^}]*))?\}|\$([A-Za-z_]\w*)")
 _DEFAULT = re.compile(r"\$\{([A-Za-z_]\w*):?=([^}]*)\}")  # of : ${TP:=8}, which assigns it
 _QUOTED = r"'[^']*'|\"(?:\\.|[^\"\\])*\""
@@ -90,6 +90,10 @@ class LocatedText(str):
         return start, start + len(self)
 
 
+def _joined(pieces: list[LocatedText]) -> LocatedText:
+    return LocatedText("".join(pieces), tuple(offset for piece in pieces for offset in piece.offsets))
+
+
 def _at(text: str, start: int, end: int) -> LocatedText:
     return LocatedText(text[start:end], tuple(range(start, end)))
 
@@ -102,7 +106,7 @@ class Word:
     start: int
     end: int
     quote: str = ""  # that encloses it together with other words
-    branch: bool = False  # of an if or case, which is not followed
+    branch: bool = False  # of an if, case or test with &&, which is not followed
     printed: bool = False  # of an echo
 
 
@@ -164,7 +168,7 @@ class Script:
 
     def assignments(self, name: str) -> list[Word]:
         """Return where a variable is assigned, but where its own text is added to; arithmetic on it counts."""
-        adds = re.compile(rf"\w+=.*\$\{{?{name}\b(?!.*\)\))", re.DOTALL)
+        adds = re.compile(rf"\w+(\+=|=.*\$\{{?{name}\b(?!.*\)\)))", re.DOTALL)
         return [w for w in self.assigned.get(name, ()) if not adds.match(self.text[w.start : w.end])]
 
     def line(self, offset: int) -> int:
@@ -214,14 +218,17 @@ def read_script(text: str, where: str) -> Script:
         elif before == "for":  # each turn has another value, which is not known
             script.variables.pop(bare, None)
         before = bare
-        if assigned and not assigned[2].startswith("("):
-            value = _expanded(bare.part(assigned.start(2), len(bare.rstrip(";"))), script)
-            script.variables[assigned[1]] = value
-            script.assigned.setdefault(assigned[1], []).append(word)
+        ending = text[:end].endswith(";") and len(bare) - len(bare.rstrip(";"))
+        bare, end = bare.part(0, len(bare) - ending), end - ending
+        if assigned and not assigned[3].startswith("("):
+            name, value = assigned[1], _expanded(bare.part(assigned.start(3)), script)
+            first = [script.variables[name]] if assigned[2] and name in script.variables else []
+            script.variables[name] = _joined([*first, value])
+            script.assigned.setdefault(name, []).append(word)
             words += _split(value, word, text)  # ARGS="--a 1 --b 2"
             continue
         if assigned or bare == "(":  # ARGS=(--a 1)
-            bare = bare.part(assigned.start(2) if assigned else 0)
+            bare = bare.part(assigned.start(3) if assigned else 0)
             bare = bare.part(len(bare) - len(bare.lstrip("(")))
         if text[end - 1] == ")" and "(" not in bare:
             bare, end = bare.part(0, len(bare.rstrip(")"))), end - (len(bare) - len(bare.rstrip(")")))
@@ -268,17 +275,13 @@ def _items(words: list[Word], text: str) -> Iterator[Item]:
         elif following is None or following.text.startswith("--") or following.text.strip() in ("", ")", "\\"):
             yield Item(key, None, word, _end(text, word, 1), is_flag)
         else:
-            more = _modules_behind(words[i + 2 :]) if key == "recompute-modules" else []
+            modules = itertools.takewhile(lambda x: x.text.replace("-", "_") in MEGATRON_MODULES, words[i + 2 :])
+            more = list(modules) if key == "recompute-modules" else []
             end = following.end if following.end != NOWHERE else _end(text, word, 2 + len(more))
             value = following.text.part(0, len(following.text.rstrip()))
             for other in more:
-                value = LocatedText(f"{value} {other.text}", (*value.offsets, NOWHERE, *other.text.offsets))
+                value = _joined([value, LocatedText(" ", (NOWHERE,)), other.text])
             yield Item(key, value, word, more[-1].end if more and end == following.end else end, is_flag)
-
-
-def _modules_behind(words: list[Word]) -> list[Word]:
-    """Return the words that go on a list of modules of a layer, which no other word looks like."""
-    return list(itertools.takewhile(lambda word: word.text.replace("-", "_") in MEGATRON_MODULES, words))
 
 
 def _end(text: str, word: Word, count: int) -> int:
@@ -294,7 +297,7 @@ def _end(text: str, word: Word, count: int) -> int:
 def _words(text: str, where: str) -> Iterator[Word]:
     """Yield the words as the shell divides them; a comment ends with its line."""
     documents = [m.span() for m in _HEREDOC.finditer(text)]
-    i, depth, command, printed = 0, 0, True, False
+    i, depth, command, printed, tested, guarded = 0, 0, True, False, False, False
     while i < len(text):
         continued = _CONTINUED.match(text, i)
         if continued:
@@ -302,17 +305,19 @@ def _words(text: str, where: str) -> Iterator[Word]:
         elif text[i] == "#":
             i = (text.find("\n", i) + 1 or len(text) + 1) - 1
         elif text[i].isspace():
-            command, printed = (True, False) if text[i] == "\n" else (command, printed)
+            if text[i] == "\n":
+                command, printed, tested, guarded = True, False, False, False
             i += 1
         else:
             start, (bare, i) = i, _word(text, i, where)
             raw = text[start:i]
             if command and not any(a <= start < b for a, b in documents):
                 depth += (raw in ("if", "case")) - (raw.rstrip(";") in ("fi", "esac") and depth > 0)
-                printed = raw in ("echo", "printf")
+                printed, tested = raw in ("echo", "printf"), raw in ("[", "[[", "((", "test")
+            guarded = guarded or (tested and raw in ("&&", "||"))  # what follows depends on the test
             command = raw.endswith(";") or raw in _BEFORE_COMMANDS
-            yield Word(bare, start, i, branch=depth > 0, printed=printed)
-            printed = printed and not command
+            yield Word(bare, start, i, branch=depth > 0 or guarded, printed=printed)
+            printed, guarded = printed and not command, guarded and not raw.endswith(";")
 
 
 def _word(text: str, i: int, where: str) -> tuple[LocatedText, int]:
@@ -384,7 +389,7 @@ def _replaced(
         pieces += [text.part(done, m.start()), value(m)]
         done = m.end()
     pieces.append(text.part(done))
-    return LocatedText("".join(pieces), tuple(offset for piece in pieces for offset in piece.offsets))
+    return _joined(pieces)
 
 
 def _value(node: ast.expr) -> int:

@@ -469,7 +469,7 @@ def test_megatron_words_of_the_file(tmp_path: Path) -> None:
             "arrays.sh",
             "PARALLEL_ARGS=(",
             "if true; then\nPARALLEL_ARGS=(",
-            "line 27: --tensor-model-parallel-size: stands in a branch (if or case), which is not followed; write 4",
+            "line 27: --tensor-model-parallel-size: stands in a branch (if, case, &&), which is not followed; write 4",
         ),
         (
             "variables.sh",
@@ -506,7 +506,7 @@ def test_megatron_words_of_the_file(tmp_path: Path) -> None:
         (
             "variables.sh",
             "TP_SIZE=2\n",
-            'if [ "$BIG" = 1 ]; then TP_SIZE=2; fi\n',
+            '[[ -z "$BIG" ]] && TP_SIZE=2\n',
             "line 21: --tensor-model-parallel-size: its variable TP_SIZE is assigned at line 4, in a branch, and which "
             "value holds is not known; write 1 there yourself",
         ),
@@ -549,6 +549,12 @@ def test_a_variable_that_adds_to_itself(tmp_path: Path) -> None:
     instance = question(model, length, precision)
     new, _ = written_like(text, tmp_path / "own.sh", run_of(plan_for(instance, layout), "plan"), instance)
     assert 'ARGS="$ARGS --tensor-model-parallel-size 4' in new and "--pipeline-model-parallel-size 8" in new
+    arrays = text.replace('ARGS="$ARGS --tensor', "ARGS+=(--tensor").replace('size 4"\n', "size 4);\n")
+    new, _ = written_like(arrays, tmp_path / "own.sh", run_of(plan_for(instance, layout), "plan"), instance)
+    assert "ARGS+=(--tensor-model-parallel-size 4" in new and "-pipeline-stage 5);\n" in new
+    more = text.replace('ARGS="$ARGS --tensor', 'ARGS+=" --tensor')
+    new, _ = written_like(more, tmp_path / "own.sh", run_of(plan_for(instance, layout), "plan"), instance)
+    assert 'ARGS+=" --tensor-model-parallel-size 4' in new
 
 
 def test_loops_of_the_same_run(tmp_path: Path) -> None:
