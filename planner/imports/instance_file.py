@@ -71,10 +71,8 @@ def instance_data(data: Any, where: str) -> dict[str, Any]:
     Raise InputError where they are of another kind, or no object.
     """
     if not isinstance(data, dict):
-        raise InputError(
-            f"{where}: must be a JSON object or a YAML mapping (is {type(data).__name__}); "
-            "see `planner schema instance`"
-        )
+        is_ = "empty" if data is None else type(data).__name__
+        raise InputError(f"{where}: must be a JSON object or a YAML mapping (is {is_}); see `planner schema instance`")
     if kind_of(data) == "plan":
         return instance_data(data["instance"], f"{where}: instance")
     problem = other_kind(data, where, "instance")

@@ -204,6 +204,7 @@ def test_scalars_of_yaml(text: str, value: Any) -> None:
         ("a: [1\n", "own.yaml: line 2: is no YAML"),
         ("a: &x 1\n", "own.yaml: line 1: anchor x is YAML that is not read here"),
         ("- 1\n", "own.yaml: must be a JSON object or a YAML mapping (is list)"),
+        ("# later\n", "own.yaml: must be a JSON object or a YAML mapping (is empty)"),
         ("a: 1e999\n", "own.yaml: line 1: 1e999 is beyond the largest number"),
     ],
 )
