@@ -90,7 +90,7 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     ]
     seconds, used, limit = file
     over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else ""
-    longer = f"{seconds / before[0] - 1:+.2%} on the plan's {before[0]:.4g} s"
+    longer = f"{seconds / before[0] - 1:+.2%} on {before[0]:.4g} s with the plan's"
     return [
         f"its switches stay, and are not the plan's: {', '.join(stated)}",
         f"a step takes {seconds:.4g} s with them, {longer}{over}",
