@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from joint_brute_force import Column, Shape, Times, Toy, toy
+from joint_brute_force import Column, LayerShape, Times, Toy, toy
 from tiers import more
 
 import planner
@@ -41,7 +41,7 @@ class RuledTimes(Times):
 
     stack = ""
 
-    def _splits(self, shape: Shape, p: int, v: int, m: int, *rest: Any) -> Any:
+    def _splits(self, shape: LayerShape, p: int, v: int, m: int, *rest: Any) -> Any:
         layers, recompute = super()._splits(shape, p, v, m, *rest)
         whole = self.stack != "megatron-core"
         kept = []

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from joint_brute_force import Shape, Times, Toy
+from joint_brute_force import LayerShape, Times, Toy
 from joint_proof import solved_with_proof
 from joint_solved import solved
 from joint_toys import toy
@@ -38,7 +38,7 @@ def made(modules: tuple[str, ...], hbm: float, **pins: Any) -> Instance:
 class ModuleTimes(Times):
     """Times of the splits of a layer that keeps all, or of whose layers none is recomputed whole."""
 
-    def _splits(self, shape: Shape, *rest: Any) -> Any:
+    def _splits(self, shape: LayerShape, *rest: Any) -> Any:
         layers, recompute = super()._splits(shape, *rest)
         fine = np.all(recompute == 0, axis=1) | (shape.recompute == "none")
         return layers[fine], recompute[fine]
@@ -50,7 +50,7 @@ class ModuleToy(Toy):
     def __init__(self, i: Instance) -> None:
         super().__init__(i, times=ModuleTimes(i))
 
-    def shapes(self) -> Iterator[Shape]:
+    def shapes(self) -> Iterator[LayerShape]:
         """Yield every way to cut a layer, with what it keeps."""
         for shape, kept in itertools.product(super().shapes(), ("none", "selective")):
             if self.fine(recompute=kept) or (kept == "none" and self.times.recomputes_some):
