@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from worked_plan import small
 
 from planner.cli.main import app
-from planner.exports import fabric_graph
+from planner.exports import fabric_graph, fabric_parts
 from planner.exports.fabric_parts import (
     BuiltFabric,
     built_fabric,
@@ -93,6 +93,16 @@ def test_parts_of_a_split_port_have_a_cage_at_their_own_rate() -> None:
     assert {r["type"] for r in interfaces} == {"200gbase-x-qsfp56"}
     box = yaml.safe_load("".join(netbox_files(split)["device-types/box.yaml"]()))
     assert {p["type"] for p in box["interfaces"]} == {"400gbase-x-osfp"}
+
+
+def test_cages_are_of_the_rate_in_their_name() -> None:
+    """NetBox names a cage by its rate: 400gbase is 400 Gb/s, 1.6tbase 1,600; a rate that it has none of is other."""
+    for gbps, cage in fabric_parts.CAGES.items():
+        number, unit = re.fullmatch(r"([\d.]+)(g|t)base-.*", cage).groups()
+        assert float(number) * {"g": 1, "t": 1000}[unit] == gbps
+        fast = E1.switch.model_copy(update={"port_gbps": gbps})
+        assert {r["type"] for r in rows(replace(E1, switch=fast), "interfaces.csv")} == {cage}
+    assert {r["type"] for r in rows(E1, "interfaces.csv")} == {"other"}
 
 
 def test_gpus_take_no_unit_of_their_rack() -> None:
