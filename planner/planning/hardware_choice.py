@@ -96,12 +96,16 @@ def best_choice(
     progress: Callable[[str], None],
     cache: JointCache,
     first: First | None = None,
+    within: float = 0.0,
 ) -> HardwareChoice:
-    """Search on each GPU and rack, likely the best first; a later one only for what beats the best so far."""
+    """Search on each GPU and rack, likely the best first; a later one only for what beats the best so far.
+
+    `within`: share of the days by which plans of the first may be slower and be of use to a goal that goes on.
+    """
     asked, answers = sorted(each_alone(instance), key=_dollars_a_flop), list[HardwareAnswer]()
     for alone in asked:
         left = replace(options, time_limit=deadline.limit)
-        solution = _answer(alone, left, progress, cache.of(alone), first, _best(answers))
+        solution = _answer(alone, left, progress, cache.of(alone), first, _best(answers), within)
         answers.append(HardwareAnswer(alone, solution))
     late = (x for x in answers if x.solution.plan is not None)
     best = _best(answers) or min(late, key=lambda x: x.solution.days or 0.0, default=answers[0])
@@ -132,6 +136,7 @@ def _answer(
     cache: JointCache,
     first: First | None,
     best: HardwareAnswer | None = None,
+    within: float = 0.0,
 ) -> JointSolution:
     """Search on one GPU and rack, where there are others for what beats the best so far."""
     goal = alone.objective.minimize
@@ -148,7 +153,8 @@ def _answer(
         rival = best.solution.days + best.ready_days - alone.hardware.ready_days
     if rival <= 0:
         return JointSolution(status=JointStatus.INFEASIBLE)
-    return solve_joint(alone, options, progress, cache=cache, first=first, rival_days=rival)
+    kept = within if math.isinf(rival) else 0.0
+    return solve_joint(alone, options, progress, cache=cache, first=first, rival_days=rival, within=kept)
 
 
 def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:

@@ -148,7 +148,7 @@ def _decided(
     answered = Answered(instance, options, known, beside)
     known_answer = answered.known()
     if known_answer is None:
-        chosen = best_choice(instance, left, deadline, progress, known, first)
+        chosen = best_choice(instance, left, deadline, progress, known, first, _within(instance, beside=beside))
         whole, instance, solution = instance, chosen.best.instance, chosen.best.solution
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):
@@ -208,6 +208,9 @@ def _ended_by_choice(
     best, most, goal = solution.plan, _most_given_up(instance, solution, options.gap or 0.0), instance.objective
     if best is None or most is None or solution.stopped != "proved" or not _others_asked(instance, beside=beside):
         return solution, {}
+    search, cache.search = cache.search, None
+    if search is not None and search.goal.incumbent is not best:
+        search = None
     world = world_of(instance, options, deadline, cache)
     indifferent = goal.indifference > goal.tolerance
     simpler = min(goal.indifference if indifferent else SIMPLER_WITHIN, most)
@@ -215,7 +218,8 @@ def _ended_by_choice(
         if not goal.tolerance:
             return solution, {}
         start(progress, "a simpler layout")  # every plan of a layout alone costs the same
-        simplest = simplest_within(world, best, best.seconds * (1 + simpler))
+        left = None if search is None else search.left()
+        simplest = simplest_within(world, best, best.seconds * (1 + simpler), left)
         return solution, {"simplest": None if simplest.plan is best else _simpler(world, best, simplest)}
     start(progress, "a cheaper plan")
     reported = notes(progress)
@@ -228,6 +232,7 @@ def _ended_by_choice(
             indifferent=indifferent,
             time_limit=deadline.limit,
             progress=reported,
+            search=search,
         )
         proven = solution.lower_bound is not None and solution.lower_bound >= (solution.days or 0.0) * (1 - EPS)
         plan, ends = found.plan or best, _ends(world, best, found, proven=proven)
@@ -288,6 +293,14 @@ def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[
         kinds = kinds_of(found.simple.plan.column)
         ends.append(of("simplest", found.simple.plan, kinds, proven=found.simple.proven))
     return tuple(ends)
+
+
+def _within(instance: Instance, *, beside: bool) -> float:
+    """Return by which share of the fewest days other plans may be slower that are looked for with the same search."""
+    goal = instance.objective
+    if goal.minimize != "days_to_train" or not _others_asked(instance, beside=beside):
+        return 0.0
+    return max(goal.tolerance, goal.indifference, SIMPLER_WITHIN if goal.tolerance else 0.0)
 
 
 def _others_asked(instance: Instance, *, beside: bool) -> bool:

@@ -41,6 +41,7 @@ class JointCache:
     sites: "Sites | None" = None
     site_bounds: "SiteBounds | None" = None
     plans: dict[float, Any] = field(default_factory=dict)
+    search: Any = None  # the last search by days, where another goal may go on with it
     cheapest: list[Any] = field(default_factory=list)  # the plans of searches by cost
     beside: dict[Any, "JointCache"] = field(default_factory=dict)  # of alternatives to the hardware
     inspected: list[Any] = field(default_factory=list)  # proofs that were enumerated again and hold

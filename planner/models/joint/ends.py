@@ -16,7 +16,7 @@ from planner.models import rack_order
 from planner.models.joint.columns import StrategyTable
 from planner.models.joint.least_cost import CapitalSearch, LeastCost
 from planner.models.joint.search.least_prices import floor_of
-from planner.models.joint.search.loop import Loop
+from planner.models.joint.search.loop import Loop, NodesLeft
 from planner.models.joint.search.ties import LeastRank, Rank, Simplest
 from planner.models.joint.space import Ints
 from planner.models.joint.split import Column, Stages
@@ -62,37 +62,45 @@ def ends_within(
     indifferent: bool = False,
     time_limit: float | None = None,
     progress: Callable[[str], None] = lambda _: None,
+    search: Loop | None = None,
 ) -> Ends:
     """Return the plans that the ends leave, one after another, within a share of the fewest days and of least capital.
 
     `best`: the plan of fewest days. At a share of 0 plans that tie are not looked at. The simplest plan within the
     share `simpler` of the days, at no more money than these ends leave, is chosen where `indifferent`, else returned
-    next to the choice.
+    next to the choice. `search`: that of the fewest days, where it kept all plans within both shares.
     """
-    search = CapitalSearch.begun(
-        world, best.seconds * (1 + share), known=best, within=share, time_limit=time_limit, progress=progress
+    left = None if search is None or simpler <= share else search.left()
+    cheapest = CapitalSearch.begun(
+        world,
+        best.seconds * (1 + share),
+        known=best,
+        within=share,
+        time_limit=time_limit,
+        progress=progress,
+        search=search,
     )
-    found = search.run()
+    found = cheapest.run()
     if found.plan is None or found.stopped != "proved":
         return Ends(capital=found)
     ends = Ends(capital=found)
     if share > 0:  # without a share no plan is kept that ties
-        t = _Ties(search=search, seconds=best.seconds * (1 + share), usd=found.plan.capital_usd * (1 + share))
+        t = _Ties(search=cheapest, seconds=best.seconds * (1 + share), usd=found.plan.capital_usd * (1 + share))
         local = t.most_local(found.plan)
         plan, least = (found.plan, 0.0) if local is None else (local.plan, local_share(local.plan))
         ends = replace(ends, local=local, simple=t.simplest(plan, least))
     if simpler <= share or ends.plan is None:
         return ends
-    simplest = simplest_within(world, ends.plan, best.seconds * (1 + simpler))
+    simplest = simplest_within(world, ends.plan, best.seconds * (1 + simpler), left)
     if indifferent:
         return replace(ends, simple=simplest)
     return replace(ends, simpler=None if simplest.plan is ends.plan else simplest)
 
 
-def simplest_within(world: World, plan: JointPlan, seconds: float) -> End:
+def simplest_within(world: World, plan: JointPlan, seconds: float, left: NodesLeft | None = None) -> End:
     """Return the simplest plan within some seconds a sequence, no dearer than a plan: that plan where none is simpler.
 
-    It ranks the cheapest plan of each shape.
+    It ranks the cheapest plan of each shape. `left`: the nodes of a search that kept all plans in time.
     """
     goal = Simplest(
         world=world,
@@ -106,7 +114,8 @@ def simplest_within(world: World, plan: JointPlan, seconds: float) -> End:
         most_nodes=SIMPLER_NODES,
         pipeline_ranks=pipeline_ranks,
     )
-    stopped = Loop(goal=goal).run()
+    loop = Loop(goal=goal)
+    stopped = loop.run() if left is None else loop.go_on(goal, left)
     proven = stopped == "proved" and not goal.ended and not math.isfinite(world.given_up_usd)
     return End(plan=goal.incumbent or plan, proven=proven)
 

@@ -74,6 +74,7 @@ class CapitalSearch:
     world: World
     goal: LeastCapital
     loop: Loop
+    goes_on: bool = False  # with the nodes of a search by days
 
     @classmethod
     def begun(
@@ -85,10 +86,11 @@ class CapitalSearch:
         within: float = 0.0,
         time_limit: float | None = None,
         progress: Callable[[str], None] = lambda _: None,
+        search: Loop | None = None,
     ) -> "CapitalSearch":
         """Begin a search of plans of no more seconds a sequence, from a plan that is known.
 
-        `within`: share of the least capital within which plans tie.
+        `within`: share of the least capital within which plans tie. `search`: one by days that kept all such plans.
         """
         problem = world.problem
         world.end_at(Deadline(time_limit))
@@ -111,11 +113,12 @@ class CapitalSearch:
             incumbent=known,
             within=within,
         )
-        return cls(world=world, goal=goal, loop=Loop(goal=goal))
+        loop = Loop(goal=goal) if search is None else search
+        return cls(world=world, goal=goal, loop=loop, goes_on=search is not None)
 
     def run(self) -> LeastCost:
         """Return the cheapest plan, of equal ones the fastest."""
-        stopped = self.loop.run()
+        stopped = self.loop.go_on(self.goal) if self.goes_on else self.loop.run()
         return _result(self.goal, stopped=stopped, failure=self.loop.failure)
 
 

@@ -30,6 +30,7 @@ def solve_joint(
     cache: JointCache | None = None,
     first: Callable[[World], Column | None] | None = None,
     rival_days: float = math.inf,
+    within: float = 0.0,
 ) -> JointSolution:
     """Return the plan of fewest days over the declared space, of equal ones the cheapest, with its lower bound.
 
@@ -46,15 +47,18 @@ def solve_joint(
         Names a column that is priced before any other, such as that of a plan at hand; it changes no answer either.
     rival_days
         Days of another plan: slower ones are not looked for.
+    within
+        Share of the days by which plans may be slower and be of use to a goal that goes on with `cache.search`.
     """
     deadline, cache = Deadline(options.time_limit), JointCache() if cache is None else cache
     world = world_of(instance, options, deadline, cache, without)
     rival = rival_days / days(world.problem, 1.0)
-    goal = FewestDays(world=world, progress=progress, gap=options.gap or 0.0, first=first, rival=rival)
+    goal = FewestDays(world=world, progress=progress, gap=options.gap or 0.0, first=first, rival=rival, within=within)
     loop = Loop(goal=goal)
     solution = _solution(goal, stopped=loop.run(), failure=loop.failure)
     if solution.plan is not None:
         cache.plans[world.budget] = solution.plan
+    cache.search = loop if within and solution.stopped == "proved" else None
     return solution
 
 

@@ -53,6 +53,9 @@ class FewestDays(Goal):
         Names a column to price before any other.
     rival
         Seconds a sequence of a plan of another search: slower ones are of no use.
+    within
+        Share by which plans may be slower than the fastest and be of use to another goal, which goes on: nodes that may
+        hold such stay open.
     unpaid
         Shapes, by what their fabrics must know of them, that leave no money for any fabric.
     """
@@ -62,6 +65,7 @@ class FewestDays(Goal):
     gap: float = 0.0
     first: Callable[[World], Column | None] | None = None
     rival: float = math.inf
+    within: float = 0.0
     incumbent: JointPlan | None = None
     free: float = math.inf
     guess: float = math.inf
@@ -91,6 +95,16 @@ class FewestDays(Goal):
         return self.target.cutoff
 
     @property
+    def kept_seconds(self) -> float:
+        """Seconds a sequence above which no plan is of use to this goal or to another that goes on."""
+        return self.most_seconds * (1 + self.within)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a goal of plans almost as fast goes on."""
+        return self.within > 0
+
+    @property
     def bound(self) -> float:
         """Seconds a sequence that no plan is below."""
         key = -math.inf if self.loop is None else self.loop.least_key
@@ -109,16 +123,16 @@ class FewestDays(Goal):
         return deadline is not None and days(self.world.problem, self.bound) > deadline * (1 + EPS)
 
     def keys(self, t: Floats, c: Floats) -> Floats:
-        """Return the seconds; infinite above those of the incumbent."""
-        return np.where(t <= self.most_seconds, t, np.inf)
+        """Return the seconds; infinite above those of plans of use."""
+        return np.where(t <= self.kept_seconds, t, np.inf)
 
     def key(self, t: float, c: float) -> Key | None:
-        """Return the seconds; None where no plan can be as fast as the incumbent."""
-        return (t, 0.0) if t <= self.most_seconds and math.isfinite(t) else None
+        """Return the seconds; None where no plan can be of use."""
+        return (t, 0.0) if t <= self.kept_seconds and math.isfinite(t) else None
 
     def cutoffs(self, c: Floats) -> Floats:
-        """Return the seconds of the incumbent."""
-        return np.full(np.shape(c), self.most_seconds)
+        """Return the seconds of plans of use."""
+        return np.full(np.shape(c), self.kept_seconds)
 
     def begin(self, loop: OpenNodes) -> None:
         """Seek first plans: that of a plan at hand, those of other budgets, columns of a sample of strategies."""
@@ -145,7 +159,7 @@ class FewestDays(Goal):
         """End where the incumbent is within the gap of all nodes, or where no plan is within the deadline."""
         if self.incumbent is None:
             return self.too_late or (self.gap > 0 and self.bound >= self.rival * (1 - self.gap))
-        return self.gap > 0 and self.distance <= self.gap
+        return t > self.most_seconds or (self.gap > 0 and self.distance <= self.gap)
 
     def hot(self, x: Ranges, keys: Floats) -> Flags:
         """Return the ranges up to the bound up to which columns are listed at once."""

@@ -89,6 +89,10 @@ class Goal(ABC):
         most = np.maximum(of.rows.blocks(), 1)
         yield all_ranges(of, np.zeros_like(most), most, np.arange(len(most)))
 
+    def worthwhile(self, x: Ranges) -> Ranges:
+        """Return the ranges whose pipelines may hold a plan of use, whatever its seconds and capital."""
+        return x
+
     def usd(self, racks: Any, rails: Any) -> Floats:
         """Bound the capital of a number of racks with a number of GPUs of each cabled."""
         return np.zeros(np.broadcast(racks, rails).shape)

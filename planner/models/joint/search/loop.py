@@ -33,6 +33,7 @@ from planner.models.joint.search.ranges import (
     bounded,
     in_memory,
     listed,
+    repriced,
     under_stage,
 )
 from planner.models.joint.space import Flags, Strategy
@@ -71,6 +72,14 @@ class KnownShape:
     shape: Shape
 
 
+@dataclass(frozen=True, slots=True)
+class NodesLeft:
+    """The nodes that a goal left open and the shapes that it opened, in which all plans within its limits are."""
+
+    nodes: list[Node]
+    shapes: list[KnownShape]
+
+
 @dataclass(kw_only=True)
 class Loop:
     """The open nodes by their keys."""
@@ -91,20 +100,50 @@ class Loop:
         """Open nodes by their keys until none may hold a plan of use; return whether that or a limit came first."""
         return self._searched(self._begin)
 
-    def go_on(self, goal: Goal) -> Stopped:
+    def left(self) -> NodesLeft:
+        """Return the nodes that are open, for another search than the one that goes on here."""
+        heap, nodes = [], []
+        for key, place, t, c, what in self.heap:
+            own = what
+            if isinstance(what, ShapesLeft):
+                mine, others = itertools.tee(what.rest)
+                own, what = replace(what, rest=mine), replace(what, rest=others)
+            heap.append((key, place, t, c, own))
+            nodes.append((key, place, t, c, what))
+        self.heap = heap
+        return NodesLeft(nodes, list(self.opened))
+
+    def go_on(self, goal: Goal, left: NodesLeft | None = None) -> Stopped:
         """Go on with a goal whose plans are all in nodes that the goal before left open, or in shapes that it opened.
 
-        The shapes are priced anew.
+        The shapes are priced anew. `left`: the nodes and shapes of another search.
         """
+        if left is not None:
+            self.heap, self.opened = left.nodes, left.shapes
         nodes, self.heap, self.goal, self.current = self.heap, [], goal, -math.inf
         for _, _, t, c, what in nodes:
-            if not isinstance(what, OpenShape):
-                self.push(t, c, what)
+            self._reopen(t, c, what)
         for x in self.opened:
             if goal.opens(x.seconds, x.usd):
                 q = ShapeProblem(world=goal.shapes_world, column=x.column, shape=x.shape)
-                self.push(x.seconds, x.usd, OpenShape(goal.begin_shape(q)))
+                self.push(x.seconds, goal.shape_floor(q, x.usd), OpenShape(goal.begin_shape(q)))
         return self._searched(lambda: goal.begin(self))
+
+    def _reopen(self, t: float, c: float, what: Any) -> None:
+        """Open a node of the goal before, at the capital that this goal counts; shapes are opened by themselves."""
+        goal = self.goal
+        if isinstance(what, OpenShape) or not goal.opens(t, c):
+            return
+        if isinstance(what, Ranges):
+            what = goal.worthwhile(what)
+            self.push_ranges(what if what.usd.any() else bounded(goal, what))
+        elif isinstance(what, Columns) and not what.usd.any():
+            for columns in repriced(goal, what):
+                self._push_columns(columns)
+        elif isinstance(what, ShapesLeft):
+            self.push(t, goal.sites_floor(what.column, what.sites, c), what)
+        else:
+            self.push(t, c, what)
 
     def _begin(self) -> None:
         """Open all strategies and seek first plans; where there are many, first among a sample of these."""

@@ -278,6 +278,20 @@ def _in_order(
     return [Columns(s, zero, table.part(i), seconds[i], usd[i], in_rounds=in_rounds) for i in groups]
 
 
+def repriced(goal: RangesGoal, x: Columns) -> list[Columns]:
+    """Return the columns from the place on that may be of use to another goal, with its capital and in its order."""
+    left = replace(x, table=x.table.part(np.arange(x.place, len(x.seconds))), seconds=x.seconds[x.place :])
+    p, own = np.unique(left.table.p, return_inverse=True)
+    blocks = [x.strategy.block(int(n)) for n in p]
+    racks, rails = (
+        np.array([0 if b is None else getattr(b, name) for b in blocks])[own] for name in ("racks", "rails")
+    )
+    usd = np.maximum(x.usd[x.place :], goal.usd(left.table.blocks() * racks, rails))
+    some = np.flatnonzero(goal.keys(left.seconds, usd) < np.inf)
+    groups = (some[i] for i in goal.groups(np.zeros(len(some), dtype=np.int64), left.seconds[some], usd[some]))
+    return [replace(left, table=left.table.part(i), seconds=left.seconds[i], usd=usd[i], place=0) for i in groups]
+
+
 def _range_of(x: Ranges, table: StrategyRows) -> Ints:
     """Return the range that each column is from: that of its pipeline which has as many blocks."""
     rows = x.of.rows

@@ -130,6 +130,10 @@ class Simplest(LeastRank):
 
     def first_ranges(self, of: StrategyTable) -> Iterator[Ranges]:
         """Yield the ranges of blocks of the pipelines that may hold a plan of a lower rank."""
-        ranks, best = self.pipeline_ranks(of, self.best)
         for x in super().first_ranges(of):
-            yield x.part(np.flatnonzero(ranks[x.at] <= best))
+            yield self.worthwhile(x)
+
+    def worthwhile(self, x: Ranges) -> Ranges:
+        """Return the ranges whose pipelines may hold a plan of a lower rank."""
+        ranks, best = self.pipeline_ranks(x.of, self.best)
+        return x.part(np.flatnonzero(ranks[x.at] <= best))
