@@ -139,8 +139,8 @@ def _totals(rule: str, f: SiteFabric, total: Count, d: Design) -> Iterator[Viola
     yield from must_equal(rule, "switch_links", f.switch_links, (sum(total.cables.values()) - ends) // split)
     yield from must_equal(rule, "NIC ports with a cable", f.endpoint_links, int(total.used["gpu"].sum()))
     for t in f.tiers:
-        bare = int((~total.used[t.name].any(axis=1)).sum())
-        yield from must_equal(rule, f"{t.name} switches without a cable", 0, bare)
+        unused = int((~total.used[t.name].any(axis=1)).sum())
+        yield from must_equal(rule, f"{t.name} switches without a cable", 0, unused)
         # Down ports of a switch at the edge may stay free; no switch uses more than stated.
         used = int(total.used[t.name].sum(axis=1).max(initial=0))
         parts = t.down_ports * (1 if t.name == "leaf" else split) + t.up_ports * split

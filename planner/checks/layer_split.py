@@ -179,8 +179,8 @@ class PipelineSplits:
         waits[-1] = np.maximum(0.0, waits[-1] - self.rounds * x.head)  # the head may fill the smallest chunk
         # What a short last round loses of layers and what unequal chunks wait may be the same seconds.
         layers = sizes * sharded.layer_seconds + repeats * x.times.recompute_seconds
-        beside = (self.rounds - 1) * np.maximum(0.0, each - layers)
-        found = np.maximum(self.rounds * each, each + beside + waits)
+        other_seconds = (self.rounds - 1) * np.maximum(0.0, each - layers)
+        found = np.maximum(self.rounds * each, each + other_seconds + waits)
         return np.asarray(np.where(self.fits, found, np.inf), dtype=np.float64)
 
     @cached_property

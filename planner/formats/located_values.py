@@ -51,11 +51,11 @@ def toml_places(text: str) -> dict[str, ValuePlace]:
     while i < len(text):
         opened, named = _TABLE.match(text, i), _KEY.match(text, i)
         if opened:
-            table = f"{_bare(opened[1])}."
+            table = f"{_unquoted(opened[1])}."
             places[table] = ValuePlace(i, i, i + len(opened[0].rstrip()))
         elif named:
             end = _toml_end(text, named.end())
-            places[table + _bare(named[1])] = ValuePlace(named.start(1), named.end(), end)
+            places[table + _unquoted(named[1])] = ValuePlace(named.start(1), named.end(), end)
             i = end
         elif text[i:].lstrip(" \t").startswith("[["):
             table = "\0"  # no path has it
@@ -63,7 +63,7 @@ def toml_places(text: str) -> dict[str, ValuePlace]:
     return places
 
 
-def _bare(name: str) -> str:
+def _unquoted(name: str) -> str:
     return re.sub(r"[\s\"']", "", name)
 
 

@@ -212,29 +212,29 @@ def read_script(text: str, where: str) -> Script:
         script.variables |= dict.fromkeys(_SLURM.get(name, ()), value)
     for word in _words(text, where):
         assigned = _ASSIGNED.fullmatch(word.text)
-        bare, end, default = word.text, word.end, _DEFAULT.fullmatch(word.text)
+        content, end, default = word.text, word.end, _DEFAULT.fullmatch(word.text)
         if default:
             script.variables.setdefault(default[1], word.text.part(*default.span(2)))
         elif before == "for":  # each turn has another value, which is not known
-            script.variables.pop(bare, None)
-        before = bare
-        ending = text[:end].endswith(";") and len(bare) - len(bare.rstrip(";"))
-        bare, end = bare.part(0, len(bare) - ending), end - ending
+            script.variables.pop(content, None)
+        before = content
+        ending = text[:end].endswith(";") and len(content) - len(content.rstrip(";"))
+        content, end = content.part(0, len(content) - ending), end - ending
         if assigned and not assigned[3].startswith("("):
-            name, value = assigned[1], _expanded(bare.part(assigned.start(3)), script)
+            name, value = assigned[1], _expanded(content.part(assigned.start(3)), script)
             first = [script.variables[name]] if assigned[2] and name in script.variables else []
             script.variables[name] = _joined([*first, value])
             script.assigned.setdefault(name, []).append(word)
             words += _split(value, word, text)  # ARGS="--a 1 --b 2"
             continue
-        if assigned or bare == "(":  # ARGS=(--a 1)
-            bare = bare.part(assigned.start(3) if assigned else 0)
-            bare = bare.part(len(bare) - len(bare.lstrip("(")))
-        if text[end - 1] == ")" and "(" not in bare:
-            bare, end = bare.part(0, len(bare.rstrip(")"))), end - (len(bare) - len(bare.rstrip(")")))
-        bare = _expanded(bare, script)
+        if assigned or content == "(":  # ARGS=(--a 1)
+            content = content.part(assigned.start(3) if assigned else 0)
+            content = content.part(len(content) - len(content.lstrip("(")))
+        if text[end - 1] == ")" and "(" not in content:
+            content, end = content.part(0, len(content.rstrip(")"))), end - (len(content) - len(content.rstrip(")")))
+        content = _expanded(content, script)
         if not word.printed:
-            words += _split(bare, word, text) or [Word(bare, end - len(bare), end, "", word.branch)]
+            words += _split(content, word, text) or [Word(content, end - len(content), end, "", word.branch)]
     script.items = list(_items(words, text))
     return script
 
@@ -249,9 +249,9 @@ def _split(value: LocatedText, word: Word, text: str) -> list[Word]:
     parts = [value.part(m.start(), m.end()) for m in _PARTS.finditer(value)]
     if not parts or not (_FLAG.match(parts[0]) or any(OVERRIDE.fullmatch(p) or _STARTS.match(p) for p in parts)):
         return []
-    bare = [_unquoted(p) for p in parts]
+    unquoted = [_unquoted(p) for p in parts]
     quote = "'" if text[value.offsets[0] - 1] == "'" else '"'
-    return [Word(p, p.offsets[0], NOWHERE, quote, word.branch) for p in bare if p]
+    return [Word(p, p.offsets[0], NOWHERE, quote, word.branch) for p in unquoted if p]
 
 
 def _unquoted(text: LocatedText) -> LocatedText:
@@ -309,14 +309,14 @@ def _words(text: str, where: str) -> Iterator[Word]:
                 command, printed, tested, guarded = True, False, False, False
             i += 1
         else:
-            start, (bare, i) = i, _word(text, i, where)
+            start, (content, i) = i, _word(text, i, where)
             raw = text[start:i]
             if command and not any(a <= start < b for a, b in documents):
                 depth += (raw in ("if", "case")) - (raw.rstrip(";") in ("fi", "esac") and depth > 0)
                 printed, tested = raw in ("echo", "printf"), raw in ("[", "[[", "((", "test")
             guarded = guarded or (tested and raw in ("&&", "||"))  # what follows depends on the test
             command = raw.endswith(";") or raw in _BEFORE_COMMANDS
-            yield Word(bare, start, i, branch=depth > 0 or guarded, printed=printed)
+            yield Word(content, start, i, branch=depth > 0 or guarded, printed=printed)
             printed, guarded = printed and not command, guarded and not raw.endswith(";")
 
 

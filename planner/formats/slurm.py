@@ -208,8 +208,8 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
         rows.append(
             topology_rows.SwitchRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children)
         )
-    beside = [t["block"] for t in topologies.values() if "block" in t]
-    blocks, sizes, _ = _blocks(beside[0], hostlists) if len(beside) == 1 else ([], [], "")
+    block_topologies = [t["block"] for t in topologies.values() if "block" in t]
+    blocks, sizes, _ = _blocks(block_topologies[0], hostlists) if len(block_topologies) == 1 else ([], [], "")
     return topology_rows.tree(source, rows, blocks, sizes)
 
 
@@ -406,9 +406,9 @@ def _from_text(text: str, source: str) -> Iterator[tuple[str, int]]:
 
 
 def _meaning(text: str, source: str, where: str) -> int:
-    bare = text.rstrip("*~#!%$@^-+")
+    state = text.rstrip("*~#!%$@^-+")
     worst = FREE
-    for word in (bare.lower(), *text[len(bare) :]):
+    for word in (state.lower(), *text[len(state) :]):
         if word not in MEANING:
             raise InputError(f"{source}: {where}: unknown state {text!r}; {topology_rows.near(word, sorted(MEANING))}")
         worst = max(worst, MEANING[word])

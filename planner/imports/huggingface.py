@@ -141,8 +141,8 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
     items = config.read(_effect)
     items = items.model_copy(update={"not_modelled": (*reader.approximated, *items.not_modelled)})
     if inner is not None:
-        beside = tuple(k for k in data if k != inner and isinstance(data[k], Mapping) and k not in SETTINGS)
-        items = items.model_copy(update={"not_modelled": items.not_modelled + beside})
+        other_parts = tuple(k for k in data if k != inner and isinstance(data[k], Mapping) and k not in SETTINGS)
+        items = items.model_copy(update={"not_modelled": items.not_modelled + other_parts})
     entry["note"] = items.note()
     return validated(Model, entry, where), items
 

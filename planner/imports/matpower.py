@@ -109,10 +109,10 @@ def read_case(path: Path) -> Case:
 def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
     depth, continued, start = 0, "", 0
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):
-        bare = raw.strip()
-        if bare in ("%{", "#{"):
+        stripped = raw.strip()
+        if stripped in ("%{", "#{"):
             depth += 1
-        elif bare in ("%}", "#}") and depth:
+        elif stripped in ("%}", "#}") and depth:
             depth -= 1
         elif not depth:
             line = _uncommented(raw)

@@ -452,8 +452,8 @@ def _figures_by_name(job: Job, chosen: Chosen, least: Mapping[str, int]) -> list
     """State what the choice cuts: members of several nodes first; without a proof the closed forms bound them."""
     members, split, extra = chosen.values
     what = _searched(job).what
-    beside = "" if what == "groups" else f" of {what}"
-    rows = [(f"split {what}", split), (f"extra pieces{beside}", extra)]
+    suffix = "" if what == "groups" else f" of {what}"
+    rows = [(f"split {what}", split), (f"extra pieces{suffix}", extra)]
     if job.mesh is not None and job.nodes_per_member > 1 and what != "members":
         rows.insert(0, ("split members", members))
     bounds = [v if chosen.proved else min(v, least.get(n, 0)) for n, v in rows]

@@ -81,10 +81,10 @@ def _undominated(x: DesignTable, *, power_counts: bool) -> DesignTable:
     """Drop entries that an earlier entry of a sorted table beats or equals."""
     if not len(x):
         return x
-    calm = np.minimum.accumulate(np.where(x.allreduce <= x.allreduce.min() * (1 + 1e-12), x.send, np.inf))
+    min_send = np.minimum.accumulate(np.where(x.allreduce <= x.allreduce.min() * (1 + 1e-12), x.send, np.inf))
     draws = x.mw if power_counts else np.zeros(len(x))
     # A cheaper entry with the least slowed all-reduces and no slower sends rules an entry out, but for its power.
-    beaten = np.zeros(len(x), dtype=bool) if power_counts else np.append(False, calm[:-1] <= x.send[1:])
+    beaten = np.zeros(len(x), dtype=bool) if power_counts else np.append(False, min_send[:-1] <= x.send[1:])
     front: list[int] = []
     for i in np.flatnonzero(~beaten).tolist():
         before = np.array(front, dtype=np.int64)

@@ -131,9 +131,9 @@ def _least_usd(s: SiteMode, domain: int, shapes: Ints) -> tuple[Floats, Flags]:
         local = up * priced(lambda _, y: p.leaf_uplink(domain, y)) + np.array(p.endpoints(domain))[:, None]
     else:
         squares = [n // part * part**2 + (n % part) ** 2 for n, part in ((m.rails, rails), (domains, width))]
-        local = np.array(p.beside(1))[:, None] * ((squares[0] * squares[1] - m.rails * domains) // 2)
+        local = np.array(p.adjacent_links(1))[:, None] * ((squares[0] * squares[1] - m.rails * domains) // 2)
         local, spines = local + priced(lambda _, y: p.endpoints(domain * y)), np.zeros_like(groups)
-    gateway = plus(p.wan_gateway(s.wan_ports), p.beside(s.wan_ports) if flat else FREE)
+    gateway = plus(p.wan_gateway(s.wan_ports), p.adjacent_links(s.wan_ports) if flat else FREE)
     apart = np.where(groups > 1, links * np.where(groups > 1, between, 0.0), 0.0)
     leaves = m.rails * domains
     usd, mw = (
@@ -215,7 +215,7 @@ def _prices(s: SiteMode, x: PodShape, groups: Groups, w: Ways) -> tuple[Floats, 
         local, spines = [w.up * link[i] for i in (0, 1)], groups.number * (w.up // w.bundle)
     else:
         pairs = _local_pairs(s, x)
-        ends, link = p.endpoints(x.domain * x.width), p.beside(pairs)
+        ends, link = p.endpoints(x.domain * x.width), p.adjacent_links(pairs)
         local, spines = [w.bundle * link[i] for i in (0, 1)], np.zeros_like(w.links)
     for i in (0, 1):
         apart = w.links * between[i] if groups.number > 1 else 0.0
@@ -235,8 +235,8 @@ def _of_shape(s: SiteMode, x: PodShape, groups: Groups, w: Ways) -> list[DesignT
     if not len(w.links):
         return []
     usd, mw = _prices(s, x, groups, w)
-    calm = np.ones(1)
-    keep = np.isfinite(usd) & s.worthwhile(calm, calm, usd, mw)
+    no_slowdown = np.ones(1)
+    keep = np.isfinite(usd) & s.worthwhile(no_slowdown, no_slowdown, usd, mw)
     w, usd, mw = Ways(*(column[keep] for column in w)), usd[keep], mw[keep]
     if not len(usd):
         return []

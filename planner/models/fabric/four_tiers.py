@@ -96,8 +96,8 @@ def _of_models(s: SiteMode, domain: int, leaf_loads: Floats, ups: Ints) -> list[
     if not len(rows.up):
         return []
     if s.loads.nothing and not s.power_counts:
-        n, calm = next(iter(s.stripes), 1), np.zeros(len(rows.up))
-        return _cheapest(s, domain, rows, rows.low, calm, np.ones(len(calm), dtype=bool), n)
+        n, no_need = next(iter(s.stripes), 1), np.zeros(len(rows.up))
+        return _cheapest(s, domain, rows, rows.low, no_need, np.ones(len(no_need), dtype=bool), n)
     at, v, least = _least_usd(s, domain, rows)
     parts = []
     for n in _stripes(s, domain):

@@ -17,7 +17,7 @@ from planner.physics.network.links import (
     MediaTable,
     Metres,
     Places,
-    beside_metres,
+    adjacent_metres,
     endpoint_metres,
     group_metres,
     group_wan_links,
@@ -184,7 +184,7 @@ class LinkPrices:
         m = self.mode
         return times(m.networks * -(-ports // max(1, m.switch.ports // 2)), self.switch) if ports else FREE
 
-    def beside(self, links: int) -> Price:
+    def adjacent_links(self, links: int) -> Price:
         """Price `links` links in each network between switches that are placed together."""
         m = self.mode
         if self.places is None:
@@ -192,7 +192,7 @@ class LinkPrices:
         if not links:
             return FREE
         places = self.places
-        one = self._sum(("beside", 0, 0, 0), lambda: beside_metres(places))
+        one = self._sum(("adjacent", 0, 0, 0), lambda: adjacent_metres(places))
         return times(links * m.networks * m.switch.link_factor, one)
 
     def between(self, pod: int, rails: int) -> Price:
@@ -210,7 +210,7 @@ class LinkPrices:
                 sum(float(mw.sum()) for _, mw in each),
             )
         apart = times(across**2, self.known["between", pod, 0, 0])
-        together = self.beside(along * (across * (across - 1) // 2))
+        together = self.adjacent_links(along * (across * (across - 1) // 2))
         return plus(times(m.networks * m.switch.link_factor, apart), together)
 
     def group_wan(self, pod: int, rails: int, ports: int) -> Price:
@@ -218,7 +218,7 @@ class LinkPrices:
         m = self.mode
         across, places = -(-m.rails // rails), self.places
         if not ports or places is None:
-            return self.beside(ports)
+            return self.adjacent_links(ports)
         usd, mw = self._priced(group_wan_metres(places, pod))
         links = group_wan_links(ports, len(usd) * across, across)
         some = links > 0
@@ -394,7 +394,7 @@ class SiteMode:
     @cached_property
     def tree_wan(self) -> Price:
         """Price of a WAN gateway and its links to the top tier of a tree, placed next to it."""
-        return plus(self.prices.wan_gateway(self.wan_ports), self.prices.beside(self.wan_ports))
+        return plus(self.prices.wan_gateway(self.wan_ports), self.prices.adjacent_links(self.wan_ports))
 
     def worthwhile_domains(self, domains: list[int]) -> list[int]:
         """Return the sizes of leaf domains whose trees may be worth it if they slow nothing, by their least price."""

@@ -474,8 +474,8 @@ def _promising(
     row, at = np.nonzero(np.isfinite(usd) & _below(s, tops, np.broadcast_to(up, usd.shape), *least))
     best = leaf_loads[undominated_rows(leaf_loads)][:, None]
     bounds = [fixed[i] + least[i][row, at] for i in (0, 1)]
-    calm = s.worthwhile(*s.leaf_slowdowns(domain, up[at], best), *bounds)
-    row, at = row[calm.any(axis=0)], at[calm.any(axis=0)]
+    worthwhile = s.worthwhile(*s.leaf_slowdowns(domain, up[at], best), *bounds)
+    row, at = row[worthwhile.any(axis=0)], at[worthwhile.any(axis=0)]
     flows, allreduces = (first[:, width[row], column] for column in (FLOWS, ALLREDUCES))
     price = usd[row, at], one_up[0][row], boxes[0][row]
     most = _most_links(s, (rails * width)[row], up[at], spines[row, at], tops, price)

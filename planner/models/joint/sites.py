@@ -162,15 +162,15 @@ class Sites:
         if not self.designed and circuit is not None:
             circuit = replace(circuit, stage_bytes=0.0)
         fabrics = [min(range(len(p.fabrics)), key=lambda f: (p.fabrics[f][0], f)) for p in parts]
-        bare = tuple(replace(p, fabrics=((0.0, 0.0),)) for p in parts)
-        if self.counts_power or len(set(bare)) < len(set(parts)):
+        without_fabrics = tuple(replace(p, fabrics=((0.0, 0.0),)) for p in parts)
+        if self.counts_power or len(set(without_fabrics)) < len(set(parts)):
             return self._placed(parts, circuit)
         # The power of fabrics changes no choice, so each part takes its cheapest, and its site is that without fabric.
-        found = self._placed(bare, circuit)
+        found = self._placed(without_fabrics, circuit)
         if found is None:
             return None
-        of_kind = dict(zip(bare, fabrics, strict=True))
-        kinds = [of_kind[p] for p, _ in _kinds(bare)]
+        of_kind = dict(zip(without_fabrics, fabrics, strict=True))
+        kinds = [of_kind[p] for p, _ in _kinds(without_fabrics)]
         usd = sum(p.fabrics[f][0] for p, f in zip(parts, fabrics, strict=True))
         return replace(
             found,

@@ -297,10 +297,10 @@ def decode(f: JobPlacementModel, values: CpsatValues) -> tuple[Packing, list[int
             parts = _parts(f, values, j, members, holes) if f.by_pod else spread(f.q, members, wanted, holes)
             packing.split.extend(split_cluster([k.size for k in f.q.kinds], *parts))
             left = [a - b for a, b in zip(left, members, strict=True)]
-    return settled(packing), left
+    return with_whole_groups(packing), left
 
 
-def settled(packing: Packing) -> Packing:
+def with_whole_groups(packing: Packing) -> Packing:
     """Return the packing with split groups of one piece among the whole ones."""
     whole = packing.whole + Counter((pieces[0][0], k) for k, pieces in packing.split if len(pieces) == 1)
     return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])

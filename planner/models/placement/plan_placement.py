@@ -135,8 +135,8 @@ def pack_pods(f: PlanPlacementModel) -> None:
     for t in sorted(going):
         full = f.shape.full_pods * (t == f.shape.per_pod)
         untouched = [1 - sum(f.last.values())] if t == tail else []
-        beside = [v for (_, u), v in f.last.items() if tail - u == t]
-        f.model.add(sum(going[t]) <= full + sum(untouched) + sum(beside) + sum(coming[t])).with_name(f"pack_pods[{t}]")
+        mixed = [v for (_, u), v in f.last.items() if tail - u == t]
+        f.model.add(sum(going[t]) <= full + sum(untouched) + sum(mixed) + sum(coming[t])).with_name(f"pack_pods[{t}]")
 
 
 def pack_every_part(f: PlanPlacementModel) -> None:
@@ -206,9 +206,9 @@ def _take(room: list[int], groups: int, holes: int, *, last: bool) -> HoleCluste
         taken = min(left, room[p])
         room[p] -= taken
         left -= taken
-        beside = last and p == len(room) - 1
-        if taken or beside:
-            parts.append(PodPart(pod=p, leaves=taken, last=beside))
+        part_full = last and p == len(room) - 1
+        if taken or part_full:
+            parts.append(PodPart(pod=p, leaves=taken, last=part_full))
     return HoleCluster(groups=groups, parts=tuple(sorted(parts, key=lambda part: part.pod)))
 
 
@@ -246,9 +246,9 @@ def _clusters(f: PlanPlacementModel, values: CpsatValues) -> list[HoleCluster]:
     cuts = {arc: values.of(v) for arc, v in f.cuts.items()}
     clusters = []
     if chosen:
-        a, beside = chosen
-        last = PodPart(pod=f.shape.pods - 1, leaves=beside, last=True)
-        clusters.append(_joined(a, _walk(cuts, f.sizes.mixed[a] - beside), pods, last))
+        a, holes = chosen
+        last = PodPart(pod=f.shape.pods - 1, leaves=holes, last=True)
+        clusters.append(_joined(a, _walk(cuts, f.sizes.mixed[a] - holes), pods, last))
     for a, v in sorted(f.counts.plain.items(), reverse=True):
         clusters.extend(_joined(a, _walk(cuts, f.sizes.plain[a]), pods, None) for _ in range(values.of(v)))
     return clusters

@@ -27,12 +27,12 @@ from planner.models.placement.cpsat_model import (
     levels,
     place_each_group_once,
     place_split_groups,
-    settled,
     split_cluster,
     spread,
     switches,
     use_each_hole_once,
     walk,
+    with_whole_groups,
 )
 from planner.models.placement.first_packing import Exchange, with_split
 from planner.models.placement.placement_problem import Packing, Piece, PlacementProblem, Progress, measure
@@ -299,7 +299,7 @@ def decode_chains(
         shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(f.q.kinds)]
     packing.split.extend(joined_groups(f.q, pools, shares, values))
     packing.whole = +packing.whole
-    return settled(packing)
+    return with_whole_groups(packing)
 
 
 def _gathered(f: JobPlacementModel, x: Chains, values: CpsatValues, packing: Packing) -> Iterator[Split]:
@@ -464,7 +464,7 @@ def _split_the_rest(f: JobPlacementModel, values: CpsatValues) -> Packing:
     packing, left = decode(f, values)
     if any(left):
         rest = with_split(f.q, packing.whole, left)
-        packing = settled(Packing(whole=Counter(rest.whole), split=[*packing.split, *rest.split]))
+        packing = with_whole_groups(Packing(whole=Counter(rest.whole), split=[*packing.split, *rest.split]))
     return packing
 
 

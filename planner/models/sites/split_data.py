@@ -358,9 +358,9 @@ def scenario_energy_musd(m: Any, block: Any, data: SplitData) -> Any:
     extra = m.component("extra_mw")
     if extra is None:
         return total
-    beside = sum(data.energy_musd(s) * block.extra_mw[s] for s in data.candidates)
-    beside += curtailed * sum(extra[s] - block.extra_mw[s] for s in data.candidates)
-    return total + beside / data.module_mw
+    extra_cost = sum(data.energy_musd(s) * block.extra_mw[s] for s in data.candidates)
+    extra_cost += curtailed * sum(extra[s] - block.extra_mw[s] for s in data.candidates)
+    return total + extra_cost / data.module_mw
 
 
 def expected_musd(m: Any, data: SplitData, own_musd: Any) -> Any:

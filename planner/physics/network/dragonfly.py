@@ -42,7 +42,7 @@ from planner.physics.network.links import (
     Ints,
     Places,
     Stage,
-    beside_metres,
+    adjacent_metres,
     endpoint_metres,
     group_metres,
     group_wan_links,
@@ -286,13 +286,13 @@ class Dragonfly(Design):
     def runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables of each stage of a dragonfly, those of GPUs first; routers are amid their group's racks."""
         yield endpoint_metres(places, self.racks_around("leaf")), self.endpoint_links // self.racks
-        yield beside_metres(places), self.local_links
+        yield adjacent_metres(places), self.local_links
         yield from self._global_runs(places)
 
     def _global_runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables between groups: those between groups at one place, then those between places."""
         pod, across, links = self.racks_around("spine"), self.pods_across, self.networks * self.group_links
-        yield beside_metres(places), links * len(range(0, self.racks, pod)) * (across * (across - 1) // 2)
+        yield adjacent_metres(places), links * len(range(0, self.racks, pod)) * (across * (across - 1) // 2)
         for metres in group_metres(places, pod):
             yield metres, links * across**2
 

@@ -168,7 +168,7 @@ def spine_metres(places: Places, first: Ints, pod: Ints | int) -> Metres:
     return places.metres(places.middle(first, first + pod), places.middle(site, site + places.racks), spread=True)
 
 
-def beside_metres(places: Places) -> Metres:
+def adjacent_metres(places: Places) -> Metres:
     """Return the length of a cable between two switches of one middle."""
     middle = np.zeros((1, 2))
     return places.metres(middle, middle, spread=True)

@@ -41,7 +41,7 @@ from planner.physics.network.links import (
     Ints,
     Places,
     Stage,
-    beside_metres,
+    adjacent_metres,
     endpoint_metres,
     leaf_metres,
     spine_metres,
@@ -447,7 +447,7 @@ class Design:
 
     def wan_runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables between the WAN gateway and the top tier of a tree, both in the middle of the site."""
-        yield beside_metres(places), self.wan_gateway_links
+        yield adjacent_metres(places), self.wan_gateway_links
 
     def faults(self) -> list[str]:
         """Return which ports or bundles do not add up."""

@@ -347,7 +347,7 @@ def allreduce_layer_seconds(m: Machine, s: LayerShape, weights: Weights, replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class OverlappedPasses:
     """The passes of a stage that overlap its exchanges: layers, seconds of a layer forward and backward, and chunks."""
 
     layers: Num
@@ -366,7 +366,7 @@ def data_parallel_tail_seconds(
     slowdown: float,
     *,
     zero_stage: int,
-    beside: Beside,
+    overlapped: OverlappedPasses,
     end: Num,
 ) -> Num:
     """Compute the exposed seconds of the hierarchical exchange of the largest stage.
@@ -389,16 +389,16 @@ def data_parallel_tail_seconds(
     rate = m.software.data_efficiency
     reduce, spread = (x / rate for x in exchange(1.0, 0.0))
     last = sum(exchange(0.0, end)) / rate if np.any(np.asarray(end) > 0) else 0.0
-    layers, chunks, rounds = beside.layers, beside.chunks, beside.rounds
+    layers, chunks, rounds = overlapped.layers, overlapped.chunks, overlapped.rounds
     if zero_stage == 0:
         reduce, spread = reduce + spread, 0.0
     before, after = spread * layers, reduce * layers
     if m.software.hides("parameters"):
-        before = exposed_behind_chunks(spread, beside.forward_seconds, layers, chunks, rounds.first)
+        before = exposed_behind_chunks(spread, overlapped.forward_seconds, layers, chunks, rounds.first)
     if zero_stage >= 2:
         return reduce + before + last
     if m.software.hides("gradients"):
-        after = exposed_behind_chunks(reduce, beside.backward_seconds, layers, chunks, rounds.last)
+        after = exposed_behind_chunks(reduce, overlapped.backward_seconds, layers, chunks, rounds.last)
     return before + after + last
 
 

@@ -11,7 +11,7 @@ from planner.instance.workload import Model, Software
 from planner.physics.num import Num
 from planner.physics.site import wan
 from planner.physics.training import layer_time, memory, schedule
-from planner.physics.training.layer_time import Beside, LayerTimes
+from planner.physics.training.layer_time import LayerTimes, OverlappedPasses
 from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.process_groups import weights_of
 from planner.physics.training.schedule import Schedule
@@ -117,24 +117,24 @@ def tail_parts(
     replicas_per_rack: int,
     racks: Num,
     replicas: Num,
-    beside: Beside,
+    overlapped: OverlappedPasses,
     sites: int,
 ) -> dict[str, Num]:
     """Compute the seconds that come once a step: gradients within and between sites, optimiser, CPU overhead.
 
     The stage that ends last is taken to be as large as the largest; broadcasts over racks, replicas and layers.
     """
-    w, end, max_layers = weights_of(m, s), memory.end_copies(m.model, 0, pipeline), beside.layers
+    w, end, max_layers = weights_of(m, s), memory.end_copies(m.model, 0, pipeline), overlapped.layers
     state = gpu_state_bytes(m, s, w, layers=max_layers, ends=end, zero_stage=zero_stage, replicas=replicas)
     between: Num = 0.0
     if sites > 1 and c.wan_gbps is not None:
         size = wan.exchange_bytes(stage_gradient_bytes(m, s, max_layers, stage=0, pipeline=pipeline), sites)
         line = (c.wan_gbps, c.wan_rtt_ms, c.wan_round_trips)
-        between = layer_time.wan_tail_seconds(size, *line, max_layers, beside.backward_seconds)
+        between = layer_time.wan_tail_seconds(size, *line, max_layers, overlapped.backward_seconds)
     group = (replicas_per_rack, racks, c.allreduce_slowdown)
     return {
         "data_parallel": layer_time.data_parallel_tail_seconds(
-            m, s, w, *group, zero_stage=zero_stage, beside=beside, end=end
+            m, s, w, *group, zero_stage=zero_stage, overlapped=overlapped, end=end
         ),
         "between_sites": between,
         "optimizer": layer_time.optimizer_seconds(m.gpu, state),

@@ -441,10 +441,12 @@ def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: flo
     )
 
 
-def passes(seconds: float) -> layer_time.Beside:
+def passes(seconds: float) -> layer_time.OverlappedPasses:
     """Return five layers in one chunk, each as long forward as backward."""
     rounds = schedule.Rounds(1, 1)
-    return layer_time.Beside(layers=5, forward_seconds=seconds, backward_seconds=seconds, chunks=1, rounds=rounds)
+    return layer_time.OverlappedPasses(
+        layers=5, forward_seconds=seconds, backward_seconds=seconds, chunks=1, rounds=rounds
+    )
 
 
 @pytest.mark.parametrize(
@@ -456,9 +458,9 @@ def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
     Stages 2 and 3 have one layer's sums left.
     """
     where = (machine(), HALF, WEIGHTS, 4, 3, 2.0)
-    assert layer_time.data_parallel_tail_seconds(*where, zero_stage=zero, beside=passes(0.0), end=0) == pytest.approx(
-        exposed
-    )
+    assert layer_time.data_parallel_tail_seconds(
+        *where, zero_stage=zero, overlapped=passes(0.0), end=0
+    ) == pytest.approx(exposed)
 
 
 @pytest.mark.parametrize(("overlaps", "exposed"), [(("gradients",), 1.0), (("parameters",), 5.0)])
@@ -468,9 +470,13 @@ def test_gradients_that_do_not_overlap_are_exposed(overlaps: tuple[str, ...], ex
     The embeddings' exchange comes after it.
     """
     m = machine(overlaps=overlaps)
-    tail = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, beside=passes(1e6), end=0)
+    tail = layer_time.data_parallel_tail_seconds(
+        m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, overlapped=passes(1e6), end=0
+    )
     assert tail == pytest.approx(exposed * 2 * REDUCE)
-    more = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, beside=passes(1e6), end=1)
+    more = layer_time.data_parallel_tail_seconds(
+        m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, overlapped=passes(1e6), end=1
+    )
     assert more - tail == pytest.approx(
         2 * float(layer_time.hierarchical_seconds(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), 4, 4, 3, 2.0))
     )

@@ -16,7 +16,7 @@ import numpy as np
 
 from planner.models.joint.places.built import built, exchanged_bytes
 from planner.models.joint.places.capital_bounds import SlowdownLevel
-from planner.models.joint.places.fastest import SETTLED, FastestSearch, NetworkCandidate
+from planner.models.joint.places.fastest import AGREEMENT_ROUNDS, FastestSearch, NetworkCandidate
 from planner.models.joint.places.gateways import has_gateways, with_gateways
 from planner.models.joint.places.racks_prices import Prices
 from planner.models.joint.places.site_question import Circuit, SitePart
@@ -204,7 +204,7 @@ class CheapestSearch(FastestSearch):
             return replace(plan, capital_usd=self._base(0, 0.0) + sum(t.usd for t in plan.templates.values()))
         parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
         size = self._stage_bytes(NetworkCandidate(0.0, 0.0, c.level, c.waves, rtt))
-        for _ in range(SETTLED):
+        for _ in range(AGREEMENT_ROUNDS):
             placed = sites.cheapest(parts, Circuit(c.waves, rtt, size) if q.several else None)
             if placed is None:
                 return None

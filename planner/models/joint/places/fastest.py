@@ -22,7 +22,7 @@ from planner.models.joint.world import CENTS, EPS, JointPlan, Target
 
 TIMED = 40  # candidates of a shape that are timed where only a likely plan is sought
 LIKELY_TRIES = 10  # questions to the sites of a shape where only a likely plan is sought
-SETTLED = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
+AGREEMENT_ROUNDS = 8  # rounds in which the split of layers and the fibre that it exchanges over agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class FastestSearch(CapitalBounds):
             return plan
         parts = tuple(self._part(g, c.level) for g in q.shape.blocks)
         size = self._stage_bytes(c)
-        for _ in range(SETTLED):
+        for _ in range(AGREEMENT_ROUNDS):
             placed = sites.cheapest(parts, Circuit(c.wavelengths, c.rtt_ms, size) if q.several else None)
             if placed is None or placed.capital_usd > most + CENTS:
                 self._refuse(c, math.inf if placed is None else placed.capital_usd, most)
@@ -243,11 +243,15 @@ class FastestSearch(CapitalBounds):
         raise RuntimeError("joint: the split of layers and the design of the fibre do not settle")
 
     def _gateways(
-        self, c: NetworkCandidate, placed: PlacedParts, bare: dict[str, Template], most: float
+        self, c: NetworkCandidate, placed: PlacedParts, without_gateways: dict[str, Template], most: float
     ) -> tuple[PlacedParts, dict[str, Template]] | None:
         """Give each site the fabric with its WAN gateway; None where the money does not pay them at these sites."""
-        found = with_gateways(self.shape_problem, c.wavelengths, c.level, placed, bare)
-        more = math.inf if found is None else sum(t.usd for t in found.values()) - sum(t.usd for t in bare.values())
+        found = with_gateways(self.shape_problem, c.wavelengths, c.level, placed, without_gateways)
+        more = (
+            math.inf
+            if found is None
+            else sum(t.usd for t in found.values()) - sum(t.usd for t in without_gateways.values())
+        )
         capital = placed.capital_usd + more
         if found is not None and capital <= most + CENTS:
             return replace(placed, capital_usd=capital), found
@@ -256,11 +260,11 @@ class FastestSearch(CapitalBounds):
         if placed.wan is not None:  # what its gateways carry depends on the sites: others might pay
             world.give_up(seconds=c.seconds)
         else:
-            self._narrow_gateways(c, placed, bare, most)
+            self._narrow_gateways(c, placed, without_gateways, most)
         return None
 
     def _narrow_gateways(
-        self, c: NetworkCandidate, placed: PlacedParts, bare: dict[str, Template], most: float
+        self, c: NetworkCandidate, placed: PlacedParts, without_gateways: dict[str, Template], most: float
     ) -> None:
         """Bisect the fewest wavelengths whose gateways cannot be had for the money, and remember their price.
 
@@ -269,7 +273,7 @@ class FastestSearch(CapitalBounds):
         low, high, bounds = 0, c.wavelengths, self._lower_bounds(c.rtt_ms)
         while high - low > 1:
             probe = (low + high) // 2
-            found = with_gateways(self.shape_problem, probe, c.level, placed, bare)
+            found = with_gateways(self.shape_problem, probe, c.level, placed, without_gateways)
             usd = math.inf if found is None else float(bounds[probe]) + sum(t.usd for t in found.values())
             if usd <= most + CENTS:
                 low = probe
@@ -293,18 +297,20 @@ class FastestSearch(CapitalBounds):
         self.asked.setdefault(c.level, []).append((c.wavelengths, c.rtt_ms, usd))
         if sites is None:
             return
-        bare = tuple(self._bare(g) for g in q.shape.blocks)
-        floor = sites.joined_least(bare, Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None)
+        without_fabrics = tuple(self._without_fabric(g) for g in q.shape.blocks)
+        floor = sites.joined_least(
+            without_fabrics, Circuit(c.wavelengths, c.rtt_ms, self._most_bytes) if q.several else None
+        )
         if sites.designed and q.several and floor + c.level.usd > most + CENTS:
-            self._narrow(c, bare, most)
+            self._narrow(c, without_fabrics, most)
         self._learn(c, floor, most)
 
-    def _narrow(self, c: NetworkCandidate, bare: tuple[SitePart, ...], most: float) -> None:
+    def _narrow(self, c: NetworkCandidate, without_fabrics: tuple[SitePart, ...], most: float) -> None:
         """Bisect the fewest wavelengths of which not even the exchange alone can be paid, and remember their price."""
         sites, low, high = self.shape_problem.world.sites, 0, c.wavelengths
         while sites is not None and high - low > 1:
             probe = (low + high) // 2
-            usd = sites.joined_least(bare, Circuit(probe, c.rtt_ms, self._most_bytes))
+            usd = sites.joined_least(without_fabrics, Circuit(probe, c.rtt_ms, self._most_bytes))
             if usd + c.level.usd <= most + CENTS:
                 low = probe
             else:
@@ -322,7 +328,10 @@ class FastestSearch(CapitalBounds):
 
     def _reach(self, c: NetworkCandidate, most: float) -> None:
         """Bisect the shortest round trip at which the sites can be paid, and record the costs met on the way."""
-        sites, parts = self.shape_problem.world.sites, tuple(self._bare(g) for g in self.shape_problem.shape.blocks)
+        sites, parts = (
+            self.shape_problem.world.sites,
+            tuple(self._without_fabric(g) for g in self.shape_problem.shape.blocks),
+        )
         low, high = self._rtts.index(c.rtt_ms), len(self._rtts)
         probe = high - 1
         while sites is not None and high - low > 1:
@@ -369,7 +378,7 @@ class FastestSearch(CapitalBounds):
         x = self.options[blocks]
         return SitePart(blocks, racks, tuple((float(x.usd[i]), float(x.mw[i])) for i in self._chosen(blocks, level)))
 
-    def _bare(self, blocks: int) -> SitePart:
+    def _without_fabric(self, blocks: int) -> SitePart:
         """Return a part whose fabric costs nothing and draws the least of any."""
         q, mw = self.shape_problem, 0.0
         if q.world.templates is not None and len(self.options[blocks]):

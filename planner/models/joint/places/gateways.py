@@ -51,11 +51,11 @@ def gateway_of(q: ShapeProblem, waves: int, placed: PlacedParts, site: str) -> G
 
 
 def with_gateways(
-    q: ShapeProblem, waves: int, level: SlowdownLevel, placed: PlacedParts, bare: dict[str, Template]
+    q: ShapeProblem, waves: int, level: SlowdownLevel, placed: PlacedParts, without_gateways: dict[str, Template]
 ) -> dict[str, Template] | None:
     """Return the cheapest template with its gateway of each site that keeps the slowdowns; None where one has none.
 
-    `bare` holds the cheapest templates without gateways; templates that are much dearer than these are not tried.
+    `without_gateways`: the cheapest templates without gateways; templates that are much dearer are not tried.
     """
     templates, found = q.world.templates, dict[str, Template]()
     sizes = sorted(set(q.shape.blocks), reverse=True)
@@ -65,7 +65,7 @@ def with_gateways(
         if templates is None:
             return None
         limits = (level.send, level.allreduce)
-        x = templates.options(traffic, sizes[k], bare[site].usd * MUCH_DEARER, max_slowdowns=limits)
+        x = templates.options(traffic, sizes[k], without_gateways[site].usd * MUCH_DEARER, max_slowdowns=limits)
         fits = np.flatnonzero((x.send <= level.send) & (x.allreduce <= level.allreduce))
         if not len(fits):
             return None

@@ -24,17 +24,17 @@ def without_dear_pairs(
     """Return the question without the pairs that cost too much; None where no sites hold the parts, fibre or none."""
     if q.circuit is None or q.designs or len(q.data.pairs) < MANY_PAIRS:
         return q
-    bare = solve(state(replace(q, circuit=None)))
-    if bare.infeasible:
+    without_fibre = solve(state(replace(q, circuit=None)))
+    if without_fibre.infeasible:
         return None
     usd, limit = {p: q.pair_usd.get(p, 0.0) for p in q.data.pairs}, q.circuit.max_rtt_ms
     prices = sorted(x for p, x in usd.items() if q.data.rtt_ms(p) <= limit and math.isfinite(x))
     count = len(q.data.candidates)
-    while bare.bound is not None and count < len(prices):
+    while without_fibre.bound is not None and count < len(prices):
         most = prices[count]
         few = solve(state(_up_to(q, usd, most)))
         if few.objective is not None:
-            worth = 1e6 * (few.objective - bare.bound + CENT_MUSD)
+            worth = 1e6 * (few.objective - without_fibre.bound + CENT_MUSD)
             return _up_to(q, usd, worth)
         count *= GROWTH
     return q

@@ -88,7 +88,7 @@ class Prices:
         km = [self.sites.data.pairs[p] for p in placed.pairs]
         return sum(self.sites.fibre_usd(x, waves) - self.sites.fibre_usd(x, a.waves) for x in km)
 
-    def settled(self, waves: int, rtt: float) -> bool:
+    def is_known(self, waves: int, rtt: float) -> bool:
         """Return whether nothing more is to be learned of a price."""
         if not self.exact:
             return any((a.waves, a.max_rtt_ms) == (waves, rtt) for a in self.answers)
@@ -96,12 +96,12 @@ class Prices:
 
     def ask(self, waves: int, rtt: float) -> None:
         """Ask the MILP for a price that is not known; first for sites that are nearer than the cheapest known ones."""
-        if self.settled(waves, rtt):
+        if self.is_known(waves, rtt):
             return
         far = min((a.placed.rtt_ms for a in self.answers if a.placed is not None), default=0.0)
         nearer = max((t for t in self.sites.rtts_ms() if t < far), default=rtt) if self.exact and self.several else rtt
         self._ask(waves, max(rtt, nearer))
-        if not self.settled(waves, rtt):
+        if not self.is_known(waves, rtt):
             self._ask(waves, rtt)
 
     def _ask(self, waves: int, rtt: float) -> None:

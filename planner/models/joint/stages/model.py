@@ -79,21 +79,21 @@ class Patterns:
         each = block_step.stage_seconds(x, self.stages.sharded, c.v, layers, repeats, self.stages.send) + host
         stage = np.arange(c.p)[:, None]
         ends = np.where(stage == c.p - 1, x.head, 0.0) + block_step.front_seconds(x, stage)
-        bare = self.stages.effective * (each[None, :] + ends)
+        without_waits = self.stages.effective * (each[None, :] + ends)
         if c.v == 1 or c.strategy.order != "1f1b":
-            return np.asarray(bare)
+            return np.asarray(without_waits)
         layer, repeat = float(self.stages.sharded.layer_seconds), x.times.recompute_seconds
         least = interleaving.min_excess_seconds(
             c.p, c.v, c.m, layers[None, :], repeats[None, :] + 0 * stage, layer, repeat
         )
-        in_time = self.fits & (bare + np.where(stage == c.p - 1, 0.0, least) <= self.stages.cutoff)
-        wait = np.full(bare.shape, np.inf)  # of patterns that are too slow by a bound of it already
+        in_time = self.fits & (without_waits + np.where(stage == c.p - 1, 0.0, least) <= self.stages.cutoff)
+        wait = np.full(without_waits.shape, np.inf)  # of patterns that are too slow by a bound of it already
         for last, rows in ((False, in_time[:-1]), (True, in_time[-1:])):
             for k in np.flatnonzero(rows.any(axis=0)).tolist():
                 n, r = int(layers[k]), int(repeats[k])
                 found = block_step.excess_seconds(x, self.stages.sharded, c.p, c.v, c.m, n, r, last=last)
                 wait[(stage[:, 0] == c.p - 1) == last, k] = found
-        return np.asarray(bare + wait)
+        return np.asarray(without_waits + wait)
 
     @cached_property
     def chunks(self) -> Floats:

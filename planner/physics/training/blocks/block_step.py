@@ -20,7 +20,7 @@ from planner.physics.training.blocks import interleaving
 from planner.physics.training.blocks.rack_blocks import padded
 from planner.physics.training.collectives import exposed_tail_seconds
 from planner.physics.training.context_exchange import context_nic_seconds
-from planner.physics.training.layer_time import Beside, LayerTimes
+from planner.physics.training.layer_time import LayerTimes, OverlappedPasses
 from planner.physics.training.operations import LayerShape, Machine, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import front_by_stage, front_layers, weights_of
@@ -321,7 +321,7 @@ def once_parts(
         replicas_per_rack=replicas_per_rack,
         racks=racks,
         replicas=shards,
-        beside=Beside(
+        overlapped=OverlappedPasses(
             layers=max_layers,
             forward_seconds=x.times.forward_seconds,
             backward_seconds=x.times.backward_seconds,
