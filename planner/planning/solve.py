@@ -38,7 +38,7 @@ from planner.planning.joint.plan import plan_of
 from planner.planning.joint.without import unanswered
 from planner.planning.sessions.inspection import Answered, inspection
 from planner.solvers.outcome import UnansweredError
-from planner.solvers.progress import notes, stands, start, turn
+from planner.solvers.progress import notes, report_bounds, start, turn
 from planner.solvers.registry import solver_named
 from planner.solvers.signals import ENDED, Deadline, OutOfTimeError, uninterrupted
 
@@ -113,7 +113,7 @@ def _solved(
         start(progress, "shares of the pools")
         return heterogeneous.solve(instance, options, progress)
     if instance.objective.minimize == "loss":
-        alone = partial(_decided, options=options, deadline=deadline, progress=progress, beside=False)
+        alone = partial(_decided, options=options, deadline=deadline, progress=progress, seek_others=False)
         return model_size.solve(instance, alone, progress, deadline)
     return _decided(instance, options, deadline, progress, cache, first)
 
@@ -134,26 +134,30 @@ def _decided(
     cache: JointCache | None = None,
     first: First | None = None,
     *,
-    beside: bool = True,
+    seek_others: bool = True,
 ) -> Plan:
     """Take all decisions for the instance's model in the time that is left.
 
-    `beside`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
+    `seek_others`: for a plan in days, also seek a cheaper plan and the limit that the campus reaches.
     """
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
     left, started = replace(options, time_limit=deadline.limit), deadline.elapsed
     start(progress, "search", anew=True)
     known = JointCache() if cache is None else cache
-    answered = Answered(instance, options, known, beside)
+    answered = Answered(instance, options, known, seek_others)
     known_answer = answered.known()
     if known_answer is None:
-        chosen = best_choice(instance, left, deadline, progress, known, first, _within(instance, beside=beside))
+        chosen = best_choice(
+            instance, left, deadline, progress, known, first, _within(instance, seek_others=seek_others)
+        )
         whole, instance, solution = instance, chosen.best.instance, chosen.best.solution
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):
             left, known = replace(options, time_limit=deadline.limit), known.of(instance)
-            solution, more = _ended_by_choice(instance, solution, left, progress, deadline, known, beside=beside)
+            solution, more = _ended_by_choice(
+                instance, solution, left, progress, deadline, known, seek_others=seek_others
+            )
         answered.keep(solution, more)
     else:
         solution, more = known_answer
@@ -168,7 +172,7 @@ def _decided(
     plan = with_alternatives(plan, whole, chosen)
     if refused is not None:
         return plan.model_copy(update={"conflict": refused})
-    if beside and plan.status == "optimal" and instance.objective.minimize == "days_to_train":
+    if seek_others and plan.status == "optimal" and instance.objective.minimize == "days_to_train":
         end = limited_by(instance, solution, options, deadline)
         ends = plan.objective.ends
         if end == "layout" and ends and ends[0].value < ends[-1].days_to_train * (1 - EPS):
@@ -197,16 +201,21 @@ def _ended_by_choice(
     deadline: Deadline,
     cache: JointCache,
     *,
-    beside: bool,
+    seek_others: bool,
 ) -> tuple[JointSolution, dict[str, Any]]:
     """Return the plan that the ends of the choice leave of those as fast, and what the objective says of others.
 
     These are the ends and a simpler plan. At a tolerance of 0 the plan is the fastest, and a cheaper one that is almost
     as fast is named.
     """
-    stands(progress, solution.days, solution.lower_bound)
+    report_bounds(progress, solution.days, solution.lower_bound)
     best, most, goal = solution.plan, _most_given_up(instance, solution, options.gap or 0.0), instance.objective
-    if best is None or most is None or solution.stopped != "proved" or not _others_asked(instance, beside=beside):
+    if (
+        best is None
+        or most is None
+        or solution.stopped != "proved"
+        or not _others_asked(instance, seek_others=seek_others)
+    ):
         return solution, {}
     search, cache.search = cache.search, None
     if search is not None and search.goal.incumbent is not best:
@@ -295,22 +304,22 @@ def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[
     return tuple(ends)
 
 
-def _within(instance: Instance, *, beside: bool) -> float:
+def _within(instance: Instance, *, seek_others: bool) -> float:
     """Return by which share of the fewest days other plans may be slower that are looked for with the same search."""
     goal = instance.objective
-    if goal.minimize != "days_to_train" or not _others_asked(instance, beside=beside):
+    if goal.minimize != "days_to_train" or not _others_asked(instance, seek_others=seek_others):
         return 0.0
     return max(goal.tolerance, goal.indifference, SIMPLER_WITHIN if goal.tolerance else 0.0)
 
 
-def _others_asked(instance: Instance, *, beside: bool) -> bool:
+def _others_asked(instance: Instance, *, seek_others: bool) -> bool:
     """Whether others than the fastest are looked for: where no gateways take minutes.
 
     A tolerance or an indifference of the user's own asks for them in any case.
     """
     network, goal = instance.network, instance.objective
     own = goal.tolerance not in (0.0, TOLERANCE) or goal.indifference > goal.tolerance
-    return own or (beside and not (network is not None and network.wan_gateway))
+    return own or (seek_others and not (network is not None and network.wan_gateway))
 
 
 def options_of(

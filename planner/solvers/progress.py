@@ -289,9 +289,9 @@ class Reporter:
         `text`: the same as a line. `choices`: those of a new plan, in words.
         """
         self._write(text)
-        self.stands(incumbent, bound, choices)
+        self.report_bounds(incumbent, bound, choices)
 
-    def stands(self, incumbent: float | None, bound: float | None, choices: str = "") -> None:
+    def report_bounds(self, incumbent: float | None, bound: float | None, choices: str = "") -> None:
         """Report incumbent and bound without a line of text."""
         better = incumbent is not None and incumbent != self.incumbent
         raised = bound is not None and (self.bound is None or bound > self.bound)
@@ -360,10 +360,10 @@ def notes(progress: Lines) -> Lines:
     return progress.__call__ if isinstance(progress, Reporter) else progress
 
 
-def stands(progress: Lines, incumbent: float | None, bound: float | None) -> None:
+def report_bounds(progress: Lines, incumbent: float | None, bound: float | None) -> None:
     """Report incumbent and bound at the end of a part of the work to a reporter, without a line of text."""
     if isinstance(progress, Reporter):
-        progress.stands(incumbent, bound)
+        progress.report_bounds(incumbent, bound)
 
 
 def start(progress: Lines, phase: str, *, anew: bool = False) -> None:

@@ -43,7 +43,7 @@ class JointCache:
     plans: dict[float, Any] = field(default_factory=dict)
     search: Any = None  # the last search by days, where another goal may go on with it
     cheapest: list[Any] = field(default_factory=list)  # the plans of searches by cost
-    beside: dict[Any, "JointCache"] = field(default_factory=dict)  # of alternatives to the hardware
+    by_hardware: dict[Any, "JointCache"] = field(default_factory=dict)  # of its alternatives
     inspected: list[Any] = field(default_factory=list)  # proofs that were enumerated again and hold
     answers: list[Any] = field(default_factory=list)  # proven, each behind its question
 
@@ -55,7 +55,7 @@ class JointCache:
         """Return the cache for an instance that may differ in its hardware: this one, or that of its own hardware."""
         if self.question is None or self.serves(instance):
             return self
-        return self.beside.setdefault(hardware_kind(instance.hardware), JointCache())
+        return self.by_hardware.setdefault(hardware_kind(instance.hardware), JointCache())
 
     def serve(self, instance: Instance, without: dict[str, Any], *how: Any) -> None:
         """Make the cache that of an instance: start anew where more than the budget differs.
@@ -64,7 +64,7 @@ class JointCache:
         """
         question = _question(instance), without, how
         if question != self.question:
-            fresh = JointCache(question=question, beside=self.beside, timed=self.timed, answers=self.answers)
+            fresh = JointCache(question=question, by_hardware=self.by_hardware, timed=self.timed, answers=self.answers)
             for name in self.__dataclass_fields__:
                 setattr(self, name, getattr(fresh, name))
             self.without = without

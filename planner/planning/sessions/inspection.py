@@ -36,13 +36,13 @@ def inspection(plan: Plan, cache: JointCache | None) -> Any:
 class Answered:
     """The answer to a question for the fewest days, kept for the same question of as many or other tokens.
 
-    `beside`: the objective's statements on other plans (cheaper, simpler, the end of the campus) are asked too.
+    `seek_others`: the objective's statements on other plans (cheaper, simpler, the end of the campus) are asked too.
     """
 
     instance: Instance
     options: Options
     cache: JointCache
-    beside: bool
+    seek_others: bool
 
     @property
     def _question(self) -> Any:
@@ -54,7 +54,7 @@ class Answered:
         if not whole or i.hardware.alternatives or i.hardware.pools:
             return None
         work = i.workload.model_copy(update={"tokens": 1.0})
-        return i.model_copy(update={"workload": work, "name": ""}), o.seed, o.threads, self.beside
+        return i.model_copy(update={"workload": work, "name": ""}), o.seed, o.threads, self.seek_others
 
     def known(self) -> tuple[JointSolution, dict[str, Any]] | None:
         """Return the answer of an earlier solve of the session, its days for these tokens; None where there is none."""
