@@ -9,7 +9,7 @@ from planner.physics.training.operations import Machine
 
 SHOWN = 24  # values of a choice that an error lists
 REASONS = {
-    "replicas_per_rack": "a rack takes so many replicas at most, beside its stages",
+    "replicas_per_rack": "a rack takes only as many replicas as fit with its stages",
     "stages_per_rack": "a rack holds one stage of a pipeline, or as many as fit",
     "tensor_parallel_inner": "TP is one-dimensional, or the squarest grid from 16 ranks on",
 }
@@ -95,7 +95,7 @@ def _refuse_stages(problem: PinnedProblem) -> None:
         return
     path = "pins['layout.recomputed_layers_per_stage']"
     if layers is None:
-        raise InputError(f"{path}: needs layout.layers_per_stage beside it")
+        raise InputError(f"{path}: needs layout.layers_per_stage too")
     if len(recomputed) != len(layers) or any(r > n for r, n in zip(recomputed, layers, strict=False)):
         raise InputError(f"{path}: must have a number for each of {len(layers)} stages, none above its layers")
     if any(recomputed) and problem.pin("recompute") not in (None, "full"):

@@ -114,14 +114,16 @@ class CheapestSearch(FastestSearch):
     def _fewest(self, level: SlowdownLevel, rtt: float, above: int) -> int | None:
         """Return the fewest wavelengths, more than `above`, with which slowdowns meet the cutoff at a round trip."""
         waves = self._wavelengths[self._wavelengths > above]
-        low, high = 0, len(waves)
+        if not len(waves) or not self._in_time(level, int(waves[-1]), rtt):  # as it is for most
+            return None
+        low, high = 0, len(waves) - 1
         while low < high:
             middle = (low + high) // 2
             if self._in_time(level, int(waves[middle]), rtt):
                 high = middle
             else:
                 low = middle + 1
-        return int(waves[low]) if low < len(waves) else None
+        return int(waves[low])
 
     def _in_time(self, level: SlowdownLevel, waves: int, rtt: float) -> bool:
         """Return whether slowdowns and fibre meet the cutoff: by a timed point no faster or no slower, or by timing."""

@@ -103,13 +103,13 @@ class Loop:
     def left(self) -> NodesLeft:
         """Return the nodes that are open, for another search than the one that goes on here."""
         heap, nodes = [], []
-        for key, place, t, c, what in self.heap:
-            own = what
+        for *at, what in self.heap:
+            own, other = what, what
             if isinstance(what, ShapesLeft):
                 mine, others = itertools.tee(what.rest)
-                own, what = replace(what, rest=mine), replace(what, rest=others)
-            heap.append((key, place, t, c, own))
-            nodes.append((key, place, t, c, what))
+                own, other = replace(what, rest=mine), replace(what, rest=others)
+            heap.append((*at, own))
+            nodes.append((*at, other))
         self.heap = heap
         return NodesLeft(nodes, list(self.opened))
 
