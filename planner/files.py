@@ -153,7 +153,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data = dict(pairs)
     if len(data) < len(pairs):
         twice = next(k for k, n in Counter(k for k, _ in pairs).items() if n > 1)
-        raise ValueError(f"key {twice[:80]!r} stands twice in one object; keep one")
+        raise ValueError(f"key {twice[:80]!r} is given twice in one object; keep one")
     return data
 
 

@@ -219,7 +219,7 @@ def _lines(path: Path) -> Iterator[TableLine]:
     columns = [names.get(re.sub(r"[^a-z0-9]+", "_", cell.lower()).strip("_"), "") for cell in cells]
     for cell, column in zip(cells, columns, strict=True):
         if column and columns.count(column) > 1:
-            raise InputError(f"{path}: line {first}: column {cell!r}: {column} stands twice; keep one")
+            raise InputError(f"{path}: line {first}: column {cell!r}: {column} is given twice; keep one")
     if "step_ms" not in columns and "step_s" not in columns:
         raise InputError(f"{path}: line {first}: column step_ms or step_s: is missing; {REMEDY}")
     for number, row in rows[1:]:

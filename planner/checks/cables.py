@@ -128,7 +128,7 @@ def _wan_gateway(rule: str, f: SiteFabric, total: Count, d: Design, joined: int)
     yield from must_equal(rule, "WAN gateway's uplinks", f.wan_gateway.uplinks, joined)
     up = total.used[WAN_GATEWAY].sum(axis=1) // d.split
     matched = int(np.minimum(up, d.ports - up).sum())
-    yield from must_equal(rule, "ports to the wide area beside as many links up", f.wan_gateway.wan_ports, matched)
+    yield from must_equal(rule, "ports to the wide area, as many as links up", f.wan_gateway.wan_ports, matched)
     yield from must_equal(rule, "WAN gateway switches without a cable", 0, int((up == 0).sum()))
 
 

@@ -144,7 +144,7 @@ def _cheaper(c: PlanPhysics) -> Iterator[certificate.Violation]:
     if x is None:
         return
     if o.name != "days_to_train" or o.value is None or price is None:
-        yield broken(rule, f"a cheaper plan beside {o.name} {show(o.value)}, fewest days expected")
+        yield broken(rule, f"a cheaper plan where {o.name} is {show(o.value)}, fewest days expected")
         return
     share = f"days, {1 + certificate.ALMOST_AS_FAST:g} times the plan's"
     yield from at_most(
@@ -163,7 +163,7 @@ def _simplest(c: PlanPhysics) -> Iterator[certificate.Violation]:
         return
     fewest_days = c.plan.objective.ends[0].value if c.plan.objective.ends else c.plan.objective.value
     if c.instance.objective.minimize != "days_to_train" or not fewest_days:
-        yield broken(rule, f"a simpler plan beside {c.plan.objective.name}, fewest days expected")
+        yield broken(rule, f"a simpler plan where the goal is {c.plan.objective.name}, fewest days expected")
         return
     yield from must_equal(rule, "loss", x.loss, x.days_to_train / fewest_days - 1)
     most = fewest_days * (1 + certificate.SIMPLER_WITHIN)
@@ -189,7 +189,7 @@ def _freed(c: PlanPhysics) -> Iterator[certificate.Violation]:
         return
     yield from must_be(rule, "framework", x.framework, c.instance.workload.rules.framework or "none")
     if layout is None or c.metrics is None:
-        yield broken(rule, "a layout without rules beside no layout")
+        yield broken(rule, "a layout without rules where the plan has no layout")
         return
     own = {key: getattr(x, key) for key in ("layers_per_stage", "recompute", "recomputed_layers_per_stage")}
     of = PlanPhysics(plan=c.plan.model_copy(update={"layout": layout.model_copy(update=own)}))
@@ -314,7 +314,7 @@ def joint_claims(c: PlanPhysics) -> Iterator[certificate.Violation]:
             yield from _sizes(c, section, x.certificate)
         if x is not None and x.certificate.bound is not None:
             yield from must_be(
-                f"joint_claims[{section}]", "space of a section beside the layout", x.certificate.space, {}
+                f"joint_claims[{section}]", "space of a section other than the layout", x.certificate.space, {}
             )
     if first.bound is None:
         return

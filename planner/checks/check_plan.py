@@ -126,7 +126,7 @@ def known_references(c: PlanPhysics) -> Iterator[Violation]:
     }
     for what, names in ids.items():
         repeated = {k: n for k, n in Counter(names).items() if n > 1}
-        yield from (broken("known_references", f"{what} {k!r} stands {n} times > 1") for k, n in repeated.items())
+        yield from (broken("known_references", f"{what} {k!r} occurs {n} times > 1") for k, n in repeated.items())
     for n in g.nodes:
         if n.balancing_authority not in ids["authority"]:
             none_of = f"none of the {len(ids['authority'])} authorities"
@@ -208,7 +208,7 @@ def known_rules(c: PlanPhysics) -> Iterator[Violation]:
         if name not in known:
             yield broken("known_rules", f"{name} is none of the {len(known)} rules of the instance")
         elif times > 1:
-            yield broken("known_rules", f"{name} stands {times} times > 1")
+            yield broken("known_rules", f"{name} occurs {times} times > 1")
     expected = (ON_TRUST, RESTATED) if why.rules and set(why.rules) <= SITE_RULES else ("",)
     if why.checked not in ("", *expected):
         yield broken("known_rules", f"the conflict is stated to be {why.checked!r}, which no such one is")

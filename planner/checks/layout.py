@@ -134,7 +134,7 @@ def racks(c: PlanPhysics) -> Iterator[Violation]:
     """Check that each site has the racks of every stage's replicas."""
     for layout in _layouts(c):
         for s in sorted(set(layout.racks_per_stage_by_site) ^ set(layout.data_parallel_by_site)):
-            yield broken(f"racks[{s}]", "stands in only 1 of data_parallel_by_site and racks_per_stage_by_site")
+            yield broken(f"racks[{s}]", "is in only 1 of data_parallel_by_site and racks_per_stage_by_site")
         for s, d in sorted(layout.data_parallel_by_site.items()):
             rule, bought = f"racks[{s}]", c.racks_by_site.get(s, 0)
             need = strategy_of(layout).site_group_racks(d, c.gpus_per_rack)

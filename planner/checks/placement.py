@@ -31,7 +31,7 @@ def known_sites(c: PlanPhysics) -> Iterator[Violation]:
     for name in ("stripes", "blocks_by_site"):
         stated = getattr(placed, name)
         for s in sorted(set(stated) ^ set(placed.sites)) if stated else ():
-            yield broken(f"known_sites[{s}]", f"stands in only 1 of {name} and the {len(placed.sites)} sites placed")
+            yield broken(f"known_sites[{s}]", f"is in only 1 of {name} and the {len(placed.sites)} sites placed")
 
 
 def known_racks(c: PlanPhysics) -> Iterator[Violation]:
@@ -215,7 +215,7 @@ def statements(job: Job, placed: Placement) -> Iterator[Violation]:
         yield broken("stopped", f"{placed.stopped!r} is none of {', '.join(STOPPED)}")
     for name, times in Counter(f.name for f in placed.figures).items():
         if times > 1 or not name.strip():
-            yield broken("figures", f"{name!r} stands {times} times, each is named once")
+            yield broken("figures", f"{name!r} occurs {times} times, each is named once")
     if (placed.step_seconds is None) != (placed.step_seconds_bound is None):
         yield broken("step_seconds", f"{placed.step_seconds} s stated with a bound of {placed.step_seconds_bound} s")
     gap = None
@@ -243,7 +243,7 @@ def known_free_nodes(placed: Placement, leaf: dict[str, str], busy: set[str]) ->
         elif node in busy:
             yield broken("free_nodes", f"node {node} is busy")
         if n > 1:
-            yield broken("one_rank_per_node", f"node {node} stands {n} times > 1")
+            yield broken("one_rank_per_node", f"node {node} occurs {n} times > 1")
 
 
 def ranks_of_groups(job: Job, placed: Placement) -> Iterator[Violation]:

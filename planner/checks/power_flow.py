@@ -197,7 +197,7 @@ def _scenario(c: PlanPhysics, scenario: Scenario, run: ScenarioRun) -> Iterator[
         usd += cost.energy_usd_per_year(drawn, price)
         usd += cost.energy_usd_per_year(max(full - drawn, 0.0), rules.curtailment_usd_per_mwh)
     for s in sorted(set(run.running_mw) - {x.site.id for x in c.standing}):
-        yield broken(f"scenarios[{name}, {s}]", "draws power where no site stands")
+        yield broken(f"scenarios[{name}, {s}]", "draws power where there is no site")
     yield from must_equal(f"scenarios[{name}]", "energy_usd_per_year", run.energy_usd_per_year, usd, " USD")
 
 

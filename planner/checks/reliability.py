@@ -430,7 +430,7 @@ def useful_share(c: PlanPhysics) -> Iterator[Violation]:
         yield from must_equal("useful_share", "of the metrics", layout.metrics.useful_share, x.useful_share)
         yield from at_most("useful_share", own, min(ways.values()), "seconds a second of steps", "by the best way")
         lost, days = sum(x.lost_days.values()), layout.metrics.days_to_train - layout.metrics.step_days_to_train
-        yield from must_equal("useful_share", "days lost by cause against the days beside steps", lost, days)
+        yield from must_equal("useful_share", "days lost by cause against the days without steps", lost, days)
         for name, n in x.lost_days.items():
             yield from at_most(
                 f"useful_share[{name}]", 0.0, n + 1e-9 * layout.metrics.days_to_train, "days", "days lost"

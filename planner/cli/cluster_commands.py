@@ -201,7 +201,9 @@ RunningFiles = Annotated[
         "--running", help="Running jobs: output of `squeue --json` or `scontrol show job`, or a placement (JSON)."
     ),
 ]
-Busy = Annotated[str, typer.Option(help="Hostlist of nodes that are taken or broken beside the running jobs'.")]
+Busy = Annotated[
+    str, typer.Option(help="Hostlist of nodes that are taken or broken, in addition to those of running jobs.")
+]
 State = Annotated[Path | None, typer.Option(help="File of node states; only idle nodes are used.")]
 TimeLimit = Annotated[float | None, typer.Option(help="Seconds for the proof, 10 unless given.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON and nothing else.")]

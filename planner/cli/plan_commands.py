@@ -440,7 +440,7 @@ def _index(given: str) -> int | None:
     if not number:
         return None
     if not (number.isascii() and number.isdigit()):
-        raise InputError(f"{given}: after # stands the index of a row, a whole number (is {number!r})")
+        raise InputError(f"{given}: after # must be the index of a row, a whole number (is {number!r})")
     return int(number)
 
 

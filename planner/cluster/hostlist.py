@@ -94,7 +94,7 @@ def expand(text: str) -> list[str]:
     parsed = [_parsed(item) for item in _items(text)]
     size = sum(p.size for p in parsed)
     if size > MAX_NAMES:
-        raise ValueError(f"{text[:40]!r}: stands for {size:,} names, more than {MAX_NAMES:,}; check its ranges")
+        raise ValueError(f"{text[:40]!r}: expands to {size:,} names, more than {MAX_NAMES:,}; check its ranges")
     return [name for p in parsed for name in p.names()]
 
 

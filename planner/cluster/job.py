@@ -35,7 +35,7 @@ class TopologyBlock(Frozen):
 
 
 class Topology(Frozen):
-    """Where every node stands; a node is under one leaf at most, and in one block at most."""
+    """The switches and blocks of every node; a node is under one leaf at most, and in one block at most."""
 
     kind: Literal["tree", "block"] = Field("tree", description="What the scheduler places by; trees may have blocks.")
     switches: tuple[TopologySwitch, ...] = ()
@@ -312,7 +312,7 @@ def parse_mesh(text: str, option: str) -> dict[str, int]:
         if not equals or not axis or not size.isascii() or not size.isdigit() or not 0 < int(size[:10]) <= 10**9:
             raise InputError(f"{option}: must be AXIS=SIZE,... {EXAMPLE} (is {part!r})")
         if axis in mesh:
-            raise InputError(f"{option}: axis {axis!r} stands twice; keep one")
+            raise InputError(f"{option}: axis {axis!r} is given twice; keep one")
         mesh[axis] = int(size)
     return mesh
 

@@ -126,7 +126,7 @@ def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
     network = plan.instance.network
     if name not in c.wired or network is None:
         remedy = "see what `planner check` says of the plan"
-        raise InputError(f"fabric.sites.{name}: cannot be wired as it stands; {remedy}")
+        raise InputError(f"fabric.sites.{name}: cannot be wired as it is; {remedy}")
     built = fabrics[name]
     leaf, above, floor = c.switches[built.switch], c.above(built), network.floor or Floor()
     return BuiltFabric(name, built, c.wired[name], network, leaf, floor, above)

@@ -39,7 +39,7 @@ class PlacedJob(Frozen):
     def _once(self) -> "PlacedJob":
         """Require each node once in the rank order, as no scheduler starts a node twice."""
         if len(set(self.nodes)) < len(self.nodes):
-            raise ValueError("a node stands twice in the rank order; give each once")
+            raise ValueError("a node is listed twice in the rank order; give each once")
         return self
 
     @property
@@ -77,7 +77,7 @@ def read_placement(running: Path) -> Placement:
         raise InputError("\n".join(complaints(error, str(running), Placement, data))) from None
     twice = next((n for n, times in Counter(placed.nodes).items() if times > 1), None)
     if twice is not None:
-        raise InputError(f"{running}: nodes: {twice!r} stands twice; give the placement as it runs")
+        raise InputError(f"{running}: nodes: {twice!r} is listed twice; give the placement as it runs")
     if placed.gpus_per_node is not None and placed.gpus_per_node < 1:
         raise InputError(f"{running}: gpus_per_node: must be at least 1 (is {placed.gpus_per_node}); correct it")
     return placed

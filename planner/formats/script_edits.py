@@ -35,7 +35,7 @@ class ScriptText(RecipeText):
         items, shown = self._items(key), f"{self.dashes}{key}"
         for item in items:
             if item.word.branch:
-                problem = "stands in a branch (if, case, &&), which is not followed"
+                problem = "is in a branch (if, case, &&), which is not followed"
                 raise self.refused(item.word.start, shown, problem, self._by_hand(value))
         if isinstance(value, list) and not isinstance(value[0], str):
             problem = "is needed, and no flag takes a list of lists; give the .toml that the script starts by --like"

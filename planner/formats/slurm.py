@@ -41,7 +41,7 @@ def read_conf(text: str, source: str) -> Topology:
     if rows.switches and (rows.blocks or sizes):
         where = rows.blocks[0].where if rows.blocks else sizes_where
         remedy = "Slurm reads one kind a topology.conf, topology.yaml takes both"
-        raise InputError(f"{source}: {where}: blocks beside switches; {remedy}")
+        raise InputError(f"{source}: {where}: blocks and switches in one file; {remedy}")
     if rows.blocks or sizes:
         return topology_rows.block_topology(source, rows.blocks, sizes, sizes_where)
     stated = {row.name: row for row in rows.switches if row.children and row.nodes and row.name in rows.printed}
@@ -104,7 +104,7 @@ class _ConfRows:
         if not self.printed_sizes:
             return self.sizes, self.sizes_where
         if self.sizes:
-            problem = f"BlockSizes= beside BlockSize= ({next(iter(self.printed_sizes.values()))})"
+            problem = f"BlockSizes= in addition to BlockSize= ({next(iter(self.printed_sizes.values()))})"
             raise InputError(f"{self.hostlists.source}: {self.sizes_where}: {problem}; keep one of them")
         return sorted(self.printed_sizes), next(iter(self.printed_sizes.values()))
 
@@ -138,7 +138,7 @@ def _line_pairs(line: str, source: str, where: str) -> Pairs:
                 f"{source}: {where}: unknown keyword {match['key']!r}; {topology_rows.near(match['key'], KEYWORDS)}"
             )
         if key in pairs:
-            raise InputError(f"{source}: {where}: {key}= stands twice on one line; keep one")
+            raise InputError(f"{source}: {where}: {key}= is given twice on one line; keep one")
         pairs[key] = match["plain"] if match["quoted"] is None else match["quoted"]
         at = match.end()
     return pairs
@@ -488,7 +488,7 @@ def read_running(path: Path) -> list[RunningJob]:
     names = [j.name for j in jobs]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"{where}: job {name!r} stands twice; keep one")
+            raise InputError(f"{where}: job {name!r} is listed twice; keep one")
     return jobs
 
 

@@ -36,7 +36,7 @@ class Hostlists:
             raise InputError(f"{self.source}: {where}: the hostlist is empty; name at least one, such as n[1-4]")
         self.count += len(names)
         if self.count > MAX_NAMES_OF_FILE:
-            problem = f"the file stands for more than {MAX_NAMES_OF_FILE:,} names"
+            problem = f"the file expands to more than {MAX_NAMES_OF_FILE:,} names"
             raise InputError(f"{self.source}: {where}: {problem}; check its ranges")
         return names
 

@@ -101,7 +101,7 @@ def _add(parent: _Open, node: Node, source: str) -> None:
         raise InputError(f"{source}: line {node.line}: a key must be a text; write such as topology: fabric")
     if node.value in parent.node.value:
         first = parent.node.value[node.value].line
-        problem = f"{node.value!r} stands twice in one mapping (first at line {first})"
+        problem = f"{node.value!r} is given twice in one mapping (first at line {first})"
         raise InputError(f"{source}: line {node.line}: {problem}; keep one")
     parent.key = node.value
 

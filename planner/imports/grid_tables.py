@@ -204,7 +204,7 @@ def read_table(path: Path) -> CsvTable:
             if not header:
                 header = stripped if sum(map(bool, stripped)) >= 2 else []
                 if twice := sorted({c for c in header if c and header.count(c) > 1}):
-                    problem = f"column {twice[0]!r} stands twice in the header"
+                    problem = f"column {twice[0]!r} is given twice in the header"
                     raise InputError(f"{file}: line {reader.line_num}: {problem}; rename or remove one")
             elif any(stripped):
                 if len(stripped) != len(header):

@@ -324,7 +324,7 @@ def _positions(path: Path, buses: set[int]) -> dict[int, Place]:
     for row in table.rows:
         number = int(row.number(bus, low=1))
         if number in places:
-            raise row.wrong(bus, "stands twice", "keep one row")
+            raise row.wrong(bus, "is given twice", "keep one row")
         places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
     return {n: at for n, at in places.items() if n in buses}
 

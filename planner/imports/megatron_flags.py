@@ -397,7 +397,7 @@ def _written_out(text: str, where: str) -> str:
     for pattern in (r"\(([^()]+)\)\*(\d{1,6})", r"([EtmL|])\*(\d{1,6})"):
         size = len(plain) + sum(len(m[1]) * int(m[2]) for m in re.finditer(pattern, plain))
         if size > MOST_LAYERS:
-            raise InputError(f"{where}: stands for more than {MOST_LAYERS:,} layers; shorten it")
+            raise InputError(f"{where}: expands to more than {MOST_LAYERS:,} layers; shorten it")
         plain = re.sub(pattern, lambda m: m[1] * int(m[2]), plain)
     odd = re.search(r"[^EtmL|]", plain)
     if odd:

@@ -86,7 +86,7 @@ def _given(path: Path, known: list[str]) -> dict[str, dict[str, str]]:
         if name not in known:
             raise row.wrong(key, "is no authority of this grid", hint(name, sorted(known)))
         if name in given:
-            raise row.wrong(key, "stands twice", "keep one row")
+            raise row.wrong(key, "is given twice", "keep one row")
         given[name] = {c: row.cells[c] for c in COLUMNS if row.cells.get(c)}
         for c in ("headroom_mw", "energy_usd_per_mwh"):
             if c in given[name]:
@@ -112,7 +112,7 @@ def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None)
     authorities, missing = fill(draft, options)
     unknown = sum(n.installed_mw is None for n in draft.nodes)
     if unknown:
-        missing += (f"generation_mw of {unknown:,} nodes: written as 0; give a plant list beside the files",)
+        missing += (f"generation_mw of {unknown:,} nodes: written as 0; give a plant list with the files",)
     if not lines:
         missing += ("lines: none; under the transport model each site is fed by its own node alone",)
     left_out = tuple(n for n in draft.notes if "left out" in n or "without" in n)
@@ -251,7 +251,7 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
     cases = [f for f in files if f.suffix == ".m" or kind == "matpower"]
     if cases and (len(files) > 1 or kind not in ("auto", "matpower")):
         others = f"(with {len(files) - 1} other files, --format {kind})"
-        raise InputError(f"{cases[0]}: a MATPOWER case stands alone {others}; import it by itself")
+        raise InputError(f"{cases[0]}: a MATPOWER case is imported alone {others}; give no other file or format")
     if cases:
         return assemble(matpower.read_matpower(cases[0], options), options)
     draft, tables = _from_tables(files, kind, options)
@@ -271,7 +271,7 @@ def _from_tables(files: Sequence[Path], kind: str, options: GridOptions) -> tupl
             problem = f"its columns are of no known format (has {', '.join(table.columns[:12])})"
             raise InputError(f"{table.file}: {problem}; see `planner grid import --help`")
         if role in tables:
-            raise InputError(f"{f}: is a second table of {role}, beside {tables[role].file}; give one")
+            raise InputError(f"{f}: is a second table of {role}, after {tables[role].file}; give one")
         tables[role] = table
     if kind == "auto":
         kind = next((k for k, (required, _) in NEEDS.items() if required in tables), "")

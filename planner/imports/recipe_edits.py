@@ -145,7 +145,7 @@ def written_like(
         raise InputError(f"{path}: cannot be read once the plan is in it: {problem}") from None
     for choice, (is_, ought) in differences(back, run).items():
         key = next((k for k in keys.get(SAME_KEYS.get(choice, choice), choice).split() if k in present), choice)
-        problem = f"is read back as {is_}, the plan has {ought}: it shares a variable, or stands in what is not read"
+        problem = f"is read back as {is_}, the plan has {ought}: it shares a variable, or is in a part that is not read"
         raise recipe.refused(recipe.place(key), recipe.dashes + key, f"{choice} {problem}")
     return new, reported + recipe.messages()
 
@@ -166,7 +166,7 @@ def _change_keys(
             continue
         if own in present or not _needs_no_word(key, value, run):
             if isinstance(recipe, TableText) and own in present and own not in recipe.places:
-                raise recipe.refused(recipe.place(own), own, "stands in an inline table, which is not changed")
+                raise recipe.refused(recipe.place(own), own, "is in an inline table, which is not changed")
             near = next(tuple(names.split()) for names in keys if key in names.split())
             recipe.change(own if own in present else key, value, near + likes)
 

@@ -27,7 +27,7 @@ class Sourced(Frozen):
     """Data of the world, with the source of its figures."""
 
     source: str | dict[str, str] | None = Field(None, description="Where figures come from: one text, or one by key.")
-    note: str | None = Field(None, description="What a reader must know beside the figures.")
+    note: str | None = Field(None, description="What a reader must know in addition to the figures.")
 
 
 def with_like(schema: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ class BalancingAuthority(Sourced):
     headroom_mw: NonNegative = Field(description="Most that can be drawn beyond today's peak demand.")
     energy_usd_per_mwh: NonNegative = Field(description="Price of energy, in dollars per MWh.")
     carbon_kg_per_mwh: NonNegative | None = Field(
-        None, description="CO2 that a MWh drawn here stands for; absent: not known."
+        None, description="CO2 emitted for a MWh drawn here; absent: not known."
     )
 
 
@@ -187,7 +187,7 @@ class GridRules(Sourced):
 
 
 class SitePrices(Sourced):
-    """What a site costs beside racks and fabric."""
+    """What a site costs in addition to racks and fabric."""
 
     building_usd_per_it_mw: NonNegative = Field(
         0.0, description="Building and its plant, in dollars per MW of IT load."

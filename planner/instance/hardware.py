@@ -120,7 +120,7 @@ class Hardware(Sourced):
     racks_per_module: Count = Field(1, description="Racks bought and powered together.")
     facility_overhead_factor: Annotated[float, Field(ge=1)] = Field(1.0, description="Facility over IT power (PUE).")
     overhead_includes_fabric: bool = Field(
-        False, description="facility_overhead_factor holds the fabric's power; else it is IT load beside the racks'."
+        False, description="facility_overhead_factor holds the fabric's power; else it is IT load, added to the racks'."
     )
     cooling_kw_per_m2: Positive | None = Field(None, description="Facility power that dry cooling sheds.")
     ready_months: NonNegative = Field(
@@ -187,7 +187,7 @@ class FailingPart(Sourced):
         if len(given) != 1:
             raise ValueError(f"has {' and '.join(given) or 'no hours_per_event'}; give one of {', '.join(COUNTED_BY)}")
         if self.repair_hours and self.gpu_hours_per_event is None:
-            raise ValueError(f"repair_hours beside {given[0]}; only what is counted by gpu_hours_per_event is repaired")
+            raise ValueError(f"repair_hours with {given[0]}; only what is counted by gpu_hours_per_event is repaired")
         return self
 
 

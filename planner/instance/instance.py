@@ -77,7 +77,7 @@ class Limits(Sourced):
 
 
 class Operation(Sourced):
-    """What it costs to run what was bought, beside the energy that a grid prices; what is absent is not counted."""
+    """What it costs to run what was bought, without the energy that a grid prices; absent costs are not counted."""
 
     maintenance_share_per_year: NonNegative | None = Field(
         None, description="Upkeep of racks and fabric in a year, as a share of their price; absent: not counted."

@@ -35,7 +35,7 @@ class Optics(Sourced):
 
 
 class Cables(Sourced):
-    """What a link takes beside its ports."""
+    """Price of the cable of a link, and its transceivers."""
 
     endpoint_usd: NonNegative = Field(0.0, description="Cable between GPU and leaf.")
     endpoint_transceivers: Annotated[int, Field(ge=0, le=2)] = Field(
@@ -194,7 +194,7 @@ WAVELENGTH_USD = 60_000.0  # two long-haul 400G transponders of about $20K each,
 
 
 class FibreNode(Sourced):
-    """A place where fibre routes meet; one with the id of a grid node stands at that node."""
+    """A place where fibre routes meet; one with the id of a grid node is at that node."""
 
     id: str = Field(description="By which edges name it.")
     latitude: Annotated[float, Field(ge=-90, le=90)] = Field(description="In degrees north.")
@@ -219,7 +219,7 @@ class FibreEdge(Sourced):
 
 
 class Traffic(Sourced):
-    """What sites send each other beside the exchange of gradients, as many bytes each way."""
+    """What sites send each other in addition to gradients, as many bytes each way."""
 
     name: str = Field(description="By which plans name it.")
     bytes: Positive = Field(description="Bytes from one end to the other, and as many back.")
@@ -261,7 +261,7 @@ class Wan(Sourced):
     exchange: Literal["auto", "ring", "tree", "hierarchical"] | None = Field(
         None, description="Form of the gradient exchange; auto, or one that the sites cannot take: the fastest."
     )
-    traffic: tuple[Traffic, ...] = Field((), description="Demands beside the gradient exchange.")
+    traffic: tuple[Traffic, ...] = Field((), description="Demands in addition to the gradient exchange.")
     routes: Count = Field(4, description="Shortest routes considered for each demand.")
 
     @property

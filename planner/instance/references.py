@@ -26,7 +26,7 @@ def network_problems(network: Network | None) -> Iterator[str]:
         yield "network.floor: is missing; media are priced by length, which needs the floor; give {} for the usual one"
     names = [s if isinstance(s, str) else s.name for s in network.switches]
     for name in sorted({n for n in names if names.count(n) > 1}):
-        yield f"network.switches: {name!r} stands {names.count(name)} times; give every switch a name of its own"
+        yield f"network.switches: {name!r} is given {names.count(name)} times; give every switch a name of its own"
 
 
 def reference_problems(instance: Instance, *, searched: bool) -> Iterator[str]:
@@ -139,7 +139,7 @@ def _alternative_problems(instance: Instance) -> Iterator[str]:
         where = f"hardware.alternatives[{i}]"
         yield from _without_type(f"{where}.accelerator", x.accelerator, instance)
         if kinds[i + 1] in kinds[: i + 1]:
-            yield f"{where}: {' in '.join(kinds[i + 1])} stands twice; give each GPU and rack once"
+            yield f"{where}: {' in '.join(kinds[i + 1])} is given twice; give each GPU and rack once"
         if x.racks is not None and instance.grid is not None:
             yield f"{where}.racks: the grid decides the racks (is {x.racks}); remove it"
     if h.pools:

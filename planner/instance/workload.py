@@ -123,7 +123,9 @@ class Choose(Sourced):
     law: PointsLaw | LossLaw | str = Field("chinchilla-2", description="A named law of the catalogue, or one's own.")
     critical_batch: PowerOf | str | None = Field(None, description="Law of the batch; absent: limits.max_batch_tokens.")
     family: Family = Field(Family(), description="The shapes that may be built.")
-    loss: LossLaw | str = Field("parametric-2024", description="Law of the loss; a law of loss stands for itself.")
+    loss: LossLaw | str = Field(
+        "parametric-2024", description="Law of the loss; not read where `law` is a law of loss."
+    )
     assumed_flop_per_second: Positive | None = Field(
         None, description="Rate assumed of each GPU at all times; the law's model for it is stated too."
     )
@@ -313,7 +315,7 @@ DISPATCH_SECONDS: dict[Dispatcher, str] = {
 
 
 class Software(Sourced):
-    """A training framework: what it can run, its switches, and what its mechanisms cost beside the GPUs' work.
+    """A training framework: what it can run, its switches, and what its mechanisms cost in addition to the GPUs' work.
 
     One that does not say what it can run is the user's own, which can run all.
     """
@@ -322,8 +324,8 @@ class Software(Sourced):
     released: str | None = Field(None, description="Year and month of the release that has these switches.")
     overlaps: tuple[Overlap, ...] = Field(
         ("experts", "context", "gradients", "parameters", "sends", "tensor"),
-        description="Exchanges that run beside compute: of TP under sequence parallelism (tensor_overlap of it), of "
-        "experts beside another micro-batch (expert_overlap), of keys and values beside attention (else gathered "
+        description="Exchanges that overlap compute: of TP under sequence parallelism (tensor_overlap of it), of "
+        "experts with another micro-batch (expert_overlap), of keys and values with attention (else gathered "
         "first), gradients behind the last micro-batches, parameters behind the first, sends under interleaving.",
     )
     dispatcher: Dispatcher = Field(
@@ -387,7 +389,7 @@ class Software(Sourced):
         None, description="Those of them that it has under pipeline parallelism too; absent: all."
     )
     parallelism: tuple[Parallelism, ...] = Field(
-        PARALLELISM, description="Ways to divide a step, beside replicas, that it has; absent: all."
+        PARALLELISM, description="Ways to divide a step, other than replicas, that it has; absent: all."
     )
     tensor_overlap: Fraction = Field(0.0, description="Share of the TP exchange that products hide where it overlaps.")
     pipeline_start_seconds: NonNegative = Field(0.0, description="CPU overhead of one pipeline exchange.")
@@ -398,7 +400,7 @@ class Software(Sourced):
         0.0, description="Share of the experts' exchange that is hidden where it overlaps."
     )
     all_to_all_seconds: NonNegative = Field(
-        0.0, description="Routing, and the start of a dispatch or a combination of tokens, beside its traffic."
+        0.0, description="Routing, and the start of a dispatch or a combination of tokens, without its traffic."
     )
     deep_ep_seconds: NonNegative = Field(0.0, description="The same of the dispatcher deep_ep.")
     hybrid_ep_seconds: NonNegative = Field(0.0, description="The same of the dispatcher hybrid_ep.")

@@ -31,7 +31,7 @@ class Certificate(Frozen):
     )
     checked: str = Field(
         "",
-        description="What stands behind the bound: `recomputed` by planner check, in whole or but for what the sites "
+        description="What confirms the bound: `recomputed` by planner check, in whole or but for what the sites "
         "answered; `confirmed by CP-SAT`, or by a dual bound in exact arithmetic; `on trust`: the solver's word alone.",
     )
     binding: tuple[str, ...] = Field((), description="Rules that hold with equality, or stop the next better decision.")
@@ -121,7 +121,7 @@ class ObjectiveValue(Frozen):
         (), description="How plans within the tolerance were chosen between; empty where that was not asked."
     )
     simplest: SimplerPlan | None = Field(
-        None, description="A simpler plan beside this one; null: none was found, or it was not asked for."
+        None, description="A simpler plan than this one; null: none was found, or it was not asked for."
     )
     freed: FreedLayout | None = Field(
         None, description="What rules of the framework cost the plan's own degrees; null: nothing."
@@ -169,7 +169,7 @@ def disagreement(violations: Sequence[Violation]) -> Iterator[str]:
 class ExcludedColumn(Frozen):
     """A way to cut the model that would be faster than the bound on a free network: the sites refused each such choice.
 
-    It stands for replicas from `min_data_parallel` to `max_data_parallel` and any number of micro-batches.
+    It covers replicas from `min_data_parallel` to `max_data_parallel` and any number of micro-batches.
     """
 
     tensor_parallel: int = Field(description="As in the layout.")
@@ -186,8 +186,8 @@ class ExcludedColumn(Frozen):
     zero_stage: Literal[0, 1, 2, 3] = Field(0, description="As in the layout.")
     schedule: Literal["1f1b", "zb-h1"] = Field("1f1b", description="As in the layout.")
     stages_per_rack: int = Field(1, description="As in the layout.")
-    min_data_parallel: int = Field(description="Fewest replicas that it stands for.")
-    max_data_parallel: int = Field(description="Most replicas that it stands for.")
+    min_data_parallel: int = Field(description="Fewest replicas that it covers.")
+    max_data_parallel: int = Field(description="Most replicas that it covers.")
     lower_bound_days: float = Field(description="Least days with these replicas on a network without contention.")
     reason: Literal["refused"] = Field("refused", description="Sites and budget refuse every faster choice.")
 
@@ -222,7 +222,7 @@ class AlternativeProof(Frozen):
     rack: str = Field(description="Its rack.")
     least_days: float | None = Field(description="The fewest days of a plan on it that are proven; null: it has none.")
     bound_days: float = Field(
-        description="Days below which no plan on it is: none ends before the bound, or none is in time."
+        description="Days below which no plan on it is: none ends before the bound, or none meets the deadline."
     )
     proof: JointProof = Field(description="What sites and budget refused of it.")
 
@@ -262,7 +262,7 @@ SITES_FORMULATION = (
 )
 WAN_FORMULATION = (
     "MILP over routes: whole wavelengths and fibre pairs by edge, each link of the exchange on one route, traffic "
-    "split over routes; under protection a diverse route stands in for each, and spare wavelengths are shared between "
+    "split over routes; under protection a diverse route replaces each, and spare wavelengths are shared between "
     "cuts; most traffic by priority first, then least cost"
 )
 LEAST_YEARLY = "yearly cost of fibre and wavelengths, USD"

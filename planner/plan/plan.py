@@ -44,7 +44,7 @@ class YearRun(Frozen):
 
     years: float = Field(description="1, or the part of the last year that is counted.")
     energy_mwh: float = Field(description="Drawn by all sites.")
-    usd: dict[str, float] = Field(description="Spent in it, by part, beside the capital.")
+    usd: dict[str, float] = Field(description="Spent in it, by part, without the capital.")
 
 
 class RunPlan(Frozen):
@@ -151,7 +151,9 @@ class Plan(Frozen):
     run: RunPlan | None = Field(None, description="The whole run: energy, money and carbon until it ends.")
     model_choice: ModelChoice | None = Field(None, description="Where the model was chosen.")
     curve: Curve | None = Field(None, description="What less money buys, where that was asked for.")
-    proof: JointProof | None = Field(None, description="What the bound rests on beside physics, for days to train.")
+    proof: JointProof | None = Field(
+        None, description="What the bound rests on in addition to physics, for days to train."
+    )
     conflict: Conflict | None = Field(None, description="Why there is no plan.")
     stopped: Literal["proved", "gap", "limit", "interrupted"] = Field(
         "proved",

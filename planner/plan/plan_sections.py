@@ -40,13 +40,13 @@ class LayoutMetrics(Frozen):
     pipeline_send_seconds: float = Field(description="One pipeline exchange at the assumed slowdown, gather included.")
     pipeline_send_nic_seconds: float = Field(description="NIC time of one pipeline exchange at the ideal rate.")
     pipeline_send_window_seconds: float = Field(
-        description="Compute of the smallest chunk, beside which one exchange may run."
+        description="Compute of the smallest chunk, during which one exchange may run."
     )
     sends_beside_rings: float = Field(
         0.0, description="Pipeline exchanges of a step that the schedule lets meet rings, which they wait for."
     )
     allreduce_layer_seconds: float = Field(description="All-reduce of a layer between racks at the ideal rate.")
-    allreduce_window_seconds: float = Field(description="Backward pass of a layer, beside which it may run.")
+    allreduce_window_seconds: float = Field(description="Backward pass of a layer, during which it may run.")
     gradient_bytes_per_stage: float = Field(description="What one stage exchanges between sites per step.")
     wan_window_seconds: float = Field(description="Backward pass of one stage, which hides that exchange.")
 
@@ -119,7 +119,7 @@ def in_short(degrees: tuple[int, int, int, int, int], virtual_stages: int) -> st
 
 
 class ReliabilityPlan(Frozen):
-    """The way to go on behind a stop, checkpoints, what stands by, and the share of time that trains."""
+    """Recovery after a stop, checkpoints, spare racks, and the share of time that trains."""
 
     recovery: Recovery = Field(description="How the job goes on behind a stop.")
     checkpoint_target: CheckpointTarget = Field(description="Where checkpoints go that every stop goes back to.")
@@ -128,7 +128,7 @@ class ReliabilityPlan(Frozen):
     checkpoint_bytes: float = Field(description="Of a checkpoint of the whole job: master weights and optimiser.")
     stop_seconds: float = Field(description="Mean time between stops of the job.")
     stops_per_day_by_part: dict[str, float] = Field(description="Stops in a day of work, by what fails.")
-    restart_seconds: float = Field(description="That a stop costs beside work that is lost.")
+    restart_seconds: float = Field(description="Seconds that a stop costs, lost work not included.")
     spare_target: float = Field(description="Share of time in which a site is to have enough racks; 0: no spares.")
     spare_racks_by_site: dict[str, int] = Field(description="Racks that stand by, cabled, behind those at work.")
     spare_gpus_per_rack: int = Field(description="GPUs of a rack at work that stand by, cabled.")
@@ -136,7 +136,7 @@ class ReliabilityPlan(Frozen):
     enough_racks_share: float = Field(description="Share of time in which every site has enough racks.")
     replicas_short: float = Field(description="Mean replicas that racks out of service take down, beyond spares.")
     useful_share: float = Field(description="Share of the time on a clock that steps take.")
-    lost_days: dict[str, float] = Field(description="Days that pass beside those of steps, by cause.")
+    lost_days: dict[str, float] = Field(description="Days in addition to those of steps, by cause.")
     extrapolated: bool = Field(description="More GPUs are at work than those whose rates were measured.")
 
 
@@ -153,7 +153,7 @@ class Tier(Frozen):
 
 
 class WanGateway(Frozen):
-    """The switches of a site at which the wide area ends, beside the tiers; counts are over all networks."""
+    """The switches of a site at which the wide area ends, not part of the tiers; counts are over all networks."""
 
     wan_gbps: float = Field(description="Rate of the wavelengths that end here, each way.")
     wan_ports: int = Field(description="Ports towards the wide area, as many in every network.")

@@ -236,9 +236,7 @@ def _reason(instance: Instance, rules: list[str]) -> str:
     sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
     usable = step.memory_limit_bytes(instance) / 1e9
     sentences = {
-        MEMORY: f"{usable:,.1f} GB of a GPU can be used"
-        if usable > 0
-        else "what is kept free of a GPU leaves no memory",
+        MEMORY: f"{usable:,.1f} GB of a GPU can be used" if usable > 0 else "the memory kept free on a GPU leaves none",
         "limits.max_batch_tokens": f"a step may take {sequences:,} sequences",
         "limits.budget_usd": f"the budget is {money(limits.budget_usd or 0.0)}",
         "limits.facility_power_mw": f"the facility may draw {limits.facility_power_mw or 0:,.6g} MW",

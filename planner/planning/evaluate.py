@@ -40,7 +40,7 @@ NEEDED = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 class Constant(Frozen):
     """A figure that a part of the prediction rests on."""
 
-    path: str = Field(description="Where it stands in the instance as resolved.")
+    path: str = Field(description="Its place in the instance as resolved.")
     value: float | bool | str | tuple[str, ...] | None
     source: str = Field("", description="Where it comes from.")
     rows: int | None = Field(None, description="Measured rows that its fit rests on; null: it is not fitted.")

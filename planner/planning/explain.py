@@ -61,10 +61,8 @@ class Other(Frozen):
     usd: float | None = Field(None, description="Of that plan, where the instance minimizes dollars.")
     loss: float | None = Field(description="Its days, or dollars, over the plan's, less one: 0.11 is 11 % more.")
     proved: bool = Field(description="No plan with the decision made otherwise is better.")
-    bound_days: float | None = Field(None, description="Where that is not proven: no such plan is under so many days.")
-    bound_usd: float | None = Field(
-        None, description="Where that is not proven: no such plan is under so many dollars."
-    )
+    bound_days: float | None = Field(None, description="Where that is not proven: no such plan takes fewer days.")
+    bound_usd: float | None = Field(None, description="Where that is not proven: no such plan costs less.")
 
 
 class Worth(Frozen):

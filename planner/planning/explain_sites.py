@@ -38,7 +38,8 @@ class Rejected(Frozen):
     missing_mw: float = Field(description="What it lacks of the load of the whole plan.")
     stopped_by: tuple[str, ...] = Field(description="Rules that exclude one module more there.")
     dearer_usd_per_year: float | None = Field(
-        None, description="Of the cheapest split of the same racks that opens it; null: none, or not asked in time."
+        None,
+        description="Of the cheapest split of the same racks that opens it; null: none, or the time ended before.",
     )
     no_split: bool = Field(False, description="It is proven that no split of the same racks opens it.")
 
@@ -222,7 +223,7 @@ def meaning(rule: str) -> str:
     unit = lost.startswith("unit ")
     out = f"after the loss of {'the largest unit' if unit else 'a circuit'} of {lost.removeprefix('unit ')}{when}"
     if not lost or what.startswith("reserve of "):
-        return f"what {what.removeprefix('reserve of ')} can spare beside its reserve{when}"
+        return f"what {what.removeprefix('reserve of ')} can spare above its reserve{when}"
     if what.startswith("fed by "):
         return f"what {what.removeprefix('fed by ')} can spare {out}"
     return f"plants in the part that is left dark {out}" if what == "dark" else f"the rating of {what} {out}"

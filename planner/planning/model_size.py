@@ -238,7 +238,9 @@ def compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
 def _unknown(plan: Plan | None, clock: Deadline) -> Plan | None:
     """Return the last plan tried as unknown: the search ended before a model was found that meets the deadline."""
     why = Conflict(
-        decision="layout", rules=(), reason=f"{ENDED[clock.cause]} before a plan of any model in time was found"
+        decision="layout",
+        rules=(),
+        reason=f"{ENDED[clock.cause]} before a plan was found that trains any model by the deadline",
     )
     update = {"status": "unknown", "stopped": clock.cause, "conflict": why, "proof": None, "transport": None}
     return None if plan is None else plan.model_copy(update=update)
@@ -247,7 +249,7 @@ def _unknown(plan: Plan | None, clock: Deadline) -> Plan | None:
 def _as_asked(instance: Instance, plan: Plan | None) -> Plan:
     """Return the refusal of even the smallest model, or of the last, under the instance as it was asked."""
     if plan is None:
-        raise InternalError("no model is trained in time, and none is refused")
+        raise InternalError("no model is trained by the deadline, and none is refused")
     return plan.model_copy(
         update={
             "instance": instance,

@@ -106,7 +106,7 @@ def axes_of(text: str) -> list[str]:
             raise InputError(f"--axes: {name!r} is no axis; {hint(name, FABRIC_AXES)}")
     if not set(names) - {"cost"}:
         others = ", ".join(a for a in FABRIC_AXES if a != "cost")
-        raise InputError(f"--axes {text}: cost alone has no trade; name one of {others} beside it")
+        raise InputError(f"--axes {text}: cost alone has no trade; name one of {others} with it")
     return names
 
 

@@ -153,7 +153,7 @@ RANGES: Mapping[str, PlausibleRange] = {
     "area_m2": PlausibleRange(10, 1e10, "a campus has a hectare to some square kilometres"),
     "energy_usd_per_mwh": PlausibleRange(1, 1_000, "power costs 10 to 300 dollars a MWh"),
     "energy_usd_per_mwh.*": PlausibleRange(1, 1_000, "power costs 10 to 300 dollars a MWh"),
-    "carbon_kg_per_mwh": PlausibleRange(1, 1_500, "a MWh stands for 5 to 1,000 kg of CO2"),
+    "carbon_kg_per_mwh": PlausibleRange(1, 1_500, "a MWh emits 5 to 1,000 kg of CO2"),
     "ready_months": PlausibleRange(0.1, 300, "connections take months to some ten years"),
     "lead_months": PlausibleRange(0.1, 300, "connections take months to some ten years"),
     "upgrade.step_mw": PlausibleRange(0.01, 1e4, POWER),

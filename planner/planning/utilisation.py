@@ -40,11 +40,11 @@ class LimitPoint(Frozen):
     layers: int
     hidden: int
     batch_tokens: float
-    gpus: int | None = Field(None, description="Fewest GPUs that train it in time.")
-    gpus_too_few: int = Field(0, description="With so many no layout is in time, proven.")
+    gpus: int | None = Field(None, description="Fewest GPUs that train it by the deadline.")
+    gpus_too_few: int = Field(0, description="Most GPUs with which it is proven that no layout meets the deadline.")
     days: float | None = None
     utilisation: float | None = Field(None, description="6·N·D over the peak of these GPUs for the whole duration.")
-    utilisation_bound: float | None = Field(None, description="No layout that is in time uses its GPUs better.")
+    utilisation_bound: float | None = Field(None, description="No layout that meets the deadline uses its GPUs better.")
     loss: float
     layout: LimitLayout | None = None
     step_seconds: float | None = None

@@ -148,7 +148,7 @@ def _require_plain(job: Job, what: str) -> None:
     if not is_plain(job):
         inner = ", ".join(x.what for x in levels(job) if x.axis != "data" and x.size > job.segment_nodes)
         remedy = "place it by itself, or set segment_nodes to the nodes of a member"
-        raise InputError(f"{what}: job {job.name!r} has {inner} beside its data groups; {remedy}")
+        raise InputError(f"{what}: job {job.name!r} has {inner} in addition to its data groups; {remedy}")
 
 
 def _part(packing: Packing, first: int, kinds: int) -> Packing:

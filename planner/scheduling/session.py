@@ -107,7 +107,7 @@ class Cluster(LeafMap):
         job
             Its groups; see `planner.cluster.job`.
         busy
-            Nodes to leave out of this call beside those that are busy already.
+            Nodes to leave out of this call in addition to those that are busy already.
         free
             Nodes to count as free in this call whatever they are, `busy` before them.
         time_limit

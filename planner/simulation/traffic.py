@@ -231,7 +231,7 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
     if name not in c.wired:
         raise InputError(f"--site {name!r}: is no site of the plan; choose one of {', '.join(sorted(c.wired))}")
     if isinstance(plan.instance.hardware.accelerator, str) and plan.instance.hardware.nic_bytes_per_second is None:
-        raise InputError("simulate: the plan's accelerator is a bare name; solve the instance again")
+        raise InputError("simulate: the plan's accelerator is only a name; solve the instance again")
     d, switch, hardware = c.wired[name], c.switches[plan.fabric.sites[name].switch], plan.instance.hardware
     if d.grouped:
         family = plan.fabric.sites[name].family

@@ -72,7 +72,7 @@ class Row(Frozen):
         return figures
 
     def flat(self) -> dict[str, Any]:
-        """Return the row as one level of columns: the point's paths and the plan's names beside the row's own."""
+        """Return the row as one level of columns: the point's paths and the plan's names with the row's own."""
         own = self.model_dump(mode="json", exclude={"point", "plan", "objective", "schema_version", "base"})
         own |= {key: "; ".join(getattr(self, key)) or None for key in ("rules", "extrapolated")}
         objective = {f"objective.{k}": v for k, v in (self.objective or RowObjective(name="")).model_dump().items()}

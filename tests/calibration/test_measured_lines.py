@@ -122,7 +122,7 @@ def test_a_wrong_cell_is_named(tmp_path: Path, header: tuple[str, ...], cells: d
         ("", "has no measured line"),
         ("model,gpus,step_ms\n", "has no measured line"),
         ("model,gpus\nx,8\n", "line 1: column step_ms or step_s: is missing"),
-        ("tp,TP,step_s\n1,1,1\n", "line 1: column 'tp': tp stands twice; keep one"),
+        ("tp,TP,step_s\n1,1,1\n", "line 1: column 'tp': tp is given twice; keep one"),
         ("tp,step_s\n1,1,1\n", "line 2: has 3 cells where the header has 2"),
         ('tp,step_s\n"1,1\n', "is no CSV"),
         ("tp,step_s\n\n1,\n", "line 3: column accelerator: is missing; add it, or --accelerator"),

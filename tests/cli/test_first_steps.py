@@ -200,7 +200,7 @@ def test_scalars_of_yaml(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("a: 1\na: 2\n", "own.yaml: line 2: 'a' stands twice in one mapping"),
+        ("a: 1\na: 2\n", "own.yaml: line 2: 'a' is given twice in one mapping"),
         ("a: [1\n", "own.yaml: line 2: is no YAML"),
         ("a: &x 1\n", "own.yaml: line 1: anchor x is YAML that is not read here"),
         ("- 1\n", "own.yaml: must be a JSON object or a YAML mapping (is list)"),

@@ -123,7 +123,7 @@ FILES: dict[str, tuple[Any, list[str], str]] = {
     "a node twice": (
         lambda: running(nodes=["n1", "n1"]),
         [*PLACE, "job.json", "--running", "x.json", "--replace", "n1"],
-        "x.json: nodes: 'n1' stands twice",
+        "x.json: nodes: 'n1' is listed twice",
     ),
     "a rack of very many GPUs": (
         lambda: plan(instance__hardware__rack__gpus=5_000),

@@ -73,7 +73,7 @@ def test_a_job_in_words(folder: Path) -> None:
         ((), "--job, --nodes, --mesh: give a job file, or nodes and a mesh such as pipeline=4,data=12"),
         (("--nodes", "7", "--mesh", "pp=2,dp=2"), "--nodes: must be a multiple of the 4 members of --mesh (is 7)"),
         (("--mesh", "pipeline"), "--mesh: must be AXIS=SIZE,... such as pipeline=4,data=12 (is 'pipeline')"),
-        (("--mesh", "dp=2,dp=2"), "--mesh: axis 'dp' stands twice; keep one"),
+        (("--mesh", "dp=2,dp=2"), "--mesh: axis 'dp' is given twice; keep one"),
         (("--mesh", "dp=2,data=2"), "mesh: has an axis under two names (dp, data); keep one"),
         (("--nodes", "-1"), "--nodes: must be a whole number from 1 to 1,000,000,000 (is -1)"),
         (("--job", "squeue.json", "--nodes", "4"), "--job squeue.json: a job's file has its nodes and its mesh"),
@@ -239,7 +239,7 @@ def test_own_placements_run_too(folder: Path) -> None:
         ('{"jobs": [{"job_id": 1, "nodes": "m[1-"}]}', "bad.txt: jobs[0]:"),
         ('{"jobs": [{"job_id": 1}]}', "bad.txt: jobs[0]: a running job has no nodes (is None)"),
         ('{"jobs": [7]}', "bad.txt: jobs[0]: must be an object (is 7)"),
-        ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 1, "nodes": "m01"}]}', "job '1' stands twice"),
+        ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 1, "nodes": "m01"}]}', "job '1' is listed twice"),
         ('{"jobs": [{"job_id": 1, "nodes": "m00"}, {"job_id": 2, "nodes": "m00"}]}', "jobs '1' and '2' both have it"),
     ],
 )

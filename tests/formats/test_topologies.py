@@ -133,7 +133,7 @@ BAD = {
     "SwitchName=a Nodes=n\x001": r"line 1: node 'n\\x001' contains '\\x00'; name it with letters",
     "SwitchName=a Nodes=n=1": "line 1: node 'n=1' contains '='",
     "SwitchName=a Node=n1": "line 1: unknown keyword 'Node'; did you mean 'Nodes'",
-    "SwitchName=a Nodes=n1 Nodes=n2": "line 1: Nodes= stands twice",
+    "SwitchName=a Nodes=n1 Nodes=n2": "line 1: Nodes= is given twice",
     "SwitchName=a Nodes=n1 BlockSizes=4": "line 1: BlockSizes= does not belong to SwitchName=",
     "SwitchName=a Nodes=n1, n2": "line 1: 'n2' is not KEY=VALUE",
     "Nodes=n1": "line 1: Nodes= has no owner",
@@ -148,7 +148,7 @@ BAD = {
     "BlockName=a Nodes=n[1-4]\nBlockSizes=4\nBlockSizes=8": "line 3: BlockSizes is already at line 2",
     "BlockName=a": "line 1: block 'a' has no nodes",
     "BlockName=a Nodes=n1\nBlockName=a Nodes=n2": "line 2: block 'a' is already at line 1",
-    "SwitchName=a Nodes=n1\nBlockName=b Nodes=n1": "line 2: blocks beside switches",
+    "SwitchName=a Nodes=n1\nBlockName=b Nodes=n1": "line 2: blocks and switches in one file",
 }
 
 
@@ -230,7 +230,7 @@ def test_blocks_as_scontrol_prints_them_are_read(tmp_path: Path) -> None:
     ("text", "complaint"),
     [
         (PRINTED_TREE.replace("n[1-4]", "n[1-3]"), "line 3: switch 'core' states nodes that are not those"),
-        (PRINTED_BLOCKS + "BlockSizes=2", "line 4: BlockSizes= beside BlockSize="),
+        (PRINTED_BLOCKS + "BlockSizes=2", "line 4: BlockSizes= in addition to BlockSize="),
         (PRINTED_TREE.replace("Level=1 ", ""), "line 3: switch 'core' has both nodes and switches"),
     ],
 )
@@ -272,7 +272,7 @@ BAD_YAML = {
     _tree("switch: a\n      node: n1"): "line 5: unknown keyword 'node' in a switch; did you mean 'nodes'",
     _tree("switch: a\n      nodes: n[1"): "line 5: nodes: .*a bracket is not closed",
     _tree("nodes: n1"): "line 4: a switch has no 'switch'",
-    _tree("switch: a\n      nodes: n1\n      nodes: n2"): "line 6: 'nodes' stands twice",
+    _tree("switch: a\n      nodes: n1\n      nodes: n2"): "line 6: 'nodes' is given twice",
     _tree("switch: a\n       nodes: n1"): "line 5: is no YAML: mapping values are not allowed",
     _tree("switch: a\n      nodes: [n1, n2]"): "line 5: nodes must be a text",
     _tree("switch: a\n      nodes: &x n1"): "line 5: .*is YAML that is not read here",

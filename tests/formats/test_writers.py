@@ -265,7 +265,7 @@ def test_every_format_has_every_node(form: str) -> None:
 
 def test_a_node_stands_once() -> None:
     """A rank order with a node twice is no placement."""
-    with pytest.raises(ValueError, match="a node stands twice"):
+    with pytest.raises(ValueError, match="a node is listed twice"):
         PlacedJob(job="j", nodes=("n1", "n1"))
 
 

@@ -110,8 +110,8 @@ def test_files_as_they_are_pass(tmp_path: Path) -> None:
     ("names", "kind", "words"),
     [
         ("case4.m", "auto", ["no positions", "--positions", "--at", "4 buses"]),
-        ("case4.m bus.csv", "auto", ["stands alone"]),
-        ("case4.m", "reeds", ["stands alone", "--format reeds"]),
+        ("case4.m bus.csv", "auto", ["is imported alone"]),
+        ("case4.m", "reeds", ["is imported alone", "--format reeds"]),
         ("branch.csv gen.csv", "auto", ["alone makes no grid"]),
         ("bus.csv zones.csv", "auto", ["table of zones", "rts-gmlc does not use"]),
         ("zones.csv", "eia-860", ["needs a table of plants"]),

@@ -154,10 +154,10 @@ def test_what_does_not_search_inner_groups_refuses_them() -> None:
     """A queue and a preemption count data groups alone."""
     cluster, job = Cluster(tree([8], 1)), Job(name="j", mesh={"data": 2, "tensor": 2})
     with pytest.raises(
-        InputError, match=r"queue: job 'j' has tensor groups beside its data groups; place it by itself"
+        InputError, match=r"queue: job 'j' has tensor groups in addition to its data groups; place it by itself"
     ):
         place_queue(cluster, [job])
-    with pytest.raises(InputError, match=r"preempt: job 'j' has tensor groups beside its data groups"):
+    with pytest.raises(InputError, match=r"preempt: job 'j' has tensor groups in addition to its data groups"):
         preempt(cluster, job, [])
 
 

@@ -263,7 +263,7 @@ def test_a_wrong_placement_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> No
 
     placement = session.placement
     monkeypatch.setattr(session, "placement", one_node_twice)
-    with pytest.raises(PlannerError, match="breaks one_rank_per_node: node n00001 stands 2 times > 1"):
+    with pytest.raises(PlannerError, match="breaks one_rank_per_node: node n00001 occurs 2 times > 1"):
         planner.place(tree([8, 8], 2), Job(name="j", mesh={"data": 4}))
 
 

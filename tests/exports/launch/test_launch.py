@@ -582,7 +582,7 @@ def test_a_script_of_ones_own(tmp_path: Path) -> None:
             "own.sh",
             "--sequence-parallel",
             "--pipeline-model-parallel-layout 'Et*999999|L'",
-            "stands for more than 100,000",
+            "expands to more than 100,000",
         ),
         (
             "own.sh",

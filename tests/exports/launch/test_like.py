@@ -469,7 +469,7 @@ def test_megatron_words_of_the_file(tmp_path: Path) -> None:
             "arrays.sh",
             "PARALLEL_ARGS=(",
             "if true; then\nPARALLEL_ARGS=(",
-            "line 27: --tensor-model-parallel-size: stands in a branch (if, case, &&), which is not followed; write 4",
+            "line 27: --tensor-model-parallel-size: is in a branch (if, case, &&), which is not followed; write 4",
         ),
         (
             "variables.sh",
@@ -512,14 +512,14 @@ def test_megatron_words_of_the_file(tmp_path: Path) -> None:
         ),
         ("variables.sh", 'DTYPE="fp8"', "#SBATCH --nodelist=a1,a2", "line 8: #SBATCH --nodelist: names the hosts of"),
         ("deepspeed.json", '"stages": 4', '"stages"\n: 4', "own.json: has a key and its colon in two lines"),
-        ("titan.toml", "[activation_checkpoint]\nmode = 'full'", "", "line 1: activation_checkpoint.mode: stands in"),
+        ("titan.toml", "[activation_checkpoint]\nmode = 'full'", "", "line 1: activation_checkpoint.mode: is in"),
     ],
 )
 def test_what_is_refused(name: str, old: str, new: str, complaint: str, tmp_path: Path) -> None:
     """Another model, and what cannot be changed where it stands, are named with file, line, key and remedy."""
     text, model, length, precision, layout = RECIPE[name]
     file = tmp_path / f"own{Path(name).suffix}"
-    if complaint.endswith("mode: stands in"):
+    if complaint.endswith("mode: is in"):
         text = f'activation_checkpoint = {{mode = "full"}}\n{text}'
     instance = question(model, length, precision)
     run = run_of(plan_for(instance, layout), "plan")

@@ -180,8 +180,8 @@ def test_the_price_of_a_limit_in_one_year_names_the_year() -> None:
         ("security[a-b,unit n]", "the rating of a-b after the loss of the largest unit of n"),
         ("security[fed by n,c-d]", "what n can spare after the loss of a circuit of c-d"),
         ("security[dark,c-d]", "plants in the part that is left dark after the loss of a circuit of c-d"),
-        ("security[reserve of m,unit n]", "what m can spare beside its reserve"),
-        ("security[n]", "what n can spare beside its reserve"),
+        ("security[reserve of m,unit n]", "what m can spare above its reserve"),
+        ("security[n]", "what n can spare above its reserve"),
         ("headroom[PJM]", ""),
     ],
 )

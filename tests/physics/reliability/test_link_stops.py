@@ -60,7 +60,7 @@ def test_lanes_of_an_instance() -> None:
     [
         ({}, "no hours_per_event"),
         ({"gpu_hours_per_event": 1.0, "link_hours_per_event": 1.0}, "gpu_hours_per_event and link_hours_per_event"),
-        ({"link_hours_per_event": 1.0, "repair_hours": 1.0}, "repair_hours beside link_hours_per_event"),
+        ({"link_hours_per_event": 1.0, "repair_hours": 1.0}, "repair_hours with link_hours_per_event"),
     ],
 )
 def test_a_part_is_counted_once(part: dict[str, float], word: str) -> None:
