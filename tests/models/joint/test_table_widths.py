@@ -1,5 +1,7 @@
 """Tables of stages are worked out a few widths at a time, which changes no bound."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from joint_strategies import strategies
@@ -55,6 +57,24 @@ def test_bounds_in_memory_are_those_of_one_table(monkeypatch: pytest.MonkeyPatch
         for one, other in zip(found, at_once, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-12)
     assert held and narrowed
+
+
+def test_bounds_in_memory_are_in_the_unit_of_the_seconds_given() -> None:
+    """Of layers and recomputation that take ten thousand times as long, or a thousandth, the bounds do too."""
+    problem, tight = deep(), 0
+    world = World(problem=problem, sites=None, templates=None)
+    for s in [x for x in strategies(problem) if x.shape.tensor_parallel == 8 and x.shape.micro_batch <= 2][::20]:
+        _, rows = pipelines_of(world, s)
+        layer, recompute = np.full((len(rows), 1), s.layer), s.between.times.recompute_seconds
+        for share in (1.0, 0.8, 0.6, 0.4):
+            x = bounds._memory_of(s, 1, rows, rows.d)
+            x = replace(x, room=share * x.room, recomputing=share * x.recomputing)
+            usual = bounds._min_stage_seconds(s, rows, x, layer, recompute)
+            tight += int((np.isfinite(usual) & (usual > 40 / rows.p * s.layer * (1 + 1e-6))).sum())
+            for times in (1e-3, 1e4):
+                found = bounds._min_stage_seconds(s, rows, x, layer * times, recompute * times)
+                np.testing.assert_allclose(found, usual * times, rtol=1e-9)
+    assert tight
 
 
 def test_every_row_stands_in_one_table() -> None:
