@@ -72,6 +72,21 @@ def test_steps_of_one_choice_lead_to_a_faster_plan(seed: int, monkeypatch: pytes
     assert reached <= min(near, default=math.inf)
 
 
+def test_pinned_replicas_have_a_plan_at_once() -> None:
+    """The most even columns with the replicas that are pinned give a plan before any search; a late one gives none."""
+    optimum = solved(toy(2)).plan
+    assert optimum is not None
+    i = with_pins(toy(2), **{"layout.data_parallel": optimum.column.d})
+    goal = FewestDays(world=world_of(i, Options(), signals.Deadline()))
+    columns = [x for s in goal.world.strategies() for x in dive.likely(goal.world, s, math.inf)]
+    _, column = min(columns, key=lambda x: x[0])
+    assert column.d == optimum.column.d and dive.descend(goal, column)
+    assert goal.incumbent is not None and goal.incumbent.seconds >= optimum.seconds * (1 - 1e-9)
+    slowest, late = max(columns, key=lambda x: x[0])
+    if slowest > goal.incumbent.seconds:
+        assert not dive.descend(goal, late)
+
+
 def test_a_cache_serves_one_instance() -> None:
     """Another instance starts the cache anew."""
     cache = JointCache()
