@@ -262,7 +262,7 @@ SITES_FORMULATION = (
 )
 WAN_FORMULATION = (
     "MILP over routes: whole wavelengths and fibre pairs by edge, each link of the exchange on one route, traffic "
-    "split over routes; under protection a diverse route replaces each, and spare wavelengths are shared between "
+    "split over routes; under protection a diverse route stands in for each, and spare wavelengths are shared between "
     "cuts; most traffic by priority first, then least cost"
 )
 LEAST_YEARLY = "yearly cost of fibre and wavelengths, USD"
