@@ -121,7 +121,7 @@ def pool_problems(instance: Instance) -> Iterator[str]:
     yield from _doubles((f"hardware.pools[{i}]", "name", p.name) for i, p in enumerate(h.pools))
     for i, p in enumerate(h.pools):
         yield from _without_type(f"hardware.pools[{i}].accelerator", p.accelerator, instance)
-    yield from _ignored_beside_pools(instance)
+    yield from _ignored_with_pools(instance)
     if instance.objective.minimize != "days_to_train":
         asked = instance.objective.minimize
         yield f'objective.minimize: pools are planned for "days_to_train" alone (is "{asked}"); ask for that'
@@ -192,7 +192,7 @@ def refuse_without_curve(instance: Instance) -> Instance:
     return of_one_layout(instance)
 
 
-def _ignored_beside_pools(instance: Instance) -> Iterator[str]:
+def _ignored_with_pools(instance: Instance) -> Iterator[str]:
     """Yield complaints about parts and figures of an instance with pools that would be ignored."""
     h = instance.hardware
     if instance.reliability is not None:

@@ -181,7 +181,7 @@ def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> 
     solution = best.solution
     if not others:
         return solution
-    bounds = [solution.lower_bound, *(_bound_beside(x, best) for x in others)]
+    bounds = [solution.lower_bound, *(_bound_of_alternative(x, best) for x in others)]
     stopped = next((x.solution.stopped for x in others if x.solution.stopped != "proved"), solution.stopped)
     if solution.plan is None:
         unknown = any(x.solution.status is not JointStatus.INFEASIBLE for x in (best, *others))
@@ -193,7 +193,7 @@ def bounded_by_all(best: HardwareAnswer, others: tuple[HardwareAnswer, ...]) -> 
     return replace(solution, lower_bound=bound, stopped=stopped, fabric_free_bound=free)
 
 
-def _bound_beside(x: HardwareAnswer, best: HardwareAnswer) -> float | None:
+def _bound_of_alternative(x: HardwareAnswer, best: HardwareAnswer) -> float | None:
     """Return the lower bound of all plans on another choice, from the decision date of the best.
 
     Infinite where it is proven that the choice has no plan within the deadline, None where no bound is known.

@@ -173,7 +173,7 @@ LEAST = 40  # columns that are taken to be there
 PIPE = 200  # columns of a table in a file or a pipe
 PERCENT, TOGETHER = " %", "\u00a0%"  # a number and its unit are not parted
 BARS = 36  # columns of the longest bar
-BESIDE_BAR = 60  # columns of a line with a bar that are not the bar's
+COLUMNS_WITHOUT_BAR = 60  # columns of a line with a bar that are not the bar's
 
 
 def statements(plan: Plan) -> tuple[Statement, ...]:
@@ -244,7 +244,7 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     head = f"{plan.instance.name}: {plan.status}" + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
     if plan.layout is not None and plan.layout.certificate.solver == "none":  # nothing was searched
         head = f"{plan.instance.name}: your layout"
-    bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - BESIDE_BAR))))
+    bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - COLUMNS_WITHOUT_BAR))))
     faulty = [x.text for x in reported if x.kind == "fault"]  # before all else
     body = lines_of((x for x in chosen if x.kind != "fault"), bars if verbose or section == "days" else ())
     curve = [curve_section(plan.curve)] if plan.curve is not None and section in (None, "curve") else []

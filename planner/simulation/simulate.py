@@ -209,13 +209,13 @@ def summary(s: Simulation) -> str:
             f"SLOWDOWN   tail over ideal, {len(s.runs)} seed(s): "
             f"mean {s.mean_slowdown:.3f}, p50 {tail.p50:.3f}, max {tail.max:.3f}",
             f"           tail over the line-rate time of a flow: mean {s.mean_line_rates:.2f}{assumed}",
-            *(_beside(t) for t in s.together),
+            *(_pattern_line(t) for t in s.together),
             *([f"OVERLAP    {s.overlap}"] if s.overlap else []),
         ]
     )
 
 
-def _beside(t: PatternTail) -> str:
+def _pattern_line(t: PatternTail) -> str:
     assumed = "" if t.assumed_line_rates is None else f"; the plan assumes {t.assumed_line_rates:.2f}"
     if t.assumed_together_line_rates is not None:
         assumed += f" alone, {t.assumed_together_line_rates:.2f} where both meet"

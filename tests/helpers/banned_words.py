@@ -4,9 +4,11 @@ import re
 
 BANNED: dict[str, str] = {
     "again": "recompute",
+    "bare": "without, and the noun that is missing",
     "beyond": "tolerance",
     "border": "WAN gateway",
     "borders": "WAN gateways",
+    "calm": "the slowdown that is meant",
     "floors": "lower bounds",
     "hair": "EPS",
     "handoff": "requests",
@@ -14,6 +16,8 @@ BANNED: dict[str, str] = {
     "pace": "strategy, or the seconds that are meant",
     "paces": "strategies",
     "said": "reported",
+    "settled": "known, or what is done",
+    "stands": "report, or the verb that is meant",
     "story": "summary",
     "tells": "returns",
     "told": "reported, stated",

@@ -101,7 +101,7 @@ def solve_in_one_tree(
         outcomes.append(solve(q, replace(options, time_limit=limit), fragmentation=fragmentation))
     left_part_free = [part_free(q, [0] * len(q.leaves)) for q in trees]
     solutions = {
-        t: _beside(o.solution, sum(left_part_free) - left_part_free[t])
+        t: _with_other_trees(o.solution, sum(left_part_free) - left_part_free[t])
         for t, o in enumerate(outcomes)
         if o.solution is not None
     }
@@ -130,7 +130,7 @@ def solve_in_one_tree(
     )
 
 
-def _beside(s: Solution, part_free_elsewhere: int) -> Solution:
+def _with_other_trees(s: Solution, part_free_elsewhere: int) -> Solution:
     """Count the part-free leaves of the other trees too, which stay as they are."""
     values, bounds, analytic = ((*x[:-1], x[-1] + part_free_elsewhere) for x in (s.values, s.bounds, s.analytic))
     return replace(s, values=values, bounds=bounds, analytic=analytic)

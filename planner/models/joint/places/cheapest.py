@@ -250,10 +250,10 @@ class CheapestSearch(FastestSearch):
         sites = self.shape_problem.world.sites
         if sites is None:
             return None
-        parts = self._bare_parts()
+        parts = self._parts_without_fabric()
         return self.all_prices.setdefault(parts, Prices(sites=sites, parts=parts))
 
-    def _bare_parts(self) -> tuple[SitePart, ...]:
+    def _parts_without_fabric(self) -> tuple[SitePart, ...]:
         """Return parts whose fabrics cost nothing and draw the least of any that may be built.
 
         They are the same for every column with as many racks by site and as many GPUs of each cabled.
