@@ -406,6 +406,30 @@ def mixture() -> LaunchRun:
     return run_for("mixtral-8x7b", layout | {"virtual_stages": 2})[0]
 
 
+def test_plain_stages_are_not_interleaved() -> None:
+    """One chunk a stage needs no whole rounds and no flag of chunks; two of them need both."""
+    odd = {"pipeline_parallel": 4, "layers_per_stage": (8,) * 4, "microbatches_per_step": 13}
+    for virtual, changes in ((1, {}), (2, {"virtual_stages": 1})):
+        layout = mixture().layout.model_copy(update=odd | {"virtual_stages": virtual})
+        run = replace(mixture(), layout=layout)
+        assert nearest_choices(run, "megatron") == changes
+        whole = replace(run, layout=layout.model_copy(update={"microbatches_per_step": 16}))
+        assert nearest_choices(whole, "megatron") == {}
+        chunk = megatron_flags(whole).get("num-layers-per-virtual-pipeline-stage")
+        assert chunk == (4 if virtual > 1 else None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [({"layout": None}, "status optimal"), ({"layout": None, "pools": "some"}, "each pool has a layout of its own")],
+)
+def test_a_plan_without_one_layout_has_none_to_start(changes: dict[str, Any], why: str) -> None:
+    """It is refused with the reason: it has none, or one for each of several pools."""
+    _, plan, _ = run_for("llama3-70b", DENSE)
+    with pytest.raises(InputError, match=why):
+        run_of(plan.model_copy(update={"status": "optimal"} | changes), "plan.json")
+
+
 @pytest.mark.parametrize(("rack_gpus", "node_gpus"), [(2, 2), (4, 4), (8, 8), (16, 8), (72, 4)])
 def test_a_host_starts_the_gpus_of_its_board(rack_gpus: int, node_gpus: int) -> None:
     """A small rack is one host; of larger ones a host has 8 GPUs, and 4 in a rack of 72."""
