@@ -72,6 +72,21 @@ def test_graph_holds_every_cable(by_pod: bool) -> None:
         assert g.number_of_nodes() == E1.fabric.switches + E1.design.domains
 
 
+PODS = {name: built(DESIGNS[name]) for name in ("rail 1k", "rail under a gateway", "rail 16k")} | {"worked": E1}
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_leaves_of_a_pod_lead_to_its_own_spines(name: str) -> None:
+    """By pod the leaves of a pod are one node, in any network, that is joined to the spines of that pod alone."""
+    x = PODS[name]
+    g = fabric_graph.graph(x, by_pod=True)
+    joined = {(a, b) for a, b in g.edges if {g.nodes[n]["tier"] for n in (a, b)} == {"leaf", "spine"}}
+    pods = range(x.design.networks * x.design.pods)
+    assert {tuple(sorted(pair)) for pair in joined} == {(f"leaf-pod-{i}", f"spine-pod-{i}") for i in pods}
+    leaves = [g.nodes[f"leaf-pod-{i}"]["switches"] for i in pods]
+    assert sum(leaves) == x.design.leaves and max(leaves) == x.design.rails_per_pod * x.design.domains_per_pod
+
+
 def racks_in(text: str) -> list[int]:
     """Return the racks of every hostlist of nodes in a topology file."""
     return sorted(n for found in re.findall(r"[Nn]odes[=:] ?(\S+)", text) for n in parse(found))
