@@ -40,14 +40,19 @@ def test_a_year_of_months_is_a_year_of_days() -> None:
     assert hardware.ready_days == pytest.approx(365.25)
 
 
-def test_the_host_waits_by_graphs_and_overlaps() -> None:
-    """Graphs of whole iterations leave no seconds of a micro-batch; where experts overlap a launch takes longer."""
+def stack(**switches: object) -> Software:
+    """Return a stack whose host takes seconds of a micro-batch and of a launch."""
     given = {"name": "own", "microbatch_seconds": 0.01, "launch_seconds": 1e-5, "overlap_launch_seconds": 3e-5}
+    return Software.model_validate(given | switches)
 
-    def stack(**switches: object) -> Software:
-        return Software.model_validate(given | switches)
 
+def test_graphs_of_whole_iterations_leave_the_host_nothing() -> None:
+    """Without them the host keeps GPUs waiting for some seconds of each micro-batch."""
     assert [stack(cuda_graphs=x).host_seconds for x in ("none", "whole")] == [0.01, 0.0]
+
+
+def test_a_launch_takes_longer_where_experts_overlap() -> None:
+    """The host takes two micro-batches by turns there; it is never faster for that."""
     launches = [stack(overlaps=x).host_launch_seconds for x in ((), ("gradients",), ("experts", "gradients"))]
     assert launches == [1e-5, 1e-5, 3e-5]
     assert stack(overlaps=("experts",), overlap_launch_seconds=0.0).host_launch_seconds == 1e-5
