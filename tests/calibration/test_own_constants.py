@@ -216,3 +216,10 @@ def test_a_plan_has_its_own(found: MeasuredConstants, tmp_path: Path) -> None:
     file.write_text(found.model_dump_json())
     result = CliRunner().invoke(main.app, ["fabric", "pareto", str(plan), "--constants", str(file)])
     assert "is a plan, which has its own" in str(result.exception)
+
+
+def test_no_share_is_fitted_beyond_the_whole() -> None:
+    """An efficiency is a share of a rate, and a fit takes it no higher than all of that rate; bounds are in order."""
+    shares = [t for t in TUNABLES if t.path.endswith(("_efficiency", "_share"))]
+    assert len(shares) >= 6 and {t.high for t in shares} == {1.0}
+    assert all(0 < t.low < t.high and t.spread > 0 for t in TUNABLES)

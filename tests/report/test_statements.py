@@ -14,6 +14,7 @@ from planner.instance.workload import Experts
 from planner.physics.site import cost
 from planner.plan.plan import Plan
 from planner.plan.plan_figures import digest
+from planner.report.statements import verdict
 from planner.report.statements.sites_and_fabric import groups
 from planner.report.statements.statement import SECTIONS, Statement, days, shares_of, short_percent
 from planner.report.summary import statements, summary
@@ -299,6 +300,18 @@ def test_parts_of_a_total_stand_by_falling_share() -> None:
         assert text == "60 % matrix products, 30 % dispatch (hidden in part), 9.0 % embedding and loss, 1.0 % router"
         few = shares_of({k: v * unit for k, v in parts.items()}, 100.0001 * unit, {}, most=2)
         assert few == "60 % matrix products, 30 % dispatch, 10 % in 2 other parts"
+
+
+@pytest.mark.parametrize("reasons", [(), ("more GPUs",), ("more GPUs", "longer sequences", "a larger model")])
+def test_extrapolations_take_one_line_of_the_first_screen(
+    reasons: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One reason is given whole; of several the first with the number of the others, all of them beyond the screen."""
+    monkeypatch.setattr(verdict.prediction, "extrapolations", lambda *_: dict(enumerate(reasons)))
+    found = [x for x in statements(PLAN) if x.text.startswith("Step time is extrapolated: ")]
+    first = [x.text.partition(": ")[2] for x in found if x.first]
+    assert first == {0: [], 1: ["more GPUs."], 3: ["more GPUs, and 2 more (--verbose)."]}[len(reasons)]
+    assert [x.text.partition(": ")[2] for x in found if not x.short] == [f"{reason}." for reason in reasons]
 
 
 def test_figures_have_as_many_digits_as_a_reader_uses() -> None:

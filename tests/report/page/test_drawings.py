@@ -14,6 +14,7 @@ from planner.plan.plan_sections import LayoutPlan
 from planner.report.page.charts import HIGH, WIDTH, StageMemory, pieces, schedule, stacked, stages, width_of
 from planner.report.page.drawings import Label, at_work, labels, plan_map
 from planner.report.page.page import days_and_money, steps, where
+from planner.report.statements.training import STEP_PARTS
 
 RECT = re.compile(r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)" height="([\d.]+)" class="(\w+)"><title>([^<]*)<')
 SCHEDULES = st.fixed_dictionaries(
@@ -200,6 +201,20 @@ def test_the_waterfall_joins_and_ends_at_the_days(plan: object) -> None:
     assert sums[0][1] / sums[-1][1] == pytest.approx(m.step_days_to_train / m.days_to_train, abs=2e-3)
     for (x, w, _), (start, _, shade) in pairwise(bars):
         assert start == pytest.approx(bars[0][0] if shade == "rest" else x + w, abs=1.0)
+
+
+def test_bars_of_days_are_coloured_by_what_they_are() -> None:
+    """Compute, exchanges, idle parts and what stops take have a colour each, as the words below the bars say."""
+    plan = failing("restart", "elastic")
+    (block,) = days_and_money(plan)
+    colours = {tip.partition(":")[0]: c for *_, c, tip in RECT.findall(block.pictures[0].svg)}
+    lost = [name for name, days in plan.reliability.lost_days.items() if days]
+    kinds = {"c0": ("compute",), "c4": ("pipeline bubble", "host"), "c1": tuple(lost)}
+    kinds["c5"] = tuple(name for name in STEP_PARTS if "exchange" in name or "sends" in name)
+    assert lost and any(name in colours for name in kinds["c5"])
+    for colour, names in kinds.items():
+        assert {colours[name] for name in names if name in colours} <= {colour}
+    assert "orange is lost to stops" in block.pictures[0].caption
 
 
 def test_a_part_below_zero_counts_in_the_sum_alone() -> None:
