@@ -79,6 +79,23 @@ def test_nothing_lies_on_another(name: str) -> None:
     assert max(b for *_, b in [*lines, *cells]) <= high
 
 
+@pytest.mark.parametrize("name", [n for n, x in FABRICS.items() if x.design.pods > 0 and not x.design.single])
+def test_a_frame_holds_the_tiers_of_its_pod(name: str) -> None:
+    """The frame of a pod has all its leaves and spines inside, and that of its zone has the pod's and cores inside."""
+    root = read(FABRICS[name])
+    rects = [[float(r.get(k, 0)) for k in ("x", "y", "width", "height")] for r in root.iter(f"{SVG}rect")]
+    frames = {x: (x, y, x + wide, y + high) for x, y, wide, high in rects}  # those in front are drawn last
+    pod, zone = frames[LEFT - 1.0], frames.get(LEFT - 4.0)
+    tiers = boxes(root)
+
+    def holds(outer: Box, inner: Box) -> bool:
+        return outer[0] < inner[0] and outer[1] < inner[1] and inner[2] < outer[2] and inner[3] < outer[3]
+
+    assert all(holds(pod, box) for tier in ("leaves", "spines") for box in tiers.get(tier, ()))
+    assert (zone is not None) == (FABRICS[name].design.zones > 0)
+    assert zone is None or (holds(zone, pod) and all(holds(zone, box) for box in tiers["cores"]))
+
+
 @pytest.mark.parametrize("name", FABRICS)
 def test_every_count_adds_up(name: str) -> None:
     """Of each tier the boxes drawn and those said to be more are all that are wired; cables are those of the stages."""
