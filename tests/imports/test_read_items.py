@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from planner.cli.main import app
+from planner.errors import InputError
 from planner.formats.slurm import read_states
 from planner.formats.topology_files import topology_items
 from planner.imports.megatron_flags import EFFECTS, megatron_effect
@@ -276,6 +277,13 @@ def test_a_run_of_another_stack_or_of_no_stated_model_is_told(tmp_path: Path) ->
     assert len(lines) == 2 and "states no figures of the model" in lines[0] and "run of torchtitan" in lines[1]
     (tmp_path / "own.sh").write_text(f"{BASE} --num-layers 80")
     assert list(doubts(read_run(tmp_path / "own.sh"), load_instance("cluster-1k"))) == []
+
+
+@pytest.mark.parametrize(("flag", "is_"), [("--micro-batch-size", "has no value"), ("--micro-batch-size x", "is 'x'")])
+def test_a_flag_without_its_number_is_named(flag: str, is_: str, tmp_path: Path) -> None:
+    """It is named with its line, and said to have no value, not to have a wrong one."""
+    with pytest.raises(InputError, match=rf"line 2: --micro-batch-size: must be a whole number \S*.*\({is_}\)"):
+        read(tmp_path, f"pretrain_gpt.py --tensor-model-parallel-size 8\n{flag}\n")
 
 
 def test_a_misspelt_flag_is_unknown(tmp_path: Path) -> None:
