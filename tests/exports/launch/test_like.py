@@ -441,6 +441,21 @@ def test_a_flag_is_taken_out(tmp_path: Path) -> None:
     assert new.endswith("    --context-parallel-size $CP_SIZE \\\n\n")
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_flag_among_others_is_taken_out_with_one_blank(first: bool, tmp_path: Path) -> None:
+    """The others stay as they were on their line, one blank apart."""
+    text, model, length, precision, _ = RECIPE["variables.sh"]
+    alone, flag = "    --use-distributed-optimizer \\\n", "--use-distributed-optimizer"
+    others = f"{flag} --lr 3e-4 --bf16" if first else f"--lr 3e-4 {flag} --bf16"
+    instance = question(model, length, precision)
+    plan = plan_for(instance, {"tensor_parallel": 2, "pipeline_parallel": 1, "data_parallel": 8, "zero_stage": 0})
+    own = text.replace(alone, f"    {others} \\\n")
+    new, _ = written_like(own, tmp_path / "own.sh", run_of(plan, "plan"), instance)
+    assert flag not in new
+    (line,) = (x for x in new.splitlines() if "--lr" in x)
+    assert line.split() == ["--lr", "3e-4", "--bf16", "\\"] and "  " not in line.strip()
+
+
 def test_megatron_words_of_the_file(tmp_path: Path) -> None:
     """Selective recompute and virtual stages are written in the words that the file has for them."""
     text = ARRAYS.replace("\t--sequence", "\t--num-virtual-stages-per-pipeline-rank 1\n\t--sequence")
