@@ -160,16 +160,45 @@ class Space:
         """Yield every way to cut a layer, with each schedule."""
         schedules = self.pinned("schedule", self.machine.software.schedules)
         taken = (shape for shape in self._shapes() if self._takes(shape))
-        for shape, (keeps, repeats) in itertools.product(taken, self._recomputations()):
-            one = replace(shape, recompute=keeps)
+        kept = itertools.product(taken, self._recomputations())
+        each = (
+            x for shape, (keeps, repeats) in kept for x in self._exchanges(replace(shape, recompute=keeps), repeats)
+        )
+        for one, repeats, overlapping in each:
             phi = self.transport_slowdown
             times = block_step.pipeline_of(
                 self.machine, one, zero_stage=0, order="1f1b", inside=False, transport_slowdown=phi
             )
             for schedule in schedules:
                 yield Cut(
-                    space=self, shape=one, schedule=schedule, repeats=repeats, times=replace(times, order=schedule)
+                    space=self,
+                    shape=one,
+                    schedule=schedule,
+                    repeats=repeats,
+                    times=replace(times, order=schedule),
+                    overlapping=overlapping,
                 )
+
+    def _exchanges(self, shape: LayerShape, repeats: Repeats) -> Iterator[tuple[LayerShape, Repeats, bool | None]]:
+        """Yield a cut with its experts' exchange overlapped and exposed, and under which pipelines each is.
+
+        Under those of one stage or with interleaving it overlaps unless layers run again, under the others never.
+        """
+        if not self.limits_overlap(shape):
+            yield shape, repeats, None
+            return
+        exposed = replace(shape, experts_overlap=False)
+        if repeats != "some":
+            yield shape, "no", True
+        if repeats != "no":
+            yield exposed, "some", True
+        yield exposed, repeats, False
+
+    def limits_overlap(self, shape: LayerShape) -> bool:
+        """Return whether pipeline and recompute decide on the overlap of the experts' exchange."""
+        software, experts = self.machine.software, self.machine.model.experts
+        asked = "experts" in software.overlaps and software.expert_overlap_layouts != "any"
+        return asked and experts is not None and shape.expert_parallel > 1
 
     def _shapes(self) -> Iterator[LayerShape]:
         model, framework = self.machine.model, set(self.machine.software.parallelism)
@@ -263,13 +292,17 @@ class CutPipelines:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cut:
-    """A way to cut a layer. `times` are those of stages in own racks."""
+    """A way to cut a layer. `times` are those of stages in own racks.
+
+    `overlapping`: of one stage or interleaved ones alone, or of the other pipelines; None: of all.
+    """
 
     space: Space
     shape: LayerShape
     schedule: Schedule
     repeats: Repeats
     times: Pipeline
+    overlapping: bool | None = None
 
     @property
     def machine(self) -> Machine:
@@ -316,7 +349,8 @@ class Cut:
         key = (s.tensor_parallel, s.context_parallel, s.expert_parallel, self.schedule)
         if key not in known:
             known[key] = self._pipelines()
-        return known[key]
+        x = known[key]
+        return x if self.overlapping is None else x.part(((x.p == 1) | (x.v > 1)) == self.overlapping)
 
     def _pipelines(self) -> CutPipelines:
         layers, fit = self.space.layers, self.space.gpus // self.shape.gpus

@@ -39,12 +39,13 @@ NAMES = (
     "sequence_parallel",
     "recompute",
     "schedule",
+    "experts_overlap",
     "zero_stage",
     "pipeline_parallel",
     "virtual_stages",
     "stages_per_rack",
 )
-CUT_NAMES = 8  # of them belong to the cut
+CUT_NAMES = 9  # of them belong to the cut
 
 
 def key_of_column(c: ExcludedColumn) -> Key:
@@ -55,7 +56,7 @@ def key_of_column(c: ExcludedColumn) -> Key:
 def _cut_key(cut: Cut) -> Key:
     s = cut.shape
     own = (s.tensor_parallel, s.tensor_inner, s.context_parallel, s.expert_parallel, s.micro_batch)
-    return (*own, s.sequence_parallel, s.recompute, cut.schedule)
+    return (*own, s.sequence_parallel, s.recompute, cut.schedule, s.experts_overlap)
 
 
 def key_of(cut: Cut, zero_stage: int, x: CutPipelines, i: int) -> Key:
@@ -65,11 +66,12 @@ def key_of(cut: Cut, zero_stage: int, x: CutPipelines, i: int) -> Key:
 
 def name_of(key: Key) -> str:
     """Name a column in words."""
-    t, i, k, e, b, together, recompute, schedule, zero, p, v, q = key
+    t, i, k, e, b, together, recompute, schedule, overlap, zero, p, v, q = key
     parts = [f"TP {t}" + (f" (inner {i})" if i > 1 else ""), f"CP {k}" if k > 1 else "", f"EP {e}" if e > 1 else ""]
     degrees = " x ".join([x for x in parts if x] + [f"PP {p}"])
     rest = [f"v {v}", f"micro-batch {b}", f"ZeRO {zero}", schedule, f"recompute {recompute}"]
     rest += ["sequence parallel"] if together else []
+    rest += [] if overlap else ["experts' exchange exposed"]
     rest += [f"{q} stages a rack"] if q > 1 else []
     return ", ".join([degrees, *rest])
 

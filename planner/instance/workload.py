@@ -399,6 +399,11 @@ class Software(Sourced):
     expert_overlap: Fraction = Field(
         0.0, description="Share of the experts' exchange that is hidden where it overlaps."
     )
+    expert_overlap_layouts: Literal["any", "interleaved"] = Field(
+        "any",
+        description="Layouts in which the experts' exchange overlaps: any, or those that recompute no layer and have "
+        "one stage or interleaved ones (Megatron-Core).",
+    )
     all_to_all_seconds: NonNegative = Field(
         0.0, description="Routing, and the start of a dispatch or a combination of tokens, without its traffic."
     )
@@ -468,7 +473,7 @@ class Software(Sourced):
     def _without_unset_switches(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out later switches that are as before, so that the hash of an instance without them stays."""
         data: dict[str, Any] = serialise(self)
-        before = {"recompute_modules": CORE_ATTENTION, "fp8_attention": False}
+        before = {"recompute_modules": CORE_ATTENTION, "fp8_attention": False, "expert_overlap_layouts": "any"}
         return {key: x for key, x in data.items() if key not in before or getattr(self, key) != before[key]}
 
     def hides(self, exchange: Overlap) -> bool:
@@ -480,10 +485,9 @@ class Software(Sourced):
         """Seconds that routing and the start of a dispatch or a combination take with its dispatcher."""
         return float(getattr(self, DISPATCH_SECONDS[self.dispatcher]))
 
-    @property
-    def host_launch_seconds(self) -> float:
-        """Seconds of the host for one launch."""
-        return max(self.launch_seconds, self.overlap_launch_seconds if self.hides("experts") else 0.0)
+    def host_launch_seconds(self, *, experts_overlap: bool) -> float:
+        """Return the seconds of the host for one launch, whether or not the experts' exchange overlaps."""
+        return max(self.launch_seconds, self.overlap_launch_seconds if experts_overlap else 0.0)
 
     @property
     def host_seconds(self) -> float:

@@ -25,7 +25,7 @@ from planner.physics.training import memory, stage_memory
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.plain_layout import even_layers, packing
 from planner.physics.training.memory import Recompute
-from planner.physics.training.operations import Machine
+from planner.physics.training.operations import Machine, limits_expert_overlap
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 
@@ -97,6 +97,9 @@ SHORT_GRADIENTS = ("megatron-lm-2021", "megatron-bridge", BRIDGE_2025, "nemo-202
 """Frameworks that keep and reduce gradients in 16 bits: Megatron-LM of 2021 in FP16, Megatron-Bridge, whose performance
 recipes all set grad_reduce_in_fp32 to false (scripts/performance of its releases), and NeMo, whose recipes do too
 (grad_sync_dtype=bf16 in NeMo-Framework-Launcher, examples/training, up to 24.07; performance_mode of NeMo 2)."""
+SMALL_MODULES = ("mla_up_proj", "mlp", "layernorm", "moe_act")
+"""What recipes of Megatron-Bridge run again of a layer beside an overlapped exchange of experts, the first alone first
+(scripts/performance/configs, DeepSeek-V3)."""
 HEADS = {"BigScience": 64}
 """Heads where rows of a source do not state them; of others as many as are 128 wide. The chronicles' NHEADS where they
 do: line 617, without, ran at the rate of line 712 with 64, and not of line 727 with 112."""
@@ -424,6 +427,13 @@ def _recomputed(case: Case, row: dict[str, str]) -> Case:
     """Recompute the fewest layers a stage that let the run fit, where the row does not say what is recomputed."""
     if row["recompute"] or case.memory() <= case.room:
         return case
+    if limits_expert_overlap(case.machine, case.strategy.shape):  # its exchange overlaps, so that no layer runs again
+        for n in range(1, len(SMALL_MODULES) + 1):
+            software = case.machine.software.model_copy(update={"recompute_modules": SMALL_MODULES[:n]})
+            machine = replace(case.machine, software=software)
+            some = replace(case, machine=machine, strategy=replace(case.strategy, recompute="selective"))
+            if some.memory() <= some.room:
+                return some
     for r in range(1, max(case.strategy.layers_per_stage) + 1):
         again = tuple(min(r, n) for n in case.strategy.layers_per_stage)
         more = replace(case, strategy=replace(case.strategy, recompute="full", recomputed_layers_per_stage=again))

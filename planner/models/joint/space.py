@@ -4,7 +4,7 @@ import itertools
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
 from typing import Any
@@ -23,7 +23,7 @@ from planner.physics.training import stage_memory, step
 from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Pipeline
 from planner.physics.training.blocks.rack_blocks import RackBlock, block_of
-from planner.physics.training.operations import LayerShape, Machine
+from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
 from planner.physics.training.process_groups import Weights, weights_of
 from planner.physics.training.schedule import Schedule
 from planner.physics.training.stage_memory import LayerBytes
@@ -241,9 +241,11 @@ class Strategy:
         virtual = tuple(problem.options("virtual_stages", _stage_counts(problem, "interleaved")))
         packing = problem.pin("replicas_per_rack"), problem.pin("stages_per_rack")
         where = (problem.gpus, problem.all_rails, problem.layers, stages, virtual, packing)
-        return _pipelines(
+        every = _pipelines(
             s.tensor_parallel, s.context_parallel, s.expert_parallel, self.packed, self.order == "1f1b", where
         )
+        own = _alternates(problem, s, self.recomputes, every.p, every.v)
+        return every if own.all() else every.part(np.flatnonzero(own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +260,10 @@ class StrategyPipelines:
     stage_racks: Ints
     rails: Ints
     inside: Flags
+
+    def part(self, which: Ints) -> "StrategyPipelines":
+        """Return some of the pipelines."""
+        return StrategyPipelines(*(getattr(self, f.name)[which] for f in fields(self)))
 
 
 def _block(
@@ -436,7 +442,36 @@ def _shapes(problem: JointProblem) -> Iterator[tuple[LayerShape, str]]:
                 problem.options("sequence_parallel", _sequence_choices(problem)), kept
             ):
                 if not (parallel and t == 1) and _is_run(problem, t, c, e, parallel=parallel):
-                    yield _shape(t, i, c, e, b, mode, parallel=parallel), recomputes
+                    yield from _overlapping(problem, _shape(t, i, c, e, b, mode, parallel=parallel), recomputes)
+
+
+def _overlapping(problem: JointProblem, shape: LayerShape, recomputes: str) -> Iterator[tuple[LayerShape, str]]:
+    """Yield a cut of a layer with each way that the experts' exchange may run, and the recompute choice of each.
+
+    Where it overlaps in some layouts only: with no layer recomputed it overlaps under some pipelines; with some it
+    does not; under the other pipelines it never does. `_alternates` says which pipelines each has.
+    """
+    if not limits_expert_overlap(problem.machine, shape):
+        yield shape, recomputes
+        return
+    exposed = replace(shape, experts_overlap=False)
+    if recomputes != "some":
+        yield shape, "none"
+        yield exposed, recomputes
+    if recomputes != "none":
+        yield exposed, "some"
+
+
+def _alternates(problem: JointProblem, shape: LayerShape, recomputes: str, p: Ints, v: Ints) -> Flags:
+    """Return which pipelines a cut of a layer has: all, those that let the experts' exchange overlap, or the others."""
+    overlap: Flags = (p == 1) | (v > 1)
+    if not limits_expert_overlap(problem.machine, shape):
+        return np.ones_like(overlap)
+    if shape.experts_overlap:
+        return overlap
+    if dict(_recomputations(problem))[shape.recompute] == "some":
+        return np.ones_like(overlap)
+    return overlap if recomputes == "some" else ~overlap
 
 
 @cache

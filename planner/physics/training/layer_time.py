@@ -27,6 +27,7 @@ from planner.physics.training.operations import (
     gathered_bytes,
     head_seconds,
     layer_operations,
+    limits_expert_overlap,
 )
 from planner.physics.training.process_groups import (
     LayerKind,
@@ -128,6 +129,16 @@ def domains_of_token(experts: Experts, domains: float) -> float:
     return domains * (1 - missed)
 
 
+def overlaps_experts(m: Machine, s: LayerShape) -> bool:
+    """Return whether the experts' exchange overlaps the passes of another micro-batch.
+
+    Megatron-Core has it without whole layers or mixtures of experts that run again, and under pipelines only with
+    interleaved stages (transformer_config.py, overlap_moe_expert_parallel_comm).
+    """
+    limited = limits_expert_overlap(m, s)
+    return m.software.hides("experts") and not (limited and (not s.experts_overlap or "moe" in repeated_modules(m, s)))
+
+
 def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf) -> float:
     """Compute the exposed seconds of dispatching tokens to experts and combining the results, in one pass.
 
@@ -148,7 +159,7 @@ def expert_exchange_seconds(m: Machine, s: LayerShape, passes: float = math.inf)
         copies = (domains_of_token(experts, s.expert_parallel), domains_of_token(experts, float(far.ranks)))
         each = [float(all_to_all(n * one, (level,))) for n, level in zip(copies, (near, far), strict=True)]
         seconds = max(each)
-    hidden = m.software.expert_overlap * seconds if m.software.hides("experts") else 0.0
+    hidden = m.software.expert_overlap * seconds if overlaps_experts(m, s) else 0.0
     return 2 * (seconds - min(hidden, passes) + m.software.dispatch_seconds)
 
 
@@ -218,7 +229,8 @@ def kind_times(m: Machine, s: LayerShape, kind: LayerKind, nic_slowdown: float =
     backward = math.fsum(o.seconds for o in ops.backward) + tensor + 2 * context + expert + selective
     host = layer_bytes(m, s, front=not kind.routed).offloaded / m.gpu.host_bytes_per_second
     forward_wait, backward_wait = max(0.0, host - forward), max(0.0, host - backward)
-    launches, repeats = (m.software.host_launch_seconds * launched(m.software, x) for x in (ops.forward, repeated))
+    launch = m.software.host_launch_seconds(experts_overlap=overlaps_experts(m, s))
+    launches, repeats = (launch * launched(m.software, x) for x in (ops.forward, repeated))
     backward_launches = BACKWARD_LAUNCHES * launches + repeats
     waits = max(0.0, launches - forward) + max(0.0, backward_launches - backward)
     parts = {part: _sum(ops.forward, part) + _sum(ops.backward, part) for part in KINDS} | {

@@ -55,6 +55,8 @@ class LayerShape:
     context_parallel: int = 1
     expert_parallel: int = 1
     tensor_inner: int = 1
+    experts_overlap: bool = True
+    """Whether pipeline and recompute let the experts' exchange overlap another micro-batch, where the stack asks."""
 
     @property
     def gpus(self) -> int:
@@ -134,6 +136,12 @@ def gathered_bytes(m: Machine) -> float:
         return m.precision.working_parameter_bytes
     in_16_bits = not software.fp8_parameters or software.fp8_recipe == "mxfp8"
     return COMPUTE_BYTES["bf16"] if in_16_bits else stored_bytes(m)
+
+
+def limits_expert_overlap(m: Machine, s: LayerShape) -> bool:
+    """Return whether it depends on pipeline and recompute that the experts' exchange overlaps."""
+    software, divided = m.software, m.model.experts is not None and s.expert_parallel > 1
+    return divided and software.hides("experts") and software.expert_overlap_layouts == "interleaved"
 
 
 def attention_dtype(m: Machine) -> Dtype:

@@ -49,7 +49,8 @@ class ParallelStrategy:
     @classmethod
     def of_shape(cls, shape: LayerShape, **rest: Any) -> "ParallelStrategy":
         """Return the strategy of a layer's shape; `rest` holds the other fields, and those of the shape that differ."""
-        return cls(**({f.name: getattr(shape, f.name) for f in fields(shape)} | rest))
+        own = {f.name: getattr(shape, f.name) for f in fields(shape) if f.name != "experts_overlap"}
+        return cls(**(own | rest))
 
     @property
     def shape(self) -> LayerShape:
@@ -62,6 +63,7 @@ class ParallelStrategy:
             context_parallel=self.context_parallel,
             expert_parallel=self.expert_parallel,
             tensor_inner=self.tensor_inner,
+            experts_overlap=(self.pipeline_parallel == 1 or self.virtual_stages > 1) and not any(self.recomputed),
         )
 
     @property

@@ -54,6 +54,7 @@ def _grouped(columns: Sequence[tuple[float, Column]]) -> Iterator[ExcludedColumn
                 microbatch_sequences=s.micro_batch,
                 sequence_parallel=s.sequence_parallel,
                 recompute=s.recompute,
+                experts_overlap=s.experts_overlap,
                 zero_stage=zero,
                 schedule=order,
                 stages_per_rack=q,

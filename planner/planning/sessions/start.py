@@ -41,7 +41,8 @@ def _cuts(s: Strategy, x: LayoutPlan) -> bool:
     )
     if any(a != b for a, b in same):
         return False
-    kept = s.recomputes != "none" if x.recompute == "full" else shape.recompute == x.recompute
+    kept = shape.recompute == x.recompute and s.recomputes != "some"
+    kept = s.recomputes != "none" if x.recompute == "full" else kept
     block = s.block(x.pipeline_parallel) if kept else None
     return block is not None and block.stages_per_rack == x.stages_per_rack
 

@@ -125,9 +125,9 @@ def test_chunks_that_are_not_alike_over_many_rounds(stack: str, seed: int) -> No
 def test_what_the_rules_cost_is_told_and_checked() -> None:
     """It is what the same degrees gain without them, in the summary; a figure or a split of another is found."""
     given = yaml.safe_load(first_instance(Wish(name="q", model="qwen3-30b-a3b", accelerator="H100", racks=2)))
-    degrees = {"tensor": 4, "context": 1, "expert": 8, "pipeline": 2, "data": 2}
+    degrees = {"tensor": 2, "context": 1, "expert": 8, "pipeline": 2, "data": 4}
     pins = {f"layout.{kind}_parallel": n for kind, n in degrees.items()}
-    given["pins"] = {**pins, "layout.microbatch_sequences": 3, "layout.zero_stage": 1, "layout.virtual_stages": 1}
+    given["pins"] = {**pins, "layout.microbatch_sequences": 2, "layout.zero_stage": 1, "layout.virtual_stages": 1}
     given["objective"] = {"tolerance": 0.0}
     ruled = planner.solve(given)
     free = planner.solve(given | {"workload": given["workload"] | {"framework_rules": False}})
@@ -135,7 +135,7 @@ def test_what_the_rules_cost_is_told_and_checked() -> None:
     assert cost is not None and days is not None and fewest is not None and free.layout is not None
     assert cost.faster == pytest.approx(days / fewest - 1, rel=1e-6) and cost.faster > 0
     assert cost.recomputed_layers_per_stage == free.layout.recomputed_layers_per_stage and not planner.check(ruled)
-    assert "Free of Megatron's rules for the layers of stages, the same degrees are 0.3 % faster." in summary(ruled)
+    assert "Free of Megatron's rules for the layers of stages, the same degrees are 5.4 % faster." in summary(ruled)
     assert free.objective.freed is None
     for change in (
         {"faster": 2 * cost.faster},
