@@ -368,11 +368,16 @@ def test_environment(zero: int, connections: int) -> None:
     ],
 )
 def test_experts_overlap_where_megatron_can(changes: dict[str, Any], able: bool) -> None:
-    """Megatron refuses the overlap of experts without expert parallelism, interleaving or with full recompute."""
+    """Megatron refuses it without expert parallelism or interleaving, and where a whole layer or its MoE runs again."""
     run, software = mixture(), Software.model_validate(catalogue("software")["megatron-bridge"])
     assert "experts" in software.overlaps
     run = replace(run, software=software, layout=run.layout.model_copy(update=changes))
     assert ("overlap-moe-expert-parallel-comm" in megatron_flags(run)) == able
+    for modules, runs in ((("moe", "core_attn"), False), (("core_attn", "layernorm"), able)):
+        own = software.model_copy(update={"recompute_modules": modules})
+        again = run.layout.model_copy(update={"recompute": "selective"} if run.layout.recompute != "full" else {})
+        flags = megatron_flags(replace(run, software=own, layout=again))
+        assert ("overlap-moe-expert-parallel-comm" in flags) == runs
     quiet = software.model_copy(update={"overlaps": ("gradients",)})
     assert "overlap-moe-expert-parallel-comm" not in megatron_flags(replace(run, software=quiet))
 
