@@ -324,12 +324,12 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
     """Yield the flags of the switches that are on in the plan's software stack, as far as the layout allows them."""
     x, overlaps = run.layout, set(software.overlaps)
     passes_overlap = x.pipeline_parallel == 1 or x.virtual_stages > 1  # of two micro-batches
-    runs_again = x.recompute == "full" or (x.recompute == "selective" and "moe" in run.modules)
+    recomputes = x.recompute == "full" or (x.recompute == "selective" and "moe" in run.modules)
     possible: dict[Overlap, bool] = {
         "gradients": True,
         "parameters": x.zero_stage > 0 and "gradients" in overlaps,
         "tensor": x.tensor_parallel > 1 and x.sequence_parallel,
-        "experts": x.expert_parallel > 1 and passes_overlap and not runs_again,
+        "experts": x.expert_parallel > 1 and passes_overlap and not recomputes,
     }
     for what, able in possible.items():
         if able and what in overlaps:

@@ -1,4 +1,4 @@
-"""The experts' exchange overlaps in some layouts only: the optimum equals full enumeration, which the checker repeats."""
+"""The experts' exchange overlaps in some layouts only: the optimum equals full enumeration, the checker agrees."""
 
 from collections.abc import Iterator
 from dataclasses import replace
