@@ -11,7 +11,6 @@ from planner.physics.plan_physics import CLUSTER, PlanPhysics
 from planner.physics.site.cost import bill as bill_of
 from planner.plan.certificate import Violation
 from planner.plan.plan import Cost, Plan, RunPlan
-from planner.plan.plan_sections import Link, Site, SitesPlan
 
 
 def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
@@ -21,12 +20,22 @@ def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
     if split is not None:
         if any(s.id not in known for s in split.sites):
             return None
-        exact = tuple(_exact(c, s) for s in split.sites)
-        lines = tuple(n for n in split.new_lines if n.line in c.built)
-        steps = tuple(u for u in split.upgrades if u.node in c.steps)
-        split = split.model_copy(
-            update={"sites": exact, "new_lines": lines, "upgrades": steps, "links": _exact_links(c, split)}
-        )
+        exact = []
+        for s in split.sites:
+            x = c.site_named(s.id)
+            area = x.authority.id if x else s.balancing_authority
+            mw = {"facility_mw": c.load_mw(s.id, s.racks), "it_mw": c.it_mw(s.id, s.racks)}
+            exact.append(s.model_copy(update={"balancing_authority": area, **mw}))
+        km = {(k.a, k.b): sites.route_km(c, a, b) for _, k, a, b in sites.links(c)}
+        parts = {
+            "sites": tuple(exact),
+            "new_lines": tuple(n for n in split.new_lines if n.line in c.built),
+            "upgrades": tuple(u for u in split.upgrades if u.node in c.steps),
+            "links": tuple(
+                k.model_copy(update={"route_km": km[k.a, k.b]}) if (k.a, k.b) in km else k for k in split.links
+            ),
+        }
+        split = split.model_copy(update=parts)
     fabrics = plan.fabric.sites if plan.fabric is not None else None
     if fabrics is not None and c.instance.network is not None:
         if set(fabrics) != set(c.wired):
@@ -34,19 +43,6 @@ def recomputed(plan: Plan, c: PlanPhysics) -> Cost | None:
         usd = {s: priced(c, c.instance.network, f, c.wired[s]).usd for s, f in fabrics.items()}
         fabrics = {s: f.model_copy(update={"cost_usd": usd[s]}) for s, f in fabrics.items()}
     return bill_of(c.instance, sum(c.racks_by_site.values()), split, fabrics, sites.repriced(c))
-
-
-def _exact(c: PlanPhysics, s: Site) -> Site:
-    x = c.site_named(s.id)
-    area = x.authority.id if x else s.balancing_authority
-    return s.model_copy(
-        update={"balancing_authority": area, "facility_mw": c.load_mw(s.id, s.racks), "it_mw": c.it_mw(s.id, s.racks)}
-    )
-
-
-def _exact_links(c: PlanPhysics, split: SitesPlan) -> tuple[Link, ...]:
-    exact = {(k.a, k.b): k.model_copy(update={"route_km": sites.route_km(c, a, b)}) for _, k, a, b in sites.links(c)}
-    return tuple(exact.get((k.a, k.b), k) for k in split.links)
 
 
 def parts(c: PlanPhysics) -> Iterator[Violation]:
@@ -218,17 +214,14 @@ def money(c: PlanPhysics) -> Iterator[Violation]:
         yield from Cents("run_money", "total cost of ownership", run.total_cost_of_ownership_usd, total)
         by_token = total / (tokens / 1e6)
         yield from Cents("run_money", "cost of a million tokens", run.usd_per_million_tokens, by_token)
-        yield from must_be("run_money", "not counted", sorted(run.not_counted), sorted(_not_counted(c, bill)))
+        o = c.instance.operation or Operation()
+        given = {f"operation.{k}": getattr(o, k) for k in ("maintenance_share_per_year", "staff_usd_per_year")}
+        if c.instance.grid is None:
+            given["operation.energy_usd_per_mwh"] = o.energy_usd_per_mwh
+        not_counted = [key for key, value in given.items() if value is None]
+        not_counted += [key for _, _, _, life, key in _bought(c, bill) if life is None]
+        yield from must_be("run_money", "not counted", sorted(run.not_counted), sorted(not_counted))
         yield from must_equal("run_money", "keys not counted", len(run.not_counted), len(set(run.not_counted)))
-
-
-def _not_counted(c: PlanPhysics, bill: Cost) -> Iterator[str]:
-    o = c.instance.operation or Operation()
-    yield from (key for _, _, _, life, key in _bought(c, bill) if life is None)
-    known = {f"operation.{k}": getattr(o, k) for k in ("maintenance_share_per_year", "staff_usd_per_year")}
-    if c.instance.grid is None:
-        known["operation.energy_usd_per_mwh"] = o.energy_usd_per_mwh
-    yield from (key for key, value in known.items() if value is None)
 
 
 def by_year(c: PlanPhysics) -> Iterator[Violation]:

@@ -201,12 +201,13 @@ def _row(rule: str, c: PlanPhysics, network: Network, layout: LayoutPlan, site: 
     yield from lost_joints(rule, network.survives, d)
     price, slow = bill(network, switch, d, above), _slowdown(c, layout, site, row, d)
     groups, size = layout.rack_stages, max(1, layout.racks_per_stage_by_site[site])
+    full, last = divmod(d.racks, d.domain_racks)  # each group is a run of racks, and the last leaf domain part-full
     figures = {
         "cost_usd": price.usd,
         "power_mw": price.mw,
         "pipeline_send_slowdown": slow,
         "racks_outside_leaf": max(0, d.racks - d.domain_racks),
-        "unavoidable_splits": _splits(d, groups, size),
+        "unavoidable_splits": max(0, groups - (full * (d.domain_racks // size) + last // size)),
         "switches": d.switches,
         "tiers": d.tiers,
         "planes": switch.planes * d.lanes,
@@ -230,12 +231,6 @@ def _slowdown(c: PlanPhysics, layout: LayoutPlan, site: str, row: Row, d: Design
     free = free_uplinks(d, _gateway(c, site)[1], c.switches[row["switch"]].port_gbps, *near)
     leaving = [float(d.domains > 1), *(float(0 < n < d.domains) for n in (d.domains_per_pod, d.domains_per_zone))]
     return pipeline_send_slowdown(c.transport_slowdown, d, *leaving, free=free)
-
-
-def _splits(d: Design, groups: int, size: int) -> int:
-    """Count the groups beyond those that fit whole in leaf domains, each a run of racks and the last one part-full."""
-    full, last = divmod(d.racks, d.domain_racks)
-    return max(0, groups - (full * (d.domain_racks // size) + last // size))
 
 
 def _order(site: str, rows: Sequence[Row], merits: Sequence[str]) -> Iterator[Violation]:

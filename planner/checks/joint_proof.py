@@ -109,7 +109,11 @@ class Inspection:
             if self.stop():
                 return
             x = cut.pipelines()
-            self._meet(cut, x)
+            for key in self.by_cut.get(_cut_key(cut), ()):  # note the listed columns that the space has
+                zero = key[CUT_NAMES]
+                same = (x.p == key[-3]) & (x.v == key[-2]) & (x.stages_per_rack == key[-1])
+                if zero in self.space.zero_stages and bool(np.any(same & self.space.runs(zero, x.p))):
+                    self.met.add(key)
             floor = StepTimeBound(cut=cut, zero_stage=None, ranges=fastest_ranges(cut, x, self.racks, self.limit))
             ranges = floor.in_time(self.limit) if len(floor.ranges) else floor.ranges
             if len(ranges):
@@ -122,14 +126,6 @@ class Inspection:
                         yield from self._column(cut, zero, x, d, m)
                         if len(self.wrong) >= MOST_NAMED or self.stop():
                             return
-
-    def _meet(self, cut: Cut, x: CutPipelines) -> None:
-        """Note the listed columns of a cut that the space has."""
-        for key in self.by_cut.get(_cut_key(cut), ()):
-            zero = key[CUT_NAMES]
-            same = (x.p == key[-3]) & (x.v == key[-2]) & (x.stages_per_rack == key[-1])
-            if zero in self.space.zero_stages and bool(np.any(same & self.space.runs(zero, x.p))):
-                self.met.add(key)
 
     def _column(self, cut: Cut, zero: int, x: CutPipelines, d: int, m: Ints) -> Iterator[Violation]:
         key, m = key_of(cut, zero, x, 0), self.space.counts(cut.shape, x, d, m)

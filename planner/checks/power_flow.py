@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, show
@@ -102,7 +103,11 @@ def generation(c: PlanPhysics) -> Iterator[Violation]:
                 yield from at_most(f"generation[{n}]{year.suffix}", 0.0, mw, "MW at least", "MW fed in")
         if c.grid.rules.generation:
             yield from _plants(c, year)
-            yield from _own_plants(c, year) if c.grid.rules.grid_model == "none" else ()
+            for area, drawn in _by_authority(c, year).items() if c.grid.rules.grid_model == "none" else ():
+                rule = f"generation[{area}]"
+                spare = sum(year.available[n.id] - n.load_mw for n in c.grid.nodes if n.balancing_authority == area)
+                limit = max(0.0, spare) + _excess(c, year, rule)
+                yield from at_most(rule + year.suffix, drawn, limit, "MW drawn", "MW that its plants can spare")
 
 
 def _plants(c: PlanPhysics, year: YearFigures) -> Iterator[Violation]:
@@ -116,14 +121,6 @@ def _plants(c: PlanPhysics, year: YearFigures) -> Iterator[Violation]:
                 "MW fed in",
                 "MW that its plants can spare",
             )
-
-
-def _own_plants(c: PlanPhysics, year: YearFigures) -> Iterator[Violation]:
-    for area, drawn in _by_authority(c, year).items():
-        rule = f"generation[{area}]"
-        spare = sum(year.available[n.id] - n.load_mw for n in c.grid.nodes if n.balancing_authority == area)
-        limit = max(0.0, spare) + _excess(c, year, rule)
-        yield from at_most(rule + year.suffix, drawn, limit, "MW drawn", "MW that its plants can spare")
 
 
 def balance(c: PlanPhysics) -> Iterator[Violation]:
@@ -395,18 +392,12 @@ def power_flow(c: PlanPhysics) -> Iterator[Violation]:
 
 def security(c: PlanPhysics) -> Iterator[Violation]:
     """Check that after each N-1 contingency circuits are within their ratings, and plants within their spare power."""
+    full = c.grid.rules.n1 == "full"
     for year, g in read(c) if c.grid.rules.n1 in ("node", "full") else ():
-        for v in _contingencies(c, g):
+        lines = range(len(g.lines)) if full else sorted({k for x in c.standing for k in _largest(g, x.node.id)})
+        lost = chain.from_iterable(_without_circuit(g, line) for line in lines if abs(g.flow[line]) > STILL_MW)
+        for v in chain(lost, _without_units(g) if full else ()):
             yield v.model_copy(update={"rule": v.rule + year.suffix})
-
-
-def _contingencies(c: PlanPhysics, g: GridArrays) -> Iterator[Violation]:
-    largest = sorted({k for x in c.standing for k in _largest(g, x.node.id)})
-    for line in range(len(g.lines)) if c.grid.rules.n1 == "full" else largest:
-        if abs(g.flow[line]) > STILL_MW:
-            yield from _without_circuit(g, line)
-    if c.grid.rules.n1 == "full":
-        yield from _without_units(g)
 
 
 def _largest(g: GridArrays, node: str) -> list[int]:

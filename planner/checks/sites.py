@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 
 from planner.checks import power_flow
@@ -289,7 +288,13 @@ def requirements(c: PlanPhysics) -> Requirements | None:
         if x.site.id in c.replicas:
             groups.setdefault(x.authority.interconnection, []).append(x.site.id)
     net = fibre.fibre_of(c.wan, fibre.places_of(c.wan, places))
-    rtt = partial(_shortest_rtt_ms, net, fibre.graph(net))
+    graph = fibre.graph(net)
+
+    def rtt(a: str, b: str) -> float:
+        """Return the milliseconds of the shortest route between two sites, infinity where none joins them."""
+        routes = fibre.routes(net, graph, min(a, b), max(a, b), 1)
+        return net.rtt_ms(routes[0]) if routes else math.inf
+
     a, size = layout.assumptions, m.gradient_bytes_per_stage
     window = gradient_exchange.assumed_window_seconds(
         c.wan, size, len(c.replicas), m.wan_window_seconds, a.wan_gbps, a.wan_rtt_ms
@@ -305,11 +310,6 @@ def requirements(c: PlanPhysics) -> Requirements | None:
         demands={(d.name, d.a, d.b): d for d in demands},
         rtt_ms=rtt,
     )
-
-
-def _shortest_rtt_ms(net: SiteFibre, graph: object, a: str, b: str) -> float:
-    routes = fibre.routes(net, graph, min(a, b), max(a, b), 1)
-    return net.rtt_ms(routes[0]) if routes else math.inf
 
 
 def designed(c: PlanPhysics) -> Iterator[Violation]:
