@@ -185,21 +185,11 @@ def site_count(m: Any, data: SplitData) -> None:
         m.site_count = pyo.Constraint(expr=sum(m.open.values()) <= data.grid.rules.max_sites)
 
 
-def _site_count_limit(data: SplitData) -> int | None:
-    limit = data.grid.rules.max_sites
-    return None if limit is None else limit + math.floor(soft_excess(data, "site_count") + 1e-9)
-
-
 def facility_power(m: Any, data: SplitData) -> None:
     """Limit the draw of all sites together."""
     limit = data.instance.limits.facility_power_mw
     if limit is not None:
         m.facility_power = pyo.Constraint(expr=load_mw(m, data, data.candidates) <= limit)
-
-
-def _facility_power_modules(data: SplitData) -> float | None:
-    limit = data.instance.limits.facility_power_mw
-    return None if limit is None else (limit + soft_excess(data, "facility_power")) / data.module_mw
 
 
 def fault_split(m: Any, data: SplitData) -> None:
@@ -223,10 +213,6 @@ def fault_split(m: Any, data: SplitData) -> None:
         m.fault_split[i, "share"] = sum(m.modules[s] for s in by_area[i]) <= rule.max_share * total
 
 
-def _fault_split_slack(data: SplitData, index: Any) -> float:
-    return NO_ROOM if index == "min_interconnections" else 1 - data.grid.rules.fault_split.max_share
-
-
 def _one_site_each(data: SplitData, sites: int) -> bool:
     """Return whether at most `sites` open sites must each be in an interconnection of its own."""
     split = data.grid.rules.fault_split
@@ -242,15 +228,6 @@ def _fault_split_min_site_modules(data: SplitData, racks: int, sites: int) -> in
         return 1
     left = 1 - (sites - 1) * data.grid.rules.fault_split.max_share
     return max(1, math.ceil(left * racks / data.module_racks - 1e-9))
-
-
-def _fault_split_max_site_modules(data: SplitData, _: str, modules: int) -> float | None:
-    split = data.grid.rules.fault_split
-    return split.max_share * modules if split.enabled else None
-
-
-def _fault_split_excludes(data: SplitData, pair: Pair, sites: int) -> bool:
-    return _one_site_each(data, sites) and data.interconnection(pair[0]) == data.interconnection(pair[1])
 
 
 def _fault_split_sentence(data: SplitData) -> str:
@@ -273,11 +250,6 @@ def share_balance(m: Any, data: SplitData) -> None:
     # A closed site does not count as the smallest.
     m.smallest = pyo.Constraint(sites, rule=lambda m, s: m.min_modules <= m.modules[s] + largest * (1 - m.open[s]))
     m.share_balance = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] <= rule.max_ratio * m.min_modules)
-
-
-def _share_balance_sentence(data: SplitData) -> str:
-    ratio = data.grid.rules.share_balance.max_ratio
-    return f"grid.rules.share_balance wants no site more than {ratio:g} times the smallest"
 
 
 CAMPUS_RULES = (
@@ -310,7 +282,11 @@ CAMPUS_RULES = (
         unit="sites",
         movable=True,
         slack=no_room,
-        max_sites=_site_count_limit,
+        max_sites=lambda data: (
+            None
+            if data.grid.rules.max_sites is None
+            else data.grid.rules.max_sites + math.floor(soft_excess(data, "site_count") + 1e-9)
+        ),
     ),
     Rule(
         rows=facility_power,
@@ -320,7 +296,11 @@ CAMPUS_RULES = (
         unit="MW",
         movable=True,
         slack=lambda data, _: data.module_mw,
-        max_modules=_facility_power_modules,
+        max_modules=lambda data: (
+            None
+            if data.instance.limits.facility_power_mw is None
+            else (data.instance.limits.facility_power_mw + soft_excess(data, "facility_power")) / data.module_mw
+        ),
     ),
     Rule(
         rows=fault_split,
@@ -329,13 +309,28 @@ CAMPUS_RULES = (
         scope="split",
         index_names=1,
         unit="modules",
-        slack=_fault_split_slack,
-        max_site_modules=_fault_split_max_site_modules,
+        slack=lambda data, index: (
+            NO_ROOM if index == "min_interconnections" else 1 - data.grid.rules.fault_split.max_share
+        ),
+        max_site_modules=lambda data, _, modules: (
+            data.grid.rules.fault_split.max_share * modules if data.grid.rules.fault_split.enabled else None
+        ),
         min_site_modules=_fault_split_min_site_modules,
         min_sites=lambda data: (
             data.grid.rules.fault_split.min_interconnections if data.grid.rules.fault_split.enabled else 1
         ),
-        excludes=_fault_split_excludes,
+        excludes=lambda data, pair, sites: (
+            _one_site_each(data, sites) and data.interconnection(pair[0]) == data.interconnection(pair[1])
+        ),
     ),
-    Rule(rows=share_balance, sentence=_share_balance_sentence, order=60, scope="split", slack=no_room),
+    Rule(
+        rows=share_balance,
+        sentence=lambda data: (
+            "grid.rules.share_balance wants no site more than "
+            f"{data.grid.rules.share_balance.max_ratio:g} times the smallest"
+        ),
+        order=60,
+        scope="split",
+        slack=no_room,
+    ),
 )

@@ -17,6 +17,7 @@ The rule after a contingency, which the checker replays from the physics alone:
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -348,7 +349,7 @@ class Contingencies:
     def batches(self) -> Iterable[Batch]:
         """Return the factors of all contingencies, computed anew each time where they are too many to store."""
         few = (len(self.lines) + len(self.units)) * len(self.topology.lines) <= MAX_STORED
-        return self._stored if few else self._computed()
+        return self._stored if few else chain(self._circuits(), self._responses())
 
     @cached_property
     def _stored(self) -> list[Batch]:
@@ -357,10 +358,6 @@ class Contingencies:
         if self.topology.condition not in stored:
             stored[self.topology.condition] = list(self._circuits())
         return [*stored[self.topology.condition], *self._responses()]
-
-    def _computed(self) -> Iterator[Batch]:
-        yield from self._circuits()
-        yield from self._responses()
 
     def _circuits(self) -> Iterator[Batch]:
         net = self.topology.network

@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from planner.models.sites.dc_network import (
     TOLERANCE,
-    BuiltNetwork,
     Condition,
     Contingencies,
     CutKey,
@@ -57,17 +56,14 @@ def violated(
         by_topology[built] = contingencies(network, network.topology(built))
     of = by_topology[built]
     network.effort.contingencies = max(network.effort.contingencies, len(of.lines) + len(of.units))
-    by_line = _sites_by_line(network, of.topology) if network.grid.rules.n1 == "node" else None
+    by_line: SitesByLine | None = None
+    if network.grid.rules.n1 == "node":
+        by_line = {}
+        for i, s in enumerate(network.candidates):
+            for k in largest_at(network, of.topology, s):
+                by_line.setdefault(k, []).append(i)
     cuts = _overload_cuts(of, x, by_line, tolerance) + list(_island_cuts(of, x, by_line, tolerance))
     return cuts + (list(_reserve_cuts(of, x, tolerance)) if of.units else [])
-
-
-def _sites_by_line(network: DcNetwork, topology: BuiltNetwork) -> SitesByLine:
-    sites: SitesByLine = {}
-    for i, s in enumerate(network.candidates):
-        for k in largest_at(network, topology, s):
-            sites.setdefault(k, []).append(i)
-    return sites
 
 
 def _conditions(of: Contingencies, line: int, x: Floats, by_line: SitesByLine | None) -> list[Condition]:

@@ -281,11 +281,6 @@ def security(m: Any, data: SplitData) -> None:
         reserves(m, data.network)
 
 
-def _security_sentence(data: SplitData) -> str:
-    limits = "flows after an outage must stay within ratings, and plants within what they can spare"
-    return f'grid.rules.n1 "{data.grid.rules.n1}": {limits}'
-
-
 GRID_RULES = (
     Rule(
         rows=headroom,
@@ -323,7 +318,10 @@ GRID_RULES = (
     ),
     Rule(
         rows=security,
-        sentence=_security_sentence,
+        sentence=lambda data: (
+            f'grid.rules.n1 "{data.grid.rules.n1}": '
+            "flows after an outage must stay within ratings, and plants within what they can spare"
+        ),
         order=10,
         scope="grid",
         components=("unit_reserve",),

@@ -89,23 +89,22 @@ def _minimum_cuts(data: SplitData, solution: SplitSolution) -> set[str]:
 
     They are a minimum cut in the residual network of the grid, in which the flows may be rerouted.
     """
-    if data.grid.rules.grid_model == "none":
-        return _authorities_without_room(data, solution)
-    residual = _residual(data, solution)
     names: set[str] = set()
-    for s in sorted(solution.modules):
-        side = _short_of_power(residual, ("node", s), data.module_mw * _WATTS - 1)
+    if data.grid.rules.grid_model == "none":
+        for b in data.authorities:
+            load = sum(solution.modules.get(s, 0) for s in data.sites_of(b)) * data.module_mw
+            if load and data.spare_mw([b]) - load < data.module_mw - 1e-6:
+                names.add(RULES["generation"].label(b))
+        return names
+    residual, need = _residual(data, solution), data.module_mw * _WATTS - 1
+    for node in (("node", s) for s in sorted(solution.modules)):
+        flow = shortest_augmenting_path(residual, "plants", node, cutoff=need)
+        if flow.graph["flow_value"] >= need:
+            continue
+        flow.remove_edges_from([(a, b) for a, b, d in flow.edges(data=True) if d["flow"] == d["capacity"]])
+        side = set(nx.ancestors(flow, node)) | {node}  # of the cut between the node and the plants
         names |= {name for a, b, name in residual.edges(data="name") if name and a not in side and b in side}
     return names
-
-
-def _short_of_power(residual: nx.DiGraph, node: tuple[str, str], need: float) -> set[Any]:
-    """Return the node's side of a minimum cut between it and the plants; nothing where enough comes through."""
-    flow = shortest_augmenting_path(residual, "plants", node, cutoff=need)
-    if flow.graph["flow_value"] >= need:
-        return set()
-    flow.remove_edges_from([(a, b) for a, b, d in flow.edges(data=True) if d["flow"] == d["capacity"]])
-    return set(nx.ancestors(flow, node)) | {node}
 
 
 def _dual_rows(data: SplitData, network: DcNetwork, solution: SplitSolution) -> set[str]:
@@ -122,7 +121,10 @@ def _dual_rows(data: SplitData, network: DcNetwork, solution: SplitSolution) -> 
         for generated in year.block.generated.values():
             generated.setub(None)
         # Balances and what only ties variables together are no rules.
-        labels |= {row.name: name + year.suffix for name, row in _power_flow_rows(year.block)}
+        for rule in (RULES[name] for name in _POWER_FLOW):
+            for component in (rule.name, *rule.components):
+                for index, row in (year.block.component(component) or {}).items():
+                    labels[row.name] = rule.label(index) + year.suffix
     modules = {network.first_modules + i: float(solution.modules.get(s, 0)) for i, s in enumerate(network.candidates)}
     binaries = {network.first_open + i: float(s in solution.modules) for i, s in enumerate(network.candidates)}
     for i, (k, j) in enumerate(network.circuits_to_build):
@@ -133,22 +135,6 @@ def _dual_rows(data: SplitData, network: DcNetwork, solution: SplitSolution) -> 
         others = {i: n for i, n in modules.items() if i != column}
         names |= search.stops(column, modules[column] + 1.0, {**others, **binaries})
     return {labels.get(name, name) for name in names if name in labels or name.startswith(("rating[", "security["))}
-
-
-def _power_flow_rows(block: Any) -> Iterator[tuple[str, Any]]:
-    for rule in (RULES[name] for name in _POWER_FLOW):
-        for component in (rule.name, *rule.components):
-            for index, row in (block.component(component) or {}).items():
-                yield rule.label(index), row
-
-
-def _authorities_without_room(data: SplitData, solution: SplitSolution) -> set[str]:
-    names = set()
-    for b in data.authorities:
-        load = sum(solution.modules.get(s, 0) for s in data.sites_of(b)) * data.module_mw
-        if load and data.spare_mw([b]) - load < data.module_mw - 1e-6:
-            names.add(RULES["generation"].label(b))
-    return names
 
 
 def _residual(data: SplitData, solution: SplitSolution) -> nx.DiGraph:
@@ -229,6 +215,15 @@ def with_plan(
 
 
 def _plan(data: SplitData, solution: SplitSolution, links: tuple[Link, ...], certificate: Certificate) -> SitesPlan:
+    runs: dict[str, ScenarioRun] = {}
+    for name, year in scenarios(data).items():
+        dispatch = solution.scenarios[name]
+        runs[name] = ScenarioRun(
+            running_mw=_nonzero(dispatch.load),
+            generation_mw=_nonzero(dispatch.generated),
+            flows=_flows(dispatch.flow),
+            energy_usd_per_year=_scenario_usd(data, year, solution, dispatch),
+        )
     return SitesPlan(
         sites=tuple(_site(data, s, n, solution) for s, n in sorted(solution.modules.items())),
         links=links,
@@ -237,7 +232,7 @@ def _plan(data: SplitData, solution: SplitSolution, links: tuple[Link, ...], cer
         generation_mw=_nonzero(solution.generated),
         flows=_flows(solution.flow),
         excess=tuple(_excess(data, name, x) for name, x in solution.excess.items()),
-        scenarios={n: _scenario_run(data, w, solution, solution.scenarios[n]) for n, w in scenarios(data).items()},
+        scenarios=runs,
         certificate=certificate,
     )
 
@@ -256,15 +251,6 @@ def _excess(data: SplitData, name: str, amount: float) -> Excess:
     rule, amount = rule_of(name), round(amount, 6)
     usd = data.grid.rules.soft[rule.name].usd_per_year * amount
     return Excess(rule=name, amount=amount, unit=rule.unit or "", usd_per_year=usd)
-
-
-def _scenario_run(data: SplitData, year: SplitData, solution: SplitSolution, dispatch: Dispatch) -> ScenarioRun:
-    return ScenarioRun(
-        running_mw=_nonzero(dispatch.load),
-        generation_mw=_nonzero(dispatch.generated),
-        flows=_flows(dispatch.flow),
-        energy_usd_per_year=_scenario_usd(data, year, solution, dispatch),
-    )
 
 
 def _scenario_usd(data: SplitData, year: SplitData, solution: SplitSolution, dispatch: Dispatch) -> float:

@@ -20,11 +20,6 @@ def min_site(m: Any, data: SplitData) -> None:
     m.min_site = pyo.Constraint(sites, rule=lambda m, s: m.modules[s] >= minimum * m.open[s])
 
 
-def _min_site_sentence(data: SplitData) -> str:
-    minimum = data.grid.rules.min_site_modules
-    return f"a site holds {minimum} modules at least ({megawatts(minimum * data.module_mw)})"
-
-
 def _module_m2(data: SplitData) -> float:
     return cost.cooling_m2(data.hardware, data.module_racks) or 0.0
 
@@ -157,7 +152,10 @@ def _ready_sentence(data: SplitData) -> str:
 SITE_RULES = (
     Rule(
         rows=min_site,
-        sentence=_min_site_sentence,
+        sentence=lambda data: (
+            f"a site holds {data.grid.rules.min_site_modules} modules at least "
+            f"({megawatts(data.grid.rules.min_site_modules * data.module_mw)})"
+        ),
         order=80,
         scope="split",
         index="site",
@@ -354,10 +352,6 @@ def wan_capacity(m: Any, data: SplitData) -> None:
     m.fibre = pyo.Constraint(
         list(fibres), rule=lambda m, a, b, n: m.fibres[a, b] >= fibres[a, b, n] * active(m, a, b, n)
     )
-    _exclude_unjoinable(m, data)
-
-
-def _exclude_unjoinable(m: Any, data: SplitData) -> None:
     m.wan_disconnected = pyo.Constraint(sorted(data.disconnected), rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
     refused = sorted(sorted(s) for s in data.request.refused)
 
