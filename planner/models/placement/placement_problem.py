@@ -5,11 +5,11 @@ pods and kinds are numbers here.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from planner.cluster.job import Topology, TopologyBlock
+from planner.cluster.job import Topology
 from planner.errors import InputError
 from planner.physics.network.transport import lower_bound_split
 from planner.solvers.outcome import Stop
@@ -164,7 +164,9 @@ def boundaries(q: PlacementProblem, within: Counter[int], across: int) -> int:
     """
     if q.line >= q.groups:
         return max(len(within) + across - 1, 0)
-    return sum(length > 0 and a != b for a, b, length in _neighbours(q.line, number_pods(q.line, within, across)))
+    order = number_pods(q.line, within, across)
+    # A line starts at each multiple of its length; two groups across pods (None) are never in one pod.
+    return sum(i % q.line > 0 and (pod is None or pod != order[i - 1]) for i, pod in enumerate(order))
 
 
 def number_pods(line: int, within: Counter[int], across: int) -> list[int | None]:
@@ -175,13 +177,6 @@ def number_pods(line: int, within: Counter[int], across: int) -> list[int | None
     for pod, n in sorted(within.items()):
         order.extend([pod] * (n % line))
     return order + [None] * across
-
-
-def _neighbours(line: int, order: Sequence[int | None]) -> Iterable[tuple[int | None, int | None, int]]:
-    """Pair each group with the one before it on its line; two groups across pods are never in one pod."""
-    for i in range(1, len(order)):
-        a, b = order[i - 1], order[i]
-        yield (a, b, i % line) if b is not None else (0, None, i % line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,22 +215,18 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
 
 def _of_switches(topology: Topology) -> list[LeafNodes]:
     above = {s.name: s.parent for s in topology.switches}
-    block = {node: b for b in topology.blocks for node in b.nodes}
+    block = {node: b.name for b in topology.blocks for node in b.nodes}
     chains = {s.name: _chain(s.name, above) for s in topology.switches if s.nodes}
     paths = _numbered([chains[s.name] for s in topology.switches if s.nodes])
     roots: dict[str, int] = {}
     trees = {name: roots.setdefault([name, *chain][-1], len(roots)) for name, chain in chains.items()}
-    return [
-        LeafNodes(s.name, s.nodes, _by_block(s.nodes, block), path, trees[s.name])
-        for s, path in zip((s for s in topology.switches if s.nodes), paths, strict=True)
-    ]
-
-
-def _by_block(nodes: Iterable[str], block: dict[str, TopologyBlock]) -> tuple[tuple[str, ...], ...]:
-    groups: dict[str | None, list[str]] = {}
-    for node in nodes:
-        groups.setdefault(block[node].name if node in block else None, []).append(node)
-    return tuple(tuple(group) for group in groups.values())
+    leaves = []
+    for s, path in zip((s for s in topology.switches if s.nodes), paths, strict=True):
+        by_block: dict[str | None, list[str]] = {}
+        for node in s.nodes:
+            by_block.setdefault(block.get(node), []).append(node)
+        leaves.append(LeafNodes(s.name, s.nodes, tuple(map(tuple, by_block.values())), path, trees[s.name]))
+    return leaves
 
 
 def _chain(name: str, above: dict[str, str | None]) -> list[str]:
@@ -308,7 +299,11 @@ def bounds(q: PlacementProblem, *, whole: bool = False) -> Levels:
     """Bound every level, given that those before it are minimal; `whole`: the last two assume that no group splits."""
     free = [leaf.free for leaf in q.leaves]
     split = min_split_groups(free, q.kinds)
-    crossing = tuple(min_split_groups(_free_by_switch(q, t), q.kinds) for t in range(q.tiers))
+    by_tier = [Counter[int]() for _ in range(q.tiers)]  # free nodes under each switch of a tier
+    for leaf in q.leaves:
+        for tier, by_switch in enumerate(by_tier):
+            by_switch[leaf.path[tier]] += leaf.free
+    crossing = tuple(min_split_groups(list(by_switch.values()), q.kinds) for by_switch in by_tier)
     return Levels(
         weight_split=min_split_weight(free, q.kinds),
         extra_pieces=min_extra_pieces(q, split),
@@ -395,13 +390,6 @@ def min_boundaries(q: PlacementProblem, across: int, *, whole: bool) -> int:
     if pods and free[pods - 1] < max(k.size for k in q.kinds):
         pods = 0  # a group across pods might save several of them
     return max(pods - 1, across - 1, 0)
-
-
-def _free_by_switch(q: PlacementProblem, tier: int) -> list[int]:
-    free: dict[int, int] = {}
-    for leaf in q.leaves:
-        free[leaf.path[tier]] = free.get(leaf.path[tier], 0) + leaf.free
-    return list(free.values())
 
 
 def min_part_free(q: PlacementProblem, *, whole: bool) -> int:

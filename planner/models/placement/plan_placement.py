@@ -242,7 +242,12 @@ def _path(parts: Sequence[int], start: int) -> Iterator[Arc]:
 
 def _clusters(f: PlanPlacementModel, values: CpsatValues) -> list[HoleCluster]:
     chosen = next((key for key, v in f.last.items() if values.of(v)), None)
-    pods = _pods_by_part(f, values, chosen[1] if chosen else 0)
+    packs = {arc: values.of(v) for arc, v in f.packs.items()}
+    tail = f.shape.tail - (chosen[1] if chosen else 0)
+    pods: dict[int, list[int]] = {}
+    for p in range(f.shape.pods - 1, -1, -1):
+        for u in _walk(packs, f.shape.per_pod if p < f.shape.full_pods else tail):
+            pods.setdefault(u, []).append(p)
     cuts = {arc: values.of(v) for arc, v in f.cuts.items()}
     clusters = []
     if chosen:
@@ -252,15 +257,6 @@ def _clusters(f: PlanPlacementModel, values: CpsatValues) -> list[HoleCluster]:
     for a, v in sorted(f.counts.plain.items(), reverse=True):
         clusters.extend(_joined(a, _walk(cuts, f.sizes.plain[a]), pods, None) for _ in range(values.of(v)))
     return clusters
-
-
-def _pods_by_part(f: PlanPlacementModel, values: CpsatValues, taken: int) -> dict[int, list[int]]:
-    packs = {arc: values.of(v) for arc, v in f.packs.items()}
-    pods: dict[int, list[int]] = {}
-    for p in range(f.shape.pods - 1, -1, -1):
-        for u in _walk(packs, f.shape.per_pod if p < f.shape.full_pods else f.shape.tail - taken):
-            pods.setdefault(u, []).append(p)
-    return pods
 
 
 def _walk(flow: dict[Arc, int], start: int) -> list[int]:

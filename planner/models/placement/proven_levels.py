@@ -253,17 +253,13 @@ def follow_chains(f: JobPlacementModel, pod: int, max_split: int) -> Chains:
             x.filled[need, c] = declare(f"filled[{need},{c}]", need - c, leaves)
     for need in range(0, -hole, -1):
         x.closed[need] = declare(f"closed[{need}]", None, leaves)
-    _conserve(f, pod, x, coming)
-    return x
-
-
-def _conserve(f: JobPlacementModel, pod: int, x: Chains, coming: dict[int, list[cp_model.IntVar]]) -> None:
-    """Require as many chains to leave a need as come to it."""
+    # As many chains leave a need as come to it.
     going: dict[int, list[cp_model.IntVar]] = {need: [v] for need, v in x.closed.items()}
     for (need, _), v in [*x.filled.items(), *x.joined.items()]:
         going.setdefault(need, []).append(v)
     for need in sorted(coming.keys() | going.keys()):
         f.model.add(sum(coming.get(need, [])) == sum(going.get(need, []))).with_name(f"follow_chains[{pod},{need}]")
+    return x
 
 
 def count_chains(f: JobPlacementModel, pod: int, x: Chains, max_split: int) -> None:

@@ -241,8 +241,11 @@ def min_pieces(shape: LeafDomains, sizes: Sizes, split: int, run: Run) -> tuple[
     model.minimize(extra_pieces(sizes, counts))
     outcome = run(model)
     analytic = analytic_extra_pieces(shape, split)
-    if outcome.solution is None:
-        return _one_chain(shape, split), analytic
+    if outcome.solution is None:  # one chain fills one hole after another: a cover that needs no search
+        holes = _holes(shape, split)
+        if holes <= shape.full:
+            return ChosenClusters(plain=((split, holes),)), analytic
+        return ChosenClusters(mixed=(split, _holes(shape, split, besides=shape.rest_hole))), analytic
     of = outcome.solution.of
     plain = tuple((a, sizes.plain[a]) for a, v in sorted(counts.plain.items(), reverse=True) for _ in range(of(v)))
     mixed = next(((a, sizes.mixed[a]) for a, v in counts.mixed.items() if of(v)), None)
@@ -295,11 +298,3 @@ def _records(shape: LeafDomains, split: int, *, besides: int) -> dict[int, int]:
 def _holes(shape: LeafDomains, groups: int, *, besides: int = 0) -> int:
     """Count the fewest holes of full domains that hold `groups` groups together with `besides` other racks."""
     return math.ceil((groups * shape.group - besides) / shape.hole)
-
-
-def _one_chain(shape: LeafDomains, split: int) -> ChosenClusters:
-    """Fill one hole after another: a cover that needs no search."""
-    holes = _holes(shape, split)
-    if holes <= shape.full:
-        return ChosenClusters(plain=((split, holes),))
-    return ChosenClusters(mixed=(split, _holes(shape, split, besides=shape.rest_hole)))
