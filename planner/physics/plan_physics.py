@@ -250,13 +250,18 @@ class PlanPhysics:
         layout = self.plan.layout
         if layout is None:
             return {}
-        wrap = layout.virtual_stages > 1
-        return {s: _locality(self.wired[s], ranks, wrap=wrap) for s, ranks in self.stages.items() if s in self.wired}
-
-
-def _locality(d: Design, stages: list[list[int]], *, wrap: bool) -> Locality:
-    blocks = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod or 1}
-    return locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=wrap)
+        found: dict[str, Locality] = {}
+        for s, ranks in self.stages.items():
+            if s in self.wired:
+                d = self.wired[s]
+                found[s] = locality(
+                    ranks,
+                    leaf_domain_racks=d.domain_racks,
+                    domains_per_pod=d.domains_per_pod or 1,
+                    domains_per_zone=d.domains_per_zone,
+                    wrap=layout.virtual_stages > 1,
+                )
+        return found
 
 
 def racks_of(text: str, racks: int) -> list[int] | str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.instance.hardware import CheckpointTarget, FailingPart, Recovery, Reliability
+from planner.instance.hardware import CheckpointTarget, Recovery, Reliability
 from planner.instance.instance import Instance
 from planner.instance.network import Network, Switch
 from planner.physics.network.links import lanes_of
@@ -50,17 +50,16 @@ def fewest_stops(instance: Instance, r: Reliability) -> GpuLinks:
     return min(each, key=lambda x: stops_per_gpu_second(r, x), default=NO_LINKS)
 
 
-def _per_gpu_second(p: FailingPart, links: GpuLinks) -> float:
-    """Return the events of a part in a second, for as many of it as a GPU at work has."""
-    counts = (1, p.gpu_hours_per_event), (links.links, p.link_hours_per_event)
-    each = (*counts, (links.transceivers, p.transceiver_hours_per_event))
-    return sum(n / (hours * SECONDS_PER_HOUR) for n, hours in each if hours is not None)
-
-
 def part_stops_per_gpu_second(r: Reliability, links: GpuLinks = NO_LINKS) -> dict[str, float]:
     """Return the stops that each kind of part causes in a second of one GPU at work, at the measured size."""
     stopping = NO_LINKS if r.lane_failover and links.links > 1 else links
-    return {name: _per_gpu_second(p, stopping) for name, p in r.parts.items()}
+    by_part: dict[str, float] = {}
+    for name, p in r.parts.items():
+        # How many of it a GPU at work has, and the hours of each to its next event.
+        counts = (1, p.gpu_hours_per_event), (stopping.links, p.link_hours_per_event)
+        each = (*counts, (stopping.transceivers, p.transceiver_hours_per_event))
+        by_part[name] = sum(n / (hours * SECONDS_PER_HOUR) for n, hours in each if hours is not None)
+    return by_part
 
 
 def stops_per_gpu_second(r: Reliability, links: GpuLinks = NO_LINKS) -> float:
@@ -289,7 +288,8 @@ def _restarted_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTa
     restart = job.restart_seconds if recovery == "restart" else job.warm_restart_seconds
     write = job.write_seconds(target)
     stretch = restart_stretch(mean, interval, write, restart)
-    older = _older_copies(job, mean) if target == "memory" else 0.0
+    # The share of time that copies in storage take, and the work that correlated stops lose to them.
+    older = np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") / mean) if target == "memory" else 0.0
     with np.errstate(divide="ignore", invalid="ignore"):
         parts = {
             "checkpoints": np.where(interval > 0, write / np.where(interval > 0, interval, 1.0), 0.0) + older,
@@ -306,11 +306,6 @@ def _restarted_at(job: CheckpointedJob, recovery: Recovery, target: CheckpointTa
         restart_seconds=restart,
         parts=parts,
     )
-
-
-def _older_copies(job: CheckpointedJob, mean: Any) -> Any:
-    """Return the share of time that copies in storage take, and the work that correlated stops lose to them."""
-    return np.sqrt(2 * job.r.correlated_share * job.write_seconds("storage") / mean)
 
 
 def inverse_share_there(away: Any, stalled: Any) -> Any:

@@ -128,7 +128,12 @@ def bill(
     if fabrics is not None:
         capex["fabric"] = sum(f.cost_usd for f in fabrics.values())
     if sites is not None and instance.grid is not None:
-        capex |= _sites_capex(instance.grid, sites)
+        grid, lines = instance.grid, {x.id: x.capex_usd for x in instance.grid.new_lines}
+        steps = {n.id: n.upgrade.capex_usd for n in grid.nodes if n.upgrade}
+        capex["sites"] = sum(site_capex_usd(grid, it_mw=s.it_mw, facility_mw=s.facility_mw) for s in sites.sites)
+        capex["new_lines"] = sum(n.circuits * lines[n.line] for n in sites.new_lines)
+        if sites.upgrades:
+            capex["upgrades"] = sum(u.steps * steps[u.node] for u in sites.upgrades)
         if design is not None:
             capex["wan"] = design.capex_usd
         elif instance.wan is not None or sites.links:
@@ -140,16 +145,6 @@ def bill(
     years = instance.limits.budgeted_years
     total = sum(capex.values()) + years * sum(opex.values())
     return Cost(capex_usd=capex, opex_usd_per_year=opex, operation_years=years, total_usd=total)
-
-
-def _sites_capex(grid: Grid, plan: SitesPlan) -> dict[str, float]:
-    line = {x.id: x.capex_usd for x in grid.new_lines}
-    step = {n.id: n.upgrade.capex_usd for n in grid.nodes if n.upgrade}
-    capex = {
-        "sites": sum(site_capex_usd(grid, it_mw=s.it_mw, facility_mw=s.facility_mw) for s in plan.sites),
-        "new_lines": sum(n.circuits * line[n.line] for n in plan.new_lines),
-    }
-    return capex | ({"upgrades": sum(u.steps * step[u.node] for u in plan.upgrades)} if plan.upgrades else {})
 
 
 HOURS_PER_DAY = 24.0
@@ -279,16 +274,17 @@ class Run:
     def by_year(self) -> tuple[YearRun, ...]:
         """The counted years one by one, of a long run the first."""
         count = min(MAX_YEARS, math.ceil(self.years - ROUNDING))
-        return tuple(self._year(n, min(1.0, self.years - n)) for n in range(count))
-
-    def _year(self, n: int, part: float) -> YearRun:
-        usd = {k: v * part for k, v in self.upkeep_usd_per_year.items()}
-        for b in self.bought:
-            if b.life_years is not None:
-                before = replacements_by(n - 1, self.years, b.life_years) if n else 0
-                spent = b.usd * (replacements_by(n, self.years, b.life_years) - before)
-                usd[b.part] = usd.get(b.part, 0.0) + spent
-        return YearRun(years=part, energy_mwh=energy_mwh(sum(self.mw.values()), part), usd=usd)
+        runs = []
+        for n in range(count):
+            part = min(1.0, self.years - n)
+            usd = {k: v * part for k, v in self.upkeep_usd_per_year.items()}
+            for b in self.bought:
+                if b.life_years is not None:
+                    before = replacements_by(n - 1, self.years, b.life_years) if n else 0
+                    spent = b.usd * (replacements_by(n, self.years, b.life_years) - before)
+                    usd[b.part] = usd.get(b.part, 0.0) + spent
+            runs.append(YearRun(years=part, energy_mwh=energy_mwh(sum(self.mw.values()), part), usd=usd))
+        return tuple(runs)
 
     @property
     def usd(self) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """The fibre between sites: its edges, routes and prices, and the demands that it must carry."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import Any
@@ -109,20 +109,19 @@ def graph(fibre: SiteFibre) -> Any:
 
 def routes(fibre: SiteFibre, g: Any, a: str, b: str, count: int) -> list[Route]:
     """Return the `count` shortest routes between two sites with their access, shortest first (Yen 1971)."""
-    return [_route(fibre, a, b, path) for path in islice(_paths(g, fibre.node[a], fibre.node[b]), count)]
+    import networkx as nx
+
+    start, end = ("node", fibre.node[a]), ("node", fibre.node[b])
+    paths: Iterable[Sequence[tuple[str, str]]] = ()
+    if start == end:
+        paths = ([start],)
+    elif nx.has_path(g, start, end):
+        paths = nx.shortest_simple_paths(g, start, end, weight="km")
+    return [_route(fibre, a, b, path) for path in islice(paths, count)]
 
 
 def _route(fibre: SiteFibre, a: str, b: str, path: Sequence[tuple[str, str]]) -> Route:
     return (*fibre.access_route(a), *(name for kind, name in path if kind == "edge"), *fibre.access_route(b))
-
-
-def _paths(g: Any, a: str, b: str) -> Iterator[Sequence[tuple[str, str]]]:
-    import networkx as nx
-
-    if a == b:
-        yield [("node", a)]
-    elif nx.has_path(g, ("node", a), ("node", b)):
-        yield from nx.shortest_simple_paths(g, ("node", a), ("node", b), weight="km")
 
 
 def diverse(fibre: SiteFibre, g: Any, a: str, b: str, count: int) -> list[tuple[Route, Route]]:

@@ -309,7 +309,11 @@ def _attention(p: Passes, tokens: Num, s: LayerShape, window: int | None) -> Non
         peak = m.gpu.peak_flop_per_second[attention_dtype(m)]
         seconds = narrow_heads(m) * flop / (peak * m.gpu.attention_efficiency * m.software.attention_share)
         if attends_in_fp8(m):
-            _cast_for_attention(p, tokens, inner, t)
+            # Casts of Q, K and V, and of the gradient of the attention's output: a tensor read and written.
+            moved = (m.precision.activation_bytes + COMPUTE_BYTES["fp8"]) / t
+            for operations, elements in ((p.forward, attention_inputs(model)), (p.backward, inner)):
+                cast = tokens * elements * moved * m.software.quantise_traffic / hbm_rate(m)
+                operations.append(LayerOperation("cast for attention", "quantise", float(cast)))
         # The backward kernel computes the scores again: five products where the forward has two (Dao 2023).
         p.forward.append(LayerOperation("attention", "attention", float(seconds + m.gpu.kernel_seconds)))
         p.backward.append(LayerOperation("attention", "attention", float(2.5 * seconds + m.gpu.kernel_seconds)))
@@ -329,14 +333,6 @@ def _merge_of_ranks(p: Passes, tokens: Num, s: LayerShape, inner: int) -> None:
     if c > 1:
         wide = 3 * c * tokens * COMPUTE_BYTES["fp32"] / p.m.precision.activation_bytes / s.tensor_parallel
         p.elementwise("merge of CP ranks", wide * inner, wide * (inner + 2 * model.kv * model.head))
-
-
-def _cast_for_attention(p: Passes, tokens: Num, inner: int, t: int) -> None:
-    """Add the casts of Q, K and V to FP8, and of the gradient of the attention's output, a tensor read and written."""
-    m, moved = p.m, (p.m.precision.activation_bytes + COMPUTE_BYTES["fp8"]) / t
-    for operations, elements in ((p.forward, attention_inputs(m.model)), (p.backward, inner)):
-        seconds = tokens * elements * moved * m.software.quantise_traffic / hbm_rate(m)
-        operations.append(LayerOperation("cast for attention", "quantise", float(seconds)))
 
 
 def narrow_heads(m: Machine) -> float:

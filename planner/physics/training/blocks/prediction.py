@@ -46,6 +46,8 @@ def metrics(
     useful = workload.availability if useful_share is None else useful_share
     days = layer_time.days_to_train(workload.tokens, tokens, seconds, useful)
     flop, peak = tokens * model_flop_per_token(m.model, m.sequence), m.gpu.peak_flop_per_second[m.precision.compute]
+    layers, p = np.array(strategy.layers_per_stage), strategy.pipeline_parallel
+    gradient_bytes = stage_gradient_bytes(m, strategy.shape, layers, stage=np.arange(p), pipeline=p)
     return {
         "step_seconds": seconds,
         "breakdown_seconds": parts,
@@ -59,7 +61,7 @@ def metrics(
         "useful_share": useful,
         "days_to_train_interval": step_errors.interval(m, strategy, days),
         **_network_metrics(wide, c, strategy),
-        "gradient_bytes_per_stage": _max_gradient_bytes(m, strategy),
+        "gradient_bytes_per_stage": float(np.max(gradient_bytes)),
     }
 
 
@@ -127,8 +129,3 @@ def pipeline_of(m: Machine, c: Conditions, strategy: ParallelStrategy) -> Pipeli
         inside=strategy.stages_per_rack >= strategy.pipeline_parallel,
         transport_slowdown=c.transport_slowdown,
     )
-
-
-def _max_gradient_bytes(m: Machine, strategy: ParallelStrategy) -> float:
-    layers, p = np.array(strategy.layers_per_stage), strategy.pipeline_parallel
-    return float(np.max(stage_gradient_bytes(m, strategy.shape, layers, stage=np.arange(p), pipeline=p)))
