@@ -64,8 +64,8 @@ def conflict_of(instance: Instance, options: Options) -> Conflict:
     in_memory = not _never_in_memory(instance, rules, options, deadline)
     kept = smallest_conflict(conflicting, list(rules)) if in_memory else [MEMORY]
     if len(kept) == 1 and not deadline.passed:
-        left = replace(options, time_limit=deadline.limit)
-        if not _some_plan(instance, rules[kept[0]], left) and conflicting(frozenset()):
+        left = replace(options, gap=ANY_PLAN, time_limit=deadline.limit)
+        if solve_joint(rules[kept[0]](instance), left, lambda _: None).plan is None and conflicting(frozenset()):
             kept = []
     return Conflict(decision=_decision(kept), rules=tuple(kept), reason=_reason(instance, kept))
 
@@ -203,11 +203,6 @@ def _never_in_memory(instance: Instance, rules: dict[str, Relax], options: Optio
         return False
 
 
-def _some_plan(instance: Instance, relax: Relax, options: Options) -> bool:
-    """Return whether a plan was found with one rule relaxed alone."""
-    return solve_joint(relax(instance), replace(options, gap=ANY_PLAN), lambda _: None).plan is not None
-
-
 def _no_plan(instance: Instance, relaxed: list[Relax], options: Options) -> bool:
     """Return whether it is proven that there is no plan with some rules relaxed."""
     for relax in relaxed:
@@ -246,7 +241,7 @@ def _reason(instance: Instance, rules: list[str]) -> str:
         **_network_sentences(instance),
         "hardware.racks": f"there are {h.racks or 0:,} racks of {gpus} GPUs",
     }
-    parts = [sentences.get(rule) or _pin_sentence(instance, rule) for rule in rules]
+    parts = [sentences.get(x) or f"{x} = {instance.pins[x.removeprefix('pins.')]!r}" for x in rules]
     return "nothing meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
 
 
@@ -262,8 +257,3 @@ def _network_sentences(instance: Instance) -> dict[str, str]:
         "network.max_oversubscription": f"no fabric is oversubscribed beyond {', '.join(f'{r:g}:1' for r in ratios)}",
         "network.survives": f"the loss of one {lost} cuts no two leaves",
     }
-
-
-def _pin_sentence(instance: Instance, rule: str) -> str:
-    path = rule.removeprefix("pins.")
-    return f"{rule} = {instance.pins[path]!r}"

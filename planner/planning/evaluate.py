@@ -443,7 +443,14 @@ def summary(e: Evaluation, *, why: bool = False) -> str:
     for line, part in zip(time_lines(e), sorted_parts(e.breakdown_seconds), strict=True):
         constants = ", ".join(f"{c.path.split('.', 1)[1]} {shown(c.value)}{few_rows(c)}" for c in e.rests_on[part])
         lines.append(f"{line}   {constants}" if why else line)
-    return "\n".join([*lines, *memory_lines(e), *_stage_lines(e)])
+    lines += memory_lines(e)
+    # Stages in a row that have the same memory share a line.
+    stages = [f"{sum(of.values()) / 1e9:.1f} GB = {_parts(of)}" for of in e.memory_by_stage_bytes]
+    for text, group in groupby(range(len(stages)), key=lambda i: stages[i]):
+        first, *others = group
+        name = f"stages {first} to {others[-1]}" if others else f"stage {first}"
+        lines.append(f"  {name:18}{text}")
+    return "\n".join(lines)
 
 
 def few_rows(c: Constant) -> str:
@@ -472,15 +479,6 @@ def _interval_lines(e: Evaluation) -> Iterator[str]:
         names = [path.rsplit(".", 1)[1] for path in x.constants] if len(x.constants) <= FEW else []
         behind = f": rests on {', '.join(names)}" if names else ""
         yield f"           extrapolated: {x.reason}{behind}"
-
-
-def _stage_lines(e: Evaluation) -> Iterator[str]:
-    """Yield the memory of every stage, stages in a row that have the same in one line."""
-    stages = [f"{sum(of.values()) / 1e9:.1f} GB = {_parts(of)}" for of in e.memory_by_stage_bytes]
-    for text, group in groupby(range(len(stages)), key=lambda i: stages[i]):
-        each = list(group)
-        name = f"stage {each[0]}" if len(each) == 1 else f"stages {each[0]} to {each[-1]}"
-        yield f"  {name:18}{text}"
 
 
 def _parts(of: Mapping[str, float]) -> str:

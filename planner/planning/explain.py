@@ -131,13 +131,18 @@ def explained(
     those `within` a share of the best.
     """
     clock, cache = Deadline(), JointCache()
-    plan = asked if isinstance(asked, Plan) else _very_best(asked, options, progress, cache)
+    if isinstance(asked, Plan):
+        plan = asked
+    else:
+        very_best = asked.objective.model_copy(update={"tolerance": 0.0, "indifference": 0.0})
+        plan = solve_instance(asked.model_copy(update={"objective": very_best}), options, progress, cache=cache)
     if plan.layout is None:
         yield _infeasible(plan, plan.instance, options).model_copy(update={"violations": plan.violations})
         return
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
     yield found
-    share = _Share(Deadline(max(AT_LEAST, TIMES * max(clock.elapsed, _seconds_of(plan)))), options, progress)
+    seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
+    share = _Share(Deadline(max(AT_LEAST, TIMES * seconds)), options, progress)
     more, variants = list(limits_of(plan)), list(_variants(plan))
     share.parts = len(more) + len(variants) + (plan.sites is not None)
     try:
@@ -162,12 +167,6 @@ def explained(
         yield found.model_copy(update={"interrupted": True})
 
 
-def _very_best(instance: Instance, options: Options, progress: Callable[[str], None], cache: JointCache) -> Plan:
-    """Solve an instance for its very best plan, whatever it may give up for money or simplicity."""
-    objective = instance.objective.model_copy(update={"tolerance": 0.0, "indifference": 0.0})
-    return solve_instance(instance.model_copy(update={"objective": objective}), options, progress, cache=cache)
-
-
 def proven_plan(plan: Plan) -> bool:
     """Return whether a plan can be explained without solving it again.
 
@@ -178,11 +177,6 @@ def proven_plan(plan: Plan) -> bool:
         return False
     best = bound >= _best_value(plan) * (1 - ROUNDING) and instance.objective.minimize != "loss"
     return plan.status == "optimal" and plan.stopped == "proved" and best and not check(plan)
-
-
-def _seconds_of(plan: Plan) -> float:
-    """Return the seconds that the search for a plan took."""
-    return plan.layout.certificate.seconds if plan.layout is not None else 0.0
 
 
 def _best_value(plan: Plan) -> float:
@@ -235,21 +229,16 @@ def _variants(plan: Plan) -> Iterator[Variant]:
         path = f"sites.racks.{site.id}"
         if path not in instance.pins:
             yield Variant("site", site.id, "closed", pinned(instance, path, 0), {})
-    yield from _other_switches(plan)
-    for key in ("max_oversubscription", "survives"):
-        asked = getattr(instance.network, key) if instance.network else None
-        if asked is not None:
-            yield Variant(f"network.{key}", f"{asked}", "not asked for", without_network_rule(instance, key), {})
-
-
-def _other_switches(plan: Plan) -> Iterator[Variant]:
-    """Yield the instance without each switch that the plan uses, where others are left."""
-    network = plan.instance.network
+    network = instance.network
     for name in sorted({name for f in plan.fabric.sites.values() for name in f.models} if plan.fabric else ()):
         rest = tuple(s for s in network.switches if not isinstance(s, str) and s.name != name) if network else ()
         if network is not None and rest:
-            other = plan.instance.model_copy(update={"network": network.model_copy(update={"switches": rest})})
+            other = instance.model_copy(update={"network": network.model_copy(update={"switches": rest})})
             yield Variant("switch", name, "any other", other, {})
+    for key in ("max_oversubscription", "survives"):
+        asked = getattr(network, key) if network else None
+        if asked is not None:
+            yield Variant(f"network.{key}", f"{asked}", "not asked for", without_network_rule(instance, key), {})
 
 
 def _other(v: Variant, plan: Plan, options: Options, cache: JointCache) -> Other:

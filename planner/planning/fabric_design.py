@@ -324,13 +324,6 @@ def _tails(instance: FabricInstance, network: Network, t: Template, deadline: De
     return float(np.mean(found[0])), float(np.mean(found[1]))
 
 
-def _rules(instance: FabricInstance, network: Network) -> list[str]:
-    """Name the rules and pins that a fabric must keep."""
-    names = ("max_oversubscription", "min_core_share", "survives")
-    asked = [f"network.{x}" for x in names if getattr(network, x)]
-    return ["network.families", "network.max_tiers", *asked, *(f"pins.{path}" for path in instance.pins)]
-
-
 def _without(instance: FabricInstance, rules: Collection[str]) -> tuple[FabricInstance, Network]:
     """Return the question, and what it may be built from, without some rules and pins."""
     free: dict[str, Any] = {"families": tuple(KINDS), "max_tiers": MAX_TIERS, "min_core_share": 0.0}
@@ -347,7 +340,10 @@ def _in_conflict(instance: FabricInstance, network: Network, deadline: Deadline,
 
     Return all rules and pins where the time ends first.
     """
-    rules, dropped = _rules(instance, network), list[str]()
+    limits = [name for name in ("max_oversubscription", "min_core_share", "survives") if getattr(network, name)]
+    rules = [f"network.{name}" for name in ("families", "max_tiers", *limits)]
+    rules += [f"pins.{path}" for path in instance.pins]
+    dropped: list[str] = []
     for name in rules:
         asked, free = _without(instance, [*dropped, name])
         kinds = [k for k in _kinds(free) if k.family in free.families]

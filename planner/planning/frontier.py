@@ -81,7 +81,11 @@ def frontier_of(
         try:
             start(progress, "first plans")
             search.box()
-            search.front.most_usd = _most_usd(search)
+            # While the fastest plan is not known, the box ends at the budget, or at what all racks cost.
+            world = search.world
+            budget = world.problem.instance.limits.budget_usd
+            most_usd = math.inf if budget is None else budget
+            search.front.most_usd = most_usd if world.sites is not None else min(most_usd, 2 * world.owned_usd)
             first_plans(search, FIRST)
             start(progress, "the fastest plan")
             left = None if deadline.limit is None else deadline.limit / 2  # its end is one point of many
@@ -130,14 +134,6 @@ def _search(
 
     world = world_of(instance, replace(options, time_limit=deadline.limit), deadline, cache)
     return WholeCurve(world=world, epsilon=epsilon, progress=say)
-
-
-def _most_usd(search: WholeCurve) -> float:
-    """Return the most capital of the box while the fastest plan is not known: the budget, or what all racks cost."""
-    world = search.world
-    budget = world.problem.instance.limits.budget_usd
-    most = math.inf if budget is None else budget
-    return most if world.sites is not None else min(most, 2 * world.owned_usd)
 
 
 def _nothing(instance: Instance, stopped: str) -> Frontier:

@@ -49,7 +49,19 @@ class HardwareChoice:
 def each_alone(instance: Instance) -> list[Instance]:
     """List the instance with each of its GPUs and racks alone, its own first."""
     h = instance.hardware
-    every = [h.model_copy(update={"alternatives": ()}), *(_of(h, x) for x in h.alternatives)]
+    every = [h.model_copy(update={"alternatives": ()})]
+    for x in h.alternatives:
+        rack = x.rack
+        if x.price_usd is not None and not isinstance(rack, str):
+            rack = rack.model_copy(update={"price_usd": x.price_usd})
+        own: dict[str, Any] = {
+            "accelerator": x.accelerator,
+            "rack": rack,
+            "racks": x.racks or h.racks,
+            "alternatives": (),
+        }
+        own |= {"nic_bytes_per_second": x.nic_bytes_per_second, "ready_months": x.ready_months}
+        every.append(h.model_copy(update=own))
     return [_with(instance, x) for x in every]
 
 
@@ -60,16 +72,6 @@ def alone_on(instance: Instance, hardware: Hardware) -> Instance:
 
 def _with(instance: Instance, hardware: Hardware) -> Instance:
     return instance.model_copy(update={"hardware": hardware})
-
-
-def _of(h: Hardware, x: HardwareAlternative) -> Hardware:
-    """Return the hardware with an alternative in its place."""
-    rack = x.rack
-    if x.price_usd is not None and not isinstance(rack, str):
-        rack = rack.model_copy(update={"price_usd": x.price_usd})
-    own: dict[str, Any] = {"accelerator": x.accelerator, "rack": rack, "racks": x.racks or h.racks, "alternatives": ()}
-    own |= {"nic_bytes_per_second": x.nic_bytes_per_second, "ready_months": x.ready_months}
-    return h.model_copy(update=own)
 
 
 def reordered(instance: Instance, chosen: Instance) -> Instance:

@@ -99,7 +99,13 @@ def solve(instance: Instance, options: Options, progress: Callable[[str], None])
         progress=better,
     )
     if shares.points:
-        return _judged(instance, options, _section(pools, shares, options, deadline.elapsed))
+        section = _section(pools, shares, options, deadline.elapsed)
+        most, days, bound = instance.limits.deadline_days, section.days_to_train, section.certificate.bound or 0.0
+        if most is None or days <= most * (1 + 1e-9):
+            return _plan(instance, options, section=section)
+        rules = ("limits.deadline_days",) if bound > most else ()  # a conflict is proven, or not
+        reason = f"all pools train in {days:,.1f} days > {most:,.1f}, and in no less than {bound:,.1f}"
+        return _plan(instance, options, conflict=Conflict(decision="layout", rules=rules, reason=reason))
     why = Conflict(decision="layout", rules=(), reason=f"{ENDED[deadline.cause]} before a layout of any pool")
     if shares.stop is Stop.PROVED:
         reason = "no pool has a layout in its memory and racks, whatever its share"
@@ -118,16 +124,6 @@ def _limits_in_conflict(instance: Instance) -> Conflict | None:
         reason = f"the racks of all pools cost ${usd:,.0f} > ${budget:,.0f}"
         return Conflict(decision="budget", rules=("hardware.pools", "limits.budget_usd"), reason=reason)
     return None
-
-
-def _judged(instance: Instance, options: Options, section: PoolsPlan) -> Plan:
-    """Return the plan of a section that meets the deadline, else a plan without one and the conflict, proven or not."""
-    deadline, days, bound = instance.limits.deadline_days, section.days_to_train, section.certificate.bound or 0.0
-    if deadline is None or days <= deadline * (1 + 1e-9):
-        return _plan(instance, options, section=section)
-    rules = ("limits.deadline_days",) if bound > deadline else ()
-    reason = f"all pools train in {days:,.1f} days > {deadline:,.1f}, and in no less than {bound:,.1f}"
-    return _plan(instance, options, conflict=Conflict(decision="layout", rules=rules, reason=reason))
 
 
 def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: float) -> PoolsPlan:

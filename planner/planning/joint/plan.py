@@ -250,14 +250,11 @@ class Assembly:
                 wired_gpus_per_rack=self.rails,
                 rates=self._gateway_rates(s),
                 above=[switches[name] for name in t.above],
-                sends_meet_rings=self._sends_meet_rings(s),
+                # By the schedule, and where a stage has several racks at the site.
+                sends_meet_rings=self.metrics.sends_beside_rings > 0 and len(self.orders[s][0]) > 1,
             )
             for s, t in sorted(templates.items())
         }
-
-    def _sends_meet_rings(self, site: str) -> bool:
-        """Return whether sends at a site meet rings: by the schedule, and where a stage has several racks there."""
-        return self.metrics.sends_beside_rings > 0 and len(self.orders[site][0]) > 1
 
     def _gateway_rates(self, site: str) -> GatewayRates:
         """Return what the WAN gateway of a site carries: the wavelengths that end there, and the gradients."""
@@ -282,11 +279,16 @@ class Assembly:
         b, x = self.block, self.choice
         where = {s: self.crossings(s) for s in self.orders}
         groups, split = b.rack_stages * len(where), sum(w.groups_split for w in where.values())
+        min_split = 0
+        for s, order in self.orders.items():
+            d = x.templates[s].design
+            free = transport.domain_racks(d.racks, d.domain_racks)
+            min_split += transport.lower_bound_split(free, b.rack_stages, len(order[0]))
         return PlacementPlan(
             groups=groups,
             groups_leaf_local=groups - split,
             groups_split=split,
-            lower_bound_split=sum(self._min_split(s) for s in where),
+            lower_bound_split=min_split,
             extra_pieces=sum(w.extra_pieces for w in where.values()),
             groups_cross_pod=sum(w.groups_cross_pod for w in where.values()),
             stripes={s: t.stripes for s, t in sorted(x.templates.items())},
@@ -298,11 +300,6 @@ class Assembly:
             },
             certificate=self.certificate(),
         )
-
-    def _min_split(self, site: str) -> int:
-        d = self.choice.templates[site].design
-        free = transport.domain_racks(d.racks, d.domain_racks)
-        return transport.lower_bound_split(free, self.block.rack_stages, len(self.orders[site][0]))
 
     @cached_property
     def at_sites(self) -> "Sites":

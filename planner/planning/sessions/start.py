@@ -5,7 +5,6 @@ from planner.instance.instance import Instance, instance_sha256
 from planner.models.joint.space import Strategy
 from planner.models.joint.split import Column
 from planner.models.joint.world import World
-from planner.plan.certificate import Certificate
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 from planner.solvers.outcome import relative_gap
@@ -55,8 +54,11 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
     if plan.layout is None or plan.objective.name != instance.objective.minimize:
         return None
     sections = {name: getattr(plan, name) for name in SECTIONS}
-    unproven = {
-        name: x.model_copy(update={"certificate": _unproven(x.certificate)}) for name, x in sections.items() if x
+    unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
+    changed = {
+        name: x.model_copy(update={"certificate": x.certificate.model_copy(update=unproven)})
+        for name, x in sections.items()
+        if x
     }
     none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
     none = {**none, "ends": ()}
@@ -71,14 +73,10 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
             "stopped": "limit",
             "verified": True,
             "violations": (),
-            **unproven,
+            **changed,
         }
     )
     return None if check(found) else found
-
-
-def _unproven(c: Certificate) -> Certificate:
-    return c.model_copy(update={"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0})
 
 
 def better_of(found: Plan, start: Plan | None) -> Plan:
