@@ -119,8 +119,14 @@ def _parsed(text: str, where: str) -> Any:
         raise InputError(f"{where}: {error}") from None
     except RecursionError:
         raise InputError(_too_deep(where)) from None
-    if _depth(data) > MAX_DEPTH:
-        raise InputError(_too_deep(where))
+    # Levels of lists and objects are counted without recursion.
+    level, depth = [data] if isinstance(data, (dict, list)) else [], 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise InputError(_too_deep(where))
+        inner = (v for x in level for v in (x.values() if isinstance(x, dict) else x))
+        level = [v for v in inner if isinstance(v, (dict, list))]
     if _SURROGATE.search(text):
         _require_whole_characters(data, where)
     return data
@@ -128,16 +134,6 @@ def _parsed(text: str, where: str) -> Any:
 
 def _too_deep(where: str) -> str:
     return f"{where}: is nested more than {MAX_DEPTH} levels deep; flatten it"
-
-
-def _depth(data: Any) -> int:
-    """Count the levels of lists and objects, at most one more than are allowed, without recursion."""
-    level, depth = [data] if isinstance(data, (dict, list)) else [], 0
-    while level and depth <= MAX_DEPTH:
-        depth += 1
-        inner = (v for x in level for v in (x.values() if isinstance(x, dict) else x))
-        level = [v for v in inner if isinstance(v, (dict, list))]
-    return depth
 
 
 def _require_whole_characters(data: Any, where: str) -> None:

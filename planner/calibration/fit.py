@@ -243,10 +243,19 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
         raise InputError(f"{path}: has {len(runs)} measured line; give at least 2, better 10 with varied micro-batches")
     gpu, software = runs[0].machine.gpu.name, runs[0].machine.software.name
     entries = {"accelerators": (gpu,), "software": (software,)}
-    named = [(FittedConstant(t.kind, entries[t.kind], t.path, t.low, t.high), t.spread) for t in _tunables(runs)]
+    types: set[str] = {
+        "bf16" if r.machine.precision.compute in SIXTEEN_BITS else r.machine.precision.compute for r in runs
+    }
+    types |= {"bf16"} & set(runs[0].machine.gpu.peak_flop_per_second)
+    peaks = [Tunable("accelerators", MAX_SHARE + dtype, 0.1, 1.0, SHARES) for dtype in sorted(types)]
+    named = [(FittedConstant(t.kind, entries[t.kind], t.path, t.low, t.high), t.spread) for t in (*peaks, *TUNABLES)]
     every = [(c, spread) for c, spread in named if c.read() > 0]
-    effects = _effects(runs, [c for c, _ in every])
-    tunables = [t for t, effect in zip(every, effects, strict=True) if effect >= EFFECT]
+    base, tunables = log_errors(runs, [], []), list[tuple[FittedConstant, float]]()
+    for c, spread in every:
+        # By how much the logarithm of any run's step changes with the constant's logarithm, from the catalogue's.
+        moved = np.abs(log_errors(runs, [c], [_moved(c)]) - base)
+        if float(np.max(moved)) / math.log(1 + MOVE) >= EFFECT:
+            tunables.append((c, spread))
     constants, spreads = [c for c, _ in tunables], np.array([s for _, s in tunables])
     first = _posterior(runs, constants, spreads)
     alone = first.deviations <= np.minimum(NARROW, DETERMINED * spreads)
@@ -264,19 +273,6 @@ def calibrated(runs: Sequence[MeasuredRun], path: Path) -> MeasuredConstants:
         | {_path(c): KeptConstant(value=0.0, reason=NONE) for c, _ in named if c.read() == 0},
         lines=_lines(runs, log_errors(runs, constants, list(first.values)), first.leverages),
     )
-
-
-def _tunables(runs: Sequence[MeasuredRun]) -> list[Tunable]:
-    types = {"bf16" if r.machine.precision.compute in SIXTEEN_BITS else r.machine.precision.compute for r in runs}
-    peaks = runs[0].machine.gpu.peak_flop_per_second
-    kinds = sorted(types | ({"bf16"} if "bf16" in peaks else set()))
-    return [*(Tunable("accelerators", MAX_SHARE + kind, 0.1, 1.0, SHARES) for kind in kinds), *TUNABLES]
-
-
-def _effects(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant]) -> list[float]:
-    """Return how much the logarithm of any run's step changes with each constant's logarithm, from the catalogue's."""
-    base = log_errors(runs, [], [])
-    return [float(np.max(np.abs(log_errors(runs, [c], [_moved(c)]) - base))) / math.log(1 + MOVE) for c in constants]
 
 
 def _moved(c: FittedConstant) -> float:

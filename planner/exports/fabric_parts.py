@@ -316,7 +316,16 @@ def netbox_files(x: BuiltFabric) -> Files:
     racks = [(x.site, name, STATUS, RACK_WIDTH, RACK_UNITS) for name in x.names["rack"]]
 
     def table(columns: str, rows: Callable[[], Iterable[Row]]) -> Callable[[], Iterator[str]]:
-        return lambda: _csv_lines(columns, rows())
+        def lines() -> Iterator[str]:
+            yield f"{columns}\n"
+            rest = iter(rows())
+            while block := list(islice(rest, BLOCK)):
+                text = io.StringIO()
+                cells = ([escaped(v) if isinstance(v, str) else v for v in row] for row in block)
+                csv.writer(text, lineterminator="\n").writerows(cells)
+                yield text.getvalue()
+
+        return lines
 
     return {
         "manufacturers.csv": table("name,slug", lambda: [(MANUFACTURER, _slug(MANUFACTURER))]),
@@ -349,16 +358,6 @@ def end_of(device: str, interface: str) -> tuple[str, str]:
         gpu, _, lane = interface.partition("/")
         return f"{device}-{gpu}", lane or "0"
     return device, interface.removeprefix("port")
-
-
-def _csv_lines(columns: str, rows: Iterable[Row]) -> Iterator[str]:
-    yield f"{columns}\n"
-    rest = iter(rows)
-    while block := list(islice(rest, BLOCK)):
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerows([escaped(v) if isinstance(v, str) else v for v in row] for row in block)
-        yield text.getvalue()
 
 
 def _slug(name: str) -> str:

@@ -18,16 +18,8 @@ def _from_zero(value: Any) -> bool:
     return (value == 0 and not isinstance(value, bool)) or _whole(value)
 
 
-def _stage_list(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(_whole(v) for v in value)
-
-
-def _count_list(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(_from_zero(v) for v in value)
-
-
-def _by_site(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(v, int) and v >= 0 for v in value.values())
+def _list_of(entry: Check) -> Check:
+    return lambda value: isinstance(value, list) and bool(value) and all(map(entry, value))
 
 
 WHOLE: tuple[Check, str] = (_whole, "a whole number from 1")
@@ -43,7 +35,10 @@ PINS: dict[str, tuple[Check, str]] = {
     "layout.expert_parallel": WHOLE,
     "layout.pipeline_parallel": WHOLE,
     "layout.data_parallel": WHOLE,
-    "layout.data_parallel_by_site": (_by_site, "an object of site id and whole number"),
+    "layout.data_parallel_by_site": (
+        lambda value: isinstance(value, dict) and all(isinstance(v, int) and v >= 0 for v in value.values()),
+        "an object of site id and whole number",
+    ),
     "layout.virtual_stages": WHOLE,
     "layout.microbatch_sequences": WHOLE,
     "layout.microbatches_per_step": WHOLE,
@@ -53,8 +48,8 @@ PINS: dict[str, tuple[Check, str]] = {
     "layout.recompute": (lambda v: v in ("none", "selective", "full"), "none, selective or full"),
     "layout.sequence_parallel": (lambda v: isinstance(v, bool), "true or false"),
     "layout.zero_stage": (lambda v: isinstance(v, int) and not isinstance(v, bool) and 0 <= v <= 3, "0, 1, 2 or 3"),
-    "layout.layers_per_stage": (_stage_list, "a list of whole numbers from 1, one a stage"),
-    "layout.recomputed_layers_per_stage": (_count_list, "a list of whole numbers from 0, one a stage"),
+    "layout.layers_per_stage": (_list_of(_whole), "a list of whole numbers from 1, one a stage"),
+    "layout.recomputed_layers_per_stage": (_list_of(_from_zero), "a list of whole numbers from 0, one a stage"),
     **dict.fromkeys(("fabric.switch", "fabric.spine_switch", "fabric.core_switch"), NAME),
     "fabric.planes": WHOLE,
     "fabric.ports_per_switch": WHOLE,
@@ -123,6 +118,11 @@ def check_pins(instance: Instance) -> Iterator[str]:
     by_site = {RACKS_AT + n for n in nodes} | {BLOCKS_AT + n for n in sites}
     for path, value in instance.pins.items():
         kind = FROM_ZERO if path in by_site else PINS.get(path) or _site_fabric(path, sites)
+        part = None  # of the instance, without which there is nothing to decide
+        if path.startswith(("sites.", "wan.")):
+            part = "grid"
+        elif path == "placement.stripes" or path.startswith(FABRIC):
+            part = "network"
         if kind is None:
             known = [*PINS, *sorted(by_site)]
             if path.startswith(FABRIC):
@@ -130,15 +130,8 @@ def check_pins(instance: Instance) -> Iterator[str]:
             yield f"pins.{path}: no such decision; {hint(path, known)}"
         elif not kind[0](value):
             yield f"pins.{path}: must be {kind[1]} (is {value!r}); fix the pin"
-        elif (part := _part_decided(path)) is not None and getattr(instance, part) is None:
+        elif part is not None and getattr(instance, part) is None:
             yield f"pins.{path}: decides nothing, as the instance has no {part}; give {part}, or remove the pin"
-
-
-def _part_decided(path: str) -> str | None:
-    """Return the part of an instance without which there is nothing to decide at a path."""
-    if path.startswith(("sites.", "wan.")):
-        return "grid"
-    return "network" if path == "placement.stripes" or path.startswith(FABRIC) else None
 
 
 def _site_fabric(path: str, sites: set[str]) -> tuple[Check, str] | None:

@@ -198,6 +198,13 @@ def summary(s: Simulation) -> str:
     assumed = "" if s.assumed_line_rates is None else f"; the plan assumes {s.assumed_line_rates:.2f}"
     failed = f", {s.failed_links:,} links failed" if s.failed_links else ""
     ms = {"p50": fct.p50 * 1e3, "p90": fct.p90 * 1e3, "p99": fct.p99 * 1e3, "max": fct.max * 1e3}
+    together = []
+    for t in s.together:
+        by_plan = "" if t.assumed_line_rates is None else f"; the plan assumes {t.assumed_line_rates:.2f}"
+        if t.assumed_together_line_rates is not None:
+            by_plan += f" alone, {t.assumed_together_line_rates:.2f} where both meet"
+        rates = f"mean {t.mean_line_rates:.2f}, alone {t.alone_line_rates:.2f}{by_plan}"
+        together.append(f"           {t.pattern}: {rates}")
     sizes = f"{s.hosts:,} hosts, {s.flows:,} flows of up to {s.flow_bytes / 1e6:,.4g} MB"
     return "\n".join(
         [
@@ -209,17 +216,10 @@ def summary(s: Simulation) -> str:
             f"SLOWDOWN   tail over ideal, {len(s.runs)} seed(s): "
             f"mean {s.mean_slowdown:.3f}, p50 {tail.p50:.3f}, max {tail.max:.3f}",
             f"           tail over the line-rate time of a flow: mean {s.mean_line_rates:.2f}{assumed}",
-            *(_pattern_line(t) for t in s.together),
+            *together,
             *([f"OVERLAP    {s.overlap}"] if s.overlap else []),
         ]
     )
-
-
-def _pattern_line(t: PatternTail) -> str:
-    assumed = "" if t.assumed_line_rates is None else f"; the plan assumes {t.assumed_line_rates:.2f}"
-    if t.assumed_together_line_rates is not None:
-        assumed += f" alone, {t.assumed_together_line_rates:.2f} where both meet"
-    return f"           {t.pattern}: mean {t.mean_line_rates:.2f}, alone {t.alone_line_rates:.2f}{assumed}"
 
 
 PATTERNS = ("permutation", "p2p", "allreduce", "alltoall")

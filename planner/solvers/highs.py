@@ -263,7 +263,10 @@ class HighsSearch:
                 status = inner
                 break
             same = self.h.getNumRow() == stated  # the next run would answer the same
-            if outer != _Status.kOptimal or _close(value, bound, relative_gap, absolute_gap) or same:
+            met = False  # bound and value, within the gaps; rounding of 1e-9 counts as none
+            if value is not None and bound is not None:
+                met = abs(value - bound) <= max(absolute_gap, relative_gap * abs(value), 1e-9 * abs(value))
+            if outer != _Status.kOptimal or met or same:
                 # Without a row that excludes it, a point that nothing completes shows that one answer is wrong.
                 status = outer if inner == _Status.kOptimal else _Status.kUnknown
                 break
@@ -278,13 +281,6 @@ class HighsSearch:
         if not math.isfinite(dual):
             return bound
         return dual if bound is None else self.sense * max(self.sense * dual, self.sense * bound)
-
-
-def _close(value: float | None, bound: float | None, relative_gap: float, absolute_gap: float) -> bool:
-    """Return whether bound and value meet within the gaps; rounding of 1e-9 counts as none."""
-    if value is None or bound is None:
-        return False
-    return abs(value - bound) <= max(absolute_gap, relative_gap * abs(value), 1e-9 * abs(value))
 
 
 SOLVER = f"{HIGHS} through Pyomo {pyomo_version}"

@@ -259,7 +259,13 @@ def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, al
     """
     if outcome.stop is not Stop.PROVED and not broken:
         return replace(outcome, infeasible=False)
-    wrong = _contradiction(outcome, broken)
+    wrong = ""
+    if broken:
+        wrong = f"its solution breaks a row: {broken}"
+    elif outcome.infeasible and outcome.solution is not None:
+        wrong = "infeasible, with a solution"
+    elif not outcome.infeasible and outcome.solution is None:
+        wrong = f"{outcome.detail} without a solution"
     if wrong:
         return replace(
             outcome, stop=Stop.FAILED, solution=None, objective=None, bound=None, infeasible=False, detail=wrong
@@ -273,15 +279,6 @@ def believed(outcome: Outcome[T], *, broken: str = "", minimize: bool = True, al
     if not outcome.within(allowed):
         return replace(outcome, stop=Stop.LIMIT, detail=f"called optimal at {value:g} with the bound {bound}")
     return outcome
-
-
-def _contradiction(outcome: Outcome[T], broken: str) -> str:
-    """Return the contradiction in an answer: a row that its solution breaks, or a proof without a solution; else ''."""
-    if broken:
-        return f"its solution breaks a row: {broken}"
-    if outcome.infeasible:
-        return "infeasible, with a solution" if outcome.solution is not None else ""
-    return "" if outcome.solution is not None else f"{outcome.detail} without a solution"
 
 
 def agreed(first: Outcome[T], second: Outcome[T]) -> Outcome[T]:
