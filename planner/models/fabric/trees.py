@@ -210,7 +210,9 @@ def tops_over(s: SiteMode, domain: int, domains: int, max_up: int) -> Tops:
     tops = tops.part(np.flatnonzero(cheapest | frugal if s.power_counts else cheapest))
     orders = [np.lexsort((tops.mw, tops.usd, tops.up))]
     orders += [np.lexsort((tops.usd, tops.mw, tops.up))] if s.power_counts else []
-    return tops.part(np.unique(np.concatenate([_firsts(tops.up, order) for order in orders])))
+    # The first entry of each number of uplinks, by which the orders are sorted first.
+    firsts = [order[np.diff(tops.up[order], prepend=-1) != 0] for order in orders]
+    return tops.part(np.unique(np.concatenate(firsts)))
 
 
 def _tops_of_models(s: SiteMode, domain: int, domains: int, max_up: int) -> list[Tops]:
@@ -289,14 +291,6 @@ def _undominated(tops: Tops) -> Ints:
         least = np.minimum.accumulate(tops.mw[some])
         kept.append(some[np.append(True, least[1:] < least[:-1])[: len(some)]])
     return np.sort(np.concatenate(kept))
-
-
-def _firsts(up: Ints, order: Ints) -> Ints:
-    """Return the first entry of each number of uplinks in an order that is sorted by them."""
-    if not len(order):
-        return order
-    values = up[order]
-    return np.asarray(order[np.append(True, values[1:] != values[:-1])])
 
 
 def with_all_domains(s: SiteMode, domain: int, tops: Tops, stripes: list[int], loads: Floats) -> DesignTable:
@@ -426,10 +420,6 @@ def _pod_links_of(s: SiteMode, domain: int, shapes: Ints, pods: Ints) -> tuple[F
     return np.array(leaf), np.array(spine)
 
 
-def _pods(s: SiteMode, x: PodShape) -> int:
-    return int(-(-s.mode.rails // x.rails) * -(-s.domains(x.domain) // x.width))
-
-
 @lru_cache(maxsize=16)
 def _largest_bundles(ports: int) -> Ints:
     """Return the largest bundle of every number of uplinks (columns) that is not above the row's number."""
@@ -533,7 +523,8 @@ def _of_shape(s: SiteMode, x: PodShape, up: Ints, stripes: Ints, loads: Floats) 
     (leaf, spine), fixed, parts = _pod_links(s, x), s.fixed(x.domain), []
     if not math.isfinite(leaf[0] + spine[0]):
         return []
-    pods, every = _pods(s, x), np.arange(s.spine_ports + 1)
+    pods = int(-(-s.mode.rails // x.rails) * -(-s.domains(x.domain) // x.width))
+    every = np.arange(s.spine_ports + 1)
     step = max(1, MOST_WAYS // (s.spine_ports + 1) // max(1, len(stripes)))
     for bundle, at in product(spine_bundles(s), range(0, len(w.up), step)):
         ways = w.part(np.arange(at, min(at + step, len(w.up))))

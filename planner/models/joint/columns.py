@@ -5,6 +5,7 @@ Strategies, their pipelines, and the counts of replicas and micro-batches of the
 
 import math
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,11 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     racks = np.array([max_racks(world, int(w)) for w in kinds], dtype=np.int64)[at] if len(t.p) else t.p
     total = most_sequences(s)
     min_count = _min_counts(problem, t)
-    d = _pinned_replicas(problem, np.minimum(racks // t.racks * t.replicas, total // np.maximum(min_count, 1)))
+    d, wanted = (
+        np.minimum(racks // t.racks * t.replicas, total // np.maximum(min_count, 1)),
+        problem.pin("data_parallel"),
+    )
+    d = d if wanted is None else np.where(d >= wanted, wanted, 0)  # 0: fewer than are pinned
     i = np.flatnonzero((d >= 1) & (min_count >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
     rows = StrategyRows(
         p=t.p[i],
@@ -152,12 +157,6 @@ def _min_counts(problem: JointProblem, t: StrategyPipelines) -> Ints:
     if stripes is not None and problem.instance.network is not None:
         found = np.where(t.racks >= stripes * t.stage_racks, found, 0)
     return np.asarray(found, dtype=np.int64)
-
-
-def _pinned_replicas(problem: JointProblem, most: Ints) -> Ints:
-    """Return the most replicas of each pipeline: those pinned, or none where they are more than it can have."""
-    wanted = problem.pin("data_parallel")
-    return most if wanted is None else np.where(most >= wanted, wanted, 0)
 
 
 def min_terms(world: World, s: Strategy, total: int) -> tuple[Floats, Floats]:
@@ -341,7 +340,9 @@ def _timed(
     terms = bounds.terms(s, zero, table, RowConditions(racks=racks, shards=table.d, send=phi, allreduce=phi))
     if not waits:
         terms = replace(terms, wait=np.zeros(len(table)))
-    stretch = _column_stretch(s, table)
+    stretch = np.ones(len(table))  # by failures, from below
+    if problem.calendar is not None:
+        stretch = np.asarray(problem.calendar.column_floor(table.d, table.p * s.shape.gpus), dtype=np.float64)
     few = np.flatnonzero(terms.seconds(table) / (table.d * table.m * b) * stretch < cutoff)
     if not len(few):
         return []
@@ -361,14 +362,6 @@ def _fewest_replicas(s: Strategy, limit: float, each: float, once: float, most: 
         return s.problem.calendar.step_limit(limit, each, once, most, p * s.shape.gpus)
     late = limit - once
     return limit, max(1, math.floor(each / late * (1 - 1e-9))) if late > 0 else most + 1
-
-
-def _column_stretch(s: Strategy, table: StrategyRows) -> Floats:
-    """Bound from below the stretch of columns by failures; 1 where none are modelled."""
-    calendar = s.problem.calendar
-    if calendar is None:
-        return np.ones(len(table))
-    return np.asarray(calendar.column_floor(table.d, table.p * s.shape.gpus), dtype=np.float64)
 
 
 def min_fill_layer(s: Strategy) -> float:
@@ -393,7 +386,7 @@ def free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = T
     All replicas share ZeRO's state; the bound is infinite over the cutoff. Without `waits` of unequal chunks it holds
     for all numbers of rounds up to the column's own.
     """
-    calendar, timed = world.problem.calendar, _free_step_seconds if waits else _seconds_without_waits
+    calendar, timed = world.problem.calendar, _free_step_seconds if waits else partial(_free_seconds, waits=False)
     if calendar is None:
         return timed(world, column, cutoff)
     stretch = calendar.least_stretch(column.d, column.replica_gpus)
@@ -411,10 +404,6 @@ def _free_step_seconds(world: World, column: Column, cutoff: float) -> float:
             cache.slower[column] = cutoff
     seconds = cache.free.get(column, math.inf)
     return seconds if seconds < cutoff else math.inf
-
-
-def _seconds_without_waits(world: World, column: Column, cutoff: float) -> float:
-    return _free_seconds(world, column, cutoff, waits=False)
 
 
 def _free_seconds(world: World, column: Column, cutoff: float, *, waits: bool = True) -> float:

@@ -143,7 +143,8 @@ class FastestSearch(CapitalBounds):
         """
         key, q = (level.send, level.allreduce, waves), self.shape_problem
         first = q.rtts_ms[0]
-        later = self._trips * (rtt - first) / 1e3 / q.column.sequences
+        trips = q.world.problem.wan.round_trips if q.several else 0.0
+        later = trips * (rtt - first) / 1e3 / q.column.sequences
         if key not in self.timed:
             found = q.seconds(level.send, level.allreduce, q.fibre(waves, first), limit / q.min_stretch - later)
             if not math.isfinite(found):
@@ -151,16 +152,14 @@ class FastestSearch(CapitalBounds):
             self.timed[key] = found
         return float(q.on_clock(self.timed[key] + later))
 
-    @property
-    def _trips(self) -> float:
-        return self.shape_problem.world.problem.wan.round_trips if self.shape_problem.several else 0.0
-
     def _rtts_to_try(self) -> list[float]:
         """List the round trips that may pay.
 
         The shortest, and behind each at which the sites were dearer than known before the next.
         """
-        later, rtts = {t for _, t in self.lower_bounds} | self._asked_rtts, self._rtts
+        # Round trips with bounds, or at which the sites were asked with fabrics.
+        later = {t for _, t in self.lower_bounds} | {t for known in self.asked.values() for _, t, _ in known}
+        rtts = self._rtts
         known = dict(zip(self.shape_problem.rtts_ms, self.shape_problem.site_bounds_by_rtt.tolist(), strict=True))
         return [
             r
@@ -175,11 +174,6 @@ class FastestSearch(CapitalBounds):
             return False
         a, b = (sites.fibre.least_usd(self._most_bytes, rtt) for rtt in (near, far))
         return bool(np.any(b < a))
-
-    @property
-    def _asked_rtts(self) -> set[float]:
-        """Round trips at which the sites were asked with fabrics."""
-        return {t for known in self.asked.values() for _, t, _ in known}
 
     def _affordable(self, rtt: float) -> list[tuple[float, SlowdownLevel, int]]:
         """List the slowdowns that the money may pay, the fastest first.
