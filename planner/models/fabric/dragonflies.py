@@ -6,8 +6,10 @@ ports allow are tried.
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,10 +24,11 @@ from planner.physics.network.families import FAMILIES
 
 
 class Groups(NamedTuple):
-    """The groups of a shape: how many, and the leaves of the smallest (of several routers), smallest and largest."""
+    """The groups of a shape: how many, the numbers of leaves (or routers) that they have, and the pairs in groups."""
 
     number: int
     sizes: tuple[int, ...]
+    pairs: int
 
 
 class Ways(NamedTuple):
@@ -60,13 +63,18 @@ def _of_models(s: SiteMode, domain: int, *, plus_family: bool) -> list[DesignTab
     """Return the dragonflies whose spines, if they have some, are of one model."""
     shapes, parts, best = _shapes(s, domain), list[DesignTable](), math.inf
     least, may = _least_usd(s, domain, shapes)
-    for k in np.argsort(least, kind="stable").tolist():
-        if s.loads.nothing and not s.power_counts and least[k] * BELOW > best:
+    for at in np.argsort(least, kind="stable").tolist():
+        if s.loads.nothing and not s.power_counts and least[at] * BELOW > best:
             break  # none slows traffic, so that the cheapest beats the others
-        if may[k]:
+        if may[at]:
             s.tick()
-            x = PodShape(domain, *shapes[k].tolist())
-            groups = _groups(s, x)
+            x = PodShape(domain, *shapes[at].tolist())
+            by_rail, by_domain = parts_of(s.mode.rails, x.rails), parts_of(s.domains(x.domain), x.width)
+            numbers = Counter[int]()  # of groups by their leaves
+            for (across, n), (along, k) in product(by_rail.items(), by_domain.items()):
+                numbers[across * along] += n * k
+            pairs = sum(n * (size * (size - 1) // 2) for size, n in numbers.items())
+            groups = Groups(numbers.total(), tuple(sorted(numbers)), pairs)
             found = _of_shape(s, x, groups, (_spine_ways if plus_family else _router_ways)(s, x, groups))
             parts, best = [*parts, *found], min([best, *(float(x.usd.min()) for x in found)])
     return parts
@@ -86,13 +94,6 @@ def _shapes(s: SiteMode, domain: int) -> Ints:
     of_both = sizes(s.mode.rails, "rails_per_pod"), sizes(s.domains(domain), "leaf_domains_per_pod")
     shapes = np.stack(np.meshgrid(*of_both, indexing="ij"), axis=-1).reshape(-1, 2)
     return np.asarray(shapes[shapes.prod(axis=1) <= max(s.ports, s.spine_ports)])
-
-
-def _groups(s: SiteMode, x: PodShape) -> Groups:
-    """Count the groups of a shape, with the leaves that they may have."""
-    by_rail, by_domain = parts_of(s.mode.rails, x.rails), parts_of(s.domains(x.domain), x.width)
-    sizes = tuple(sorted({a * b for a in by_rail for b in by_domain}))
-    return Groups(sum(by_rail.values()) * sum(by_domain.values()), sizes)
 
 
 def _floor_links(s: SiteMode, x: PodShape, groups: Groups) -> int:
@@ -214,20 +215,13 @@ def _prices(s: SiteMode, x: PodShape, groups: Groups, w: Ways) -> tuple[Floats, 
         ends, link = p.endpoints(x.domain), p.leaf_uplink(x.domain, x.width)
         local, spines = [w.up * link[i] for i in (0, 1)], groups.number * (w.up // w.bundle)
     else:
-        pairs = _local_pairs(s, x)
-        ends, link = p.endpoints(x.domain * x.width), p.adjacent_links(pairs)
+        ends, link = p.endpoints(x.domain * x.width), p.adjacent_links(groups.pairs)
         local, spines = [w.bundle * link[i] for i in (0, 1)], np.zeros_like(w.links)
     for i in (0, 1):
         apart = w.links * between[i] if groups.number > 1 else 0.0
         boxes = m.networks * (leaves * p.switch[i] + spines * s.box_prices[0][i])
         totals.append(ends[i] + gateway[i] + boxes + local[i] + apart)
     return totals[0], totals[1]
-
-
-def _local_pairs(s: SiteMode, x: PodShape) -> int:
-    """Count the pairs of routers of one group, over the groups of a network."""
-    by_rail, by_domain = parts_of(s.mode.rails, x.rails), parts_of(s.domains(x.domain), x.width)
-    return sum(nx * ny * (a * b * (a * b - 1) // 2) for a, nx in by_rail.items() for b, ny in by_domain.items())
 
 
 def _of_shape(s: SiteMode, x: PodShape, groups: Groups, w: Ways) -> list[DesignTable]:

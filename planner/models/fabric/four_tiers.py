@@ -99,9 +99,12 @@ def _of_models(s: SiteMode, domain: int, leaf_loads: Floats, ups: Ints) -> list[
         n, no_need = next(iter(s.stripes), 1), np.zeros(len(rows.up))
         return _cheapest(s, domain, rows, rows.low, no_need, np.ones(len(no_need), dtype=bool), n)
     at, v, least = _least_usd(s, domain, rows)
-    parts = []
-    for n in _stripes(s, domain):
+    parts, every = list[DesignTable](), list(s.stripes)
+    # Only numbers of stripes of which no other leaves less of a leaf, and of any one size of pods, in all.
+    sizes = np.arange(domain, s.racks + domain, domain)
+    for i in undominated_rows(np.array([s.loads.at(n, sizes).ravel() for n in every])).tolist():
         s.tick()
+        n = every[i]
         some = rows.part(at)
         shape, loads = PodShape(domain, some.rails, some.width), _loads(s, domain, some, n)[:2]
         send, allreduce = pod_slowdowns(s, shape, some.up, some.bundle, v, np.stack(loads, axis=-2))
@@ -259,14 +262,6 @@ def _links(s: SiteMode, domain: int, z: Ints) -> Floats:
 def _min_zones(s: SiteMode) -> int:
     """Return the fewest zones: one is of use only where a pin, or a WAN gateway, asks for its super-spines."""
     return s.pins.get("min_zones") or (1 if {"tiers", "core_up_ports"} & set(s.pins) or s.wan_ports else 2)
-
-
-def _stripes(s: SiteMode, domain: int) -> list[int]:
-    """List the numbers of stripes of which no other leaves less of a leaf, and any one size of pods, in all."""
-    every = list(s.stripes)
-    sizes = np.arange(domain, s.racks + domain, domain)
-    loads = np.array([s.loads.at(n, sizes).ravel() for n in every])
-    return [every[i] for i in undominated_rows(loads).tolist()]
 
 
 def _need(s: SiteMode, load: Floats, rails: Ints, target: tuple[float, float]) -> Floats:

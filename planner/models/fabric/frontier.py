@@ -6,7 +6,7 @@ asked for, the best kind first: the templates of kinds at least as good are riva
 worst placement every send leaves, and as many groups as can cross.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -153,7 +153,8 @@ def alternatives(
     ended = ""
     try:
         for kind, sizes in sorted(_kinds(t, traffic, request.racks, counted).items()):
-            rivals = _at_least_as_good(found, kind, power_counts=t.power_counts)
+            better = [x for k, x in found.items() if all(a <= b for a, b in zip(k, kind, strict=True))]
+            rivals = undominated(better, power_counts=t.power_counts)
             of_kind = replace(t, leaf_sizes=frozenset(sizes), rivals=rivals, options_of={})
             x = of_kind.options(traffic, request.racks, site=site, max_slowdowns=limits)
             found[kind] = x.part(np.isin(x.key[:, AT["domain"]], sizes))
@@ -182,12 +183,6 @@ def _kinds(t: Templates, traffic: WorstTraffic, racks: int, axes: Sequence[str])
         splits = unavoidable_splits(racks, traffic.group_racks, traffic.groups, size) if "splits" in axes else 0
         kinds.setdefault((outside, splits), []).append(size)
     return kinds
-
-
-def _at_least_as_good(found: Mapping[Kind, DesignTable], kind: Kind, *, power_counts: bool) -> DesignTable:
-    """Return the templates of kinds that are as good as one in all axes."""
-    better = [x for k, x in found.items() if all(a <= b for a, b in zip(k, kind, strict=True))]
-    return undominated(better, power_counts=power_counts)
 
 
 def _designs(t: Templates, traffic: WorstTraffic, racks: int, x: DesignTable, axes: Sequence[str]) -> list[Alternative]:

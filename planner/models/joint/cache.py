@@ -96,8 +96,8 @@ class JointCache:
         Its times are kept for other questions too, as they depend on the machine, the model and the slowdown of the
         transport alone.
         """
-        known = next(iter(self.timed.values()), None)
-        if known is not None and not _times_alike(known.problem, problem):
+        known = next((x.problem for x in self.timed.values()), problem)
+        if (known.machine, known.transport_slowdown) != (problem.machine, problem.transport_slowdown):
             self.timed = {}
         found = []
         for degrees in self._degrees(problem)[::step]:
@@ -114,11 +114,6 @@ class JointCache:
         below = max((b for b in self.plans if b <= budget), default=None)
         above = min((b for b in self.plans if b > budget), default=None)
         return [(b, self.plans[b]) for b in (below, above) if b is not None]
-
-
-def _times_alike(a: JointProblem, b: JointProblem) -> bool:
-    """Return whether layers take the same seconds and bytes in two questions."""
-    return a.machine == b.machine and a.transport_slowdown == b.transport_slowdown
 
 
 def _question(instance: Instance) -> Instance:

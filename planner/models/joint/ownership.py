@@ -115,15 +115,13 @@ class RunSearch:
         self.last = found if found.plan is not None else self.last
         return found
 
-    def _costs_no_more(self, years: float, shortest: float) -> bool:
-        """Return whether a run of `years` years costs no more than at the prices of the span's shortest run."""
-        priced = [(at_run_prices(self.instance, x), alike_usd(self.instance, x)) for x in (years, shortest)]
-        return years <= shortest * (1 + EPS) or priced[0] == priced[1]
-
     def _cut(self, span: Span, found: LeastCost, plan: JointPlan) -> None:
         """Keep the plan if it takes no longer than its span's shortest run; else cut the span at its time."""
         usd, seconds = found.capital_usd or 0.0, plan.seconds
-        if self._costs_no_more(self.years(seconds), self.years(span.start)):
+        years, shortest = self.years(seconds), self.years(span.start)
+        priced = [(at_run_prices(self.instance, x), alike_usd(self.instance, x)) for x in (years, shortest)]
+        # The run costs no more than at the prices of the span's shortest run.
+        if years <= shortest * (1 + EPS) or priced[0] == priced[1]:
             if usd < self.usd - CENTS or self.best is None:
                 self.best, self.usd = found, usd
                 report(self.progress, f"${usd / 1e9:,.3f}B in {found.days:,.2f} days", usd, self.bound)

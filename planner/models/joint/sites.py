@@ -138,10 +138,20 @@ class Sites:
         h, each = self.data.hardware, self.data.module_racks
         limits = [max_campus_modules(self.data, model.rules_without())]
         mw = h.facility_overhead_factor * self.min_fabric_mw(rails) * each
+
+        def use_racks(m: Any) -> None:
+            """Create the modules in use by site, which draw the power of their fabric."""
+            sites = list(m.modules)
+            m.used = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, limits[0]))
+            m.using = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= m.modules[s])
+            if mw:
+                m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * limits[0]))
+                m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])
+
         m = build(
             self.data,
             without=LEFT_OUT,
-            extend=lambda m: _use_racks(m, mw, limits[0]),
+            extend=use_racks,
             max_extra_mw=mw * limits[0],
             max_modules=limits[0],
         )
@@ -284,16 +294,6 @@ def _with(instance: Instance, **changes: Any) -> Instance:
 def _kinds(parts: tuple[SitePart, ...]) -> tuple[tuple[SitePart, int], ...]:
     """Return the parts with their numbers, those of most blocks first."""
     return tuple(sorted(Counter(parts).items(), key=lambda x: (-x[0].blocks, x[0].racks)))
-
-
-def _use_racks(m: Any, mw: float, most: int) -> None:
-    """Create the modules in use by site, which draw the power of their fabric."""
-    sites = list(m.modules)
-    m.used = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, most))
-    m.using = pyo.Constraint(sites, rule=lambda m, s: m.used[s] <= m.modules[s])
-    if mw:
-        m.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, mw * most))
-        m.fabric_power = pyo.Constraint(sites, rule=lambda m, s: m.extra_mw[s] == mw * m.used[s])
 
 
 def _limit_budget(m: Any, s: Sites, fabrics: Any) -> None:

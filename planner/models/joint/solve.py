@@ -62,14 +62,6 @@ def solve_joint(
     return solution
 
 
-def _refuse_site_fabrics(instance: Instance) -> None:
-    """Refuse a pin of the fabric of one site where a grid chooses the sites, as blocks may be at any of them."""
-    for path in instance.pins:
-        if path.startswith("fabric.") and path.count(".") > 1:
-            name = path.rpartition(".")[2]
-            raise InputError(f"pins.{path}: a grid chooses the sites, so a fabric is pinned for all; pin fabric.{name}")
-
-
 def world_of(
     instance: Instance,
     options: Options,
@@ -81,8 +73,10 @@ def world_of(
     cache = JointCache() if cache is None else cache
     cache.serve(instance, without or {}, options.seed, options.threads)
     problem = problem_of(instance, cache.without)
-    if instance.grid is not None:
-        _refuse_site_fabrics(instance)
+    for path in instance.pins if instance.grid is not None else ():
+        if path.startswith("fabric.") and path.count(".") > 1:  # blocks may be at any of the sites
+            name = path.rpartition(".")[2]
+            raise InputError(f"pins.{path}: a grid chooses the sites, so a fabric is pinned for all; pin fabric.{name}")
     if instance.grid is not None and cache.sites is None:
         from planner.models.joint.sites import Sites  # where needed: a cluster has no use for Pyomo and HiGHS
 

@@ -315,11 +315,14 @@ def ways_to_cut(problem: JointProblem) -> list[tuple[LayerShape, str]]:
 def strategies_of(one: Strategy) -> list[Strategy]:
     """List the strategies of the degrees of one: under each schedule, and with stages that share a rack."""
     problem, schedules = one.problem, one.problem.machine.software.schedules
-    return [
-        one if (order, packed) == (one.order, False) else _reordered(one, order, packed=packed)
-        for order, packed in itertools.product(problem.options("schedule", schedules), (False, True))
-        if not packed or problem.gpus // one.shape.gpus >= 2
-    ]
+    found = []
+    for order, packed in itertools.product(problem.options("schedule", schedules), (False, True)):
+        if (order, packed) == (one.order, False):
+            found.append(one)
+        elif not packed or problem.gpus // one.shape.gpus >= 2:
+            times = {"between": replace(one.between, order=order), "within": replace(one.within, order=order)}
+            found.append(replace(one, order=order, packed=packed, **times))
+    return found
 
 
 def strategy(problem: JointProblem, shape: LayerShape, recomputes: str) -> Strategy:
@@ -341,16 +344,6 @@ def strategy(problem: JointProblem, shape: LayerShape, recomputes: str) -> Strat
         within=within,
         weights=weights_of(m, shape),
         bytes=stage_memory.layer_bytes(m, shape),
-    )
-
-
-def _reordered(one: Strategy, order: Schedule, *, packed: bool) -> Strategy:
-    return replace(
-        one,
-        order=order,
-        packed=packed,
-        between=replace(one.between, order=order),
-        within=replace(one.within, order=order),
     )
 
 

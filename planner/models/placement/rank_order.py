@@ -168,7 +168,12 @@ def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = N
         choices.append((low, choice))
     least = int(costs[WHOLE, n])
     values = (least // weight**2, least // weight % weight, least % weight)
-    return Chosen(_taken(choices, n), values)
+    at, state, taken = n, WHOLE, list[int]()
+    for low, choice in reversed(choices):  # followed back from the last leaf
+        t, state = divmod(int(choice[state, at - low]), 3)
+        taken.append(t)
+        at -= t
+    return Chosen(tuple(reversed(taken)), values)
 
 
 def _first_free(free: Sequence[int], order: Order) -> Chosen:
@@ -247,13 +252,3 @@ def _state_after(state: int, same_group: NDArray[np.bool_], same_member: NDArray
     if state == GROUP_CUT:
         return np.where(same_group, GROUP_CUT, WHOLE)
     return np.where(same_member, MEMBER_CUT, np.where(same_group, GROUP_CUT, WHOLE))
-
-
-def _taken(choices: Sequence[tuple[int, NDArray[np.int32]]], n: int) -> tuple[int, ...]:
-    """Follow the choices back from the last leaf."""
-    at, state, taken = n, WHOLE, list[int]()
-    for low, choice in reversed(choices):
-        t, state = divmod(int(choice[state, at - low]), 3)
-        taken.append(t)
-        at -= t
-    return tuple(reversed(taken))

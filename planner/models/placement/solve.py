@@ -100,11 +100,12 @@ def solve_in_one_tree(
         limit = None if deadline.limit is None else deadline.limit / (len(trees) - at)
         outcomes.append(solve(q, replace(options, time_limit=limit), fragmentation=fragmentation))
     left_part_free = [part_free(q, [0] * len(q.leaves)) for q in trees]
-    solutions = {
-        t: _with_other_trees(o.solution, sum(left_part_free) - left_part_free[t])
-        for t, o in enumerate(outcomes)
-        if o.solution is not None
-    }
+    solutions: dict[int, Solution] = {}
+    for t, s in ((t, o.solution) for t, o in enumerate(outcomes) if o.solution is not None):
+        # The part-free leaves of the other trees stay as they are, and count too.
+        elsewhere = sum(left_part_free) - left_part_free[t]
+        values, floors, analytic = ((*x[:-1], x[-1] + elsewhere) for x in (s.values, s.bounds, s.analytic))
+        solutions[t] = replace(s, values=values, bounds=floors, analytic=analytic)
     if not solutions:
         freest = max(range(len(trees)), key=lambda t: trees[t].free)
         return freest, outcomes[freest]
@@ -128,12 +129,6 @@ def solve_in_one_tree(
         constraints=sum(o.constraints for o in outcomes),
         seconds=deadline.elapsed,
     )
-
-
-def _with_other_trees(s: Solution, part_free_elsewhere: int) -> Solution:
-    """Count the part-free leaves of the other trees too, which stay as they are."""
-    values, bounds, analytic = ((*x[:-1], x[-1] + part_free_elsewhere) for x in (s.values, s.bounds, s.analytic))
-    return replace(s, values=values, bounds=bounds, analytic=analytic)
 
 
 def over_all(best: Sequence[int], trees: Sequence[tuple[Sequence[int], Sequence[int]]]) -> tuple[int, ...]:

@@ -193,20 +193,6 @@ def headroom(m: Any, data: SplitData) -> None:
     m.headroom = pyo.Constraint(areas, rule=lambda m, b: load_mw(m, data, data.sites_of(b)) <= limit[b])
 
 
-def _headroom_modules(data: SplitData) -> float | None:
-    if not data.grid.rules.headroom:
-        return None
-    total = sum(b.headroom_mw for b in data.authorities.values())
-    return (total + soft_excess(data, "headroom", len(data.authorities))) / data.module_mw
-
-
-def _headroom_site_modules(data: SplitData, site: str, _: int) -> float | None:
-    if not data.grid.rules.headroom:
-        return None
-    authority = data.authorities[data.candidates[site].balancing_authority]
-    return (authority.headroom_mw + soft_excess(data, "headroom")) / data.module_mw
-
-
 def _headroom_sentence(data: SplitData) -> str:
     areas = sorted({n.balancing_authority for n in data.candidates.values()})
     total = sum(data.authorities[b].headroom_mw for b in areas)
@@ -292,8 +278,21 @@ GRID_RULES = (
         unit="MW",
         movable=True,
         slack=lambda data, _: data.module_mw,
-        max_modules=_headroom_modules,
-        max_site_modules=_headroom_site_modules,
+        max_modules=lambda data: (
+            (
+                sum(b.headroom_mw for b in data.authorities.values())
+                + soft_excess(data, "headroom", len(data.authorities))
+            )
+            / data.module_mw
+            if data.grid.rules.headroom
+            else None
+        ),
+        max_site_modules=lambda data, site, _: (
+            (data.authorities[data.candidates[site].balancing_authority].headroom_mw + soft_excess(data, "headroom"))
+            / data.module_mw
+            if data.grid.rules.headroom
+            else None
+        ),
     ),
     Rule(
         rows=generation,

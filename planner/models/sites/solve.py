@@ -46,8 +46,13 @@ def solve_data(
     )
     proof = solution = None
     if data.racks is None:
+        # A bound less than one module away is a proof, whatever gap was asked.
+        m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
         limit = None if deadline.limit is None else MAX_RACKS_SHARE * deadline.left
-        first, solution = _max_racks(m, data, replace(options, time_limit=limit))
+        limits = {"time_limit": limit, "seed": options.seed, "threads": options.threads}
+        first = run_milp(m, solver=options.solver, absolute_gap=0.99, **limits)
+        m.del_component(m.goal)
+        solution = None if first.solution is None else read(m, data, first.solution)
         if solution is None:
             return replace(first.with_solution(None), bound=None, seconds=deadline.elapsed)
         bound = solution.total if first.bound is None else math.floor(first.bound + 1e-6)
@@ -62,15 +67,6 @@ def solve_data(
         return replace(outcome.with_solution(None), bound=None, seconds=deadline.elapsed)
     # Where the time limit passes without a cheaper split, return that of the first solve with the bound reached so far.
     return with_plan(data, m, solution, proof, outcome, options.seed, deadline)
-
-
-def _max_racks(m: Any, data: SplitData, options: Options) -> tuple[Outcome[highs.HighsValues], SplitSolution | None]:
-    """Maximize the modules; a bound less than one module away is a proof, whatever gap was asked."""
-    m.goal = pyo.Objective(expr=sum(m.modules.values()), sense=pyo.maximize)
-    limits = {"time_limit": options.time_limit, "seed": options.seed, "threads": options.threads}
-    outcome = run_milp(m, solver=options.solver, absolute_gap=0.99, **limits)
-    m.del_component(m.goal)
-    return outcome, None if outcome.solution is None else read(m, data, outcome.solution)
 
 
 def _shortest_flows(m: Any, data: SplitData, values: highs.HighsValues, options: Options) -> SplitSolution:
@@ -227,19 +223,16 @@ def _node_load(data: SplitData, m: Any, site: str, outcome: Any) -> MaxNodeLoad:
         return MaxNodeLoad(node=site, racks=0, mw=0.0, stopped_by=(), proved=proved)
     solution = read(m, data, outcome.solution)
     n = solution.total
-    stopped_by = binding(data, m, solution) if n else tuple(_without_which_one_fits(data, site))
-    return MaxNodeLoad(
-        node=site, racks=n * data.module_racks, mw=n * data.module_mw, stopped_by=stopped_by, proved=proved
-    )
-
-
-def _without_which_one_fits(data: SplitData, site: str) -> Iterator[str]:
-    """Yield the rules without which, each alone, one module would fit at the site."""
-    for name in (name for name in RULES if name not in _SPLIT):
+    stopped_by = list(binding(data, m, solution) if n else ())
+    for name in (name for name in RULES if n == 0 and name not in _SPLIT):
+        # Without one of these rules, each alone, one module would fit at the site.
         m = build(data, without=(*_SPLIT, name))
         m.one = pyo.Constraint(expr=m.modules[site] >= 1)
         if highs.run(m).solution is not None:
-            yield f"{name}[{site}]" if RULES[name].scope == "site" else name
+            stopped_by.append(f"{name}[{site}]" if RULES[name].scope == "site" else name)
+    return MaxNodeLoad(
+        node=site, racks=n * data.module_racks, mw=n * data.module_mw, stopped_by=tuple(stopped_by), proved=proved
+    )
 
 
 def relaxations(

@@ -73,7 +73,9 @@ class CheapestSearch(FastestSearch):
         first, last, order = int(self._wavelengths[0]), self._rtts[-1], itertools.count()
         if self.shape_problem.racks > QUICK_TABLE_RACKS:
             self._ask(first, last)
-            yield self._base(first, last) + self._least_fabric_usd
+            # The least fabrics: for each GPU cabled its link and a port of the cheapest leaf.
+            rails = self.shape_problem.racks * self.shape_problem.traffic.rails
+            yield self._base(first, last) + rails * self.floor_usd.rail_usd
         choices = self._first_choices()
         if not choices:
             return
@@ -91,11 +93,6 @@ class CheapestSearch(FastestSearch):
                     yield answer
                 else:
                     heapq.heappush(heap, (max(usd, usd_of), next(order), answer))
-
-    @property
-    def _least_fabric_usd(self) -> float:
-        """Price of the least fabrics: for each GPU cabled its link and a port of the cheapest leaf."""
-        return self.shape_problem.racks * self.shape_problem.traffic.rails * self.floor_usd.rail_usd
 
     def _first_choices(self) -> list[SlowdownChoice]:
         """Pair the slowdowns that may meet the cutoff with the fewest wavelengths that even stages need."""

@@ -11,7 +11,7 @@ from planner.models.joint.places.milp import stated
 from planner.models.joint.places.site_question import PlacedParts, SiteQuestion
 from planner.models.joint.sites import Sites
 from planner.models.requests import SitesRequest
-from planner.models.sites.split_data import SplitData, gather
+from planner.models.sites.split_data import gather
 from planner.plan.certificate import BOUNDED, CONFIRMED
 from planner.solvers.highs_model import lower_bound
 from planner.solvers.outcome import Way, second_proof
@@ -41,18 +41,14 @@ def _relaxed_usd(q: SiteQuestion, seconds: float | None) -> float | None:
 
 def least_usd(sites: Sites, q: SiteQuestion, seconds: float | None) -> float | None:
     """Return a bound on the capital of a question by CP-SAT; infinite where no sites hold the parts, None unknown."""
-    m = stated(replace(q, data=_transport(sites, q.data)), loose=True)
+    data = q.data
+    if data.network is not None:  # without reactances and contingencies
+        rules = data.grid.rules
+        looser = {"grid_model": "transport", "n1": rules.n1 if rules.n1 == "margin" else "off"}
+        grid = data.grid.model_copy(update={"rules": rules.model_copy(update=looser)})
+        data = gather(sites.instance.model_copy(update={"grid": grid}), SitesRequest())
+    m = stated(replace(q, data=data), loose=True)
     outcome = run_milp(m, solver="cpsat", time_limit=seconds, seed=sites.seed)
     if outcome.infeasible and outcome.proved:
         return math.inf
     return None if outcome.bound is None else outcome.bound * 1e6
-
-
-def _transport(sites: Sites, data: SplitData) -> SplitData:
-    """Return the question without reactances and contingencies."""
-    if data.network is None:
-        return data
-    rules = data.grid.rules
-    n1 = rules.n1 if rules.n1 == "margin" else "off"
-    grid = data.grid.model_copy(update={"rules": rules.model_copy(update={"grid_model": "transport", "n1": n1})})
-    return gather(sites.instance.model_copy(update={"grid": grid}), SitesRequest())

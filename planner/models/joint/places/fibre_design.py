@@ -122,7 +122,11 @@ class FibreDesigns:
         if key not in self.tables:
             self.deadline.check()
             if pair not in self.routes:
-                self.routes[pair] = self._routes(pair)
+                exchange = GradientExchange(stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
+                request = WanRequest(sites=pair, exchanging=pair, exchange=exchange, capital=True)
+                data = wan_data.gather(self.instance, request)
+                options = (o for d, x in data.demands.items() if not x.priority for o in data.options[d])
+                self.routes[pair] = _Routes(data.fibre, tuple(options))
             found = np.full(self._counts.shape, np.inf)
             for option in self.routes[pair].options:
                 found = np.minimum(found, self._price(pair, option, stage_bytes))
@@ -151,13 +155,6 @@ class FibreDesigns:
         share = 1.0 - late * rate / (8 * stage_bytes)  # of the time of the transfer that the longer route leaves
         with np.errstate(divide="ignore"):
             return np.where(share > 0, np.ceil(sent * self._counts / np.maximum(share, 1e-300) - 1e-9), np.inf)
-
-    def _routes(self, pair: Pair) -> _Routes:
-        exchange = GradientExchange(stage_bytes=LARGE_BYTES, window_seconds=LARGE_BYTES)
-        found = wan_data.gather(self.instance, WanRequest(sites=pair, exchanging=pair, exchange=exchange, capital=True))
-        return _Routes(
-            found.fibre, tuple(o for d, x in found.demands.items() if not x.priority for o in found.options[d])
-        )
 
 
 def rate_gbps(data: SplitData, circuit: Circuit) -> float:

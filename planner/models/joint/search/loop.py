@@ -35,6 +35,7 @@ from planner.models.joint.search.ranges import (
     listed,
     repriced,
     under_stage,
+    without_room,
 )
 from planner.models.joint.space import Flags, Strategy
 from planner.models.joint.split import Column
@@ -43,6 +44,8 @@ from planner.solvers.outcome import UnansweredError
 from planner.solvers.signals import OutOfTimeError
 
 SAMPLED = 800  # degrees by which a layer is cut, among which first plans are sought before all of them are timed
+FEW_RANGES = 64  # of a batch, which memory bounds in less time than a wait among the open nodes takes
+GATHERING = 3  # the ZeRO stage that needs room for gathered weights, as those that divide less do not
 STALE = 0.98  # of a key, above which one that has changed is taken as it is
 
 
@@ -262,8 +265,20 @@ class Loop:
         if narrow.zero is not None:
             self._open_columns_of(narrow, key)
             return
-        for zero in x.of.strategy.problem.zero_stages:
-            self.push_ranges(bounded(goal, under_stage(narrow, zero)))
+        for staged in self._under_stages(narrow):
+            self.push_ranges(staged)
+
+    def _under_stages(self, x: Ranges) -> list[Ranges]:
+        """Return ranges under each ZeRO stage; those without room are left out under stages that divide less."""
+        found = []
+        for zero in sorted(x.of.strategy.problem.zero_stages, reverse=True):
+            staged = bounded(self.goal, under_stage(x, zero))
+            if len(staged.at) <= FEW_RANGES:
+                staged = in_memory(self.goal, staged)
+                if zero < GATHERING:
+                    x = x.part(np.flatnonzero(~without_room(self.world, zero, x)))
+            found.append(staged)
+        return found[::-1]
 
     def _open_columns_of(self, x: Ranges, key: float) -> None:
         """List columns of ranges under a ZeRO stage, and leave those of more blocks, or slower ones, for later."""

@@ -192,6 +192,14 @@ def _stage_terms(
     return found
 
 
+def without_room(world: World, zero: int, x: Ranges) -> Flags:
+    """Return which ranges are known to have no room in memory under a ZeRO stage with as many replicas as they have."""
+    kept = world.cache.stage_terms.get((x.of.strategy, zero))
+    if kept is None:
+        return np.zeros(len(x.at), dtype=bool)
+    return np.asarray((kept.high[x.at] == x.high) & np.isinf(kept.in_memory[x.at]))
+
+
 def _under_cutoff(goal: RangesGoal, x: Ranges, rows: StrategyRows) -> Ranges:
     """Raise the floors of ranges by their terms and by the cutoff of their capital; drop those that hold nothing."""
     s, fits = x.of.strategy, np.isfinite(x.each)
