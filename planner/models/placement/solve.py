@@ -104,8 +104,8 @@ def solve_in_one_tree(
     for t, s in ((t, o.solution) for t, o in enumerate(outcomes) if o.solution is not None):
         # The part-free leaves of the other trees stay as they are, and count too.
         elsewhere = sum(left_part_free) - left_part_free[t]
-        values, floors, analytic = ((*x[:-1], x[-1] + elsewhere) for x in (s.values, s.bounds, s.analytic))
-        solutions[t] = replace(s, values=values, bounds=floors, analytic=analytic)
+        values, lower, analytic = ((*x[:-1], x[-1] + elsewhere) for x in (s.values, s.bounds, s.analytic))
+        solutions[t] = replace(s, values=values, bounds=lower, analytic=analytic)
     if not solutions:
         freest = max(range(len(trees)), key=lambda t: trees[t].free)
         return freest, outcomes[freest]
