@@ -102,9 +102,9 @@ def _of_models(s: SiteMode, domain: int, leaf_loads: Floats, ups: Ints) -> list[
     parts, every = list[DesignTable](), list(s.stripes)
     # Only numbers of stripes of which no other leaves less of a leaf, and of any one size of pods, in all.
     sizes = np.arange(domain, s.racks + domain, domain)
-    for i in undominated_rows(np.array([s.loads.at(n, sizes).ravel() for n in every])).tolist():
+    kept = undominated_rows(np.array([s.loads.at(n, sizes).ravel() for n in every]))
+    for n in (every[k] for k in kept.tolist()):
         s.tick()
-        n = every[i]
         some = rows.part(at)
         shape, loads = PodShape(domain, some.rails, some.width), _loads(s, domain, some, n)[:2]
         send, allreduce = pod_slowdowns(s, shape, some.up, some.bundle, v, np.stack(loads, axis=-2))
