@@ -320,8 +320,8 @@ def strategies_of(one: Strategy) -> list[Strategy]:
         if (order, packed) == (one.order, False):
             found.append(one)
         elif not packed or problem.gpus // one.shape.gpus >= 2:
-            times = {"between": replace(one.between, order=order), "within": replace(one.within, order=order)}
-            found.append(replace(one, order=order, packed=packed, **times))
+            between, within = replace(one.between, order=order), replace(one.within, order=order)
+            found.append(replace(one, order=order, packed=packed, between=between, within=within))
     return found
 
 
