@@ -124,18 +124,16 @@ def segments(points: Sequence[CurvePoint]) -> Iterator[str]:
         yield f"No plan of at most {money(p.capital_usd)} trains in less than {days} days."
 
 
-def _days_by_doubling(less: CurvePoint, more: CurvePoint) -> float:
-    """Return by how much twice the money divides the days on the way from one plan to another, on average."""
-    slope = math.log(less.days_to_train / more.days_to_train) / math.log(more.capital_usd / less.capital_usd)
-    return float(2.0**slope)
-
-
 def knee(points: Sequence[CurvePoint]) -> Iterator[str]:
     """Write the plan behind which money saves few days; of a curve without one whether it is as good as straight."""
     bend = next((p for p in points if p.knee), None)
     if bend is not None:
         where = f"{money(bend.capital_usd)}, {amount(bend.days_to_train)} days"
-        below, above = (_days_by_doubling(*ends) for ends in ((points[0], bend), (bend, points[-1])))
+        # By how much twice the money divides the days on the way from one plan to another, on average.
+        below, above = (
+            2.0 ** (math.log(less.days_to_train / more.days_to_train) / math.log(more.capital_usd / less.capital_usd))
+            for less, more in ((points[0], bend), (bend, points[-1]))
+        )
         yield f"Knee: {where}; twice the money divides the days by {below:.2f} up to it, by {above:.2f} behind it."
         return
     if len(points) < FEWEST_POINTS:

@@ -121,17 +121,15 @@ def changes(a: Side, b: Side) -> str:
     # A name says all of its object.
     named_objects = tuple(k.removesuffix("name") for k in differ if k.endswith(".name"))
     differ = [k for k in differ if k.endswith(".name") or not k.startswith(named_objects)] if named_objects else differ
-    named = [_change(k, a.asked.get(k), b.asked.get(k)) for k in differ[:CHANGES]]
+    named = []
+    for k in differ[:CHANGES]:
+        old, new = a.asked.get(k), b.asked.get(k)
+        words = f"{short(old)} -> {short(new)}"
+        if old and all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (old, new)):
+            words += f" ({100 * (new - old) / abs(old):+.3g} %)"
+        named.append(f"{canonical(k).removesuffix('.name')} {words}")
     more = [f"{len(differ) - CHANGES} other values"] if len(differ) > CHANGES else []
     return ", ".join(named + more) or "the same instance"
-
-
-def _change(path: str, old: Any, new: Any) -> str:
-    path = canonical(path).removesuffix(".name")
-    numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (old, new))
-    if numbers and old:
-        return f"{path} {short(old)} -> {short(new)} ({100 * (new - old) / abs(old):+.3g} %)"
-    return f"{path} {'none' if old is None else short(old)} -> {'none' if new is None else short(new)}"
 
 
 def brings(a: Side, b: Side) -> str:

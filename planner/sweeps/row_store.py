@@ -309,18 +309,17 @@ def _line_of(row: Row) -> str:
 def columns_of(rows: Sequence[Row]) -> dict[str, list[Any]]:
     """Return rows as columns; a column of numbers and texts becomes texts, one of integers and other numbers floats."""
     flat = [r.flat() for r in rows]
-    names = list(dict.fromkeys(name for row in flat for name in row))
-    return {name: _of_one_type([row.get(name) for row in flat]) for name in names}
-
-
-def _of_one_type(values: list[Any]) -> list[Any]:
-    plain = [json.dumps(v) if isinstance(v, (dict, list)) else v for v in values]
-    kinds = {type(v) for v in plain if v is not None}
-    if len(kinds) <= 1:
-        return plain
-    if kinds == {int, float}:
-        return [None if v is None else float(v) for v in plain]
-    return [None if v is None else v if isinstance(v, str) else json.dumps(v) for v in plain]
+    columns: dict[str, list[Any]] = {}
+    for name in dict.fromkeys(name for row in flat for name in row):
+        values = [row.get(name) for row in flat]
+        plain = [json.dumps(v) if isinstance(v, (dict, list)) else v for v in values]
+        kinds = {type(v) for v in plain if v is not None}
+        if kinds == {int, float}:
+            plain = [None if v is None else float(v) for v in plain]
+        elif len(kinds) > 1:
+            plain = [None if v is None else v if isinstance(v, str) else json.dumps(v) for v in plain]
+        columns[name] = plain
+    return columns
 
 
 def csv_text(rows: Sequence[Row]) -> str:

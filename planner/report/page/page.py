@@ -430,10 +430,6 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
     }
 
 
-def _is_compared(x: Statement) -> bool:
-    return x.first and (x.kind in ("limit", "warning") or (x.kind == "choice" and x.topic in BUILT))
-
-
 def _on_page(x: Statement) -> str:
     """Return a statement of the first screen, which sends the reader of a page not to the terminal but further down."""
     return x.text.replace("(--verbose)", "(below, in full)")
@@ -493,7 +489,11 @@ def side_by_side(
     figures = [{h.label: f"{h.figure.text}; {h.range}" for h in headlines(p)} for p in plans]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
-    texts = [by_section(filter(_is_compared, own), _on_page) for own in reported]
+    compared = [
+        [x for x in own if x.first and (x.kind in ("limit", "warning") or (x.kind == "choice" and x.topic in BUILT))]
+        for own in reported
+    ]
+    texts = [by_section(own, _on_page) for own in compared]
     for section in dict.fromkeys(name for own in texts for name in own):
         # Sentences are joined by spaces, and phrases by semicolons.
         rows.append((section, *("; ".join(own.get(section, ["-"])).replace(".; ", ". ") for own in texts)))

@@ -410,6 +410,11 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
     name = title(request)
     described = f'<svg role="img" aria-label="{escape(name)}: each point is in the table below"'
     inline = svg[svg.index("<svg") :].replace("<svg", described, 1)
+    changes = []
+    for facet, part in facets_of(rows, request.facet):
+        texts = changes_of(best_rows(part, request), request.x)
+        items = [f"<li>{escape(text)}</li>" for text in texts] or ["<li>nothing</li>"]
+        changes += [f"<h3>What changes{escape(f' ({facet})' if facet else '')}</h3>\n<ul>", *items, "</ul>"]
     return "\n".join(
         [
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -417,7 +422,7 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n<link rel="icon" href="data:,">',
             f"<title>{escape(name)}</title>\n<style>\n{style()}</style>\n</head>\n<body>\n<main>\n<h1>{escape(name)}</h1>",
             f'<p class="verdict">{escape(_sweep_verdict(rows, request))}</p>',
-            *_change_lists(rows, request),
+            *changes,
             f'<figure class="wide plot" tabindex="0">{inline}</figure>',
             *_point_table(rows, request),
             "</main>\n</body>\n</html>\n",
@@ -435,15 +440,6 @@ def _sweep_verdict(rows: Sequence[Row], request: PlotRequest) -> str:
     value, at = quantity(request.y, best[request.y]), quantity(request.x, best.get(request.x))
     of, along = (name_and_unit(path)[0] for path in (request.y, request.x))
     return f"{count}; {'most' if most else 'least'} {of}: {value}, at {along} {at}."
-
-
-def _change_lists(rows: Sequence[Row], request: PlotRequest) -> list[str]:
-    lines = []
-    for name, part in facets_of(rows, request.facet):
-        changes = changes_of(best_rows(part, request), request.x)
-        items = [f"<li>{escape(text)}</li>" for text in changes] or ["<li>nothing</li>"]
-        lines += [f"<h3>What changes{escape(f' ({name})' if name else '')}</h3>\n<ul>", *items, "</ul>"]
-    return lines
 
 
 def _point_table(rows: Sequence[Row], request: PlotRequest) -> list[str]:
