@@ -484,7 +484,16 @@ def read_running(path: Path) -> list[RunningJob]:
     text, where = read_text(path, REMEDY), str(path)
     hostlists = topology_rows.Hostlists(where)
     rows = _json_rows(parse_json(text, where), where) if text.lstrip()[:1] in "{[" else _text_rows(text, where)
-    jobs = [_job(row, hostlists, at) for at, row in rows if _holds_nodes(row, where, at)]
+    jobs = []
+    for at, row in rows:
+        if not _holds_nodes(row, where, at):
+            continue
+        nodes, number, priority = row.get("NodeList"), row.get("JobId"), str(row.get("Priority"))
+        if not isinstance(nodes, str) or nodes in ("", "(null)"):
+            raise InputError(f"{where}: {at}: a running job has no nodes (is {nodes!r}); {REMEDY}")
+        cost = int(priority) if re.fullmatch(r"[0-9]{1,18}", priority) else 1
+        name = f"{row['JobName']}-{number}" if row.get("JobName") else str(number)
+        jobs.append(RunningJob(name=name[:200], nodes=hostlists.names(at, nodes), priority=cost))
     names = [j.name for j in jobs]
     for name in names:
         if names.count(name) > 1:
@@ -537,13 +546,3 @@ def _holds_nodes(row: Mapping[str, Any], where: str, at: str) -> bool:
     kept = {HOLDS.get(s) for s in states}
     listed = row.get("NodeList") not in (None, "", "(null)")
     return True in kept or (listed and (unknown is not None or False not in kept))
-
-
-def _job(row: Mapping[str, Any], hostlists: topology_rows.Hostlists, at: str) -> RunningJob:
-    nodes, number = row.get("NodeList"), row.get("JobId")
-    if not isinstance(nodes, str) or nodes in ("", "(null)"):
-        raise InputError(f"{hostlists.source}: {at}: a running job has no nodes (is {nodes!r}); {REMEDY}")
-    priority = row.get("Priority")
-    cost = int(str(priority)) if re.fullmatch(r"[0-9]{1,18}", str(priority)) else 1
-    name = f"{row['JobName']}-{number}" if row.get("JobName") else str(number)
-    return RunningJob(name=name[:200], nodes=hostlists.names(at, nodes), priority=cost)

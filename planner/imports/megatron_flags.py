@@ -199,6 +199,10 @@ def megatron_run(script: Script) -> OwnRun:
 
 def run_of_flags(f: "RunValues", framework: str, compute: str | None) -> OwnRun:
     """Return the run of values that have Megatron's names, or names that stand for them."""
+    if f.on("data-parallel-sharding-strategy"):
+        zero = ZERO[f.choice("data-parallel-sharding-strategy", tuple(ZERO), "no_shard")]
+    else:
+        zero = int(f.on("use-distributed-optimizer") or f.get("optim.name") == "distributed_fused_adam")
     layout: dict[str, Any] = {
         "tensor_parallel": f.count("tensor-model-parallel-size"),
         "pipeline_parallel": (stages := f.count("pipeline-model-parallel-size")),
@@ -206,7 +210,7 @@ def run_of_flags(f: "RunValues", framework: str, compute: str | None) -> OwnRun:
         "expert_parallel": f.count("expert-model-parallel-size"),
         "microbatch_sequences": f.count("micro-batch-size"),
         "sequence_parallel": f.on("sequence-parallel"),
-        "zero_stage": _zero(f),
+        "zero_stage": zero,
     }
     layout |= stage_layers(f, stages)
     layout |= _recompute(f, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
@@ -342,12 +346,6 @@ class RunValues:
         if not any(item == key or item.startswith(f"{key}.") for item in self.items for key in keys):
             known = f"{', '.join(map(self.shown.format, keys))}, by which a recipe of {framework} is known"
             raise InputError(f"{self.where}: has none of {known}; {REMEDY} of a training run")
-
-
-def _zero(f: RunValues) -> int:
-    if f.on("data-parallel-sharding-strategy"):
-        return ZERO[f.choice("data-parallel-sharding-strategy", tuple(ZERO), "no_shard")]
-    return int(f.on("use-distributed-optimizer") or f.get("optim.name") == "distributed_fused_adam")
 
 
 def stage_layers(f: RunValues, stages: int) -> dict[str, Any]:

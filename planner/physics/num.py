@@ -8,11 +8,7 @@ from typing import Any, TypeAlias
 Num: TypeAlias = Any  # a float or an array of floats: mypy has no type under which both take the same arithmetic
 
 
-def _go_on() -> None:
-    """Do nothing."""
-
-
-_tick: ContextVar[Callable[[], None]] = ContextVar("tick", default=_go_on)
+_tick: ContextVar[Callable[[], None]] = ContextVar("tick", default=lambda: None)
 
 
 def tick() -> None:

@@ -5,7 +5,7 @@ it cannot state leave the conflict to what the formulation's two solvers say.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -307,11 +307,7 @@ def _rtt(q: ConflictQuestion, m: LinearRows) -> None:
     _one_of(m, far)
 
 
-def _wan_capacity(q: ConflictQuestion, m: LinearRows) -> None:
-    _one_of(m, q.reach.disconnected)
-
-
-ROWS = {
+ROWS: dict[str, Callable[[ConflictQuestion, LinearRows], None]] = {
     "area": _area,
     "budget": _budget,
     "demand": _demand,
@@ -326,5 +322,5 @@ ROWS = {
     "ready": _ready,
     "rtt": _rtt,
     "site_count": _site_count,
-    "wan_capacity": _wan_capacity,
+    "wan_capacity": lambda q, m: _one_of(m, q.reach.disconnected),
 }

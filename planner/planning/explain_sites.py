@@ -170,7 +170,10 @@ def summary(e: SitesExplanation, rows: int = 12) -> Iterator[str]:
         carries = short if best.missing_mw else "carries it"
         limited = f"; limited by {', '.join(best.stopped_by)}" if best.stopped_by else ""
         yield f"ONE SITE   {e.asked_mw:,.6g} MW needed: {best.node} {carries}{limited}"
-    yield from map(_relaxation_line, e.relaxations)
+    for moved in e.relaxations:
+        others = ", ".join(f"{name} {amount:+,.6g}" for name, amount in moved.rows.items() if name != moved.rule)
+        unproven = "" if moved.proved else ", not proven the smallest"
+        yield f"WOULD DO   {moved.rule}: {moved.amount:,.6g} {moved.unit}{f' ({others})' if others else ''}{unproven}"
     if e.nodes:
         yield "NODES      the largest load that each candidate could carry alone, and what limits it"
         yield from (f"  {x.node:24}{x.mw:12,.1f} MW  {', '.join(x.stopped_by) or 'nothing'}" for x in e.nodes[:rows])
@@ -227,10 +230,3 @@ def meaning(rule: str) -> str:
     if what.startswith("fed by "):
         return f"what {what.removeprefix('fed by ')} can spare {out}"
     return f"plants in the part that is left dark {out}" if what == "dark" else f"the rating of {what} {out}"
-
-
-def _relaxation_line(x: Relaxation) -> str:
-    """Return a line on a rule that, moved alone, lets a split exist."""
-    rows = ", ".join(f"{name} {amount:+,.6g}" for name, amount in x.rows.items() if name != x.rule)
-    unproven = "" if x.proved else ", not proven the smallest"
-    return f"WOULD DO   {x.rule}: {x.amount:,.6g} {x.unit}{f' ({rows})' if rows else ''}{unproven}"

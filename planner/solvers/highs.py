@@ -250,7 +250,9 @@ class HighsSearch:
             status = self.run()
             if status in _INFEASIBLE:
                 break
-            bound = self._raised(bound)
+            dual = float(self.h.getInfo().mip_dual_bound)
+            if math.isfinite(dual):  # the better of the bound and that of the run just made
+                bound = dual if bound is None else self.sense * max(self.sense * dual, self.sense * bound)
             if not self.h.getSolution().value_valid:
                 break
             outer, stated = status, self.h.getNumRow()
@@ -274,13 +276,6 @@ class HighsSearch:
         infeasible = point is None and status in _INFEASIBLE
         rows = len(self.lazy)
         return LazyResult(status=status, point=point, objective=value, bound=bound, infeasible=infeasible, rows=rows)
-
-    def _raised(self, bound: float | None) -> float | None:
-        """Return the better of a bound and that of the run just made."""
-        dual = float(self.h.getInfo().mip_dual_bound)
-        if not math.isfinite(dual):
-            return bound
-        return dual if bound is None else self.sense * max(self.sense * dual, self.sense * bound)
 
 
 SOLVER = f"{HIGHS} through Pyomo {pyomo_version}"

@@ -199,12 +199,6 @@ def _at(x: Sequence[int], expression: Any) -> int:
     )
 
 
-def _linear(c: Any, x: Sequence[int]) -> bool:
-    return _in_domain(
-        sum(int(k) * int(x[v]) for v, k in zip(c.linear.vars, c.linear.coeffs, strict=True)), list(c.linear.domain)
-    )
-
-
 def _element(c: Any, x: Sequence[int]) -> bool:
     place, entries = _at(x, c.element.linear_index), c.element.exprs
     return 0 <= place < len(entries) and _at(x, entries[place]) == _at(x, c.element.linear_target)
@@ -218,7 +212,9 @@ def _table(c: Any, x: Sequence[int]) -> bool:
 
 
 _KINDS: dict[str, Callable[[Any, Sequence[int]], bool]] = {
-    "linear": _linear,
+    "linear": lambda c, x: _in_domain(
+        sum(int(k) * int(x[v]) for v, k in zip(c.linear.vars, c.linear.coeffs, strict=True)), list(c.linear.domain)
+    ),
     "bool_or": lambda c, x: any(_true(x, i) for i in c.bool_or.literals),
     "bool_and": lambda c, x: all(_true(x, i) for i in c.bool_and.literals),
     "exactly_one": lambda c, x: sum(_true(x, i) for i in c.exactly_one.literals) == 1,

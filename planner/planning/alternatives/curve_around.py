@@ -140,7 +140,8 @@ class _Questions:
 
     def _sizes(self) -> Iterator[float]:
         """Yield the sizes to ask for next: a step below the smallest plan, then inside the widest steps."""
-        sizes = sorted({self._size(x) for x in self.plans})
+        on_grid = self.instance.grid is not None
+        sizes = sorted({usd_of(x) if on_grid else x.instance.hardware.racks or 0 for x in self.plans})
         if self.instance.grid is None:
             below = max(1, math.floor(sizes[0] / STEP))
             if self.refused < below < sizes[0]:
@@ -152,9 +153,6 @@ class _Questions:
             middle = math.sqrt(low * high) if self.instance.grid is not None else math.floor(math.sqrt(low * high))
             if ratio > WIDE and low < middle < high:
                 yield middle
-
-    def _size(self, plan: Plan) -> float:
-        return usd_of(plan) if self.instance.grid is not None else plan.instance.hardware.racks or 0
 
     def _ask(self, size: float) -> None:
         """Seek the fewest days at a size, within a tenth."""
