@@ -412,8 +412,10 @@ def max_racks(instance: Instance, wired_gpus: int) -> int:
     """
     if instance.grid is None:
         return _owned(instance, wired_gpus)
-    hardware, pins = instance.hardware, instance.pins
-    limits = [_by_budget(instance, instance.grid, wired_gpus), _by_power(instance), _by_sites(instance, instance.grid)]
+    hardware, grid, pins, power = instance.hardware, instance.grid, instance.pins, instance.limits.facility_power_mw
+    limits = [_by_budget(instance, grid, wired_gpus), _by_sites(instance, grid)]
+    if power is not None and "facility_power" not in grid.rules.soft:
+        limits.append(power / cost.facility_mw(hardware, hardware.racks_per_module))
     modules = min(limits)
     whole = 0 if modules <= 0 else math.floor(min(modules, 1e9) * (1 + SLACK))
     racks = whole * hardware.racks_per_module
@@ -463,13 +465,6 @@ def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
     least_sites = split.min_interconnections if split.enabled else 1
     left = limits.budget_usd + CENT - least_sites * fixed
     return math.inf if module <= 0 else left / module
-
-
-def _by_power(instance: Instance) -> float:
-    limit, grid, hardware = instance.limits.facility_power_mw, instance.grid, instance.hardware
-    if limit is None or (grid is not None and "facility_power" in grid.rules.soft):
-        return math.inf
-    return limit / cost.facility_mw(hardware, hardware.racks_per_module)
 
 
 def _by_sites(instance: Instance, grid: Grid) -> float:

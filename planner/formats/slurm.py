@@ -353,10 +353,17 @@ def read_states(path: str | Path) -> NodeStates:
     if "items" in data:
         down = down_nodes(data, str(path))
         return NodeStates(free=frozenset(node_names(data, str(path))) - down, down=down)
-    found = _worst_states(_from_json(data, str(path))).model_copy(update={"items": _fields_of(data)})
+    found = _worst_states(_from_json(data, str(path)))
     if not found.free | found.taken:
         raise InputError(f"{path}: names no node; print it by sinfo --json")
-    return found
+    listed = data.get("sinfo") or data.get("nodes") or ()
+    named = {"nodes", "node", "name", "state", "state_flags"}
+    fields = {k: {json.dumps(item.get(k), sort_keys=True) for item in listed} for item in listed for k in item}
+    # Fields that decide a node's jobs are reported where nodes differ.
+    reported = tuple(f"{k} (nodes differ)" for k in DECIDING if len(fields.get(k, ())) > 1)
+    ignored = tuple(k for k in fields if k not in named and f"{k} (nodes differ)" not in reported)
+    items = ReadItems(taken=tuple(k for k in fields if k in named), ignored=ignored, not_modelled=reported)
+    return found.model_copy(update={"items": items})
 
 
 def states_on(topology: Topology, states: NodeStates, source: str = "states") -> NodeStates:
@@ -413,16 +420,6 @@ def _meaning(text: str, source: str, where: str) -> int:
             raise InputError(f"{source}: {where}: unknown state {text!r}; {topology_rows.near(word, sorted(MEANING))}")
         worst = max(worst, MEANING[word])
     return worst
-
-
-def _fields_of(data: Mapping[str, Any]) -> ReadItems:
-    """Return the use made of the fields of nodes; fields that decide a node's jobs are reported where nodes differ."""
-    listed = data.get("sinfo") or data.get("nodes") or ()
-    named = {"nodes", "node", "name", "state", "state_flags"}
-    fields = {k: {json.dumps(item.get(k), sort_keys=True) for item in listed} for item in listed for k in item}
-    reported = tuple(f"{k} (nodes differ)" for k in DECIDING if len(fields.get(k, ())) > 1)
-    ignored = tuple(k for k in fields if k not in named and f"{k} (nodes differ)" not in reported)
-    return ReadItems(taken=tuple(k for k in fields if k in named), ignored=ignored, not_modelled=reported)
 
 
 def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]]:

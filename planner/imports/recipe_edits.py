@@ -164,7 +164,10 @@ def _change_keys(
             value = _torchtitan_value(key, value, present, run)
         if own in present and (present[own] == value or (value is None and key in KEPT)):
             continue
-        if own in present or not _needs_no_word(key, value, run):
+        # What a file does not have may stay out of it where it says no more than its absence.
+        silent = value is None or value is False or (key.endswith("replicate_degree") and value == 1)
+        silent = silent or (run.model.experts is None and bool(re.search("expert.tensor", key)))
+        if own in present or not silent:
             if isinstance(recipe, TableText) and own in present and own not in recipe.places:
                 raise recipe.refused(recipe.place(own), own, "is in an inline table, which is not changed")
             near = next(tuple(names.split()) for names in keys if key in names.split())
@@ -223,13 +226,6 @@ def _wanted(framework: str, run: LaunchRun) -> dict[str, Any]:
     if "model.pipeline_model_parallel_layout" in wanted:  # an override takes no parentheses
         wanted["model.pipeline_model_parallel_layout"] = pipeline_layout(run, grouped=False)
     return wanted
-
-
-def _needs_no_word(key: str, value: Any, run: LaunchRun) -> bool:
-    """Return whether a key that a file has not may stay out of it."""
-    if value is None or value is False or (key.endswith("replicate_degree") and value == 1):
-        return True
-    return run.model.experts is None and bool(re.search("expert.tensor", key))
 
 
 def _megatron_value(key: str, value: Any, wanted: dict[str, Any], present: Mapping[str, Any], run: LaunchRun) -> Any:

@@ -66,7 +66,9 @@ def run_of_text(text: str, path: Path) -> OwnRun:
         run = torchtitan_run(RunValues(TrackedItems(dotted), where, script, "--{}"), gpus)
     else:
         run, flags = megatron_run(script), {}
-    launcher = TrackedItems({k: v for k, v in flags.items() if k not in dotted}).read(_launcher_effect, "--{}")
+    launcher = TrackedItems({k: v for k, v in flags.items() if k not in dotted}).read(
+        lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_effect(flag, value), "--{}"
+    )
     return replace(run, items=joined(run.items, launcher, doubtful))
 
 
@@ -82,10 +84,6 @@ LAUNCHER = re.compile(
     r"recipe|dataset|step-func|hf-path|module|config|local-ranks-filter|no-sync|wait|kill-on-bad-exit|label|"
     r"(de)?tach|account|num-gpus|(nemo|log|wandb|task|domain|gpu|model)[a-z-]*|max-steps|peft"
 )
-
-
-def _launcher_effect(flag: str, value: Any) -> str | None:
-    return NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_effect(flag, value)
 
 
 def joined(*readings: ReadItems) -> ReadItems:

@@ -148,9 +148,11 @@ def _decided(
     answered = Answered(instance, options, known, seek_others)
     known_answer = answered.known()
     if known_answer is None:
-        chosen = best_choice(
-            instance, left, deadline, progress, known, first, _within(instance, seek_others=seek_others)
-        )
+        # By which share of the fewest days other plans may be slower that the same search looks for.
+        goal, within = instance.objective, 0.0
+        if goal.minimize == "days_to_train" and _others_asked(instance, seek_others=seek_others):
+            within = max(goal.tolerance, goal.indifference, SIMPLER_WITHIN if goal.tolerance else 0.0)
+        chosen = best_choice(instance, left, deadline, progress, known, first, within)
         whole, instance, solution = instance, chosen.best.instance, chosen.best.solution
         more = dict[str, Any]()
         if instance.objective.minimize in ("days_to_train", "loss"):
@@ -302,14 +304,6 @@ def _ends(world: World, best: JointPlan, found: Ends, *, proven: bool) -> tuple[
         kinds = kinds_of(found.simple.plan.column)
         ends.append(of("simplest", found.simple.plan, kinds, proven=found.simple.proven))
     return tuple(ends)
-
-
-def _within(instance: Instance, *, seek_others: bool) -> float:
-    """Return by which share of the fewest days other plans may be slower that are looked for with the same search."""
-    goal = instance.objective
-    if goal.minimize != "days_to_train" or not _others_asked(instance, seek_others=seek_others):
-        return 0.0
-    return max(goal.tolerance, goal.indifference, SIMPLER_WITHIN if goal.tolerance else 0.0)
 
 
 def _others_asked(instance: Instance, *, seek_others: bool) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -47,7 +48,7 @@ class Cluster(LeafMap):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to another process as topology and busy nodes; the lock stays here."""
-        return _arrived, (self.topology, tuple(sorted(self.busy)))
+        return partial(Cluster, busy=tuple(sorted(self.busy))), (self.topology,)
 
     @staticmethod
     def warm_up() -> None:
@@ -177,10 +178,6 @@ class Cluster(LeafMap):
         parts = [only(counted.q, trees[t]) for t in fits] if self.trees > 1 else [counted.q]
         best, outcome = solve_in_one_tree(parts, options, fragmentation=fragmentation)
         return replace(counted, q=parts[best]), outcome
-
-
-def _arrived(topology: Topology, busy: Sequence[str]) -> Cluster:
-    return Cluster(topology, busy=busy)
 
 
 def opened(

@@ -160,7 +160,15 @@ def alternatives(
             found[kind] = x.part(np.isin(x.key[:, AT["domain"]], sizes))
     except OutOfTimeError:
         ended = "time ended at {} proven designs; the frontier may have more"
-    designs = _designs(t, traffic, request.racks, joined(list(found.values())), counted)
+    # Those that none matches or beats, by the figures of the table, and of these by the exact ones.
+    x = joined(list(found.values()))
+    domain = x.key[:, AT["domain"]]
+    splits = [unavoidable_splits(request.racks, traffic.group_racks, traffic.groups, n) for n in domain.tolist()]
+    outside = np.maximum(0, request.racks - domain)
+    by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "leaf": outside, "splits": splits}
+    kept = _undominated(np.array([by_axis[a] for a in counted], dtype=np.float64).T)
+    designs = [_alternative(t, traffic, t.template(traffic, request.racks, x, i), counted) for i in kept]
+    designs = [designs[i] for i in _undominated(_figures(designs, counted))]
     if not every and "time" in counted:
         designs = _ladder(designs, counted, t.transport_slowdown)
     if ended:
@@ -183,16 +191,6 @@ def _kinds(t: Templates, traffic: WorstTraffic, racks: int, axes: Sequence[str])
         splits = unavoidable_splits(racks, traffic.group_racks, traffic.groups, size) if "splits" in axes else 0
         kinds.setdefault((outside, splits), []).append(size)
     return kinds
-
-
-def _designs(t: Templates, traffic: WorstTraffic, racks: int, x: DesignTable, axes: Sequence[str]) -> list[Alternative]:
-    """Return the templates that none matches or beats in the axes, by cost: by the figures of the table, then exact."""
-    domain = x.key[:, AT["domain"]]
-    splits = [unavoidable_splits(racks, traffic.group_racks, traffic.groups, n) for n in domain.tolist()]
-    by_axis = {"cost": x.usd, "time": x.send, "power": x.mw, "leaf": np.maximum(0, racks - domain), "splits": splits}
-    kept = _undominated(np.array([by_axis[a] for a in axes], dtype=np.float64).T)
-    designs = [_alternative(t, traffic, t.template(traffic, racks, x, i), axes) for i in kept]
-    return [designs[i] for i in _undominated(_figures(designs, axes))]
 
 
 def _figures(designs: Sequence[Alternative], axes: Iterable[str]) -> Floats:

@@ -91,14 +91,6 @@ class Calendar:
         least = [np.minimum.accumulate(x / (gpus * STEP)) for x in (whole, elastic)]
         return least[0], least[1]
 
-    def _away(self, replica_gpus: Any, at: Any) -> Any:
-        """Bound the stretch that absent replicas add to elastic jobs up to a step of the table, at the measured rate.
-
-        Of the least stretch E of a step, E - 1 may be stalls; absent replicas add least where the stalls are largest.
-        """
-        gone = replica_gpus * recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
-        return np.maximum(inverse_share_there(gone, self._steps[2][at] - 1) * ROUNDING - 1, 0.0)
-
     def _at(self, gpus: Any) -> Any:
         """Return the place in the table of the largest number that is no more."""
         found = np.floor(np.log(np.maximum(gpus, 1.0)) / math.log(STEP) * ROUNDING).astype(np.int64)
@@ -117,7 +109,11 @@ class Calendar:
         whole, elastic = (
             np.minimum(x[at] / most, np.where(at > 0, y[at - 1], np.inf)) for x, y in zip(last, before, strict=True)
         )
-        return np.minimum(whole, elastic + self._away(replica_gpus, at) / most)
+        # Absent replicas add to elastic jobs up to a step of the table, at the measured rate: of the least stretch E of
+        # a step, E - 1 may be stalls, and they add least where the stalls are largest.
+        gone = replica_gpus * recovery.stops_per_gpu_second(self.r, self.links) * self.r.rejoin_seconds * ROUNDING
+        away = np.maximum(inverse_share_there(gone, self._steps[2][at] - 1) * ROUNDING - 1, 0.0)
+        return np.minimum(whole, elastic + away / most)
 
     @lru_cache(maxsize=1 << 16)  # noqa: B019 - of one search, with which it ends
     def least_stretch(self, replicas: int, replica_gpus: int) -> float:

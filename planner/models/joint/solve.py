@@ -83,7 +83,10 @@ def world_of(
         cache.sites = Sites(instance=instance, seed=options.seed, threads=options.threads)
     if cache.sites is not None:
         cache.sites.solved = 0
-    max_mw = math.inf if cache.sites is not None else _cluster_fabric_mw(instance)
+    max_mw, h, limit = math.inf, instance.hardware, instance.limits.facility_power_mw
+    if cache.sites is None and limit is not None and not h.overhead_includes_fabric:
+        # What a cluster's racks leave to its fabric.
+        max_mw = limit * (1 + EPS) / h.facility_overhead_factor - cost.it_mw(h, h.racks or 0)
     if instance.network is not None and cache.templates is None:
         cache.templates = Templates(
             instance=instance,
@@ -96,14 +99,6 @@ def world_of(
     world = World(problem=problem, sites=cache.sites, templates=cache.templates, cache=cache)
     world.end_at(deadline)
     return world
-
-
-def _cluster_fabric_mw(instance: Instance) -> float:
-    """Return the power in MW that a cluster's racks leave to its fabric; infinity where nothing limits it."""
-    h, limit = instance.hardware, instance.limits.facility_power_mw
-    if limit is None or h.overhead_includes_fabric:
-        return math.inf
-    return limit * (1 + EPS) / h.facility_overhead_factor - cost.it_mw(h, h.racks or 0)
 
 
 def _solution(goal: FewestDays, *, stopped: Stopped, failure: str) -> JointSolution:

@@ -64,20 +64,16 @@ class Answered:
             return None
         _, tokens, solution, more = known
         share = self.instance.workload.tokens / tokens
-        return _for_tokens(solution, share), {name: _all_for_tokens(x, share) for name, x in more.items()}
+        figures = {name: getattr(solution, name) for name in ("days", "lower_bound", "fabric_free_bound")}
+        changed: dict[str, Any] = {name: None if days is None else days * share for name, days in figures.items()}
+        changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
+        return replace(solution, **changed), {name: _all_for_tokens(x, share) for name, x in more.items()}
 
     def keep(self, solution: JointSolution, more: dict[str, Any]) -> None:
         """Keep an answer that is proven to its last end."""
         asked = self._question
         if asked is not None and solution.plan is not None and solution.stopped == "proved":
             self.cache.answers.append((asked, self.instance.workload.tokens, solution, more))
-
-
-def _for_tokens(x: JointSolution, share: float) -> JointSolution:
-    """Return a solution with its days for other tokens."""
-    figures = ("days", "lower_bound", "fabric_free_bound")
-    changed: dict[str, Any] = {n: None if getattr(x, n) is None else getattr(x, n) * share for n in figures}
-    return replace(x, **changed, excluded=tuple((days * share, column) for days, column in x.excluded))
 
 
 def _all_for_tokens(x: Any, share: float) -> Any:

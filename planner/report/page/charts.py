@@ -209,7 +209,12 @@ def curve(
             line(CURVE_LEFT, up(y), WIDTH - CURVE_RIGHT, up(y), "grid"),
             text(CURVE_LEFT - 5, up(y) + 4, y_axis.show(y), "", "end"),
         ]
-    for x in _apart(x_marks, across, x_axis.show):
+    apart: list[float] = []  # marks whose names do not run into each other
+    for x in x_marks:
+        half = (width_of(x_axis.show(x)) + width_of(x_axis.show(apart[-1]))) / 2 if apart else 0.0
+        if not apart or across(x) - across(apart[-1]) > half + 6:
+            apart.append(x)
+    for x in apart:
         anchor = "end" if across(x) > WIDTH - CURVE_RIGHT - 20 else "middle"
         drawn.append(line(across(x), bottom, across(x), bottom + 4, "line"))
         drawn.append(text(across(x), bottom + 16, x_axis.show(x), "", anchor))
@@ -219,15 +224,6 @@ def curve(
     drawn.append(el("circle", tip, cx=across(chosen[0]), cy=up(chosen[1]), r=4.5, cls="chosen"))
     names, end = legend({x.name: f"c{x.shade}" for x in lines} if len(lines) > 1 else {}, bottom + 37)
     return drawing(end, alt, "".join(drawn) + names)
-
-
-def _apart(marks: Sequence[float], across: Callable[[float], float], show: Callable[[float], str]) -> list[float]:
-    """Return the marks whose names do not run into each other."""
-    found: list[float] = []
-    for x in marks:
-        if not found or across(x) - across(found[-1]) > (width_of(show(x)) + width_of(show(found[-1]))) / 2 + 6:
-            found.append(x)
-    return found
 
 
 # Units: the height of a bar and from one to the next, of rows and of a waterfall; room above both.

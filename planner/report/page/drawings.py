@@ -17,6 +17,7 @@ from itertools import combinations
 from planner.errors import InputError
 from planner.exports.fabric_parts import BuiltFabric
 from planner.instance.grid import Grid
+from planner.instance.network import Wan
 from planner.physics.network.dragonfly import Dragonfly
 from planner.physics.network.price import WAN_GATEWAY, stages, switch_counts
 from planner.plan.plan import Plan
@@ -194,7 +195,13 @@ def fabric_tiers(x: BuiltFabric) -> str:
     inside = DrawnLinks("pairs", 0, x.design.leaf_bundle, x.switch.port_gbps)
     lines += [_lines(_inside(*leaf), inside, scale) for leaf in at if leaf[0].ring]
     names = ", ".join(counted(t.switches, f"{t.name} switch") for t in reversed(f.tiers))
-    parts = [*_frames(x, at), *lines, *(_boxes(*own) for own in at), *drawn]
+    boxes = []
+    for tier, top in at:
+        wide, high = tier.size
+        corners = ((a - wide / 2, b - high / 2) for a, b in (tier.middle(c, top) for c in tier.cells))
+        d = "".join(f"M{a:.2f} {b:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z" for a, b in corners)
+        boxes.append(el("path", title(PLURAL[tier.name]), d=d, cls=SHADES.get(tier.name, "c4")))
+    parts = [*_frames(x, at), *lines, *boxes, *drawn]
     return drawing(y, f"Fabric of {x.site}: {names}", "".join(parts))
 
 
@@ -282,13 +289,6 @@ def _lines(ends: Lines, k: DrawnLinks, scale: float) -> str:
     width = max(THINNEST, scale * math.sqrt(k.rate))
     tip = f"{counted(k.each, 'cable')}, {amount(k.rate)} Gb/s each way"
     return el("path", title(tip), d=d, cls="link", stroke_width=f"{width:.2f}")
-
-
-def _boxes(tier: DrawnTier, top: float) -> str:
-    wide, high = tier.size
-    corners = ((a - wide / 2, b - high / 2) for a, b in (tier.middle(c, top) for c in tier.cells))
-    d = "".join(f"M{a:.2f} {b:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z" for a, b in corners)
-    return el("path", title(PLURAL[tier.name]), d=d, cls=SHADES.get(tier.name, "c4"))
 
 
 def _frames(x: BuiltFabric, at: list[tuple[DrawnTier, float]]) -> Iterator[str]:
@@ -405,11 +405,12 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     c = chart({**cities, **nodes, **{x.id: (x.latitude, x.longitude) for x in sites}})
     drawn, names = list(c.land), list[Label]()
     if plan.wan and fibre:
-        lit = {e.id for e in plan.wan.edges}
-        dark = [x for x in fibre.fibre_edges if x.name not in lit]
-        drawn += [line(*c.at[x.a], *c.at[x.b], "line", f"{x.name}: not lit") for x in dark]
-        drawn += [*_lit(c, plan.wan), *(dot(n, c.at[n], 1.6) for n in cities)]
-        names += _rates(c, plan.wan)
+        drawn += _spans(c, plan.wan, fibre)
+        drawn += [dot(n, c.at[n], 1.6) for n in cities]
+        spans = {e.id: e for e in plan.wan.edges}
+        for r in (r for d in plan.wan.demands if d.priority == 0 for r in d.routes[:1]):  # that gradients take
+            if e := spans.get(r.edges[len(r.edges) // 2] if r.edges else ""):
+                names.append(_between(c, e.a, e.b, f"{r.route_km:,.0f} km, {r.gbps / 1e3:,.4g} Tbps"))
     else:
         drawn += [line(*c.at[x.a], *c.at[x.b], "line") for x in grid.lines]
         for k in plan.sites.links if plan.sites else ():
@@ -448,22 +449,17 @@ def at_work(w: WanPlan) -> frozenset[str]:
     return frozenset(e for d in w.demands for r in d.routes for e in r.edges)
 
 
-def _lit(c: Chart, w: WanPlan) -> Iterator[str]:
-    """Draw lit spans as thick as their wavelengths, dashed where no route uses them until a cut."""
+def _spans(c: Chart, w: WanPlan, fibre: Wan) -> Iterator[str]:
+    """Draw dark spans thin, and lit ones as thick as their wavelengths, dashed where no route uses them until a cut."""
+    lit = {e.id for e in w.edges}
+    for x in fibre.fibre_edges:
+        if x.name not in lit:
+            yield line(*c.at[x.a], *c.at[x.b], "line", f"{x.name}: not lit")
     used, most = at_work(w), max((e.wavelengths for e in w.edges), default=1) or 1
     for e in sorted(w.edges, key=lambda e: e.id in used):
         tip = f"{e.id}: {e.route_km:,.0f} km, {e.wavelengths:,} wavelengths"
         cls, tip = ("lit", tip) if e.id in used else ("spare", f"{tip}, while another span is cut")
         yield line(*c.at[e.a], *c.at[e.b], cls, tip, THIN + (THICK - THIN) * e.wavelengths / most)
-
-
-def _rates(c: Chart, w: WanPlan) -> Iterator["Label"]:
-    """Yield the length and rate of each route that gradients take, at the middle span of it."""
-    spans = {e.id: e for e in w.edges}
-    for d in w.demands:
-        for r in d.routes[:1] if d.priority == 0 else ():
-            if e := spans.get(r.edges[len(r.edges) // 2] if r.edges else ""):
-                yield _between(c, e.a, e.b, f"{r.route_km:,.0f} km, {r.gbps / 1e3:,.4g} Tbps")
 
 
 def _between(c: Chart, a: str, b: str, content: str) -> "Label":

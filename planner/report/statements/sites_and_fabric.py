@@ -7,7 +7,7 @@ from planner.physics.network.links import media_of
 from planner.physics.network.price import by_reach
 from planner.physics.plan_physics import CLUSTER
 from planner.plan.plan import Plan
-from planner.plan.plan_sections import FabricAlternative, SiteFabric, SitesPlan, Tier, WanPlan
+from planner.plan.plan_sections import SiteFabric, SitesPlan, Tier, WanPlan
 from planner.report.statements.statement import Statement, proof_of, short_percent
 from planner.units import amount, counted, money, power
 
@@ -260,20 +260,20 @@ def chosen_fabric(plan: Plan) -> Iterator[Statement]:
     planes = f"; {counted(f.planes, 'plane')}" if f.planes > 1 else ""
     leaf = f"{counted(f.leaf_domain_racks, 'host')} under a leaf"
     yield Statement("figure", "fabric", f"{f.switches:,} switches, {links}{planes}; {leaf}", True)
-    yield Statement("figure", "fabric", f"Carries {_carries(chosen)}", True)
+    carried = f"Carries {chosen.bisection_tbps or 0.0:,.1f} Tb/s between two halves of the hosts"
+    if chosen.fabric is not None and chosen.fabric.family == "rail-only":
+        carried += " within each rail"
+    if chosen.ecmp_tail is not None and chosen.spray_tail is not None:
+        tails = f"{chosen.ecmp_tail:.2g} times its time at line rate under ECMP, {chosen.spray_tail:.2g} sprayed"
+        carried += f"; the slowest flow of a random permutation takes {tails}"
+    elif chosen.fabric is not None and chosen.fabric.family.startswith("dragonfly"):
+        carried += "; tails are simulated of trees alone"
+    else:
+        carried += "; tails were not simulated"
+    yield Statement("figure", "fabric", carried, True)
     ends = f"{counted(f.tiers[0].down_ports, 'GPU port')}"
     loss = f"Survives the loss of {SURVIVED[network.survives]}; " if network.survives else "No loss is provided for; "
     yield Statement("figure", "fabric", f"{loss}a leaf's loss cuts its {ends}.", True)
-
-
-def _carries(x: FabricAlternative) -> str:
-    within = " within each rail" if x.fabric is not None and x.fabric.family == "rail-only" else ""
-    text = f"{x.bisection_tbps or 0.0:,.1f} Tb/s between two halves of the hosts{within}"
-    if x.ecmp_tail is None or x.spray_tail is None:
-        grouped = x.fabric is not None and x.fabric.family.startswith("dragonfly")
-        return f"{text}; tails are simulated of trees alone" if grouped else f"{text}; tails were not simulated"
-    tails = f"{x.ecmp_tail:.2g} times its time at line rate under ECMP, {x.spray_tail:.2g} sprayed"
-    return f"{text}; the slowest flow of a random permutation takes {tails}"
 
 
 def fabric_price(plan: Plan) -> Iterator[Statement]:

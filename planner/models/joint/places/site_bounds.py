@@ -75,11 +75,11 @@ class SiteBounds:
         if self.bound(at) > usd:
             return True
         questions = ((at.coarse, rounded_up(usd)), (at.coarse, usd), (at, usd))
-        return any(not self._fits(point, most) and not self._pays(point, most) for point, most in questions)
-
-    def _fits(self, at: SitesExtent, usd: float) -> bool:
-        """Return whether an amount is known to pay a point."""
-        return any(price <= usd and at.covers(p) for p, price in self.paid.items())
+        for point, most in questions:
+            known = any(price <= most and point.covers(p) for p, price in self.paid.items())
+            if not known and not self._pays(point, most):
+                return True
+        return False
 
     def _pays(self, at: SitesExtent, usd: float) -> bool:
         """Ask the sites' MILP whether an amount pays a point, and record the answer."""

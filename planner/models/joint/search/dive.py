@@ -273,19 +273,15 @@ def cheap_columns(goal: Goal, loop: OpenNodes) -> list[tuple[float, Column]]:
         goal.tick()
         if usd >= best:
             break
-        column = _grown_in_time(goal, x)
+        # The column of the range with its fewest blocks, grown until it meets the cutoff.
+        rows = x.of.rows.part(x.at)
+        if x.of.strategy.problem.pin("data_parallel") is None:
+            rows = replace(rows, d=np.minimum((x.low + 1) * rows.block_replicas, rows.d))
+        column = grown(goal, column_at(x.of.strategy, x.zero or 0, rows, 0), int(x.of.rows.d[x.at][0]))
         if column is not None:
             timely.append((least_usd(goal, column), order, column))
             best = min(best, timely[-1][0])
     return [(usd, column) for usd, _, column in sorted(timely)[:CHEAP] if math.isfinite(usd)]
-
-
-def _grown_in_time(goal: Goal, x: Ranges) -> Column | None:
-    """Return the column of a range with its fewest blocks, grown until it meets the cutoff; None if it never does."""
-    rows = x.of.rows.part(x.at)
-    if x.of.strategy.problem.pin("data_parallel") is None:
-        rows = replace(rows, d=np.minimum((x.low + 1) * rows.block_replicas, rows.d))
-    return grown(goal, column_at(x.of.strategy, x.zero or 0, rows, 0), int(x.of.rows.d[x.at][0]))
 
 
 def grown(goal: Goal, column: Column, most: int) -> Column | None:
