@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints, max_sites
 from planner.physics.training import schedule, stage_memory
 from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.blocks.block_step import Pipeline
+from planner.physics.training.blocks.block_step import LargestStage, Pipeline
+from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.process_groups import front_layers
 from planner.physics.training.step import ShardedTimes
 
@@ -64,12 +65,12 @@ class PipelineSplits:
     @cached_property
     def sharded(self) -> ShardedTimes:
         """Seconds of one layer and micro-batch, with the ZeRO traffic that compute does not hide."""
-        return block_step.sharded_times(
-            self.pipeline,
-            replicas_per_rack=int(self.x.replicas_per_rack[0]),
-            racks=self.racks,
-            slowdown=self.cut.space.transport_slowdown,
-        )
+        return block_step.sharded_times(self.pipeline, self._group)
+
+    @property
+    def _group(self) -> ReplicaGroup:
+        per_rack, slowdown = int(self.x.replicas_per_rack[0]), self.cut.space.transport_slowdown
+        return ReplicaGroup(replicas_per_rack=per_rack, racks=self.racks, shards=self.d, slowdown=slowdown)
 
     @cached_property
     def send(self) -> float:
@@ -111,15 +112,12 @@ class PipelineSplits:
         parts = stage_memory.memory_by_part(
             self.cut.machine,
             self.cut.shape,
-            pipeline=self.p,
-            virtual_stages=self.v,
-            micro_batches=m,
+            schedule.PipelineCounts(self.p, self.v, m),
+            stage_memory.StageLayers(
+                stage=np.arange(self.p)[:, None], layers=self.sizes[None, :], recomputed=recomputed, front=self._front
+            ),
             zero_stage=self.zero_stage,
             replicas=self.d,
-            stage=np.arange(self.p)[:, None],
-            layers=self.sizes[None, :],
-            recomputed=recomputed,
-            front=self._front,
             order=self.cut.schedule,
         )
         return np.asarray(sum(parts.values()) / (space.memory_limit * (1 + ROUNDING)), dtype=np.float64)
@@ -203,17 +201,10 @@ class PipelineSplits:
                 self.pipeline,
                 self.sharded,
                 None,
-                pipeline=self.p,
-                virtual_stages=self.v,
-                micro_batches=m,
-                chunk=chunk,
-                max_layers=layers,
-                replicas_per_rack=int(self.x.replicas_per_rack[0]),
-                racks=self.racks,
-                shards=self.d,
+                schedule.PipelineCounts(self.p, self.v, m, None if one else schedule.Rounds(most, most)),
+                self._group,
+                largest=LargestStage(layers=layers, chunk_seconds=chunk),
                 send=self.send,
-                slowdown=self.cut.space.transport_slowdown,
-                rounds=schedule.rounds_of(m, self.p) if one else schedule.Rounds(most, most),
             )
             for m in (counts if self.cut.schedule == "zb-h1" else counts[:1])
         ]

@@ -16,7 +16,8 @@ from planner.checks.joint_columns import Cut, CutPipelines, Floats, Ints, MaxRac
 from planner.instance.instance import Instance
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.blocks.block_step import Pipeline
+from planner.physics.training.blocks.block_step import LargestStage, Pipeline
+from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.process_groups import front_layers
 from planner.physics.training.step import ShardedTimes
 
@@ -155,10 +156,14 @@ class StepTimeBound:
     @cached_property
     def sharded(self) -> ShardedTimes:
         """Seconds of one layer and micro-batch, with the ZeRO traffic that compute does not hide."""
-        return block_step.sharded_times(
-            self.pipeline,
+        return block_step.sharded_times(self.pipeline, self._group)
+
+    @property
+    def _group(self) -> ReplicaGroup:
+        return ReplicaGroup(
             replicas_per_rack=self.x.replicas_per_rack,
             racks=self.racks,
+            shards=self.ranges.max_replicas,
             slowdown=self.cut.space.transport_slowdown,
         )
 
@@ -240,21 +245,15 @@ class StepTimeBound:
         """Seconds after the passes of a step, and `ends`; for unknown ZeRO stages the CPU's overhead alone."""
         if self.zero_stage is None:
             return self.cut.machine.software.step_seconds, 0.0
+        rounds = schedule.Rounds(*2 * (np.minimum(self.ranges.max_micro_batches, self.x.p),))
         parts = block_step.once_parts(
             self.pipeline,
             self.sharded,
             None,
-            pipeline=self.x.p,
-            virtual_stages=self.x.v,
-            micro_batches=1,
-            chunk=self.chunk,
-            max_layers=self.layers,
-            replicas_per_rack=self.x.replicas_per_rack,
-            racks=self.racks,
-            shards=self.ranges.max_replicas,
+            schedule.PipelineCounts(self.x.p, self.x.v, 1, rounds),
+            self._group,
+            largest=LargestStage(layers=self.layers, chunk_seconds=self.chunk),
             send=self.send,
-            slowdown=self.cut.space.transport_slowdown,
-            rounds=schedule.Rounds(*2 * (np.minimum(self.ranges.max_micro_batches, self.x.p),)),
             alone=True,
         )
         ends = parts.pop("end_sharding")
@@ -348,13 +347,10 @@ class StepTimeBound:
             parts = stage_memory.memory_by_part(
                 machine,
                 shape,
-                pipeline=p,
-                virtual_stages=v,
-                micro_batches=m,
+                schedule.PipelineCounts(p, v, m),
+                stage_memory.StageLayers(stage=np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1), layers=0),
                 zero_stage=zero,
                 replicas=d,
-                stage=np.concatenate([0 * p, 0 * p + 1, p - 1], axis=1),
-                layers=0,
                 order=order,
             )
             first, others, last = np.moveaxis(room - sum(parts.values()), 1, 0)[..., None]

@@ -23,8 +23,9 @@ from planner.instance.instance import Instance
 from planner.physics.site import cost
 from planner.physics.training import schedule, stage_memory, step
 from planner.physics.training.blocks import block_step
-from planner.physics.training.blocks.block_step import LayoutFibre
+from planner.physics.training.blocks.block_step import LargestStage, LayoutFibre
 from planner.physics.training.blocks.rack_blocks import RackBlock, block_of, padded
+from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import LayerShape
 from planner.physics.training.schedule import Schedule
 
@@ -118,15 +119,15 @@ class Times:
         parts = stage_memory.memory_by_part(
             machine,
             shape,
-            pipeline=p,
-            virtual_stages=v,
-            micro_batches=m,
+            schedule.PipelineCounts(p, v, m),
+            stage_memory.StageLayers(
+                stage=np.arange(p)[None, :],
+                layers=layers,
+                recomputed=recompute,
+                front=np.where(np.arange(p) == 0, dense, 0)[None, :],
+            ),
             zero_stage=zero,
             replicas=shards,
-            stage=np.arange(p)[None, :],
-            layers=layers,
-            recomputed=recompute,
-            front=np.where(np.arange(p) == 0, dense, 0)[None, :],
             order=order,
         )
         total = sum(np.broadcast_to(np.asarray(x, dtype=float), layers.shape) for x in parts.values())
@@ -141,9 +142,8 @@ class Times:
         if not len(layers):
             return math.inf
         x = self.pipeline(c.shape, c.zero, c.block.rack_stages == 1, c.order)
-        sharded = block_step.sharded_times(
-            x, replicas_per_rack=c.block.replicas_per_rack, racks=racks, slowdown=allreduce
-        )
+        group = ReplicaGroup(c.block.replicas_per_rack, racks=racks, shards=shards, slowdown=allreduce)
+        sharded, counts = block_step.sharded_times(x, group), schedule.PipelineCounts(c.p, c.v, c.m)
         exchange = float(x.send(send, c.p))
         heads = np.where(np.arange(c.p) == c.p - 1, x.head, 0.0)[None, :]
         front, usual = x.front, x.times
@@ -156,26 +156,12 @@ class Times:
         if c.v > 1:
             pairs = {(int(a), int(r)) for a, r in zip(layers.flat, recompute.flat, strict=True)}
             for last in (False, True):
-                waits = {
-                    (a, r): block_step.excess_seconds(x, sharded, c.p, c.v, c.m, a, r, last=last) for a, r in pairs
-                }
+                waits = {(a, r): block_step.excess_seconds(x, sharded, counts, a, r, last=last) for a, r in pairs}
                 own = np.vectorize(lambda a, r, w=waits: w[int(a), int(r)])(layers, recompute)
                 stages = stages + own * ((np.arange(c.p) == c.p - 1) == last)[None, :]
-        once = block_step.once_parts(
-            x,
-            sharded,
-            fibre,
-            pipeline=c.p,
-            virtual_stages=c.v,
-            micro_batches=c.m,
-            chunk=np.max(block_step.chunk_seconds(x, sharded, c.v, layers, recompute), axis=1),
-            max_layers=layers.max(axis=1),
-            replicas_per_rack=c.block.replicas_per_rack,
-            racks=racks,
-            shards=shards,
-            send=exchange,
-            slowdown=allreduce,
-        )
+        chunk = np.max(block_step.chunk_seconds(x, sharded, c.v, layers, recompute), axis=1)
+        largest = LargestStage(layers=layers.max(axis=1), chunk_seconds=chunk)
+        once = block_step.once_parts(x, sharded, fibre, counts, group, largest=largest, send=exchange)
         return float(np.min(stages.max(axis=1) + sum(once.values()))) / c.sequences
 
 

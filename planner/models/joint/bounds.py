@@ -9,7 +9,8 @@ import numpy as np
 from planner.models.joint.space import Flags, Floats, Ints, Strategy
 from planner.physics.training import memory, schedule, stage_memory, step
 from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.blocks.block_step import LayoutFibre
+from planner.physics.training.blocks.block_step import LargestStage, LayoutFibre
+from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.process_groups import front_layers
 
 EPS = 1e-9  # relative, by which sums in another order may differ
@@ -105,7 +106,8 @@ def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms
     """Return the least terms of the step of rows."""
     x, layers, software = s.pipeline(zero, inside=False), s.least_layers, s.machine.software
     p, v, m = rows.p, rows.v, rows.m
-    sharded = block_step.sharded_times(x, replicas_per_rack=rows.replicas_per_rack, racks=c.racks, slowdown=c.allreduce)
+    group = ReplicaGroup(rows.replicas_per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
+    sharded = block_step.sharded_times(x, group)
     even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
     recompute = np.zeros_like(even)
     send = np.where(rows.inside, s.pipeline(zero, inside=True).send(c.send, p), x.send(c.send, p))
@@ -114,22 +116,9 @@ def terms(s: Strategy, zero: int, rows: StrategyRows, c: RowConditions) -> Terms
     wait = interleaving.min_excess_seconds(p, v, m, even, recompute, sharded.layer_seconds, x.times.recompute_seconds)
     # Either the largest stage waits, or the slowest one is slower: not both of every split.
     wait = np.maximum(0.0, wait - schedule.effective_micro_batches(m, p, v) * (slowest - stage))
-    once = block_step.once_parts(
-        x,
-        sharded,
-        c.fibre,
-        pipeline=p,
-        virtual_stages=v,
-        micro_batches=m,
-        chunk=block_step.chunk_seconds(x, sharded, v, most, recompute),
-        max_layers=most,
-        replicas_per_rack=rows.replicas_per_rack,
-        racks=c.racks,
-        shards=c.shards,
-        send=send,
-        slowdown=c.allreduce,
-        alone=True,
-    )
+    largest = LargestStage(layers=most, chunk_seconds=block_step.chunk_seconds(x, sharded, v, most, recompute))
+    counts = schedule.PipelineCounts(p, v, m)
+    once = block_step.once_parts(x, sharded, c.fibre, counts, group, largest=largest, send=send, alone=True)
     each = np.asarray(slowest + software.host_seconds, dtype=np.float64)
     wait, total = (np.asarray(x + 0 * each, dtype=np.float64) for x in (wait, sum(once.values())))
     return Terms(each, wait, total, np.asarray(sharded.layer_seconds + 0 * each, dtype=np.float64))
@@ -142,7 +131,7 @@ def min_terms(s: Strategy, rows: StrategyRows, total: int) -> tuple[Floats, Floa
     """
     x, layers, software, p, v = s.between, s.least_layers, s.machine.software, rows.p, rows.v
     phi = s.problem.transport_slowdown
-    sharded = block_step.sharded_times(x, replicas_per_rack=1, racks=1, slowdown=1.0)
+    sharded = block_step.sharded_times(x, ReplicaGroup(replicas_per_rack=1, racks=1))
     even, most = np.ceil(layers / p), np.ceil(s.problem.layers / p)
     recompute = np.zeros_like(even)
     send = np.where(rows.inside, s.within.send(phi, p), x.send(phi, p))

@@ -14,8 +14,10 @@ from planner.models.joint.calendar import NO_SPARES, Sparing
 from planner.models.joint.space import Floats, Ints, Strategy
 from planner.physics.training import memory, schedule, stage_memory
 from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.blocks.block_step import Pipeline
+from planner.physics.training.blocks.block_step import LargestStage, Pipeline
+from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.process_groups import front_layers
+from planner.physics.training.schedule import PipelineCounts
 from planner.physics.training.step import ShardedTimes
 
 EPS = 1e-12  # relative: sums of the same floats in another order
@@ -73,7 +75,7 @@ class Thresholds:
 
 
 T = TypeVar("T", LayerSplit, Thresholds)
-KEPT = ("pipeline", "replicas_per_rack", "sharded", "send", "effective", "sizes", "least_sizes")  # whatever recomputes
+KEPT = ("pipeline", "group", "counts", "sharded", "send", "effective", "sizes", "least_sizes")  # whatever recomputes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,18 +104,21 @@ class Stages:
         return c.strategy.pipeline(c.zero, inside=block is not None and block.rack_stages == 1)
 
     @cached_property
-    def replicas_per_rack(self) -> int:
-        """Replicas of a stage in a rack."""
-        block = self.column.strategy.block(self.column.p)
-        return block.replicas_per_rack if block is not None else 1
-
-    @cached_property
     def sharded(self) -> ShardedTimes:
         """Pace of a layer."""
-        c = self.conditions
-        return block_step.sharded_times(
-            self.pipeline, replicas_per_rack=self.replicas_per_rack, racks=c.racks, slowdown=c.allreduce
-        )
+        return block_step.sharded_times(self.pipeline, self.group)
+
+    @cached_property
+    def group(self) -> ReplicaGroup:
+        """Replicas that exchange a stage."""
+        block, c = self.column.strategy.block(self.column.p), self.conditions
+        per_rack = block.replicas_per_rack if block is not None else 1
+        return ReplicaGroup(replicas_per_rack=per_rack, racks=c.racks, shards=c.shards, slowdown=c.allreduce)
+
+    @cached_property
+    def counts(self) -> PipelineCounts:
+        """Stages, chunks of a stage and micro-batches."""
+        return PipelineCounts(self.column.p, self.column.v, self.column.m)
 
     @cached_property
     def send(self) -> float:
@@ -261,9 +266,7 @@ class Stages:
         }
         is_last = np.arange(c.p) == c.p - 1
         for n, r, last in sorted(patterns):
-            wait = block_step.excess_seconds(
-                self.pipeline, self.sharded, c.p, c.v, c.m, n, r, last=last, tick=self.tick
-            )
+            wait = block_step.excess_seconds(self.pipeline, self.sharded, self.counts, n, r, last=last, tick=self.tick)
             found[:, n - c.v][(recompute[:, n - c.v] == r) & (is_last == last)] = wait
         return np.asarray(found, dtype=np.float64)
 
@@ -277,21 +280,14 @@ class Stages:
 
     def once(self, chunk: float, most: int) -> float:
         """Seconds that a step takes once at a largest chunk and most layers of a stage."""
-        c, x = self.column, self.conditions
         parts = block_step.once_parts(
             self.pipeline,
             self.sharded,
-            x.fibre,
-            pipeline=c.p,
-            virtual_stages=c.v,
-            micro_batches=c.m,
-            chunk=chunk,
-            max_layers=most,
-            replicas_per_rack=self.replicas_per_rack,
-            racks=x.racks,
-            shards=x.shards,
+            self.conditions.fibre,
+            self.counts,
+            self.group,
+            largest=LargestStage(layers=most, chunk_seconds=chunk),
             send=self.send,
-            slowdown=x.allreduce,
         )
         return float(sum(parts.values()))
 

@@ -318,14 +318,25 @@ def ranks_in_rack(m: Machine, s: LayerShape, replicas_per_rack: Num) -> Num:
     return replicas_per_rack * s.context_parallel if one_rack else max(1, m.rack.gpus // s.tensor_parallel)
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaGroup:
+    """The replicas that exchange a stage: those of a rack, and the racks of the largest all-reduce of a site.
+
+    ZeRO divides state over `shards` replicas; `slowdown` is that of their exchange between racks.
+    """
+
+    replicas_per_rack: Num
+    racks: Num
+    shards: Num = 1
+    slowdown: Num = 1.0
+
+
 def hierarchical_seconds(
     m: Machine,
     s: LayerShape,
     weights: Weights,
     element_bytes: float,
-    replicas_per_rack: Num,
-    racks: Num,
-    slowdown: Num,
+    group: ReplicaGroup,
     *,
     layers: Num = 1.0,
     end: Num = 0.0,
@@ -336,7 +347,7 @@ def hierarchical_seconds(
     a replica's CP ranks among them), each GPU its share over its own NIC. Routed experts are shared by fewer GPUs:
     one in `expert_parallel` of the others.
     """
-    inside = ranks_in_rack(m, s, replicas_per_rack)
+    inside, racks, slowdown = ranks_in_rack(m, s, group.replicas_per_rack), group.racks, group.slowdown
     shared = (layers * weights.shared + end * weights.end) * element_bytes
     total = reduce_scatter(shared, (scale_up(m, inside), nic(m, racks, slowdown)))
     if weights.experts:
@@ -373,9 +384,7 @@ def data_parallel_tail_seconds(
     m: Machine,
     s: LayerShape,
     weights: Weights,
-    replicas_per_rack: Num,
-    racks: Num,
-    slowdown: float,
+    group: ReplicaGroup,
     *,
     zero_stage: int,
     overlapped: OverlappedPasses,
@@ -390,12 +399,11 @@ def data_parallel_tail_seconds(
     needs them (Rajbhandari 2020, section 7).
     """
     spread_bytes = m.precision.gradient_bytes if zero_stage == 0 else gathered_bytes(m)
-    group = (replicas_per_rack, racks, slowdown)
 
     def exchange(number: Num, ends: Num) -> tuple[Num, Num]:
         size = {"layers": number, "end": ends}
-        reduce = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, *group, **size)
-        spread = hierarchical_seconds(m, s, weights, spread_bytes, *group, **size) if zero_stage < 3 else 0.0
+        reduce = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, group, **size)
+        spread = hierarchical_seconds(m, s, weights, spread_bytes, group, **size) if zero_stage < 3 else 0.0
         return reduce, spread
 
     rate = m.software.data_efficiency
@@ -415,7 +423,7 @@ def data_parallel_tail_seconds(
 
 
 def sharding_traffic_seconds(
-    m: Machine, s: LayerShape, weights: Weights, zero_stage: int, replicas_per_rack: Num, racks: Num, slowdown: float
+    m: Machine, s: LayerShape, weights: Weights, zero_stage: int, group: ReplicaGroup
 ) -> tuple[Num, Num]:
     """Compute the seconds of ZeRO's traffic for one layer and micro-batch during the forward and the backward pass.
 
@@ -424,23 +432,15 @@ def sharding_traffic_seconds(
     """
     if zero_stage < 2:
         return 0.0, 0.0
-    group = (replicas_per_rack, racks, slowdown)
-    reduce = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, *group)
+    reduce = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, group)
     if zero_stage == 2:
         return 0.0, reduce
-    gather = hierarchical_seconds(m, s, weights, gathered_bytes(m), *group)
+    gather = hierarchical_seconds(m, s, weights, gathered_bytes(m), group)
     return gather, gather + reduce
 
 
 def end_sharding_seconds(
-    m: Machine,
-    s: LayerShape,
-    weights: Weights,
-    zero_stage: int,
-    replicas_per_rack: int,
-    racks: Num,
-    slowdown: Num,
-    end: Num,
+    m: Machine, s: LayerShape, weights: Weights, zero_stage: int, group: ReplicaGroup, end: Num
 ) -> Num:
     """Compute the exposed seconds of ZeRO's traffic for `end` embeddings and one micro-batch.
 
@@ -450,11 +450,10 @@ def end_sharding_seconds(
     """
     if zero_stage < 2:
         return 0.0
-    group = (replicas_per_rack, racks, slowdown)
-    traffic = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, *group, layers=0.0, end=end)
+    traffic = hierarchical_seconds(m, s, weights, m.precision.gradient_bytes, group, layers=0.0, end=end)
     if zero_stage > 2:
         size = gathered_bytes(m)
-        traffic = traffic + hierarchical_seconds(m, s, weights, size, *group, layers=0.0, end=end)
+        traffic = traffic + hierarchical_seconds(m, s, weights, size, group, layers=0.0, end=end)
     return np.maximum(0.0, traffic - head_seconds(m, s)) + m.software.sharding_exposed * traffic
 
 

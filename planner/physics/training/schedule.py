@@ -53,6 +53,19 @@ class Rounds:
     last: Num
 
 
+@dataclass(frozen=True, slots=True)
+class PipelineCounts:
+    """The counts of a pipeline: its stages, the chunks of a stage, and the micro-batches of a step.
+
+    `rounds`: those of the micro-batches unless given.
+    """
+
+    pipeline: Num
+    virtual_stages: Num
+    micro_batches: Num
+    rounds: Rounds | None = None
+
+
 def rounds_of(micro_batches: Num, pipeline: Num) -> Rounds:
     """Return the micro-batches of the first and the last round of a step: p, or the fewer that there are."""
     return Rounds(np.minimum(micro_batches, pipeline), (micro_batches - 1) % pipeline + 1)

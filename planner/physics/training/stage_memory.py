@@ -183,30 +183,36 @@ def working_bytes(
     return gradient_copy_bytes(m, s, w, front=front) + gathered + repeated + each.gradients
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageLayers:
+    """The layers of a stage by its index: how many, those that run again, and the dense ones at the front."""
+
+    stage: Num
+    layers: Num
+    recomputed: Num = 0
+    front: Num = 0
+
+
 def memory_by_part(
     m: Machine,
     s: LayerShape,
+    counts: schedule.PipelineCounts,
+    stages: StageLayers,
     *,
-    pipeline: Num,
-    virtual_stages: Num,
-    micro_batches: Num,
     zero_stage: int,
     replicas: Num,
-    stage: Num,
-    layers: Num,
-    recomputed: Num = 0,
-    front: Num = 0,
     order: Schedule = "1f1b",
 ) -> dict[str, Num]:
-    """Compute the bytes by part on a GPU of a stage with `layers` layers, `front` dense, `recomputed` run again.
+    """Compute the bytes by part on a GPU of a stage.
 
     Broadcasts over everything but the shape. An interleaved stage keeps its chunks in flight, the largest with
     ceil(l/v) layers; recomputed layers are spread over all chunks, front layers are in the first. The bytes that the
     head needs at its peak beyond the rest are counted under `logits`.
     """
     w, each = weights_of(m, s), layer_bytes(m, s)
-    stage, layers, recomputed = np.asarray(stage), np.asarray(layers), np.asarray(recomputed)
-    in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, micro_batches)
+    pipeline, virtual_stages, front = counts.pipeline, counts.virtual_stages, stages.front
+    stage, layers, recomputed = (np.asarray(x) for x in (stages.stage, stages.layers, stages.recomputed))
+    in_flight = schedule.chunks_in_flight(order, stage, pipeline, virtual_stages, counts.micro_batches)
     share = recomputed / np.maximum(layers, 1)
     chunk = schedule.layers_per_chunk(layers, virtual_stages) * (each.kept + share * (each.checkpoint - each.kept))
     working = working_bytes(m, s, w, each, zero_stage=zero_stage, recomputed=recomputed, front=front)
@@ -228,19 +234,20 @@ def front_kept_bytes(m: Machine, s: LayerShape, each: LayerBytes) -> float:
 
 def memory_by_stage(m: Machine, strategy: ParallelStrategy) -> dict[str, np.ndarray[tuple[int], np.dtype[np.float64]]]:
     """Compute the bytes by part on a GPU of every stage."""
-    stages = np.arange(strategy.pipeline_parallel)
+    p, v = strategy.pipeline_parallel, strategy.virtual_stages
+    stages = np.arange(p)
     parts = memory_by_part(
         m,
         strategy.shape,
-        pipeline=strategy.pipeline_parallel,
-        virtual_stages=strategy.virtual_stages,
-        micro_batches=strategy.micro_batches,
+        schedule.PipelineCounts(p, v, strategy.micro_batches),
+        StageLayers(
+            stage=stages,
+            layers=np.array(strategy.layers_per_stage),
+            recomputed=np.array(strategy.recomputed),
+            front=np.array(front_by_stage(m.model, strategy.layers_per_stage, v)),
+        ),
         zero_stage=strategy.zero_stage,
         replicas=strategy.min_replicas,
-        stage=stages,
-        layers=np.array(strategy.layers_per_stage),
-        recomputed=np.array(strategy.recomputed),
-        front=np.array(front_by_stage(m.model, strategy.layers_per_stage, strategy.virtual_stages)),
         order=strategy.schedule,
     )
     return {k: np.broadcast_to(np.asarray(v, dtype=np.float64), stages.shape) for k, v in parts.items()}

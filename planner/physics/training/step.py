@@ -9,13 +9,12 @@ from planner.instance.hardware import Accelerator, Rack
 from planner.instance.instance import Instance
 from planner.instance.workload import Model, Software
 from planner.physics.num import Num
-from planner.physics.site import wan
 from planner.physics.training import layer_time, memory, schedule
-from planner.physics.training.layer_time import LayerTimes, OverlappedPasses
+from planner.physics.training.layer_time import LayerTimes, OverlappedPasses, ReplicaGroup
 from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.process_groups import weights_of
 from planner.physics.training.schedule import Schedule
-from planner.physics.training.stage_memory import gpu_state_bytes, stage_gradient_bytes
+from planner.physics.training.stage_memory import gpu_state_bytes
 
 Part = TypeVar("Part", Accelerator, Rack, Software, Model)
 
@@ -84,19 +83,15 @@ def sharded_times(
     m: Machine,
     s: LayerShape,
     times: LayerTimes,
+    group: ReplicaGroup,
     *,
     zero_stage: int,
-    replicas_per_rack: int,
-    racks: Num,
-    slowdown: float,
 ) -> ShardedTimes:
     """Compute a layer's seconds of compute, exposed ZeRO traffic and free NIC; broadcasts over the racks of a group.
 
     Each pass hides its traffic up to its own length, but for the share that the framework exposes in any case.
     """
-    forward, backward = layer_time.sharding_traffic_seconds(
-        m, s, weights_of(m, s), zero_stage, replicas_per_rack, racks, slowdown
-    )
+    forward, backward = layer_time.sharding_traffic_seconds(m, s, weights_of(m, s), zero_stage, group)
     f, b = times.forward_seconds, times.backward_seconds
     exposed = m.software.sharding_exposed * (forward + backward)
     return ShardedTimes(
@@ -108,35 +103,18 @@ def sharded_times(
 
 
 def tail_parts(
-    m: Machine,
-    s: LayerShape,
-    c: Conditions,
-    *,
-    pipeline: int,
-    zero_stage: int,
-    replicas_per_rack: int,
-    racks: Num,
-    replicas: Num,
-    overlapped: OverlappedPasses,
-    sites: int,
+    m: Machine, s: LayerShape, group: ReplicaGroup, *, pipeline: int, zero_stage: int, overlapped: OverlappedPasses
 ) -> dict[str, Num]:
-    """Compute the seconds that come once a step: gradients within and between sites, optimiser, CPU overhead.
+    """Compute the seconds that come once a step: gradients within a site, optimiser, CPU overhead.
 
     The stage that ends last is taken to be as large as the largest; broadcasts over racks, replicas and layers.
     """
-    w, end, max_layers = weights_of(m, s), memory.end_copies(m.model, 0, pipeline), overlapped.layers
-    state = gpu_state_bytes(m, s, w, layers=max_layers, ends=end, zero_stage=zero_stage, replicas=replicas)
-    between: Num = 0.0
-    if sites > 1 and c.wan_gbps is not None:
-        size = wan.exchange_bytes(stage_gradient_bytes(m, s, max_layers, stage=0, pipeline=pipeline), sites)
-        line = (c.wan_gbps, c.wan_rtt_ms, c.wan_round_trips)
-        between = layer_time.wan_tail_seconds(size, *line, max_layers, overlapped.backward_seconds)
-    group = (replicas_per_rack, racks, c.allreduce_slowdown)
+    w, end, layers = weights_of(m, s), memory.end_copies(m.model, 0, pipeline), overlapped.layers
+    state = gpu_state_bytes(m, s, w, layers=layers, ends=end, zero_stage=zero_stage, replicas=group.shards)
     return {
         "data_parallel": layer_time.data_parallel_tail_seconds(
-            m, s, w, *group, zero_stage=zero_stage, overlapped=overlapped, end=end
+            m, s, w, group, zero_stage=zero_stage, overlapped=overlapped, end=end
         ),
-        "between_sites": between,
         "optimizer": layer_time.optimizer_seconds(m.gpu, state),
         "cpu_overhead": m.software.step_seconds,
     }

@@ -12,7 +12,8 @@ from planner.checks.joint_columns import Cut, CutPipelines, Space
 from planner.checks.layer_split import PipelineSplits, witness
 from planner.physics.training import schedule, stage_memory
 from planner.physics.training.blocks import block_step, interleaving
-from planner.physics.training.blocks.block_step import ReplicaGroup
+from planner.physics.training.blocks.block_step import LargestStage
+from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 
@@ -61,21 +62,9 @@ def _with_least_waits(split: PipelineSplits, m: int, layers: tuple[int, ...], re
         wait = interleaving.min_excess_seconds(p, v, m, a, r, float(sharded.layer_seconds), x.times.recompute_seconds)
         stages.append(n * (own + (x.head if k == p - 1 else 0.0)) + float(wait))
     chunk = max(float(block_step.chunk_seconds(x, sharded, v, a, r)) for a, r in zip(layers, repeated, strict=True))
-    once = block_step.once_parts(
-        x,
-        sharded,
-        None,
-        pipeline=p,
-        virtual_stages=v,
-        micro_batches=m,
-        chunk=chunk,
-        max_layers=max(layers),
-        replicas_per_rack=int(split.x.replicas_per_rack[0]),
-        racks=split.racks,
-        shards=split.d,
-        send=split.send,
-        slowdown=PHI,
-    )
+    group = ReplicaGroup(int(split.x.replicas_per_rack[0]), racks=split.racks, shards=split.d, slowdown=PHI)
+    largest, counts = LargestStage(layers=max(layers), chunk_seconds=chunk), schedule.PipelineCounts(p, v, m)
+    once = block_step.once_parts(x, sharded, None, counts, group, largest=largest, send=split.send)
     return (max(stages) + float(sum(once.values()))) / m
 
 

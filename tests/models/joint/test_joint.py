@@ -16,6 +16,7 @@ from planner.physics.network.price import bill
 from planner.physics.site import cost
 from planner.physics.training import step
 from planner.physics.training.blocks import block_step
+from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import ParallelStrategy
 
 CASES: list[tuple[int, dict[str, Any]]] = [
@@ -120,7 +121,7 @@ def test_the_plan_is_timed_as_built(seed: int, how: dict[str, Any]) -> None:
         context_parallel=s.context_parallel,
         stages_per_rack=block.stages_per_rack,
     )
-    group = block_step.ReplicaGroup(replicas_per_rack=block.replicas_per_rack, racks=int(x.racks), shards=int(x.shards))
+    group = ReplicaGroup(replicas_per_rack=block.replicas_per_rack, racks=int(x.racks), shards=int(x.shards))
     fibre = {"wan_gbps": x.fibre.gbps, "wan_rtt_ms": x.fibre.rtt_ms} if x.fibre is not None else {}
     phi = c.strategy.problem.transport_slowdown
     conditions = step.Conditions(

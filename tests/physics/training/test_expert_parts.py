@@ -210,7 +210,8 @@ def test_experts_are_reduced_over_all_gpus_that_hold_them(t: int, e: int, near: 
     inside, between = 8 // t - 1, 2  # of the shared weights, none here: the waits alone
     expected = inside * 0.5 + between * 2
     expected += (near - 1) * 0.5 + (near - 1) / near * size / 100 + (far - 1) * 2 + (far - 1) / far * size / near / 10
-    assert layer_time.hierarchical_seconds(machine(), s, experts, 4, 8 // t, 3, 1.0) == pytest.approx(expected)
+    group = layer_time.ReplicaGroup(8 // t, 3)
+    assert layer_time.hierarchical_seconds(machine(), s, experts, 4, group) == pytest.approx(expected)
 
 
 def test_the_busiest_rank_sets_the_time_of_experts() -> None:

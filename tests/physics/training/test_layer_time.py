@@ -14,6 +14,7 @@ from planner.instance.hardware import Accelerator, GemmEfficiency, Rack
 from planner.instance.workload import Experts, Model, Precision, Software
 from planner.physics.training import context_exchange, layer_time, memory, operations, schedule, step
 from planner.physics.training.blocks.rack_blocks import group_racks
+from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import LayerShape, Machine
 from planner.physics.training.process_groups import LayerKind, layer_kinds, weights_of
 
@@ -378,16 +379,18 @@ def test_plain_pipelines_hide_no_send() -> None:
 HALF = shape(2)
 WEIGHTS = weights_of(machine(), HALF)
 # 768 weights over 2 TP ranks at 4 B and at 2 B: 4 replicas a rack, then 3 racks at half the rate.
+GROUP = ReplicaGroup(4, 3, slowdown=2.0)
 REDUCE = 1.5 + 0.75 * 15.36 + 4 + 2.0 * 2 / 3 * 38.4
 GATHER = 1.5 + 0.75 * 7.68 + 4 + 2.0 * 2 / 3 * 19.2
 
 
 def test_shards_between_racks() -> None:
     """1,536 B are reduced between 4 GPUs in the rack, then 384 B of each between 3 racks at half the rate."""
-    assert layer_time.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 4, 3, 2.0) == pytest.approx(REDUCE)
-    assert layer_time.hierarchical_seconds(machine(), HALF, WEIGHTS, 2, 4, 3, 2.0) == pytest.approx(GATHER)
-    assert layer_time.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 4, 1, 2.0) == pytest.approx(1.5 + 11.52)
-    assert layer_time.hierarchical_seconds(machine(), HALF, WEIGHTS, 4, 1, 1, 2.0) == 0
+    where, one_rack, alone = (machine(), HALF, WEIGHTS), replace(GROUP, racks=1), ReplicaGroup(1, 1, slowdown=2.0)
+    assert layer_time.hierarchical_seconds(*where, 4, GROUP) == pytest.approx(REDUCE)
+    assert layer_time.hierarchical_seconds(*where, 2, GROUP) == pytest.approx(GATHER)
+    assert layer_time.hierarchical_seconds(*where, 4, one_rack) == pytest.approx(1.5 + 11.52)
+    assert layer_time.hierarchical_seconds(*where, 4, alone) == 0
 
 
 def test_experts_are_shared_by_fewer() -> None:
@@ -397,7 +400,8 @@ def test_experts_are_shared_by_fewer() -> None:
     assert w.experts == 16 * 2 * 8 * 8 / 8
     only = replace(w, shared=0.0)
     still = 7 * 0.5 + 2 * 2  # of the shared weights, none here
-    assert layer_time.hierarchical_seconds(m, s, only, 4, 8, 3, 1.0) == pytest.approx(still + 2 * 2 + 2 / 3 * 102.4)
+    found = layer_time.hierarchical_seconds(m, s, only, 4, ReplicaGroup(8, 3))
+    assert found == pytest.approx(still + 2 * 2 + 2 / 3 * 102.4)
 
 
 def test_ring_of_expert_shards() -> None:
@@ -407,7 +411,8 @@ def test_ring_of_expert_shards() -> None:
     size = only.experts * 4
     inside, between = 3 * 0.5 + 3 / 4 * size / 100, 2 * 2 + 2 / 3 * (size / 4) / 10
     none = 7 * 0.5 + 2 * 2  # of the shared weights
-    assert layer_time.hierarchical_seconds(m, s, only, 4, 8, 3, 1.0) == pytest.approx(none + inside + between)
+    found = layer_time.hierarchical_seconds(m, s, only, 4, ReplicaGroup(8, 3))
+    assert found == pytest.approx(none + inside + between)
 
 
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
@@ -415,10 +420,10 @@ def test_time_that_sharding_leaves(zero: int) -> None:
     """A pass longer than its traffic leaves the rest of its time to the NIC; a shorter one exposes the rest."""
     m = machine(gpu(), sharding_exposed=0.25)
     times = layer_time.layer_times(m, HALF)
-    forward, backward = layer_time.sharding_traffic_seconds(m, HALF, WEIGHTS, zero, 4, 3, 2.0)
+    forward, backward = layer_time.sharding_traffic_seconds(m, HALF, WEIGHTS, zero, GROUP)
     for f, b in ((forward + 2.0, backward + 5.0), (forward / 2, backward / 3)):
         own = replace(times, forward_seconds=f, backward_seconds=b)
-        found = step.sharded_times(m, HALF, own, zero_stage=zero, replicas_per_rack=4, racks=3, slowdown=2.0)
+        found = step.sharded_times(m, HALF, own, GROUP, zero_stage=zero)
         left = (2.0, 5.0) if f > forward else (0.0, 0.0)
         hidden_not = 0.0 if f > forward else forward / 2 + backward * 2 / 3
         assert (found.free_forward_seconds, found.free_backward_seconds) == pytest.approx(left)
@@ -436,9 +441,8 @@ def test_gradients_between_racks() -> None:
 )
 def test_sharding_traffic_by_zero_stage(zero: int, forward: float, backward: float) -> None:
     """Stages 0 and 1 send nothing with a micro-batch, 2 the reduction, 3 the gather in both passes too."""
-    assert layer_time.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, 4, 3, 2.0) == pytest.approx(
-        (forward, backward)
-    )
+    found = layer_time.sharding_traffic_seconds(machine(), HALF, WEIGHTS, zero, GROUP)
+    assert found == pytest.approx((forward, backward))
 
 
 def passes(seconds: float) -> layer_time.OverlappedPasses:
@@ -457,10 +461,10 @@ def test_tail_by_zero_stage(zero: int, exposed: float) -> None:
 
     Stages 2 and 3 have one layer's sums left.
     """
-    where = (machine(), HALF, WEIGHTS, 4, 3, 2.0)
-    assert layer_time.data_parallel_tail_seconds(
-        *where, zero_stage=zero, overlapped=passes(0.0), end=0
-    ) == pytest.approx(exposed)
+    tail = layer_time.data_parallel_tail_seconds(
+        machine(), HALF, WEIGHTS, GROUP, zero_stage=zero, overlapped=passes(0.0), end=0
+    )
+    assert tail == pytest.approx(exposed)
 
 
 @pytest.mark.parametrize(("overlaps", "exposed"), [(("gradients",), 1.0), (("parameters",), 5.0)])
@@ -470,15 +474,11 @@ def test_gradients_that_do_not_overlap_are_exposed(overlaps: tuple[str, ...], ex
     The embeddings' exchange comes after it.
     """
     m = machine(overlaps=overlaps)
-    tail = layer_time.data_parallel_tail_seconds(
-        m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, overlapped=passes(1e6), end=0
-    )
+    tail = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, GROUP, zero_stage=0, overlapped=passes(1e6), end=0)
     assert tail == pytest.approx(exposed * 2 * REDUCE)
-    more = layer_time.data_parallel_tail_seconds(
-        m, HALF, WEIGHTS, 4, 3, 2.0, zero_stage=0, overlapped=passes(1e6), end=1
-    )
+    more = layer_time.data_parallel_tail_seconds(m, HALF, WEIGHTS, GROUP, zero_stage=0, overlapped=passes(1e6), end=1)
     assert more - tail == pytest.approx(
-        2 * float(layer_time.hierarchical_seconds(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), 4, 4, 3, 2.0))
+        2 * float(layer_time.hierarchical_seconds(m, HALF, replace(WEIGHTS, shared=WEIGHTS.end), 4, GROUP))
     )
 
 

@@ -3,7 +3,7 @@
 import heapq
 import math
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -15,8 +15,9 @@ from test_step_parts import CONDITIONS, strategies, toy
 from planner.physics.network.transport import wait_for_others
 from planner.physics.training import schedule
 from planner.physics.training.blocks import block_step, prediction
-from planner.physics.training.blocks.block_step import ReplicaGroup
+from planner.physics.training.blocks.block_step import LargestStage
 from planner.physics.training.collectives import exposed_tail_seconds
+from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 
@@ -135,17 +136,13 @@ def test_what_meets_only_adds_to_what_is_alone(s: ParallelStrategy, c: Condition
     m = toy(layers=sum(s.layers_per_stage))
     x = prediction.pipeline_of(m, c, s)
     group = ReplicaGroup(replicas_per_rack=s.replicas_per_rack, racks=s.group_racks(8), shards=s.min_replicas)
-    sharded = block_step.sharded_times(
-        x, replicas_per_rack=group.replicas_per_rack, racks=group.racks, slowdown=c.allreduce_slowdown
-    )
-    own = {"pipeline": s.pipeline_parallel, "virtual_stages": s.virtual_stages, "micro_batches": s.micro_batches}
-    own |= {"replicas_per_rack": group.replicas_per_rack, "racks": group.racks, "shards": group.shards}
+    sharded = block_step.sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))
+    counts = schedule.PipelineCounts(s.pipeline_parallel, s.virtual_stages, s.micro_batches)
+    largest = LargestStage(layers=max(s.layers_per_stage), chunk_seconds=1.0)
 
     def once(slowdown: float, *, alone: bool = False) -> dict[str, Any]:
-        return block_step.once_parts(
-            x, sharded, None, chunk=1.0, max_layers=max(s.layers_per_stage), send=0.5, slowdown=slowdown, alone=alone,
-            **own,
-        )  # fmt: skip
+        own = replace(group, slowdown=slowdown)
+        return block_step.once_parts(x, sharded, None, counts, own, largest=largest, send=0.5, alone=alone)
 
     bound, found = once(c.allreduce_slowdown, alone=True), once(c.allreduce_slowdown)
     wait = float(found.pop("ring_wait"))

@@ -15,6 +15,7 @@ from planner.instance.workload import DepthLaw, Experts, LatentAttention
 from planner.physics.training import context_exchange, layer_time, scaling_laws, schedule, stage_memory, step
 from planner.physics.training.blocks import interleaving, prediction
 from planner.physics.training.blocks.rack_blocks import padded
+from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import LayerShape, Machine, head_seconds, layer_operations
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import weights_of
@@ -80,8 +81,8 @@ class Layer:
     def __init__(self, m: Machine, c: Conditions, s: ParallelStrategy) -> None:
         self.m, self.s = padded(m, s.shape), s
         self.times = layer_time.layer_times(self.m, s.shape, c.transport_slowdown)
-        group = s.replicas_per_rack, s.group_racks(m.rack.gpus), c.allreduce_slowdown
-        sent = layer_time.sharding_traffic_seconds(self.m, s.shape, weights_of(self.m, s.shape), s.zero_stage, *group)
+        group = ReplicaGroup(s.replicas_per_rack, s.group_racks(m.rack.gpus), slowdown=c.allreduce_slowdown)
+        sent = layer_time.sharding_traffic_seconds(self.m, s.shape, weights_of(self.m, s.shape), s.zero_stage, group)
         passes = self.times.forward_seconds, self.times.backward_seconds
         late = [max(0.0, float(x) - own) for x, own in zip(sent, passes, strict=True)]
         self.sharding = sum(late) + m.software.sharding_exposed * float(sum(sent))
@@ -92,13 +93,13 @@ class Layer:
         self.seconds = sum(passes) + self.sharding
         self.end_sharding = self._ends(group)
 
-    def _ends(self, group: tuple[int, int, float]) -> float:
+    def _ends(self, group: ReplicaGroup) -> float:
         """Return what ZeRO's traffic for the embeddings exposes: gathered at stage 3, reduced from stage 2."""
         bytes_of = {2: [self.m.precision.gradient_bytes]}
         bytes_of[3] = [*bytes_of[2], self.m.precision.working_parameter_bytes]
         ends, w = 2.0 if self.s.pipeline_parallel == 1 else 1.0, weights_of(self.m, self.s.shape)
         sent = sum(
-            float(layer_time.hierarchical_seconds(self.m, self.s.shape, w, size, *group, layers=0.0, end=ends))
+            float(layer_time.hierarchical_seconds(self.m, self.s.shape, w, size, group, layers=0.0, end=ends))
             for size in bytes_of.get(self.s.zero_stage, [])
         )
         return max(0.0, sent - head_seconds(self.m, self.s.shape)) + self.m.software.sharding_exposed * sent
@@ -167,7 +168,8 @@ def test_a_step_is_what_its_parts_take(s: ParallelStrategy, c: Conditions, toget
         rounds=schedule.Rounds(min(s.micro_batches, p), s.micro_batches - p * ((s.micro_batches - 1) // p)),
     )  # fmt: skip
     tail = layer_time.data_parallel_tail_seconds(
-        x.m, s.shape, weights_of(x.m, s.shape), s.replicas_per_rack, s.group_racks(8), c.allreduce_slowdown,
+        x.m, s.shape, weights_of(x.m, s.shape),
+        ReplicaGroup(s.replicas_per_rack, s.group_racks(8), slowdown=c.allreduce_slowdown),
         zero_stage=s.zero_stage, overlapped=overlapped, end=both,
     )  # fmt: skip
     assert found["data_parallel"] == pytest.approx(float(tail))

@@ -54,15 +54,15 @@ class Patterns:
         parts = stage_memory.memory_by_part(
             s.machine,
             s.shape,
-            pipeline=c.p,
-            virtual_stages=c.v,
-            micro_batches=c.m,
+            self.stages.counts,
+            stage_memory.StageLayers(
+                stage=np.arange(c.p)[:, None],
+                layers=self.table[None, :, 0],
+                recomputed=self.table[None, :, 1],
+                front=front,
+            ),
             zero_stage=c.zero,
             replicas=self.stages.conditions.shards,
-            stage=np.arange(c.p)[:, None],
-            layers=self.table[None, :, 0],
-            recomputed=self.table[None, :, 1],
-            front=front,
             order=s.order,
         )
         holds_front = -(-self.table[None, :, 0] // c.v) >= front
@@ -91,7 +91,7 @@ class Patterns:
         for last, rows in ((False, in_time[:-1]), (True, in_time[-1:])):
             for k in np.flatnonzero(rows.any(axis=0)).tolist():
                 n, r = int(layers[k]), int(repeats[k])
-                found = block_step.excess_seconds(x, self.stages.sharded, c.p, c.v, c.m, n, r, last=last)
+                found = block_step.excess_seconds(x, self.stages.sharded, self.stages.counts, n, r, last=last)
                 wait[(stage[:, 0] == c.p - 1) == last, k] = found
         return np.asarray(without_waits + wait)
 

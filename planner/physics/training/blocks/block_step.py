@@ -20,11 +20,11 @@ from planner.physics.training.blocks import interleaving
 from planner.physics.training.blocks.rack_blocks import padded
 from planner.physics.training.collectives import exposed_tail_seconds
 from planner.physics.training.context_exchange import context_nic_seconds
-from planner.physics.training.layer_time import LayerTimes, OverlappedPasses
+from planner.physics.training.layer_time import LayerTimes, OverlappedPasses, ReplicaGroup
 from planner.physics.training.operations import LayerShape, Machine, head_seconds
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.process_groups import front_by_stage, front_layers, weights_of
-from planner.physics.training.schedule import Schedule
+from planner.physics.training.schedule import PipelineCounts, Schedule
 from planner.physics.training.step import Conditions, ShardedTimes
 
 
@@ -96,20 +96,12 @@ def inside_rack(x: Pipeline) -> Pipeline:
     )
 
 
-def sharded_times(x: Pipeline, *, replicas_per_rack: Num, racks: Num, slowdown: Num) -> ShardedTimes:
+def sharded_times(x: Pipeline, group: ReplicaGroup) -> ShardedTimes:
     """Compute the times of a layer under ZeRO, in seconds.
 
     The time that CP takes of the NIC, once forward and twice backward, is lost to the exchange of stages.
     """
-    own = step.sharded_times(
-        x.machine,
-        x.shape,
-        x.times,
-        zero_stage=x.zero_stage,
-        replicas_per_rack=replicas_per_rack,
-        racks=racks,
-        slowdown=slowdown,
-    )
+    own = step.sharded_times(x.machine, x.shape, x.times, group, zero_stage=x.zero_stage)
     if x.context_nic == 0:
         return own
     return replace(
@@ -184,9 +176,7 @@ def passes(x: Pipeline, sharded: ShardedTimes) -> tuple[float, float, float]:
 def excess_seconds(
     x: Pipeline,
     sharded: ShardedTimes,
-    pipeline: int,
-    virtual_stages: int,
-    micro_batches: int,
+    counts: PipelineCounts,
     layers: int,
     recomputed: int,
     *,
@@ -198,9 +188,8 @@ def excess_seconds(
     The `last` stage has the head in its last chunk, a third of it forward: one product of three.
     """
     each, head = passes(x, sharded), (x.head / 3, 2 * x.head / 3) if last else (0.0, 0.0)
-    return interleaving.excess_seconds(
-        pipeline, virtual_stages, micro_batches, layers, recomputed, each, head=head, tick=tick
-    )
+    p, v, m = counts.pipeline, counts.virtual_stages, counts.micro_batches
+    return interleaving.excess_seconds(p, v, m, layers, recomputed, each, head=head, tick=tick)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,101 +250,76 @@ def sends_beside_rings(x: Pipeline, pipeline: Num, virtual_stages: Num, micro_ba
     return np.where(np.asarray(racks) > 1, met, 0) * (x.send_per_slowdown > 0)
 
 
-def ring_wait_seconds(
-    x: Pipeline,
-    met: Num,
-    *,
-    virtual_stages: Num,
-    max_layers: Num,
-    replicas_per_rack: Num,
-    racks: Num,
-    slowdown: Num,
-) -> Num:
+def ring_wait_seconds(x: Pipeline, met: Num, group: ReplicaGroup, *, virtual_stages: Num, max_layers: Num) -> Num:
     """Compute the seconds that `met` sends on the critical path wait for rings between racks on their NICs and links.
 
     In flight is the reduction of a layer's gradients, or all of a chunk's that its backward pass did not hide.
     """
     if not np.any(np.asarray(met) > 0):
         return 0.0
-    m, group = x.machine, (replicas_per_rack, racks)
+    m = x.machine
     w, element = weights_of(m, x.shape), m.precision.gradient_bytes
-    one, two = (layer_time.hierarchical_seconds(m, x.shape, w, element, *group, times * slowdown) for times in (1, 2))
+    one, two = (
+        layer_time.hierarchical_seconds(m, x.shape, w, element, replace(group, slowdown=times * group.slowdown))
+        for times in (1, 2)
+    )
     ring = (two - one) / m.software.data_efficiency * (2 if x.zero_stage == 0 else 1)  # without steps inside a rack
     layers = np.maximum(1.0, max_layers / np.asarray(virtual_stages))
     in_flight = exposed_tail_seconds(ring * layers, x.times.backward_seconds, layers)
-    return met * wait_for_others(x.send_per_slowdown, slowdown, in_flight)
+    return met * wait_for_others(x.send_per_slowdown, group.slowdown, in_flight)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LargestStage:
+    """The largest stage of a step: its layers, and the seconds of its largest chunk."""
+
+    layers: Num
+    chunk_seconds: Num
 
 
 def once_parts(
     x: Pipeline,
     sharded: ShardedTimes,
     fibre: LayoutFibre | None,
+    counts: PipelineCounts,
+    group: ReplicaGroup,
     *,
-    pipeline: Num,
-    virtual_stages: Num,
-    micro_batches: Num,
-    chunk: Num,
-    max_layers: Num,
-    replicas_per_rack: Num,
-    racks: Num,
-    shards: Num,
+    largest: LargestStage,
     send: Num,
-    slowdown: Num,
-    rounds: schedule.Rounds | None = None,
     alone: bool = False,
 ) -> dict[str, Num]:
     """Compute the seconds that a step takes once.
 
     Filling and draining the pipeline, gradients inside a site and between sites, optimiser and CPU overhead; what
     ZeRO's traffic for the embeddings exposes in all micro-batches, and what sends wait for rings. Lower bounds take
-    both as if `alone`. `rounds`: those of the micro-batches unless given.
+    both as if `alone`.
     """
-    conditions = Conditions(pipeline_send_slowdown=1.0, allreduce_slowdown=slowdown)
-    p, v = pipeline, virtual_stages
+    p, v, micro_batches = counts.pipeline, counts.virtual_stages, counts.micro_batches
     tails = step.tail_parts(
         x.machine,
         x.shape,
-        conditions,
+        group,
         pipeline=p,
         zero_stage=x.zero_stage,
-        replicas_per_rack=replicas_per_rack,
-        racks=racks,
-        replicas=shards,
         overlapped=OverlappedPasses(
-            layers=max_layers,
+            layers=largest.layers,
             forward_seconds=x.times.forward_seconds,
             backward_seconds=x.times.backward_seconds,
             chunks=v,
-            rounds=rounds or schedule.rounds_of(micro_batches, p),
+            rounds=counts.rounds or schedule.rounds_of(micro_batches, p),
         ),
-        sites=1,
     )
     fill = step.pipeline_bubble_seconds(
-        sharded, x.order, p, v, chunk * v, send_seconds=send, micro_batches=micro_batches
+        sharded, x.order, p, v, largest.chunk_seconds * v, send_seconds=send, micro_batches=micro_batches
     )
-    between = between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=max_layers)
-    group, end = (replicas_per_rack, racks, slowdown), memory.end_copies(x.machine.model, 0, p)
-    ends = layer_time.end_sharding_seconds(
-        x.machine, x.shape, weights_of(x.machine, x.shape), x.zero_stage, *group, end=end
-    )
+    between = between_sites_seconds(x, fibre, pipeline=p, virtual_stages=v, layers=largest.layers)
+    w, end = weights_of(x.machine, x.shape), memory.end_copies(x.machine.model, 0, p)
+    ends = layer_time.end_sharding_seconds(x.machine, x.shape, w, x.zero_stage, group, end=end)
     parts = {"pipeline_bubble": fill, **tails, "between_sites": between, "end_sharding": micro_batches * ends}
     if alone:
         return parts
-    met = sends_beside_rings(x, p, v, micro_batches, racks)
-    sizes = {"virtual_stages": v, "max_layers": max_layers, "replicas_per_rack": replicas_per_rack, "racks": racks}
-    return parts | {"ring_wait": ring_wait_seconds(x, met, **sizes, slowdown=slowdown)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaGroup:
-    """The counts of a layout in blocks.
-
-    Racks of the largest allreduce of a stage, and replicas over which ZeRO shards state.
-    """
-
-    replicas_per_rack: int
-    racks: int
-    shards: int
+    met = sends_beside_rings(x, p, v, micro_batches, group.racks)
+    return parts | {"ring_wait": ring_wait_seconds(x, met, group, virtual_stages=v, max_layers=largest.layers)}
 
 
 def breakdown(machine: Machine, c: Conditions, strategy: ParallelStrategy, group: ReplicaGroup) -> dict[str, float]:
@@ -373,20 +337,15 @@ def breakdown(machine: Machine, c: Conditions, strategy: ParallelStrategy, group
         inside=inside,
         transport_slowdown=c.transport_slowdown,
     )
-    sharded = sharded_times(
-        x, replicas_per_rack=group.replicas_per_rack, racks=group.racks, slowdown=c.allreduce_slowdown
-    )
-    p, v, send = (
-        strategy.pipeline_parallel,
-        strategy.virtual_stages,
-        float(x.send(c.pipeline_send_slowdown, strategy.pipeline_parallel)),
-    )
+    group = replace(group, slowdown=c.allreduce_slowdown)
+    sharded, p, v = sharded_times(x, group), strategy.pipeline_parallel, strategy.virtual_stages
+    counts, send = PipelineCounts(p, v, strategy.micro_batches), float(x.send(c.pipeline_send_slowdown, p))
     layers, recompute = np.array(strategy.layers_per_stage), np.array(strategy.recomputed)
     heads = np.where(np.arange(p) == p - 1, x.head, 0.0)
     n, most = float(schedule.effective_micro_batches(strategy.micro_batches, p, v)), int(layers.max())
     waits = np.array(
         [
-            excess_seconds(x, sharded, p, v, strategy.micro_batches, int(a), int(b), last=i == p - 1)
+            excess_seconds(x, sharded, counts, int(a), int(b), last=i == p - 1)
             for i, (a, b) in enumerate(zip(layers, recompute, strict=True))
         ]
     )
@@ -404,16 +363,10 @@ def breakdown(machine: Machine, c: Conditions, strategy: ParallelStrategy, group
         x,
         sharded,
         _fibre(c, strategy.data_parallel_by_site),
-        pipeline=p,
-        virtual_stages=v,
-        micro_batches=strategy.micro_batches,
-        chunk=np.max(chunk_seconds(x, sharded, v, layers, recompute)),
-        max_layers=most,
-        replicas_per_rack=group.replicas_per_rack,
-        racks=group.racks,
-        shards=group.shards,
+        counts,
+        group,
+        largest=LargestStage(layers=most, chunk_seconds=np.max(chunk_seconds(x, sharded, v, layers, recompute))),
         send=send,
-        slowdown=c.allreduce_slowdown,
     )
     parts["chunk_wait"] = waits[slowest]
     parts["sharding"] += parts.pop("end_sharding")

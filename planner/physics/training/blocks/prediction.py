@@ -1,13 +1,16 @@
 """Predict one layout given in full: its step by part, its memory, and its demands on the network."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from planner.instance.instance import Instance
 from planner.physics import step_errors
 from planner.physics.training import layer_time, step
 from planner.physics.training.blocks import block_step
-from planner.physics.training.blocks.block_step import Pipeline, ReplicaGroup
+from planner.physics.training.blocks.block_step import Pipeline
 from planner.physics.training.blocks.rack_blocks import padded
+from planner.physics.training.layer_time import ReplicaGroup
 from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy, strategy_of
 from planner.physics.training.process_groups import weights_of
@@ -95,9 +98,7 @@ def _network_metrics(m: Machine, c: Conditions, strategy: ParallelStrategy) -> d
     """
     shape, group = strategy.shape, _group(m, strategy)
     x = pipeline_of(m, c, strategy)
-    sharded = block_step.sharded_times(
-        x, replicas_per_rack=group.replicas_per_rack, racks=group.racks, slowdown=c.allreduce_slowdown
-    )
+    sharded = block_step.sharded_times(x, replace(group, slowdown=c.allreduce_slowdown))
     between_racks = strategy.pipeline_parallel > strategy.stages_per_rack
     chunk = max(1, min(strategy.layers_per_stage) // strategy.virtual_stages)
     allreduce = layer_time.allreduce_layer_seconds(m, shape, weights_of(m, shape), group.replicas_per_rack, group.racks)
