@@ -72,24 +72,30 @@ def log_errors(runs: Sequence[Measured], constants: Sequence[FittedConstant], va
     return np.array([math.log(step_seconds(entries.machine(r.machine), r.strategy) / (r.seconds or 1.0)) for r in runs])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Robust:
+    """How a fit counts errors, and where it ends: errors over `scale` count less than their square, by the `loss`."""
+
+    scale: float
+    loss: str = "soft_l1"
+    evaluations: int = 60
+    tolerance: float = 1e-8
+
+
 def fit(
     runs: Sequence[Measured],
     constants: Sequence[FittedConstant],
+    robust: Robust,
     *,
     weights: Numbers,
     prior: float | Numbers,
-    scale: float,
-    loss: str = "soft_l1",
-    evaluations: int = 60,
-    tolerance: float = 1e-8,
     centre: Sequence[float] | None = None,
     start: Sequence[float] | None = None,
 ) -> Fitted:
     """Return the constants that fit measured runs best, searched from `start`: the centre of the prior unless given.
 
     `weights` multiply the log errors; `prior` multiplies a constant's distance from the centre (the catalogue's value
-    unless given), in logarithms, and keeps what the runs do not determine; errors over `scale` count less than their
-    square.
+    unless given), in logarithms, and keeps what the runs do not determine.
     """
     from scipy.optimize import least_squares
 
@@ -111,11 +117,11 @@ def fit(
         jac=slopes,
         bounds=(low, high),
         method="trf",
-        loss=loss,
-        f_scale=scale,
-        max_nfev=evaluations,
-        ftol=tolerance,
-        xtol=tolerance,
+        loss=robust.loss,
+        f_scale=robust.scale,
+        max_nfev=robust.evaluations,
+        ftol=robust.tolerance,
+        xtol=robust.tolerance,
     )
     return Fitted(
         values=[float(f"{v:.4g}") for v in np.exp(result.x)], residuals=residuals(result.x), slopes=slopes(result.x)
@@ -286,12 +292,10 @@ def _path(c: FittedConstant) -> str:
 
 
 def _posterior(runs: Sequence[MeasuredRun], constants: Sequence[FittedConstant], spreads: Numbers) -> Posterior:
-    noise, start = NOISE, None
+    noise, start, robust = NOISE, None, Robust(scale=ROBUST, tolerance=NEAR_ENOUGH)
     for _ in range(ROUNDS):
         weights = np.full(len(runs), 1 / noise)
-        fitted = fit(
-            runs, constants, weights=weights, prior=1 / spreads, scale=ROBUST, tolerance=NEAR_ENOUGH, start=start
-        )
+        fitted = fit(runs, constants, robust, weights=weights, prior=1 / spreads, start=start)
         start = fitted.values
         posterior = _laplace(fitted, len(runs), noise)
         left = float(np.sum((fitted.residuals[: len(runs)] * noise) ** 2))

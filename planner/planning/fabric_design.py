@@ -220,18 +220,8 @@ def _section(instance: FabricInstance, network: Network, t: Template) -> SiteFab
     shares = float(d.domains > 1 or d.leaves > d.networks), float(pods), float(zones)
     worst = Locality(share_leaving=shares, allreduces_leaving=(int(d.domains > 1), int(pods), int(zones)))
     switches = {s.name: s for s in resolved_switches(network.switches)}
-    slowdown = transport_slowdown_of(network)
-    return site_fabric(
-        network,
-        switches[t.switch],
-        t.family,
-        d,
-        worst,
-        transport_slowdown=slowdown,
-        nic_seconds=0.0,
-        wired_gpus_per_rack=_gpus(instance),
-        above=[switches[name] for name in t.above],
-    )
+    boxes = [switches[name] for name in (t.switch, *t.above)]
+    return site_fabric(network, boxes, t, worst, nic_seconds=0.0, wired_gpus_per_rack=_gpus(instance))
 
 
 def _alternative(

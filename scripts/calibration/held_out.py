@@ -10,7 +10,7 @@ from calibration_rows import FOLDS, Case, hash_of
 from fitted_constants import Known
 
 from planner.calibration.constants import CODE, GPU, FittedConstant, Kind, MeasuredConstants
-from planner.calibration.fit import TINY, Numbers, calibrated, fit, log_errors, slopes_of
+from planner.calibration.fit import TINY, Numbers, Robust, calibrated, fit, log_errors, slopes_of
 from planner.calibration.measured_steps import MeasuredRun
 
 PRIOR = 0.024  # weight of one spread between a constant and its centre, beside that of a row's log error
@@ -45,11 +45,9 @@ def fitted(
     found = fit(
         cases,
         [k.constant for k in known],
+        Robust(scale=SCALE, loss="cauchy", evaluations=evaluations),
         weights=weights_of(cases),
         prior=np.array([PRIOR / k.spread for k in known]),
-        scale=SCALE,
-        loss="cauchy",
-        evaluations=evaluations,
         centre=[k.centre for k in known],
         start=start,
     )

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.instance.network import FabricFamily, Network, Switch
+from planner.instance.network import Network, Switch
+from planner.models.fabric.chooser import Template
 from planner.physics.network.price import bill, models_of, wan_gateway_bill
 from planner.physics.network.topology import Design
 from planner.physics.network.transport import (
@@ -17,6 +18,7 @@ from planner.physics.network.transport import (
     shared_links,
 )
 from planner.plan.plan_sections import SharedLink, SiteFabric, Tier, WanGateway
+from planner.simulation.flow_times import transport_slowdown_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,22 +34,21 @@ NO_GATEWAY = GatewayRates()
 
 def site_fabric(
     network: Network,
-    switch: Switch,
-    family: FabricFamily,
-    d: Design,
+    boxes: Sequence[Switch],
+    template: Template,
     x: Locality,
     *,
-    transport_slowdown: float,
     nic_seconds: float,
     wired_gpus_per_rack: int,
     rates: GatewayRates = NO_GATEWAY,
-    above: Sequence[Switch] = (),
     sends_meet_rings: bool = False,
 ) -> SiteFabric:
-    """Return the plan's section for a site, with the slowdowns that the order of its racks causes.
+    """Return the plan's section for a site's template, with the slowdowns that the order of its racks causes.
 
-    `nic_seconds` are those of one pipeline send at the NIC's ideal rate, `above` the models of tiers above the leaves.
+    `boxes` are the models of the leaves and of the tiers above them, `nic_seconds` those of one pipeline send at the
+    NIC's ideal rate.
     """
+    (switch, *above), d, transport_slowdown = boxes, template.design, transport_slowdown_of(network)
     free = free_uplinks(d, rates.exchange_gbps, switch.port_gbps, *x.stage_in)
     send, price = (
         pipeline_send_slowdown(transport_slowdown, d, *x.share_leaving, free=free),
@@ -55,7 +56,7 @@ def site_fabric(
     )
     return SiteFabric(
         switch=switch.name,
-        family=family,
+        family=template.family,
         lanes=d.lanes,
         leaf_spare_ports=d.leaf_spare,
         split=d.split,

@@ -241,15 +241,12 @@ class Assembly:
         return {
             s: site_fabric(
                 network,
-                switches[t.switch],
-                t.family,
-                t.design,
+                [switches[name] for name in (t.switch, *t.above)],
+                t,
                 self.crossings(s),
-                transport_slowdown=transport_slowdown_of(network),
                 nic_seconds=self.metrics.pipeline_send_nic_seconds,
                 wired_gpus_per_rack=self.rails,
                 rates=self._gateway_rates(s),
-                above=[switches[name] for name in t.above],
                 # By the schedule, and where a stage has several racks at the site.
                 sends_meet_rings=self.metrics.sends_beside_rings > 0 and len(self.orders[s][0]) > 1,
             )

@@ -11,6 +11,7 @@ from test_dragonfly import dragonflies
 from test_price import boxes_of, network
 
 from planner.instance.network import FabricFamily, Spares
+from planner.models.fabric.chooser import Template
 from planner.physics.network.dragonfly import Dragonfly, DragonflyPlus
 from planner.physics.network.families import MAX_LANES, MAX_WAN_PORTS, design_fault, design_of
 from planner.physics.network.links import spare_ports
@@ -34,12 +35,12 @@ def family_of(d: Design) -> FabricFamily | None:
 
 def stated(d: Design, family: FabricFamily) -> tuple[SiteFabric, Design]:
     """Return the plan's section for a design, of one stage that is every rack of the site."""
-    n, (s, *above) = network(), boxes_of(d)
+    n, boxes = network(), boxes_of(d)
     domains = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod or 1}
     x = locality([range(d.racks)], **domains, domains_per_zone=d.domains_per_zone, wrap=False)
     rates = GatewayRates(wan_gbps=800.0 * d.wan_gateway_links)
-    same = {"transport_slowdown": 1.0, "nic_seconds": 1.0, "wired_gpus_per_rack": d.gpus_per_rack}
-    return site_fabric(n, s, family, d, x, **same, rates=rates, above=above), d
+    t = Template(boxes[0].name, family, d, stripes=1, usd=0.0, mw=0.0, send=1.0, allreduce=1.0)
+    return site_fabric(n, boxes, t, x, nic_seconds=1.0, wired_gpus_per_rack=d.gpus_per_rack, rates=rates), d
 
 
 @settings(deadline=None)
