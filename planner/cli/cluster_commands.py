@@ -82,7 +82,7 @@ def place(
     from planner.cluster.job import mesh_job
 
     wanted = mesh_job(name, mesh, nodes, gpus_per_node=gpus_per_node) if job is None else job
-    options: dict[str, Any] = {"state": None, "time_limit": time_limit, "seed": seed, "threads": threads}
+    options: dict[str, Any] = {"time_limit": time_limit, "seed": seed, "threads": threads}
     cluster = read_topology(topology, keys=label or (), name=topology_name)
     options |= _nodes_in_use(cluster, topology, state, busy)
     if running is not None and job is not None:

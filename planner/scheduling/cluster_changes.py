@@ -392,15 +392,14 @@ def replace_in_files(
     running: Path,
     failed: str,
     *,
-    busy: str,
-    state: Path | None,
+    busy: Sequence[str],
     time_limit: float | None,
     seed: int,
     threads: int | None,
 ) -> Placement:
-    """Replace failed nodes of a placement in a file; its nodes are its own, though the state file calls them busy."""
+    """Replace failed nodes of a placement in a file; its nodes are its own, though they may be named as busy."""
     placed = read_placement(running)
-    cluster, taken = opened(topology, busy, state)
+    cluster, taken = opened(topology, busy, None)
     cluster.set_busy(taken)
     return replace(
         cluster, read_job(job), placed, read_hosts(failed, "replace"), time_limit=time_limit, seed=seed, threads=threads

@@ -44,9 +44,10 @@ def run(
     effort: float | None = None,
     presolve: bool = True,
     interruptible: bool = False,
-    repeat: bool = True,
 ) -> Outcome[CpsatValues]:
     """Solve a CP-SAT model, on one thread unless asked otherwise, so that a run repeats byte for byte.
+
+    `infeasible` must be the answer of a second run too, with presolve turned (OR-Tools #5274, #5295).
 
     Parameters
     ----------
@@ -57,8 +58,6 @@ def run(
     interruptible
         Whether Ctrl-C stops the search at once and returns its incumbent; otherwise it is raised after the call. Where
         signals end searches, or an interrupter was given, these stop it in any case.
-    repeat
-        Whether `infeasible` must be the answer of a second run too, with presolve turned (OR-Tools #5274, #5295).
     """
     clock = Deadline(time_limit)
 
@@ -68,7 +67,7 @@ def run(
         return attempted(lambda: _run(model, **limits, **how), SOLVER)  # type: ignore[arg-type]
 
     outcome = once(presolve=presolve)
-    return agreed(outcome, once(presolve=not presolve)) if repeat and outcome.infeasible else outcome
+    return agreed(outcome, once(presolve=not presolve)) if outcome.infeasible else outcome
 
 
 def _run(

@@ -194,11 +194,19 @@ def elementwise_seconds(m: Machine, moved_bytes: Num) -> Num:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """Products of a GPU's experts: the start of each and of the cast of its input, or all in one kernel."""
+    """Products of a GPU's experts: how many, the share of the rate of others, and whether all are in one kernel.
 
-    start_seconds: float
-    cast_seconds: float
-    fused: bool
+    `start_seconds` and `cast_seconds` are those of the start of each and of the cast of its input.
+    """
+
+    count: Num = 1
+    share: float = 1.0
+    start_seconds: float = 0.0
+    cast_seconds: float = 0.0
+    fused: bool = False
+
+
+ONE_PRODUCT = Grouped()
 
 
 @dataclass(slots=True)
@@ -216,26 +224,24 @@ class Passes:
         inner: Num,
         columns: Num,
         *,
-        count: Num = 1,
         dtype: Dtype | None = None,
-        share: float = 1.0,
-        grouped: Grouped | None = None,
+        grouped: Grouped = ONE_PRODUCT,
     ) -> None:
         """Add a product with weights; backward has two of its size, for the input's and for the weights' gradient.
 
         Products in 8 or 4 bits have their inputs cast first.
         """
         m, gradient = self.m, 2 * self.m.precision.gradient_bytes  # read and written: gradients accumulate
+        count, share, wait = grouped.count, grouped.share, grouped.cast_seconds
         forward = gemm_seconds(m, rows, inner, columns, count=count, dtype=dtype)
         back = gemm_seconds(m, rows, columns, inner, count=count, dtype=dtype)
         weights = gemm_seconds(m, inner, rows, columns, count=count, dtype=dtype, out_bytes=gradient)
-        starts = float(count * grouped.start_seconds) if grouped else 0.0
+        starts = float(count * grouped.start_seconds)
         self.forward.append(LayerOperation(name, "gemm", float(forward / share) + starts))
         delayed = float(weights / share) + starts
         self.backward.append(LayerOperation(name, "gemm", float(back / share) + starts + delayed, delayed))
-        if not (grouped and grouped.fused) and (dtype or m.precision.compute) in NARROW:
+        if not grouped.fused and (dtype or m.precision.compute) in NARROW:
             cast, traffic = f"cast for {name}", m.software.quantise_traffic
-            wait = grouped.cast_seconds if grouped else 0.0
             each = cast_bytes(m)
             rate = hbm_rate(m) / traffic if traffic else float("inf")
             self.forward.append(LayerOperation(cast, "quantise", float(count * (rows * inner * each / rate + wait))))
@@ -405,16 +411,21 @@ def _routed(p: Passes, own: Num, s: LayerShape) -> None:
     gated = m.model.gated_ffn
     count = max(1.0, experts.count / s.expert_parallel)
     rows = m.expert_imbalance * own * experts.per_token / count
-    share, fused = m.software.expert_efficiency, m.software.fused_experts
-    start = 0.0 if fused else m.software.expert_seconds
-    each = Grouped(start, m.software.expert_cast_seconds, fused)
+    fused = m.software.fused_experts
+    each = Grouped(
+        count=count,
+        share=m.software.expert_efficiency,
+        start_seconds=0.0 if fused else m.software.expert_seconds,
+        cast_seconds=m.software.expert_cast_seconds,
+        fused=fused,
+    )
     width = experts.ffn * (2 if gated else 1)
-    p.gemm("experts in", rows, m.model.hidden, width, count=count, share=share, grouped=each)
+    p.gemm("experts in", rows, m.model.hidden, width, grouped=each)
     if not fused:
         inner = m.expert_imbalance * own * experts.per_token * experts.ffn
         forward, backward = CLAMPED_PASSES if experts.clamped else ACTIVATION_PASSES[gated]
         p.elementwise("experts activation", forward * inner, backward * inner)
-    p.gemm("experts out", rows, experts.ffn, m.model.hidden, count=count, share=share, grouped=each)
+    p.gemm("experts out", rows, experts.ffn, m.model.hidden, grouped=each)
 
 
 def head_seconds(m: Machine, s: LayerShape) -> float:
