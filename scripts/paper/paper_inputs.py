@@ -123,16 +123,11 @@ class Case:
         element: float = 1.0,
     ) -> float:
         """Compute the bytes of activations of the model and one sequence as the paper does: masks take half a byte."""
-        one = memory.activation_bytes_per_layer(
-            self.model(heads),
-            SEQUENCE,
-            1,
-            tensor_parallel=tensor_parallel,
-            recompute=recompute,
-            sequence_parallel=sharded,
-            element_bytes=element,
-            mask_bytes=0.5,
+        shape = operations.LayerShape(
+            tensor_parallel=tensor_parallel, micro_batch=1, recompute=recompute, sequence_parallel=sharded
         )
+        sizes = memory.ElementBytes(element, mask=0.5)
+        one = memory.activation_bytes_per_layer(self.model(heads), SEQUENCE, shape, sizes)
         return self.layers * float(one)
 
     def layer_bytes(self, tensor_parallel: int | None = None) -> float:

@@ -2,13 +2,16 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from planner.instance.workload import Model, Precision, RecomputeModule
 from planner.physics.num import Num
 from planner.physics.training.transformer import embedding_parameters
+
+if TYPE_CHECKING:
+    from planner.physics.training.operations import LayerShape
 
 Recompute = Literal["none", "selective", "full"]
 RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "selective", "full")
@@ -115,49 +118,54 @@ def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
     return model.hidden, experts.per_token * (2 * model.hidden + wide * experts.ffn)
 
 
+@dataclass(frozen=True, slots=True)
+class ElementBytes:
+    """The bytes of an element that a layer stores: of most tensors, and of the masks of dropout.
+
+    Inputs of products, and Q, K and V, may be narrower than others.
+    """
+
+    element: float
+    mask: float = 1.0
+    product: float | None = None
+    attention: float | None = None
+
+
 def activation_bytes_per_layer(
     model: Model,
     sequence: Num,
-    micro_batch: Num,
+    s: "LayerShape",
+    sizes: ElementBytes,
     *,
-    tensor_parallel: Num,
-    recompute: Recompute,
-    sequence_parallel: bool,
-    element_bytes: float,
-    mask_bytes: float = 1.0,
-    context_parallel: Num = 1,
     routed: bool = False,
     imbalance: float = 1.0,
-    product_bytes: float | None = None,
-    attention_bytes: float | None = None,
 ) -> Num:
     """Compute the bytes that one layer stores per GPU for one micro-batch until its backward pass.
 
     Korthikanti 2022, eqs. 1-4, with the element size free: at 2 bytes and one-byte masks none is
     s·b·h·(10 + 24/t + 5·a·s/(h·t)); sequence parallelism divides the 10 too; selective drops the a·s² term (as a flash
     kernel does); full keeps the layer's input only, divided over the TP ranks under sequence parallelism. Context
-    parallelism divides the tokens. Kernels without dropout keep no masks (mask_bytes 0). Inputs of products may be
-    narrower (`product_bytes`); the attention's output is then kept in both types, for its own backward and for the
-    projection's (Transformer Engine saves the cast input of a product). Q, K and V may be narrower too
-    (`attention_bytes`).
+    parallelism divides the tokens. Kernels without dropout keep no masks (of 0 bytes). Where inputs of products are
+    narrower, the attention's output is kept in both types, for its own backward and for the projection's (Transformer
+    Engine saves the cast input of a product).
     """
-    t, tokens = tensor_parallel, sequence * micro_batch / context_parallel
-    split = t if sequence_parallel else 1
-    if recompute == "full":
-        return element_bytes * tokens * model.hidden / split
+    t, tokens, element = s.tensor_parallel, sequence * s.micro_batch / s.context_parallel, sizes.element
+    if s.recompute == "full":
+        return element * tokens * model.hidden / s.split
     common, divided = activation_elements(model, routed=routed, imbalance=imbalance)
-    whole, inner = element_bytes * common + 2 * mask_bytes * model.hidden, element_bytes * divided
-    if product_bytes is not None and product_bytes < element_bytes:
-        inputs, wide = product_inputs(model, routed=routed, imbalance=imbalance), element_bytes - product_bytes
+    whole, inner = element * common + 2 * sizes.mask * model.hidden, element * divided
+    if sizes.product is not None and sizes.product < element:
+        inputs, wide = product_inputs(model, routed=routed, imbalance=imbalance), element - sizes.product
         latent = model.latent_attention
         attention = model.heads * (model.head if latent is None else latent.head_value)
-        whole, inner = whole - wide * inputs[0], inner - wide * inputs[1] + product_bytes * attention
-    if attention_bytes is not None:
-        inner -= (element_bytes - attention_bytes) * attention_inputs(model)
-    linear = tokens * (whole / split + inner / t)
-    if recompute == "selective":
+        whole, inner = whole - wide * inputs[0], inner - wide * inputs[1] + sizes.product * attention
+    if sizes.attention is not None:
+        inner -= (element - sizes.attention) * attention_inputs(model)
+    linear = tokens * (whole / s.split + inner / t)
+    if s.recompute == "selective":
         return linear
-    return linear + (2 * element_bytes + mask_bytes) * micro_batch * model.heads * sequence**2 / (t * context_parallel)
+    scores = (2 * element + sizes.mask) * s.micro_batch * model.heads * sequence**2 / (t * s.context_parallel)
+    return linear + scores
 
 
 def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shards: Num, cast_bytes: float = 0.0) -> Num:

@@ -1,6 +1,6 @@
 """Bytes on the GPUs of each pipeline stage: state, activations in flight, working memory and logits."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,22 +67,13 @@ def layer_bytes(m: Machine, s: LayerShape, *, front: bool = False) -> LayerBytes
     attention = min(element, COMPUTE_BYTES["fp8"]) if attends_in_fp8(m) else element
     mode: Recompute = "selective" if flash or "core_attn" in modules else "none"
 
+    sizes = memory.ElementBytes(element, mask=0.0 if flash else 1.0, product=product, attention=attention)
+
     def stored(recompute: Recompute) -> float:
+        kept = replace(s, recompute=recompute)
         return float(
             memory.activation_bytes_per_layer(
-                m.model,
-                m.sequence,
-                s.micro_batch,
-                tensor_parallel=s.tensor_parallel,
-                recompute=recompute,
-                sequence_parallel=s.sequence_parallel,
-                element_bytes=element,
-                mask_bytes=0.0 if flash else 1.0,
-                context_parallel=s.context_parallel,
-                routed=routed,
-                imbalance=m.expert_imbalance,
-                product_bytes=product,
-                attention_bytes=attention,
+                m.model, m.sequence, kept, sizes, routed=routed, imbalance=m.expert_imbalance
             )
         )
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from planner.instance.workload import LatentAttention, Model, Precision
 from planner.physics.training import memory, schedule
+from planner.physics.training.operations import LayerShape
 from planner.physics.training.transformer import layer_parameters
 
 GIB = 2**30
@@ -39,9 +40,11 @@ FIGURE_1 = [
 
 def per_layer(model: Model, t: int, recompute: memory.Recompute, sp: bool, b: int = 1, **sizes: float) -> float:
     """Bytes of a layer at two bytes an element and one a mask, unless said otherwise."""
-    size = {"element_bytes": 2.0, **sizes}
     return memory.activation_bytes_per_layer(
-        model, S, b, tensor_parallel=t, recompute=recompute, sequence_parallel=sp, **size
+        model,
+        S,
+        LayerShape(tensor_parallel=t, micro_batch=b, recompute=recompute, sequence_parallel=sp),
+        memory.ElementBytes(**{"element": 2.0, **sizes}),
     )
 
 
@@ -70,14 +73,12 @@ def test_table_2_of_korthikanti(t: int, recompute: memory.Recompute, sp: bool, f
 
 def test_one_byte_elements_with_half_byte_masks_halve_everything() -> None:
     """At one byte an element and half a byte a mask a layer stores s·b·h·(17 + 2.5·a·s/h)."""
-    assert per_layer(GPT22, 1, "none", False, element_bytes=1.0, mask_bytes=0.5) == pytest.approx(
-        SBH * (17 + 2.5 * AS_H)
-    )
+    assert per_layer(GPT22, 1, "none", False, element=1.0, mask=0.5) == pytest.approx(SBH * (17 + 2.5 * AS_H))
 
 
 def test_masks_stay_one_byte_when_elements_shrink() -> None:
     """At one byte an element and a whole byte a mask: s·b·h·(16 + 2 + 3·a·s/h)."""
-    assert per_layer(GPT22, 1, "none", False, element_bytes=1.0) == pytest.approx(SBH * (18 + 3 * AS_H))
+    assert per_layer(GPT22, 1, "none", False, element=1.0) == pytest.approx(SBH * (18 + 3 * AS_H))
 
 
 def test_elements_of_grouped_queries_and_a_gate() -> None:
@@ -183,10 +184,10 @@ def held_by_a_rank(model: Model, s: int, c: int, recompute: memory.Recompute) ->
 def test_a_context_rank_keeps_its_own_tokens(recompute: memory.Recompute, c: int) -> None:
     """Activations of a CP rank are those of its own tokens; only the scores know the whole sequence."""
     model = gpt(2, 64, 4)
-    found = memory.activation_bytes_per_layer(
-        model, 128, 3, tensor_parallel=1, recompute=recompute, sequence_parallel=False, element_bytes=2,
-        context_parallel=c,
-    )  # fmt: skip
+    shape = LayerShape(
+        tensor_parallel=1, micro_batch=3, recompute=recompute, sequence_parallel=False, context_parallel=c
+    )
+    found = memory.activation_bytes_per_layer(model, 128, shape, memory.ElementBytes(2))
     assert found == 3 * held_by_a_rank(model, 128, c, recompute)
 
 
@@ -209,8 +210,6 @@ def test_inputs_of_products_are_kept_in_their_type() -> None:
     wide = {"input of the first norm": 8, "input of the second norm": 8, "Q": 8, "K": 4, "V": 4, "attention": 8}
     wide |= {"gate": 16, "up": 16}
     narrow = {"input of QKV": 8, "input of the projection": 8, "input of the FFN": 8, "input of its second product": 16}
-    found = memory.activation_bytes_per_layer(
-        m, 1, 1, tensor_parallel=1, recompute="selective", sequence_parallel=False, element_bytes=2, mask_bytes=0,
-        product_bytes=1,
-    )  # fmt: skip
+    shape = LayerShape(tensor_parallel=1, micro_batch=1, recompute="selective", sequence_parallel=False)
+    found = memory.activation_bytes_per_layer(m, 1, shape, memory.ElementBytes(2, mask=0, product=1))
     assert found == 2 * sum(wide.values()) + sum(narrow.values())
