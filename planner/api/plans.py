@@ -418,22 +418,19 @@ def solve(
         The input cannot be used; the message says where and what to do. An infeasible instance is a plan, not an error,
         and so is one that the checker disagrees with: its `verified` is false and its `violations` say on what.
     """
-    from planner.planning.sessions.session import solve_once
+    from planner.planning.sessions.session import read_question, solve_once
+    from planner.planning.solve import options_of
+    from planner.solvers.progress import Reporter
 
+    reporter = Reporter(on_line=progress, on_event=on_progress)
+    options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
     return solve_once(
-        instance,
+        read_question(instance, pins, constants),
+        options,
+        reporter,
         interrupt=interrupt,
-        on_progress=on_progress,
-        time_limit=time_limit,
-        gap=gap,
-        seed=seed,
-        threads=threads,
-        solver=solver,
-        pins=pins,
-        progress=progress,
         models=models,
         curve=curve,
-        constants=constants,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.instance.instance import Instance
 from planner.models.joint.cache import JointCache
+from planner.models.requests import Options
 from planner.number_ranges import bounded
 from planner.plan.plan import Plan
 from planner.planning.alternatives.curve_around import POINTS, curve_around, why_no_curve
@@ -22,37 +23,37 @@ if TYPE_CHECKING:
     from planner.calibration.constants import MeasuredConstants
 
 
-def solve_once(
+def read_question(
     instance: Instance | Mapping[str, Any] | str | Path,
+    pins: Mapping[str, Any] | None,
+    constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None",
+) -> Instance:
+    """Return the instance to solve, as it is loaded; warn of what is not plausible in it."""
+    with ending_at_once():
+        loaded = load_instance(instance, pins=pins, constants=constants)
+    warn(loaded)
+    return loaded
+
+
+def solve_once(
+    loaded: Instance,
+    options: Options,
+    reporter: Reporter,
     *,
     start: Plan | None = None,
     interrupt: Interrupter | None = None,
-    on_progress: Callable[[Event], Any] | None = None,
-    time_limit: float | None = None,
-    gap: float | None = None,
-    seed: int = 0,
-    threads: int | None = None,
-    solver: str | None = None,
-    pins: Mapping[str, Any] | None = None,
-    progress: Callable[[str], None] | None = None,
-    constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None" = None,
     models: str | Path | None = None,
     cache: JointCache | None = None,
     curve: bool = False,
 ) -> Plan:
-    """Solve an instance with all that a caller may give; see `planner.solve` and `planner.Session`."""
-    reporter = Reporter(on_line=progress, on_event=on_progress)
-    options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
-    with ending_at_once():
-        loaded = load_instance(instance, pins=pins, constants=constants)
-    warn(loaded)
+    """Solve a loaded instance with all that a caller may give; see `planner.solve` and `planner.Session`."""
     reporter.unit = "usd" if loaded.objective.in_dollars else "days"
     with ended_by(interrupt), recording(None if models is None else Path(models)):
         layout = None if start is None else start.layout
         first = None if layout is None else lambda world: column_of(layout, world)
         known = None if start is None else carried(start, loaded)
         cache = JointCache() if cache is None else cache
-        deadline = Deadline(time_limit)
+        deadline = Deadline(options.time_limit)
         plan = better_of(solve_instance(loaded, options, reporter, cache=cache, first=first), known)
         if curve and why_no_curve(plan) is None:
             left = replace(options, time_limit=deadline.limit)
@@ -110,18 +111,14 @@ class Session:
         PlannerError
             The input cannot be used. An infeasible instance is a plan, not an error.
         """
+        reporter = Reporter(on_event=on_progress)
+        options = options_of(time_limit=time_limit, gap=gap, seed=seed, threads=threads, solver=solver)
         return solve_once(
-            instance,
+            read_question(instance, pins, constants),
+            options,
+            reporter,
             start=start,
             interrupt=interrupt,
-            on_progress=on_progress,
-            time_limit=time_limit,
-            gap=gap,
-            seed=seed,
-            threads=threads,
-            solver=solver,
-            pins=pins,
-            constants=constants,
             models=models,
             cache=self._cache,
         )
