@@ -416,8 +416,12 @@ def compare(
     from planner.report.summary import PIPE, fitted, terminal_width
     from planner.report.tables import MOST_JUDGED, best, columns_of_file, rows_of, table, verdicts
 
-    several = len({_path(given) for given in files}) > 1
-    columns = [c for given in files for c in columns_of_file(_path(given), _index(given), several=several)]
+    several, columns = len({_path(given) for given in files}) > 1, []
+    for given in files:
+        number = given.removeprefix(str(_path(given))).removeprefix("#")
+        if number and not (number.isascii() and number.isdigit()):
+            raise InputError(f"{given}: after # must be the index of a row, a whole number (is {number!r})")
+        columns += columns_of_file(_path(given), int(number) if number else None, several=several)
     if len(columns) < 2:
         raise InputError(f"compare: give two plans or rows, or more (is {len(columns)})")
     rows = rows_of(columns, diff=diff)
@@ -433,15 +437,6 @@ def compare(
 def _path(given: str) -> Path:
     """Return the file of FILE#N; an existing file may have a # in its own name."""
     return Path(given if exists(Path(given)) else given.partition("#")[0])
-
-
-def _index(given: str) -> int | None:
-    number = given.removeprefix(str(_path(given))).removeprefix("#")
-    if not number:
-        return None
-    if not (number.isascii() and number.isdigit()):
-        raise InputError(f"{given}: after # must be the index of a row, a whole number (is {number!r})")
-    return int(number)
 
 
 def schema(what: Annotated[str, typer.Argument(help="instance, plan, job or placement.")]) -> None:

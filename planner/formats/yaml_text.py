@@ -158,18 +158,14 @@ def _data(node: Node, where: str) -> Any:
         return text
     if text in _WORDS:
         return _WORDS[text]
-    if _NUMBER.fullmatch(text):
-        return json_or_text(_as_json(text), f"{where}: line {node.line}")
-    return text
-
-
-def _as_json(text: str) -> str:
-    """Write a number of YAML as JSON has it: no sign +, no underscores, no leading zeros, digits around the point."""
+    if not _NUMBER.fullmatch(text):
+        return text
+    # As JSON has numbers: no sign +, no underscores, no leading zeros, digits around the point.
     sign, digits = ("-", text[1:]) if text[0] == "-" else ("", text.lstrip("+"))
     mantissa, e, exponent = digits.replace("_", "").replace("E", "e").partition("e")
     whole, point, rest = mantissa.partition(".")
     fraction = f".{rest or '0'}" if point else ""
-    return f"{sign}{whole.lstrip('0') or '0'}{fraction}{e}{exponent}"
+    return json_or_text(f"{sign}{whole.lstrip('0') or '0'}{fraction}{e}{exponent}", f"{where}: line {node.line}")
 
 
 def read_data(path: Path) -> Any:

@@ -284,7 +284,13 @@ def columns_of(
     for i in range(len(rows)):
         world.deadline.check()
         most, each = int(rows.d[i]), float(pipes.each[i])
-        limit, low = _fewest_replicas(s, cutoff * b, each, float(pipes.once[i]) / total, most, int(rows.p[i]))
+        # The most seconds of steps a micro-batch within the cutoff on a clock, and the fewest replicas within it.
+        limit, once = cutoff * b, float(pipes.once[i]) / total
+        if problem.calendar is not None:
+            limit, low = problem.calendar.step_limit(limit, each, once, most, int(rows.p[i]) * s.shape.gpus)
+        else:
+            late = limit - once
+            low = max(1, math.floor(each / late * (1 - 1e-9))) if late > 0 else most + 1
         if more_than is not None:
             low = max(low, int(more_than[i]) + 1)
         if max_blocks_off is not None:
@@ -354,14 +360,6 @@ def _timed(
     )
     few = np.flatnonzero(times < cutoff)
     return [(times[few], table.part(few))] if len(few) else []
-
-
-def _fewest_replicas(s: Strategy, limit: float, each: float, once: float, most: int, p: int) -> tuple[float, int]:
-    """Return the most seconds of steps a micro-batch within a limit on a clock, and the fewest replicas within it."""
-    if s.problem.calendar is not None:
-        return s.problem.calendar.step_limit(limit, each, once, most, p * s.shape.gpus)
-    late = limit - once
-    return limit, max(1, math.floor(each / late * (1 - 1e-9))) if late > 0 else most + 1
 
 
 def min_fill_layer(s: Strategy) -> float:

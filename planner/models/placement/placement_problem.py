@@ -198,7 +198,15 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
     InputError
         If there is no leaf, a node occurs twice, or the switches form no tree.
     """
-    leaves = _of_blocks(topology) if topology.kind == "block" or not topology.switches else _of_switches(topology)
+    if topology.kind == "block" or not topology.switches:
+        base, *larger = topology.block_sizes or (0,)
+        tiers = [size // base for size in larger if size // base < len(topology.blocks)]
+        leaves = [  # the numbers of each tier start where no other tier has any
+            LeafNodes(b.name, b.nodes, (b.nodes,), tuple(t * 1_000_000 + i // n for t, n in enumerate(tiers)))
+            for i, b in enumerate(topology.blocks)
+        ]
+    else:
+        leaves = _of_switches(topology)
     if not leaves:
         raise InputError("topology: has no leaf with nodes; give switches with nodes, or blocks")
     seen: dict[str, str] = {}
@@ -253,15 +261,6 @@ def _numbered(chains: list[list[str]]) -> list[tuple[int, ...]]:
         full = [*own, *[own[-1]] * (depth - len(own))] if depth else []
         paths.append(tuple(numbers.setdefault(name, len(numbers)) for name in full))
     return paths
-
-
-def _of_blocks(topology: Topology) -> list[LeafNodes]:
-    base, *larger = topology.block_sizes or (0,)
-    tiers = [size // base for size in larger if size // base < len(topology.blocks)]
-    return [  # the numbers of each tier start where no other tier has any
-        LeafNodes(b.name, b.nodes, (b.nodes,), tuple(t * 1_000_000 + i // n for t, n in enumerate(tiers)))
-        for i, b in enumerate(topology.blocks)
-    ]
 
 
 ANALYTIC = "best fit with analytic bounds"
