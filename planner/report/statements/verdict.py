@@ -20,6 +20,7 @@ from planner.units import amount, counted, memory, money, percent, short, words
 
 PROVEN = 1e-9  # relative: a gap of rounding alone
 WORTH = 1e-3  # relative: less time is not worth a figure
+LEAST_SHOWN = 1e-3  # of shares in percent with one digit
 ENDED = {
     "gap": "the search ends with this gap",
     "limit": "the time limit ended the search",
@@ -95,7 +96,8 @@ def _sureness(plan: Plan) -> str:
     ended = f"; {ENDED[plan.stopped]}" if plan.stopped in ENDED else ""
     bound = money(o.bound) if o.name.endswith("_usd") else f"{days(o.bound)} days"
     bound = f"{o.bound:.4f} nats a token" if o.name == "loss" else bound
-    return f"Not proven optimal: no plan is better than {bound} (gap {percent(gap)}{ended})."
+    size = percent(gap) if gap >= LEAST_SHOWN else f"under {percent(LEAST_SHOWN)}"
+    return f"Not proven optimal: no plan is better than {bound} (gap {size}{ended})."
 
 
 def _over_fabrics(plan: Plan, *, exact: bool) -> str:
