@@ -48,9 +48,10 @@ class LinearRows:
         self.high.append(high)
         self.whole.append(int(whole))
 
-    def require(self, row: Row, low: float = -np.inf, high: float = np.inf) -> None:
-        """Add a row."""
-        self.rows.append((row, low, high))
+    def require(self, row: Row, low: float = -np.inf, high: float | None = np.inf) -> None:
+        """Add a row; none where its limit is None, one that the instance does not give."""
+        if high is not None:
+            self.rows.append((row, low, high))
 
     def feasible(self) -> bool | None:
         """Return whether values exist that keep all rows; None without an answer."""
@@ -209,16 +210,6 @@ def _budget(q: ConflictQuestion, m: LinearRows) -> None:
     m.require({name: usd / 1e6 for name, usd in row.items()}, high=limits.budget_usd / 1e6)
 
 
-def _site_count(q: ConflictQuestion, m: LinearRows) -> None:
-    if q.grid.rules.max_sites is not None:
-        m.require({("open", n.id): 1 for n in q.sites}, high=q.grid.rules.max_sites)
-
-
-def _facility_power(q: ConflictQuestion, m: LinearRows) -> None:
-    if q.instance.limits.facility_power_mw is not None:
-        m.require(q.draw(q.sites), high=q.instance.limits.facility_power_mw)
-
-
 def _fault_split(q: ConflictQuestion, m: LinearRows) -> None:
     rule, side = q.grid.rules.fault_split, {b.id: b.interconnection for b in q.grid.balancing_authorities}
     if not rule.enabled:
@@ -311,7 +302,7 @@ ROWS: dict[str, Callable[[ConflictQuestion, LinearRows], None]] = {
     "area": _area,
     "budget": _budget,
     "demand": _demand,
-    "facility_power": _facility_power,
+    "facility_power": lambda q, m: m.require(q.draw(q.sites), high=q.instance.limits.facility_power_mw),
     "fault_split": _fault_split,
     "generation": _generation,
     "headroom": _headroom,
@@ -321,6 +312,6 @@ ROWS: dict[str, Callable[[ConflictQuestion, LinearRows], None]] = {
     "rating": _rating,
     "ready": _ready,
     "rtt": _rtt,
-    "site_count": _site_count,
+    "site_count": lambda q, m: m.require({("open", n.id): 1 for n in q.sites}, high=q.grid.rules.max_sites),
     "wan_capacity": lambda q, m: _one_of(m, q.reach.disconnected),
 }

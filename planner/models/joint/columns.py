@@ -93,10 +93,8 @@ def table_of(world: World, s: Strategy) -> StrategyTable:
     racks = np.array([max_racks(world, int(w)) for w in kinds], dtype=np.int64)[at] if len(t.p) else t.p
     total = most_sequences(s)
     min_count = _min_counts(problem, t)
-    d, wanted = (
-        np.minimum(racks // t.racks * t.replicas, total // np.maximum(min_count, 1)),
-        problem.pin("data_parallel"),
-    )
+    d = np.minimum(racks // t.racks * t.replicas, total // np.maximum(min_count, 1))
+    wanted = problem.pin("data_parallel")
     d = d if wanted is None else np.where(d >= wanted, wanted, 0)  # 0: fewer than are pinned
     i = np.flatnonzero((d >= 1) & (min_count >= 1) & (d * s.shape.gpus >= s.shape.expert_parallel))
     rows = StrategyRows(

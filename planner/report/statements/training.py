@@ -228,7 +228,17 @@ def _with_stops(plan: Plan, x: ReliabilityPlan, layout: LayoutPlan) -> Iterator[
         causes.append(f"{counted(len(rest), 'other')} {short_percent(sum(rest) / total)}")
     costs = f"A stop costs {duration(x.restart_seconds)} and the lost work. By cause{rates}: {', '.join(causes)}."
     yield Statement("figure", "days", costs, path="reliability.stops_per_day_by_part")
-    yield Statement("choice", "days", _checkpoints(x, layout), path="reliability.checkpoint_interval_seconds")
+    copies = ""
+    if x.recovery == "elastic" and layout.zero_stage > 0:
+        copies = "; each step ends with a copy of the sharded state to memory of neighbours"
+    size = storage(x.checkpoint_bytes)
+    target = "storage" if x.checkpoint_target == "storage" else "memory of neighbours"
+    if x.checkpoint_interval_seconds is None:
+        text = f"No checkpoint is written behind the first ({size}){copies}."
+    else:
+        often = f"every {duration(x.checkpoint_interval_seconds)}, written in {duration(x.checkpoint_write_seconds)}"
+        text = f"A checkpoint of {size} to {target} {often}{copies}."
+    yield Statement("choice", "days", text, path="reliability.checkpoint_interval_seconds")
     sites = [f"{n:,} at {site}" for site, n in sorted(x.spare_racks_by_site.items()) if n]
     racks = f"Spare racks: {', '.join(sites)}" if sites else "No spare racks"
     gpus = f"{counted(x.spare_gpus_per_rack, 'spare GPU')} in a rack" if x.spare_gpus_per_rack else "no spare GPUs"
@@ -240,13 +250,3 @@ def _with_stops(plan: Plan, x: ReliabilityPlan, layout: LayoutPlan) -> Iterator[
         grow = "in proportion to GPUs" if not r.scale_exponent else f"as GPUs to the power of {1 + r.scale_exponent:g}"
         text = f"Failure rates of {r.measured_gpus:,.0f} GPUs for {layout.gpus_used:,}: growth {grow} is assumed."
         yield Statement("warning", "days", text, True)
-
-
-def _checkpoints(x: ReliabilityPlan, layout: LayoutPlan) -> str:
-    target = "storage" if x.checkpoint_target == "storage" else "memory of neighbours"
-    sharded = x.recovery == "elastic" and layout.zero_stage > 0
-    copies = "; each step ends with a copy of the sharded state to memory of neighbours" if sharded else ""
-    if x.checkpoint_interval_seconds is None:
-        return f"No checkpoint is written behind the first ({storage(x.checkpoint_bytes)}){copies}."
-    often = f"every {duration(x.checkpoint_interval_seconds)}, written in {duration(x.checkpoint_write_seconds)}"
-    return f"A checkpoint of {storage(x.checkpoint_bytes)} to {target} {often}{copies}."

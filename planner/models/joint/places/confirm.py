@@ -26,17 +26,14 @@ def confirmed(sites: Sites, placed: PlacedParts, seconds: float | None) -> str:
     is on the capital without WAN gateways, which are chosen after the sites.
     """
     q = sites.question(placed.asked, placed.circuit, dict(placed.designs))
-    ways: list[Way] = [
-        (CONFIRMED, lambda limit: least_usd(sites, q, limit)),
-        (BOUNDED, lambda limit: _relaxed_usd(q, limit)),
-    ]
+
+    def relaxed_usd(limit: float | None) -> float | None:
+        """Bound the capital by the duals of the question's relaxation; lazy rows would only raise it."""
+        found = lower_bound(stated(q), time_limit=limit)
+        return None if found is None else found * 1e6
+
+    ways: list[Way] = [(CONFIRMED, lambda limit: least_usd(sites, q, limit)), (BOUNDED, relaxed_usd)]
     return second_proof(placed.proof.bound_usd, ways if q.data.network is None else reversed(ways), seconds)
-
-
-def _relaxed_usd(q: SiteQuestion, seconds: float | None) -> float | None:
-    """Return a bound on the capital of a question by the duals of its relaxation; lazy rows would only raise it."""
-    found = lower_bound(stated(q), time_limit=seconds)
-    return None if found is None else found * 1e6
 
 
 def least_usd(sites: Sites, q: SiteQuestion, seconds: float | None) -> float | None:
