@@ -120,9 +120,9 @@ def gradient_elements(model: Model, *, routed: bool = False) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class ElementBytes:
-    """The bytes of an element that a layer stores: of most tensors, and of the masks of dropout.
+    """The bytes of an element that a layer stores: of most tensors, of the masks of dropout, and of narrower tensors.
 
-    Inputs of products, and Q, K and V, may be narrower than others.
+    The inputs of products may be narrower, and Q, K and V (`attention`); None: as wide as others.
     """
 
     element: float
