@@ -28,7 +28,7 @@ def read_question(
     pins: Mapping[str, Any] | None,
     constants: "MeasuredConstants | Mapping[str, Any] | str | Path | None",
 ) -> Instance:
-    """Return the instance to solve, as it is loaded; warn of what is not plausible in it."""
+    """Return the instance to solve, as it is loaded; warn of its implausible figures."""
     with ending_at_once():
         loaded = load_instance(instance, pins=pins, constants=constants)
     warn(loaded)
