@@ -17,8 +17,7 @@ from planner.instance.base import Dtype
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Model, Precision, Software, catalogue
 from planner.physics.training.blocks.plain_layout import even_layers, packing
-from planner.physics.training.memory import Recompute
-from planner.physics.training.operations import Machine
+from planner.physics.training.operations import Machine, Recompute
 from planner.physics.training.parallel_strategy import ParallelStrategy
 
 NODE = Rack(name="node", gpus=8, it_kw=10.0, price_usd=0.0)

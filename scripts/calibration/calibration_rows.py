@@ -24,8 +24,7 @@ from planner.instance.workload import Model, Precision, Software, catalogue
 from planner.physics.training import memory, stage_memory
 from planner.physics.training.blocks import prediction
 from planner.physics.training.blocks.plain_layout import even_layers, packing
-from planner.physics.training.memory import Recompute
-from planner.physics.training.operations import Machine, limits_expert_overlap
+from planner.physics.training.operations import Machine, Recompute, limits_expert_overlap
 from planner.physics.training.parallel_strategy import ParallelStrategy
 from planner.physics.training.step import Conditions
 

@@ -118,7 +118,7 @@ class Case:
         *,
         heads: int = HEADS_COUNTED,
         tensor_parallel: int = 1,
-        recompute: memory.Recompute = "none",
+        recompute: operations.Recompute = "none",
         sharded: bool = False,
         element: float = 1.0,
     ) -> float:

@@ -2,18 +2,14 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from planner.instance.workload import Model, Precision, RecomputeModule
 from planner.physics.num import Num
-from planner.physics.training.transformer import embedding_parameters
+from planner.physics.training.operations import LayerShape, Recompute
+from planner.physics.training.transformer import attention_inputs, embedding_parameters
 
-if TYPE_CHECKING:
-    from planner.physics.training.operations import LayerShape
-
-Recompute = Literal["none", "selective", "full"]
 RECOMPUTE_MODES: tuple[Recompute, ...] = ("none", "selective", "full")
 
 
@@ -50,14 +46,6 @@ def product_inputs(model: Model, *, routed: bool = False, imbalance: float = 1.0
     if not routed or experts is None:
         return common, model.ffn_width
     return common, experts.shared_ffn + imbalance * experts.per_token * (model.hidden + experts.ffn)
-
-
-def attention_inputs(model: Model) -> int:
-    """Return the elements per token of queries, keys and values, over all TP ranks."""
-    latent = model.latent_attention
-    if latent is None:
-        return model.head * (model.heads + 2 * model.kv)
-    return model.heads * (2 * (latent.head_nope + latent.head_rope) + latent.head_value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +122,7 @@ class ElementBytes:
 def activation_bytes_per_layer(
     model: Model,
     sequence: Num,
-    s: "LayerShape",
+    s: LayerShape,
     sizes: ElementBytes,
     *,
     routed: bool = False,

@@ -11,8 +11,7 @@ from planner.instance.base import Dtype
 from planner.instance.hardware import Accelerator, Rack
 from planner.instance.workload import Fp8Recipe, Model, Precision, Software
 from planner.physics.num import Num
-from planner.physics.training.memory import Recompute, attention_inputs
-from planner.physics.training.transformer import attention_score_flop
+from planner.physics.training.transformer import attention_inputs, attention_score_flop
 
 COMPUTE_BYTES: dict[Dtype, float] = {"fp4": 0.5, "fp8": 1.0, "bf16": 2.0, "fp16": 2.0, "fp32": 4.0}
 # Bytes of scales an element: E8M0 for 32 (OCP Microscaling Formats v1.0), FP32 for 128 (DeepSeek-V3, arXiv 2412.19437,
@@ -28,6 +27,9 @@ ACTIVATION_PASSES = {False: (2, 3), True: (3, 5)}
 CLAMPED_PASSES = (24, 48)
 USUAL_HEAD = 128  # the width at which attention_efficiency counts
 NARROW: tuple[Dtype, ...] = ("fp4", "fp8")  # types that inputs of a product are cast to
+
+
+Recompute = Literal["none", "selective", "full"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,7 @@ from typing import Any
 
 from planner.instance.workload import Parallelism, Software
 from planner.physics.training.blocks import rack_blocks
-from planner.physics.training.memory import Recompute
-from planner.physics.training.operations import LayerShape
+from planner.physics.training.operations import LayerShape, Recompute
 from planner.physics.training.schedule import Schedule
 from planner.plan.certificate import Certificate
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan

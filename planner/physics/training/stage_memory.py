@@ -7,11 +7,11 @@ import numpy as np
 from planner.instance.workload import RecomputeModule
 from planner.physics.num import Num
 from planner.physics.training import memory, schedule
-from planner.physics.training.memory import Recompute
 from planner.physics.training.operations import (
     COMPUTE_BYTES,
     LayerShape,
     Machine,
+    Recompute,
     attends_in_fp8,
     gathered_bytes,
     weight_cast_bytes,

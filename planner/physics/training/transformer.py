@@ -186,3 +186,11 @@ def chinchilla_forward_flop(model: Model, sequence: Num) -> Num:
     dense layers all count as the prevailing kind.
     """
     return model.layers * chinchilla_layer_forward_flop(model, sequence) + 2 * head_forward_flop(model, sequence, 1)
+
+
+def attention_inputs(model: Model) -> int:
+    """Return the elements per token of queries, keys and values, over all TP ranks."""
+    latent = model.latent_attention
+    if latent is None:
+        return model.head * (model.heads + 2 * model.kv)
+    return model.heads * (2 * (latent.head_nope + latent.head_rope) + latent.head_value)
