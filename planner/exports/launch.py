@@ -18,6 +18,7 @@ from planner.instance.instance import Instance, instance_sha256
 from planner.instance.workload import CORE_ATTENTION, Model, Overlap, Precision, RecomputeModule, Software
 from planner.physics.plan_physics import PlanPhysics
 from planner.physics.site import cost
+from planner.physics.training.parallel_strategy import strategy_of
 from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
@@ -323,13 +324,12 @@ def _parallel(run: LaunchRun) -> Iterator[Flag]:
 def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
     """Yield the flags of the switches that are on in the plan's software stack, as far as the layout allows them."""
     x, overlaps = run.layout, set(software.overlaps)
-    passes_overlap = x.pipeline_parallel == 1 or x.virtual_stages > 1  # of two micro-batches
-    recomputes = x.recompute == "full" or (x.recompute == "selective" and "moe" in run.modules)
+    shape, moe_repeated = strategy_of(x).shape, x.recompute == "selective" and "moe" in run.modules
     possible: dict[Overlap, bool] = {
         "gradients": True,
         "parameters": x.zero_stage > 0 and "gradients" in overlaps,
         "tensor": x.tensor_parallel > 1 and x.sequence_parallel,
-        "experts": x.expert_parallel > 1 and passes_overlap and not recomputes,
+        "experts": x.expert_parallel > 1 and shape.experts_overlap and not moe_repeated,
     }
     for what, able in possible.items():
         if able and what in overlaps:

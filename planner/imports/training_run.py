@@ -266,7 +266,7 @@ def doubts(run: OwnRun, instance: Instance) -> Iterator[str]:
         yield f"is a run of {run.framework}, and workload.software is {name}: set that to what it runs on"
 
 
-EXPERT_TENSOR = {  # how each framework is told over how many ranks an expert is divided
+EXPERT_TENSOR = {  # flag or key of each framework for the ranks over which an expert is divided
     "megatron": "--expert-tensor-parallel-size",
     "nemo": "model.expert_tensor_parallel_size",
     "torchtitan": "parallelism.expert_tensor_parallel_degree",

@@ -273,6 +273,16 @@ class Precision(Sourced):
     activation_bytes: Positive = Field(description="Per stored activation element.")
     collective_bytes: Positive = Field(description="Per activation element that tensor and pipeline parallelism send.")
 
+    @model_validator(mode="after")
+    def _has_working_copies(self) -> Self:
+        """Refuse fewer bytes of all copies of a parameter than of the working copy alone."""
+        if self.parameter_bytes < self.working_parameter_bytes:
+            raise ValueError(
+                f"parameter_bytes ({self.parameter_bytes:g}) is less than working_parameter_bytes "
+                f"({self.working_parameter_bytes:g}), which it includes; give the bytes of both copies"
+            )
+        return self
+
 
 DEFAULT_PRECISION = "bf16"  # of the catalogue
 

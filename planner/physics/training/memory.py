@@ -164,7 +164,7 @@ def state_bytes(parameters: Num, precision: Precision, *, zero_stage: int, shard
     stage 1 keeps 6 and divides 12 (section 5.1). Casts of the weights, `cast_bytes` each, are kept by every replica
     but under stage 3, which makes them anew of each layer as it gathers it.
     """
-    working = np.minimum(precision.working_parameter_bytes, precision.parameter_bytes)
+    working = precision.working_parameter_bytes
     master = precision.parameter_bytes - working
     weights = working / shards if zero_stage >= 3 else working + cast_bytes
     gradients = precision.gradient_bytes / (shards if zero_stage >= 2 else 1)

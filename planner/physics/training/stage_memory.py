@@ -119,7 +119,11 @@ def gpu_state_bytes(
         return own + parameters * (m.software.buffer_bytes_per_parameter + divided)
 
     usual, over = layers - front, replicas * s.context_parallel
-    shared = state(usual * w.shared + front * w.front, over) + state(ends * w.end, over, end_cast)
+    own, embeddings = usual * w.shared + front * w.front, ends * w.end
+    if end_cast == cast:
+        shared = state(own + embeddings, over)
+    else:
+        shared = state(own, over) + state(embeddings, over, end_cast)
     if not w.experts:
         return shared
     return shared + state(usual * w.experts, np.maximum(1, replicas * s.gpus / s.expert_parallel))

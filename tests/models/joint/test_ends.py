@@ -13,8 +13,11 @@ from tiers import slow
 
 import planner
 from planner.instance.instance import Instance
+from planner.models.joint.cache import JointCache
 from planner.models.joint.ends import ends_within, local_share, simplest_within, simplicity
+from planner.models.joint.search.loop import Loop
 from planner.models.joint.solve import solve_joint, world_of
+from planner.models.joint.world import JointPlan, World
 from planner.models.requests import Options
 from planner.physics.training.blocks.rack_blocks import RackBlock
 from planner.plan.certificate import SIMPLER_WITHIN
@@ -50,14 +53,22 @@ def kinds(x: Plan) -> int:
     return sum(n > 1 for n in (s.tensor_parallel, s.context_parallel, s.expert_parallel, x.column.p, x.column.d))
 
 
+def searched(i: Instance, share: float) -> tuple[JointPlan | None, World, Loop | None]:
+    """Return the fastest plan with its world, and its search, which kept the nodes within a share of its days."""
+    cache = JointCache()
+    best = solve_joint(i, Options(), lambda _: None, cache=cache, within=share).plan
+    return best, world_of(i, Options(), Deadline(), cache), cache.search
+
+
 @pytest.mark.parametrize(("seed", "how", "share"), [*CASES[:3], *CASES[-4:-2], *slow(*CASES[3:-4], *CASES[-2:])])
 def test_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
     """Least capital, then the largest share of groups under one leaf, then the fewest kinds of parallelism."""
     i = toy(seed, **how)
-    best = solve_joint(i, Options(), lambda _: None).plan
+    best, world, search = searched(i, share)
     if best is None:
         pytest.skip("the toy has no plan")
-    found = ends_within(world_of(i, Options(), Deadline()), best, share)
+    assert search is not None
+    found = ends_within(world, best, share, search=search)
     limit, cheapest = best.seconds * (1 + share), CostToy(i).cheapest(best.seconds * (1 + share))
     assert cheapest is not None and found.capital.plan is not None and found.simple is not None
     assert found.capital.capital_usd == pytest.approx(cheapest.usd, rel=1e-9)
@@ -93,11 +104,12 @@ def test_without_a_share_nothing_is_claimed_of_plans_that_tie() -> None:
 def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dict[str, Any], share: float) -> None:
     """No dearer plan and none of more days is named, and no other such plan has fewer kinds of parallelism."""
     i = toy(seed, **how)
-    best = solve_joint(i, Options(), lambda _: None).plan
+    best, world, search = searched(i, share)
     if best is None:
         pytest.skip("the toy has no plan")
+    assert search is not None
     limit = best.seconds * (1 + share)
-    found = simplest_within(world_of(i, Options(), Deadline()), best, limit)
+    found = simplest_within(world, best, limit, search.left())
     plan = found.plan
     assert found.proven
     if plan is not best:
@@ -105,6 +117,28 @@ def test_the_simplest_within_a_share_equals_full_enumeration(seed: int, how: dic
         assert plan.seconds <= limit * (1 + 1e-9) and plan.capital_usd <= best.capital_usd + 0.01
     if i.grid is None:
         assert simplicity(plan)[1] == min(kinds(x) for x in LocalToy(i).tying(limit, best.capital_usd))
+
+
+@pytest.mark.parametrize(("seed", "how", "share"), [CASES[0], CASES[4], CASES[-3], *slow(*CASES[8:-4])])
+def test_a_search_that_goes_on_finds_what_a_new_one_finds(seed: int, how: dict[str, Any], share: float) -> None:
+    """Capital, groups under one leaf, rank, and the simpler plan within twice the share are those of a new search."""
+    i = toy(seed, **how)
+    best, world, search = searched(i, 2 * share)
+    if best is None:
+        pytest.skip("the toy has no plan")
+    one = ends_within(world, best, share, simpler=2 * share, search=search)
+    other = ends_within(world_of(i, Options(), Deadline()), best, share, simpler=2 * share)
+    assert one.capital.capital_usd == pytest.approx(other.capital.capital_usd, rel=1e-12)
+    assert one.capital.lower_bound_usd == pytest.approx(other.capital.lower_bound_usd, rel=1e-12)
+    for name in ("local", "simple", "simpler"):
+        a, b = getattr(one, name), getattr(other, name)
+        assert (a is None) == (b is None)
+        if a is not None:
+            assert (simplicity(a.plan)[1:5], local_share(a.plan), a.proven) == (
+                simplicity(b.plan)[1:5],
+                local_share(b.plan),
+                b.proven,
+            )
 
 
 def test_indifference_takes_the_simpler_plan() -> None:

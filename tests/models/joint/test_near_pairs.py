@@ -15,7 +15,7 @@ from planner.models.joint import bounds
 from planner.models.joint.places import near_pairs, site_bounds
 from planner.models.joint.places.milp import stated
 from planner.models.joint.places.near_pairs import without_dear_pairs
-from planner.models.joint.places.site_bounds import SiteBounds
+from planner.models.joint.places.site_bounds import SiteBounds, rounded_up
 from planner.models.joint.places.site_question import Circuit, SitePart, SitesExtent
 from planner.models.joint.sites import Sites
 
@@ -110,3 +110,12 @@ def test_the_slowest_stage_of_the_most_even_layers(stages: int, head: float) -> 
         slowest = [max(-(-(layers - last) // max(1, stages - 1)) * 1.25, last * 1.25 + head) for last in ways]
         found = float(bounds.min_slowest_seconds(layers, np.array(stages), np.array(1.25), head))
         assert found == pytest.approx(min(slowest))
+
+
+def test_more_money_is_asked_for_first() -> None:
+    """An amount is rounded up to one of few, never down, by 1 in 32 at most; no limit stays none."""
+    amounts = [*(1.7**k for k in range(1, 80)), 1e9, 93.858e9, 2.0**36]
+    for usd in amounts:
+        assert usd <= rounded_up(usd) <= usd * (1 + 1 / 32) * (1 + 1e-12)
+    assert len({rounded_up(90e9 + k * 1e7) for k in range(100)}) <= 2
+    assert rounded_up(1e30) == 1e30 and rounded_up(0.0) == 0.0

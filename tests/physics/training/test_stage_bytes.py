@@ -257,3 +257,21 @@ def test_bytes_that_shards_divide_are_those_of_the_logs() -> None:
     one = {n: float(stage_memory.memory.state_bytes(weights, p, zero_stage=1, shards=n)) / 2**30 for n in LOGGED_GIB}
     for shards in (32, 38, 40, 128):
         assert LOGGED_GIB[8] - LOGGED_GIB[shards] == pytest.approx(one[8] - one[shards], rel=0.05)
+
+
+@pytest.mark.parametrize("replicas", [1, 2, 5])
+@pytest.mark.parametrize("compute", ["bf16", "fp8"])
+def test_stages_of_zero_below_3_need_no_more_bytes_the_higher_they_are(replicas: int, compute: str) -> None:
+    """The search leaves out stages that divide less once one of them has no room: no stage needs more than a lower one.
+
+    Stage 3 does not count: it has gathered weights in work.
+    """
+    roles = {"compute": compute, "parameter_bytes": 6, "optimizer_bytes": 8}
+    for model in (DENSE, MIXED):
+        m = replace(machine(model), precision=PRECISION.model_copy(update=roles))
+        s = strategy((4, 3) if model is MIXED else (3, 3), e=2 if model is MIXED else 1, d=replicas)
+        used = [
+            sum(np.asarray(x) for x in stage_memory.memory_by_stage(m, replace(s, zero_stage=zero)).values())
+            for zero in (0, 1, 2)
+        ]
+        assert np.all(used[0] >= used[1]) and np.all(used[1] >= used[2])

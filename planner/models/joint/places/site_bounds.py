@@ -119,7 +119,7 @@ class SiteBounds:
 
 
 def rounded_up(usd: float) -> float:
-    """Return an amount rounded up to its first bits, 3 to 6 % more at most."""
+    """Return an amount rounded up to its first bits: by 1 in 32 at most."""
     if not 0 < usd < MUCH_USD:
         return usd
     step = 2.0 ** (math.floor(math.log2(usd)) - COARSE_BITS)

@@ -120,7 +120,7 @@ class LeastRank(LeastCapital):
 
 @dataclass(kw_only=True)
 class Simplest(LeastRank):
-    """The plan of least rank of all within the limits, searched from the start: only pipelines of a lower rank are.
+    """The plan of least rank of all within the limits: only pipelines that may have a lower rank are searched.
 
     `pipeline_ranks` gives of each pipeline of a strategy a number that orders ranks as `least_rank` does, and that of
     the best rank.
