@@ -28,9 +28,9 @@ from planner.physics.training.blocks import block_step
 from planner.physics.training.blocks.block_step import Pipeline
 from planner.physics.training.blocks.rack_blocks import RackBlock, block_of
 from planner.physics.training.layer_time import SECONDS_PER_DAY
-from planner.physics.training.operations import LayerShape, Machine
+from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
 from planner.physics.training.process_groups import Weights, front_layers, weights_of
-from planner.physics.training.schedule import Schedule
+from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.stage_memory import LayerBytes, layer_bytes
 
 Ints = NDArray[np.int64]
@@ -184,7 +184,7 @@ class Space:
 
         Under those of one stage or with interleaving it overlaps unless layers run again, under the others never.
         """
-        if not self.limits_overlap(shape):
+        if not limits_expert_overlap(self.machine, shape):
             yield shape, repeats, None
             return
         exposed = replace(shape, experts_overlap=False)
@@ -193,12 +193,6 @@ class Space:
         if repeats != "no":
             yield exposed, "some", True
         yield exposed, repeats, False
-
-    def limits_overlap(self, shape: LayerShape) -> bool:
-        """Return whether pipeline and recompute decide on the overlap of the experts' exchange."""
-        software, experts = self.machine.software, self.machine.model.experts
-        asked = "experts" in software.overlaps and software.expert_overlap_layouts != "any"
-        return asked and experts is not None and shape.expert_parallel > 1
 
     def _shapes(self) -> Iterator[LayerShape]:
         model, framework = self.machine.model, set(self.machine.software.parallelism)
@@ -350,7 +344,7 @@ class Cut:
         if key not in known:
             known[key] = self._pipelines()
         x = known[key]
-        return x if self.overlapping is None else x.part(((x.p == 1) | (x.v > 1)) == self.overlapping)
+        return x if self.overlapping is None else x.part(may_overlap_experts(x.p, x.v) == self.overlapping)
 
     def _pipelines(self) -> CutPipelines:
         layers, fit = self.space.layers, self.space.gpus // self.shape.gpus

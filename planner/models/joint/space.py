@@ -25,7 +25,7 @@ from planner.physics.training.blocks.block_step import Pipeline
 from planner.physics.training.blocks.rack_blocks import RackBlock, block_of
 from planner.physics.training.operations import LayerShape, Machine, limits_expert_overlap
 from planner.physics.training.process_groups import Weights, weights_of
-from planner.physics.training.schedule import Schedule
+from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.physics.training.stage_memory import LayerBytes
 from planner.simulation.flow_times import transport_slowdown_of
 
@@ -457,7 +457,7 @@ def _overlapping(problem: JointProblem, shape: LayerShape, recomputes: str) -> I
 
 def _alternates(problem: JointProblem, shape: LayerShape, recomputes: str, p: Ints, v: Ints) -> Flags:
     """Return which pipelines a cut of a layer has: all, those that let the experts' exchange overlap, or the others."""
-    overlap: Flags = (p == 1) | (v > 1)
+    overlap: Flags = may_overlap_experts(p, v)
     if not limits_expert_overlap(problem.machine, shape):
         return np.ones_like(overlap)
     if shape.experts_overlap:

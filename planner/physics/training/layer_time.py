@@ -132,8 +132,8 @@ def domains_of_token(experts: Experts, domains: float) -> float:
 def overlaps_experts(m: Machine, s: LayerShape) -> bool:
     """Return whether the experts' exchange overlaps the passes of another micro-batch.
 
-    Megatron-Core has it without whole layers or mixtures of experts that run again, and under pipelines only with
-    interleaved stages (transformer_config.py, overlap_moe_expert_parallel_comm).
+    Megatron-Core has it without whole layers or mixtures of experts that run again, under the pipelines of
+    `schedule.may_overlap_experts`.
     """
     limited = limits_expert_overlap(m, s)
     return m.software.hides("experts") and not (limited and (not s.experts_overlap or "moe" in repeated_modules(m, s)))

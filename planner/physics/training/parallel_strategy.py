@@ -11,7 +11,7 @@ from typing import Any
 from planner.instance.workload import Parallelism, Software
 from planner.physics.training.blocks import rack_blocks
 from planner.physics.training.operations import LayerShape, Recompute
-from planner.physics.training.schedule import Schedule
+from planner.physics.training.schedule import Schedule, may_overlap_experts
 from planner.plan.certificate import Certificate
 from planner.plan.plan_sections import Assumptions, LayoutMetrics, LayoutPlan
 
@@ -62,7 +62,8 @@ class ParallelStrategy:
             context_parallel=self.context_parallel,
             expert_parallel=self.expert_parallel,
             tensor_inner=self.tensor_inner,
-            experts_overlap=(self.pipeline_parallel == 1 or self.virtual_stages > 1) and not any(self.recomputed),
+            experts_overlap=bool(may_overlap_experts(self.pipeline_parallel, self.virtual_stages))
+            and not any(self.recomputed),
         )
 
     @property

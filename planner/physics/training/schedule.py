@@ -134,3 +134,12 @@ def recomputed_alike(layers: Num, virtual_stages: int, each: int) -> Num:
     """Return the layers that a stage of some layers recomputes where each of its chunks recomputes `each`, or all."""
     least, more = np.asarray(layers) // virtual_stages, np.asarray(layers) % virtual_stages
     return more * np.minimum(each, least + 1) + (virtual_stages - more) * np.minimum(each, least)
+
+
+def may_overlap_experts(pipeline: Num, virtual_stages: Num) -> Num:
+    """Return whether a pipeline lets the experts' exchange overlap: of one stage, or of interleaved ones.
+
+    Megatron-Core takes the passes of two micro-batches together, which 1F1B has next to each other only there
+    (transformer_config.py, overlap_moe_expert_parallel_comm).
+    """
+    return (np.asarray(pipeline) == 1) | (np.asarray(virtual_stages) > 1)

@@ -120,10 +120,10 @@ def gpu_state_bytes(
 
     usual, over = layers - front, replicas * s.context_parallel
     own, embeddings = usual * w.shared + front * w.front, ends * w.end
-    if end_cast == cast:
-        shared = state(own + embeddings, over)
-    else:
-        shared = state(own, over) + state(embeddings, over, end_cast)
+    apart = end_cast != cast
+    shared = state(own + (0.0 if apart else embeddings), over)
+    if apart:
+        shared = shared + state(embeddings, over, end_cast)
     if not w.experts:
         return shared
     return shared + state(usual * w.experts, np.maximum(1, replicas * s.gpus / s.expert_parallel))
