@@ -184,7 +184,9 @@ class ExcludedColumn(Frozen):
         "none", description="What a layer keeps that is not recomputed whole; others are, as memory asks."
     )
     experts_overlap: bool = Field(
-        True, description="False: layers run again, or the pipeline has no interleaved stages, so that it does not."
+        True,
+        description="False: the experts' exchange overlaps nothing, as layers are recomputed or the pipeline has no "
+        "interleaved stages.",
     )
     zero_stage: Literal[0, 1, 2, 3] = Field(0, description="As in the layout.")
     schedule: Literal["1f1b", "zb-h1"] = Field("1f1b", description="As in the layout.")
