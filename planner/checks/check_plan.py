@@ -61,104 +61,106 @@ def check(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> list[Viola
 
 def violations(plan: Plan, *, stop: Callable[[], bool] = lambda: False) -> Iterator[Violation]:
     """Yield the rules that the plan breaks one by one, as `check` has them."""
-    c = PlanPhysics(plan=plan, stop=stop)
+    physics = PlanPhysics(plan=plan, stop=stop)
     if isinstance(plan.instance, FabricInstance):
-        yield from _run("fabric", fabric.ALONE, c)
+        yield from _run("fabric", fabric.ALONE, physics)
         return
     for rules in (INSTANCE_RULES, MACHINE_RULES):  # without these nothing else can be computed
-        found = list(_run("instance", rules, c))
+        found = list(_run("instance", rules, physics))
         yield from found
         if found:
             return
     if plan.status in ("infeasible", "unknown"):
-        yield from _run("proofs", (*certificates.WITHOUT_PLAN, *CONFLICT_RULES), c)
+        yield from _run("proofs", (*certificates.WITHOUT_PLAN, *CONFLICT_RULES), physics)
         return
-    yield from _run("plan", PLAN_RULES, c)
+    yield from _run("plan", PLAN_RULES, physics)
     for section, rules in SECTIONS.items():
-        yield from _run(section, rules, c)
+        yield from _run(section, rules, physics)
 
 
-def _run(section: str, rules: tuple[Rule, ...], c: PlanPhysics) -> Iterator[Violation]:
+def _run(section: str, rules: tuple[Rule, ...], physics: PlanPhysics) -> Iterator[Violation]:
     """Run rules one by one; figures that no arithmetic holds for break a rule like any other.
 
     A defect of a rule itself is reported as the rule `checker`, and hides nothing that the others find.
     """
     for rule in rules:
         try:
-            yield from rule(c)
+            yield from rule(physics)
         except (ArithmeticError, ValueError) as error:
             yield broken(f"{section}.{rule.__name__}", f"cannot be recomputed from the figures stated: {error}")
         except Exception as error:
             yield broken("checker", f"{section}.{rule.__name__} failed: {type(error).__name__}: {error}")
 
 
-def names_resolved(c: PlanPhysics) -> Iterator[Violation]:
+def names_resolved(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that every part of the instance is given in full, not as a catalogue name."""
-    h, w, network = c.instance.hardware, c.instance.workload, c.instance.network
+    hardware, workload, network = physics.instance.hardware, physics.instance.workload, physics.instance.network
     parts: list[tuple[str, object, type]] = [
-        ("hardware.accelerator", h.accelerator, Accelerator),
-        ("hardware.rack", h.rack, Rack),
-        *((f"hardware.pools[{i}].accelerator", p.accelerator, Accelerator) for i, p in enumerate(h.pools)),
-        *((f"hardware.pools[{i}].rack", p.rack, Rack) for i, p in enumerate(h.pools)),
-        ("workload.model", w.model, Model),
-        ("workload.software", w.software, Software),
-        ("workload.precision", w.precision, Precision),
-        ("reliability", c.instance.reliability, object),
-        *((f"network.switches[{i}]", s, object) for i, s in enumerate(network.switches if network else ())),
-        *((f"network.media[{i}]", m, object) for i, m in enumerate(network.media if network else ())),
+        ("hardware.accelerator", hardware.accelerator, Accelerator),
+        ("hardware.rack", hardware.rack, Rack),
+        *((f"hardware.pools[{i}].accelerator", pool.accelerator, Accelerator) for i, pool in enumerate(hardware.pools)),
+        *((f"hardware.pools[{i}].rack", pool.rack, Rack) for i, pool in enumerate(hardware.pools)),
+        ("workload.model", workload.model, Model),
+        ("workload.software", workload.software, Software),
+        ("workload.precision", workload.precision, Precision),
+        ("reliability", physics.instance.reliability, object),
+        *((f"network.switches[{i}]", switch, object) for i, switch in enumerate(network.switches if network else ())),
+        *((f"network.media[{i}]", medium, object) for i, medium in enumerate(network.media if network else ())),
     ]
     for path, part, kind in parts:
         if isinstance(part, str) or not isinstance(part, kind):
             yield broken("names_resolved", f"instance.{path} is the name {part!r}; a plan has it in full")
 
 
-def known_references(c: PlanPhysics) -> Iterator[Violation]:
+def known_references(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that every id of the grid is unique, every reference is known and every pin names a decision."""
-    yield from (broken("known_references", f"instance.{p}") for p in check_pins(c.instance))
-    g = c.grid
-    yield from (broken("known_references", f"instance.{p}") for p in pool_problems(c.instance))
-    yield from (broken("known_references", f"instance.{p}") for p in wan_problems(g, c.wan))
-    lines: list[Line | NewLine] = [*g.lines, *g.new_lines]
+    yield from (broken("known_references", f"instance.{problem}") for problem in check_pins(physics.instance))
+    grid = physics.grid
+    yield from (broken("known_references", f"instance.{problem}") for problem in pool_problems(physics.instance))
+    yield from (broken("known_references", f"instance.{problem}") for problem in wan_problems(grid, physics.wan))
+    lines: list[Line | NewLine] = [*grid.lines, *grid.new_lines]
     ids = {
-        "authority": [b.id for b in g.balancing_authorities],
-        "node": [n.id for n in g.nodes],
-        "line": [x.id for x in lines],
+        "authority": [area.id for area in grid.balancing_authorities],
+        "node": [node.id for node in grid.nodes],
+        "line": [line.id for line in lines],
     }
     for what, names in ids.items():
-        repeated = {k: n for k, n in Counter(names).items() if n > 1}
-        yield from (broken("known_references", f"{what} {k!r} occurs {n} times > 1") for k, n in repeated.items())
-    for n in g.nodes:
-        if n.balancing_authority not in ids["authority"]:
+        repeated = {name: count for name, count in Counter(names).items() if count > 1}
+        yield from (
+            broken("known_references", f"{what} {name!r} occurs {count} times > 1") for name, count in repeated.items()
+        )
+    for node in grid.nodes:
+        if node.balancing_authority not in ids["authority"]:
             none_of = f"none of the {len(ids['authority'])} authorities"
-            yield broken("known_references", f"node {n.id!r} is in {n.balancing_authority!r}, {none_of}")
-    for x in lines:
-        if not {x.a, x.b} <= set(ids["node"]):
-            ends = f"from {x.a!r} to {x.b!r} ends at none of the {len(ids['node'])} nodes"
-            yield broken("known_references", f"line {x.id!r} {ends}")
+            yield broken("known_references", f"node {node.id!r} is in {node.balancing_authority!r}, {none_of}")
+    for line in lines:
+        if not {line.a, line.b} <= set(ids["node"]):
+            ends = f"from {line.a!r} to {line.b!r} ends at none of the {len(ids['node'])} nodes"
+            yield broken("known_references", f"line {line.id!r} {ends}")
 
 
-def peak_known(c: PlanPhysics) -> Iterator[Violation]:
+def peak_known(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that the accelerator has a peak rate for the compute precision."""
-    m = step.machine_of(c.instance)
-    if m.precision.compute not in m.gpu.peak_flop_per_second:
-        known = ", ".join(sorted(m.gpu.peak_flop_per_second)) or "0 types"
-        yield broken("peak_known", f"{m.gpu.name} has no peak for {m.precision.compute}, only for {known}")
+    machine = step.machine_of(physics.instance)
+    if machine.precision.compute not in machine.gpu.peak_flop_per_second:
+        known = ", ".join(sorted(machine.gpu.peak_flop_per_second)) or "0 types"
+        yield broken("peak_known", f"{machine.gpu.name} has no peak for {machine.precision.compute}, only for {known}")
 
 
-def complete(c: PlanPhysics) -> Iterator[Violation]:
+def complete(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that the plan has a section for every decision that the instance asks for, and no other."""
-    p, i = c.plan, c.instance
-    pooled = bool(i.hardware.pools)
+    plan, instance = physics.plan, physics.instance
+    pooled = bool(instance.hardware.pools)
     asked = {
-        "sites": i.grid is not None,
+        "sites": instance.grid is not None,
         "layout": not pooled,
         "pools": pooled,
-        "fabric": i.network is not None,
+        "fabric": instance.network is not None,
         "cost": True,
     }
-    asked["placement"] = i.network is not None
+    asked["placement"] = instance.network is not None
     for section, wanted in asked.items():
-        present = getattr(p, section) is not None
+        present = getattr(plan, section) is not None
         if present != wanted:
             yield broken("complete", f"{section}: {int(present)} sections, {int(wanted)} asked for by the instance")
 
@@ -196,14 +198,14 @@ def rules_of(instance: Instance) -> set[str]:
     return names | (set(SITE_RULES) if instance.grid is not None else set())
 
 
-def known_rules(c: PlanPhysics) -> Iterator[Violation]:
+def known_rules(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that a conflict names rules of the instance, each once, and that a plan of unknown status names none."""
-    p, why = c.plan, c.plan.conflict
+    plan, why = physics.plan, physics.plan.conflict
     if why is None:
         return
-    if p.status == "unknown":
+    if plan.status == "unknown":
         yield from must_be("known_rules", "rules in conflict of what is unknown", why.rules, ())
-    known = rules_of(c.instance)
+    known = rules_of(physics.instance)
     for name, times in Counter(why.rules).items():
         if name not in known:
             yield broken("known_rules", f"{name} is none of the {len(known)} rules of the instance")
@@ -231,29 +233,29 @@ def _decision(rules: tuple[str, ...]) -> str:
         return "sites"
     if "network" in names:
         return "fabric"
-    return next((n for n in ("fabric", "placement", "wan") if n in names), "layout")
+    return next((name for name in ("fabric", "placement", "wan") if name in names), "layout")
 
 
-def ended(c: PlanPhysics) -> Iterator[Violation]:
+def ended(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that a search of unknown status did not end by proof, and that a plan without decisions claims no bound."""
-    p, o = c.plan, c.plan.objective
-    if p.status == "unknown" and p.stopped == "proved":
+    plan, objective = physics.plan, physics.plan.objective
+    if plan.status == "unknown" and plan.stopped == "proved":
         yield broken("ended", "unknown, yet the search ended by proof")
-    if p.threads < 1:
-        yield broken("ended", f"{p.threads} threads < 1")
-    yield from must_be("ended", "objective", o.name, c.instance.objective.minimize)
+    if plan.threads < 1:
+        yield broken("ended", f"{plan.threads} threads < 1")
+    yield from must_be("ended", "objective", objective.name, physics.instance.objective.minimize)
     for name in ("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"):
-        yield from must_be("ended", f"objective.{name} of a plan without decisions", getattr(o, name), None)
-    joint = o.name in UNITS and not c.instance.hardware.pools
-    for name, text in (("space", declared_space(c.instance.workload.rules)), ("outside", OUTSIDE)):
-        yield from must_be("ended", f"objective.{name}", getattr(o, name), text if joint else "")
-    if p.proof is not None and (p.status == "unknown" or p.proof != _refused(p.proof)):
-        yield broken("ended", f"{p.status}, yet a proof of more than the racks and columns that were refused")
-    if p.proof is not None:
-        yield from transport_factor(c)  # the times of the proof have it
-    for name in ("model_choice", *(["transport"] if p.proof is None else [])):
-        if getattr(p, name) is not None:
-            yield broken("ended", f"{p.status}, yet there is 1 {name}")
+        yield from must_be("ended", f"objective.{name} of a plan without decisions", getattr(objective, name), None)
+    joint = objective.name in UNITS and not physics.instance.hardware.pools
+    for name, text in (("space", declared_space(physics.instance.workload.rules)), ("outside", OUTSIDE)):
+        yield from must_be("ended", f"objective.{name}", getattr(objective, name), text if joint else "")
+    if plan.proof is not None and (plan.status == "unknown" or plan.proof != _refused(plan.proof)):
+        yield broken("ended", f"{plan.status}, yet a proof of more than the racks and columns that were refused")
+    if plan.proof is not None:
+        yield from transport_factor(physics)  # the times of the proof have it
+    for name in ("model_choice", *(["transport"] if plan.proof is None else [])):
+        if getattr(plan, name) is not None:
+            yield broken("ended", f"{plan.status}, yet there is 1 {name}")
 
 
 def _refused(proof: JointProof) -> JointProof:
@@ -261,51 +263,58 @@ def _refused(proof: JointProof) -> JointProof:
     return JointProof(max_racks_by_wired_gpus=proof.max_racks_by_wired_gpus, columns=proof.columns)
 
 
-def no_column(c: PlanPhysics) -> Iterator[Violation]:
+def no_column(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that no column keeps the rules in conflict, but those that the sites or the budget refused.
 
     A conflict of sites, fabric or fibre is more than columns can show; there the proof is on trust.
     """
-    why, proof = c.plan.conflict, c.plan.proof
-    if c.plan.status != "infeasible" or why is None or not _of_columns(c.instance, why):
+    why, proof = physics.plan.conflict, physics.plan.proof
+    if physics.plan.status != "infeasible" or why is None or not _of_columns(physics.instance, why):
         return
     if proof is None:
         yield broken("no_column", f"{', '.join(why.rules)} are in conflict by 0 proofs, 1 expected")
         return
-    deadline = c.instance.limits.deadline_days
+    deadline = physics.instance.limits.deadline_days
     days = deadline if deadline is not None and "limits.deadline_days" in why.rules else ANY_DAYS
-    for i, x in enumerate(proof.columns):
-        if not (1 <= x.min_data_parallel <= x.max_data_parallel and x.lower_bound_days < days):
-            range_is = f"{x.min_data_parallel:,} to {x.max_data_parallel:,} replicas in {show(x.lower_bound_days)} days"
-            yield broken(f"no_column[{i}]", f"{range_is}, listed as below {show(days)} days")
+    for i, column in enumerate(proof.columns):
+        if not (1 <= column.min_data_parallel <= column.max_data_parallel and column.lower_bound_days < days):
+            replicas = f"{column.min_data_parallel:,} to {column.max_data_parallel:,} replicas"
+            what = f"{replicas} in {show(column.lower_bound_days)} days, listed as below {show(days)} days"
+            yield broken(f"no_column[{i}]", what)
     if len(set(proof.columns)) < len(proof.columns):
         yield broken("no_column", f"{len(proof.columns)} columns, {len(set(proof.columns))} of them different")
-    yield from max_racks_stated(c.instance, proof, racks_in_use=0, wired_gpus=0)
-    own = missing_columns(c.instance, days, _refused(proof), transport_slowdown=c.transport_slowdown, stop=c.stop)
-    yield from (x.model_copy(update={"rule": "no_column"}) for x in own)
+    yield from max_racks_stated(physics.instance, proof, racks_in_use=0, wired_gpus=0)
+    own = missing_columns(
+        physics.instance, days, _refused(proof), transport_slowdown=physics.transport_slowdown, stop=physics.stop
+    )
+    yield from (violation.model_copy(update={"rule": "no_column"}) for violation in own)
 
 
 def _of_columns(instance: Instance, why: Conflict) -> bool:
     """Return whether columns can refute a conflict: a question in days of one pool, whose parts are given in full."""
-    h, w = instance.hardware, instance.workload
-    if h.pools:
+    hardware, workload = instance.hardware, instance.workload
+    if hardware.pools:
         return False
-    full = isinstance(h.accelerator, Accelerator) and isinstance(h.rack, Rack) and isinstance(w.model, Model)
+    full = (
+        isinstance(hardware.accelerator, Accelerator)
+        and isinstance(hardware.rack, Rack)
+        and isinstance(workload.model, Model)
+    )
     in_days = instance.objective.minimize == "days_to_train" and instance.limits.max_batch_tokens is not None
     return full and in_days and bool(why.rules) and all(name.startswith(BY_COLUMNS) for name in why.rules)
 
 
-def pools_in_conflict(c: PlanPhysics) -> Iterator[Violation]:
+def pools_in_conflict(physics: PlanPhysics) -> Iterator[Violation]:
     """Check in numbers that the racks of all pools break the limit that they are said to break."""
-    why, limits = c.plan.conflict, c.instance.limits
-    if c.plan.status != "infeasible" or why is None or POOLS not in why.rules:
+    why, limits = physics.plan.conflict, physics.instance.limits
+    if physics.plan.status != "infeasible" or why is None or POOLS not in why.rules:
         return
     if "limits.facility_power_mw" in why.rules:
-        drawn, power = heterogeneous.facility_mw(c.instance), limits.facility_power_mw
+        drawn, power = heterogeneous.facility_mw(physics.instance), limits.facility_power_mw
         if power is not None and drawn <= power:
             yield broken("pools_in_conflict", f"{show(drawn)} MW of all pools <= {show(power)} MW, no conflict")
     if "limits.budget_usd" in why.rules:
-        usd, budget = bill(c.instance, 0, None, None).total_usd, limits.budget_usd
+        usd, budget = bill(physics.instance, 0, None, None).total_usd, limits.budget_usd
         if budget is not None and usd <= budget:
             yield broken("pools_in_conflict", f"{show(usd)} USD of all pools <= {show(budget)} USD, no conflict")
 

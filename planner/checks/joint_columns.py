@@ -94,7 +94,7 @@ class Space:
     def pinned(self, name: str, values: Iterable[Any]) -> list[Any]:
         """Return the values that a pin of the layout leaves."""
         pin = self.instance.pins.get(f"layout.{name}")
-        return [x for x in values if pin is None or x == pin]
+        return [value for value in values if pin is None or value == pin]
 
     @cached_property
     def zero_stages(self) -> list[int]:
@@ -106,30 +106,36 @@ class Space:
         under = self.machine.software.pipelined_zero_stages
         return np.asarray(stages == 1, dtype=np.bool_) | (under is None or zero_stage in under)
 
-    def counts(self, shape: LayerShape, x: "CutPipelines", replicas: int, micro_batches: Ints) -> Ints:
+    def counts(self, shape: LayerShape, pipelines: "CutPipelines", replicas: int, micro_batches: Ints) -> Ints:
         """Return the numbers of micro-batches that rules of the framework leave a pipeline with these replicas."""
         if self.rules.whole_expert_groups and replicas * shape.gpus % shape.expert_parallel:
             return micro_batches[:0]
-        in_rounds = self.rules.whole_rounds and int(x.v[0]) > 1
-        return micro_batches[micro_batches % int(x.p[0]) == 0] if in_rounds else micro_batches
+        in_rounds = self.rules.whole_rounds and int(pipelines.v[0]) > 1
+        return micro_batches[micro_batches % int(pipelines.p[0]) == 0] if in_rounds else micro_batches
 
-    def _takes(self, s: LayerShape) -> bool:
+    def _takes(self, shape: LayerShape) -> bool:
         """Return whether rules of the framework leave a cut of a layer."""
-        t, k, e, rule = s.tensor_parallel, s.context_parallel, s.expert_parallel, self.rules
+        tensor, context, expert, rule = shape.tensor_parallel, shape.context_parallel, shape.expert_parallel, self.rules
         experts = self.machine.model.experts is not None
         asks = rule.sequence_parallel == "always" or (rule.sequence_parallel == "with experts" and experts)
-        if (asks and t > 1 and not s.sequence_parallel) or (s.tensor_inner > 1 and not rule.tensor_2d):
+        if (asks and tensor > 1 and not shape.sequence_parallel) or (shape.tensor_inner > 1 and not rule.tensor_2d):
             return False
-        if rule.experts_over_tensors and experts and max(t, e) > 1 and e % (t * k):
+        if rule.experts_over_tensors and experts and max(tensor, expert) > 1 and expert % (tensor * context):
             return False
-        parts = {"any": (1, 1), "ranks": (2 * k, k * t), "halves": (2 * k, 2 * k * t)}[rule.sequence_parts]
-        cut = [parts[0]] * (k > 1) + [parts[1]] * s.sequence_parallel
-        return all(self.machine.sequence % n == 0 for n in cut)
+        parts = {
+            "any": (1, 1),
+            "ranks": (2 * context, context * tensor),
+            "halves": (2 * context, 2 * context * tensor),
+        }[rule.sequence_parts]
+        cut = [parts[0]] * (context > 1) + [parts[1]] * shape.sequence_parallel
+        return all(self.machine.sequence % degree == 0 for degree in cut)
 
     def days(self, seconds_per_sequence: float) -> float:
         """Compute the days to train on all tokens from the seconds per sequence."""
-        w = self.instance.workload
-        return w.tokens / w.sequence_length * seconds_per_sequence / w.availability / SECONDS_PER_DAY
+        workload = self.instance.workload
+        return (
+            workload.tokens / workload.sequence_length * seconds_per_sequence / workload.availability / SECONDS_PER_DAY
+        )
 
     @cached_property
     def failures(self) -> Failures | None:
@@ -162,7 +168,7 @@ class Space:
         taken = (shape for shape in self._shapes() if self._takes(shape))
         kept = itertools.product(taken, self._recomputations())
         each = (
-            x for shape, (keeps, repeats) in kept for x in self._exchanges(replace(shape, recompute=keeps), repeats)
+            cut for shape, (keeps, repeats) in kept for cut in self._exchanges(replace(shape, recompute=keeps), repeats)
         )
         for one, repeats, overlapping in each:
             phi = self.transport_slowdown
@@ -198,26 +204,30 @@ class Space:
         model, framework = self.machine.model, set(self.machine.software.parallelism)
         heads = math.gcd(model.heads, model.kv) if "tensor" in framework else 1
         experts = model.experts.count if model.experts and "expert" in framework else 1
-        split = [e for e in range(1, experts + 1) if experts % e == 0]
-        for t in self.pinned("tensor_parallel", [t for t in range(1, self.gpus + 1) if heads % t == 0]):
-            fit = self.gpus // t
+        split = [degree for degree in range(1, experts + 1) if experts % degree == 0]
+        for tensor in self.pinned(
+            "tensor_parallel", [degree for degree in range(1, self.gpus + 1) if heads % degree == 0]
+        ):
+            fit = self.gpus // tensor
             contexts = [*range(1, fit + 1), *range(2 * fit, MAX_CONTEXT_RACKS * fit + 1, fit)]
-            for k in self.pinned("context_parallel", contexts if "context" in framework else [1]):
-                sizes = range(1, min(MAX_MICRO_BATCH, self.sequences) + 1) if k == 1 else range(1, 2)
-                for b, e, i, together in itertools.product(
-                    self.pinned("microbatch_sequences", [b for b in sizes if b <= self.sequences]),
+            for context in self.pinned("context_parallel", contexts if "context" in framework else [1]):
+                sizes = range(1, min(MAX_MICRO_BATCH, self.sequences) + 1) if context == 1 else range(1, 2)
+                for batch, expert, inner, together in itertools.product(
+                    self.pinned("microbatch_sequences", [size for size in sizes if size <= self.sequences]),
                     self.pinned("expert_parallel", split),
-                    self.pinned("tensor_parallel_inner", inner_degrees(t) if "tensor-2d" in framework else [1]),
-                    self.pinned("sequence_parallel", (False, True) if t > 1 and "sequence" in framework else (False,)),
+                    self.pinned("tensor_parallel_inner", inner_degrees(tensor) if "tensor-2d" in framework else [1]),
+                    self.pinned(
+                        "sequence_parallel", (False, True) if tensor > 1 and "sequence" in framework else (False,)
+                    ),
                 ):
                     yield LayerShape(
-                        tensor_parallel=t,
-                        micro_batch=b,
+                        tensor_parallel=tensor,
+                        micro_batch=batch,
                         recompute="none",
                         sequence_parallel=together,
-                        context_parallel=k,
-                        expert_parallel=e,
-                        tensor_inner=i,
+                        context_parallel=context,
+                        expert_parallel=expert,
+                        tensor_inner=inner,
                     )
 
     def _recomputations(self) -> list[tuple[Any, Repeats]]:
@@ -256,10 +266,15 @@ class Space:
         return any(has[name] for name in named - {"core_attn"})
 
 
-def inner_degrees(t: int) -> list[int]:
+def inner_degrees(degree: int) -> list[int]:
     """Return the inner degrees of TP: one-dimensional, and for many ranks the most nearly square grid."""
-    divisors = [i for i in range(2, t) if t % i == 0] if t >= MIN_GRID_TENSOR_PARALLEL else []
-    square = sorted(divisors, key=lambda i: (max(Fraction(i * i, t), Fraction(t, i * i)), i))[:1]
+    divisors = (
+        [divisor for divisor in range(2, degree) if degree % divisor == 0] if degree >= MIN_GRID_TENSOR_PARALLEL else []
+    )
+    square = sorted(
+        divisors,
+        key=lambda divisor: (max(Fraction(divisor * divisor, degree), Fraction(degree, divisor * divisor)), divisor),
+    )[:1]
     return sorted({1, *square})
 
 
@@ -313,14 +328,14 @@ class Cut:
 
     def timed(self, zero_stage: int, *, inside: bool) -> Pipeline:
         """Return the times under a ZeRO stage, all stages `inside` one rack or not."""
-        x = replace(self.times, zero_stage=zero_stage)
-        return block_step.inside_rack(x) if inside else x
+        times = replace(self.times, zero_stage=zero_stage)
+        return block_step.inside_rack(times) if inside else times
 
     @cached_property
     def send_seconds(self) -> tuple[float, float]:
         """Seconds of one exchange between stages of different racks, and of one rack."""
-        both = (self.timed(0, inside=k).send(self.space.transport_slowdown, 2) for k in (False, True))
-        far, near = (float(x) for x in both)
+        both = (self.timed(0, inside=inside).send(self.space.transport_slowdown, 2) for inside in (False, True))
+        far, near = (float(seconds) for seconds in both)
         return far, near
 
     @cached_property
@@ -339,8 +354,8 @@ class Cut:
         Pipelines and interleaving are included as far as the framework supports them, and packed pipelines have as many
         stages in a rack as fit. Cuts that split a replica alike share the result.
         """
-        s, known = self.shape, self.space.known_pipelines
-        key = (s.tensor_parallel, s.context_parallel, s.expert_parallel, self.schedule)
+        shape, known = self.shape, self.space.known_pipelines
+        key = (shape.tensor_parallel, shape.context_parallel, shape.expert_parallel, self.schedule)
         if key not in known:
             known[key] = self._pipelines()
         x = known[key]
@@ -360,8 +375,8 @@ class Cut:
         q = np.append(np.ones_like(p), np.minimum(p[packed], fit))
         p, v = np.append(p, p[packed]), np.append(v, v[packed])
         kinds, at = np.unique(q, return_inverse=True)
-        blocks = [self._block(int(n)) for n in kinds]
-        table = np.array([_figures(b) for b in blocks], dtype=np.int64).reshape(-1, 5)[at]
+        blocks = [self._block(int(kind)) for kind in kinds]
+        table = np.array([_figures(block) for block in blocks], dtype=np.int64).reshape(-1, 5)[at]
         racks, replicas, per_rack, stage_racks, wired = table.T
         wired = np.where(self.space.wires_all & (wired > 0), self.space.gpus, wired)
         found = CutPipelines(p, v, q, -(-p // q) * racks, replicas, per_rack, stage_racks, wired)
@@ -447,13 +462,13 @@ def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
     limits, hardware = instance.limits, instance.hardware
     if limits.budget_usd is None:
         return math.inf
-    n = hardware.racks_per_module
-    load = cost.facility_mw(hardware, n)
+    per_module = hardware.racks_per_module
+    load = cost.facility_mw(hardware, per_module)
     fixed = cost.site_capex_usd(grid, it_mw=0.0, facility_mw=0.0)
-    module = cost.site_capex_usd(grid, it_mw=cost.it_mw(hardware, n), facility_mw=load) - fixed
-    module += n * (cost.rack_of(hardware).price_usd + wired_gpus * min_fabric_usd(instance.network))
-    areas = {b.id: b.energy_usd_per_mwh for b in grid.balancing_authorities}
-    energy = min((areas[x.balancing_authority] for x in _candidates(grid)), default=0.0)
+    module = cost.site_capex_usd(grid, it_mw=cost.it_mw(hardware, per_module), facility_mw=load) - fixed
+    module += per_module * (cost.rack_of(hardware).price_usd + wired_gpus * min_fabric_usd(instance.network))
+    areas = {area.id: area.energy_usd_per_mwh for area in grid.balancing_authorities}
+    energy = min((areas[node.balancing_authority] for node in _candidates(grid)), default=0.0)
     module += limits.budgeted_years * cost.energy_usd_per_year(load, energy)
     split = grid.rules.fault_split
     least_sites = split.min_interconnections if split.enabled else 1
@@ -463,7 +478,7 @@ def _by_budget(instance: Instance, grid: Grid, wired_gpus: int) -> float:
 
 def _by_sites(instance: Instance, grid: Grid) -> float:
     """Bound the modules that the largest sites take together: as many as may be open, each within its own limits."""
-    largest, areas = max_sites(instance), {b.id: b for b in grid.balancing_authorities}
+    largest, areas = max_sites(instance), {area.id: area for area in grid.balancing_authorities}
     headroom = grid.rules.headroom and "headroom" not in grid.rules.soft
     load = cost.facility_mw(instance.hardware, instance.hardware.racks_per_module)
     by_area: dict[str, float] = defaultdict(float)
@@ -474,12 +489,12 @@ def _by_sites(instance: Instance, grid: Grid) -> float:
         room = min(room, area.headroom_mw / load) if headroom else room
         by_area[area.id] += room
         by_interconnection[area.interconnection].append(room)
-    every = sorted((x for rooms in by_interconnection.values() for x in rooms), reverse=True)
+    every = sorted((room for rooms in by_interconnection.values() for room in rooms), reverse=True)
     limit = sum(every[:largest])
     if headroom:
-        limit = min(limit, sum(min(x, areas[a].headroom_mw / load) for a, x in by_area.items()))
+        limit = min(limit, sum(min(modules, areas[area].headroom_mw / load) for area, modules in by_area.items()))
     return _within_split(
-        grid, limit, {k: sum(sorted(x, reverse=True)[:largest]) for k, x in by_interconnection.items()}
+        grid, limit, {name: sum(sorted(rooms, reverse=True)[:largest]) for name, rooms in by_interconnection.items()}
     )
 
 
@@ -501,7 +516,7 @@ def _within_split(grid: Grid, limit: float, rooms: Mapping[str, float]) -> float
 
 def _candidates(grid: Grid) -> list[PowerNode]:
     months = grid.rules.ready_within_months
-    return [n for n in grid.nodes if n.site and (months is None or n.ready_months <= months)]
+    return [node for node in grid.nodes if node.site and (months is None or node.ready_months <= months)]
 
 
 def _site_modules(instance: Instance, grid: Grid, node: PowerNode) -> float:
@@ -513,7 +528,7 @@ def _site_modules(instance: Instance, grid: Grid, node: PowerNode) -> float:
         limits.append(node.area_m2 / land)
     rule = grid.rules.interconnect
     if rule.enabled and rule.share > 0 and rule.reading != "import_share" and "interconnect" not in soft:
-        built = {x.id: x.max_circuits for x in grid.new_lines}
+        built = {line.id: line.max_circuits for line in grid.new_lines}
         usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
         if usable is not None:
             limits.append(usable / rule.share / load)
@@ -537,7 +552,7 @@ class MaxRacks:
     def __call__(self, wired_gpus: int) -> int:
         """Bound the racks of any plan with `wired_gpus` GPUs of each rack cabled: computed, or stated if smaller."""
         if wired_gpus not in self.known:
-            fewer = [w for w in self.stated if w <= wired_gpus]
+            fewer = [gpus for gpus in self.stated if gpus <= wired_gpus]
             own = max_racks(self.instance, wired_gpus)
             self.known[wired_gpus] = min(own, self.stated[max(fewer)]) if fewer else own
         return self.known[wired_gpus]

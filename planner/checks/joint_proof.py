@@ -48,28 +48,32 @@ NAMES = (
 CUT_NAMES = 9  # of them belong to the cut
 
 
-def key_of_column(c: ExcludedColumn) -> Key:
+def key_of_column(column: ExcludedColumn) -> Key:
     """Return what a listed column is known by, replicas apart."""
-    return tuple(getattr(c, name) for name in NAMES)
+    return tuple(getattr(column, name) for name in NAMES)
 
 
 def _cut_key(cut: Cut) -> Key:
-    s = cut.shape
-    own = (s.tensor_parallel, s.tensor_inner, s.context_parallel, s.expert_parallel, s.micro_batch)
-    return (*own, s.sequence_parallel, s.recompute, cut.schedule, s.experts_overlap)
+    shape = cut.shape
+    own = (shape.tensor_parallel, shape.tensor_inner, shape.context_parallel, shape.expert_parallel, shape.micro_batch)
+    return (*own, shape.sequence_parallel, shape.recompute, cut.schedule, shape.experts_overlap)
 
 
-def key_of(cut: Cut, zero_stage: int, x: CutPipelines, i: int) -> Key:
+def key_of(cut: Cut, zero_stage: int, pipelines: CutPipelines, i: int) -> Key:
     """Return the key of an enumerated column, without its replicas."""
-    return (*_cut_key(cut), zero_stage, int(x.p[i]), int(x.v[i]), int(x.stages_per_rack[i]))
+    return (*_cut_key(cut), zero_stage, int(pipelines.p[i]), int(pipelines.v[i]), int(pipelines.stages_per_rack[i]))
 
 
 def name_of(key: Key) -> str:
     """Name a column in words."""
-    t, i, k, e, b, together, recompute, schedule, overlap, zero, p, v, q = key
-    parts = [f"TP {t}" + (f" (inner {i})" if i > 1 else ""), f"CP {k}" if k > 1 else "", f"EP {e}" if e > 1 else ""]
-    degrees = " x ".join([x for x in parts if x] + [f"PP {p}"])
-    rest = [f"v {v}", f"micro-batch {b}", f"ZeRO {zero}", schedule, f"recompute {recompute}"]
+    tensor, inner, context, expert, batch, together, recompute, schedule, overlap, zero, p, v, q = key
+    parts = [
+        f"TP {tensor}" + (f" (inner {inner})" if inner > 1 else ""),
+        f"CP {context}" if context > 1 else "",
+        f"EP {expert}" if expert > 1 else "",
+    ]
+    degrees = " x ".join([part for part in parts if part] + [f"PP {p}"])
+    rest = [f"v {v}", f"micro-batch {batch}", f"ZeRO {zero}", schedule, f"recompute {recompute}"]
     rest += ["sequence parallel"] if together else []
     rest += [] if overlap else ["experts' exchange exposed"]
     rest += [f"{q} stages a rack"] if q > 1 else []
@@ -108,39 +112,53 @@ class Inspection:
         for cut in self.space.cuts():
             if self.stop():
                 return
-            x = cut.pipelines()
+            pipelines = cut.pipelines()
             for key in self.by_cut.get(_cut_key(cut), ()):  # note the listed columns that the space has
                 zero = key[CUT_NAMES]
-                same = (x.p == key[-3]) & (x.v == key[-2]) & (x.stages_per_rack == key[-1])
-                if zero in self.space.zero_stages and bool(np.any(same & self.space.runs(zero, x.p))):
+                same = (pipelines.p == key[-3]) & (pipelines.v == key[-2]) & (pipelines.stages_per_rack == key[-1])
+                if zero in self.space.zero_stages and bool(np.any(same & self.space.runs(zero, pipelines.p))):
                     self.met.add(key)
-            floor = StepTimeBound(cut=cut, zero_stage=None, ranges=fastest_ranges(cut, x, self.racks, self.limit))
+            floor = StepTimeBound(
+                cut=cut, zero_stage=None, ranges=fastest_ranges(cut, pipelines, self.racks, self.limit)
+            )
             ranges = floor.in_time(self.limit) if len(floor.ranges) else floor.ranges
             if len(ranges):
                 found.append((float(floor.seconds.min()), len(found), cut, ranges))
-        for _, _, cut, ranges in sorted(found, key=lambda f: f[:2]):
+        for _, _, cut, ranges in sorted(found, key=lambda entry: entry[:2]):
             for zero in self.space.zero_stages:
                 runs = ranges.part(np.flatnonzero(self.space.runs(zero, ranges.pipelines.p)))
                 for some in columns_in_time(cut, zero, runs, self.limit, self.stop):
-                    for x, d, m in some.columns():
-                        yield from self._column(cut, zero, x, d, m)
+                    for pipelines, replicas, micro_batches in some.columns():
+                        yield from self._column(cut, zero, pipelines, replicas, micro_batches)
                         if len(self.wrong) >= MOST_NAMED or self.stop():
                             return
 
-    def _column(self, cut: Cut, zero: int, x: CutPipelines, d: int, m: Ints) -> Iterator[Violation]:
-        key, m = key_of(cut, zero, x, 0), self.space.counts(cut.shape, x, d, m)
-        if key in self.wrong or not len(m):
+    def _column(
+        self, cut: Cut, zero: int, pipelines: CutPipelines, replicas: int, micro_batches: Ints
+    ) -> Iterator[Violation]:
+        key, micro_batches = (
+            key_of(cut, zero, pipelines, 0),
+            self.space.counts(cut.shape, pipelines, replicas, micro_batches),
+        )
+        if key in self.wrong or not len(micro_batches):
             return
-        stated = [c for c in self.listed.get(key, []) if c.min_data_parallel <= d <= c.max_data_parallel]
-        bound = max((c.lower_bound_days for c in stated), default=self.days)
+        stated = [
+            column
+            for column in self.listed.get(key, [])
+            if column.min_data_parallel <= replicas <= column.max_data_parallel
+        ]
+        bound = max((column.lower_bound_days for column in stated), default=self.days)
         limit = self.space.seconds_per_sequence(min(self.days, bound)) * (1 - ROUNDING)
-        per_batch = d * cut.shape.micro_batch / self.space.column_stretch(d, int(x.p[0]) * cut.shape.gpus)
-        found = witness(cut, zero, x, d, m, limit * per_batch)
+        per_batch = (
+            replicas * cut.shape.micro_batch / self.space.column_stretch(replicas, int(pipelines.p[0]) * cut.shape.gpus)
+        )
+        found = witness(cut, zero, pipelines, replicas, micro_batches, limit * per_batch)
         if found is None:
             return
         self.wrong.add(key)
         days = self.space.days(found[1] / per_batch)
-        own = f"{name_of(key)}: {show(days)} days with {d:,} replicas and {found[0]:,} micro-batches on a free network"
+        counts = f"{replicas:,} replicas and {found[0]:,} micro-batches"
+        own = f"{name_of(key)}: {show(days)} days with {counts} on a free network"
         if stated:
             yield broken(RULE, f"{own} < {show(bound)}, the lower_bound_days that the proof states for it")
         else:
@@ -162,8 +180,8 @@ def missing_columns(
     `stop` is true, no further column is looked at.
     """
     listed: dict[Key, list[ExcludedColumn]] = {}
-    for c in proof.columns:
-        listed.setdefault(key_of_column(c), []).append(c)
+    for column in proof.columns:
+        listed.setdefault(key_of_column(column), []).append(column)
     pass_over = Inspection(
         space=Space(instance=instance, transport_slowdown=transport_slowdown),
         days=days,
@@ -185,16 +203,22 @@ def max_racks_stated(
     Between the two they are on trust: the sites' MILP found them, and no rule here knows lines and flows together.
     """
     stated = dict(sorted(proof.max_racks_by_wired_gpus.items()))
-    for w, most in stated.items():
-        rule = f"max_racks_stated[{w}]"
-        what = f"racks at most with {w} GPUs of each cabled"
-        yield from at_most(rule, most, joint_columns.max_racks(instance, w), what, "racks by budget, power and sites")
+    for gpus, most in stated.items():
+        rule = f"max_racks_stated[{gpus}]"
+        what = f"racks at most with {gpus} GPUs of each cabled"
+        yield from at_most(
+            rule, most, joint_columns.max_racks(instance, gpus), what, "racks by budget, power and sites"
+        )
         if instance.grid is None:
-            yield from must_equal(rule, "racks of a cluster without a grid", most, joint_columns.max_racks(instance, w))
-        if w <= wired_gpus:
+            yield from must_equal(
+                rule, "racks of a cluster without a grid", most, joint_columns.max_racks(instance, gpus)
+            )
+        if gpus <= wired_gpus:
             yield from at_most(rule, racks_in_use, most, f"racks in use with {wired_gpus} GPUs of each cabled", what)
-    for (a, more), (b, fewer) in pairwise(stated.items()):
-        yield from at_most(f"max_racks_stated[{b}]", fewer, more, f"racks with {b} cabled", f"racks with {a} cabled")
+    for (low, more), (high, fewer) in pairwise(stated.items()):
+        yield from at_most(
+            f"max_racks_stated[{high}]", fewer, more, f"racks with {high} cabled", f"racks with {low} cabled"
+        )
 
 
 def min_fabric_stated(instance: Instance, proof: JointProof) -> Iterator[Violation]:
@@ -212,9 +236,9 @@ def bounds_in_order(days: float | None, bound: float | None, proof: JointProof) 
     rule, free = "joint_bounds", proof.fabric_free_bound_days
     if bound is not None and days is not None:
         yield from at_most(rule, bound, days, "days, the bound", "days, the value")
-    for a, times in Counter(proof.columns).items():
+    for column, times in Counter(proof.columns).items():
         if times > 1:
-            yield broken(rule, f"a column of PP {a.pipeline_parallel} is listed {times} times > 1")
+            yield broken(rule, f"a column of PP {column.pipeline_parallel} is listed {times} times > 1")
     for i, c in enumerate(proof.columns):
         if not 1 <= c.min_data_parallel <= c.max_data_parallel:
             yield broken(f"{rule}[{i}]", f"replicas from {c.min_data_parallel:,} to {c.max_data_parallel:,} are none")
@@ -266,113 +290,127 @@ def block_of_layout(gpus: int, layout: LayoutPlan) -> RackBlock | None:
 
 def racks_used(block: RackBlock, replicas_by_site: Mapping[str, int]) -> int:
     """Return the racks of the blocks that work."""
-    return sum(block.racks * block.blocks(d) for d in replicas_by_site.values())
+    return sum(block.racks * block.blocks(replicas) for replicas in replicas_by_site.values())
 
 
 def highest_bound(plan: Plan) -> float | None:
     """Return the highest bound in days that a plan states anywhere; None where it states none."""
-    o, decisions = plan.objective, (plan.layout, plan.fabric, plan.placement)
-    stated = [o.bound, o.joint_bound, o.fabric_free_bound, *(x.certificate.bound for x in decisions if x)]
-    return max((b for b in stated if b is not None), default=None)
+    objective, decisions = plan.objective, (plan.layout, plan.fabric, plan.placement)
+    stated = [
+        objective.bound,
+        objective.joint_bound,
+        objective.fabric_free_bound,
+        *(decision.certificate.bound for decision in decisions if decision),
+    ]
+    return max((bound for bound in stated if bound is not None), default=None)
 
 
-def joint_proof(c: PlanPhysics) -> Iterator[Violation]:
+def joint_proof(physics: PlanPhysics) -> Iterator[Violation]:
     """Check every bound that a plan states in days; one without a proof has only arithmetic to rest on."""
-    proof, layout, bound = c.plan.proof or JointProof(), c.plan.layout, highest_bound(c.plan)
-    in_days = c.instance.objective.minimize == "days_to_train"
-    if layout is None or c.faults or (not in_days and c.instance.objective.minimize != "loss"):
+    proof, layout, bound = physics.plan.proof or JointProof(), physics.plan.layout, highest_bound(physics.plan)
+    in_days = physics.instance.objective.minimize == "days_to_train"
+    if layout is None or physics.faults or (not in_days and physics.instance.objective.minimize != "loss"):
         return
     if not in_days:  # the layout is the fastest of the chosen model, whose loss the objective is
         bound = layout.certificate.bound
-    if c.plan.proof is None and bound is None:
+    if physics.plan.proof is None and bound is None:
         return
-    block = block_of_layout(c.gpus_per_rack, layout)
+    block = block_of_layout(physics.gpus_per_rack, layout)
     if block is None:
-        racks_are = f"racks of {c.gpus_per_rack} GPUs"
+        racks_are = f"racks of {physics.gpus_per_rack} GPUs"
         yield broken(
             "joint_proof", f"TP {layout.tensor_parallel} x CP {layout.context_parallel} on {racks_are}: no block"
         )
         return
-    o, network = c.plan.objective, c.instance.network
-    days = o.value if in_days else layout.metrics.days_to_train
+    objective, network = physics.plan.objective, physics.instance.network
+    days = objective.value if in_days else layout.metrics.days_to_train
     spares = network is not None and (network.spares.share > 0 or network.spares.failure_chance > 0)
     what = "bound over every fabric of the objective and of its proof"
     if in_days:
-        yield from must_equal("joint_bounds", what, o.fabric_free_bound, proof.fabric_free_bound_days, " days")
+        yield from must_equal("joint_bounds", what, objective.fabric_free_bound, proof.fabric_free_bound_days, " days")
     yield from proof_violations(
-        c.instance,
+        physics.instance,
         proof,
         days=days,
         bound=bound,
-        racks_in_use=racks_used(block, c.replicas),
-        wired_gpus=c.gpus_per_rack if spares else block.rails,
-        transport_slowdown=c.transport_slowdown,
-        stop=c.stop,
+        racks_in_use=racks_used(block, physics.replicas),
+        wired_gpus=physics.gpus_per_rack if spares else block.rails,
+        transport_slowdown=physics.transport_slowdown,
+        stop=physics.stop,
     )
 
 
-def on_alternative(instance: Instance, x: HardwareAlternative) -> Instance:
+def on_alternative(instance: Instance, alternative: HardwareAlternative) -> Instance:
     """Return the question on an alternative to the hardware alone."""
-    rack, h = x.rack, instance.hardware
-    if x.price_usd is not None and isinstance(rack, Rack):
-        rack = rack.model_copy(update={"price_usd": x.price_usd})
-    changed: dict[str, Any] = {name: getattr(x, name) for name in ("accelerator", "nic_bytes_per_second")}
-    changed |= {"ready_months": x.ready_months, "racks": h.racks if x.racks is None else x.racks}
+    rack, h = alternative.rack, instance.hardware
+    if alternative.price_usd is not None and isinstance(rack, Rack):
+        rack = rack.model_copy(update={"price_usd": alternative.price_usd})
+    changed: dict[str, Any] = {name: getattr(alternative, name) for name in ("accelerator", "nic_bytes_per_second")}
+    changed |= {
+        "ready_months": alternative.ready_months,
+        "racks": h.racks if alternative.racks is None else alternative.racks,
+    }
     hardware = h.model_copy(update={**changed, "rack": rack, "alternatives": ()})
     return instance.model_copy(update={"hardware": hardware})
 
 
-def alternatives(c: PlanPhysics) -> Iterator[Violation]:
+def alternatives(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that no plan on an alternative to the hardware ends before the bound, by the proof of each."""
-    rule, o, h = "alternatives", c.plan.objective, c.instance.hardware
-    if c.plan.layout is not None:
-        name = h.accelerator if isinstance(h.accelerator, str) else h.accelerator.name
-        yield from must_be(rule, "layout.accelerator", c.plan.layout.accelerator, name if h.alternatives else "")
-    if c.plan.proof is None or o.name != "days_to_train" or o.bound is None or c.faults:
+    rule, objective, hardware = "alternatives", physics.plan.objective, physics.instance.hardware
+    if physics.plan.layout is not None:
+        name = hardware.accelerator if isinstance(hardware.accelerator, str) else hardware.accelerator.name
+        yield from must_be(
+            rule, "layout.accelerator", physics.plan.layout.accelerator, name if hardware.alternatives else ""
+        )
+    if physics.plan.proof is None or objective.name != "days_to_train" or objective.bound is None or physics.faults:
         return
-    stated = c.plan.proof.alternatives
-    yield from must_be(rule, "alternatives that are proven", len(stated), len(h.alternatives))
-    for i, (x, own) in enumerate(zip(h.alternatives, stated, strict=False)):
-        names = [part if isinstance(part, str) else part.name for part in (x.accelerator, x.rack)]
+    stated = physics.plan.proof.alternatives
+    yield from must_be(rule, "alternatives that are proven", len(stated), len(hardware.alternatives))
+    for i, (alternative, own) in enumerate(zip(hardware.alternatives, stated, strict=False)):
+        names = [part if isinstance(part, str) else part.name for part in (alternative.accelerator, alternative.rack)]
         yield from must_be(f"{rule}[{i}]", "GPU and rack", [own.accelerator, own.rack], names)
-        bound = max(0.0, o.bound + h.ready_days - x.ready_days)
-        bound = min(bound, c.instance.limits.deadline_days or math.inf)  # later ones are too late whatever their end
+        bound = max(0.0, objective.bound + hardware.ready_days - alternative.ready_days)
+        bound = min(
+            bound, physics.instance.limits.deadline_days or math.inf
+        )  # later ones are too late whatever their end
         yield from must_equal(f"{rule}[{i}]", "days, the bound", own.bound_days, bound)
         if own.least_days is not None:
             yield from at_most(f"{rule}[{i}]", bound, own.least_days, "days, the bound", "fewest days on it")
         if bound <= 0:  # it is ready after the plan's end
             continue
         yield from proof_violations(
-            on_alternative(c.instance, x),
-            own.proof.model_copy(update={"min_fabric_usd_per_wired_gpu": c.plan.proof.min_fabric_usd_per_wired_gpu}),
+            on_alternative(physics.instance, alternative),
+            own.proof.model_copy(
+                update={"min_fabric_usd_per_wired_gpu": physics.plan.proof.min_fabric_usd_per_wired_gpu}
+            ),
             days=own.least_days,
             bound=bound,
             racks_in_use=0,
             wired_gpus=0,
-            transport_slowdown=c.transport_slowdown,
-            stop=c.stop,
+            transport_slowdown=physics.transport_slowdown,
+            stop=physics.stop,
         )
 
 
-def limited_by(c: PlanPhysics) -> Iterator[Violation]:
+def limited_by(physics: PlanPhysics) -> Iterator[Violation]:
     """Check the stated limit of a plan: exactly for a cluster; with a grid by budget, power and sites one by one."""
-    stated, layout = c.plan.objective.limited_by, c.plan.layout
-    if stated is None or layout is None or c.faults:
+    stated, layout = physics.plan.objective.limited_by, physics.plan.layout
+    if stated is None or layout is None or physics.faults:
         return
-    block, owned = block_of_layout(c.gpus_per_rack, layout), c.instance.hardware.racks or 0
-    more = 0 if block is None else racks_used(block, c.replicas) + block.racks
+    block, owned = block_of_layout(physics.gpus_per_rack, layout), physics.instance.hardware.racks or 0
+    more = 0 if block is None else racks_used(block, physics.replicas) + block.racks
     if stated == "tolerance":
-        ends, value = c.plan.objective.ends, c.plan.objective.value or 0.0
+        ends, value = physics.plan.objective.ends, physics.plan.objective.value or 0.0
         fastest = ends[0].value if ends else value
         if not fastest < value:
             yield broken("limited_by", f"tolerance stated, of the fastest plan: {show(fastest)} and {show(value)} days")
         return
-    if c.instance.grid is None:
+    if physics.instance.grid is None:
         yield from must_be("limited_by", "limited_by", stated, "owned_racks" if more > owned else "layout")
-    elif stated == "owned_racks" or (stated == "budget" and c.instance.limits.budget_usd is None):
+    elif stated == "owned_racks" or (stated == "budget" and physics.instance.limits.budget_usd is None):
         yield broken("limited_by", f"{stated} stated, of a grid without such a limit")
     elif stated == "layout" and block is not None:
-        most = joint_columns.max_racks(c.instance, block.rails)
+        most = joint_columns.max_racks(physics.instance, block.rails)
         yield from at_most("limited_by", more, most, "racks with a further block", "racks by budget, power and sites")
 
 

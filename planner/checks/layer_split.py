@@ -80,8 +80,8 @@ class PipelineSplits:
     @cached_property
     def rounds(self) -> float:
         """Lower bound on the micro-batches with the loss of short rounds, over the micro-batches."""
-        m = self.micro_batches
-        return float(np.min(schedule.effective_micro_batches(m, self.p, self.v) / m))
+        micro_batches = self.micro_batches
+        return float(np.min(schedule.effective_micro_batches(micro_batches, self.p, self.v) / micro_batches))
 
     @cached_property
     def waits(self) -> float:
@@ -108,11 +108,11 @@ class PipelineSplits:
 
     def _bytes(self, recomputed: Any) -> Floats:
         """Bytes on a GPU of every stage with each size."""
-        space, m = self.cut.space, int(self.micro_batches[0])
+        space, fewest = self.cut.space, int(self.micro_batches[0])
         parts = stage_memory.memory_by_part(
             self.cut.machine,
             self.cut.shape,
-            schedule.PipelineCounts(self.p, self.v, m),
+            schedule.PipelineCounts(self.p, self.v, fewest),
             stage_memory.StageLayers(
                 stage=np.arange(self.p)[:, None], layers=self.sizes[None, :], recomputed=recomputed, front=self._front
             ),
@@ -129,7 +129,7 @@ class PipelineSplits:
         for name in ("layers_per_stage", "recomputed_layers_per_stage"):
             if len(pins.get(f"layout.{name}", fewest)) != self.p:
                 return np.full_like(fewest, NEVER)
-        layers, repeats = (pins.get(f"layout.{x}") for x in ("layers_per_stage", "recomputed_layers_per_stage"))
+        layers, repeats = (pins.get(f"layout.{name}") for name in ("layers_per_stage", "recomputed_layers_per_stage"))
         if layers is None and self.cut.space.rules.even_stages:
             layers = [self.cut.space.layers // self.p] * self.p
         if layers is not None:
@@ -165,18 +165,18 @@ class PipelineSplits:
     @cached_property
     def seconds(self) -> Floats:
         """Seconds of every stage with each size, head and unequal chunks included; infinite where it does not fit."""
-        x, sizes, sharded = self.pipeline, self.sizes[None, :], self.sharded
+        pipeline, sizes, sharded = self.pipeline, self.sizes[None, :], self.sharded
         repeats = np.where(self.fits, self.recomputed, 0)
-        stage = block_step.stage_seconds(x, sharded, self.v, sizes, repeats, self.send)
+        stage = block_step.stage_seconds(pipeline, sharded, self.v, sizes, repeats, self.send)
         stages = np.arange(self.p)[:, None]
-        head = np.where(stages == self.p - 1, x.head, 0.0) + block_step.front_seconds(x, stages)
+        head = np.where(stages == self.p - 1, pipeline.head, 0.0) + block_step.front_seconds(pipeline, stages)
         wait = interleaving.min_excess_seconds(
-            self.p, self.v, 3 * self.p, sizes, repeats, sharded.layer_seconds, x.times.recompute_seconds
+            self.p, self.v, 3 * self.p, sizes, repeats, sharded.layer_seconds, pipeline.times.recompute_seconds
         )
-        waits, each = self.waits * wait, stage + head + x.machine.software.host_seconds
-        waits[-1] = np.maximum(0.0, waits[-1] - self.rounds * x.head)  # the head may fill the smallest chunk
+        waits, each = self.waits * wait, stage + head + pipeline.machine.software.host_seconds
+        waits[-1] = np.maximum(0.0, waits[-1] - self.rounds * pipeline.head)  # the head may fill the smallest chunk
         # What a short last round loses of layers and what unequal chunks wait may be the same seconds.
-        layers = sizes * sharded.layer_seconds + repeats * x.times.recompute_seconds
+        layers = sizes * sharded.layer_seconds + repeats * pipeline.times.recompute_seconds
         other_seconds = (self.rounds - 1) * np.maximum(0.0, each - layers)
         found = np.maximum(self.rounds * each, each + other_seconds + waits)
         return np.asarray(np.where(self.fits, found, np.inf), dtype=np.float64)
@@ -193,7 +193,7 @@ class PipelineSplits:
     def once(self, chunk: float, layers: int) -> float:
         """Seconds that a step takes once, over the most micro-batches: its largest chunk and stage are given."""
         ends = {1, self.p, int(self.micro_batches[0]), int(self.micro_batches[-1])}
-        counts = [m for m in ends if self.micro_batches[0] <= m <= self.micro_batches[-1]]
+        counts = [end for end in ends if self.micro_batches[0] <= end <= self.micro_batches[-1]]
         most = min(self.p, int(self.micro_batches[-1]))  # of a round: it hides the most
         one = int(self.micro_batches[0]) == int(self.micro_batches[-1])
         parts = [
@@ -201,14 +201,14 @@ class PipelineSplits:
                 self.pipeline,
                 self.sharded,
                 None,
-                schedule.PipelineCounts(self.p, self.v, m, None if one else schedule.Rounds(most, most)),
+                schedule.PipelineCounts(self.p, self.v, count, None if one else schedule.Rounds(most, most)),
                 self._group,
                 largest=LargestStage(layers=layers, chunk_seconds=chunk),
                 send=self.send,
             )
-            for m in (counts if self.cut.schedule == "zb-h1" else counts[:1])
+            for count in (counts if self.cut.schedule == "zb-h1" else counts[:1])
         ]
-        return min(float(sum(x.values())) for x in parts) / int(self.micro_batches[-1])
+        return min(float(sum(part.values())) for part in parts) / int(self.micro_batches[-1])
 
     def least(self) -> float:
         """Return the least seconds of a micro-batch; infinite where none are below the limit."""
@@ -268,21 +268,23 @@ class PipelineSplits:
 
 
 def witness(
-    cut: Cut, zero_stage: int, x: CutPipelines, d: int, micro_batches: Ints, limit: float
+    cut: Cut, zero_stage: int, pipelines: CutPipelines, replicas: int, micro_batches: Ints, limit: float
 ) -> tuple[int, float] | None:
     """Return (micro-batches, seconds) of a column that takes less than `limit` seconds a micro-batch, or None.
 
     The seconds are its minimum a micro-batch over splits of the layers. `micro_batches` are ascending; a set of them is
     halved while its lower bound is below the limit.
     """
-    found = PipelineSplits(cut=cut, zero_stage=zero_stage, x=x, d=d, micro_batches=micro_batches, limit=limit).least()
+    found = PipelineSplits(
+        cut=cut, zero_stage=zero_stage, x=pipelines, d=replicas, micro_batches=micro_batches, limit=limit
+    ).least()
     if math.isinf(found):
         return None
     if len(micro_batches) == 1:
         return int(micro_batches[0]), found
     middle = len(micro_batches) // 2
     for some in (micro_batches[middle:], micro_batches[:middle]):
-        one = witness(cut, zero_stage, x, d, some, limit)
+        one = witness(cut, zero_stage, pipelines, replicas, some, limit)
         if one is not None:
             return one
     return None

@@ -37,172 +37,179 @@ class YearFigures:
     flows: tuple[Flow, ...]
 
 
-def years(c: PlanPhysics) -> Iterator[YearFigures]:
+def years(physics: PlanPhysics) -> Iterator[YearFigures]:
     """Yield the grid's own year, then the scenarios that count."""
-    plan = c.plan.sites
+    plan = physics.plan.sites
     if plan is None:
         return
-    headroom = {b.id: b.headroom_mw for b in c.grid.balancing_authorities}
-    available = {n.id: n.generation_mw for n in c.grid.nodes}
-    load = {x.site.id: c.load_mw(x.site.id, x.site.racks) for x in c.standing}
+    headroom = {area.id: area.headroom_mw for area in physics.grid.balancing_authorities}
+    available = {node.id: node.generation_mw for node in physics.grid.nodes}
+    load = {place.site.id: physics.load_mw(place.site.id, place.site.racks) for place in physics.standing}
     yield YearFigures(
         suffix="", headroom=headroom, available=available, load=load, generated=plan.generation_mw, flows=plan.flows
     )
-    for s in c.grid.scenarios if c.grid.rules.scenarios != "off" else ():
-        run = plan.scenarios.get(s.name)
+    for scenario in physics.grid.scenarios if physics.grid.rules.scenarios != "off" else ():
+        run = plan.scenarios.get(scenario.name)
         if run is not None:
             yield YearFigures(
-                suffix=f" in {s.name}",
-                headroom=headroom | s.headroom_mw,
-                available=available | s.generation_mw,
+                suffix=f" in {scenario.name}",
+                headroom=headroom | scenario.headroom_mw,
+                available=available | scenario.generation_mw,
                 load=run.running_mw,
                 generated=run.generation_mw,
                 flows=run.flows,
             )
 
 
-def _excess(c: PlanPhysics, year: YearFigures, rule: str) -> float:
+def _excess(physics: PlanPhysics, year: YearFigures, rule: str) -> float:
     """Return the excess of a soft rule that the plan states; scenarios have none."""
-    return 0.0 if year.suffix else c.excess(rule)
+    return 0.0 if year.suffix else physics.excess(rule)
 
 
-def headroom(c: PlanPhysics) -> Iterator[Violation]:
+def headroom(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that the draw of each authority's sites is within its headroom."""
-    for year in years(c) if c.grid.rules.headroom else ():
-        for area, mw in _by_authority(c, year).items():
+    for year in years(physics) if physics.grid.rules.headroom else ():
+        for area, mw in _by_authority(physics, year).items():
             rule = f"headroom[{area}]"
             yield from at_most(
                 rule + year.suffix,
                 mw,
-                year.headroom[area] + _excess(c, year, rule),
+                year.headroom[area] + _excess(physics, year, rule),
                 "MW drawn by its sites",
                 "MW headroom",
             )
 
 
-def _by_authority(c: PlanPhysics, year: YearFigures) -> dict[str, float]:
+def _by_authority(physics: PlanPhysics, year: YearFigures) -> dict[str, float]:
     mw: dict[str, float] = {}
-    for x in c.standing:
-        mw[x.authority.id] = mw.get(x.authority.id, 0.0) + year.load.get(x.site.id, 0.0)
+    for place in physics.standing:
+        mw[place.authority.id] = mw.get(place.authority.id, 0.0) + year.load.get(place.site.id, 0.0)
     return dict(sorted(mw.items()))
 
 
-def generation(c: PlanPhysics) -> Iterator[Violation]:
+def generation(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that each node feeds in no more than its plants can.
 
     An authority's sites are fed, where no flows are stated, by its own plants' power above its load.
     """
-    for year in years(c):
-        for n, mw in sorted(year.generated.items()):
-            if n not in year.available:
+    for year in years(physics):
+        for node, mw in sorted(year.generated.items()):
+            if node not in year.available:
                 yield broken(
-                    f"generation[{n}]{year.suffix}",
+                    f"generation[{node}]{year.suffix}",
                     f"{show(mw)} MW fed in at a node that is none of the grid's {len(year.available)}",
                 )
             else:
-                yield from at_most(f"generation[{n}]{year.suffix}", 0.0, mw, "MW at least", "MW fed in")
-        if c.grid.rules.generation:
-            yield from _plants(c, year)
-            for area, drawn in _by_authority(c, year).items() if c.grid.rules.grid_model == "none" else ():
+                yield from at_most(f"generation[{node}]{year.suffix}", 0.0, mw, "MW at least", "MW fed in")
+        if physics.grid.rules.generation:
+            yield from _plants(physics, year)
+            for area, drawn in _by_authority(physics, year).items() if physics.grid.rules.grid_model == "none" else ():
                 rule = f"generation[{area}]"
-                spare = sum(year.available[n.id] - n.load_mw for n in c.grid.nodes if n.balancing_authority == area)
-                limit = max(0.0, spare) + _excess(c, year, rule)
+                spare = sum(
+                    year.available[node.id] - node.load_mw
+                    for node in physics.grid.nodes
+                    if node.balancing_authority == area
+                )
+                limit = max(0.0, spare) + _excess(physics, year, rule)
                 yield from at_most(rule + year.suffix, drawn, limit, "MW drawn", "MW that its plants can spare")
 
 
-def _plants(c: PlanPhysics, year: YearFigures) -> Iterator[Violation]:
-    for n, mw in sorted(year.generated.items()):
-        if n in year.available:
-            rule = f"generation[{n}]"
+def _plants(physics: PlanPhysics, year: YearFigures) -> Iterator[Violation]:
+    for node, mw in sorted(year.generated.items()):
+        if node in year.available:
+            rule = f"generation[{node}]"
             yield from at_most(
                 rule + year.suffix,
                 mw,
-                year.available[n] + _excess(c, year, rule),
+                year.available[node] + _excess(physics, year, rule),
                 "MW fed in",
                 "MW that its plants can spare",
             )
 
 
-def balance(c: PlanPhysics) -> Iterator[Violation]:
+def balance(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that at each node generation plus inflow is its own load and its site's."""
-    if c.grid.rules.grid_model == "none":
+    if physics.grid.rules.grid_model == "none":
         return
-    drawn = {n.id: n.load_mw for n in c.grid.nodes}
-    ends = {x.id: (x.a, x.b) for x in c.grid.lines} | {x.id: (x.a, x.b) for x in c.grid.new_lines}
-    for year in years(c):
-        net = {n: year.generated.get(n, 0.0) for n in year.available}
-        for f in year.flows:
-            if f.line in ends:
-                a, b = ends[f.line]
-                net[a] -= f.mw
-                net[b] += f.mw
-        for n, mw in sorted(net.items()):
-            load = year.load.get(n, 0.0) + drawn[n]
+    drawn = {node.id: node.load_mw for node in physics.grid.nodes}
+    ends = {line.id: (line.a, line.b) for line in physics.grid.lines} | {
+        line.id: (line.a, line.b) for line in physics.grid.new_lines
+    }
+    for year in years(physics):
+        net = {node: year.generated.get(node, 0.0) for node in year.available}
+        for flow in year.flows:
+            if flow.line in ends:
+                start, end = ends[flow.line]
+                net[start] -= flow.mw
+                net[end] += flow.mw
+        for node, mw in sorted(net.items()):
+            load = year.load.get(node, 0.0) + drawn[node]
             if abs(mw - load) > max(BALANCE_MW, TOLERANCE * load):
                 yield broken(
-                    f"balance[{n}]{year.suffix}", f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn"
+                    f"balance[{node}]{year.suffix}",
+                    f"{show(mw)} MW from its plants and corridors, {show(load)} MW drawn",
                 )
 
 
-def rating(c: PlanPhysics) -> Iterator[Violation]:
+def rating(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that each corridor's flow, in both directions, is within its circuits, built ones included."""
-    share = normal_share(c.grid)
-    capacity = {x.id: share * x.circuits * x.rating_mw for x in c.grid.lines}
-    capacity |= {x.id: share * c.built.get(x.id, 0) * x.rating_mw for x in c.grid.new_lines}
-    for year in years(c):
-        for line, count in sorted(Counter(f.line for f in year.flows).items()):
+    share = normal_share(physics.grid)
+    capacity = {line.id: share * line.circuits * line.rating_mw for line in physics.grid.lines}
+    capacity |= {line.id: share * physics.built.get(line.id, 0) * line.rating_mw for line in physics.grid.new_lines}
+    for year in years(physics):
+        for line, count in sorted(Counter(flow.line for flow in year.flows).items()):
             if line not in capacity:
                 yield broken(
                     f"rating[{line}]{year.suffix}", f"a flow on a corridor that is none of the grid's {len(capacity)}"
                 )
             if count > 1:
                 yield broken(f"rating[{line}]{year.suffix}", f"{count} flows > 1")
-        for f in year.flows:
-            if f.line in capacity:
-                rule = f"rating[{f.line}]"
+        for flow in year.flows:
+            if flow.line in capacity:
+                rule = f"rating[{flow.line}]"
                 yield from at_most(
                     rule + year.suffix,
-                    abs(f.mw),
-                    capacity[f.line] + _excess(c, year, rule),
+                    abs(flow.mw),
+                    capacity[flow.line] + _excess(physics, year, rule),
                     "MW flow",
                     "MW of its circuits",
                 )
 
 
-def scenarios(c: PlanPhysics) -> Iterator[Violation]:
+def scenarios(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that the split runs in every scenario that counts: in full if it must be robust, else within its limits."""
-    plan, rules = c.plan.sites, c.grid.rules
+    plan, rules = physics.plan.sites, physics.grid.rules
     if plan is None:
         return
-    known = {s.name: s for s in c.grid.scenarios} if rules.scenarios != "off" else {}
+    known = {scenario.name: scenario for scenario in physics.grid.scenarios} if rules.scenarios != "off" else {}
     for name in sorted(set(known) ^ set(plan.scenarios)):
         yield broken(f"scenarios[{name}]", "is missing" if name in known else "is none that counts")
     for name, run in sorted(plan.scenarios.items()):
         if name in known:
-            yield from _scenario(c, known[name], run)
+            yield from _scenario(physics, known[name], run)
 
 
-def _scenario(c: PlanPhysics, scenario: Scenario, run: ScenarioRun) -> Iterator[Violation]:
-    usd, name, rules = 0.0, scenario.name, c.grid.rules
-    for x in c.standing:
-        rule, full = f"scenarios[{name}, {x.site.id}]", c.load_mw(x.site.id, x.site.racks)
-        drawn = run.running_mw.get(x.site.id, 0.0)
+def _scenario(physics: PlanPhysics, scenario: Scenario, run: ScenarioRun) -> Iterator[Violation]:
+    usd, name, rules = 0.0, scenario.name, physics.grid.rules
+    for place in physics.standing:
+        rule, full = f"scenarios[{name}, {place.site.id}]", physics.load_mw(place.site.id, place.site.racks)
+        drawn = run.running_mw.get(place.site.id, 0.0)
         yield from at_most(rule, drawn, full + BALANCE_MW, "MW drawn", "MW that the site holds")
         if rules.scenarios == "robust":
             yield from at_most(rule, full, drawn + BALANCE_MW, "MW that the site holds", "MW drawn")
-        price = scenario.energy_usd_per_mwh.get(x.authority.id, x.authority.energy_usd_per_mwh)
+        price = scenario.energy_usd_per_mwh.get(place.authority.id, place.authority.energy_usd_per_mwh)
         usd += cost.energy_usd_per_year(drawn, price)
         usd += cost.energy_usd_per_year(max(full - drawn, 0.0), rules.curtailment_usd_per_mwh)
-    for s in sorted(set(run.running_mw) - {x.site.id for x in c.standing}):
-        yield broken(f"scenarios[{name}, {s}]", "draws power where there is no site")
+    for site in sorted(set(run.running_mw) - {place.site.id for place in physics.standing}):
+        yield broken(f"scenarios[{name}, {site}]", "draws power where there is no site")
     yield from must_equal(f"scenarios[{name}]", "energy_usd_per_year", run.energy_usd_per_year, usd, " USD")
 
 
-def excess(c: PlanPhysics) -> Iterator[Violation]:
+def excess(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that only soft rules are exceeded, no further than they may be, in their unit and at their price."""
-    for x in c.plan.sites.excess if c.plan.sites else ():
+    for x in physics.plan.sites.excess if physics.plan.sites else ():
         family = x.rule.partition("[")[0]
-        soft = c.grid.rules.soft.get(family)
+        soft = physics.grid.rules.soft.get(family)
         if soft is None:
             yield broken(f"excess[{x.rule}]", f"{show(x.amount)} {x.unit} beyond a rule that is hard")
             continue
@@ -259,7 +266,7 @@ class Solved:
     factor: Any
 
     @staticmethod
-    def of(g: GridArrays, circuits: Any) -> "Solved":
+    def of(grid: GridArrays, circuits: Any) -> "Solved":
         """Factorise the network with these circuits.
 
         Raises
@@ -270,14 +277,14 @@ class Solved:
         import numpy as np
         from scipy.sparse.linalg import splu
 
-        weight = circuits * g.one_circuit
-        matrix, island = _laplacian(g, weight), _islands(g, circuits)
-        free = np.setdiff1d(np.arange(len(g.names)), np.unique(island, return_index=True)[1])
+        weight = circuits * grid.one_circuit
+        matrix, island = _laplacian(grid, weight), _islands(grid, circuits)
+        free = np.setdiff1d(np.arange(len(grid.names)), np.unique(island, return_index=True)[1])
         try:
             factor = splu(matrix[free][:, free].tocsc()) if len(free) else None
         except RuntimeError as error:
             raise ArithmeticError(f"grid.lines: no flow follows from their reactances ({error})") from None
-        return Solved(grid=g, weight=weight, island=island, matrix=matrix, free=free, factor=factor)
+        return Solved(grid=grid, weight=weight, island=island, matrix=matrix, free=free, factor=factor)
 
     def flows(self, injection_mw: Any) -> Any:
         """Solve B theta = P; columns are cases."""
@@ -293,12 +300,12 @@ class Solved:
         import numpy as np
         from scipy.sparse.linalg import LinearOperator, cg
 
-        g = self.grid
+        grid = self.grid
         weight = self.weight.copy()
-        weight[line] -= g.one_circuit[line]
-        i, j, lost = g.a[line], g.b[line], float(g.one_circuit[line])
+        weight[line] -= grid.one_circuit[line]
+        i, j, lost = grid.a[line], grid.b[line], float(grid.one_circuit[line])
         free, factor, reduced = self.free, self.factor, self._reduced
-        place = np.full(len(g.names), -1)
+        place = np.full(len(grid.names), -1)
         place[free] = np.arange(len(free))
 
         def multiply(theta: Any) -> Any:
@@ -310,137 +317,153 @@ class Solved:
                     product[end] -= way * lost * apart
             return product
 
-        right = (g.generated_mw - g.load_mw)[free]
+        right = (grid.generated_mw - grid.load_mw)[free]
         size = (len(free), len(free))
         answer, _ = cg(
             LinearOperator(size, multiply), right, rtol=1e-13, maxiter=20, M=LinearOperator(size, factor.solve)
         )
         if np.abs(multiply(answer) - right).max() > 1e-7 * max(float(np.abs(right).max()), 1.0):
-            circuits = g.circuits.copy()
+            circuits = grid.circuits.copy()
             circuits[line] -= 1
-            return Solved.of(g, circuits).flows(g.generated_mw - g.load_mw)
-        theta = np.zeros(len(g.names))
+            return Solved.of(grid, circuits).flows(grid.generated_mw - grid.load_mw)
+        theta = np.zeros(len(grid.names))
         theta[free] = answer
-        return weight * (theta[g.a] - theta[g.b])
+        return weight * (theta[grid.a] - theta[grid.b])
 
     @cached_property
     def _reduced(self) -> Any:
         return self.matrix[self.free][:, self.free].tocsr()
 
 
-def _laplacian(g: GridArrays, weight: Any) -> Any:
+def _laplacian(grid: GridArrays, weight: Any) -> Any:
     import numpy as np
     from scipy.sparse import csr_matrix
 
-    rows = np.concatenate([g.a, g.b, g.a, g.b])
-    columns = np.concatenate([g.b, g.a, g.a, g.b])
+    rows = np.concatenate([grid.a, grid.b, grid.a, grid.b])
+    columns = np.concatenate([grid.b, grid.a, grid.a, grid.b])
     return csr_matrix(
-        (np.concatenate([-weight, -weight, weight, weight]), (rows, columns)), shape=(len(g.names), len(g.names))
+        (np.concatenate([-weight, -weight, weight, weight]), (rows, columns)), shape=(len(grid.names), len(grid.names))
     )
 
 
-def _islands(g: GridArrays, circuits: Any) -> Any:
+def _islands(grid: GridArrays, circuits: Any) -> Any:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
     on = circuits > 0
-    joined = csr_matrix((circuits[on], (g.a[on], g.b[on])), shape=(len(g.names), len(g.names)))
+    joined = csr_matrix((circuits[on], (grid.a[on], grid.b[on])), shape=(len(grid.names), len(grid.names)))
     return connected_components(joined, directed=False)[1]
 
 
-def read(c: PlanPhysics) -> Iterator[tuple[YearFigures, GridArrays]]:
+def read(physics: PlanPhysics) -> Iterator[tuple[YearFigures, GridArrays]]:
     """Yield the grid as the plan builds it in each year; nothing without a power flow."""
-    for year in years(c) if c.grid.rules.grid_model == "dc" else ():
-        yield year, _grid(c, year)
+    for year in years(physics) if physics.grid.rules.grid_model == "dc" else ():
+        yield year, _grid(physics, year)
 
 
-def _grid(c: PlanPhysics, year: YearFigures) -> GridArrays:
+def _grid(physics: PlanPhysics, year: YearFigures) -> GridArrays:
     import numpy as np
 
     nodes = [
-        n.model_copy(update={"generation_mw": year.available[n.id]}) for n in sorted(c.grid.nodes, key=lambda n: n.id)
+        node.model_copy(update={"generation_mw": year.available[node.id]})
+        for node in sorted(physics.grid.nodes, key=lambda node: node.id)
     ]
-    at = {n.id: i for i, n in enumerate(nodes)}
-    corridors = [(x.id, x.a, x.b, x.circuits, x.rating_mw, x.reactance_pu) for x in c.grid.lines]
-    corridors += [(x.id, x.a, x.b, c.built.get(x.id, 0), x.rating_mw, x.reactance_pu) for x in c.grid.new_lines]
-    rows = [r for r in corridors if r[3] > 0 and r[1] != r[2] and r[5]]
+    at = {node.id: i for i, node in enumerate(nodes)}
+    corridors = [
+        (line.id, line.a, line.b, line.circuits, line.rating_mw, line.reactance_pu) for line in physics.grid.lines
+    ]
+    corridors += [
+        (line.id, line.a, line.b, physics.built.get(line.id, 0), line.rating_mw, line.reactance_pu)
+        for line in physics.grid.new_lines
+    ]
+    rows = [corridor for corridor in corridors if corridor[3] > 0 and corridor[1] != corridor[2] and corridor[5]]
     return GridArrays(
-        names=[n.id for n in nodes],
-        lines=[r[0] for r in rows],
-        a=np.array([at[r[1]] for r in rows], dtype=int),
-        b=np.array([at[r[2]] for r in rows], dtype=int),
-        circuits=np.array([r[3] for r in rows], dtype=float),
-        rating_mw=np.array([r[4] for r in rows], dtype=float),
-        one_circuit=np.array([100.0 / (r[5] or 1.0) for r in rows]),
-        available_mw=np.array([n.generation_mw for n in nodes]),
-        unit_share=np.array([lost_share(n) for n in nodes]),
-        generated_mw=np.array([year.generated.get(n.id, 0.0) for n in nodes]),
-        load_mw=np.array([year.load.get(n.id, 0.0) + n.load_mw for n in nodes]),
-        site_mw=np.array([year.load.get(n.id, 0.0) for n in nodes]),
+        names=[node.id for node in nodes],
+        lines=[row[0] for row in rows],
+        a=np.array([at[row[1]] for row in rows], dtype=int),
+        b=np.array([at[row[2]] for row in rows], dtype=int),
+        circuits=np.array([row[3] for row in rows], dtype=float),
+        rating_mw=np.array([row[4] for row in rows], dtype=float),
+        one_circuit=np.array([100.0 / (row[5] or 1.0) for row in rows]),
+        available_mw=np.array([node.generation_mw for node in nodes]),
+        unit_share=np.array([lost_share(node) for node in nodes]),
+        generated_mw=np.array([year.generated.get(node.id, 0.0) for node in nodes]),
+        load_mw=np.array([year.load.get(node.id, 0.0) + node.load_mw for node in nodes]),
+        site_mw=np.array([year.load.get(node.id, 0.0) for node in nodes]),
     )
 
 
-def power_flow(c: PlanPhysics) -> Iterator[Violation]:
+def power_flow(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that the flow stated on every corridor is that of the reactances."""
-    for year, g in read(c):
-        stated = {f.line: f.mw for f in year.flows}
-        for line, mw in zip(g.lines, g.flow, strict=True):
+    for year, grid in read(physics):
+        stated = {flow.line: flow.mw for flow in year.flows}
+        for line, mw in zip(grid.lines, grid.flow, strict=True):
             if abs(stated.get(line, 0.0) - mw) > max(FLOW_MW, TOLERANCE * abs(mw)):
                 message = f"{show(stated.get(line, 0.0))} MW stated, {show(float(mw))} MW by the reactances"
                 yield broken(f"power_flow[{line}]{year.suffix}", message)
 
 
-def security(c: PlanPhysics) -> Iterator[Violation]:
+def security(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that after each N-1 contingency circuits are within their ratings, and plants within their spare power."""
-    full = c.grid.rules.n1 == "full"
-    for year, g in read(c) if c.grid.rules.n1 in ("node", "full") else ():
-        lines = range(len(g.lines)) if full else sorted({k for x in c.standing for k in _largest(g, x.node.id)})
-        lost = chain.from_iterable(_without_circuit(g, line) for line in lines if abs(g.flow[line]) > STILL_MW)
-        for v in chain(lost, _without_units(g) if full else ()):
-            yield v.model_copy(update={"rule": v.rule + year.suffix})
+    full = physics.grid.rules.n1 == "full"
+    for year, grid in read(physics) if physics.grid.rules.n1 in ("node", "full") else ():
+        lines = (
+            range(len(grid.lines))
+            if full
+            else sorted({line for place in physics.standing for line in _largest(grid, place.node.id)})
+        )
+        lost = chain.from_iterable(_without_circuit(grid, line) for line in lines if abs(grid.flow[line]) > STILL_MW)
+        for violation in chain(lost, _without_units(grid) if full else ()):
+            yield violation.model_copy(update={"rule": violation.rule + year.suffix})
 
 
-def _largest(g: GridArrays, node: str) -> list[int]:
-    i = g.names.index(node)
-    here = [k for k in range(len(g.lines)) if i in (g.a[k], g.b[k])]
-    return [k for k in here if g.rating_mw[k] == max(g.rating_mw[j] for j in here)]
+def _largest(grid: GridArrays, node: str) -> list[int]:
+    i = grid.names.index(node)
+    here = [k for k in range(len(grid.lines)) if i in (grid.a[k], grid.b[k])]
+    return [k for k in here if grid.rating_mw[k] == max(grid.rating_mw[j] for j in here)]
 
 
-def _overload(g: GridArrays, flow: Any, circuits: Any, lost: str) -> Iterator[Violation]:
+def _overload(grid: GridArrays, flow: Any, circuits: Any, lost: str) -> Iterator[Violation]:
     """Name the corridor that a contingency overloads most."""
-    if not g.lines:
+    if not grid.lines:
         return
-    worst = int(((abs(flow) - circuits * g.rating_mw) / g.rating_mw).argmax())
-    carries, limit = float(abs(flow[worst])), float(circuits[worst] * g.rating_mw[worst])
+    worst = int(((abs(flow) - circuits * grid.rating_mw) / grid.rating_mw).argmax())
+    carries, limit = float(abs(flow[worst])), float(circuits[worst] * grid.rating_mw[worst])
     # A negligible flow on a corridor without circuits comes from rounding.
     if carries - limit > STILL_MW * 1e3:
-        rule, left = f"security[{g.lines[worst]}, {lost}]", f"MW after the loss of {lost}"
+        rule, left = f"security[{grid.lines[worst]}, {lost}]", f"MW after the loss of {lost}"
         yield from at_most(rule, carries, limit, left, "MW of its circuits")
 
 
-def _without_circuit(g: GridArrays, line: int) -> Iterator[Violation]:
+def _without_circuit(grid: GridArrays, line: int) -> Iterator[Violation]:
     """Lose a circuit: flows shift, or the plants of the two islands that it leaves respond on their own."""
-    circuits = g.circuits.copy()
+    circuits = grid.circuits.copy()
     circuits[line] -= 1
-    name = g.lines[line]
-    island = _islands(g, circuits) if circuits[line] == 0 else g.base.island
-    if island[g.a[line]] == island[g.b[line]]:
-        yield from _overload(g, g.base.flows_without(line), circuits, name)
+    name = grid.lines[line]
+    island = _islands(grid, circuits) if circuits[line] == 0 else grid.base.island
+    if island[grid.a[line]] == island[grid.b[line]]:
+        yield from _overload(grid, grid.base.flows_without(line), circuits, name)
         return
-    generated, drawn = g.generated_mw.copy(), g.load_mw.copy()
-    for number in (island[g.a[line]], island[g.b[line]]):
+    generated, drawn = grid.generated_mw.copy(), grid.load_mw.copy()
+    for number in (island[grid.a[line]], island[grid.b[line]]):
         here = island == number
-        load, available = float(g.load_mw[here].sum()), float(g.available_mw[here].sum())
+        load, available = float(grid.load_mw[here].sum()), float(grid.available_mw[here].sum())
         if available <= 0:
-            rule = f"security[{g.names[int(here.argmax())]}, {name}]"
-            yield from at_most(rule, float(g.site_mw[here].sum()), 0.0, "MW drawn by sites", "MW without plants")
+            rule = f"security[{grid.names[int(here.argmax())]}, {name}]"
+            yield from at_most(rule, float(grid.site_mw[here].sum()), 0.0, "MW drawn by sites", "MW without plants")
             drawn[here] = 0.0
             continue
-        generated[here] += (load - float(g.generated_mw[here].sum())) * g.available_mw[here] / available
-    for n in (g.available_mw > 0).nonzero()[0]:
+        generated[here] += (load - float(grid.generated_mw[here].sum())) * grid.available_mw[here] / available
+    for node in (grid.available_mw > 0).nonzero()[0]:
         what = f"MW fed in after the loss of {name}"
-        yield from _above(f"security[{g.names[n]}, {name}]", generated[n], g.available_mw[n], g.available_mw[n], what)
-    yield from _overload(g, Solved.of(g, circuits).flows(generated - drawn), circuits, name)
+        yield from _above(
+            f"security[{grid.names[node]}, {name}]",
+            generated[node],
+            grid.available_mw[node],
+            grid.available_mw[node],
+            what,
+        )
+    yield from _overload(grid, Solved.of(grid, circuits).flows(generated - drawn), circuits, name)
 
 
 def _above(rule: str, mw: float, limit: float, available: float, what: str, right: str = "") -> Iterator[Violation]:
@@ -449,31 +472,31 @@ def _above(rule: str, mw: float, limit: float, available: float, what: str, righ
         yield broken(rule, f"{show(float(mw))} {what} > {show(float(limit))} {right or 'MW that its plants can spare'}")
 
 
-def _without_units(g: GridArrays) -> Iterator[Violation]:
+def _without_units(grid: GridArrays) -> Iterator[Violation]:
     """Lose each largest unit: the island's plants make up for it, and each has kept its share as reserve."""
     import numpy as np
 
-    total = np.bincount(g.base.island, weights=g.available_mw)[g.base.island]
-    unit_mw = g.unit_share * g.generated_mw
+    total = np.bincount(grid.base.island, weights=grid.available_mw)[grid.base.island]
+    unit_mw = grid.unit_share * grid.generated_mw
     share = np.zeros(len(total))
-    for n in (int(n) for n in (unit_mw > STILL_MW).nonzero()[0]):
-        others = total[n] - g.unit_share[n] * g.available_mw[n]
-        lost = f"the largest unit of {g.names[n]}"
+    for node in (int(index) for index in (unit_mw > STILL_MW).nonzero()[0]):
+        others = total[node] - grid.unit_share[node] * grid.available_mw[node]
+        lost = f"the largest unit of {grid.names[node]}"
         if others <= STILL_MW:
-            left = f"{show(float(unit_mw[n]))} MW of {lost}"
-            yield broken(f"security[{g.names[n]}]", f"{left} > 0 MW of other plants in its island")
+            left = f"{show(float(unit_mw[node]))} MW of {lost}"
+            yield broken(f"security[{grid.names[node]}]", f"{left} > 0 MW of other plants in its island")
             continue
-        here = g.base.island == g.base.island[n]
-        share[here] = np.maximum(share[here], unit_mw[n] / others)
-        response = np.where(here, g.available_mw, 0.0)
-        response[n] *= 1 - g.unit_share[n]
-        after = g.generated_mw + response * (unit_mw[n] / others)
-        after[n] -= unit_mw[n]
-        yield from _overload(g, g.base.flows(after - g.load_mw), g.circuits, lost)
+        here = grid.base.island == grid.base.island[node]
+        share[here] = np.maximum(share[here], unit_mw[node] / others)
+        response = np.where(here, grid.available_mw, 0.0)
+        response[node] *= 1 - grid.unit_share[node]
+        after = grid.generated_mw + response * (unit_mw[node] / others)
+        after[node] -= unit_mw[node]
+        yield from _overload(grid, grid.base.flows(after - grid.load_mw), grid.circuits, lost)
     for n in range(len(total)):
-        limit, right = g.available_mw[n] * (1 - share[n]), "MW that the reserve for the worst unit leaves"
-        rule = f"security[{g.names[n]}, reserve]"
-        yield from _above(rule, g.generated_mw[n], limit, g.available_mw[n], "MW fed in", right)
+        limit, right = grid.available_mw[n] * (1 - share[n]), "MW that the reserve for the worst unit leaves"
+        rule = f"security[{grid.names[n]}, reserve]"
+        yield from _above(rule, grid.generated_mw[n], limit, grid.available_mw[n], "MW fed in", right)
 
 
 RULES: tuple[Rule, ...] = (power_flow, security)

@@ -50,14 +50,14 @@ class Failures:
         """Stops a second of one GPU by part, at the measured size; a NIC with links to spare goes on over them."""
         alone = self.links < 2 or not self.r.lane_failover
         found = {}
-        for name, p in self.r.parts.items():
-            if p.gpu_hours_per_event is not None:
-                found[name] = 1 / p.gpu_hours_per_event / HOUR
-            elif p.link_hours_per_event is not None:
-                found[name] = alone * self.links / p.link_hours_per_event / HOUR
+        for name, part in self.r.parts.items():
+            if part.gpu_hours_per_event is not None:
+                found[name] = 1 / part.gpu_hours_per_event / HOUR
+            elif part.link_hours_per_event is not None:
+                found[name] = alone * self.links / part.link_hours_per_event / HOUR
             else:
                 each = self.links * self.transceivers_per_link
-                found[name] = alone * each / (p.transceiver_hours_per_event or math.inf) / HOUR
+                found[name] = alone * each / (part.transceiver_hours_per_event or math.inf) / HOUR
         return found
 
     @cached_property
@@ -79,13 +79,13 @@ class Failures:
 
     def restart_seconds(self, gpus: Any, recovery: Recovery) -> Any:
         """Compute the seconds that a stop takes without the work that is lost."""
-        r = self.r
+        reliability = self.r
         if recovery == "elastic":
-            return r.elastic_stall_seconds + 0.0 * gpus
+            return reliability.elastic_stall_seconds + 0.0 * gpus
         warm = recovery == "warm-spares"
-        fixed = r.warm_restart_seconds if warm else r.restart_seconds
-        each = r.warm_restart_seconds_per_gpu if warm else r.restart_seconds_per_gpu
-        return r.detection_seconds + r.power_ramp_seconds + fixed + each * gpus
+        fixed = reliability.warm_restart_seconds if warm else reliability.restart_seconds
+        each = reliability.warm_restart_seconds_per_gpu if warm else reliability.restart_seconds_per_gpu
+        return reliability.detection_seconds + reliability.power_ramp_seconds + fixed + each * gpus
 
     def interval_seconds(
         self, gpus: Any, way: Way, step_seconds: Any, *, shared: bool = False, replica_gpus: Any = 0.0
@@ -117,8 +117,8 @@ class Failures:
                     break
                 tau = np.sqrt(low) * np.sqrt(high)
                 lost = stalls + half * tau
-                x = _in_training(away, lost)
-                grows = half * tau / (x + lost) * (1 - away * x / ((x + lost) ** 2 - away * lost))
+                training = _in_training(away, lost)
+                grows = half * tau / (training + lost) * (1 - away * training / ((training + lost) ** 2 - away * lost))
                 early = grows < write / (stepped * tau + write)
                 low, high = np.where(early, tau, low), np.where(early, high, tau)
         return high
@@ -127,7 +127,7 @@ class Failures:
         self, gpus: Any, replica_gpus: Any, replicas: Any, way: Way, step_seconds: Any = 0.0, *, shared: bool = False
     ) -> Floats:
         """Return the seconds that pass for one of steps, racks at hand; no job of one replica goes on without it."""
-        r, rate = self.r, self.rate(gpus)
+        reliability, rate = self.r, self.rate(gpus)
         tau = self.interval_seconds(gpus, way, step_seconds, shared=shared, replica_gpus=replica_gpus)
         write, storage = self.write_seconds(gpus, way[1]), self.write_seconds(gpus, "storage")
         if way[0] != "elastic":
@@ -136,15 +136,15 @@ class Failures:
                 work = np.where(x > 0, np.expm1(x + rate * write) / np.where(x > 0, x, 1.0), 1.0)
                 work = np.where((x <= 0) & (write > 0), np.inf, work)
                 found = work * (1 + rate * self.restart_seconds(gpus, way[0]))
-            older = np.sqrt(2 * storage * rate * r.correlated_share) if way[1] == "memory" else 0.0
+            older = np.sqrt(2 * storage * rate * reliability.correlated_share) if way[1] == "memory" else 0.0
             return np.asarray(found * (1 + older), dtype=np.float64)
-        whole = rate * r.correlated_share
+        whole = rate * reliability.correlated_share
         with np.errstate(invalid="ignore", divide="ignore"):
             writing = np.where(np.isfinite(tau) & (tau > 0), storage / tau, 0.0)
             lost = np.where(whole > 0, whole * tau / 2, 0.0)
         writing = writing + self._copied(gpus, step_seconds, shared=shared)
         stalls = self._stalled(gpus)
-        away = rate / gpus * replica_gpus * r.rejoin_seconds
+        away = rate / gpus * replica_gpus * reliability.rejoin_seconds
         passed = stalls + lost + _in_training(away, stalls + lost)
         return np.asarray(np.where(np.asarray(replicas) >= 2, (1 + writing) * passed, np.inf), dtype=np.float64)
 
@@ -160,10 +160,14 @@ class Failures:
 
     def ways(self, *, spares: bool) -> list[Way]:
         """List the ways to go on that the figures allow."""
-        r = self.r
-        near = [t for t in r.checkpoint_targets if t == "storage" or r.memory_bytes_per_second_per_gpu is not None]
+        reliability = self.r
+        near = [
+            target
+            for target in reliability.checkpoint_targets
+            if target == "storage" or reliability.memory_bytes_per_second_per_gpu is not None
+        ]
         found: list[Way] = []
-        for recovery in r.recoveries:
+        for recovery in reliability.recoveries:
             if recovery == "elastic":
                 found.append(("elastic", "storage"))
             elif recovery == "restart" or spares:
@@ -219,8 +223,8 @@ class Failures:
 
     def repairs(self, out: str) -> float:
         """Compute the mean number in repair per GPU at work, of the units `out` that failures take: `gpu` or `rack`."""
-        parts = (p for p in self.r.parts.values() if p.out == out)
-        return math.fsum(p.repair_hours / p.gpu_hours_per_event for p in parts if p.gpu_hours_per_event)
+        parts = (part for part in self.r.parts.values() if part.out == out)
+        return math.fsum(part.repair_hours / part.gpu_hours_per_event for part in parts if part.gpu_hours_per_event)
 
     def rack_availability(self, gpus: int, spare: int) -> float:
         """Compute the share of time in which a rack has at least `gpus` of its `gpus + spare` GPUs fit for work."""
@@ -233,18 +237,22 @@ def failures_of(instance: Instance) -> Failures | None:
 
     Return None where no part fails, or the instance states the share of time that trains.
     """
-    r, w = instance.reliability, instance.workload
-    if r is None or isinstance(r, str) or w.availability < 1 or not r.parts:
+    reliability, workload = instance.reliability, instance.workload
+    if reliability is None or isinstance(reliability, str) or workload.availability < 1 or not reliability.parts:
         return None
-    each = w.precision.parameter_bytes + w.precision.optimizer_bytes
-    f = Failures(r=r, state_bytes=each * total_parameters(step.machine_of(instance).model))
+    each = workload.precision.parameter_bytes + workload.precision.optimizer_bytes
+    failures = Failures(r=reliability, state_bytes=each * total_parameters(step.machine_of(instance).model))
     if instance.network is None:
-        return f
+        return failures
     ends = instance.network.cables.endpoint_transceivers
     nic, known = instance.hardware.gpu_nic_bytes_per_second * 8e-9, instance.network.switches
-    ports = {math.ceil(nic / s.port_gbps * (1 - 1e-9)) for s in known if isinstance(s, Switch)}
-    own = [replace(f, links=max(1, n), transceivers_per_link=ends) for n in ports if n <= instance.network.max_lanes]
-    return min(own, key=lambda x: x.gpu_rate, default=f)
+    ports = {math.ceil(nic / switch.port_gbps * (1 - 1e-9)) for switch in known if isinstance(switch, Switch)}
+    own = [
+        replace(failures, links=max(1, port), transceivers_per_link=ends)
+        for port in ports
+        if port <= instance.network.max_lanes
+    ]
+    return min(own, key=lambda wired: wired.gpu_rate, default=failures)
 
 
 def _in_training(away: Any, stalled: Any) -> Any:
@@ -298,140 +306,162 @@ def mean_short(needed: int, n: int, p: float) -> float:
 DAY = 86_400.0
 
 
-def counted(c: PlanPhysics) -> Iterator[Violation]:
+def counted(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that a plan says how it meets failures where the instance has any, and only there."""
-    wanted = failures_of(c.instance) is not None and c.plan.layout is not None
-    if wanted != (c.plan.reliability is not None):
+    wanted = failures_of(physics.instance) is not None and physics.plan.layout is not None
+    if wanted != (physics.plan.reliability is not None):
         yield broken("counted", f"{int(not wanted)} reliability sections, {int(wanted)} expected")
 
 
-def _sections(c: PlanPhysics) -> Iterator[tuple[ReliabilityPlan, LayoutPlan, Failures]]:
-    x, layout, failures = c.plan.reliability, c.plan.layout, failures_of(c.instance)
-    if x is not None and layout is not None and failures is not None and not c.faults:
-        yield x, layout, _wired(c, failures)
+def _sections(physics: PlanPhysics) -> Iterator[tuple[ReliabilityPlan, LayoutPlan, Failures]]:
+    reliability, layout, failures = physics.plan.reliability, physics.plan.layout, failures_of(physics.instance)
+    if reliability is not None and layout is not None and failures is not None and not physics.faults:
+        yield reliability, layout, _wired(physics, failures)
 
 
-def _wired(c: PlanPhysics, f: Failures) -> Failures:
+def _wired(physics: PlanPhysics, failures: Failures) -> Failures:
     """Return the failures of a plan's own fabrics; without one, of that whose links fail least."""
-    lanes = [x.lanes for x in c.plan.fabric.sites.values()] if c.plan.fabric else []
-    return replace(f, links=max(lanes)) if lanes else f
+    lanes = [fabric.lanes for fabric in physics.plan.fabric.sites.values()] if physics.plan.fabric else []
+    return replace(failures, links=max(lanes)) if lanes else failures
 
 
-def lanes(c: PlanPhysics) -> Iterator[Violation]:
+def lanes(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that NICs have as many lanes at every site where links are counted."""
-    for _, __, f in _sections(c):
-        if f.r.counts_links and c.plan.fabric:
-            found = sorted({x.lanes for x in c.plan.fabric.sites.values()})
+    for _, __, failures in _sections(physics):
+        if failures.r.counts_links and physics.plan.fabric:
+            found = sorted({fabric.lanes for fabric in physics.plan.fabric.sites.values()})
             if len(found) > 1:
                 yield broken("lanes", f"NICs of {found} lanes at the sites; as many at all of them expected")
 
 
-def stops(c: PlanPhysics) -> Iterator[Violation]:
+def stops(physics: PlanPhysics) -> Iterator[Violation]:
     """Check how often the job stops, and for which parts."""
-    for x, layout, f in _sections(c):
-        rate = float(f.rate(layout.gpus_used))
-        yield from must_equal("stops", "mean time between stops", x.stop_seconds, 1 / rate, " s")
-        yield from must_be("stops", "parts", sorted(x.stops_per_day_by_part), sorted(f.r.parts))
-        for name in f.r.parts:
-            found = rate * DAY * f.part_rates[name] / f.gpu_rate
-            yield from must_equal(f"stops[{name}]", "stops a day", x.stops_per_day_by_part.get(name), found)
-        yield from must_be("stops", "extrapolated", x.extrapolated, layout.gpus_used > f.r.measured_gpus)
-
-
-def checkpoints(c: PlanPhysics) -> Iterator[Violation]:
-    """Check the bytes of a checkpoint, the seconds to write it and between two, and the seconds of a restart."""
-    for x, layout, f in _sections(c):
-        gpus, way = float(layout.gpus_used), (x.recovery, x.checkpoint_target)
-        yield from must_equal("checkpoints", "bytes of a checkpoint", x.checkpoint_bytes, f.state_bytes)
-        wrote = float(f.write_seconds(gpus, way[1]))
-        yield from must_equal("checkpoints", "to write one", x.checkpoint_write_seconds, wrote, " s")
-        each, shared = gpus / layout.data_parallel, layout.zero_stage > 0
-        found = float(f.interval_seconds(gpus, way, layout.metrics.step_seconds, shared=shared, replica_gpus=each))
-        stated = x.checkpoint_interval_seconds
-        yield from must_equal("checkpoints", "interval", stated, found if found < float("inf") else None, " s")
-        yield from must_equal(
-            "checkpoints", "cost of a stop", x.restart_seconds, float(f.restart_seconds(gpus, way[0])), " s"
+    for reliability, layout, failures in _sections(physics):
+        rate = float(failures.rate(layout.gpus_used))
+        yield from must_equal("stops", "mean time between stops", reliability.stop_seconds, 1 / rate, " s")
+        yield from must_be("stops", "parts", sorted(reliability.stops_per_day_by_part), sorted(failures.r.parts))
+        for name in failures.r.parts:
+            found = rate * DAY * failures.part_rates[name] / failures.gpu_rate
+            yield from must_equal(f"stops[{name}]", "stops a day", reliability.stops_per_day_by_part.get(name), found)
+        yield from must_be(
+            "stops", "extrapolated", reliability.extrapolated, layout.gpus_used > failures.r.measured_gpus
         )
 
 
-def spares(c: PlanPhysics) -> Iterator[Violation]:
+def checkpoints(physics: PlanPhysics) -> Iterator[Violation]:
+    """Check the bytes of a checkpoint, the seconds to write it and between two, and the seconds of a restart."""
+    for reliability, layout, failures in _sections(physics):
+        gpus, way = float(layout.gpus_used), (reliability.recovery, reliability.checkpoint_target)
+        yield from must_equal(
+            "checkpoints", "bytes of a checkpoint", reliability.checkpoint_bytes, failures.state_bytes
+        )
+        wrote = float(failures.write_seconds(gpus, way[1]))
+        yield from must_equal("checkpoints", "to write one", reliability.checkpoint_write_seconds, wrote, " s")
+        each, shared = gpus / layout.data_parallel, layout.zero_stage > 0
+        found = float(
+            failures.interval_seconds(gpus, way, layout.metrics.step_seconds, shared=shared, replica_gpus=each)
+        )
+        stated = reliability.checkpoint_interval_seconds
+        yield from must_equal("checkpoints", "interval", stated, found if found < float("inf") else None, " s")
+        yield from must_equal(
+            "checkpoints",
+            "cost of a stop",
+            reliability.restart_seconds,
+            float(failures.restart_seconds(gpus, way[0])),
+            " s",
+        )
+
+
+def spares(physics: PlanPhysics) -> Iterator[Violation]:
     """Check that the spare racks of every site are there and are the fewest for their target."""
-    for x, layout, f in _sections(c):
+    for reliability, layout, failures in _sections(physics):
         own = layout.stages_per_rack * layout.replicas_per_rack * strategy_of(layout).shape.gpus
         work = -(-own // layout.racks_per_replica)
-        yield from must_be("spares", "sites", sorted(x.spare_racks_by_site), sorted(c.replicas))
-        yield from at_most("spares", work + x.spare_gpus_per_rack, c.gpus_per_rack, "GPUs work and stand by", "GPUs")
-        fit = f.rack_availability(work, x.spare_gpus_per_rack)
-        yield from must_equal("spares", "share of time in which a rack is fit", x.rack_availability, fit)
-        targets = set(f.r.spare_targets)
-        if x.spare_target not in targets:
-            yield broken("spares", f"a target of {x.spare_target:g}, none of {sorted(targets)}")
-        for s, n in sorted(x.spare_racks_by_site.items()):
-            needed, rule = c.racks_in_use.get(s, 0), f"spares[{s}]"
+        yield from must_be("spares", "sites", sorted(reliability.spare_racks_by_site), sorted(physics.replicas))
+        yield from at_most(
+            "spares", work + reliability.spare_gpus_per_rack, physics.gpus_per_rack, "GPUs work and stand by", "GPUs"
+        )
+        fit = failures.rack_availability(work, reliability.spare_gpus_per_rack)
+        yield from must_equal("spares", "share of time in which a rack is fit", reliability.rack_availability, fit)
+        targets = set(failures.r.spare_targets)
+        if reliability.spare_target not in targets:
+            yield broken("spares", f"a target of {reliability.spare_target:g}, none of {sorted(targets)}")
+        for site, n in sorted(reliability.spare_racks_by_site.items()):
+            needed, rule = physics.racks_in_use.get(site, 0), f"spares[{site}]"
             yield from at_most(
-                rule, needed + n, c.racks_by_site.get(s, 0), "racks work and stand by", "racks at the site"
+                rule, needed + n, physics.racks_by_site.get(site, 0), "racks work and stand by", "racks at the site"
             )
-            if x.spare_target <= 0 or n < 0:
+            if reliability.spare_target <= 0 or n < 0:
                 yield from must_equal(rule, "spare racks", n, 0)
                 continue
             yield from at_most(rule, 1, n, "spare rack under a target", "spare racks")
             reached = at_least(needed, needed + n, fit)
-            yield from at_most(rule, x.spare_target, reached, "of the time asked for", "with enough racks")
+            yield from at_most(rule, reliability.spare_target, reached, "of the time asked for", "with enough racks")
             if n > 1:
                 fewer = at_least(needed, needed + n - 1, fit)
-                yield from at_most(rule, fewer, x.spare_target, "of the time with a rack less", "asked for")
-        for s in sorted(c.plan.fabric.sites) if c.plan.fabric else ():
-            need = c.racks_in_use.get(s, 0) + x.spare_racks_by_site.get(s, 0)
-            yield from at_most(f"spares[{s}]", need, c.cabled_racks(s), "racks work and stand by", "racks are cabled")
-            wired = c.wired_gpus_per_rack(s)
+                yield from at_most(rule, fewer, reliability.spare_target, "of the time with a rack less", "asked for")
+        for site in sorted(physics.plan.fabric.sites) if physics.plan.fabric else ():
+            need = physics.racks_in_use.get(site, 0) + reliability.spare_racks_by_site.get(site, 0)
             yield from at_most(
-                f"spares[{s}]", x.spare_gpus_per_rack, wired, "GPUs stand by", "GPUs of a rack are cabled"
+                f"spares[{site}]", need, physics.cabled_racks(site), "racks work and stand by", "racks are cabled"
+            )
+            wired = physics.wired_gpus_per_rack(site)
+            yield from at_most(
+                f"spares[{site}]", reliability.spare_gpus_per_rack, wired, "GPUs stand by", "GPUs of a rack are cabled"
             )
 
 
-def _stretches(c: PlanPhysics, x: ReliabilityPlan, layout: LayoutPlan, f: Failures) -> dict[tuple[str, str], float]:
+def _stretches(
+    physics: PlanPhysics, reliability: ReliabilityPlan, layout: LayoutPlan, failures: Failures
+) -> dict[tuple[str, str], float]:
     """Compute the stretch of every way to resume, given the spare racks at the sites."""
-    there, down = _standing(c, x, layout)
-    all_spared = all(n > 0 for n in x.spare_racks_by_site.values())
-    gpus, d = float(layout.gpus_used), layout.data_parallel
+    there, down = _standing(physics, reliability, layout)
+    all_spared = all(spares > 0 for spares in reliability.spare_racks_by_site.values())
+    gpus, replicas = float(layout.gpus_used), layout.data_parallel
     found: dict[tuple[str, str], float] = {}
-    for way in f.ways(spares=all_spared):
-        own = f.stretch(gpus, gpus / d, d, way, layout.metrics.step_seconds, shared=layout.zero_stage > 0)
-        left = 1 - down / d if way[0] == "elastic" else there
+    for way in failures.ways(spares=all_spared):
+        own = failures.stretch(
+            gpus, gpus / replicas, replicas, way, layout.metrics.step_seconds, shared=layout.zero_stage > 0
+        )
+        left = 1 - down / replicas if way[0] == "elastic" else there
         found[way] = float(own) / left if left > 0 else float("inf")
     return found
 
 
-def _standing(c: PlanPhysics, x: ReliabilityPlan, layout: LayoutPlan) -> tuple[float, float]:
+def _standing(physics: PlanPhysics, reliability: ReliabilityPlan, layout: LayoutPlan) -> tuple[float, float]:
     """Return the share of time in which all sites have enough racks, and the mean replicas down for want of racks."""
     there, short = 1.0, 0.0
-    for s, n in x.spare_racks_by_site.items():
-        needed = c.racks_in_use.get(s, 0)
-        there *= at_least(needed, needed + n, x.rack_availability)
-        short += mean_short(needed, needed + n, x.rack_availability)
-    unit = strategy_of(layout).unit_racks(c.gpus_per_rack)
+    for site, spares in reliability.spare_racks_by_site.items():
+        needed = physics.racks_in_use.get(site, 0)
+        there *= at_least(needed, needed + spares, reliability.rack_availability)
+        short += mean_short(needed, needed + spares, reliability.rack_availability)
+    unit = strategy_of(layout).unit_racks(physics.gpus_per_rack)
     return there, short * layout.replicas_per_rack * (unit // layout.racks_per_replica)
 
 
-def useful_share(c: PlanPhysics) -> Iterator[Violation]:
+def useful_share(physics: PlanPhysics) -> Iterator[Violation]:
     """Check the share of time that trains, the days lost by cause, and that no other way to resume trains more."""
-    for x, layout, f in _sections(c):
-        there, down = _standing(c, x, layout)
-        yield from must_equal("useful_share", "share of time with enough racks", x.enough_racks_share, there)
-        yield from must_equal("useful_share", "replicas short of racks", x.replicas_short, down)
-        ways = _stretches(c, x, layout, f)
-        own = ways.get((x.recovery, x.checkpoint_target))
+    for reliability, layout, failures in _sections(physics):
+        there, down = _standing(physics, reliability, layout)
+        yield from must_equal("useful_share", "share of time with enough racks", reliability.enough_racks_share, there)
+        yield from must_equal("useful_share", "replicas short of racks", reliability.replicas_short, down)
+        ways = _stretches(physics, reliability, layout, failures)
+        own = ways.get((reliability.recovery, reliability.checkpoint_target))
         if own is None:
             yield broken(
-                "useful_share", f"{x.recovery} with checkpoints in {x.checkpoint_target}: 0 such ways to go on"
+                "useful_share",
+                f"{reliability.recovery} with checkpoints in {reliability.checkpoint_target}: 0 such ways to go on",
             )
             return
-        yield from must_equal("useful_share", "useful share", x.useful_share, 1 / own)
-        yield from must_equal("useful_share", "of the metrics", layout.metrics.useful_share, x.useful_share)
+        yield from must_equal("useful_share", "useful share", reliability.useful_share, 1 / own)
+        yield from must_equal("useful_share", "of the metrics", layout.metrics.useful_share, reliability.useful_share)
         yield from at_most("useful_share", own, min(ways.values()), "seconds a second of steps", "by the best way")
-        lost, days = sum(x.lost_days.values()), layout.metrics.days_to_train - layout.metrics.step_days_to_train
+        lost, days = (
+            sum(reliability.lost_days.values()),
+            layout.metrics.days_to_train - layout.metrics.step_days_to_train,
+        )
         yield from must_equal("useful_share", "days lost by cause against the days without steps", lost, days)
-        for name, n in x.lost_days.items():
+        for name, n in reliability.lost_days.items():
             yield from at_most(
                 f"useful_share[{name}]", 0.0, n + 1e-9 * layout.metrics.days_to_train, "days", "days lost"
             )

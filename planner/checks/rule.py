@@ -29,11 +29,11 @@ def exceeds(a: float, b: float) -> bool:
     return a - b > TOLERANCE * max(abs(a), abs(b))
 
 
-def show(x: object) -> str:
+def show(value: object) -> str:
     """Write a figure with thousands marks and enough digits to see a difference."""
-    if isinstance(x, bool) or not isinstance(x, (int, float)):
-        return "none" if x is None else str(x)
-    return f"{x:,}" if isinstance(x, int) else f"{x:,.10g}"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "none" if value is None else str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.10g}"
 
 
 def broken(rule: str, message: str, stated: object = None, recomputed: object = None) -> Violation:
@@ -41,11 +41,11 @@ def broken(rule: str, message: str, stated: object = None, recomputed: object = 
     return Violation(rule=rule, message=message, stated=_value(stated), recomputed=_value(recomputed))
 
 
-def _value(x: object) -> float | int | str | None:
+def _value(value: object) -> float | int | str | None:
     """Return a side of a rule as JSON holds it: text where it is no finite number."""
-    if x is None or (isinstance(x, int) and not isinstance(x, bool)):
-        return x
-    return x if isinstance(x, float) and math.isfinite(x) else str(x)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    return value if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def must_equal(rule: str, what: str, stated: Number, found: Number, unit: str = "") -> Iterator[Violation]:

@@ -63,12 +63,14 @@ class CutRanges:
 
     def columns(self) -> Iterator[tuple[CutPipelines, int, Ints]]:
         """Yield each pipeline with a number of replicas, and the micro-batches of its single ranges, ascending."""
-        x = self.pipelines
-        keys = np.stack([x.p, x.v, x.stages_per_rack, self.min_replicas, self.min_micro_batches])
+        pipelines = self.pipelines
+        keys = np.stack(
+            [pipelines.p, pipelines.v, pipelines.stages_per_rack, self.min_replicas, self.min_micro_batches]
+        )
         order = np.lexsort(keys[::-1])
         starts = np.flatnonzero(np.append(True, np.any(np.diff(keys[:4, order], axis=1) != 0, axis=0)))
         for some in np.split(order, starts[1:]):
-            yield x.part(some[:1]), int(self.min_replicas[some[0]]), self.min_micro_batches[some]
+            yield pipelines.part(some[:1]), int(self.min_replicas[some[0]]), self.min_micro_batches[some]
 
     def split(self) -> "CutRanges":
         """Part each range by its replicas, or by its micro-batches where there is one number of replicas."""
@@ -79,13 +81,13 @@ class CutRanges:
         row = np.repeat(np.arange(len(self)), parts)
         k = np.arange(len(row)) - np.repeat(np.cumsum(parts) - parts, parts)
         first, last = low[row] + size[row] * k // parts[row], low[row] + size[row] * (k + 1) // parts[row] - 1
-        x, one = self.part(row), one[row]
+        part, one = self.part(row), one[row]
         return CutRanges(
-            x.pipelines,
-            np.where(one, x.min_replicas, first),
-            np.where(one, x.max_replicas, last),
-            np.where(one, first, x.min_micro_batches),
-            np.where(one, last, x.max_micro_batches),
+            part.pipelines,
+            np.where(one, part.min_replicas, first),
+            np.where(one, part.max_replicas, last),
+            np.where(one, first, part.min_micro_batches),
+            np.where(one, last, part.max_micro_batches),
         )
 
 
@@ -100,26 +102,30 @@ def pinned_replicas(instance: Instance) -> int | None:
     return instance.pins.get("layout.data_parallel") if by_site is None else sum(by_site.values())
 
 
-def fastest_ranges(cut: Cut, x: CutPipelines, racks: MaxRacks, limit: float) -> CutRanges:
+def fastest_ranges(cut: Cut, pipelines: CutPipelines, racks: MaxRacks, limit: float) -> CutRanges:
     """Return every pipeline with all replicas and micro-batches, but those too few for a limit in seconds a sequence.
 
     The replicas fill whole blocks within the maximum racks, and experts are spread over all of them; an interleaved
     pipeline has at least a whole round of micro-batches.
     """
     shape, total, pins, times = cut.shape, total_micro_batches(cut), cut.space.instance.pins, cut.times.times
-    most = np.zeros_like(x.p)
-    for wired in set(x.wired.tolist()):
-        most[x.wired == wired] = racks(wired)
+    most = np.zeros_like(pipelines.p)
+    for wired in set(pipelines.wired.tolist()):
+        most[pipelines.wired == wired] = racks(wired)
     each = cut.least_layers * (times.forward_seconds + times.backward_seconds) / shape.micro_batch
     gpus = float(cut.space.fewest_gpus(limit / (each * shape.gpus))) * (1 - ROUNDING)
-    few = np.ceil(np.maximum(gpus / x.p, shape.expert_parallel) / shape.gpus).astype(np.int64)
-    many, low, high = most // x.block_racks * x.block_replicas, np.where(x.v > 1, x.p, 1), np.full_like(x.p, total)
+    few = np.ceil(np.maximum(gpus / pipelines.p, shape.expert_parallel) / shape.gpus).astype(np.int64)
+    many, low, high = (
+        most // pipelines.block_racks * pipelines.block_replicas,
+        np.where(pipelines.v > 1, pipelines.p, 1),
+        np.full_like(pipelines.p, total),
+    )
     replicas, batches = pinned_replicas(cut.space.instance), pins.get("layout.microbatches_per_step")
     if replicas is not None:
         few, many = np.maximum(few, replicas), np.minimum(many, replicas)
     if batches is not None:
         low, high = np.maximum(low, batches), np.minimum(high, batches)
-    return CutRanges(x, few, many, low, high).within(total)
+    return CutRanges(pipelines, few, many, low, high).within(total)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +177,7 @@ class StepTimeBound:
     def send(self) -> Floats:
         """Seconds of one exchange between stages."""
         inside = -(-self.x.p // self.x.stages_per_rack) == 1
-        far, near = (np.asarray(self.cut.send_seconds[k] * (self.x.p > 1)) for k in (False, True))
+        far, near = (np.asarray(self.cut.send_seconds[inside] * (self.x.p > 1)) for inside in (False, True))
         return np.asarray(np.where(inside, near, far), dtype=np.float64)
 
     @cached_property
@@ -211,13 +217,13 @@ class StepTimeBound:
     @cached_property
     def each(self) -> Floats:
         """Least seconds of a micro-batch: its largest stage has chunks alike, or waits for a larger one each round."""
-        x, layers, times = self.x, self.layers, self.cut.times.times
+        pipelines, layers, times = self.x, self.layers, self.cut.times.times
         wait = interleaving.min_excess_seconds(
-            x.p, x.v, 3 * x.p, layers, 0, self.sharded.layer_seconds, times.recompute_seconds
+            pipelines.p, pipelines.v, 3 * pipelines.p, layers, 0, self.sharded.layer_seconds, times.recompute_seconds
         )
         stage = self._stage(layers)
         unequal = np.maximum(self.rounds * stage, stage + self.waits * wait)
-        alike = self.rounds * self._stage(np.ceil(layers / x.v) * x.v)
+        alike = self.rounds * self._stage(np.ceil(layers / pipelines.v) * pipelines.v)
         return np.asarray(np.minimum(unequal, alike) + self.ends, dtype=np.float64)
 
     @cached_property
@@ -235,9 +241,15 @@ class StepTimeBound:
 
     def _fill(self, micro_batches: Ints) -> Any:
         """Seconds of filling and draining the pipeline."""
-        x, chunks = self.x, self.chunk * self.x.v
+        pipelines, chunks = self.x, self.chunk * self.x.v
         return step.pipeline_bubble_seconds(
-            self.sharded, self.cut.schedule, x.p, x.v, chunks, send_seconds=self.send, micro_batches=micro_batches
+            self.sharded,
+            self.cut.schedule,
+            pipelines.p,
+            pipelines.v,
+            chunks,
+            send_seconds=self.send,
+            micro_batches=micro_batches,
         )
 
     @cached_property
@@ -289,14 +301,16 @@ class StepTimeBound:
 
     def in_time(self, limit: float, which: Any = slice(None)) -> CutRanges:
         """Return those ranges that may take less than a limit in seconds a sequence, with ends drawn together."""
-        x, b, gpus = self.ranges, self.cut.shape.micro_batch, self.x.p * self.cut.shape.gpus
-        left = np.maximum(limit * b - self.once / self.micro_batches * self.stretch, 0.0)
-        spare = np.maximum(limit * b * x.max_replicas / self.stretch - self.each, NOTHING)
+        ranges, micro_batch, gpus = self.ranges, self.cut.shape.micro_batch, self.x.p * self.cut.shape.gpus
+        left = np.maximum(limit * micro_batch - self.once / self.micro_batches * self.stretch, 0.0)
+        spare = np.maximum(limit * micro_batch * ranges.max_replicas / self.stretch - self.each, NOTHING)
         with np.errstate(divide="ignore"):
             ends = self.cut.space.fewest_gpus(left / (self.each * gpus)) / gpus, self.once / spare
-        low, least = (np.ceil(np.minimum(n * (1 - ROUNDING), 2.0**62)).astype(np.int64) for n in ends)
+        low, least = (np.ceil(np.minimum(end * (1 - ROUNDING), 2.0**62)).astype(np.int64) for end in ends)
         found = replace(
-            x, min_replicas=np.maximum(x.min_replicas, low), min_micro_batches=np.maximum(x.min_micro_batches, least)
+            ranges,
+            min_replicas=np.maximum(ranges.min_replicas, low),
+            min_micro_batches=np.maximum(ranges.min_micro_batches, least),
         ).part(which)
         return found.part(np.flatnonzero(self.seconds[which] < limit)).within(total_micro_batches(self.cut))
 
@@ -307,10 +321,10 @@ class StepTimeBound:
         flight l/v times the activations of one; a recomputed layer keeps fewer activations and takes longer.
         """
         few = np.arange(len(self.ranges))
-        for n in parts:
-            size = max(1, MOST_CELLS // (n or int(self.x.p[few].max(initial=1))))
+        for part in parts:
+            size = max(1, MOST_CELLS // (part or int(self.x.p[few].max(initial=1))))
             blocks = [few[at : at + size] for at in range(0, len(few), size)]
-            few = np.concatenate([few[:0], *(some[self._hold(some, seconds[some, None], n)] for some in blocks)])
+            few = np.concatenate([few[:0], *(some[self._hold(some, seconds[some, None], part)] for some in blocks)])
         return few
 
     def _hold(self, some: Ints, seconds: Floats, parts: int | None) -> NDArray[np.bool_]:
@@ -329,8 +343,8 @@ class StepTimeBound:
         """Return the layers but front ones that stages hold at most; with embeddings and head if it is `every` one."""
         cut, machine, shape, order = self.cut, self.cut.machine, self.cut.shape, self.cut.schedule
         p, v, m, d, send, layer = (
-            np.asarray(n + 0 * self.x.p)[some, None]
-            for n in (
+            np.asarray(array + 0 * self.x.p)[some, None]
+            for array in (
                 self.x.p,
                 self.x.v,
                 self.ranges.min_micro_batches,
