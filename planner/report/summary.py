@@ -71,11 +71,17 @@ def _curve_box(curve: Curve) -> str:
 def curve_table(points: Sequence[CurvePoint]) -> list[str]:
     """Write a line a point: its figures, then its layout and the other changes against the point before it."""
     figures = [CURVE_HEAD]
-    for p in points:
-        least = "-" if p.bound_days is None else rounded_down(p.bound_days)
-        cells = ("knee" if p.knee else "", money(p.capital_usd), amount(p.days_to_train), least, short_percent(p.mfu))
-        figures.append((*cells, f"{p.racks:,}", f"{p.idle_gpus:,}"))
-    texts = ["layout, and what else changes", *("; ".join((p.layout, *p.changes)) for p in points)]
+    for point in points:
+        least = "-" if point.bound_days is None else rounded_down(point.bound_days)
+        cells = (
+            "knee" if point.knee else "",
+            money(point.capital_usd),
+            amount(point.days_to_train),
+            least,
+            short_percent(point.mfu),
+        )
+        figures.append((*cells, f"{point.racks:,}", f"{point.idle_gpus:,}"))
+    texts = ["layout, and what else changes", *("; ".join((point.layout, *point.changes)) for point in points)]
     return [f"{line}  {text}" for line, text in zip(aligned(figures).split("\n"), texts, strict=True)]
 
 
@@ -116,17 +122,17 @@ def _covers(curve: Curve) -> Iterator[str]:
 
 def segments(points: Sequence[CurvePoint]) -> Iterator[str]:
     """Write the fewest days for some money: of a few points all, of many those at both ends and at the knee."""
-    bounds = [p for p in points if p.bound_days is not None]
+    bounds = [point for point in points if point.bound_days is not None]
     if len(bounds) > MOST_SEGMENTS:
-        bounds = [p for p in bounds if p.knee or p in (bounds[0], bounds[-1])]
-    for p in bounds:
-        days = rounded_down(p.bound_days or 0.0)
-        yield f"No plan of at most {money(p.capital_usd)} trains in less than {days} days."
+        bounds = [bound for bound in bounds if bound.knee or bound in (bounds[0], bounds[-1])]
+    for bound in bounds:
+        days = rounded_down(bound.bound_days or 0.0)
+        yield f"No plan of at most {money(bound.capital_usd)} trains in less than {days} days."
 
 
 def knee(points: Sequence[CurvePoint]) -> Iterator[str]:
     """Write the plan behind which money saves few days; of a curve without one whether it is as good as straight."""
-    bend = next((p for p in points if p.knee), None)
+    bend = next((point for point in points if point.knee), None)
     if bend is not None:
         where = f"{money(bend.capital_usd)}, {amount(bend.days_to_train)} days"
         # By how much twice the money divides the days on the way from one plan to another, on average.
@@ -138,7 +144,7 @@ def knee(points: Sequence[CurvePoint]) -> Iterator[str]:
         return
     if len(points) < FEWEST_POINTS:
         return
-    products = [p.racks * p.days_to_train for p in points]
+    products = [point.racks * point.days_to_train for point in points]
     low, high = min(products), max(products)
     if high <= low * (1 + CONSTANT_PRODUCT):
         yield f"No knee: racks x days is constant within {100 * CONSTANT_PRODUCT:g} %."
@@ -178,13 +184,13 @@ def statements(plan: Plan) -> tuple[Statement, ...]:
     """Return all that a plan says, section after section; of a question without an answer why there is none."""
     if isinstance(plan.instance, FabricInstance):
         parts = FABRIC_ALONE if plan.conflict is None else (faults, verdict)
-        stated = [x for part in parts for x in part(plan)]
+        stated = [statement for part in parts for statement in part(plan)]
     elif plan.conflict is not None:
-        stated = [x for part in (faults, verdict, implausible_inputs) for x in part(plan)]
+        stated = [statement for part in (faults, verdict, implausible_inputs) for statement in part(plan)]
     else:
-        stated = [x for part in STATED for x in part(plan)]
+        stated = [statement for part in STATED for statement in part(plan)]
         stated += [proof_of(topic, getattr(plan, topic).certificate) for topic in CERTIFIED if getattr(plan, topic)]
-    return tuple(sorted(stated, key=lambda x: SECTIONS.index(x.section)))
+    return tuple(sorted(stated, key=lambda statement: SECTIONS.index(statement.section)))
 
 
 def by_section(
@@ -192,8 +198,8 @@ def by_section(
 ) -> dict[str, list[str]]:
     """Return the texts of statements by the section in which they are read."""
     texts: dict[str, list[str]] = {}
-    for x in reported:
-        texts.setdefault(x.section, []).append(show(x))
+    for statement in reported:
+        texts.setdefault(statement.section, []).append(show(statement))
     return texts
 
 
@@ -230,21 +236,30 @@ def summary(plan: Plan, width: int | None = None, *, verbose: bool = False, sect
     """
     reported = statements(plan)
     if section is not None:
-        names = sorted({x.topic for x in reported} | {x.section for x in reported}, key=SECTIONS.index)
+        names = sorted(
+            {statement.topic for statement in reported} | {statement.section for statement in reported},
+            key=SECTIONS.index,
+        )
         names += ["curve"] if plan.curve is not None else []
         if section == "curve" and plan.curve is None:
             raise InputError("section: this plan has no curve; solve without --point, or use `planner frontier`")
         if section not in names:
             raise InputError(f"section: must be one of {', '.join(names)} (is {section!r})")
-        chosen = [x for x in reported if section in (x.topic, x.section) and not x.short]
+        chosen = [
+            statement
+            for statement in reported
+            if section in (statement.topic, statement.section) and not statement.short
+        ]
     else:
-        chosen = [x for x in reported if (not x.short if verbose else x.first)]
+        chosen = [statement for statement in reported if (not statement.short if verbose else statement.first)]
     head = f"{plan.instance.name}: {plan.status}" + ("" if plan.stopped == "proved" else f" ({plan.stopped})")
     if plan.layout is not None and plan.layout.certificate.solver == "none":  # nothing was searched
         head = f"{plan.instance.name}: your layout"
     bars = list(day_bars(plan, BARS if width is None else max(8, min(BARS, width - COLUMNS_WITHOUT_BAR))))
-    faulty = [x.text for x in reported if x.kind == "fault"]  # before all else
-    body = lines_of((x for x in chosen if x.kind != "fault"), bars if verbose or section == "days" else ())
+    faulty = [statement.text for statement in reported if statement.kind == "fault"]  # before all else
+    body = lines_of(
+        (statement for statement in chosen if statement.kind != "fault"), bars if verbose or section == "days" else ()
+    )
     curve = [curve_section(plan.curve)] if plan.curve is not None and section in (None, "curve") else []
     return fitted("\n".join([*faulty, *([head] if section is None else []), *body, *curve]), width)
 
@@ -254,8 +269,8 @@ def lines_of(reported: Iterable[Statement], bars: Iterable[str] = ()) -> Iterato
     texts = by_section(reported)
     texts.setdefault("days", []).extend(bars)
     for name in sorted(texts, key=SECTIONS.index):
-        for n, text in enumerate(texts[name]):
-            yield f"  {text}" if name == "verdict" else f"{name.upper() if n == 0 else '':{INDENT}}{text}"
+        for number, text in enumerate(texts[name]):
+            yield f"  {text}" if name == "verdict" else f"{name.upper() if number == 0 else '':{INDENT}}{text}"
 
 
 def curve_text(frontier: "Frontier", epsilon: float, width: int | None = None) -> str:

@@ -74,7 +74,7 @@ def figure(path: str, value: Any, text: str) -> PageFigure:
 
 def colours(parts: Sequence[str]) -> dict[str, str]:
     """Return the class of each part's colour, in order; after the palette all are grey."""
-    return {name: f"c{n}" if n < PALETTE else "rest" for n, name in enumerate(parts)}
+    return {name: f"c{index}" if index < PALETTE else "rest" for index, name in enumerate(parts)}
 
 
 WIDTH = 420.0  # of every drawing, in units: on a phone a letter of 11 units stays readable
@@ -85,7 +85,9 @@ ROW = 15.0  # units: a row of a legend
 def el(tag: str, content: str = "", **attributes: str | float) -> str:
     """Return one element; `cls` is its class, an underscore in a name is a dash."""
     names = {"cls": "class"}
-    text = "".join(f' {names.get(k, k.replace("_", "-"))}="{escape(shown(v))}"' for k, v in attributes.items())
+    text = "".join(
+        f' {names.get(name, name.replace("_", "-"))}="{escape(shown(value))}"' for name, value in attributes.items()
+    )
     return f"<{tag}{text}>{content}</{tag}>" if content else f"<{tag}{text}/>"
 
 
@@ -179,20 +181,20 @@ def even_marks(low: float, high: float) -> list[float]:
     """Return round values with even steps that span a range."""
     width = high - low or abs(high) or 1.0
     scale = 10.0 ** math.floor(math.log10(width / MARKS))
-    step = next((scale * x for x in NICE if width / (scale * x) <= MARKS), scale * 10)
+    step = next((scale * nice for nice in NICE if width / (scale * nice) <= MARKS), scale * 10)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    return [n * step for n in range(first, max(last, first + 1) + 1)]
+    return [count * step for count in range(first, max(last, first + 1) + 1)]
 
 
 def curve(
     alt: str, lines: Sequence[ChartLine], chosen: tuple[float, float], x_axis: ChartAxis, y_axis: ChartAxis
 ) -> str:
     """Draw lines with the chosen point, marked axes and, where there are several, their names below."""
-    xs = [x for n in lines for x, _ in n.points] + [chosen[0]]
-    ys = [y for n in lines for _, y in n.points] + [chosen[1]]
+    xs = [x for line in lines for x, _ in line.points] + [chosen[0]]
+    ys = [y for line in lines for _, y in line.points] + [chosen[1]]
     left, right = min(xs), max(xs)
     y_marks = even_marks(min(ys), max(ys))
-    x_marks = [x for x in x_axis.marks or even_marks(left, right) if left <= x <= right]
+    x_marks = [mark for mark in x_axis.marks or even_marks(left, right) if left <= mark <= right]
     place = math.log if x_axis.log else float
 
     def across(x: float) -> float:
@@ -219,10 +221,10 @@ def curve(
         drawn.append(line(across(x), bottom, across(x), bottom + 4, "line"))
         drawn.append(text(across(x), bottom + 16, x_axis.show(x), "", anchor))
     drawn.append(text(WIDTH - CURVE_RIGHT, bottom + 31, x_axis.name, "quiet", "end"))
-    drawn += [path([(across(x), up(y)) for x, y in n.points], f"k{n.shade}") for n in lines]
+    drawn += [path([(across(x), up(y)) for x, y in line.points], f"k{line.shade}") for line in lines]
     tip = title(f"chosen: {x_axis.show(chosen[0])}, {y_axis.show(chosen[1])}")
     drawn.append(el("circle", tip, cx=across(chosen[0]), cy=up(chosen[1]), r=4.5, cls="chosen"))
-    names, end = legend({x.name: f"c{x.shade}" for x in lines} if len(lines) > 1 else {}, bottom + 37)
+    names, end = legend({line.name: f"c{line.shade}" for line in lines} if len(lines) > 1 else {}, bottom + 37)
     return drawing(end, alt, "".join(drawn) + names)
 
 
@@ -271,12 +273,12 @@ def stacked(
 
     Parts below zero count in the sum alone.
     """
-    lengths = [sum(v for v in parts.values() if v > 0) for _, parts, _ in rows]
+    lengths = [sum(value for value in parts.values() if value > 0) for _, parts, _ in rows]
     lengths += [limit.value for _, _, limit in rows if limit is not None]
     scale = (WIDTH - 2) / (max(lengths, default=0.0) or 1.0)
     drawn: list[str] = []
-    for n, (name, parts, limit) in enumerate(rows):
-        y = TOP + n * STEP
+    for row, (name, parts, limit) in enumerate(rows):
+        y = TOP + row * STEP
         total = show(sum(parts.values())) + (f" of {show(limit.value)} ({limit.name})" if limit else "")
         name_of_row = cut(name, WIDTH - width_of(total) - 8, "strong")
         drawn += [text(0, y + 11, name_of_row, "strong"), text(WIDTH, y + 11, total, "", "end")]
@@ -287,8 +289,10 @@ def stacked(
                 x += value * scale
         if limit:
             drawn.append(line(limit.value * scale, y + 13, limit.value * scale, y + 19 + BAR, "limit"))
-    whole = {k: sum(parts.get(k, 0.0) for _, parts, _ in rows) for k in shades}
-    named = {f"{k} {show(v)}" if len(rows) == 1 else k: shades[k] for k, v in whole.items() if v > 0}
+    whole = {name: sum(parts.get(name, 0.0) for _, parts, _ in rows) for name in shades}
+    named = {
+        f"{name} {show(value)}" if len(rows) == 1 else name: shades[name] for name, value in whole.items() if value > 0
+    }
     names, end = legend(dict(list(named.items())[:MOST_NAMES]), TOP + len(rows) * STEP)
     return drawing(end, alt, "".join(drawn) + names)
 
@@ -296,18 +300,18 @@ def stacked(
 def waterfall(alt: str, bars: Sequence[Bar], show: Callable[[float], str]) -> str:
     """Draw a bar a line on one scale, joined where they end; parts below zero go back."""
     spans: list[tuple[float, float]] = []
-    for b in bars:
-        start = 0.0 if b.is_sum or not spans else spans[-1][1]
-        spans.append((start, start + b.value))
+    for bar in bars:
+        start = 0.0 if bar.is_sum or not spans else spans[-1][1]
+        spans.append((start, start + bar.value))
     scale = (WIDTH - FALL_LEFT - FALL_RIGHT) / (max((end for _, end in spans), default=0.0) or 1.0)
     drawn: list[str] = []
-    for n, (b, (start, end)) in enumerate(zip(bars, spans, strict=True)):
-        y, low, high = TOP + n * FALL_STEP, FALL_LEFT + min(start, end) * scale, FALL_LEFT + max(start, end) * scale
-        style = "strong" if b.is_sum else ""
-        drawn += [text(0, y + 11, b.name, style), text(WIDTH, y + 11, show(b.value), style, "end")]
+    for row, (bar, (start, end)) in enumerate(zip(bars, spans, strict=True)):
+        y, low, high = TOP + row * FALL_STEP, FALL_LEFT + min(start, end) * scale, FALL_LEFT + max(start, end) * scale
+        style = "strong" if bar.is_sum else ""
+        drawn += [text(0, y + 11, bar.name, style), text(WIDTH, y + 11, show(bar.value), style, "end")]
         # What is thinner than a line still shows that it is there.
-        drawn.append(rect(low, y + 1, max(high - low, 0.8), FALL_BAR, b.shade, f"{b.name}: {show(b.value)}"))
-        if n + 1 < len(bars):
+        drawn.append(rect(low, y + 1, max(high - low, 0.8), FALL_BAR, bar.shade, f"{bar.name}: {show(bar.value)}"))
+        if row + 1 < len(bars):
             x = FALL_LEFT + end * scale
             drawn.append(line(x, y + 1 + FALL_BAR, x, y + 1 + FALL_STEP, "line"))
     return drawing(TOP + len(bars) * FALL_STEP, alt, "".join(drawn))
@@ -315,34 +319,37 @@ def waterfall(alt: str, bars: Sequence[Bar], show: Callable[[float], str]) -> st
 
 def stages(in_memory: Sequence[StageMemory], limit: float) -> str:
     """Draw the memory of stages from first to last against a limit, equal neighbours as one bar, parts by colour."""
-    largest = {k: max(s.parts.get(k, 0.0) for s in in_memory) for k in {k for s in in_memory for k in s.parts}}
-    names = sorted(largest, key=lambda k: (-largest[k], k))
+    largest = {
+        name: max(stage.parts.get(name, 0.0) for stage in in_memory)
+        for name in {name for stage in in_memory for name in stage.parts}
+    }
+    names = sorted(largest, key=lambda name: (-largest[name], name))
     named = [*names[:PARTS], *([OTHER] if len(names) > PARTS else [])]
     shades = colours(named)
-    fullest = max(sum(s.parts.values()) for s in in_memory)
+    fullest = max(sum(stage.parts.values()) for stage in in_memory)
     scale = HIGH / max(limit, fullest)
-    runs = [(s, len(list(g))) for s, g in groupby(in_memory)]
+    runs = [(stage, len(list(group))) for stage, group in groupby(in_memory)]
     gap = LEAST if len(runs) < WIDTH / 5 else 0.0
     drawn, first, foot = [], 0, STAGES_TOP + HIGH
-    for s, count in runs:
+    for stage, count in runs:
         left, wide = first / len(in_memory) * WIDTH, count / len(in_memory) * WIDTH - gap
         which = f"stage {first}" if count == 1 else f"stages {first} to {first + count - 1}"
-        recomputed = f", {s.repeated} recomputed" if s.repeated else ""
-        y, total = foot, sum(s.parts.values())
-        shown = {k: s.parts.get(k, 0.0) for k in names[:PARTS]}
-        shown[OTHER] = sum(s.parts.get(k, 0.0) for k in names[PARTS:])
-        for k, size in shown.items():
+        recomputed = f", {stage.repeated} recomputed" if stage.repeated else ""
+        y, total = foot, sum(stage.parts.values())
+        shown = {name: stage.parts.get(name, 0.0) for name in names[:PARTS]}
+        shown[OTHER] = sum(stage.parts.get(name, 0.0) for name in names[PARTS:])
+        for name, size in shown.items():
             if size > 0:
                 y -= size * scale
-                tip = f"{which}: {s.layers} layers{recomputed}; {plain(k)} {memory(size)} of {memory(total)}"
-                drawn.append(rect(left, y, wide, size * scale, shades[k], tip))
+                tip = f"{which}: {stage.layers} layers{recomputed}; {plain(name)} {memory(size)} of {memory(total)}"
+                drawn.append(rect(left, y, wide, size * scale, shades[name], tip))
         first += count
     drawn += [line(0, foot - limit * scale, WIDTH, foot - limit * scale, "limit"), text(0, 10, memory(limit))]
     drawn.append(text(WIDTH, 10, f"fullest {memory(fullest)}", "", "end"))
     drawn.append(text(0, foot + 13, "stage 0"))
     if len(in_memory) > 1:
         drawn.append(text(WIDTH, foot + 13, f"stage {len(in_memory) - 1}", "", "end"))
-    key, end = legend({plain(k): shades[k] for k in named}, foot + 20)
+    key, end = legend({plain(name): shades[name] for name in named}, foot + 20)
     return drawing(end, f"Memory by stage of {len(in_memory)} stages, at most {memory(fullest)}", "".join(drawn) + key)
 
 
@@ -356,19 +363,21 @@ GRADIENTS, ENDS = ("data_parallel", "between_sites"), ("optimizer", "cpu_overhea
 STAGE_SHADES = {"compute": "c0", "exposed exchange": "c5", "bubble": "c4", "gradients": "c3", "optimiser, host": "c6"}
 
 
-def schedule(name: str, x: LayoutPlan) -> str:
+def schedule(name: str, layout: LayoutPlan) -> str:
     """Draw some stages of a pipeline over one step; each bar is as long as its seconds."""
-    m, stages = x.metrics, x.pipeline_parallel
-    chosen = sorted({round(n * (stages - 1) / (STAGE_ROWS - 1)) for n in range(STAGE_ROWS)}) if stages > 1 else [0]
-    scale = (WIDTH - SCHEDULE_LEFT) / m.step_seconds
-    passes = sum(v for k, v in m.breakdown_seconds.items() if k not in (*GRADIENTS, *ENDS, *BUBBLES))
+    metrics, stages = layout.metrics, layout.pipeline_parallel
+    chosen = sorted({round(row * (stages - 1) / (STAGE_ROWS - 1)) for row in range(STAGE_ROWS)}) if stages > 1 else [0]
+    scale = (WIDTH - SCHEDULE_LEFT) / metrics.step_seconds
+    passes = sum(
+        seconds for name, seconds in metrics.breakdown_seconds.items() if name not in (*GRADIENTS, *ENDS, *BUBBLES)
+    )
     # The share of the passes that is exchange which nothing hides.
-    exposed = sum(m.breakdown_seconds.get(k, 0.0) for k in EXCHANGES) / passes if passes else 0.0
+    exposed = sum(metrics.breakdown_seconds.get(name, 0.0) for name in EXCHANGES) / passes if passes else 0.0
     used, drawn = set(), []
     for row, stage in enumerate(chosen):
         y, at = 2 + row * STAGE_STEP, SCHEDULE_LEFT
         drawn.append(text(0, y + 15, f"stage {stage}"))
-        for kind, seconds in pieces(x, stage):
+        for kind, seconds in pieces(layout, stage):
             width, tip = seconds * scale, f"stage {stage}, {kind}: {seconds:.3g} s"
             if width > 0:
                 used.add(kind)
@@ -380,16 +389,18 @@ def schedule(name: str, x: LayoutPlan) -> str:
                 drawn.append(rect(at, y + STAGE_BAR * (1 - exposed), width, STAGE_BAR * exposed, shade, tip))
             at += width
     y = 2 + len(chosen) * STAGE_STEP
-    for mark in [v for v in even_marks(0.0, m.step_seconds) if v <= m.step_seconds]:
+    for mark in [mark for mark in even_marks(0.0, metrics.step_seconds) if mark <= metrics.step_seconds]:
         at = SCHEDULE_LEFT + mark * scale
         anchor = "end" if at > WIDTH - 16 else "middle"
         drawn += [line(at, y - 3, at, y + 2, "line"), text(at, y + 13, f"{mark:g} s", "small", anchor)]
-    names, end = legend({k: v for k, v in STAGE_SHADES.items() if k in used}, y + 20)
-    alt = f"{name}Schedule of one step of {m.step_seconds:.3g} s, stages {', '.join(map(str, chosen))} of {stages}"
+    names, end = legend({name: shade for name, shade in STAGE_SHADES.items() if name in used}, y + 20)
+    alt = (
+        f"{name}Schedule of one step of {metrics.step_seconds:.3g} s, stages {', '.join(map(str, chosen))} of {stages}"
+    )
     return drawing(end, alt, "".join(drawn) + names)
 
 
-def pieces(x: LayoutPlan, stage: int) -> Iterator[tuple[str, float]]:
+def pieces(layout: LayoutPlan, stage: int) -> Iterator[tuple[str, float]]:
     """Yield (kind, seconds) of the successive phases of a stage in a step; the seconds sum to the step.
 
     1F1B as in Narayanan et al. (2021): a stage begins when those before it have passed on their first micro-batch,
@@ -398,14 +409,14 @@ def pieces(x: LayoutPlan, stage: int) -> Iterator[tuple[str, float]]:
     forward and backward passes by the plan's backward pass of a layer. The waits of unequal chunks, and of sends for
     rings, are spread over the passes, and drawn as one.
     """
-    parts, before, behind = x.metrics.breakdown_seconds, stage, x.pipeline_parallel - 1 - stage
-    bubble, *waits = (parts.get(k, 0.0) for k in BUBBLES)
+    parts, before, behind = layout.metrics.breakdown_seconds, stage, layout.pipeline_parallel - 1 - stage
+    bubble, *waits = (parts.get(name, 0.0) for name in BUBBLES)
     wait = sum(waits)
-    gradients, ends = (sum(parts.get(k, 0.0) for k in keys) for keys in (GRADIENTS, ENDS))
-    work = x.metrics.step_seconds - bubble - wait - gradients - ends
-    each = bubble / max(1, x.pipeline_parallel - 1)
-    chunk = max(x.layers_per_stage, default=1) / x.virtual_stages
-    backward = min(x.metrics.allreduce_window_seconds * chunk, 0.75 * each) or 2 / 3 * each
+    gradients, ends = (sum(parts.get(name, 0.0) for name in keys) for keys in (GRADIENTS, ENDS))
+    work = layout.metrics.step_seconds - bubble - wait - gradients - ends
+    each = bubble / max(1, layout.pipeline_parallel - 1)
+    chunk = max(layout.layers_per_stage, default=1) / layout.virtual_stages
+    backward = min(layout.metrics.allreduce_window_seconds * chunk, 0.75 * each) or 2 / 3 * each
     forward = each - backward
     warm = min((behind + 1) * forward, work / 3)
     drained = min(behind * backward, work - warm)

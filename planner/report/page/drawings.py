@@ -59,7 +59,7 @@ class DrawnTier:
     @property
     def cells(self) -> list[tuple[int, int]]:
         """Column and row of the boxes drawn."""
-        every = ((n % self.columns, n // self.columns) for n in range(self.boxes))
+        every = ((box % self.columns, box // self.columns) for box in range(self.boxes))
         return [(column, row) for column, row in every if column < ACROSS and row < self.deep]
 
     @property
@@ -137,11 +137,13 @@ class DrawnLinks:
         """Return the ends of the lines between two tiers, each with the height at which its boxes begin."""
         (high, high_top), (low, low_top) = above, below
         foot = high_top + (high.height - BOX / 2 if high.ring else high.height)
-        tops = [(high.middle(c, high_top)[0], foot) for c in high.cells if c[1] == 0 and c[0] < self.reached]
+        tops = [
+            (high.middle(cell, high_top)[0], foot) for cell in high.cells if cell[1] == 0 and cell[0] < self.reached
+        ]
         if high.ring:
-            tops = [high.middle(c, high_top) for c in high.cells if c[1] == 0]
+            tops = [high.middle(cell, high_top) for cell in high.cells if cell[1] == 0]
         last = max(row for _, row in low.cells)
-        feet = [(low.middle(c, low_top)[0], low_top) for c in low.cells if c[1] == last]
+        feet = [(low.middle(cell, low_top)[0], low_top) for cell in low.cells if cell[1] == last]
         centre = (LEFT + RIGHT) / 2
         if self.shape == "columns":
             return list(zip(tops, [(x, low_top) for x, _ in tops], strict=True))
@@ -158,90 +160,104 @@ class DrawnLinks:
         return min(WIDEST, FREE[self.shape] * pitch) / math.sqrt(self.rate)
 
 
-def fabric_svg(x: BuiltFabric) -> Iterator[str]:
+def fabric_svg(built: BuiltFabric) -> Iterator[str]:
     """Draw a site's fabric as a file of its own, in the light colours of pages."""
     colours = dict(re.findall(r"--(\w+): (#\w+)", style().partition("}")[0]))
     rules = "\n".join(line for line in style().splitlines() if line.startswith("svg "))
-    css = re.sub(r"var\(--(\w+)\)", lambda m: colours[m[1]], rules)
+    css = re.sub(r"var\(--(\w+)\)", lambda match: colours[match[1]], rules)
     paper = el("rect", width="100%", height="100%", fill=colours["paper"])
-    drawn = fabric_tiers(x).replace("<svg ", f'<svg width="{2 * WIDTH:.0f}" ', 1)
+    drawn = fabric_tiers(built).replace("<svg ", f'<svg width="{2 * WIDTH:.0f}" ', 1)
     yield drawn.replace("</title>", f"</title>{el('style', css)}{paper}", 1) + "\n"
 
 
-def fabric_tiers(x: BuiltFabric) -> str:
+def fabric_tiers(built: BuiltFabric) -> str:
     """Draw the tiers of a site from the top down to the racks of one leaf domain.
 
     ValueError if a tier states other switches than are wired: the picture would not be of the plan.
     """
-    f, counts = x.fabric, switch_counts(x.design)
-    for t in f.tiers:
+    fabric, counts = built.fabric, switch_counts(built.design)
+    for t in fabric.tiers:
         if t.switches != counts[t.name]:
-            raise ValueError(f"{x.site}: {t.switches:,} {t.name} switches are stated and {counts[t.name]:,} wired")
-    tiers, links = _tiers(x), _links(x)
-    cables = counted(sum(s.count for s in stages(x.design)), "cable")
-    head = f"{x.site}: {counted(f.switches, 'switch')} of {f.switch}, {cables}"
-    drawn, y = _written([*_styled(head, "strong", WIDTH), *_styled(_part(x), "small", WIDTH)], 0)
+            raise ValueError(f"{built.site}: {t.switches:,} {t.name} switches are stated and {counts[t.name]:,} wired")
+    tiers, links = _tiers(built), _links(built)
+    cables = counted(sum(stage.count for stage in stages(built.design)), "cable")
+    head = f"{built.site}: {counted(fabric.switches, 'switch')} of {fabric.switch}, {cables}"
+    drawn, y = _written([*_styled(head, "strong", WIDTH), *_styled(_part(built), "small", WIDTH)], 0)
     tops, y = list[float](), y + GAP
-    for tier, k in zip(tiers, [*links, None], strict=True):
+    for tier, link in zip(tiers, [*links, None], strict=True):
         tops.append(y + GAP)
         words, foot = _written(tier.words, y)
         drawn, y = drawn + words, max(foot, tops[-1] + tier.height) + GAP
-        if k is not None:
-            words, foot = _written(k.words, y + (FAN - LINE * len(k.words)) / 2)
+        if link is not None:
+            words, foot = _written(link.words, y + (FAN - LINE * len(link.words)) / 2)
             drawn, y = drawn + words, max(y + FAN, foot)
     at = list(zip(tiers, tops, strict=True))
-    scale = min(k.scale(*ends) for k, *ends in zip(links, tiers, tiers[1:], strict=False))
-    lines = [_lines(k.between(*ends), k, scale) for k, *ends in zip(links, at, at[1:], strict=False)]
-    inside = DrawnLinks("pairs", 0, x.design.leaf_bundle, x.switch.port_gbps)
+    scale = min(link.scale(*ends) for link, *ends in zip(links, tiers, tiers[1:], strict=False))
+    lines = [_lines(link.between(*ends), link, scale) for link, *ends in zip(links, at, at[1:], strict=False)]
+    inside = DrawnLinks("pairs", 0, built.design.leaf_bundle, built.switch.port_gbps)
     lines += [_lines(_inside(*leaf), inside, scale) for leaf in at if leaf[0].ring]
-    names = ", ".join(counted(t.switches, f"{t.name} switch") for t in reversed(f.tiers))
+    names = ", ".join(counted(tier.switches, f"{tier.name} switch") for tier in reversed(fabric.tiers))
     boxes = []
     for tier, top in at:
         wide, high = tier.size
-        corners = ((a - wide / 2, b - high / 2) for a, b in (tier.middle(c, top) for c in tier.cells))
-        d = "".join(f"M{a:.2f} {b:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z" for a, b in corners)
-        boxes.append(el("path", title(PLURAL[tier.name]), d=d, cls=SHADES.get(tier.name, "c4")))
-    parts = [*_frames(x, at), *lines, *boxes, *drawn]
-    return drawing(y, f"Fabric of {x.site}: {names}", "".join(parts))
+        corners = ((a - wide / 2, b - high / 2) for a, b in (tier.middle(cell, top) for cell in tier.cells))
+        shape = "".join(f"M{a:.2f} {b:.2f}h{wide:.2f}v{high:.2f}h-{wide:.2f}z" for a, b in corners)
+        boxes.append(el("path", title(PLURAL[tier.name]), d=shape, cls=SHADES.get(tier.name, "c4")))
+    parts = [*_frames(built, at), *lines, *boxes, *drawn]
+    return drawing(y, f"Fabric of {built.site}: {names}", "".join(parts))
 
 
-def _part(x: BuiltFabric) -> str:
-    d = x.design
+def _part(built: BuiltFabric) -> str:
+    design = built.design
     reported = "Drawn: the racks of one leaf domain"
-    reported += f", one {_pod(x)} of {d.pods:,}" if d.pods > 1 else ""
-    reported += f", one zone of {d.zones:,}" if d.zones > 1 else ""
-    return reported + (f", of one of {d.networks:,} networks side by side" if d.networks > 1 else "")
+    reported += f", one {_pod(built)} of {design.pods:,}" if design.pods > 1 else ""
+    reported += f", one zone of {design.zones:,}" if design.zones > 1 else ""
+    return reported + (f", of one of {design.networks:,} networks side by side" if design.networks > 1 else "")
 
 
-def _pod(x: BuiltFabric) -> str:
-    return "group" if x.design.grouped else "pod"
+def _pod(built: BuiltFabric) -> str:
+    return "group" if built.design.grouped else "pod"
 
 
-def _tiers(x: BuiltFabric) -> list[DrawnTier]:
-    d, counts, word, grouped = x.design, switch_counts(x.design), _pod(x), x.design.grouped
-    rails, domains = (1, 1) if d.single else (min(d.rails_per_pod, d.rails), min(d.domains_per_pod, d.domains))
-    of_pod = [] if d.single else [f"{word} of {counted(rails, 'rail')} x {counted(domains, 'leaf domain')}"]
-    ring = isinstance(d, Dragonfly) and not d.spines
-    if isinstance(d, Dragonfly) and ring:
-        of_pod.append(f"{counted(d.local_links, 'cable')} inside groups")
-    blocks = {"leaf": of_pod + _more(d.pods, word), "core": _more(d.zones, "zone")}
-    racks = min(d.domain_racks, d.racks)
-    own = f"{counted(d.gpus_per_rack, 'GPU')} a rack" + (f", {counted(d.lanes, 'lane')} each" if d.lanes > 1 else "")
-    tiers = [DrawnTier("rack", racks, _columns(racks), d.racks, (own,))]
-    for t in x.fabric.tiers:
-        up = f", {t.up_ports:,} up, {t.oversubscription:.3g}:1" if t.up_ports else ", none up"
-        boxes = {"leaf": rails * domains, "spine": d.spines_per_pod, "super-spine": d.super_spines // d.networks}
-        drawn = d.zone_cores if t.name == "core" else boxes[t.name]
-        columns = d.spines_per_pod if t.name != "leaf" else rails if rails > 1 else _columns(drawn)
-        if (t.name == "core" and d.core_boxes) or (t.name == "super-spine" and (d.core_boxes or d.super_spine_boxes)):
+def _tiers(built: BuiltFabric) -> list[DrawnTier]:
+    design, counts, word, grouped = built.design, switch_counts(built.design), _pod(built), built.design.grouped
+    rails, domains = (
+        (1, 1)
+        if design.single
+        else (min(design.rails_per_pod, design.rails), min(design.domains_per_pod, design.domains))
+    )
+    of_pod = [] if design.single else [f"{word} of {counted(rails, 'rail')} x {counted(domains, 'leaf domain')}"]
+    ring = isinstance(design, Dragonfly) and not design.spines
+    if isinstance(design, Dragonfly) and ring:
+        of_pod.append(f"{counted(design.local_links, 'cable')} inside groups")
+    blocks = {"leaf": of_pod + _more(design.pods, word), "core": _more(design.zones, "zone")}
+    racks = min(design.domain_racks, design.racks)
+    own = f"{counted(design.gpus_per_rack, 'GPU')} a rack" + (
+        f", {counted(design.lanes, 'lane')} each" if design.lanes > 1 else ""
+    )
+    tiers = [DrawnTier("rack", racks, _columns(racks), design.racks, (own,))]
+    for tier in built.fabric.tiers:
+        up = f", {tier.up_ports:,} up, {tier.oversubscription:.3g}:1" if tier.up_ports else ", none up"
+        boxes = {
+            "leaf": rails * domains,
+            "spine": design.spines_per_pod,
+            "super-spine": design.super_spines // design.networks,
+        }
+        drawn = design.zone_cores if tier.name == "core" else boxes[tier.name]
+        columns = design.spines_per_pod if tier.name != "leaf" else rails if rails > 1 else _columns(drawn)
+        if (tier.name == "core" and design.core_boxes) or (
+            tier.name == "super-spine" and (design.core_boxes or design.super_spine_boxes)
+        ):
             columns = _columns(drawn)
-        notes = (f"{t.down_ports:,} down{up}", *blocks.get(t.name, ()))
-        tiers.append(DrawnTier(t.name, drawn, columns, counts[t.name], notes, ring and t.name == "leaf"))
-    if grouped and d.pods > 1:
-        tiers.append(DrawnTier(OTHERS, d.pods - 1, _columns(d.pods - 1), d.pods - 1, ("every two joined",)))
-    if (w := x.fabric.wan_gateway) is not None and d.wan_ports:
-        boxes_here, ends = d.wan_gateways // d.networks, f"{w.wan_ports:,} ports to the wide area"
-        tiers.append(DrawnTier(WAN_GATEWAY, boxes_here, _columns(boxes_here), d.wan_gateways, (ends,)))
+        notes = (f"{tier.down_ports:,} down{up}", *blocks.get(tier.name, ()))
+        tiers.append(DrawnTier(tier.name, drawn, columns, counts[tier.name], notes, ring and tier.name == "leaf"))
+    if grouped and design.pods > 1:
+        tiers.append(
+            DrawnTier(OTHERS, design.pods - 1, _columns(design.pods - 1), design.pods - 1, ("every two joined",))
+        )
+    if (gateway := built.fabric.wan_gateway) is not None and design.wan_ports:
+        boxes_here, ends = design.wan_gateways // design.networks, f"{gateway.wan_ports:,} ports to the wide area"
+        tiers.append(DrawnTier(WAN_GATEWAY, boxes_here, _columns(boxes_here), design.wan_gateways, (ends,)))
     return tiers[::-1]
 
 
@@ -254,48 +270,53 @@ def _more(count: int, word: str) -> list[str]:
     return [f"x {counted(count - 1, f'more {word}')}"] if count > 1 else []
 
 
-def _links(x: BuiltFabric) -> list[DrawnLinks]:
-    d, gbps, cables = x.design, x.switch.port_gbps, Counter[tuple[str, str]]()
-    for s in stages(d):
-        cables[s.low, s.high] += s.count
-    gpus, reached = (d.rail_gpus * d.rails, 1) if d.single else (d.rail_gpus, d.rails_per_pod)
-    links = [DrawnLinks("pairs", cables["gpu", "leaf"], gpus, gbps / d.split, reached)]
-    if d.spines:
-        links.append(DrawnLinks("pairs", cables["leaf", "spine"], d.leaf_bundle, gbps))
-    if d.cores:
-        all_reached = 0 < d.core_boxes <= d.spine_up // d.spine_bundle
-        shape = "pairs" if all_reached else "trunk" if d.core_boxes else "columns"
-        each = d.spine_up // d.core_boxes if all_reached else d.spine_up
+def _links(built: BuiltFabric) -> list[DrawnLinks]:
+    design, gbps, cables = built.design, built.switch.port_gbps, Counter[tuple[str, str]]()
+    for stage in stages(design):
+        cables[stage.low, stage.high] += stage.count
+    gpus, reached = (design.rail_gpus * design.rails, 1) if design.single else (design.rail_gpus, design.rails_per_pod)
+    links = [DrawnLinks("pairs", cables["gpu", "leaf"], gpus, gbps / design.split, reached)]
+    if design.spines:
+        links.append(DrawnLinks("pairs", cables["leaf", "spine"], design.leaf_bundle, gbps))
+    if design.cores:
+        all_reached = 0 < design.core_boxes <= design.spine_up // design.spine_bundle
+        shape = "pairs" if all_reached else "trunk" if design.core_boxes else "columns"
+        each = design.spine_up // design.core_boxes if all_reached else design.spine_up
         links.append(DrawnLinks(shape, cables["spine", "core"], each, gbps))
-    if d.super_spines:
-        column, shared = d.spine_up // d.spine_bundle * d.core_up, d.core_boxes or d.super_spine_boxes
-        each, shape = (d.core_up, "trunk") if shared else (column, "columns")
+    if design.super_spines:
+        column, shared = (
+            design.spine_up // design.spine_bundle * design.core_up,
+            design.core_boxes or design.super_spine_boxes,
+        )
+        each, shape = (design.core_up, "trunk") if shared else (column, "columns")
         links.append(DrawnLinks(shape, cables["core", "super-spine"], each, gbps))
-    if isinstance(d, Dragonfly) and d.pods > 1:
-        links.append(DrawnLinks("hub", d.global_links, d.group_links, gbps))
-    if d.wan_ports:
-        links.append(DrawnLinks("trunk", d.wan_gateway_links, d.wan_ports, gbps))
+    if isinstance(design, Dragonfly) and design.pods > 1:
+        links.append(DrawnLinks("hub", design.global_links, design.group_links, gbps))
+    if design.wan_ports:
+        links.append(DrawnLinks("trunk", design.wan_gateway_links, design.wan_ports, gbps))
     return links[::-1]
 
 
 def _inside(tier: DrawnTier, top: float) -> Lines:
     """Return the lines between every two routers of a group, where they are many those of one of them."""
-    first, *others = points = [tier.middle(c, top) for c in tier.cells]
-    return list(combinations(points, 2)) if len(points) * len(others) <= 2 * MANY else [(first, p) for p in others]
+    first, *others = points = [tier.middle(cell, top) for cell in tier.cells]
+    return (
+        list(combinations(points, 2)) if len(points) * len(others) <= 2 * MANY else [(first, other) for other in others]
+    )
 
 
-def _lines(ends: Lines, k: DrawnLinks, scale: float) -> str:
-    d = "".join(f"M{shown(a)} {shown(b)}L{shown(c)} {shown(e)}" for (a, b), (c, e) in ends)
-    width = max(THINNEST, scale * math.sqrt(k.rate))
-    tip = f"{counted(k.each, 'cable')}, {amount(k.rate)} Gb/s each way"
-    return el("path", title(tip), d=d, cls="link", stroke_width=f"{width:.2f}")
+def _lines(ends: Lines, links: DrawnLinks, scale: float) -> str:
+    shape = "".join(f"M{shown(a)} {shown(b)}L{shown(c)} {shown(e)}" for (a, b), (c, e) in ends)
+    width = max(THINNEST, scale * math.sqrt(links.rate))
+    tip = f"{counted(links.each, 'cable')}, {amount(links.rate)} Gb/s each way"
+    return el("path", title(tip), d=shape, cls="link", stroke_width=f"{width:.2f}")
 
 
-def _frames(x: BuiltFabric, at: list[tuple[DrawnTier, float]]) -> Iterator[str]:
+def _frames(built: BuiltFabric, at: list[tuple[DrawnTier, float]]) -> Iterator[str]:
     """Draw a frame around the pod or group, and around its zone, others behind it where there are more."""
     where = {tier.name: (top, top + tier.height) for tier, top in at}
-    for count, first, out in ((x.design.zones, "core", 4.0), (x.design.pods, "spine", 1.0)):
-        if count < 1 or x.design.single:
+    for count, first, out in ((built.design.zones, "core", 4.0), (built.design.pods, "spine", 1.0)):
+        if count < 1 or built.design.single:
             continue
         top, foot = where.get(first, where["leaf"])[0] - GAP / 2 - out / 4, where["leaf"][1] + GAP / 2 + out / 4
         for behind in range(min(count - 1, 2), -1, -1):
@@ -308,7 +329,7 @@ def _styled(content: str, cls: str, room: float = WORDS) -> list[tuple[str, str]
 
 
 def _written(lines: list[tuple[str, str]], top: float) -> tuple[list[str], float]:
-    written = [text(0, top + LINE * (n + 0.85), line, cls) for n, (line, cls) in enumerate(lines)]
+    written = [text(0, top + LINE * (row + 0.85), line, cls) for row, (line, cls) in enumerate(lines)]
     return written, top + LINE * len(lines)
 
 
@@ -323,7 +344,7 @@ def albers(latitude: float, longitude: float) -> Point:
     Albers equal-area conic on a sphere: Snyder, J. P. (1987), Map Projections: A Working Manual, USGS Professional
     Paper 1395, equations (14-1) to (14-6).
     """
-    first, second = (math.radians(p) for p in US_PARALLELS)
+    first, second = (math.radians(degrees) for degrees in US_PARALLELS)
     n = (math.sin(first) + math.sin(second)) / 2
     c = math.cos(first) ** 2 + 2 * n * math.sin(first)
 
@@ -345,8 +366,8 @@ def flat(places: Sequence[Point]) -> list[Point]:
 
     Equirectangular, true to scale at their mean latitude: Snyder 1987, equations (12-1) and (12-2).
     """
-    scale = math.cos(math.radians(sum(p[0] for p in places) / len(places)))
-    return [(math.radians(p[1]) * scale, math.radians(p[0])) for p in places]
+    scale = math.cos(math.radians(sum(place[0] for place in places) / len(places)))
+    return [(math.radians(place[1]) * scale, math.radians(place[0])) for place in places]
 
 
 MARGIN, LARGEST, SMALLEST = 12.0, 15.0, 5.0  # units: around the map, and radii of sites
@@ -359,7 +380,7 @@ MapLines = list[list[Point]]
 def outline() -> dict[str, list[list[list[float]]]]:
     """Return outline and state borders of the 48 states, lines of latitude and longitude."""
     data = json.loads((files("planner.report") / "data" / "us-outline.json").read_text(encoding="utf-8"))
-    return {k: data[k] for k in ("outline", "borders")}
+    return {name: data[name] for name in ("outline", "borders")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -374,22 +395,22 @@ class Chart:
 
 def chart(places: Mapping[str, Point]) -> Chart:
     """Return the map of places (latitude, longitude), on the outline of the US where all of them lie within it."""
-    on_outline = all(in_us(*p) for p in places.values())
-    points = [albers(*p) for p in places.values()] if on_outline else flat(list(places.values()))
+    on_outline = all(in_us(*place) for place in places.values())
+    points = [albers(*place) for place in places.values()] if on_outline else flat(list(places.values()))
     land: dict[str, MapLines] = {"outline": [], "borders": []}
     if on_outline:
-        land = {k: [[albers(y, x) for y, x in part] for part in parts] for k, parts in outline().items()}
-    xs, ys = zip(*points, *(p for part in land["outline"] for p in part), strict=True)
+        land = {name: [[albers(y, x) for y, x in part] for part in parts] for name, parts in outline().items()}
+    xs, ys = zip(*points, *(point for part in land["outline"] for point in part), strict=True)
     wide, tall = max(max(xs) - min(xs), 1e-3), max(max(ys) - min(ys), 1e-3)
     scale = min((WIDTH - 2 * MARGIN) / wide, MAX_HEIGHT / tall)
     left, top = min(xs) - ((WIDTH - 2 * MARGIN) / scale - wide) / 2, max(ys)
 
-    def at(p: Point) -> Point:
-        return MARGIN + (p[0] - left) * scale, MARGIN + (top - p[1]) * scale
+    def at(point: Point) -> Point:
+        return MARGIN + (point[0] - left) * scale, MARGIN + (top - point[1]) * scale
 
-    drawn = [path([at(p) for p in part], "border") for part in land["borders"]]
-    drawn += [path([at(p) for p in part], "coast") for part in land["outline"]]
-    by_name = {n: at(p) for n, p in zip(places, points, strict=True)}
+    drawn = [path([at(point) for point in part], "border") for part in land["borders"]]
+    drawn += [path([at(point) for point in part], "coast") for part in land["outline"]]
+    by_name = {name: at(point) for name, point in zip(places, points, strict=True)}
     return Chart(by_name, tuple(drawn), tall * scale + 2 * MARGIN, on_outline)
 
 
@@ -399,35 +420,41 @@ def plan_map(plan: Plan, grid: Grid) -> tuple[str, bool]:
     Return the drawing, and whether it is on the outline of the US.
     """
     sites = plan.sites.sites if plan.sites else ()
-    nodes = {n.id: (n.latitude, n.longitude) for n in grid.nodes}
+    nodes = {node.id: (node.latitude, node.longitude) for node in grid.nodes}
     fibre = plan.instance.wan if plan.wan else None
-    cities = {n.id: (n.latitude, n.longitude) for n in fibre.fibre_nodes} if fibre and fibre.fibre_edges else {}
-    c = chart({**cities, **nodes, **{x.id: (x.latitude, x.longitude) for x in sites}})
+    cities = (
+        {node.id: (node.latitude, node.longitude) for node in fibre.fibre_nodes} if fibre and fibre.fibre_edges else {}
+    )
+    c = chart({**cities, **nodes, **{site.id: (site.latitude, site.longitude) for site in sites}})
     drawn, names = list(c.land), list[Label]()
     if plan.wan and fibre:
         drawn += _spans(c, plan.wan, fibre)
-        drawn += [dot(n, c.at[n], 1.6) for n in cities]
-        spans = {e.id: e for e in plan.wan.edges}
-        for r in (r for d in plan.wan.demands if d.priority == 0 for r in d.routes[:1]):  # that gradients take
-            if e := spans.get(r.edges[len(r.edges) // 2] if r.edges else ""):
-                names.append(_between(c, e.a, e.b, f"{r.route_km:,.0f} km, {r.gbps / 1e3:,.4g} Tbps"))
+        drawn += [dot(name, c.at[name], 1.6) for name in cities]
+        spans = {edge.id: edge for edge in plan.wan.edges}
+        for route in (
+            route for demand in plan.wan.demands if demand.priority == 0 for route in demand.routes[:1]
+        ):  # that gradients take
+            if edge := spans.get(route.edges[len(route.edges) // 2] if route.edges else ""):
+                names.append(_between(c, edge.a, edge.b, f"{route.route_km:,.0f} km, {route.gbps / 1e3:,.4g} Tbps"))
     else:
-        drawn += [line(*c.at[x.a], *c.at[x.b], "line") for x in grid.lines]
-        for k in plan.sites.links if plan.sites else ():
-            drawn.append(line(*_end(c, k, k.a), *_end(c, k, k.b), "wan"))
-            names.append(_between(c, k.a, k.b, f"{k.route_km:,.0f} km, {k.capacity_gbps / 1e3:,.4g} Tbps"))
-    open_at = {x.id for x in sites}
-    for n in grid.nodes:
-        if n.id not in open_at:
-            drawn.append(dot(n.id, c.at[n.id], 2.8 if n.site else 1.6, "candidate" if n.site else "node"))
-    largest = max((x.facility_mw for x in sites), default=0.0) or 1.0
-    for x in sites:
-        radius = max(SMALLEST, LARGEST * (x.facility_mw / largest) ** 0.5)
-        drawn.append(el("circle", cx=c.at[x.id][0], cy=c.at[x.id][1], r=radius, cls="site"))
-        names.insert(0, Label(c.at[x.id], radius, f"{x.id}, {amount(x.facility_mw)} MW", "strong"))
-    others = [n.id for n in grid.nodes if n.site and n.id not in open_at]
-    names += [Label(c.at[n], 2.8, n, "small", must=False) for n in others] if len(others) <= MAX_NAMES else []
-    places = (f"{x.id} at {x.latitude:.1f}, {x.longitude:.1f} with {amount(x.facility_mw)} MW" for x in sites)
+        drawn += [line(*c.at[corridor.a], *c.at[corridor.b], "line") for corridor in grid.lines]
+        for link in plan.sites.links if plan.sites else ():
+            drawn.append(line(*_end(c, link, link.a), *_end(c, link, link.b), "wan"))
+            names.append(_between(c, link.a, link.b, f"{link.route_km:,.0f} km, {link.capacity_gbps / 1e3:,.4g} Tbps"))
+    open_at = {site.id for site in sites}
+    for node in grid.nodes:
+        if node.id not in open_at:
+            drawn.append(dot(node.id, c.at[node.id], 2.8 if node.site else 1.6, "candidate" if node.site else "node"))
+    largest = max((site.facility_mw for site in sites), default=0.0) or 1.0
+    for site in sites:
+        radius = max(SMALLEST, LARGEST * (site.facility_mw / largest) ** 0.5)
+        drawn.append(el("circle", cx=c.at[site.id][0], cy=c.at[site.id][1], r=radius, cls="site"))
+        names.insert(0, Label(c.at[site.id], radius, f"{site.id}, {amount(site.facility_mw)} MW", "strong"))
+    others = [node.id for node in grid.nodes if node.site and node.id not in open_at]
+    names += [Label(c.at[name], 2.8, name, "small", must=False) for name in others] if len(others) <= MAX_NAMES else []
+    places = (
+        f"{site.id} at {site.latitude:.1f}, {site.longitude:.1f} with {amount(site.facility_mw)} MW" for site in sites
+    )
     alt = f"Map of the sites: {'; '.join(places) or 'none is open'}"
     return drawing(c.height, alt, "".join([*drawn, labels(names, c.height)])), c.in_us
 
@@ -437,33 +464,33 @@ def dot(name: str, at: Point, radius: float, cls: str = "node") -> str:
     return el("circle", title(name), cx=at[0], cy=at[1], r=radius, cls=cls)
 
 
-def _end(c: Chart, k: Link, end: str) -> Point:
-    if end not in c.at:
+def _end(drawing: Chart, link: Link, end: str) -> Point:
+    if end not in drawing.at:
         remedy = "see what `planner check` says of the plan"
-        raise InputError(f"wan.links: {k.a} - {k.b}: {end!r} is no site of the plan; {remedy}")
-    return c.at[end]
+        raise InputError(f"wan.links: {link.a} - {link.b}: {end!r} is no site of the plan; {remedy}")
+    return drawing.at[end]
 
 
-def at_work(w: WanPlan) -> frozenset[str]:
+def at_work(wan: WanPlan) -> frozenset[str]:
     """Return the spans that routes use while nothing is cut."""
-    return frozenset(e for d in w.demands for r in d.routes for e in r.edges)
+    return frozenset(name for demand in wan.demands for route in demand.routes for name in route.edges)
 
 
-def _spans(c: Chart, w: WanPlan, fibre: Wan) -> Iterator[str]:
+def _spans(drawing: Chart, wan: WanPlan, fibre: Wan) -> Iterator[str]:
     """Draw dark spans thin, and lit ones as thick as their wavelengths, dashed where no route uses them until a cut."""
-    lit = {e.id for e in w.edges}
-    for x in fibre.fibre_edges:
-        if x.name not in lit:
-            yield line(*c.at[x.a], *c.at[x.b], "line", f"{x.name}: not lit")
-    used, most = at_work(w), max((e.wavelengths for e in w.edges), default=1) or 1
-    for e in sorted(w.edges, key=lambda e: e.id in used):
-        tip = f"{e.id}: {e.route_km:,.0f} km, {e.wavelengths:,} wavelengths"
-        cls, tip = ("lit", tip) if e.id in used else ("spare", f"{tip}, while another span is cut")
-        yield line(*c.at[e.a], *c.at[e.b], cls, tip, THIN + (THICK - THIN) * e.wavelengths / most)
+    lit = {edge.id for edge in wan.edges}
+    for span in fibre.fibre_edges:
+        if span.name not in lit:
+            yield line(*drawing.at[span.a], *drawing.at[span.b], "line", f"{span.name}: not lit")
+    used, most = at_work(wan), max((edge.wavelengths for edge in wan.edges), default=1) or 1
+    for edge in sorted(wan.edges, key=lambda edge: edge.id in used):
+        tip = f"{edge.id}: {edge.route_km:,.0f} km, {edge.wavelengths:,} wavelengths"
+        cls, tip = ("lit", tip) if edge.id in used else ("spare", f"{tip}, while another span is cut")
+        yield line(*drawing.at[edge.a], *drawing.at[edge.b], cls, tip, THIN + (THICK - THIN) * edge.wavelengths / most)
 
 
-def _between(c: Chart, a: str, b: str, content: str) -> "Label":
-    (x1, y1), (x2, y2) = c.at[a], c.at[b]
+def _between(drawing: Chart, start: str, end: str, content: str) -> "Label":
+    (x1, y1), (x2, y2) = drawing.at[start], drawing.at[end]
     return Label(((x1 + x2) / 2, (y1 + y2) / 2), 0.0, content, "small")
 
 
@@ -482,17 +509,19 @@ def labels(names: Sequence[Label], height: float) -> str:
     """Write each label next to its place, inside the drawing, where it touches no earlier one."""
     taken: list[tuple[float, float, float, float]] = []
     drawn = []
-    for n in names:
-        half = width_of(n.content, n.cls) / 2
-        x, y = n.at
-        tries = [(x, y - n.radius - 4), (x, y + n.radius + 12)]
-        tries += [(x + n.radius + 4 + half, y + 4), (x - n.radius - 4 - half, y + 4)]
-        tries += [(x, y + sign * step) for step in range(16, int(height), 4) for sign in (1, -1)] if n.must else []
+    for name in names:
+        half = width_of(name.content, name.cls) / 2
+        x, y = name.at
+        tries = [(x, y - name.radius - 4), (x, y + name.radius + 12)]
+        tries += [(x + name.radius + 4 + half, y + 4), (x - name.radius - 4 - half, y + 4)]
+        tries += [(x, y + sign * step) for step in range(16, int(height), 4) for sign in (1, -1)] if name.must else []
         for left, low in tries:
             middle, base = min(max(left, half), WIDTH - half), min(max(low, 11.0), height - 4)
             box = (middle - half, base - 11, middle + half, base + 4)
-            if all(box[0] >= t[2] or box[2] <= t[0] or box[1] >= t[3] or box[3] <= t[1] for t in taken):
+            if all(
+                box[0] >= other[2] or box[2] <= other[0] or box[1] >= other[3] or box[3] <= other[1] for other in taken
+            ):
                 taken.append(box)
-                drawn.append(text(middle, base, n.content, f"{n.cls} halo", "middle"))
+                drawn.append(text(middle, base, name.content, f"{name.cls} halo", "middle"))
                 break
     return "".join(drawn)

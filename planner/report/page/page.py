@@ -93,37 +93,41 @@ def where(plan: Plan) -> Iterator[charts.PageBlock]:
 def _candidates(plan: Plan, grid: Grid) -> Iterator[tuple[float, str, str, str, str]]:
     """Yield the places without a site: the most MW it could hold, its name, these as text, the limit, and why."""
     drawn: dict[str, float] = {}
-    for s in plan.sites.sites if plan.sites else ():
-        drawn[s.balancing_authority] = drawn.get(s.balancing_authority, 0.0) + s.facility_mw
-    taken = {s.id for s in plan.sites.sites} if plan.sites else set()
-    for n in grid.nodes:
-        if n.site and n.id not in taken:
-            limits = dict(_limits(plan, grid, n, drawn))
-            name = min(limits, key=lambda k: limits[k], default="")
+    for site in plan.sites.sites if plan.sites else ():
+        drawn[site.balancing_authority] = drawn.get(site.balancing_authority, 0.0) + site.facility_mw
+    taken = {site.id for site in plan.sites.sites} if plan.sites else set()
+    for node in grid.nodes:
+        if node.site and node.id not in taken:
+            limits = dict(_limits(plan, grid, node, drawn))
+            name = min(limits, key=lambda name: limits[name], default="")
             most = limits.get(name, float("inf"))
-            yield most, n.id, amount(most) if limits else "not limited", name or "-", _why(plan, grid, n, most)
+            yield most, node.id, amount(most) if limits else "not limited", name or "-", _why(plan, grid, node, most)
 
 
-def _limits(plan: Plan, grid: Grid, n: PowerNode, drawn: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+def _limits(plan: Plan, grid: Grid, node: PowerNode, drawn: Mapping[str, float]) -> Iterator[tuple[str, float]]:
     """Yield the MW that each hard rule lets a place hold with the plan's sites open and all its lines built."""
-    rule, soft, h = grid.rules.interconnect, grid.rules.soft, plan.instance.hardware
+    rule, soft, hardware = grid.rules.interconnect, grid.rules.soft, plan.instance.hardware
     for area in grid.balancing_authorities if grid.rules.headroom and "headroom" not in soft else ():
-        if area.id == n.balancing_authority:
+        if area.id == node.balancing_authority:
             yield f"headroom of {area.id}", max(0.0, area.headroom_mw - drawn.get(area.id, 0.0))
     if rule.enabled and rule.share and rule.reading != "import_share" and "interconnect" not in soft:
-        built = {x.id: x.max_circuits for x in grid.new_lines}
-        usable = usable_interconnect_mw(grid, n, built, n.upgrade.max_steps if n.upgrade else 0)
+        built = {line.id: line.max_circuits for line in grid.new_lines}
+        usable = usable_interconnect_mw(grid, node, built, node.upgrade.max_steps if node.upgrade else 0)
         if usable is not None:
             yield "interconnect", usable / rule.share
-    if n.area_m2 is not None and h.cooling_kw_per_m2 is not None and "area" not in soft:
-        yield "land for cooling", n.area_m2 * h.cooling_kw_per_m2 / 1e3
+    if node.area_m2 is not None and hardware.cooling_kw_per_m2 is not None and "area" not in soft:
+        yield "land for cooling", node.area_m2 * hardware.cooling_kw_per_m2 / 1e3
 
 
-def _why(plan: Plan, grid: Grid, n: PowerNode, most: float) -> str:
-    rules, h, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
-    if within is not None and n.ready_months > within:
-        return f"ready in {n.ready_months:g} months, asked for within {within:g}"
-    least = None if isinstance(h.rack, str) else cost.facility_mw(h, rules.min_site_modules * h.racks_per_module)
+def _why(plan: Plan, grid: Grid, node: PowerNode, most: float) -> str:
+    rules, hardware, within = grid.rules, plan.instance.hardware, grid.rules.ready_within_months
+    if within is not None and node.ready_months > within:
+        return f"ready in {node.ready_months:g} months, asked for within {within:g}"
+    least = (
+        None
+        if isinstance(hardware.rack, str)
+        else cost.facility_mw(hardware, rules.min_site_modules * hardware.racks_per_module)
+    )
     if least is not None and most < least * (1 - 1e-9):
         return f"too little: a site takes {amount(least)} MW or more"
     if rules.max_sites is not None and plan.sites and len(plan.sites.sites) >= rules.max_sites:
@@ -136,29 +140,37 @@ def steps(plan: Plan) -> Iterator[charts.PageBlock]:
     if plan.layout is not None:
         yield charts.PageBlock("How a step runs", [_schedule("", plan.layout), *_memory(plan, plan.layout)])
     elif plan.pools is not None:
-        yield charts.PageBlock("How a step runs", [_schedule(f"{name}: ", x) for name, x in plan.pools.layouts.items()])
+        yield charts.PageBlock(
+            "How a step runs", [_schedule(f"{name}: ", layout) for name, layout in plan.pools.layouts.items()]
+        )
 
 
-def _schedule(name: str, x: LayoutPlan) -> charts.Picture:
-    bubble = sum(x.metrics.breakdown_seconds.get(k, 0.0) for k in charts.BUBBLES) / x.metrics.step_seconds
-    of = f"{counted(x.pipeline_parallel, 'stage')}, {counted(x.microbatches_per_step, 'micro-batch')} a replica"
+def _schedule(name: str, layout: LayoutPlan) -> charts.Picture:
+    bubble = (
+        sum(layout.metrics.breakdown_seconds.get(name, 0.0) for name in charts.BUBBLES) / layout.metrics.step_seconds
+    )
+    stages = counted(layout.pipeline_parallel, "stage")
+    of = f"{stages}, {counted(layout.microbatches_per_step, 'micro-batch')} a replica"
     return charts.Picture(
-        charts.schedule(name, x), f"{name}{of}: {short_percent(bubble)} of the step is bubble. {SCHEDULE}"
+        charts.schedule(name, layout), f"{name}{of}: {short_percent(bubble)} of the step is bubble. {SCHEDULE}"
     )
 
 
-def _memory(plan: Plan, x: LayoutPlan) -> Iterator[charts.Picture]:
-    machine, limit = machine_of(plan), x.metrics.memory_limit_bytes
-    if machine is None or list(layout_faults(x)):
+def _memory(plan: Plan, layout: LayoutPlan) -> Iterator[charts.Picture]:
+    machine, limit = machine_of(plan), layout.metrics.memory_limit_bytes
+    if machine is None or list(layout_faults(layout)):
         return
-    parts = {k: v.tolist() for k, v in prediction.stage_bytes(machine, read_strategy(x.model_dump())).items()}
-    recomputed = x.recomputed_layers_per_stage or (x.layers_per_stage if x.recompute == "full" else ())
+    parts = {
+        name: size.tolist()
+        for name, size in prediction.stage_bytes(machine, read_strategy(layout.model_dump())).items()
+    }
+    recomputed = layout.recomputed_layers_per_stage or (layout.layers_per_stage if layout.recompute == "full" else ())
     in_memory = []
-    for n, layers in enumerate(x.layers_per_stage):
-        own = {k: v[n] for k, v in parts.items() if v[n] > 0}
-        in_memory.append(charts.StageMemory(layers=layers, repeated=recomputed[n] if recomputed else 0, parts=own))
+    for stage, layers in enumerate(layout.layers_per_stage):
+        own = {name: size[stage] for name, size in parts.items() if size[stage] > 0}
+        in_memory.append(charts.StageMemory(layers=layers, repeated=recomputed[stage] if recomputed else 0, parts=own))
     caption = f"Memory of a GPU of each stage; dashed: {memory(limit)}, HBM less its reserves."
-    yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {recomputes(plan, x)}.")
+    yield charts.Picture(charts.stages(in_memory, limit), f"{caption} The plan {recomputes(plan, layout)}.")
 
 
 def days_and_money(plan: Plan) -> Iterator[charts.PageBlock]:
@@ -169,41 +181,43 @@ def days_and_money(plan: Plan) -> Iterator[charts.PageBlock]:
 
 def _days(plan: Plan) -> Iterator[charts.Picture]:
     rows, bars = days_by_part(plan), []
-    for r in rows:
-        shade = SUM if r.is_sum else SHADES.get(r.name, EXCHANGE if r.name in STEP_PARTS else LOST)
-        bars.append(charts.Bar(r.name, r.days, shade, r.is_sum))
+    for row in rows:
+        shade = SUM if row.is_sum else SHADES.get(row.name, EXCHANGE if row.name in STEP_PARTS else LOST)
+        bars.append(charts.Bar(row.name, row.days, shade, row.is_sum))
     if rows:
-        svg = charts.waterfall("Days of steps and days on a calendar", bars, lambda v: shown_days(rows[-1].days, v))
+        svg = charts.waterfall(
+            "Days of steps and days on a calendar", bars, lambda days: shown_days(rows[-1].days, days)
+        )
         lost = ", orange is lost to stops and to what guards against them" if plan.reliability else ""
         yield charts.Picture(svg, f"{DAYS}{lost}.")
 
 
 def _cost(plan: Plan) -> Iterator[charts.Picture]:
-    c, budget = plan.cost, plan.instance.limits.budget_usd
-    if c is None:
+    cost, budget = plan.cost, plan.instance.limits.budget_usd
+    if cost is None:
         return
-    parts = {plain(k): v for k, v in sorted(c.capex_usd.items(), key=lambda item: -item[1]) if v}
+    parts = {plain(part): usd for part, usd in sorted(cost.capex_usd.items(), key=lambda item: -item[1]) if usd}
     shades = charts.colours(list(parts))
-    if c.operation_years:
-        running = f"{c.operation_years:g} years of operation"
-        parts[running], shades[running] = c.total_usd - sum(parts.values()), "rest"
+    if cost.operation_years:
+        running = f"{cost.operation_years:g} years of operation"
+        parts[running], shades[running] = cost.total_usd - sum(parts.values()), "rest"
     limit = charts.Limit(budget, "budget") if budget else None
-    bars = [("capital" if not c.operation_years else "capital and operation", parts, limit)]
+    bars = [("capital" if not cost.operation_years else "capital and operation", parts, limit)]
     dashed = "; the dashed line is the budget" if limit else ""
     yield charts.Picture(charts.stacked("Cost by part", bars, shades, money), f"Money by part{dashed}.")
 
 
 def _power(plan: Plan) -> Iterator[charts.Picture]:
-    s, most = plan.sites, plan.instance.limits.facility_power_mw
-    if s is None or not s.sites:
+    sites, most = plan.sites, plan.instance.limits.facility_power_mw
+    if sites is None or not sites.sites:
         return
     limit = charts.Limit(most, "limit") if most else None
-    parts = {x.id: {"IT": x.it_mw, "overhead": x.facility_mw - x.it_mw} for x in s.sites}
-    totals = {k: sum(p[k] for p in parts.values()) for k in ("IT", "overhead")}
-    rows = [*((name, p, None) for name, p in parts.items()), ("all sites", totals, limit)]
-    rows = rows if len(s.sites) > 1 or limit else rows[:1]
+    parts = {site.id: {"IT": site.it_mw, "overhead": site.facility_mw - site.it_mw} for site in sites.sites}
+    totals = {name: sum(site[name] for site in parts.values()) for name in ("IT", "overhead")}
+    rows = [*((name, part, None) for name, part in parts.items()), ("all sites", totals, limit)]
+    rows = rows if len(sites.sites) > 1 or limit else rows[:1]
     svg = charts.stacked(
-        "Facility power by site", rows, charts.colours(("IT", "overhead")), lambda v: f"{amount(v)} MW"
+        "Facility power by site", rows, charts.colours(("IT", "overhead")), lambda mw: f"{amount(mw)} MW"
     )
     dashed = "; the dashed line is the limit" if limit else ""
     yield charts.Picture(svg, f"Facility power by site{dashed}.")
@@ -222,28 +236,34 @@ def fabric(plan: Plan) -> Iterator[charts.PageBlock]:
 
 def stops(plan: Plan) -> Iterator[charts.PageBlock]:
     """Show the useful share of time by checkpoint interval and by spares, where failures count."""
-    x, u = plan.reliability, exposure_of(plan) if plan.reliability and plan.layout else None
-    if x is None or u is None:
+    reliability, exposure = plan.reliability, exposure_of(plan) if plan.reliability and plan.layout else None
+    if reliability is None or exposure is None:
         return
-    pictures, seconds = [], x.checkpoint_interval_seconds
-    y_axis = charts.ChartAxis("time that trains", lambda v: f"{100 * v:.4g} %")
-    if seconds is not None and (curves := interval_curves(u)):
+    pictures, seconds = [], reliability.checkpoint_interval_seconds
+    y_axis = charts.ChartAxis("time that trains", lambda share: f"{100 * share:.4g} %")
+    if seconds is not None and (curves := interval_curves(exposure)):
         lines = []
-        for n, c in enumerate(curves):
-            way = "elastic" if c.recovery == "elastic" else f"{c.recovery.replace('-', ' ')}, {c.target}"
-            lines.append(charts.ChartLine(way, list(zip(c.seconds, c.share, strict=True)), n))
+        for index, curve in enumerate(curves):
+            way = "elastic" if curve.recovery == "elastic" else f"{curve.recovery.replace('-', ' ')}, {curve.target}"
+            lines.append(charts.ChartLine(way, list(zip(curve.seconds, curve.share, strict=True)), index))
         # Marks without decimals that are zero.
-        x_axis = charts.ChartAxis("between checkpoints", lambda v: duration(v).replace(".0 ", " "), TIMES, log=True)
-        alt = f"Time that trains by checkpoint interval: the plan has {percent(x.useful_share)} at {duration(seconds)}"
-        pictures.append(charts.Picture(charts.curve(alt, lines, (seconds, x.useful_share), x_axis, y_axis), INTERVAL))
-    if len(points := spare_points(u)) > 1:
-        racks = sum(x.spare_racks_by_site.values())
-        marks = [v for v in charts.even_marks(0, points[-1].racks) if v == round(v)]
-        line = charts.ChartLine("", [(float(p.racks), p.share) for p in points], 0)
-        alt = f"Time that trains by spare racks: the plan has {percent(x.useful_share)} with {counted(racks, 'rack')}"
+        x_axis = charts.ChartAxis(
+            "between checkpoints", lambda seconds: duration(seconds).replace(".0 ", " "), TIMES, log=True
+        )
+        useful = percent(reliability.useful_share)
+        alt = f"Time that trains by checkpoint interval: the plan has {useful} at {duration(seconds)}"
+        pictures.append(
+            charts.Picture(charts.curve(alt, lines, (seconds, reliability.useful_share), x_axis, y_axis), INTERVAL)
+        )
+    if len(points := spare_points(exposure)) > 1:
+        racks = sum(reliability.spare_racks_by_site.values())
+        marks = [mark for mark in charts.even_marks(0, points[-1].racks) if mark == round(mark)]
+        line = charts.ChartLine("", [(float(point.racks), point.share) for point in points], 0)
+        useful = percent(reliability.useful_share)
+        alt = f"Time that trains by spare racks: the plan has {useful} with {counted(racks, 'rack')}"
         x_axis = charts.ChartAxis("spare racks", "{:,.0f}".format, marks)
         pictures.append(
-            charts.Picture(charts.curve(alt, [line], (float(racks), x.useful_share), x_axis, y_axis), SPARES)
+            charts.Picture(charts.curve(alt, [line], (float(racks), reliability.useful_share), x_axis, y_axis), SPARES)
         )
     if pictures:
         yield charts.PageBlock("Stops, checkpoints and spares", pictures)
@@ -251,30 +271,33 @@ def stops(plan: Plan) -> Iterator[charts.PageBlock]:
 
 def scenarios(plan: Plan) -> Iterator[charts.PageBlock]:
     """Show the power in MW that each site runs in each scenario."""
-    s = plan.sites
-    if s is None or not s.scenarios:
+    sites = plan.sites
+    if sites is None or not sites.scenarios:
         return
-    capacity, ids = charts.Limit(sum(x.facility_mw for x in s.sites), "capacity"), [x.id for x in s.sites]
-    by_name = sorted(s.scenarios.items())
-    bars = [(name, {x: r.running_mw.get(x, 0.0) for x in ids}, capacity) for name, r in by_name]
+    capacity, ids = (
+        charts.Limit(sum(site.facility_mw for site in sites.sites), "capacity"),
+        [site.id for site in sites.sites],
+    )
+    by_name = sorted(sites.scenarios.items())
+    bars = [(name, {site: run.running_mw.get(site, 0.0) for site in ids}, capacity) for name, run in by_name]
     svg = charts.stacked(
-        "Power that runs in each scenario, by site", bars, charts.colours(ids), lambda v: f"{amount(v)} MW"
+        "Power that runs in each scenario, by site", bars, charts.colours(ids), lambda mw: f"{amount(mw)} MW"
     )
     yield charts.PageBlock("Years that may come", (charts.Picture(svg, SCENARIOS),))
 
 
 def model(plan: Plan) -> Iterator[charts.PageBlock]:
     """Show the shares of the ideal's compute, and the compute of the best model for the deadline against the ideal."""
-    x = plan.model_choice
-    if x is None:
+    choice = plan.model_choice
+    if choice is None:
         return
-    parts = dict(sorted(x.compute_shares.items(), key=lambda item: (item[0] != "used", -item[1], item[0])))
-    named = {plain(k): v for k, v in parts.items()}
+    parts = dict(sorted(choice.compute_shares.items(), key=lambda item: (item[0] != "used", -item[1], item[0])))
+    named = {plain(name): size for name, size in parts.items()}
     alt = "Where the compute of the ideal goes"
     goes = charts.stacked(alt, [("6·N·D at full use", named, None)], charts.colours(list(named)), short_percent)
     bars = [
-        ("had by the deadline", {"had": x.flop}, charts.Limit(x.flop_bound, "proven too much")),
-        ("at full use", {"at full use": x.ideal.flop}, None),
+        ("had by the deadline", {"had": choice.flop}, charts.Limit(choice.flop_bound, "proven too much")),
+        ("at full use", {"at full use": choice.ideal.flop}, None),
     ]
     shades = {"had": "c0", "at full use": "c5"}
     compute = charts.stacked("Compute that is had, its bound and the ideal's", bars, shades, "{:.4g}".format)
@@ -303,49 +326,60 @@ def tables(plan: Plan) -> Iterator[tuple[str, list[charts.PageTable]]]:
         if value:
             name = plain(path.rpartition(".")[2])
             yield ("question: " if "." in path else "") + name, list(_tables(path, value, name))
-    yield "run of the planner", list(_tables("", {k: v for k, v in data.items() if not isinstance(v, dict)}, "run"))
+    yield (
+        "run of the planner",
+        list(_tables("", {key: value for key, value in data.items() if not isinstance(value, dict)}, "run")),
+    )
 
 
 def _tables(path: str, value: Any, name: str) -> Iterator[charts.PageTable]:
     """Yield the table of an object's own figures, then those of the objects in it."""
-    pairs = [(str(k), v) for k, v in (enumerate(value) if isinstance(value, list) else value.items())]
-    entries = {k: v for k, v in pairs if k not in NOT_SHOWN}
-    kinds = {tuple(sorted(v)) if isinstance(v, dict) else None for _, v in pairs}
+    pairs = [(str(key), entry) for key, entry in (enumerate(value) if isinstance(value, list) else value.items())]
+    entries = {key: entry for key, entry in pairs if key not in NOT_SHOWN}
+    kinds = {tuple(sorted(entry)) if isinstance(entry, dict) else None for _, entry in pairs}
     if kinds and None not in kinds and (isinstance(value, list) or len(kinds) == 1):  # all are objects of one kind
         yield from _grid(path, entries, name)
-    elif rows := [(_name(path, k), _cell(path, k, v)) for k, v in entries.items() if _is_figure(v)]:
-        is_text = any(isinstance(v, (str, list)) and len(str(v)) > TEXT for v in entries.values())
+    elif rows := [(_name(path, key), _cell(path, key, entry)) for key, entry in entries.items() if _is_figure(entry)]:
+        is_text = any(isinstance(entry, (str, list)) and len(str(entry)) > TEXT for entry in entries.values())
         yield charts.PageTable(name, ("", "value"), rows[:LISTED_ROWS], ("value",) if is_text else ())
-    objects = [(k, v) for k, v in entries.items() if v and isinstance(v, (dict, list)) and not _is_figure(v)]
-    for k, v in objects[:LISTED_ROWS]:
-        yield from _tables(f"{path}.{k}".removeprefix("."), v, f"{name}: {_called(k, v)}")
+    objects = [
+        (key, entry)
+        for key, entry in entries.items()
+        if entry and isinstance(entry, (dict, list)) and not _is_figure(entry)
+    ]
+    for key, entry in objects[:LISTED_ROWS]:
+        yield from _tables(f"{path}.{key}".removeprefix("."), entry, f"{name}: {_called(key, entry)}")
 
 
 def _grid(path: str, entries: Mapping[str, Any], name: str) -> Iterator[charts.PageTable]:
     """Yield one table of entries with the same keys: few are columns side by side, many are rows."""
-    figures = (k for x in entries.values() for k, v in x.items() if _is_figure(v) and k not in NOT_SHOWN)
+    figures = (
+        key for entry in entries.values() for key, value in entry.items() if _is_figure(value) and key not in NOT_SHOWN
+    )
     keys = list(dict.fromkeys(figures))
-    names = [_called(k, x) for k, x in entries.items()]
-    cells = [[_cell(f"{path}.{at}", k, x.get(k)) for k in keys] for at, x in entries.items()]
-    heads = tuple(_name(f"{path}.0", k) for k in keys)
+    names = [_called(key, entry) for key, entry in entries.items()]
+    cells = [[_cell(f"{path}.{at}", key, entry.get(key)) for key in keys] for at, entry in entries.items()]
+    heads = tuple(_name(f"{path}.0", key) for key in keys)
     if keys and len(entries) <= ACROSS:
-        rows: list[charts.PageRow] = [(h, *column) for h, column in zip(heads, zip(*cells, strict=True), strict=True)]
+        rows: list[charts.PageRow] = [
+            (head, *column) for head, column in zip(heads, zip(*cells, strict=True), strict=True)
+        ]
         yield charts.PageTable(name, ("", *names), rows)
     elif keys:
         more = f"; {len(cells) - LISTED_ROWS:,} more are in the plan" if len(cells) > LISTED_ROWS else ""
-        rows = [(n, *row) for n, row in zip(names[:LISTED_ROWS], cells, strict=False)]
+        rows = [(name, *row) for name, row in zip(names[:LISTED_ROWS], cells, strict=False)]
         yield charts.PageTable(name + more, ("", *heads), rows)
 
 
 def _is_figure(value: Any) -> bool:
     if isinstance(value, list):
-        return bool(value) and not any(isinstance(x, (dict, list)) for x in value)
+        return bool(value) and not any(isinstance(item, (dict, list)) for item in value)
     return value not in (None, "") and not isinstance(value, dict)
 
 
 def _called(key: str, value: Any) -> str:
     known = value if isinstance(value, dict) else {}
-    own = next((known[k] for k in ("id", "name", "line", "node", "rule") if known.get(k)), None)
+    own = next((known[key] for key in ("id", "name", "line", "node", "rule") if known.get(key)), None)
     return str(own) if own else f"{int(key) + 1}" if key.isdigit() else plain(key)
 
 
@@ -358,8 +392,10 @@ def _cell(at: str, key: str, value: Any) -> charts.PageCell:
     if value in (None, "", []):
         return "-"
     if isinstance(value, list):
-        runs = [(x, len(list(g))) for x, g in groupby(value)]
-        return ", ".join(f"{n} x {_text(path, x)}" if n > 1 else _text(path, x) for x, n in runs[:LISTED_ROWS])
+        runs = [(item, len(list(group))) for item, group in groupby(value)]
+        return ", ".join(
+            f"{count} x {_text(path, item)}" if count > 1 else _text(path, item) for item, count in runs[:LISTED_ROWS]
+        )
     # A key that is a number with a point in it is no path.
     return charts.figure(path, value, _text(path, value)) if "." not in key else _text(at, value)
 
@@ -392,10 +428,10 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.tests.update(figure=lambda c: isinstance(c, charts.PageFigure))
+    environment.tests.update(figure=lambda value: isinstance(value, charts.PageFigure))
     template = environment.from_string((files("planner.report.page") / "page.html.jinja").read_text(encoding="utf-8"))
     given = [name for name, _ in plans]
-    names = [name if given.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(given, 1)]
+    names = [name if given.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(given, 1)]
     reported = [statements(plan) for _, plan in plans]
     return template.render(
         title=", ".join(names),
@@ -403,26 +439,29 @@ def report_page(plans: Sequence[tuple[str, Plan]], made: date) -> str:
         policy=POLICY,
         style=style(),
         sections=[_section(name, plan, own) for name, (_, plan), own in zip(names, plans, reported, strict=True)],
-        comparison=side_by_side(names, [p for _, p in plans], reported) if len(plans) > 1 else None,
+        comparison=side_by_side(names, [plan for _, plan in plans], reported) if len(plans) > 1 else None,
     )
 
 
 def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, Any]:
-    first = [x for x in reported if x.first]
+    first = [statement for statement in reported if statement.first]
     return {
         "name": name,
         "anchor": "plan-" + (re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "x"),
         "status": plan.status + ("" if plan.stopped == "proved" else f" ({plan.stopped})"),
         "good": plan.status in ("optimal", "feasible") and not plan.violations,
-        "unverified": "; ".join(x.text for x in reported if x.kind == "fault"),
+        "unverified": "; ".join(statement.text for statement in reported if statement.kind == "fault"),
         "about": f"{plan.instance.name}, solved by planner {plan.planner_version}",
         "verdict": in_one_sentence(first),
-        "instead": [x.text for x in first if x.runner_up and x.topic == "verdict"],
+        "instead": [statement.text for statement in first if statement.runner_up and statement.topic == "verdict"],
         "headlines": list(headlines(plan)),
         "lists": [
-            ("What is built", [x.text for x in first if x.kind == "choice" and x.topic in BUILT]),
-            ("Limits", [_on_page(x) for x in first if x.kind == "limit"]),
-            ("Risks", [_on_page(x) for x in first if x.kind == "warning"]),
+            (
+                "What is built",
+                [statement.text for statement in first if statement.kind == "choice" and statement.topic in BUILT],
+            ),
+            ("Limits", [_on_page(statement) for statement in first if statement.kind == "limit"]),
+            ("Risks", [_on_page(statement) for statement in first if statement.kind == "warning"]),
         ],
         "blocks": [block for part in BLOCKS for block in part(plan)],
         "reported": by_section(reported, _with_range),
@@ -430,24 +469,32 @@ def _section(name: str, plan: Plan, reported: Sequence[Statement]) -> dict[str, 
     }
 
 
-def _on_page(x: Statement) -> str:
+def _on_page(statement: Statement) -> str:
     """Return a statement of the first screen, which sends the reader of a page not to the terminal but further down."""
-    return x.text.replace("(--verbose)", "(below, in full)")
+    return statement.text.replace("(--verbose)", "(below, in full)")
 
 
-def _with_range(x: Statement) -> str:
-    if x.interval is None or "likely" in x.text:
-        return x.text
-    low, high = x.interval
-    return f"{x.text} (in all likely {low:.3g} to {high:.3g})"
+def _with_range(statement: Statement) -> str:
+    if statement.interval is None or "likely" in statement.text:
+        return statement.text
+    low, high = statement.interval
+    return f"{statement.text} (in all likely {low:.3g} to {high:.3g})"
 
 
 def in_one_sentence(first: Sequence[Statement]) -> str:
     """Join purchase, sites, price, days and proof of the first screen."""
-    parts = [x for x in first if x.topic == "verdict" and x.kind in ("verdict", "choice") and not x.runner_up]
-    texts = [x.text for x in sorted(parts, key=lambda x: x.kind == "verdict")]
-    sentences = [s.rstrip(".") for text in texts for s in text.split(". ")]
-    return "; ".join([sentences[0], *(s[0].lower() + s[1:] for s in sentences[1:])]) + "." if sentences else ""
+    parts = [
+        statement
+        for statement in first
+        if statement.topic == "verdict" and statement.kind in ("verdict", "choice") and not statement.runner_up
+    ]
+    texts = [statement.text for statement in sorted(parts, key=lambda statement: statement.kind == "verdict")]
+    sentences = [sentence.rstrip(".") for text in texts for sentence in text.split(". ")]
+    return (
+        "; ".join([sentences[0], *(sentence[0].lower() + sentence[1:] for sentence in sentences[1:])]) + "."
+        if sentences
+        else ""
+    )
 
 
 def headlines(plan: Plan) -> Iterator[charts.Headline]:
@@ -468,7 +515,7 @@ def headlines(plan: Plan) -> Iterator[charts.Headline]:
             text = f"of a budget of {money(budget)}, {left}"
         shares = (min(1.0, usd / budget), 1.0) if budget else (0.0, 0.0)
         yield charts.Headline("Costs", charts.figure("cost.total_usd", usd, money(usd)), text, 0.0, *shares)
-    slow, fast = (value / x for x in (high, low))  # the range of a rate is that of the days, turned over
+    slow, fast = (value / bound for bound in (high, low))  # the range of a rate is that of the days, turned over
     if plan.layout is not None:
         mfu = plan.layout.metrics.mfu
         shown = charts.figure("layout.metrics.mfu", mfu, short_percent(mfu))
@@ -485,12 +532,19 @@ def side_by_side(
     names: Sequence[str], plans: Sequence[Plan], reported: Sequence[Sequence[Statement]]
 ) -> charts.PageTable:
     """Return the table of plans, a column each: the figures of the first screen, purchases, limits and risks."""
-    rows: list[charts.PageRow] = [("status", *(p.status for p in plans))]
-    figures = [{h.label: f"{h.figure.text}; {h.range}" for h in headlines(p)} for p in plans]
+    rows: list[charts.PageRow] = [("status", *(plan.status for plan in plans))]
+    figures = [
+        {headline.label: f"{headline.figure.text}; {headline.range}" for headline in headlines(plan)} for plan in plans
+    ]
     for label in dict.fromkeys(label for own in figures for label in own):
         rows.append((label, *(own.get(label, "-") for own in figures)))
     compared = [
-        [x for x in own if x.first and (x.kind in ("limit", "warning") or (x.kind == "choice" and x.topic in BUILT))]
+        [
+            statement
+            for statement in own
+            if statement.first
+            and (statement.kind in ("limit", "warning") or (statement.kind == "choice" and statement.topic in BUILT))
+        ]
         for own in reported
     ]
     texts = [by_section(own, _on_page) for own in compared]

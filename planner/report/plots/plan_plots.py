@@ -24,24 +24,26 @@ LARGEST = 400.0  # square points of the largest site
 
 def plot_step(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the parts of a training step, in seconds, the longest first."""
-    m, axes = _section(plan, "layout", plan.layout).metrics, _axes(ax)
-    _bars(axes, {name_of_part(k): v for k, v in m.breakdown_seconds.items()}, "s")
+    metrics, axes = _section(plan, "layout", plan.layout).metrics, _axes(ax)
+    _bars(axes, {name_of_part(name): seconds for name, seconds in metrics.breakdown_seconds.items()}, "s")
     axes.set_xlabel("seconds of a step")
-    axes.set_title(f"{plan.instance.name}: step of {m.step_seconds:.4g} s, MFU {m.mfu:.1%}")
+    axes.set_title(f"{plan.instance.name}: step of {metrics.step_seconds:.4g} s, MFU {metrics.mfu:.1%}")
     return axes
 
 
 def plot_memory(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the memory of the fullest GPU by part, in GB, with the limit as a line."""
-    m, axes, left = _section(plan, "layout", plan.layout).metrics, _axes(ax), 0.0
-    parts = [(name, size / 1e9) for name, size in m.memory_breakdown_bytes.items() if size > 0]
-    for i, (name, size) in enumerate(sorted(parts, key=lambda x: -x[1])):
+    metrics, axes, left = _section(plan, "layout", plan.layout).metrics, _axes(ax), 0.0
+    parts = [(name, size / 1e9) for name, size in metrics.memory_breakdown_bytes.items() if size > 0]
+    for i, (name, size) in enumerate(sorted(parts, key=lambda part: -part[1])):
         axes.barh([0], [size], left=left, color=COLOURS[i % len(COLOURS)], label=f"{plain(name)} {size:.1f}")
         left += size
-    axes.axvline(m.memory_limit_bytes / 1e9, color="black", linestyle="--", label="limit")
+    axes.axvline(metrics.memory_limit_bytes / 1e9, color="black", linestyle="--", label="limit")
     axes.set_yticks([])
     axes.set_xlabel("GB on the worst GPU")
-    axes.set_title(f"{plan.instance.name}: {m.memory_bytes_per_gpu / 1e9:.1f} of {m.memory_limit_bytes / 1e9:.1f} GB")
+    axes.set_title(
+        f"{plan.instance.name}: {metrics.memory_bytes_per_gpu / 1e9:.1f} of {metrics.memory_limit_bytes / 1e9:.1f} GB"
+    )
     axes.legend(fontsize="small")
     return axes
 
@@ -59,17 +61,17 @@ def plot_sites(plan: Plan, ax: "Axes | None" = None) -> "Axes":
     """Draw the sites on a map, each as large as its power, with the links between them."""
     section, axes = _section(plan, "sites", plan.sites), _axes(ax)
     sites = section.sites
-    places = [(s.latitude, s.longitude) for s in sites]
-    points = [albers(*p) for p in places] if all(in_us(*p) for p in places) else flat(places)
-    at = dict(zip((s.id for s in sites), points, strict=True))
+    places = [(site.latitude, site.longitude) for site in sites]
+    points = [albers(*place) for place in places] if all(in_us(*place) for place in places) else flat(places)
+    at = dict(zip((site.id for site in sites), points, strict=True))
     for link in section.links:
         (x0, y0), (x1, y1) = at[link.a], at[link.b]
         axes.plot([x0, x1], [y0, y1], color=COLOURS[5], zorder=1)
-    largest = max(s.facility_mw for s in sites)
-    sizes = [LARGEST * s.facility_mw / largest for s in sites]
-    axes.scatter([p[0] for p in points], [p[1] for p in points], s=sizes, color=COLOURS[0], zorder=2)
-    for s in sites:
-        axes.annotate(f"{s.id}\n{s.facility_mw:,.0f} MW", at[s.id], xytext=(6, 6), textcoords="offset points")
+    largest = max(site.facility_mw for site in sites)
+    sizes = [LARGEST * site.facility_mw / largest for site in sites]
+    axes.scatter([point[0] for point in points], [point[1] for point in points], s=sizes, color=COLOURS[0], zorder=2)
+    for site in sites:
+        axes.annotate(f"{site.id}\n{site.facility_mw:,.0f} MW", at[site.id], xytext=(6, 6), textcoords="offset points")
     axes.set_aspect("equal", adjustable="datalim")
     axes.set_axis_off()
     axes.margins(0.2)
@@ -94,14 +96,14 @@ def _axes(ax: "Axes | None") -> "Axes":
 
 def _bars(axes: "Axes", parts: Mapping[str, float], unit: str) -> None:
     total = sum(parts.values())
-    shown = {name: x for name, x in parts.items() if x > SMALL * total}
+    shown = {name: size for name, size in parts.items() if size > SMALL * total}
     rest = total - sum(shown.values())
-    rows = sorted(shown.items(), key=lambda x: -x[1])
+    rows = sorted(shown.items(), key=lambda row: -row[1])
     if rest > 0:
         rows.append(("other", rest))
     names = [plain(name) for name, _ in rows]
-    drawn = axes.barh(names, [x for _, x in rows], color=COLOURS[0])
-    texts = [money(x) if unit == "usd" else f"{x:.3g} {unit}" for _, x in rows]
+    drawn = axes.barh(names, [size for _, size in rows], color=COLOURS[0])
+    texts = [money(size) if unit == "usd" else f"{size:.3g} {unit}" for _, size in rows]
     axes.bar_label(drawn, labels=texts, padding=3, fontsize="small")
     axes.invert_yaxis()
     axes.margins(x=0.15)
@@ -114,10 +116,10 @@ MARGIN = 1.15  # of the axis beyond the first and the last plan, where the curve
 def plan_corners(curve: Curve) -> list[Point]:
     """Return the corners of the days that plans reach for some money: a plan's days last until the next one's money."""
     corners: list[Point] = []
-    for p in curve.points:
+    for point in curve.points:
         if corners:
-            corners.append((p.capital_usd, corners[-1][1]))
-        corners.append((p.capital_usd, p.days_to_train))
+            corners.append((point.capital_usd, corners[-1][1]))
+        corners.append((point.capital_usd, point.days_to_train))
     if corners:
         most = curve.most_usd or MARGIN * corners[-1][0]
         corners.append((max(most, corners[-1][0]), corners[-1][1]))
@@ -130,10 +132,10 @@ def bound_corners(points: Sequence[CurvePoint]) -> list[Point]:
     A bound for at most some capital is valid for any less, so a point without a bound has that of a dearer one.
     """
     proven: list[tuple[float, float]] = []  # money, and days of every plan of at most that money; the dearest first
-    for p in reversed(points):
-        days = max(p.bound_days or 0.0, proven[-1][1] if proven else 0.0)
+    for point in reversed(points):
+        days = max(point.bound_days or 0.0, proven[-1][1] if proven else 0.0)
         if days > 0:
-            proven.append((p.capital_usd, days))
+            proven.append((point.capital_usd, days))
     corners: list[Point] = []
     for usd, days in reversed(proven):
         corners += [(corners[-1][0] if corners else points[0].capital_usd / MARGIN, days), (usd, days)]
@@ -164,12 +166,14 @@ def _figure(curve: Curve, name: str) -> "Figure":
         )
     if reached:
         axes.plot(*zip(*reached, strict=True), color=COLOURS[0], linewidth=1.2, label="plans", zorder=3)
-        plans = [(p.capital_usd, p.days_to_train) for p in curve.points]
+        plans = [(point.capital_usd, point.days_to_train) for point in curve.points]
         axes.plot(*zip(*plans, strict=True), "o", color=COLOURS[0], markersize=4, zorder=3)
-    for p in curve.points:
-        if p.knee:
-            text = f"knee: {money(p.capital_usd)}, {amount(p.days_to_train)} days"
-            axes.plot([p.capital_usd], [p.days_to_train], "*", color=COLOURS[4], markersize=11, label=text, zorder=4)
+    for point in curve.points:
+        if point.knee:
+            text = f"knee: {money(point.capital_usd)}, {amount(point.days_to_train)} days"
+            axes.plot(
+                [point.capital_usd], [point.days_to_train], "*", color=COLOURS[4], markersize=11, label=text, zorder=4
+            )
     if reached or proven:
         axes.legend(fontsize=7.5, framealpha=0.85, edgecolor="none", loc="upper right")
     axes.set_xlabel(label(MONEY))

@@ -88,9 +88,9 @@ def edges_of(xs: Sequence[float], *, logarithmic: bool = False) -> list[float]:
     at = [math.log(x) for x in xs] if logarithmic else list(xs)
     if len(at) == 1:
         return [xs[0], xs[0]]
-    middle = [(a + b) / 2 for a, b in pairwise(at)]
+    middle = [(left + right) / 2 for left, right in pairwise(at)]
     ends = [at[0] - (middle[0] - at[0]), *middle, at[-1] + (at[-1] - middle[-1])]
-    return [math.exp(x) for x in ends] if logarithmic else ends
+    return [math.exp(end) for end in ends] if logarithmic else ends
 
 
 def draw_strip(axes: "Axes", rows: Sequence[Row], x: str, *, inches: float) -> None:
@@ -104,20 +104,20 @@ def draw_strip(axes: "Axes", rows: Sequence[Row], x: str, *, inches: float) -> N
         style = {"transform": axes.transAxes, "fontsize": 7.5, "color": "#606060"}
         axes.text(0.5, 0.5, "the same decisions all along", ha="center", va="center", **style)
         return
-    xs = [number(r, x) or 0.0 for r in rows]
+    xs = [number(row, x) or 0.0 for row in rows]
     logarithmic = axes.get_xscale() == "log"
     edges = edges_of(xs, logarithmic=logarithmic)
     scale = math.log if logarithmic else float
     low, high = axes.get_xlim()
     per_inch = (max(scale(high), scale(edges[-1])) - min(scale(low), scale(edges[0]))) / inches
-    for n, bands in enumerate(lanes.values()):
+    for lane, bands in enumerate(lanes.values()):
         for k, band in enumerate(bands):
             left, right = edges[xs.index(band.first)], edges[xs.index(band.last) + 1]
             style = {"facecolor": TINTS[k % 2], "edgecolor": "white", "linewidth": 0.8}
-            axes.broken_barh([(left, right - left)], (n - 0.4, 0.8), **style)
+            axes.broken_barh([(left, right - left)], (lane - 0.4, 0.8), **style)
             if len(band.value) * STRIP_LETTER * per_inch <= scale(right) - scale(left):
                 middle = math.sqrt(left * right) if logarithmic else (left + right) / 2
-                axes.text(middle, n, band.value, ha="center", va="center", fontsize=6.5)
+                axes.text(middle, lane, band.value, ha="center", va="center", fontsize=6.5)
 
 
 Point = tuple[float, float]
@@ -211,12 +211,12 @@ def facets_of(rows: Sequence[Row], facet: str | None) -> list[tuple[str, list[Ro
     """Divide the rows by the value of a path, in the order of the values; one part without it."""
     if facet is None:
         return [("", list(rows))]
-    values = sorted({by_value(r.get(facet)) for r in rows})
+    values = sorted({by_value(row.get(facet)) for row in rows})
     if len(values) > MAX_FACETS:
         problem = f"has {len(values)} values; at most {MAX_FACETS} pictures fit"
         raise InputError(f"--facet {facet}: {problem}, use it as --color or -x")
-    parts = [[r for r in rows if by_value(r.get(facet)) == v] for v in values]
-    return [(f"{plain(facet.rpartition('.')[2])}: {quantity(facet, p[0].get(facet))}", p) for p in parts]
+    parts = [[row for row in rows if by_value(row.get(facet)) == value] for value in values]
+    return [(f"{plain(facet.rpartition('.')[2])}: {quantity(facet, part[0].get(facet))}", part) for part in parts]
 
 
 def by_value(value: Any) -> tuple[int, float, str]:
@@ -235,7 +235,7 @@ def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
     changes = changes_of(strips[0], request.x) if len(parts) == 1 else []
     foot = LINE * min(len(changes), MAX_CHANGES + 1)
     # A colour for each value of a path; None where there are none or the values form a scale.
-    values = sorted({r.get(request.color) for r in rows if planned(r)}, key=by_value) if request.color else []
+    values = sorted({row.get(request.color) for row in rows if planned(row)}, key=by_value) if request.color else []
     scaled = request.color is None or len(values) > len(COLOURS)
     shades = None if scaled else dict(zip(values, COLOURS, strict=False))
     across, down = min(3, len(parts)), -(-len(parts) // 3)
@@ -244,8 +244,8 @@ def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
     height = cell.height * down + foot
     figure = Figure(figsize=(cell.width * across, height))
     panels: list[Axes] = []
-    for n, ((name, part), best) in enumerate(zip(parts, strips, strict=True)):
-        row, column = divmod(n, across)
+    for index, ((name, part), best) in enumerate(zip(parts, strips, strict=True)):
+        row, column = divmod(index, across)
         left, base = column * cell.width + LEFT, height - (row + 1) * cell.height + BOTTOM
         first = panels[0] if panels else None
         main = cell.axes_at(left, base + cell.strip + GAP, MAIN, figure, sharex=first, sharey=first)
@@ -258,15 +258,15 @@ def _sweep_figure(rows: Sequence[Row], request: PlotRequest) -> "Figure":
     _make_room(panels, cell.inner)
     lines = changes[:MAX_CHANGES]
     lines += [f"and {len(changes) - MAX_CHANGES} more changes"] if len(changes) > MAX_CHANGES else []
-    for n, text in enumerate(lines):  # below the picture, the first at the top
-        figure.text(0.02, foot / height * (1 - (n + 0.4) / len(lines)), text, fontsize=7.5, va="center")
+    for level, text in enumerate(lines):  # below the picture, the first at the top
+        figure.text(0.02, foot / height * (1 - (level + 0.4) / len(lines)), text, fontsize=7.5, va="center")
     return figure
 
 
 def best_rows(rows: Sequence[Row], request: PlotRequest) -> list[Row]:
     """Return the best plan for each x."""
     largest = request.senses is not None and request.senses[1] == "max"
-    return best_by_x([r for r in rows if planned(r)], request.x, request.y, largest=largest)
+    return best_by_x([row for row in rows if planned(row)], request.x, request.y, largest=largest)
 
 
 def _make_room(panels: "Sequence[Axes]", inches: float) -> None:
@@ -274,13 +274,15 @@ def _make_room(panels: "Sequence[Axes]", inches: float) -> None:
     needed_height = 0.0
     for axes in panels:
         legend = axes.get_legend()
-        names = [t.get_text() for t in legend.get_texts()] + [legend.get_title().get_text()] if legend else []
+        names = [entry.get_text() for entry in legend.get_texts()] + [legend.get_title().get_text()] if legend else []
         if not names:
             continue
         wide, tall = (0.55 + LEGEND_LETTER * max(map(len, names))) / inches, (0.15 + LINE * len(names)) / MAIN
-        points = [p for line in axes.get_lines() if line.get_transform() == axes.transData for p in line.get_xydata()]
-        points += [p for dots in axes.collections for p in dots.get_offsets()]
-        places = [axes.transAxes.inverted().transform(axes.transData.transform(p)) for p in points]
+        points = [
+            point for line in axes.get_lines() if line.get_transform() == axes.transData for point in line.get_xydata()
+        ]
+        points += [point for dots in axes.collections for point in dots.get_offsets()]
+        places = [axes.transAxes.inverted().transform(axes.transData.transform(point)) for point in points]
         if any(x > 1 - wide and y > 1 - tall for x, y in places):
             needed_height = max(needed_height, tall)
     if needed_height:
@@ -300,7 +302,7 @@ def _name_axes(main: "Axes", below: "Axes", request: PlotRequest) -> None:
         if log:
             name_log_ticks(axis, path)
         else:
-            axis.set_major_formatter(FuncFormatter(lambda v, _, p=path: tick(p, v)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _, own=path: tick(own, value)))
     for axes in (main, below):
         axes.tick_params(which="both", length=3.0, pad=3.5)
     main.tick_params(labelbottom=False, which="both")
@@ -331,8 +333,8 @@ def tick(path: str, value: float) -> str:
 
 
 def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict[Any, str] | None) -> None:
-    plans = [(number(r, request.x), number(r, request.y), r) for r in rows if planned(r)]
-    points = [(x, y, r) for x, y, r in plans if x is not None and y is not None]
+    plans = [(number(row, request.x), number(row, request.y), row) for row in rows if planned(row)]
+    points = [(x, y, row) for x, y, row in plans if x is not None and y is not None]
     heading, color = None, request.color
     if color is None:
         name = "on the frontier" if request.senses else "plans"
@@ -342,7 +344,7 @@ def _panel(axes: "Axes", rows: Sequence[Row], request: PlotRequest, shades: dict
     else:
         heading = label(color)
         for value, shade in shades.items():
-            group = [(x, y) for x, y, r in points if r.get(color) == value]
+            group = [(x, y) for x, y, row in points if row.get(color) == value]
             _group(axes, group, request, shade, quantity(color, value))
     _without_plan(axes, rows, request, len(plans) - len(points))
     handles, names = axes.get_legend_handles_labels()
@@ -358,7 +360,7 @@ def _group(axes: "Axes", points: Sequence[Point], request: PlotRequest, shade: s
         axes.scatter(*zip(*points, strict=True), s=18, color=shade, label=name, zorder=3)
         return
     front = frontier(points, request.senses)
-    rest = [p for i, p in enumerate(points) if i not in set(front)]
+    rest = [point for i, point in enumerate(points) if i not in set(front)]
     if rest:
         known = "dominated" in axes.get_legend_handles_labels()[1]
         axes.scatter(*zip(*rest, strict=True), s=14, color=GREY, label=None if known else "dominated", zorder=2)
@@ -367,31 +369,31 @@ def _group(axes: "Axes", points: Sequence[Point], request: PlotRequest, shade: s
 
 
 def _scale(axes: "Axes", points: Sequence[tuple[float, float, Row]], request: PlotRequest, color: str) -> None:
-    coloured = [((x, y), shade) for x, y, r in points if (shade := number(r, color)) is not None]
+    coloured = [((x, y), shade) for x, y, row in points if (shade := number(row, color)) is not None]
     if not coloured:
         problem = f"has more than {len(COLOURS)} values and they are no numbers"
         raise InputError(f"--color {color}: {problem}; choose another path")
-    places = [p for p, _ in coloured]
+    places = [point for point, _ in coloured]
     if request.senses is not None:
         xs, ys = zip(*(places[i] for i in frontier(places, request.senses)), strict=True)
         axes.plot(xs, ys, color="black", linewidth=1.0, label="frontier", zorder=2)
     shades = [shade for _, shade in coloured]
     dots = axes.scatter(*zip(*places, strict=True), c=shades, s=18, cmap="viridis", zorder=3)
     bar = axes.inset_axes((1.02, 0, 0.03, 1))
-    axes.figure.colorbar(dots, cax=bar, label=label(color), format=lambda v, _: tick(color, v))
+    axes.figure.colorbar(dots, cax=bar, label=label(color), format=lambda value, _: tick(color, value))
 
 
 def _without_plan(axes: "Axes", rows: Sequence[Row], request: PlotRequest, incomplete: int) -> None:
-    without = [(number(r, request.x), why_none(r)) for r in rows if not planned(r)]
+    without = [(number(row, request.x), why_none(row)) for row in rows if not planned(row)]
     reasons = Counter(why for _, why in without)
     style = {"color": FAILED, "markersize": 5, "transform": axes.get_xaxis_transform(), "clip_on": False}
-    for n, (why, count) in enumerate(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))):
-        if n == MAX_REASONS:
-            axes.plot([], [], " ", label=f"and {len(reasons) - n} more reasons")
+    for row, (why, count) in enumerate(sorted(reasons.items(), key=lambda item: (-item[1], item[0]))):
+        if row == MAX_REASONS:
+            axes.plot([], [], " ", label=f"and {len(reasons) - row} more reasons")
             break
         xs = [x for x, reason in without if reason == why and x is not None]
         text = why if len(why) <= 60 else why[:59] + "…"
-        axes.plot(xs, [0.02 + 0.03 * n] * len(xs), "x", label=f"{count} {text}", **style)
+        axes.plot(xs, [0.02 + 0.03 * row] * len(xs), "x", label=f"{count} {text}", **style)
     if incomplete:
         axes.plot([], [], " ", label=f"{incomplete} plans without these figures")
 
@@ -431,7 +433,7 @@ def plot_page(rows: Sequence[Row], request: PlotRequest, svg: str) -> str:
 
 
 def _sweep_verdict(rows: Sequence[Row], request: PlotRequest) -> str:
-    found = [(y, r) for r in rows if planned(r) and (y := number(r, request.y)) is not None]
+    found = [(y, row) for row in rows if planned(row) and (y := number(row, request.y)) is not None]
     count = f"{len(found):,} of {counted(len(rows), 'point')} have a plan"
     if not found:
         return f"{count}."
@@ -443,13 +445,15 @@ def _sweep_verdict(rows: Sequence[Row], request: PlotRequest) -> str:
 
 
 def _point_table(rows: Sequence[Row], request: PlotRequest) -> list[str]:
-    paths = list(dict.fromkeys(p for p in (request.x, request.facet, request.color, request.y) if p))
-    head = "".join(f'<th scope="col">{escape(label(p))}</th>' for p in paths)
+    paths = list(dict.fromkeys(path for path in (request.x, request.facet, request.color, request.y) if path))
+    head = "".join(f'<th scope="col">{escape(label(path))}</th>' for path in paths)
     body = []
-    for r in sorted(rows, key=lambda r: [by_value(r.get(p)) for p in paths]):
-        cells = "".join(f"<td>{'-' if r.get(p) is None else escape(quantity(p, r.get(p)))}</td>" for p in paths)
+    for row in sorted(rows, key=lambda row: [by_value(row.get(path)) for path in paths]):
+        cells = "".join(
+            f"<td>{'-' if row.get(path) is None else escape(quantity(path, row.get(path)))}</td>" for path in paths
+        )
         # A row without a plan has its reason here.
-        status = escape(str(r["status"]) if planned(r) else why_none(r))
+        status = escape(str(row["status"]) if planned(row) else why_none(row))
         body.append(f'<tr>{cells}<td class="text">{status}</td></tr>')
     return [
         '<details><summary>All points</summary>\n<div class="scroll"><table>',

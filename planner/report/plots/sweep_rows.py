@@ -74,7 +74,7 @@ def plain(name: str) -> str:
 Row = dict[str, Any]
 Sense = Literal["min", "max"]
 ENDS: tuple[Sense, Sense] = ("min", "max")
-SENSES: dict[str, tuple[Sense, Sense]] = {f"{x}-{y}": (x, y) for y in ENDS for x in ENDS}
+SENSES: dict[str, tuple[Sense, Sense]] = {f"{first}-{second}": (first, second) for second in ENDS for first in ENDS}
 PLANNED = ("optimal", "feasible")  # of a row's status: there is a plan
 WRAPPERS = ("point.", "plan.")  # parts of a row whose figures go by their own names
 
@@ -89,30 +89,32 @@ def read_rows(path: Path) -> list[Row]:
     else:
         text = read_text(path, "give the rows of `planner sweep`")
         rows = [_typed(row) for row in _csv_rows(path, text)] if path.suffix == ".csv" else list(_lines(path, text))
-    rows = list({r.get("key", n): r for n, r in enumerate(rows)}.values())  # of each point the latest
+    rows = list({row.get("key", number): row for number, row in enumerate(rows)}.values())  # of each point the latest
     if not rows:
         raise InputError(f"{path}: holds no rows; run `planner sweep -o {path}` first")
     return rows
 
 
 def _typed(row: dict[str, Any]) -> Row:
-    return {k: _value(v) if isinstance(v, str) else v for k, v in row.items() if v is not None}
+    return {key: _value(value) if isinstance(value, str) else value for key, value in row.items() if value is not None}
 
 
 def _lines(path: Path, text: str) -> Iterator[Row]:
     lines = text.split("\n")
-    for n, line in enumerate(lines, 1):
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            row = parse_json(line, f"{path}: line {n}")
+            row = parse_json(line, f"{path}: line {number}")
         except InputError:
-            if n == len(lines):
+            if number == len(lines):
                 return
             raise
         if not isinstance(row, dict):
-            raise InputError(f"{path}: line {n}: must be an object (is {line[:60]}); give the rows of `planner sweep`")
-        yield flattened({k: v for k, v in row.items() if k != "base"})
+            raise InputError(
+                f"{path}: line {number}: must be an object (is {line[:60]}); give the rows of `planner sweep`"
+            )
+        yield flattened({key: value for key, value in row.items() if key != "base"})
 
 
 def _csv_rows(path: Path, text: str) -> Iterator[dict[str, str]]:
@@ -120,7 +122,7 @@ def _csv_rows(path: Path, text: str) -> Iterator[dict[str, str]]:
     rows = csv.DictReader(io.StringIO(text, newline=""))
     try:
         for row in rows:
-            yield {k: unescaped(v) for k, v in row.items() if k is not None and v not in ("", None)}
+            yield {key: unescaped(value) for key, value in row.items() if key is not None and value not in ("", None)}
     except csv.Error as error:
         raise InputError(f"{path}: line {rows.line_num}: {error}; correct the cell there") from None
 
@@ -136,7 +138,7 @@ def flattened(row: dict[str, Any]) -> Row:
     """Return a row on one level; entries of lists go by their id or name, else by place."""
     figures: Row = {}
     for path, value in _leaves(row, ""):
-        name = next((path.removeprefix(w) for w in WRAPPERS if path.startswith(w)), path)
+        name = next((path.removeprefix(wrapper) for wrapper in WRAPPERS if path.startswith(wrapper)), path)
         figures.setdefault(name, value)
     return figures
 
@@ -147,9 +149,9 @@ def _leaves(value: Any, where: str) -> Iterator[tuple[str, Any]]:
         for key, child in value.items():
             yield from _leaves(child, front + str(key))
     elif isinstance(value, list):
-        for n, child in enumerate(value):
+        for index, child in enumerate(value):
             name = child.get("id") or child.get("name") if isinstance(child, dict) else None
-            yield from _leaves(child, f"{front}{name or n}")
+            yield from _leaves(child, f"{front}{name or index}")
     else:
         yield where, value
 
@@ -161,11 +163,11 @@ def planned(row: Row) -> bool:
 
 def check_path(rows: Sequence[Row], option: str, path: str) -> None:
     """Refuse a path that no row has, naming its option and the nearest that some row has."""
-    known = sorted({k for r in rows for k in r})
+    known = sorted({key for row in rows for key in row})
     if path in known:
         return
     last = path.rpartition(".")[2]
-    near = [k for k in known if k.rpartition(".")[2] == last] or difflib.get_close_matches(path, known, 3, 0.5)
+    near = [key for key in known if key.rpartition(".")[2] == last] or difflib.get_close_matches(path, known, 3, 0.5)
     hint = f"did you mean {' or '.join(near[:3])}?" if near else f"known: {', '.join(known)}"
     raise InputError(f"{option} {path}: no row has this figure; {hint}")
 
@@ -182,7 +184,7 @@ def why_none(row: Row) -> str:
     status = str(row.get("status") or "no status")
     rules = row.get("rules")
     if not isinstance(rules, str) or not rules:
-        rules = "; ".join(str(v) for k, v in sorted(row.items()) if k.startswith("rules."))
+        rules = "; ".join(str(value) for key, value in sorted(row.items()) if key.startswith("rules."))
     why = rules or str(row.get("reason") or row.get("stopped") or "")
     return f"{status}: {why}" if why else status
 
@@ -201,7 +203,7 @@ def frontier(points: Sequence[tuple[float, float]], senses: tuple[Sense, Sense])
 
     A point dominates another where it is no worse in both and better in one; of equal points the first is returned.
     """
-    sx, sy = (1.0 if s == "min" else -1.0 for s in senses)
+    sx, sy = (1.0 if sense == "min" else -1.0 for sense in senses)
     order = sorted(range(len(points)), key=lambda i: (sx * points[i][0], sy * points[i][1], i))
     kept: list[int] = []
     best = float("inf")

@@ -17,21 +17,21 @@ SURVIVES = {"off": "nothing out", "margin": "nothing out", "node": "a site's lar
 
 def racks_of(plan: Plan) -> int | None:
     """Return the racks that a plan buys or owns."""
-    return sum(s.racks for s in plan.sites.sites) if plan.sites else plan.instance.hardware.racks
+    return sum(site.racks for site in plan.sites.sites) if plan.sites else plan.instance.hardware.racks
 
 
 def purchase(plan: Plan) -> Iterator[Statement]:
     """State the purchase: racks with their GPUs, sites, price and budget."""
-    racks, h = racks_of(plan), plan.instance.hardware
-    if plan.cost is None or (racks is None and not h.pools):
+    racks, hardware = racks_of(plan), plan.instance.hardware
+    if plan.cost is None or (racks is None and not hardware.pools):
         return
-    if h.pools:
-        bought = " and ".join(f"{counted(p.racks, 'rack')} of {p.name}" for p in h.pools)
+    if hardware.pools:
+        bought = " and ".join(f"{counted(pool.racks, 'rack')} of {pool.name}" for pool in hardware.pools)
     else:
-        gpu = h.accelerator if isinstance(h.accelerator, str) else h.accelerator.name
+        gpu = hardware.accelerator if isinstance(hardware.accelerator, str) else hardware.accelerator.name
         gpus = f" ({plan.layout.gpus_used + plan.layout.gpus_idle:,} {gpu})" if plan.layout else ""
         bought = f"{counted(racks or 0, 'rack')}{gpus}"
-    ids = [s.id for s in plan.sites.sites] if plan.sites else []
+    ids = [site.id for site in plan.sites.sites] if plan.sites else []
     at = f" at {ids[0] if len(ids) == 1 else counted(len(ids), 'site')}" if ids else ""
     budget = plan.instance.limits.budget_usd
     of = f" (budget {money(budget)})" if budget else ""
@@ -45,45 +45,45 @@ def sites(plan: Plan) -> Iterator[Statement]:
     if s is None:
         return
     shown = len(s.sites) if len(s.sites) <= NAMED_SITES else NAMED_SITES - 1
-    for n, site in enumerate(s.sites):
+    for index, site in enumerate(s.sites):
         authority = f"{site.balancing_authority}, {site.interconnection}"
         text = f"{site.id} ({authority}): {counted(site.racks, 'rack')}, {site.facility_mw:,.0f} MW"
-        yield Statement("choice", "sites", text, n < shown, path=f"sites.sites.{n}")
+        yield Statement("choice", "sites", text, index < shown, path=f"sites.sites.{index}")
     if rest := s.sites[shown:]:
-        racks, mw = sum(x.racks for x in rest), sum(x.facility_mw for x in rest)
-        text = f"{len(rest)} more sites ({', '.join(x.id for x in rest)}): {racks:,} racks, {mw:,.0f} MW"
+        racks, mw = sum(site.racks for site in rest), sum(site.facility_mw for site in rest)
+        text = f"{len(rest)} more sites ({', '.join(site.id for site in rest)}): {racks:,} racks, {mw:,.0f} MW"
         yield Statement("choice", "sites", text, True)
-    open_sites = {x.id for x in s.sites}
-    if grid and (unused := [n.id for n in grid.nodes if n.site and n.id not in open_sites]):
+    open_sites = {site.id for site in s.sites}
+    if grid and (unused := [node.id for node in grid.nodes if node.site and node.id not in open_sites]):
         few = len(unused) <= NAMED_LINKS
         text = f"Not used: {', '.join(unused)}" if few else f"Not used: {len(unused)} other candidates"
         yield Statement("choice", "sites", text, few)
-    for n, k in enumerate(() if plan.wan else s.links):  # a designed wide area says more than this estimate
-        far = f"{k.a} to {k.b}: {k.route_km:,.0f} km, {k.rtt_ms:.1f} ms"
-        text = f"{far}; {k.required_gbps / 1e3:,.1f} Tbps, {counted(k.fibre_pairs, 'fibre pair')}"
-        yield Statement("figure", "sites", text, n < NAMED_LINKS, path=f"sites.links.{n}")
-        lit = f"{k.a} to {k.b}: {counted(k.wavelengths, 'wavelength')}, {money(k.usd_per_year)} a year"
-        yield Statement("figure", "sites", lit, path=f"sites.links.{n}.wavelengths")
+    for index, link in enumerate(() if plan.wan else s.links):  # a designed wide area says more than this estimate
+        far = f"{link.a} to {link.b}: {link.route_km:,.0f} km, {link.rtt_ms:.1f} ms"
+        text = f"{far}; {link.required_gbps / 1e3:,.1f} Tbps, {counted(link.fibre_pairs, 'fibre pair')}"
+        yield Statement("figure", "sites", text, index < NAMED_LINKS, path=f"sites.links.{index}")
+        lit = f"{link.a} to {link.b}: {counted(link.wavelengths, 'wavelength')}, {money(link.usd_per_year)} a year"
+        yield Statement("figure", "sites", lit, path=f"sites.links.{index}.wavelengths")
     yield from _works(s)
     if grid is not None and grid.rules.grid_model == "dc":
-        load = sum(n.load_mw for n in grid.nodes)
+        load = sum(node.load_mw for node in grid.nodes)
         other = f"with {load:,.0f} MW of other load" if load else "of the sites alone: no node states a load_mw"
         survives = SURVIVES.get(grid.rules.n1, "any one circuit or unit out")
         yield Statement("proof", "sites", f"sites: power flow by reactances, {other}; {survives}")
 
 
-def _works(s: SitesPlan) -> Iterator[Statement]:
+def _works(sites: SitesPlan) -> Iterator[Statement]:
     """State lines and interconnects that are bought, soft rules that are broken, and years that may come."""
-    for built in s.new_lines:
+    for built in sites.new_lines:
         yield Statement("choice", "sites", f"Builds {counted(built.circuits, 'circuit')} in {built.line}.", True)
-    for bought in s.upgrades:
+    for bought in sites.upgrades:
         text = f"Buys {counted(bought.steps, 'step')} of interconnect at {bought.node}."
         yield Statement("choice", "sites", text, True)
-    for x in s.excess:
-        weighs = f"{money(x.usd_per_year)} a year in the choice, not billed"
-        text = f"Soft rule {x.rule} is exceeded by {x.amount:,.6g} {x.unit}; that weighs {weighs}."
+    for excess in sites.excess:
+        weighs = f"{money(excess.usd_per_year)} a year in the choice, not billed"
+        text = f"Soft rule {excess.rule} is exceeded by {excess.amount:,.6g} {excess.unit}; that weighs {weighs}."
         yield Statement("warning", "sites", text, True)
-    for name, run in s.scenarios.items():
+    for name, run in sites.scenarios.items():
         power = sum(run.running_mw.values())
         text = f"In {name}: {power:,.0f} MW run, energy {money(run.energy_usd_per_year)} a year."
         yield Statement("figure", "sites", text, path=f"sites.scenarios.{name}")
@@ -94,33 +94,34 @@ def wan(plan: Plan) -> Iterator[Statement]:
     x = plan.wan
     if x is None:
         return
-    for d in [d for d in x.demands if d.priority == 0]:
-        r, backup = d.routes[0], ""
-        if r.backup_rtt_ms is not None:
-            backup = f"; while cut {r.backup_rtt_ms:.1f} ms and {(r.backup_gbps or 0) / 1e3:,.1f} Tbps"
-        path = f"{counted(len(r.edges), 'span')}, {r.route_km:,.0f} km, {r.rtt_ms:.1f} ms, {r.gbps / 1e3:,.1f} Tbps"
-        yield Statement("choice", "wan", f"{d.a} to {d.b}: {path}{backup}", True)
-    waves, pairs = sum(e.wavelengths for e in x.edges), sum(e.fibre_pairs for e in x.edges)
+    for demand in [demand for demand in x.demands if demand.priority == 0]:
+        route, backup = demand.routes[0], ""
+        if route.backup_rtt_ms is not None:
+            backup = f"; while cut {route.backup_rtt_ms:.1f} ms and {(route.backup_gbps or 0) / 1e3:,.1f} Tbps"
+        spans = counted(len(route.edges), "span")
+        path = f"{spans}, {route.route_km:,.0f} km, {route.rtt_ms:.1f} ms, {route.gbps / 1e3:,.1f} Tbps"
+        yield Statement("choice", "wan", f"{demand.a} to {demand.b}: {path}{backup}", True)
+    waves, pairs = sum(edge.wavelengths for edge in x.edges), sum(edge.fibre_pairs for edge in x.edges)
     form = f"; exchange by {x.exchange}" if x.exchange else ""
     lit = f"{counted(waves, 'wavelength')} in {counted(pairs, 'fibre pair')} on {counted(len(x.edges), 'span')}"
     yield Statement("choice", "wan", f"{lit}, {money(x.capex_usd)}{form}; survives {_survives(x)}", True)
-    others = [d for d in x.demands if d.priority]
-    for name in dict.fromkeys(d.name for d in others):
-        own = [d for d in others if d.name == name]
-        asked, missing = sum(d.requested_gbps for d in own), sum(d.missing_gbps for d in own)
+    others = [demand for demand in x.demands if demand.priority]
+    for name in dict.fromkeys(demand.name for demand in others):
+        own = [demand for demand in others if demand.name == name]
+        asked, missing = sum(demand.requested_gbps for demand in own), sum(demand.missing_gbps for demand in own)
         text = f"{name} (priority {own[0].priority}): {amount(asked - missing)} of {amount(asked)} Gbps carried"
         if missing <= 1e-6 * asked:
             yield Statement("figure", "wan", text)
         else:
-            full = ", ".join(sorted({e for d in own for e in d.saturated_edges}))
+            full = ", ".join(sorted({edge for demand in own for edge in demand.saturated_edges}))
             why = f"full: {full}" if full else "there is no route"
             yield Statement("warning", "wan", f"{text}; {why}", True)
 
 
-def _survives(x: WanPlan) -> str:
-    at = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(x.shared_nodes.items()))
+def _survives(wan: WanPlan) -> str:
+    at = ", ".join(f"{link} at {', '.join(nodes)}" for link, nodes in sorted(wan.shared_nodes.items()))
     but = f", but not the loss of a node that a route and its backup share: {at}" if at else ""
-    return f"{'any one span cut' if x.protection == 'one_cut' else 'no cut'}{but}"
+    return f"{'any one span cut' if wan.protection == 'one_cut' else 'no cut'}{but}"
 
 
 TIER_NAMES = {"leaf": "leaves", "spine": "spines", "core": "cores", "super-spine": "super-spines"}
@@ -134,57 +135,60 @@ def fabric(plan: Plan) -> Iterator[Statement]:
     if plan.fabric is None:
         return
     by_site = sorted(plan.fabric.sites.items())
-    for n, (site, f) in enumerate(by_site):
-        family = "" if f.family == "rail" else f" ({f.family})"
-        text = f"{site}{family}: {', '.join(tier_words(t, f) for t in f.tiers)}; {money(f.cost_usd)}"
-        yield Statement("choice", "fabric", text, n < NAMED_FABRICS, path=f"fabric.sites.{site}.tiers")
+    for index, (site, fabric) in enumerate(by_site):
+        family = "" if fabric.family == "rail" else f" ({fabric.family})"
+        text = (
+            f"{site}{family}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}; {money(fabric.cost_usd)}"
+        )
+        yield Statement("choice", "fabric", text, index < NAMED_FABRICS, path=f"fabric.sites.{site}.tiers")
     if rest := by_site[NAMED_FABRICS:]:
-        usd = money(sum(f.cost_usd for _, f in rest))
+        usd = money(sum(fabric.cost_usd for _, fabric in rest))
         text = f"{counted(len(rest), 'more fabric')} ({', '.join(site for site, _ in rest)}): {usd}"
         yield Statement("choice", "fabric", text, True)
-    yield Statement("figure", "fabric", _sends([f for _, f in by_site]), True, path="fabric.sites")
-    for site, f in by_site:
-        yield from _site_fabric(site, f)
+    yield Statement("figure", "fabric", _sends([fabric for _, fabric in by_site]), True, path="fabric.sites")
+    for site, fabric in by_site:
+        yield from _site_fabric(site, fabric)
 
 
-def _site_fabric(site: str, f: SiteFabric) -> Iterator[Statement]:
+def _site_fabric(site: str, fabric: SiteFabric) -> Iterator[Statement]:
     path = f"fabric.sites.{site}"
-    takes = f"{counted(f.planes, 'plane')} of {f.boxes}; {f.switches:,} switches, {f.switch_links:,} links"
-    wired = f"; {f.wired_gpus_per_rack} GPUs of a rack cabled" if f.wired_gpus_per_rack else ""
-    racks = f"{counted(f.leaf_domain_racks, 'rack')} under a leaf{wired}"
+    planes = f"{counted(fabric.planes, 'plane')} of {fabric.boxes}"
+    takes = f"{planes}; {fabric.switches:,} switches, {fabric.switch_links:,} links"
+    wired = f"; {fabric.wired_gpus_per_rack} GPUs of a rack cabled" if fabric.wired_gpus_per_rack else ""
+    racks = f"{counted(fabric.leaf_domain_racks, 'rack')} under a leaf{wired}"
     yield Statement("figure", "fabric", f"{site}: {takes}; {racks}", path=f"{path}.switches")
-    rings = f"all-reduces {_over(f.allreduce_slowdown)}"
-    yield Statement("figure", "fabric", f"{site}: {_sends([f]).lower()}; {rings}", path=f"{path}.p2p_seconds")
-    if f.shared_links:
-        worst = max(f.shared_links, key=lambda x: x.together_slowdown)
+    rings = f"all-reduces {_over(fabric.allreduce_slowdown)}"
+    yield Statement("figure", "fabric", f"{site}: {_sends([fabric]).lower()}; {rings}", path=f"{path}.p2p_seconds")
+    if fabric.shared_links:
+        worst = max(fabric.shared_links, key=lambda link: link.together_slowdown)
         link = {"nic": "NICs"}.get(worst.link, f"uplinks of a {worst.link}")
         text = f"{site}: where the schedule lets sends and rings meet, the {link} take {_over(worst.together_slowdown)}"
         yield Statement("figure", "fabric", text, path=f"{path}.shared_links")
-    if (g := f.wan_gateway) is not None:
-        ports = f"{counted(g.wan_ports, 'port')} to the wide area, {g.uplinks:,} up"
-        text = f"{site}: WAN gateway of {g.wan_gbps:,.0f} Gbps: {counted(g.switches, 'switch')}, {ports}"
-        yield Statement("choice", "fabric", f"{text}, {money(g.cost_usd)}", path=f"{path}.wan_gateway")
+    if (gateway := fabric.wan_gateway) is not None:
+        ports = f"{counted(gateway.wan_ports, 'port')} to the wide area, {gateway.uplinks:,} up"
+        text = f"{site}: WAN gateway of {gateway.wan_gbps:,.0f} Gbps: {counted(gateway.switches, 'switch')}, {ports}"
+        yield Statement("choice", "fabric", f"{text}, {money(gateway.cost_usd)}", path=f"{path}.wan_gateway")
 
 
 def _sends(fabrics: Sequence[SiteFabric]) -> str:
-    slowest = max(fabrics, key=lambda f: f.p2p_seconds)
+    slowest = max(fabrics, key=lambda fabric: fabric.p2p_seconds)
     send = f"Pipeline sends {slowest.p2p_seconds * 1e3:.3g} ms, {_over(slowest.pipeline_send_slowdown)}"
-    f = max(fabrics, key=lambda f: (f.share_leaving_leaf, f.share_leaving_pod))
-    if not f.share_leaving_leaf:
+    fullest = max(fabrics, key=lambda fabric: (fabric.share_leaving_leaf, fabric.share_leaving_pod))
+    if not fullest.share_leaving_leaf:
         return f"{send}; none cross leaves"
-    others = [("groups" if f.group_links else "pods", f.share_leaving_pod)]
-    others += [("zones", f.share_leaving_zone)] if f.zones else []
+    others = [("groups" if fullest.group_links else "pods", fullest.share_leaving_pod)]
+    others += [("zones", fullest.share_leaving_zone)] if fullest.zones else []
     more = [f"{short_percent(share) if share else 'none'} {name}" for name, share in others]
-    return f"{send}; {', '.join([f'{short_percent(f.share_leaving_leaf)} cross leaves', *more])}"
+    return f"{send}; {', '.join([f'{short_percent(fullest.share_leaving_leaf)} cross leaves', *more])}"
 
 
-def tier_words(t: Tier, f: SiteFabric) -> str:
+def tier_words(tier: Tier, fabric: SiteFabric) -> str:
     """Write a tier: its switches, their model where tiers differ, of leaves the ports, and ports down to ports up."""
-    name = f"{t.switches:,} {t.name if t.switches == 1 else TIER_NAMES[t.name]}"
-    name += f" of {t.switch}" if f.boxes != f.switch else ""
-    ports = f"{t.down_ports} down, {t.up_ports} up, " if t.name == "leaf" else ""
-    worst = " at worst" if f.family.startswith("dragonfly") else ""  # all flows of a group go to one other
-    return f"{name} ({ports}{t.oversubscription:.3g}:1{worst})" if t.up_ports else name
+    name = f"{tier.switches:,} {tier.name if tier.switches == 1 else TIER_NAMES[tier.name]}"
+    name += f" of {tier.switch}" if fabric.boxes != fabric.switch else ""
+    ports = f"{tier.down_ports} down, {tier.up_ports} up, " if tier.name == "leaf" else ""
+    worst = " at worst" if fabric.family.startswith("dragonfly") else ""  # all flows of a group go to one other
+    return f"{name} ({ports}{tier.oversubscription:.3g}:1{worst})" if tier.up_ports else name
 
 
 def _over(slowdown: float) -> str:
@@ -238,13 +242,13 @@ def fabric_verdict(plan: Plan) -> Iterator[Statement]:
     """State the hosts and GPUs that the fabric joins, its cost and power, and whether a cheaper one is possible."""
     if plan.cost is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
         return
-    hardware, f = plan.instance.hardware, plan.fabric.sites[CLUSTER]
-    gpus, nic = f.wired_gpus_per_rack, hardware.gpu_nic_bytes_per_second * 8 / 1e9
+    hardware, fabric = plan.instance.hardware, plan.fabric.sites[CLUSTER]
+    gpus, nic = fabric.wired_gpus_per_rack, hardware.gpu_nic_bytes_per_second * 8 / 1e9
     what = f"{counted(hardware.racks or 0, 'host')} of {counted(gpus, 'GPU')} ({nic:g} Gb/s each)"
     asked = ", ".join(plan.instance.network.families) if plan.instance.network else ""
     sure = f"Proven cheapest of its kind ({asked})." if plan.status == "optimal" else "Not proven cheapest: time limit."
     each = money(plan.cost.total_usd / max(1, gpus * (hardware.racks or 0)))
-    text = f"Joins {what} for {money(plan.cost.total_usd)} ({each} a GPU), {power(f.power_mw)}. {sure}"
+    text = f"Joins {what} for {money(plan.cost.total_usd)} ({each} a GPU), {power(fabric.power_mw)}. {sure}"
     yield Statement("verdict", "verdict", text, True, path="cost.total_usd")
 
 
@@ -252,14 +256,14 @@ def chosen_fabric(plan: Plan) -> Iterator[Statement]:
     """State the chosen fabric: switches by tier, links, capacity between halves, and the loss that it survives."""
     if plan.instance.network is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
         return
-    f, network, chosen = plan.fabric.sites[CLUSTER], plan.instance.network, plan.fabric.alternatives[0]
-    one = f" of {f.switch}" if f.boxes == f.switch else ""
-    text = f"{chosen.name}: {', '.join(tier_words(t, f) for t in f.tiers)}{one}"
+    fabric, network, chosen = plan.fabric.sites[CLUSTER], plan.instance.network, plan.fabric.alternatives[0]
+    one = f" of {fabric.switch}" if fabric.boxes == fabric.switch else ""
+    text = f"{chosen.name}: {', '.join(tier_words(tier, fabric) for tier in fabric.tiers)}{one}"
     yield Statement("choice", "fabric", text, True, path=f"fabric.sites.{CLUSTER}.tiers")
-    links = f"{f.endpoint_links:,} links to GPUs, {f.switch_links:,} between switches"
-    planes = f"; {counted(f.planes, 'plane')}" if f.planes > 1 else ""
-    leaf = f"{counted(f.leaf_domain_racks, 'host')} under a leaf"
-    yield Statement("figure", "fabric", f"{f.switches:,} switches, {links}{planes}; {leaf}", True)
+    links = f"{fabric.endpoint_links:,} links to GPUs, {fabric.switch_links:,} between switches"
+    planes = f"; {counted(fabric.planes, 'plane')}" if fabric.planes > 1 else ""
+    leaf = f"{counted(fabric.leaf_domain_racks, 'host')} under a leaf"
+    yield Statement("figure", "fabric", f"{fabric.switches:,} switches, {links}{planes}; {leaf}", True)
     carried = f"Carries {chosen.bisection_tbps or 0.0:,.1f} Tb/s between two halves of the hosts"
     if chosen.fabric is not None and chosen.fabric.family == "rail-only":
         carried += " within each rail"
@@ -271,7 +275,7 @@ def chosen_fabric(plan: Plan) -> Iterator[Statement]:
     else:
         carried += "; tails were not simulated"
     yield Statement("figure", "fabric", carried, True)
-    ends = f"{counted(f.tiers[0].down_ports, 'GPU port')}"
+    ends = f"{counted(fabric.tiers[0].down_ports, 'GPU port')}"
     loss = f"Survives the loss of {SURVIVED[network.survives]}; " if network.survives else "No loss is provided for; "
     yield Statement("figure", "fabric", f"{loss}a leaf's loss cuts its {ends}.", True)
 
@@ -281,30 +285,30 @@ def fabric_price(plan: Plan) -> Iterator[Statement]:
     network = plan.instance.network
     if network is None or plan.cost is None or plan.fabric is None or CLUSTER not in plan.fabric.sites:
         return
-    f = plan.fabric.sites[CLUSTER]
-    offered = [s for s in network.switches if isinstance(s, Switch)]
-    of = {s.name: s for s in offered}
-    boxes = sum(t.switches * of[name].price_usd for t, name in zip(f.tiers, f.models, strict=True))
-    text = f"{money(f.cost_usd)} = switches {money(boxes)}, links {money(f.cost_usd - boxes)}"
+    fabric = plan.fabric.sites[CLUSTER]
+    offered = [switch for switch in network.switches if isinstance(switch, Switch)]
+    of = {switch.name: switch for switch in offered}
+    boxes = sum(tier.switches * of[name].price_usd for tier, name in zip(fabric.tiers, fabric.models, strict=True))
+    text = f"{money(fabric.cost_usd)} = switches {money(boxes)}, links {money(fabric.cost_usd - boxes)}"
     yield Statement("figure", "money", text, True, path="cost.total_usd")
-    from_these = ", ".join(f"{s.name} ({money(s.price_usd)}, {s.power_watts:g} W)" for s in offered)
+    from_these = ", ".join(f"{switch.name} ({money(switch.price_usd)}, {switch.power_watts:g} W)" for switch in offered)
     optics = (
         f"transceivers {network.optics.name} at {money(network.optics.price_usd)}, {network.optics.power_watts:g} W"
     )
-    media = ", ".join(m.name for m in media_of(network)) if by_reach(network) else ""
+    media = ", ".join(medium.name for medium in media_of(network)) if by_reach(network) else ""
     yield Statement("figure", "money", f"Chosen from {from_these}; {media or optics}", True)
 
 
 def other_kinds(plan: Plan) -> Iterator[Statement]:
     """State each other kind of fabric and why it lost, those with a design on the first screen."""
-    for x in plan.fabric.alternatives[1:] if plan.fabric else ():
-        if x.fabric is None:
-            yield Statement("choice", "fabric", f"{x.name}: none; {x.lost}", runner_up=x.name)
+    for kind in plan.fabric.alternatives[1:] if plan.fabric else ():
+        if kind.fabric is None:
+            yield Statement("choice", "fabric", f"{kind.name}: none; {kind.lost}", runner_up=kind.name)
             continue
-        f = x.fabric
-        counts = f"{money(f.cost_usd)}, {power(f.power_mw)}, {counted(f.switches, 'switch')}"
-        text = f"{x.name}: {counts}, {x.bisection_tbps or 0.0:,.1f} Tb/s; {x.lost}"
-        yield Statement("choice", "fabric", text, True, runner_up=x.name)
+        fabric = kind.fabric
+        counts = f"{money(fabric.cost_usd)}, {power(fabric.power_mw)}, {counted(fabric.switches, 'switch')}"
+        text = f"{kind.name}: {counts}, {kind.bisection_tbps or 0.0:,.1f} Tb/s; {kind.lost}"
+        yield Statement("choice", "fabric", text, True, runner_up=kind.name)
 
 
 def fabric_proof(plan: Plan) -> Iterator[Statement]:
@@ -320,10 +324,17 @@ def fabric_cautions(plan: Plan) -> Iterator[Statement]:
     if network is None or plan.cost is None:
         return
     if plan.fabric is not None and CLUSTER in plan.fabric.sites:
-        f, nic = plan.fabric.sites[CLUSTER], plan.instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
-        rate = next(s.port_gbps for s in network.switches if isinstance(s, Switch) and s.name == f.switch) * f.lanes
-        if nic * f.split < rate * (1 - WHOLE_RATE):
-            text = f"Ports of {rate:g} Gb/s carry {nic * f.split:g} Gb/s of NICs: the rest is bought and not used"
+        fabric, nic = plan.fabric.sites[CLUSTER], plan.instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
+        rate = (
+            next(
+                switch.port_gbps
+                for switch in network.switches
+                if isinstance(switch, Switch) and switch.name == fabric.switch
+            )
+            * fabric.lanes
+        )
+        if nic * fabric.split < rate * (1 - WHOLE_RATE):
+            text = f"Ports of {rate:g} Gb/s carry {nic * fabric.split:g} Gb/s of NICs: the rest is bought and not used"
             remedy = "ports of the NIC's rate, or ports that split (51.2T-64x800G-breakout), would carry more"
             yield Statement("warning", "fabric", f"{text}; {remedy}.", True)
     if network.floor is None:

@@ -70,11 +70,11 @@ def name_of_part(key: str) -> str:
 
 def shares_of(parts: Mapping[str, float], total: float, notes: Mapping[str, str], most: int | None = None) -> str:
     """Write the parts of a total by falling share, each with its note; of more than `most` the rest in one."""
-    large = sorted(((v, k) for k, v in parts.items() if v > SMALL * total), reverse=True)
+    large = sorted(((value, name) for name, value in parts.items() if value > SMALL * total), reverse=True)
     shown = large if most is None or len(large) <= most + 1 else large[:most]
-    named = [f"{short_percent(v / total)} {name_of_part(k)}{notes.get(k, '')}" for v, k in shown]
+    named = [f"{short_percent(value / total)} {name_of_part(name)}{notes.get(name, '')}" for value, name in shown]
     if rest := large[len(shown) :]:
-        named.append(f"{short_percent(sum(v for v, _ in rest) / total)} in {len(rest)} other parts")
+        named.append(f"{short_percent(sum(value for value, _ in rest) / total)} in {len(rest)} other parts")
     return ", ".join(named)
 
 
@@ -88,10 +88,12 @@ def days(value: float) -> str:
     return f"{value:,.0f}" if value >= 999.95 else f"{value:.1f}" if value >= 9.95 else f"{value:.3g}"
 
 
-def proof_of(topic: Topic, c: Certificate) -> Statement:
+def proof_of(topic: Topic, certificate: Certificate) -> Statement:
     """State a decision's status, gap, seconds and solver, and who checked it."""
-    proven = "no bound" if c.gap is None else f"gap {gap(c.gap)}"
-    checked = f"; {CHECKED.get(c.checked, c.checked)}" if c.checked else ""
-    binds = f"; binding: {', '.join(c.binding)}" if c.binding else ""
-    text = f"{topic}: {c.status}, {proven}, {c.seconds:,.1f} s by {c.solver}{checked}{binds}"
+    proven = "no bound" if certificate.gap is None else f"gap {gap(certificate.gap)}"
+    checked = f"; {CHECKED.get(certificate.checked, certificate.checked)}" if certificate.checked else ""
+    binds = f"; binding: {', '.join(certificate.binding)}" if certificate.binding else ""
+    text = (
+        f"{topic}: {certificate.status}, {proven}, {certificate.seconds:,.1f} s by {certificate.solver}{checked}{binds}"
+    )
     return Statement("proof", topic, text)

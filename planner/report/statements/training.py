@@ -23,60 +23,69 @@ def layout(plan: Plan) -> Iterator[Statement]:
         yield from _layout(plan, plan.layout, first=True)
 
 
-def _layout(plan: Plan, x: LayoutPlan, *, first: bool) -> Iterator[Statement]:
-    m = x.metrics
-    yield Statement("choice", "layout", f"{degrees(plan, x)}, {_schedule(x)}", first, path="layout")
-    batch = f"{counted(x.microbatches_per_step, 'micro-batch')} of {counted(x.microbatch_sequences, 'sequence')}"
-    text = f"{batch}, {short(m.tokens_per_step)} tokens a step; ZeRO-{x.zero_stage}; {recomputes(plan, x)}"
+def _layout(plan: Plan, layout: LayoutPlan, *, first: bool) -> Iterator[Statement]:
+    metrics = layout.metrics
+    yield Statement("choice", "layout", f"{degrees(plan, layout)}, {_schedule(layout)}", first, path="layout")
+    batch = (
+        f"{counted(layout.microbatches_per_step, 'micro-batch')} of {counted(layout.microbatch_sequences, 'sequence')}"
+    )
+    text = (
+        f"{batch}, {short(metrics.tokens_per_step)} tokens a step; ZeRO-{layout.zero_stage}; {recomputes(plan, layout)}"
+    )
     yield Statement("choice", "layout", text, first, path="layout.microbatches_per_step")
-    sequence = "; sequence parallel" if x.sequence_parallel else ""
-    stages = "a stage" if x.pipeline_parallel > 1 else "in one stage"
-    at_work = f"{x.gpus_used:,} GPUs train, {x.gpus_idle:,} do not"
-    low, high = min(x.layers_per_stage), max(x.layers_per_stage)
+    sequence = "; sequence parallel" if layout.sequence_parallel else ""
+    stages = "a stage" if layout.pipeline_parallel > 1 else "in one stage"
+    at_work = f"{layout.gpus_used:,} GPUs train, {layout.gpus_idle:,} do not"
+    low, high = min(layout.layers_per_stage), max(layout.layers_per_stage)
     text = f"{low if low == high else f'{low} to {high}'} layers {stages}{sequence}; {at_work}"
     yield Statement("choice", "layout", text, path="layout.layers_per_stage")
     # What a software stack sets that no measured run of this kind had.
-    unmeasured = ("cpu_overhead", "launch") if "software" in prediction.extrapolations(plan.instance, x) else ()
+    unmeasured = ("cpu_overhead", "launch") if "software" in prediction.extrapolations(plan.instance, layout) else ()
     notes = dict.fromkeys(unmeasured, " (extrapolated)")
-    low_days, high_days = m.days_to_train_interval
-    interval = m.step_seconds * low_days / m.days_to_train, m.step_seconds * high_days / m.days_to_train
+    low_days, high_days = metrics.days_to_train_interval
+    interval = (
+        metrics.step_seconds * low_days / metrics.days_to_train,
+        metrics.step_seconds * high_days / metrics.days_to_train,
+    )
     for most in (NAMED_PARTS, None):
         few, path = most is not None, "layout.metrics.step_seconds"
-        text = f"Step {m.step_seconds:.3g} s: {shares_of(m.breakdown_seconds, m.step_seconds, notes, most)}"
+        shares = shares_of(metrics.breakdown_seconds, metrics.step_seconds, notes, most)
+        text = f"Step {metrics.step_seconds:.3g} s: {shares}"
         yield Statement("figure", "layout", text, first and few, interval, path=path, short=few)
-    in_use = f"{memory(m.memory_bytes_per_gpu)} of {memory(m.memory_limit_bytes)} on the fullest GPU"
-    yield Statement("figure", "layout", f"MFU {short_percent(m.mfu)}; {in_use}", first, path="layout.metrics.mfu")
+    in_use = f"{memory(metrics.memory_bytes_per_gpu)} of {memory(metrics.memory_limit_bytes)} on the fullest GPU"
+    yield Statement("figure", "layout", f"MFU {short_percent(metrics.mfu)}; {in_use}", first, path="layout.metrics.mfu")
 
 
-def degrees(plan: Plan, x: LayoutPlan) -> str:
+def degrees(plan: Plan, layout: LayoutPlan) -> str:
     """Write the degrees of parallelism; of a model with experts also CP and EP of 1, which are choices there."""
     model = plan.instance.workload.model
     experts = not isinstance(model, str) and model.experts is not None
-    inner = f" ({x.tensor_parallel_inner} inner)" if x.tensor_parallel_inner > 1 else ""
-    context = f" x CP {x.context_parallel}" if experts or x.context_parallel > 1 else ""
-    expert = f", EP {x.expert_parallel}" if experts or x.expert_parallel > 1 else ""
-    return f"TP {x.tensor_parallel}{inner}{context} x PP {x.pipeline_parallel} x DP {x.data_parallel:,}{expert}"
+    inner = f" ({layout.tensor_parallel_inner} inner)" if layout.tensor_parallel_inner > 1 else ""
+    context = f" x CP {layout.context_parallel}" if experts or layout.context_parallel > 1 else ""
+    expert = f", EP {layout.expert_parallel}" if experts or layout.expert_parallel > 1 else ""
+    pipeline = f"PP {layout.pipeline_parallel}"
+    return f"TP {layout.tensor_parallel}{inner}{context} x {pipeline} x DP {layout.data_parallel:,}{expert}"
 
 
-def _schedule(x: LayoutPlan) -> str:
-    if x.pipeline_parallel == 1:
+def _schedule(layout: LayoutPlan) -> str:
+    if layout.pipeline_parallel == 1:
         return "no pipeline"
-    if x.schedule == "zb-h1":
+    if layout.schedule == "zb-h1":
         return "zero-bubble ZB-H1"
-    return "1F1B" if x.virtual_stages == 1 else f"interleaved 1F1B ({x.virtual_stages} chunks a stage)"
+    return "1F1B" if layout.virtual_stages == 1 else f"interleaved 1F1B ({layout.virtual_stages} chunks a stage)"
 
 
-def recomputes(plan: Plan, x: LayoutPlan) -> str:
+def recomputes(plan: Plan, layout: LayoutPlan) -> str:
     """Write which layers, or which parts of them, run again in the backward pass."""
-    layers = sum(x.layers_per_stage)
-    if x.recompute == "none":
+    layers = sum(layout.layers_per_stage)
+    if layout.recompute == "none":
         return "recomputes nothing"
-    if x.recompute == "selective":
+    if layout.recompute == "selective":
         software = plan.instance.workload.software
         modules = software.recompute_modules if isinstance(software, Software) else CORE_ATTENTION
         parts = "attention scores" if modules == CORE_ATTENTION else ", ".join(modules)
         return f"recomputes {parts} (selective)"
-    count = sum(x.recomputed_layers_per_stage) if x.recomputed_layers_per_stage else layers
+    count = sum(layout.recomputed_layers_per_stage) if layout.recomputed_layers_per_stage else layers
     return f"recomputes all {layers} layers" if count == layers else f"recomputes {count} of {layers} layers"
 
 
@@ -94,8 +103,8 @@ def pools(plan: Plan) -> Iterator[Statement]:
     batch = f"{total:,} sequences ({short(x.tokens_per_step)} tokens) a step of {x.step_seconds:.3g} s"
     exposed = f"exchange between pools {exchange:.3g} s exposed" if exchange else "exchange between pools not counted"
     yield Statement("choice", "pools", f"{batch}; {exposed}", True, path="pools.step_seconds")
-    for name, n in x.sequences.items():
-        share = f"{name}: {n:,} sequences ({short_percent(n / total)})"
+    for name, count in x.sequences.items():
+        share = f"{name}: {count:,} sequences ({short_percent(count / total)})"
         own = x.layouts.get(name)
         if own is None:
             yield Statement("choice", "pools", f"{share}; does not train", True)
@@ -155,17 +164,17 @@ def days_by_part(plan: Plan) -> list[DaysPart]:
     """
     if plan.layout is None:
         return []
-    m = plan.layout.metrics
-    days_per_second = m.step_days_to_train / m.step_seconds
+    metrics = plan.layout.metrics
+    days_per_second = metrics.step_days_to_train / metrics.step_seconds
     known = {key for keys in STEP_PARTS.values() for key in keys}
-    rows = {name: sum(m.breakdown_seconds.get(key, 0.0) for key in keys) for name, keys in STEP_PARTS.items()}
-    rows[OTHER] = sum(v for key, v in m.breakdown_seconds.items() if key not in known)
+    rows = {name: sum(metrics.breakdown_seconds.get(key, 0.0) for key in keys) for name, keys in STEP_PARTS.items()}
+    rows[OTHER] = sum(seconds for key, seconds in metrics.breakdown_seconds.items() if key not in known)
     parts = [DaysPart(name, seconds * days_per_second) for name, seconds in rows.items() if seconds]
-    parts.append(DaysPart(STEPS, m.step_days_to_train, True))
-    lost = {AWAY: m.days_to_train - m.step_days_to_train} if m.useful_share < 1 else {}
+    parts.append(DaysPart(STEPS, metrics.step_days_to_train, True))
+    lost = {AWAY: metrics.days_to_train - metrics.step_days_to_train} if metrics.useful_share < 1 else {}
     lost = plan.reliability.lost_days if plan.reliability is not None else lost
     parts += [DaysPart(name, days) for name, days in lost.items() if days]
-    return [*parts, DaysPart(CALENDAR, m.days_to_train, True)] if lost else parts
+    return [*parts, DaysPart(CALENDAR, metrics.days_to_train, True)] if lost else parts
 
 
 def shown_days(total: float, days: float) -> str:
@@ -176,17 +185,17 @@ def shown_days(total: float, days: float) -> str:
 def day_bars(plan: Plan, most: int) -> Iterator[str]:
     """Write the days of each part, with a bar of at most `most` columns that begins where the one before it ends."""
     rows = days_by_part(plan)
-    total = max((r.days for r in rows), default=0.0)
-    rows = [r for r in rows if float(shown_days(total, r.days).replace(",", ""))]
-    width = max((len(r.name) for r in rows), default=0)
-    figures = max((len(shown_days(total, r.days)) for r in rows), default=0)
+    total = max((row.days for row in rows), default=0.0)
+    rows = [row for row in rows if float(shown_days(total, row.days).replace(",", ""))]
+    width = max((len(row.name) for row in rows), default=0)
+    figures = max((len(shown_days(total, row.days)) for row in rows), default=0)
     end = 0.0
-    for r in rows:
-        start, end = (0.0, r.days) if r.is_sum else (end, end + r.days)
-        low, high = (round(most * x / total) for x in sorted((start, end)))
+    for row in rows:
+        start, end = (0.0, row.days) if row.is_sum else (end, end + row.days)
+        low, high = (round(most * days / total) for days in sorted((start, end)))
         low = min(low, most - 1)
-        bar = " " * low + ("=" if r.is_sum else "#") * max(high - low, 1)
-        yield f"{r.name:<{width}}  {shown_days(total, r.days):>{figures}} d  {percent(r.days / total):>7}  {bar}"
+        bar = " " * low + ("=" if row.is_sum else "#") * max(high - low, 1)
+        yield f"{row.name:<{width}}  {shown_days(total, row.days):>{figures}} d  {percent(row.days / total):>7}  {bar}"
 
 
 def calendar(plan: Plan) -> Iterator[Statement]:
@@ -198,11 +207,11 @@ def calendar(plan: Plan) -> Iterator[Statement]:
     path = "layout.metrics.days_to_train" if plan.layout else "pools.days_to_train"
     text = f"{days(section.days_to_train)} days, likely {days(low)} to {days(high)}: {LIKELY} lie in it"
     yield Statement("figure", "days", text, interval=(low, high), source=LIKELY, path=path)
-    share, r = plan.instance.workload.availability, plan.instance.reliability
+    share, reliability = plan.instance.workload.availability, plan.instance.reliability
     if plan.reliability is not None and plan.layout is not None:
         yield from _with_stops(plan, plan.reliability, plan.layout)
     elif share < 1:
-        own = " and not reliability" if r is not None else ""
+        own = " and not reliability" if reliability is not None else ""
         both = _both(section.days_to_train * share, section.days_to_train)
         yield Statement("figure", "days", f"{both}, as workload.availability{own} says.", True)
     else:
@@ -214,39 +223,52 @@ def _both(steps: float, on_calendar: float) -> str:
     return f"{whole}: {short_percent(steps / on_calendar)} of the time trains"
 
 
-def _with_stops(plan: Plan, x: ReliabilityPlan, layout: LayoutPlan) -> Iterator[Statement]:
+def _with_stops(plan: Plan, reliability: ReliabilityPlan, layout: LayoutPlan) -> Iterator[Statement]:
     text = f"{_both(layout.metrics.step_days_to_train, layout.metrics.days_to_train)}."
     yield Statement("figure", "days", text, True, path="layout.metrics.useful_share")
-    every = f"A stop every {duration(x.stop_seconds)} of work; {GOES_ON[x.recovery]} ({words(x.recovery)})"
-    r = plan.instance.reliability
-    rates = f" (rates of {r.name})" if isinstance(r, Reliability) and r.name else ""
+    recovery = reliability.recovery
+    every = f"A stop every {duration(reliability.stop_seconds)} of work; {GOES_ON[recovery]} ({words(recovery)})"
+    inputs = plan.instance.reliability
+    rates = f" (rates of {inputs.name})" if isinstance(inputs, Reliability) and inputs.name else ""
     yield Statement("figure", "days", f"{every}.", True, path="reliability.stop_seconds")
-    total = sum(x.stops_per_day_by_part.values())
-    by_share = sorted(x.stops_per_day_by_part.items(), key=lambda item: (-item[1], item[0]))
-    causes = [f"{name} {short_percent(n / total)}" for name, n in by_share[:CAUSES]]
-    if rest := [n for _, n in by_share[CAUSES:]]:
+    total = sum(reliability.stops_per_day_by_part.values())
+    by_share = sorted(reliability.stops_per_day_by_part.items(), key=lambda item: (-item[1], item[0]))
+    causes = [f"{name} {short_percent(stops / total)}" for name, stops in by_share[:CAUSES]]
+    if rest := [stops for _, stops in by_share[CAUSES:]]:
         causes.append(f"{counted(len(rest), 'other')} {short_percent(sum(rest) / total)}")
-    costs = f"A stop costs {duration(x.restart_seconds)} and the lost work. By cause{rates}: {', '.join(causes)}."
+    costs = (
+        f"A stop costs {duration(reliability.restart_seconds)} and the lost work. By cause{rates}: {', '.join(causes)}."
+    )
     yield Statement("figure", "days", costs, path="reliability.stops_per_day_by_part")
     copies = ""
-    if x.recovery == "elastic" and layout.zero_stage > 0:
+    if reliability.recovery == "elastic" and layout.zero_stage > 0:
         copies = "; each step ends with a copy of the sharded state to memory of neighbours"
-    size = storage(x.checkpoint_bytes)
-    target = "storage" if x.checkpoint_target == "storage" else "memory of neighbours"
-    if x.checkpoint_interval_seconds is None:
+    size = storage(reliability.checkpoint_bytes)
+    target = "storage" if reliability.checkpoint_target == "storage" else "memory of neighbours"
+    if reliability.checkpoint_interval_seconds is None:
         text = f"No checkpoint is written behind the first ({size}){copies}."
     else:
-        often = f"every {duration(x.checkpoint_interval_seconds)}, written in {duration(x.checkpoint_write_seconds)}"
+        between, written = reliability.checkpoint_interval_seconds, reliability.checkpoint_write_seconds
+        often = f"every {duration(between)}, written in {duration(written)}"
         text = f"A checkpoint of {size} to {target} {often}{copies}."
     yield Statement("choice", "days", text, path="reliability.checkpoint_interval_seconds")
-    sites = [f"{n:,} at {site}" for site, n in sorted(x.spare_racks_by_site.items()) if n]
+    sites = [f"{count:,} at {site}" for site, count in sorted(reliability.spare_racks_by_site.items()) if count]
     racks = f"Spare racks: {', '.join(sites)}" if sites else "No spare racks"
-    gpus = f"{counted(x.spare_gpus_per_rack, 'spare GPU')} in a rack" if x.spare_gpus_per_rack else "no spare GPUs"
-    enough = f"enough racks are fit {short_percent(x.enough_racks_share)} of the time"
-    if x.recovery == "elastic":
-        enough = f"of {counted(layout.data_parallel, 'replica')} {x.replicas_short:,.3g} are short of racks on average"
+    gpus = (
+        f"{counted(reliability.spare_gpus_per_rack, 'spare GPU')} in a rack"
+        if reliability.spare_gpus_per_rack
+        else "no spare GPUs"
+    )
+    enough = f"enough racks are fit {short_percent(reliability.enough_racks_share)} of the time"
+    if reliability.recovery == "elastic":
+        replicas = counted(layout.data_parallel, "replica")
+        enough = f"of {replicas} {reliability.replicas_short:,.3g} are short of racks on average"
     yield Statement("choice", "days", f"{racks}; {gpus}; {enough}.", path="reliability.spare_racks_by_site")
-    if x.extrapolated and isinstance(r, Reliability):
-        grow = "in proportion to GPUs" if not r.scale_exponent else f"as GPUs to the power of {1 + r.scale_exponent:g}"
-        text = f"Failure rates of {r.measured_gpus:,.0f} GPUs for {layout.gpus_used:,}: growth {grow} is assumed."
+    if reliability.extrapolated and isinstance(inputs, Reliability):
+        grow = (
+            "in proportion to GPUs"
+            if not inputs.scale_exponent
+            else f"as GPUs to the power of {1 + inputs.scale_exponent:g}"
+        )
+        text = f"Failure rates of {inputs.measured_gpus:,.0f} GPUs for {layout.gpus_used:,}: growth {grow} is assumed."
         yield Statement("warning", "days", text, True)
