@@ -130,25 +130,27 @@ def _relaxations(instance: Instance) -> dict[str, Relax]:
     """Return how each limit and pin of the instance is taken away, the ones that say most to the user last."""
     limits, rules = instance.limits, dict[str, Relax]()
     for path in instance.pins:
-        rules[f"pins.{path}"] = lambda x, path=path: x.model_copy(  # type: ignore[misc]
-            update={"pins": {k: v for k, v in x.pins.items() if k != path}}
+        rules[f"pins.{path}"] = lambda question, path=path: question.model_copy(  # type: ignore[misc]
+            update={"pins": {key: value for key, value in question.pins.items() if key != path}}
         )
-    rules["limits.max_batch_tokens"] = lambda x: _limit(
-        x, "max_batch_tokens", (x.limits.max_batch_tokens or 0) * MORE_SEQUENCES
+    rules["limits.max_batch_tokens"] = lambda question: _limit(
+        question, "max_batch_tokens", (question.limits.max_batch_tokens or 0) * MORE_SEQUENCES
     )
     for name in ("facility_power_mw", "budget_usd", "deadline_days"):
         if getattr(limits, name) is not None:
-            rules[f"limits.{name}"] = lambda x, name=name: _limit(x, name, None)  # type: ignore[misc]
+            rules[f"limits.{name}"] = lambda question, name=name: _limit(question, name, None)  # type: ignore[misc]
     if instance.hardware.racks is not None:
-        rules["hardware.racks"] = lambda x: _hardware(x, racks=(x.hardware.racks or 0) * MORE_RACKS)
+        rules["hardware.racks"] = lambda question: _hardware(
+            question, racks=(question.hardware.racks or 0) * MORE_RACKS
+        )
     wan = instance.wan
     if wan is not None and wan.protection == "one_cut":
-        rules["wan.protection"] = lambda x: _wan(x, protection="none")
+        rules["wan.protection"] = lambda question: _wan(question, protection="none")
     if wan is not None and wan.fibre_edges:
-        rules["wan.fibre_edges"] = lambda x: _wan(x, fibre_nodes=(), fibre_edges=())
+        rules["wan.fibre_edges"] = lambda question: _wan(question, fibre_nodes=(), fibre_edges=())
     for key in ("max_oversubscription", "survives"):
         if instance.network is not None and getattr(instance.network, key) is not None:
-            rules[f"network.{key}"] = lambda x, key=key: without_network_rule(x, key)  # type: ignore[misc]
+            rules[f"network.{key}"] = lambda question, key=key: without_network_rule(question, key)  # type: ignore[misc]
     rules[MEMORY] = _with_memory
     return rules
 
@@ -170,7 +172,9 @@ def _unjoined(instance: Instance, seed: int) -> frozenset[frozenset[str]]:
     pins = sites.data.pins
     if not sites.designed or pins.racks is not None or pins.racks_by_site:
         return frozenset()
-    return frozenset(frozenset(p) for p in sites.data.pairs if not np.isfinite(sites.fibre.prices(p, 0.0)[1:]).any())
+    return frozenset(
+        frozenset(pair) for pair in sites.data.pairs if not np.isfinite(sites.fibre.prices(pair, 0.0)[1:]).any()
+    )
 
 
 def _limit(instance: Instance, name: str, value: Any) -> Instance:
@@ -222,12 +226,12 @@ def _decision(rules: list[str]) -> Any:
         return "sites"
     if "network" in names:
         return "fabric"
-    return next((n for n in ("fabric", "placement", "wan") if n in names), "layout")
+    return next((name for name in ("fabric", "placement", "wan") if name in names), "layout")
 
 
 def _reason(instance: Instance, rules: list[str]) -> str:
     """Return the rules in numbers."""
-    h, limits, gpus = instance.hardware, instance.limits, rack_of(instance.hardware).gpus
+    hardware, limits, gpus = instance.hardware, instance.limits, rack_of(instance.hardware).gpus
     sequences = int((limits.max_batch_tokens or 0) // instance.workload.sequence_length)
     usable = step.memory_limit_bytes(instance) / 1e9
     sentences = {
@@ -239,21 +243,22 @@ def _reason(instance: Instance, rules: list[str]) -> str:
         "wan.protection": "any one fibre edge may be cut",
         "wan.fibre_edges": f"the fibre has {len(instance.wan.fibre_edges) if instance.wan else 0:,} edges",
         **_network_sentences(instance),
-        "hardware.racks": f"there are {h.racks or 0:,} racks of {gpus} GPUs",
+        "hardware.racks": f"there are {hardware.racks or 0:,} racks of {gpus} GPUs",
     }
-    parts = [sentences.get(x) or f"{x} = {instance.pins[x.removeprefix('pins.')]!r}" for x in rules]
+    parts = [sentences.get(rule) or f"{rule} = {instance.pins[rule.removeprefix('pins.')]!r}" for rule in rules]
     return "nothing meets all of these: " + "; ".join(parts) if parts else "no layout exists for the model"
 
 
 def _network_sentences(instance: Instance) -> dict[str, str]:
     """Return the rules of the network for fabrics, by name, in words."""
-    n = instance.network
-    if n is None:
+    network = instance.network
+    if network is None:
         return {}
-    most = n.max_oversubscription
+    most = network.max_oversubscription
     ratios = most if isinstance(most, tuple) else (most or 1,)
-    lost = "switch above the leaves" if n.survives == "one_spine" else "link of a leaf upwards"
+    lost = "switch above the leaves" if network.survives == "one_spine" else "link of a leaf upwards"
+    limit = ", ".join(f"{ratio:g}:1" for ratio in ratios)
     return {
-        "network.max_oversubscription": f"no fabric is oversubscribed beyond {', '.join(f'{r:g}:1' for r in ratios)}",
+        "network.max_oversubscription": f"no fabric is oversubscribed beyond {limit}",
         "network.survives": f"the loss of one {lost} cuts no two leaves",
     }

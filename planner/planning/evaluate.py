@@ -87,7 +87,7 @@ def evaluated(instance: Instance) -> Evaluation:
     problems, seconds = tuple(_problems(instance, strategy, metrics)), metrics.breakdown_seconds
     machine = step.machine_of(instance)
     memory, stages = prediction.stage_bytes(machine, strategy), range(strategy.pipeline_parallel)
-    by_stage = [{part: float(of[i]) for part, of in memory.items()} for i in stages]
+    by_stage = [{part: float(of[stage]) for part, of in memory.items()} for stage in stages]
     return Evaluation.model_validate(
         measured
         | {
@@ -101,7 +101,7 @@ def evaluated(instance: Instance) -> Evaluation:
             "rests_on": (rests_on := {part: _constants(instance, part) for part in sorted(seconds) if seconds[part]}),
             "step_seconds_interval": step_errors.interval(machine, strategy, metrics.step_seconds),
             "constants_deviation": constant_support.step_deviation(
-                machine, lambda m: math.fsum(prediction.step_breakdown(m, conditions, strategy).values())
+                machine, lambda other: math.fsum(prediction.step_breakdown(other, conditions, strategy).values())
             ),
             "like_rows": step_errors.like_rows(machine, strategy),
             "run": _finite(lambda: cost.of_layout(instance, layout)),
@@ -110,11 +110,15 @@ def evaluated(instance: Instance) -> Evaluation:
     )
 
 
-def _measured(instance: Instance, c: Conditions, strategy: ParallelStrategy) -> dict[str, Any]:
+def _measured(instance: Instance, conditions: Conditions, strategy: ParallelStrategy) -> dict[str, Any]:
     """Predict the figures of a layout, on a calendar where failures count."""
-    steps = prediction.metrics(instance, c, strategy)
+    steps = prediction.metrics(instance, conditions, strategy)
     found = upkeep_of(instance, strategy, float(steps["step_seconds"]))  # type: ignore[arg-type]
-    return steps if found is None else prediction.metrics(instance, c, strategy, useful_share=1 / found[1].stretch)
+    return (
+        steps
+        if found is None
+        else prediction.metrics(instance, conditions, strategy, useful_share=1 / found[1].stretch)
+    )
 
 
 def _finite(compute: Callable[[], T]) -> T:
@@ -134,11 +138,11 @@ def pinned_strategy(instance: Instance) -> ParallelStrategy:
     InputError
         A pin that has no plain value is missing, or two pins contradict one another.
     """
-    given = {k.removeprefix("layout."): v for k, v in instance.pins.items() if k.startswith("layout.")}
+    given = {name.removeprefix("layout."): value for name, value in instance.pins.items() if name.startswith("layout.")}
     shares = given.get("data_parallel_by_site")
     if shares is not None:
         given.setdefault("data_parallel", sum(shares.values()))
-    missing = [f"--pin layout.{k}=…" for k in NEEDED if k not in given]
+    missing = [f"--pin layout.{name}=…" for name in NEEDED if name not in given]
     if missing:
         raise InputError(f"evaluate: the layout is not complete; add {', '.join(missing)}")
     if not given["data_parallel"]:
@@ -213,7 +217,9 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
         by_site = strategy.data_parallel
         yield f"layout.data_parallel is {replicas} where layout.data_parallel_by_site adds up to {by_site}"
     recomputed = strategy.recomputed_layers_per_stage
-    if recomputed and (len(recomputed) != len(layers) or any(r > n for r, n in zip(recomputed, layers, strict=False))):
+    if recomputed and (
+        len(recomputed) != len(layers) or any(part > whole for part, whole in zip(recomputed, layers, strict=False))
+    ):
         yield "layout.recomputed_layers_per_stage must have a number for each stage, no larger than its layers"
     if strategy.tensor_parallel % strategy.tensor_inner:
         inner, outer = strategy.tensor_inner, strategy.tensor_parallel
@@ -224,21 +230,21 @@ def _contradictions(instance: Instance, strategy: ParallelStrategy, replicas: in
         yield f"layout.schedule zb-h1 has one virtual stage (is {strategy.virtual_stages})"
 
 
-def _problems(instance: Instance, strategy: ParallelStrategy, m: LayoutMetrics) -> Iterator[str]:
+def _problems(instance: Instance, strategy: ParallelStrategy, metrics: LayoutMetrics) -> Iterator[str]:
     """Yield the reasons why a complete layout cannot run."""
     machine = step.machine_of(instance)
     yield from unsupported(machine.software, strategy)
     if machine.model.heads % strategy.tensor_parallel:
         yield f"tensor_parallel {strategy.tensor_parallel} does not divide the {machine.model.heads} heads"
-    if m.memory_bytes_per_gpu > m.memory_limit_bytes:
-        used, limit = m.memory_bytes_per_gpu / 1e9, m.memory_limit_bytes / 1e9
+    if metrics.memory_bytes_per_gpu > metrics.memory_limit_bytes:
+        used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
         yield f"memory: {used:.1f} GB on the worst GPU > {limit:.1f} GB, {used - limit:.1f} GB over"
     racks = _racks(machine.rack.gpus, strategy)
     if instance.hardware.racks is not None and racks > instance.hardware.racks:
         yield f"racks: {racks:,} needed > {instance.hardware.racks:,} in hardware.racks"
     batch = instance.limits.max_batch_tokens
-    if batch is not None and m.tokens_per_step > batch:
-        yield f"batch: {m.tokens_per_step:,.0f} tokens a step > {batch:,.0f} of limits.max_batch_tokens"
+    if batch is not None and metrics.tokens_per_step > batch:
+        yield f"batch: {metrics.tokens_per_step:,.0f} tokens a step > {batch:,.0f} of limits.max_batch_tokens"
 
 
 def _racks(gpus: int, strategy: ParallelStrategy) -> int:
@@ -247,7 +253,9 @@ def _racks(gpus: int, strategy: ParallelStrategy) -> int:
     return strategy.rack_stages * replicas * strategy.racks_per_replica(gpus)
 
 
-def _section(instance: Instance, strategy: ParallelStrategy, c: Conditions, measured: LayoutMetrics) -> LayoutPlan:
+def _section(
+    instance: Instance, strategy: ParallelStrategy, conditions: Conditions, measured: LayoutMetrics
+) -> LayoutPlan:
     """Write the layout as a plan's section; its certificate proves nothing, since nothing was searched."""
     gpus = step.machine_of(instance).rack.gpus
     outcome = Outcome(stop=Stop.LIMIT, solution=strategy, objective=measured.days_to_train, solver="none")
@@ -257,7 +265,7 @@ def _section(instance: Instance, strategy: ParallelStrategy, c: Conditions, meas
         racks=_racks(gpus, strategy) if instance.hardware.racks is None else instance.hardware.racks,
         gpus_per_rack=gpus,
         assumptions=Assumptions(
-            pipeline_send_slowdown=c.pipeline_send_slowdown, allreduce_slowdown=c.allreduce_slowdown
+            pipeline_send_slowdown=conditions.pipeline_send_slowdown, allreduce_slowdown=conditions.allreduce_slowdown
         ),
         metrics=measured,
         certificate=outcome.certificate(
@@ -275,7 +283,9 @@ def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, n
     software = step.machine_of(instance).software
     stated = switches.get("overlaps")
     if isinstance(stated, Mapping):
-        kept = {x for x in software.overlaps if stated.get(x, True)} | {x for x, on in stated.items() if on}
+        kept = {overlap for overlap in software.overlaps if stated.get(overlap, True)} | {
+            name for name, on in stated.items() if on
+        }
         switches = {**switches, "overlaps": tuple(sorted(kept))}
     source = software.source if isinstance(software.source, dict) else {}
     update = {**switches, "source": source | dict.fromkeys(switches, where)} if switches else {}
@@ -284,19 +294,19 @@ def with_switches(instance: Instance, switches: Mapping[str, Any], where: str, n
     return instance.model_copy(update={"workload": work})
 
 
-def stack_text(m: Machine) -> str:
+def stack_text(machine: Machine) -> str:
     """Write a software stack with the switches that matter to a model and its precision in one line."""
-    software, routed = m.software, m.model.experts is not None
-    overlaps = [x for x in software.overlaps if routed or x != "experts"]
+    software, routed = machine.software, machine.model.experts is not None
+    overlaps = [overlap for overlap in software.overlaps if routed or overlap != "experts"]
     parts = [
         f"overlaps {', '.join(overlaps) or 'nothing'}",
         f"CUDA graphs: {software.cuda_graphs}",
         *([f"dispatcher {software.dispatcher}"] if routed else []),
         *(["fused experts"] if routed and software.fused_experts else []),
-        *([f"FP8 scaled {software.fp8_recipe}"] if m.precision.compute == "fp8" else []),
+        *([f"FP8 scaled {software.fp8_recipe}"] if machine.precision.compute == "fp8" else []),
         "fused loss" if software.fused_loss else "loss not fused",
     ]
-    if attends_in_fp8(m):
+    if attends_in_fp8(machine):
         parts.append("attention in FP8")
     if software.recompute_modules != CORE_ATTENTION:
         parts.append(f"selective recompute of {', '.join(software.recompute_modules)}")
@@ -310,16 +320,18 @@ GPU, CODE = "hardware.accelerator.", "workload.software."
 
 def _gpu(*names: str) -> tuple[str, ...]:
     """Return the paths of constants of the accelerator."""
-    return tuple(GPU + n for n in names)
+    return tuple(GPU + name for name in names)
 
 
 def _code(*names: str) -> tuple[str, ...]:
     """Return the paths of constants of the training framework."""
-    return tuple(CODE + n for n in names)
+    return tuple(CODE + name for name in names)
 
 
 PEAK = _gpu("peak_flop_per_second")
-GEMM = _gpu(*(f"gemm_efficiency.{x}" for x in ("max_share", "operand_traffic", "tail_elements")), "kernel_seconds")
+GEMM = _gpu(
+    *(f"gemm_efficiency.{name}" for name in ("max_share", "operand_traffic", "tail_elements")), "kernel_seconds"
+)
 HBM = _gpu("hbm_bytes_per_second", "hbm_efficiency")
 SCALE_UP = (
     *_gpu("scale_up_bytes_per_second", "scale_up_efficiency", "scale_up_latency_seconds"),
@@ -391,8 +403,10 @@ def _extrapolations(
     """Yield the extrapolations beyond measured runs: degrees out of range, and accelerators or stacks in none."""
     for degree, reason in step_errors.outside(machine, strategy).items():
         behind = rests_on.get(SETS.get(degree, ""), ())
-        yield Extrapolation(reason=reason, constants=tuple(c.path for c in behind if is_tunable(c.path)))
-    every = {c.path: c for part in rests_on.values() for c in part}
+        yield Extrapolation(
+            reason=reason, constants=tuple(constant.path for constant in behind if is_tunable(constant.path))
+        )
+    every = {constant.path: constant for part in rests_on.values() for constant in part}
     for part, reason in step_errors.unmeasured(machine).items():
         where = GPU if part == "accelerator" else CODE
         fitted = (path for path in every if path.startswith(where) and is_tunable(path))
@@ -422,30 +436,34 @@ def _constant(machine: Machine, path: str) -> Constant:
     return own.model_copy(update=known.model_dump(include={"rows", "sources", "deviation"}))
 
 
-def summary(e: Evaluation, *, why: bool = False) -> str:
+def summary(result: Evaluation, *, why: bool = False) -> str:
     """Return the prediction as one screen of text: time and memory by part; `why`: with the constants behind them."""
-    x = e.layout
+    layout = result.layout
     degrees = (
-        f"TP {x.tensor_parallel} x CP {x.context_parallel} x EP {x.expert_parallel} "
-        f"x PP {x.pipeline_parallel} (v {x.virtual_stages}, {x.schedule}) x DP {x.data_parallel:,}"
+        f"TP {layout.tensor_parallel} x CP {layout.context_parallel} x EP {layout.expert_parallel} "
+        f"x PP {layout.pipeline_parallel} (v {layout.virtual_stages}, {layout.schedule}) x DP {layout.data_parallel:,}"
     )
     lines = [
-        f"{e.name}: your layout {'fits' if e.fits else 'does not run'}",
-        f"LAYOUT     {degrees}; {x.microbatches_per_step} micro-batches of {x.microbatch_sequences}; "
-        f"ZeRO-{x.zero_stage}, recompute {x.recompute}{', sequence parallel' if x.sequence_parallel else ''}",
-        f"           {x.gpus_used:,} GPUs; {e.tokens_per_step / 1e6:,.2f}M tokens a step; "
-        f"{e.days_to_train:,.1f} days; MFU {100 * e.mfu:.1f} %",
-        f"           {e.stack}",
-        *(f"           left open: {text}" for text in e.filled.values()),
-        *(f"           {problem}" for problem in e.problems),
-        *_interval_lines(e),
+        f"{result.name}: your layout {'fits' if result.fits else 'does not run'}",
+        f"LAYOUT     {degrees}; {layout.microbatches_per_step} micro-batches of {layout.microbatch_sequences}; "
+        f"ZeRO-{layout.zero_stage}, recompute {layout.recompute}"
+        f"{', sequence parallel' if layout.sequence_parallel else ''}",
+        f"           {layout.gpus_used:,} GPUs; {result.tokens_per_step / 1e6:,.2f}M tokens a step; "
+        f"{result.days_to_train:,.1f} days; MFU {100 * result.mfu:.1f} %",
+        f"           {result.stack}",
+        *(f"           left open: {text}" for text in result.filled.values()),
+        *(f"           {problem}" for problem in result.problems),
+        *_interval_lines(result),
     ]
-    for line, part in zip(time_lines(e), sorted_parts(e.breakdown_seconds), strict=True):
-        constants = ", ".join(f"{c.path.split('.', 1)[1]} {shown(c.value)}{few_rows(c)}" for c in e.rests_on[part])
+    for line, part in zip(time_lines(result), sorted_parts(result.breakdown_seconds), strict=True):
+        constants = ", ".join(
+            f"{constant.path.split('.', 1)[1]} {shown(constant.value)}{few_rows(constant)}"
+            for constant in result.rests_on[part]
+        )
         lines.append(f"{line}   {constants}" if why else line)
-    lines += memory_lines(e)
+    lines += memory_lines(result)
     # Stages in a row that have the same memory share a line.
-    stages = [f"{sum(of.values()) / 1e9:.1f} GB = {_parts(of)}" for of in e.memory_by_stage_bytes]
+    stages = [f"{sum(of.values()) / 1e9:.1f} GB = {_parts(of)}" for of in result.memory_by_stage_bytes]
     for text, group in groupby(range(len(stages)), key=lambda i: stages[i]):
         first, *others = group
         name = f"stages {first} to {others[-1]}" if others else f"stage {first}"
@@ -453,11 +471,11 @@ def summary(e: Evaluation, *, why: bool = False) -> str:
     return "\n".join(lines)
 
 
-def few_rows(c: Constant) -> str:
+def few_rows(constant: Constant) -> str:
     """Write the rows behind a constant where they are few."""
-    if c.rows is None or c.rows >= step_errors.FEW_ROWS:
+    if constant.rows is None or constant.rows >= step_errors.FEW_ROWS:
         return ""
-    return f" ({counted(c.rows, 'row')})" if c.rows else " (no row)"
+    return f" ({counted(constant.rows, 'row')})" if constant.rows else " (no row)"
 
 
 def shown(value: float | bool | str | tuple[str, ...] | None) -> str:
@@ -467,18 +485,18 @@ def shown(value: float | bool | str | tuple[str, ...] | None) -> str:
     return f"{value:.4g}" if isinstance(value, (int, float)) else str(value)
 
 
-def _interval_lines(e: Evaluation) -> Iterator[str]:
+def _interval_lines(result: Evaluation) -> Iterator[str]:
     """Yield lines with step time, days, the intervals of like measured runs, and the reasons of extrapolation."""
-    (low, high), (first, last), like = e.step_seconds_interval, e.days_to_train_interval, e.like_rows
-    yield f"TIME       {e.step_seconds:.4g} s a step; measured in 4 of 5 like runs: {low:.4g} to {high:.4g} s"
+    (low, high), (first, last), like = result.step_seconds_interval, result.days_to_train_interval, result.like_rows
+    yield f"TIME       {result.step_seconds:.4g} s a step; measured in 4 of 5 like runs: {low:.4g} to {high:.4g} s"
     bias = f"predicted {abs(like.bias):.1%} {'above' if like.bias > 0 else 'below'} measured on average"
     yield f"           {first:,.1f} to {last:,.1f} days; like runs: {like.rows} of {like.name}, {bias}"
     support = f"{counted(like.sources, 'source')}, which differ by {like.between_sources:.1%}"
-    yield f"           of {support}; the fitted constants leave {e.constants_deviation:.1%}"
-    for x in e.extrapolated:
-        names = [path.rsplit(".", 1)[1] for path in x.constants] if len(x.constants) <= FEW else []
+    yield f"           of {support}; the fitted constants leave {result.constants_deviation:.1%}"
+    for reason in result.extrapolated:
+        names = [path.rsplit(".", 1)[1] for path in reason.constants] if len(reason.constants) <= FEW else []
         behind = f": rests on {', '.join(names)}" if names else ""
-        yield f"           extrapolated: {x.reason}{behind}"
+        yield f"           extrapolated: {reason.reason}{behind}"
 
 
 def _parts(of: Mapping[str, float]) -> str:
@@ -491,14 +509,18 @@ def sorted_parts(figures: Mapping[str, float]) -> list[str]:
     return sorted((part for part, value in figures.items() if value > 0), key=lambda part: -figures[part])
 
 
-def time_lines(m: LayoutMetrics) -> list[str]:
+def time_lines(metrics: LayoutMetrics) -> list[str]:
     """Return a line for each part of the step: its seconds and its share."""
-    parts = {k: m.breakdown_seconds[k] for k in sorted_parts(m.breakdown_seconds)}
-    return [f"  {k.replace('_', ' '):18}{v:12.5g} s {100 * v / m.step_seconds:6.1f} %" for k, v in parts.items()]
+    parts = {part: metrics.breakdown_seconds[part] for part in sorted_parts(metrics.breakdown_seconds)}
+    return [
+        f"  {part.replace('_', ' '):18}{value:12.5g} s {100 * value / metrics.step_seconds:6.1f} %"
+        for part, value in parts.items()
+    ]
 
 
-def memory_lines(m: LayoutMetrics) -> list[str]:
+def memory_lines(metrics: LayoutMetrics) -> list[str]:
     """Return the memory of the worst GPU, and a line for each part of it."""
-    head = f"MEMORY     {m.memory_bytes_per_gpu / 1e9:.1f} of {m.memory_limit_bytes / 1e9:.1f} GB on the worst GPU"
-    parts = sorted(m.memory_breakdown_bytes.items(), key=lambda item: -item[1])
-    return [head, *(f"  {k.replace('_', ' '):18}{v / 1e9:12.2f} GB" for k, v in parts)]
+    used, limit = metrics.memory_bytes_per_gpu / 1e9, metrics.memory_limit_bytes / 1e9
+    head = f"MEMORY     {used:.1f} of {limit:.1f} GB on the worst GPU"
+    parts = sorted(metrics.memory_breakdown_bytes.items(), key=lambda item: -item[1])
+    return [head, *(f"  {part.replace('_', ' '):18}{size / 1e9:12.2f} GB" for part, size in parts)]

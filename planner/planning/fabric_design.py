@@ -118,9 +118,12 @@ def design_fabric(instance: FabricInstance, options: Options) -> Plan:
     if network is None or not isinstance(instance.hardware.rack, Rack):
         raise TypeError("fabric: the question has no network, or a rack by its name alone")
     kinds = list(_searched(instance, network, deadline))
-    allowed = [k for k in kinds if k.template is not None and _allowed(network, k)]
-    best = min(allowed, key=lambda k: (k.template.usd if k.template else 0.0, k.tiers), default=None)
-    budget, complete = instance.limits.budget_usd, all(k.searched for k in kinds if k.family in network.families)
+    allowed = [kind for kind in kinds if kind.template is not None and _allowed(network, kind)]
+    best = min(allowed, key=lambda kind: (kind.template.usd if kind.template else 0.0, kind.tiers), default=None)
+    budget, complete = (
+        instance.limits.budget_usd,
+        all(kind.searched for kind in kinds if kind.family in network.families),
+    )
     ended = "proved" if complete else deadline.cause
     if best is None or best.template is None:
         return _plan(instance, options, ended, conflict=_nothing_fits(instance, network, deadline, proven=complete))
@@ -130,19 +133,21 @@ def design_fabric(instance: FabricInstance, options: Options) -> Plan:
         rules = "limits.budget_usd", *_in_conflict(instance, network, deadline, budget)
         why = Conflict(decision="budget", rules=rules, reason=reason)
         return _plan(instance, options, ended, conflict=why)
-    ranked = sorted(kinds, key=lambda k: (k is not best, k.template is None, k.template.usd if k.template else 0.0))
+    ranked = sorted(
+        kinds, key=lambda kind: (kind is not best, kind.template is None, kind.template.usd if kind.template else 0.0)
+    )
     tails = {best.name: _tails(instance, network, best.template, deadline)}
     section = FabricPlan(
         sites={CLUSTER: _section(instance, network, best.template)},
         certificate=_certificate(usd, deadline, complete=complete),
-        alternatives=tuple(_alternative(instance, network, k, best, tails) for k in ranked),
+        alternatives=tuple(_alternative(instance, network, kind, best, tails) for kind in ranked),
     )
     return _plan(instance, options, ended, section=section, usd=usd)
 
 
 def _kinds(network: Network) -> Iterator[FabricKind]:
     """Yield the kinds that the tiers allow: those of the families asked for first."""
-    families = sorted(KINDS, key=lambda f: f not in network.families)
+    families = sorted(KINDS, key=lambda family: family not in network.families)
     for family in families:
         for tiers in KINDS[family]:
             if tiers <= network.max_tiers:
@@ -187,7 +192,7 @@ def _cheapest(
         return kind
     phi = tables.transport_slowdown
     if math.isfinite(most_usd):
-        send, allreduce, usd, mw = (np.array([x]) for x in (phi, phi, most_usd, math.inf))
+        send, allreduce, usd, mw = (np.array([value]) for value in (phi, phi, most_usd, math.inf))
         tables.rivals = DesignTable(send, allreduce, usd, mw, np.full((1, len(KEY)), DEAR))
     try:
         found = tables.options(traffic, hosts)
@@ -213,31 +218,31 @@ def _grouped(kind: FabricKind) -> bool:
     return FAMILIES[kind.family].design.grouped
 
 
-def _section(instance: FabricInstance, network: Network, t: Template) -> SiteFabric:
+def _section(instance: FabricInstance, network: Network, template: Template) -> SiteFabric:
     """Return the plan's section of a design, its slowdowns where all traffic leaves leaf, pod and zone."""
-    d = t.design
-    pods, zones = d.pods > 1, d.zones > 1
-    shares = float(d.domains > 1 or d.leaves > d.networks), float(pods), float(zones)
-    worst = Locality(share_leaving=shares, allreduces_leaving=(int(d.domains > 1), int(pods), int(zones)))
-    switches = {s.name: s for s in resolved_switches(network.switches)}
-    boxes = [switches[name] for name in (t.switch, *t.above)]
-    return site_fabric(network, boxes, t, worst, nic_seconds=0.0, wired_gpus_per_rack=_gpus(instance))
+    design = template.design
+    pods, zones = design.pods > 1, design.zones > 1
+    shares = float(design.domains > 1 or design.leaves > design.networks), float(pods), float(zones)
+    worst = Locality(share_leaving=shares, allreduces_leaving=(int(design.domains > 1), int(pods), int(zones)))
+    switches = {switch.name: switch for switch in resolved_switches(network.switches)}
+    boxes = [switches[name] for name in (template.switch, *template.above)]
+    return site_fabric(network, boxes, template, worst, nic_seconds=0.0, wired_gpus_per_rack=_gpus(instance))
 
 
 def _alternative(
     instance: FabricInstance, network: Network, kind: FabricKind, best: FabricKind, tails: Mapping[str, Tails]
 ) -> FabricAlternative:
     """Return an alternative of the plan: a kind's design; with the tails that were simulated."""
-    t = kind.template
+    template = kind.template
     lost = _lost(instance, network, kind, best)
-    if t is None:
+    if template is None:
         return FabricAlternative(name=kind.name, lost=lost)
     hosts, nic = instance.hardware.racks or 0, instance.hardware.gpu_nic_bytes_per_second
     return FabricAlternative(
         name=kind.name,
         lost=lost,
-        fabric=_section(instance, network, t),
-        bisection_tbps=hosts * _gpus(instance) * nic * 8 / 2 / 1e12 * t.design.core_share,
+        fabric=_section(instance, network, template),
+        bisection_tbps=hosts * _gpus(instance) * nic * 8 / 2 / 1e12 * template.design.core_share,
         ecmp_tail=tails.get(kind.name, NO_TAILS)[0],
         spray_tail=tails.get(kind.name, NO_TAILS)[1],
     )
@@ -247,15 +252,15 @@ def _lost(instance: FabricInstance, network: Network, kind: FabricKind, best: Fa
     """Write the reason why a kind of fabric was not chosen; empty for the chosen one."""
     if kind is best:
         return ""
-    t, chosen = kind.template, best.template
+    template, chosen = kind.template, best.template
     if not kind.searched:
         return "not searched: the time limit came"
-    if t is None or chosen is None:
+    if template is None or chosen is None:
         return _why_none(instance, network, kind)
-    more = t.usd - chosen.usd
+    more = template.usd - chosen.usd
     price = f"{money(more)} more" if more > 0 else f"{money(-more)} less" if more < 0 else "the same price"
     reasons = []
-    if (share := t.design.core_share / chosen.design.core_share) < WHOLE_SHARE:
+    if (share := template.design.core_share / chosen.design.core_share) < WHOLE_SHARE:
         reasons.append(f"carries {100 * share:.2g} % between halves")
     if kind.tiers == 1 and network.survives and not _grouped(kind):
         reasons.append("a rail hangs on one switch" if kind.family == "rail-only" else "all hangs on one switch")
@@ -274,11 +279,13 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     if instance.pins.get("fabric.tiers", kind.tiers) != kind.tiers:
         return f"pins.fabric.tiers is {instance.pins['fabric.tiers']}"
     gpus = (instance.hardware.racks or 0) * _gpus(instance)
-    most = max((s.ports for s in resolved_switches(network.switches)), default=0)
+    most = max((switch.ports for switch in resolved_switches(network.switches)), default=0)
     joined = gpus // _gpus(instance) if kind.family == "rail-only" else gpus
-    parts = max((m.split for m in switch_modes(network, 1, instance.hardware.gpu_nic_bytes_per_second)), default=1)
+    parts = max(
+        (mode.split for mode in switch_modes(network, 1, instance.hardware.gpu_nic_bytes_per_second)), default=1
+    )
     ratios = [network.ratio_of(tier) for tier in range(kind.tiers - 1)]
-    down = [most - 1 if x is None else int(most * x / (1 + x)) for x in ratios]
+    down = [most - 1 if ratio is None else int(most * ratio / (1 + ratio)) for ratio in ratios]
     reach, of_rack = parts * most * math.prod(down), FAMILIES[kind.family].rack_ports(_gpus(instance)).rail_gpus
     if not _grouped(kind) and down and of_rack > parts * down[0]:
         at = "" if ratios[0] is None else f" at {ratios[0]:g}:1"
@@ -293,15 +300,18 @@ def _why_none(instance: FabricInstance, network: Network, kind: FabricKind) -> s
     return "no wiring with equal bundles keeps the rules" + (" and pins" if instance.pins else "")
 
 
-def _tails(instance: FabricInstance, network: Network, t: Template, deadline: Deadline) -> Tails:
+def _tails(instance: FabricInstance, network: Network, template: Template, deadline: Deadline) -> Tails:
     """Return the mean tail of a random permutation over the line rate of a NIC under ECMP and under spraying.
 
     Return `NO_TAILS` where the fabric is not simulated, or the time ends first.
     """
-    d, switch = t.design, next(s for s in resolved_switches(network.switches) if s.name == t.switch)
-    if d.grouped or switch.planes > MAX_PLANES or d.racks * d.gpus_per_rack < 2:
+    design, switch = (
+        template.design,
+        next(switch for switch in resolved_switches(network.switches) if switch.name == template.switch),
+    )
+    if design.grouped or switch.planes > MAX_PLANES or design.racks * design.gpus_per_rack < 2:
         return NO_TAILS
-    tree = part_of_design(d, switch, instance.hardware.gpu_nic_bytes_per_second, most=SIMULATED_HOSTS).tree
+    tree = part_of_design(design, switch, instance.hardware.gpu_nic_bytes_per_second, most=SIMULATED_HOSTS).tree
     found: list[list[float]] = [[], []]
     try:
         with ticking(deadline.check):
@@ -317,7 +327,7 @@ def _tails(instance: FabricInstance, network: Network, t: Template, deadline: De
 def _without(instance: FabricInstance, rules: Collection[str]) -> tuple[FabricInstance, Network]:
     """Return the question, and what it may be built from, without some rules and pins."""
     free: dict[str, Any] = {"families": tuple(KINDS), "max_tiers": MAX_TIERS, "min_core_share": 0.0}
-    names = [x.removeprefix("network.") for x in rules if x.startswith("network.")]
+    names = [rule.removeprefix("network.") for rule in rules if rule.startswith("network.")]
     pins = {path: value for path, value in instance.pins.items() if f"pins.{path}" not in rules}
     if instance.network is None:
         raise TypeError("fabric: the question has no network")
@@ -336,28 +346,30 @@ def _in_conflict(instance: FabricInstance, network: Network, deadline: Deadline,
     dropped: list[str] = []
     for name in rules:
         asked, free = _without(instance, [*dropped, name])
-        kinds = [k for k in _kinds(free) if k.family in free.families]
+        kinds = [kind for kind in _kinds(free) if kind.family in free.families]
         if deadline.passed:
             return tuple(rules)
-        fits = (_cheapest(asked, free, k, deadline, most_usd=most_usd * (1 + 1e-9)) for k in kinds)
-        if not any(k.template is not None and k.template.usd <= most_usd and _allowed(free, k) for k in fits):
+        fits = (_cheapest(asked, free, kind, deadline, most_usd=most_usd * (1 + 1e-9)) for kind in kinds)
+        if not any(
+            kind.template is not None and kind.template.usd <= most_usd and _allowed(free, kind) for kind in fits
+        ):
             dropped.append(name)
-    return tuple(x for x in rules if x not in dropped)
+    return tuple(rule for rule in rules if rule not in dropped)
 
 
 def _nothing_fits(instance: FabricInstance, network: Network, deadline: Deadline, *, proven: bool) -> Conflict:
     """Return why there is no fabric; no rules where the time ended first."""
     if not proven:
         return Conflict(decision="fabric", rules=(), reason="the time limit came before a fabric was found")
-    kinds = [k for k in _kinds(network) if k.family in network.families]
+    kinds = [kind for kind in _kinds(network) if kind.family in network.families]
     gpus = _gpus(instance)
     nic = instance.hardware.gpu_nic_bytes_per_second * 8 / 1e9
-    reason = "; ".join(f"{k.name}: {_why_none(instance, network, k)}" for k in kinds)
+    reason = "; ".join(f"{kind.name}: {_why_none(instance, network, kind)}" for kind in kinds)
     planes = instance.pins.get("fabric.planes")
     if not Templates(instance=instance, transport_slowdown=1.0, power_counts=False).modes(gpus):
         reason = f"no switch has ports for a NIC of {nic:g} Gb/s within network.max_lanes = {network.max_lanes}"
         return Conflict(decision="fabric", rules=("network.switches",), reason=reason)
-    if planes and planes not in (known := {s.planes for s in resolved_switches(network.switches)}):
+    if planes and planes not in (known := {switch.planes for switch in resolved_switches(network.switches)}):
         reason = f"no switch has {planes} planes ({', '.join(map(str, sorted(known)))} offered); give one that has"
     return Conflict(decision="fabric", rules=_in_conflict(instance, network, deadline, math.inf), reason=reason)
 

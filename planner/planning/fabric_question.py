@@ -63,7 +63,7 @@ def question_of_options(wish: FabricWish) -> FabricInstance:
         Names the option, its value and the remedy.
     """
     switches, parts = _parts(wish)
-    unknown = [x for x in wish.families if x not in FAMILIES]
+    unknown = [family for family in wish.families if family not in FAMILIES]
     if unknown:
         raise InputError(f"--family {unknown[0]!r}: must be one of {', '.join(FAMILIES)}")
     network: dict[str, Any] = {
@@ -112,7 +112,7 @@ def question_of(given: FabricInstance | Mapping[str, Any] | str | Path, pins: Ma
         data, where = dict(given), "fabric design"
     else:
         data, where = read_instance_file(Path(given)), str(given)
-    ignored = sorted(k for k in (*NOT_COUNTED, "workload") if data.get(k) is not None)
+    ignored = sorted(key for key in (*NOT_COUNTED, "workload") if data.get(key) is not None)
     if ignored:
         remedy = "`planner solve` decides over all; leave them out to design a fabric alone"
         raise InputError(f"{where}: has {', '.join(ignored)}, which a fabric alone does not count; {remedy}")
@@ -137,7 +137,7 @@ def _with_usual_rules(network: Any) -> Any:
     if not isinstance(network, Mapping):
         return network
     families = network.get("families")
-    trees = not any(str(x).startswith("dragonfly") for x in (families if isinstance(families, list) else ()))
+    trees = not any(str(family).startswith("dragonfly") for family in (families if isinstance(families, list) else ()))
     usual = {"max_oversubscription": 1.0} if "min_core_share" not in network else {}
     return {**usual, **({"survives": LOSSES[0]} if trees else {}), **network}
 
@@ -157,19 +157,23 @@ def _checked(data: dict[str, Any], where: str, faults: Faults) -> FabricInstance
 def _parts(wish: FabricWish) -> tuple[list[dict[str, Any]], FabricParts]:
     """Return the switches, and the transceiver at the rate of their ports: those given, or those of the NIC's rate."""
     if not wish.switches and wish.nic_gbps not in FABRIC_PARTS:
-        known = ", ".join(f"{x:g}" for x in FABRIC_PARTS)
+        known = ", ".join(f"{rate:g}" for rate in FABRIC_PARTS)
         raise InputError(f"--nic-gbps {wish.nic_gbps:g}: no usual switches (for {known} there are); give --switch")
     names = wish.switches or (*FABRIC_PARTS[wish.nic_gbps].switches, *LARGER.get(wish.nic_gbps, ()))
-    repeated = sorted({x for x in names if names.count(x) > 1})
+    repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise InputError(f"--switch {repeated[0]!r}: given twice; give each switch once")
-    switches = [_switch(x) for x in names]
-    if len({x["name"] for x in switches}) < len(switches):
+    switches = [_switch(name) for name in names]
+    if len({switch["name"] for switch in switches}) < len(switches):
         raise InputError("--switch: two switches of the same ports and rate; name one, or give them in a file")
-    rates, usd, watts = sorted({float(x["port_gbps"]) for x in switches}), wish.transceiver_usd, wish.transceiver_watts
+    rates, usd, watts = (
+        sorted({float(switch["port_gbps"]) for switch in switches}),
+        wish.transceiver_usd,
+        wish.transceiver_watts,
+    )
     usual = FABRIC_PARTS.get(rates[0]) if len(rates) == 1 else None
     if usual is None and (usd is None or watts is None):
-        listed = ", ".join(f"{x:g}" for x in rates)
+        listed = ", ".join(f"{rate:g}" for rate in rates)
         problem = "have other transceivers" if len(rates) > 1 else "have no usual transceiver"
         remedy = "give --transceiver-usd and --transceiver-watts, or a file"
         raise InputError(f"--switch: ports of {listed} Gb/s {problem}; {remedy}")
@@ -185,15 +189,15 @@ def _switch(text: str) -> dict[str, Any]:
     known = catalogue("switches")
     if text in known:
         return {**known[text], "link_factor": 1.0}
-    m = INLINE.fullmatch(text)
-    if m is None:
+    match = INLINE.fullmatch(text)
+    if match is None:
         near = hint(text, known).rstrip("?")
         raise InputError(f"--switch {text!r}: no such switch; {near}, or give {FORM}")
-    figures = {"ports": int(m["ports"]), "port_gbps": float(m["gbps"])}
+    figures = {"ports": int(match["ports"]), "port_gbps": float(match["gbps"])}
     if not all(figures.values()):
         raise InputError(f"--switch {text!r}: ports and rate must be above 0; give {FORM}")
-    figures |= {"price_usd": float(m["usd"]), "power_watts": float(m["watts"])}
-    own = Switch.model_validate({"name": f"{m['ports']}x{float(m['gbps']):g}G", **figures, "source": "given"})
+    figures |= {"price_usd": float(match["usd"]), "power_watts": float(match["watts"])}
+    own = Switch.model_validate({"name": f"{match['ports']}x{float(match['gbps']):g}G", **figures, "source": "given"})
     return own.model_dump(mode="json", exclude_none=True)
 
 
@@ -201,8 +205,8 @@ def _oversubscription(text: str | None) -> dict[str, Any]:
     """Read 4:1 or 1:1,7:1, a ratio for each tier from the leaf up; non-blocking unless given, none where `any`."""
     if text == "any":
         return {}
-    parts = [RATIO.fullmatch(x.strip()) for x in (text or "1:1").split(",")]
-    values = [float(m["down"]) for m in parts if m is not None]
+    parts = [RATIO.fullmatch(ratio.strip()) for ratio in (text or "1:1").split(",")]
+    values = [float(match["down"]) for match in parts if match is not None]
     if len(values) < len(parts) or min(values) < 1:
         raise InputError(f"--oversubscription {text!r}: must be DOWN:1 with DOWN from 1, such as 2:1, or `any`")
     if len(values) > TIERS_OF_RATIOS:
@@ -220,14 +224,14 @@ def _floor(wish: FabricWish, optics: str) -> dict[str, Any]:
     except ValueError:
         raise InputError(f"--floor {wish.floor!r}: must be PITCHxROW in metres, such as 0.6x2.4") from None
     low, high = FLOOR_METRES
-    if not all(low <= x <= high for x in floor.values()):
+    if not all(low <= value <= high for value in floor.values()):
         raise InputError(f"--floor {wish.floor!r}: must be from {low:g} to {high:g} metres, such as 0.6x2.4")
-    given = [f"--transceiver-{x}" for x in ("usd", "watts") if getattr(wish, f"transceiver_{x}") is not None]
+    given = [f"--transceiver-{part}" for part in ("usd", "watts") if getattr(wish, f"transceiver_{part}") is not None]
     if given:
         raise InputError(f"--floor, {given[0]}: with a floor media have price and power; give network.media in a file")
     rate = optics.partition("-")[0]
     known = catalogue("media")
-    media = [dict(x) for name, x in known.items() if name.startswith(f"{rate}-")]
+    media = [dict(entry) for name, entry in known.items() if name.startswith(f"{rate}-")]
     if not media:
         rates = ", ".join(dict.fromkeys(name.partition("-")[0] for name in known))
         remedy = "give network.media and network.floor in a file"
@@ -239,7 +243,7 @@ def _survives(wish: FabricWish) -> dict[str, Any]:
     """Return the loss to survive: one switch above the leaves, unless another, or none, is asked for."""
     if wish.survives not in (None, "none", *LOSSES):
         raise InputError(f"--survives {wish.survives!r}: must be {', '.join(LOSSES)} or none")
-    grouped = [x for x in wish.families if x.startswith("dragonfly")]
+    grouped = [family for family in wish.families if family.startswith("dragonfly")]
     if grouped and wish.survives != "none":
         raise InputError(f"--family {grouped[0]}: what a loss cuts of it is not counted; give --survives none")
     return {} if wish.survives == "none" else {"survives": wish.survives or LOSSES[0]}

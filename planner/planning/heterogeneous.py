@@ -50,8 +50,8 @@ class PoolProblems:
         """The layout problem of each pool, with the whole batch."""
         batch = int((self.instance.limits.max_batch_tokens or 0) // self.instance.workload.sequence_length)
         return [
-            problem_on(heterogeneous.pool_instance(self.instance, p, batch), p.racks)
-            for p in self.instance.hardware.pools
+            problem_on(heterogeneous.pool_instance(self.instance, pool, batch), pool.racks)
+            for pool in self.instance.hardware.pools
         ]
 
     def metrics(self, k: int, point: PoolLayout) -> LayoutMetrics:
@@ -61,20 +61,24 @@ class PoolProblems:
 
     def exchanges(self, points: tuple[PoolLayout | None, ...]) -> list[float]:
         """Return the exposed exchange of each pool that trains, 0 of the others."""
-        link, training = self.instance.hardware.pool_link, sum(x is not None for x in points)
+        link, training = self.instance.hardware.pool_link, sum(point is not None for point in points)
         if link is None or training < 2:
             return [0.0] * len(points)
         return [
             0.0
-            if x is None
-            else heterogeneous.exchange_seconds(link, self.metrics(k, x), max(x.strategy.layers_per_stage), training)
-            for k, x in enumerate(points)
+            if point is None
+            else heterogeneous.exchange_seconds(
+                link, self.metrics(k, point), max(point.strategy.layers_per_stage), training
+            )
+            for k, point in enumerate(points)
         ]
 
     def days(self, seconds_per_sequence: float) -> float:
         """Compute the days to train from the seconds per sequence."""
-        w = self.instance.workload
-        return layer_time.days_to_train(w.tokens, w.sequence_length, seconds_per_sequence, w.availability)
+        workload = self.instance.workload
+        return layer_time.days_to_train(
+            workload.tokens, workload.sequence_length, seconds_per_sequence, workload.availability
+        )
 
 
 def solve(instance: Instance, options: Options, progress: Callable[[str], None]) -> Plan:
@@ -128,11 +132,13 @@ def _limits_in_conflict(instance: Instance) -> Conflict | None:
 
 def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: float) -> PoolsPlan:
     """Write the shares of the pools and each pool's layout, with the certificate of all pools together."""
-    instance, names = pools.instance, [p.name for p in pools.instance.hardware.pools]
-    training = [(k, n, x) for k, (n, x) in enumerate(zip(names, shares.points, strict=True)) if x is not None]
-    exposed, total = pools.exchanges(shares.points), sum(x.sequences for _, _, x in training)
-    measured = {n: pools.metrics(k, x) for k, n, x in training}
-    slowest = max(m.step_seconds for m in measured.values()) + max(exposed)
+    instance, names = pools.instance, [pool.name for pool in pools.instance.hardware.pools]
+    training = [
+        (k, name, point) for k, (name, point) in enumerate(zip(names, shares.points, strict=True)) if point is not None
+    ]
+    exposed, total = pools.exchanges(shares.points), sum(point.sequences for _, _, point in training)
+    measured = {name: pools.metrics(k, point) for k, name, point in training}
+    slowest = max(metrics.step_seconds for metrics in measured.values()) + max(exposed)
     days = pools.days(slowest / total)
     bound = min(days, pools.days(shares.bound))
     outcome = Outcome(
@@ -148,20 +154,22 @@ def _section(pools: PoolProblems, shares: Shares, options: Options, seconds: flo
     formulation = POOLS_FORMULATION.format(small=batch_shares.SMALL_BATCH, searches=shares.searches, boxes=shares.boxes)
     counts = {"pools": len(names), "boxes": shares.boxes, "searches": shares.searches}
     return PoolsPlan(
-        sequences={n: x.sequences if x else 0 for n, x in zip(names, shares.points, strict=True)},
-        layouts={n: _layout(pools, k, x, measured[n], options) for k, n, x in training},
-        exchange_seconds={n: exposed[k] for k, n, _ in training},
+        sequences={name: point.sequences if point else 0 for name, point in zip(names, shares.points, strict=True)},
+        layouts={name: _layout(pools, k, point, measured[name], options) for k, name, point in training},
+        exchange_seconds={name: exposed[k] for k, name, _ in training},
         step_seconds=slowest,
         tokens_per_step=float(total * instance.workload.sequence_length),
         days_to_train=days,
         days_to_train_interval=step_errors.widest(
-            days, [(m.days_to_train, m.days_to_train_interval) for m in measured.values()]
+            days, [(metrics.days_to_train, metrics.days_to_train_interval) for metrics in measured.values()]
         ),
         certificate=outcome.certificate(
             formulation=formulation,
             minimizes=POOLS_MINIMIZES,
             seed=options.seed,
-            given="; ".join(f"{n}: {given_by(p)}" for n, p in zip(names, pools.problems, strict=True)),
+            given="; ".join(
+                f"{name}: {given_by(problem)}" for name, problem in zip(names, pools.problems, strict=True)
+            ),
             space=counts | {"ended": shares.stop.name.lower()},
         ).model_copy(update={"checked": ON_TRUST}),
     )
@@ -197,10 +205,14 @@ def _plan(
     instance: Instance, options: Options, *, section: PoolsPlan | None = None, conflict: Conflict | None = None
 ) -> Plan:
     """Write the plan, or why there is none."""
-    c = section.certificate if section else None
-    status: Status = c.status if c else "infeasible" if conflict is None or conflict.rules else "unknown"
+    certificate = section.certificate if section else None
+    status: Status = (
+        certificate.status if certificate else "infeasible" if conflict is None or conflict.rules else "unknown"
+    )
     money = bill(instance, 0, None, None) if section else None
-    proved = status in ("optimal", "infeasible") or (c is not None and c.space["ended"] == Stop.PROVED.name.lower())
+    proved = status in ("optimal", "infeasible") or (
+        certificate is not None and certificate.space["ended"] == Stop.PROVED.name.lower()
+    )
     return Plan(
         planner_version=__version__,
         instance=instance,
@@ -208,9 +220,9 @@ def _plan(
         status=status,
         objective=ObjectiveValue(
             name=instance.objective.minimize,
-            value=c.objective if c else None,
-            bound=c.bound if c else None,
-            gap=c.gap if c else None,
+            value=certificate.objective if certificate else None,
+            bound=certificate.bound if certificate else None,
+            gap=certificate.gap if certificate else None,
         ),
         pools=section,
         cost=money,

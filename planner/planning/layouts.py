@@ -53,7 +53,7 @@ def near_layouts(
         goal.kinds[kind_of(best.plan.column)] = best.plan
         goal.incumbent = best.plan
         stopped = Loop(goal=goal).run()
-    ranked = sorted(goal.kinds.values(), key=lambda x: (x.seconds, x.capital_usd, kind_of(x.column)))
-    plans = tuple(checked_plan(instance, x, days(world.problem, x.seconds), options) for x in ranked)
+    ranked = sorted(goal.kinds.values(), key=lambda plan: (plan.seconds, plan.capital_usd, kind_of(plan.column)))
+    plans = tuple(checked_plan(instance, plan, days(world.problem, plan.seconds), options) for plan in ranked)
     proven = best.stopped == stopped == "proved" and not goal.ended
     return NearLayouts(plans, within, best.days, proven=proven)

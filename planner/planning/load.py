@@ -69,9 +69,9 @@ def load_instance(
 
     def problems(instance: Instance) -> Iterator[str]:
         sizes = list(out_of_range(instance))
-        named = {x.partition(": ")[0] for x in sizes}
+        named = {problem.partition(": ")[0] for problem in sizes}
         relations = chain(reference_problems(instance, searched=searched), check_pins(instance))
-        yield from chain(sizes, (x for x in relations if x.partition(": ")[0] not in named))
+        yield from chain(sizes, (problem for problem in relations if problem.partition(": ")[0] not in named))
 
     return validated(Instance, data, where, problems=problems, faults=faults)
 
@@ -105,18 +105,18 @@ def with_names_resolved(data: dict[str, Any], where: str, faults: Faults) -> dic
     if isinstance(data.get("hardware"), dict):
         _resolve_pools(data["hardware"], faults)
         alternatives = data["hardware"].get("alternatives")
-        for i, x in enumerate(alternatives if isinstance(alternatives, list) else ()):
+        for i, choice in enumerate(alternatives if isinstance(alternatives, list) else ()):
             for key in ("accelerator", "rack"):
-                if isinstance(x, dict):
-                    _resolve(x, key, NAMED["hardware", key], f"hardware.alternatives[{i}]", faults)
+                if isinstance(choice, dict):
+                    _resolve(choice, key, NAMED["hardware", key], f"hardware.alternatives[{i}]", faults)
     if isinstance(data.get("reliability"), str):
         data["reliability"] = _entry("reliability", data["reliability"], "reliability", faults)
     network = data.get("network")
     for kind in ("switches", "media"):
         if isinstance(network, dict) and isinstance(network.get(kind), list):
             network[kind] = [
-                _entry(kind, x, f"network.{kind}[{i}]", faults) if isinstance(x, str) else x
-                for i, x in enumerate(network[kind])
+                _entry(kind, entry, f"network.{kind}[{i}]", faults) if isinstance(entry, str) else entry
+                for i, entry in enumerate(network[kind])
             ]
     return data
 

@@ -109,13 +109,13 @@ def _tried(
 
 def _first(instance: Instance, deadline: float) -> float:
     """Return the compute to start from: of the racks that are given, else of those that the power feeds."""
-    m = step.machine_of(instance)
+    machine = step.machine_of(instance)
     racks = instance.pins.get("sites.racks") or instance.hardware.racks
     if racks is None:
         areas = instance.grid.balancing_authorities if instance.grid else ()
-        power = instance.limits.facility_power_mw or sum(b.headroom_mw for b in areas)
-        racks = max(1, int(power * 1e3 / (m.rack.it_kw * instance.hardware.facility_overhead_factor)))
-    peak = racks * m.rack.gpus * m.gpu.peak_flop_per_second[m.precision.compute]
+        power = instance.limits.facility_power_mw or sum(area.headroom_mw for area in areas)
+        racks = max(1, int(power * 1e3 / (machine.rack.it_kw * instance.hardware.facility_overhead_factor)))
+    peak = racks * machine.rack.gpus * machine.gpu.peak_flop_per_second[machine.precision.compute]
     return START * float(
         scaling_laws.budget_flop(peak, deadline * SECONDS_PER_DAY, utilisation=instance.workload.availability)
     )
@@ -133,10 +133,12 @@ def _timed(instance: Instance) -> Instance:
 
 def _ideal_flop(plan: Plan, deadline: float) -> float:
     """Return the compute of all GPUs of the plan at their peak until the deadline."""
-    m = step.machine_of(plan.instance)
+    machine = step.machine_of(plan.instance)
     gpus = gpus_of(plan)
     return float(
-        scaling_laws.budget_flop(gpus * m.gpu.peak_flop_per_second[m.precision.compute], deadline * SECONDS_PER_DAY)
+        scaling_laws.budget_flop(
+            gpus * machine.gpu.peak_flop_per_second[machine.precision.compute], deadline * SECONDS_PER_DAY
+        )
     )
 
 
@@ -177,12 +179,12 @@ def _in_time(plan: Plan, deadline: float) -> bool:
 
 def choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> ModelChoice:
     """Describe the model of a plan, the ideal one, and what lies between."""
-    law, w = loss_law_of(choose), plan.instance.workload
+    law, workload = loss_law_of(choose), plan.instance.workload
     candidate = model_for(choose, bracket.low)
-    flop = float(scaling_laws.training_flop(candidate.parameters, w.tokens))
+    flop = float(scaling_laws.training_flop(candidate.parameters, workload.tokens))
     full = _ideal_flop(plan, deadline)
     bound = max(min(bracket.high, full), flop)
-    loss = scaling_laws.loss(law, candidate.parameters, w.tokens)
+    loss = scaling_laws.loss(law, candidate.parameters, workload.tokens)
     rate, assumed = choose.assumed_flop_per_second, None
     if rate is not None:
         assumed = ideal_at(choose, float(scaling_laws.budget_flop(gpus_of(plan) * rate, deadline * SECONDS_PER_DAY)))
@@ -190,14 +192,14 @@ def choice_of(plan: Plan, choose: Choose, deadline: float, bracket: Bracket) -> 
         flop=flop,
         flop_bound=bound,
         parameters=candidate.parameters,
-        tokens=w.tokens,
+        tokens=workload.tokens,
         batch_tokens=plan.instance.limits.max_batch_tokens or 0.0,
         loss=loss,
         loss_bound=min(scaling_laws.loss(law, *model_at(choose, bound)), loss),
         ideal=ideal_at(choose, full),
         assumed=assumed,
         compute_shares=compute_shares(plan, candidate),
-        days_by_flop={f"{c:.6g}": d for c, d in sorted(bracket.days.items())},
+        days_by_flop={f"{flop:.6g}": days for flop, days in sorted(bracket.days.items())},
     )
 
 
@@ -217,22 +219,26 @@ def compute_shares(plan: Plan, candidate: ModelCandidate) -> dict[str, float]:
     """Compute the shares of all GPUs' peak compute: used, lost to each part of the step, to idle GPUs, and to stops."""
     if plan.layout is None:
         return {}
-    m = plan.layout.metrics
+    metrics = plan.layout.metrics
     machine, used = step.machine_of(plan.instance), plan.layout.gpus_used
     peak = machine.gpu.peak_flop_per_second[machine.precision.compute]
     # Seconds in which the GPUs at work would do the step's 6·N·D at their peak.
-    useful = float(scaling_laws.training_flop(candidate.parameters, m.tokens_per_step)) / (peak * used)
-    working = used / gpus_of(plan) * m.useful_share
-    parts = {k: v / m.step_seconds * working for k, v in m.breakdown_seconds.items() if v > 0}
+    useful = float(scaling_laws.training_flop(candidate.parameters, metrics.tokens_per_step)) / (peak * used)
+    working = used / gpus_of(plan) * metrics.useful_share
+    parts = {
+        part: seconds / metrics.step_seconds * working
+        for part, seconds in metrics.breakdown_seconds.items()
+        if seconds > 0
+    }
     shares = {
-        "used": useful / m.step_seconds * working,
-        "idle GPUs": (1 - used / gpus_of(plan)) * m.useful_share,
-        "stopped": 1 - m.useful_share,
+        "used": useful / metrics.step_seconds * working,
+        "idle GPUs": (1 - used / gpus_of(plan)) * metrics.useful_share,
+        "stopped": 1 - metrics.useful_share,
     }
     shares |= parts
     # Products take longer than at the peak, and attention's scores are no part of 6·N·D.
     shares["gemm"] = parts.get("gemm", 0.0) - shares["used"]
-    return {k: v for k, v in shares.items() if abs(v) > 1e-12}
+    return {part: share for part, share in shares.items() if abs(share) > 1e-12}
 
 
 def _unknown(plan: Plan | None, clock: Deadline) -> Plan | None:

@@ -12,24 +12,24 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import LayoutPlan
 
 
-def request_of(c: PlanPhysics, layout: LayoutPlan, site: str) -> FabricRequest:
+def request_of(physics: PlanPhysics, layout: LayoutPlan, site: str) -> FabricRequest:
     """Return what a site's fabric must join and carry: the racks cabled, the layout's traffic and the WAN gateway's.
 
     Exchanges may be slowed until the time that hides them is full, whatever the order of racks.
     """
-    m = layout.metrics
-    fabric = c.plan.fabric.sites.get(site) if c.plan.fabric else None
+    metrics = layout.metrics
+    fabric = physics.plan.fabric.sites.get(site) if physics.plan.fabric else None
     gateway = fabric.wan_gateway if fabric else None
     return FabricRequest(
-        racks=c.cabled_racks(site),
-        rack_gpus=c.wired_gpus_per_rack(site),
+        racks=physics.cabled_racks(site),
+        rack_gpus=physics.wired_gpus_per_rack(site),
         group_racks=max(1, layout.racks_per_stage_by_site[site]),
         groups=layout.rack_stages,
-        pipeline_send_seconds=m.pipeline_send_nic_seconds,
-        pipeline_send_window_seconds=m.pipeline_send_window_seconds,
-        allreduce_seconds=m.allreduce_layer_seconds,
-        allreduce_window_seconds=m.allreduce_window_seconds,
-        exchange_racks=strategy_of(layout).unit_racks(c.gpus_per_rack),
+        pipeline_send_seconds=metrics.pipeline_send_nic_seconds,
+        pipeline_send_window_seconds=metrics.pipeline_send_window_seconds,
+        allreduce_seconds=metrics.allreduce_layer_seconds,
+        allreduce_window_seconds=metrics.allreduce_window_seconds,
+        exchange_racks=strategy_of(layout).unit_racks(physics.gpus_per_rack),
         wan_gbps=gateway.wan_gbps if gateway else 0.0,
         exchange_gbps=gateway.exchange_gbps if gateway else 0.0,
     )
@@ -78,7 +78,7 @@ def frontier(
             _require(physics, site, designs, size)
             for text in messages:
                 report(f"{site}: {text}" if size is None else f"{site}, leaf domains of {size} racks: {text}")
-            yield from ((site, x) for x in designs)
+            yield from ((site, design) for design in designs)
 
 
 def _require(physics: PlanPhysics, site: str, designs: Sequence[Alternative], size: int | None) -> None:
@@ -86,9 +86,11 @@ def _require(physics: PlanPhysics, site: str, designs: Sequence[Alternative], si
     from planner.checks.frontiers import frontier as rules
 
     merits = list(designs[0].merits) if designs else []
-    broken = list(rules(physics, site, [{**x.merits, **x.choices} for x in designs], merits, leaf_size=size))
+    broken = list(
+        rules(physics, site, [{**design.merits, **design.choices} for design in designs], merits, leaf_size=size)
+    )
     if broken:
-        wrong = "; ".join(f"{v.rule}: {v.message}" for v in broken[:5])
+        wrong = "; ".join(f"{violation.rule}: {violation.message}" for violation in broken[:5])
         raise InternalError(f"the frontier breaks its own rules: {wrong}")
 
 
@@ -100,12 +102,12 @@ def axes_of(text: str) -> list[str]:
     InputError
         One is unknown, or cost is the only one; cost is always an axis.
     """
-    names = [x.strip() for x in text.split(",")]
+    names = [axis.strip() for axis in text.split(",")]
     for name in names:
         if name not in FABRIC_AXES:
             raise InputError(f"--axes: {name!r} is no axis; {hint(name, FABRIC_AXES)}")
     if not set(names) - {"cost"}:
-        others = ", ".join(a for a in FABRIC_AXES if a != "cost")
+        others = ", ".join(axis for axis in FABRIC_AXES if axis != "cost")
         raise InputError(f"--axes {text}: cost alone has no trade; name one of {others} with it")
     return names
 
@@ -130,28 +132,28 @@ def rules_given(instance: Instance, leaf_sizes: Sequence[int]) -> str:
 
 def records(rows: Sequence[tuple[str, Alternative]]) -> list[dict[str, object]]:
     """Return the designs as one level of figures each."""
-    return [{"site": site, **x.merits, **x.choices} for site, x in rows]
+    return [{"site": site, **design.merits, **design.choices} for site, design in rows]
 
 
 def lines(rows: Sequence[tuple[str, Alternative]]) -> str:
     """Write the designs as rows that `planner plot` draws, one JSON object a line."""
-    return "".join(json.dumps({"status": "optimal", **r}) + "\n" for r in records(rows))
+    return "".join(json.dumps({"status": "optimal", **record}) + "\n" for record in records(rows))
 
 
 def table(rows: Sequence[tuple[str, Alternative]]) -> str:
     """Write the designs as a table, a line each."""
     head = ["site", "cost", "power MW", "p2p", "split", "leaf racks", "switches", "tiers", "family", "switch"]
-    lines = [head, *(_line(site, x) for site, x in rows)]
-    widths = [max(len(line[c]) for line in lines) for c in range(len(head))]
-    return "\n".join("  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)) for line in lines)
+    lines = [head, *(_line(site, design) for site, design in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    return "\n".join("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
 
 
-def _line(site: str, x: Alternative) -> list[str]:
+def _line(site: str, alternative: Alternative) -> list[str]:
     from planner.units import money
 
-    c = {**x.merits, **x.choices}
+    c = {**alternative.merits, **alternative.choices}
     figures = [
-        money(x.merits["cost_usd"]),
+        money(alternative.merits["cost_usd"]),
         f"{c['power_mw']:.2f}",
         f"{c['pipeline_send_slowdown']:.2f}x",
         f"{c['unavoidable_splits']:.0f}",

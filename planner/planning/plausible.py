@@ -92,8 +92,11 @@ RANGES: Mapping[str, PlausibleRange] = {
     "software.microbatch_seconds": PlausibleRange(1e-7, 1, STACK),
     "software.step_seconds": PlausibleRange(1e-5, 30, STACK),
     "software.pipeline_start_seconds": PlausibleRange(1e-8, 0.1, STACK),
-    **{f"software.{x}_seconds": PlausibleRange(1e-8, 0.1, STACK) for x in ("all_to_all", "deep_ep", "hybrid_ep")},
-    **{f"software.{x}_seconds": PlausibleRange(1e-9, 0.01, STACK) for x in ("expert", "expert_cast", "overlap_launch")},
+    **{f"software.{name}_seconds": PlausibleRange(1e-8, 0.1, STACK) for name in ("all_to_all", "deep_ep", "hybrid_ep")},
+    **{
+        f"software.{name}_seconds": PlausibleRange(1e-9, 0.01, STACK)
+        for name in ("expert", "expert_cast", "overlap_launch")
+    },
     "software.logit_memory_bytes": PlausibleRange(0.25, 200, STACK),
     "software.weight_gradient_copy_bytes": PlausibleRange(0.25, 32, STACK),
     "software.buffer_bytes_per_parameter": PlausibleRange(0.01, 32, STACK),

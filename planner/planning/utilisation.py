@@ -93,8 +93,10 @@ def point(instance: Instance, flop: float, *, days: float, tolerance: float, tim
             "days": found.days,
             "utilisation": full / found.racks,
             "utilisation_bound": min(1.0, full / found.too_few) if found.too_few else 1.0,
-            "layout": {k: v for k, v in layout_values(found.strategy).items() if k in LimitLayout.model_fields},
+            "layout": {
+                name: value for name, value in layout_values(found.strategy).items() if name in LimitLayout.model_fields
+            },
             "step_seconds": seconds,
-            "shares": {k: v / seconds for k, v in breakdown.items() if v > 0},
+            "shares": {part: time / seconds for part, time in breakdown.items() if time > 0},
         }
     )

@@ -88,7 +88,7 @@ class Rule:
         if index is None:
             return self.name
         entries = index if isinstance(index, tuple) else (index,)
-        return f"{self.name}[{','.join(str(x) for x in entries[: self.index_names])}]"
+        return f"{self.name}[{','.join(str(entry) for entry in entries[: self.index_names])}]"
 
 
 def soft_excess(data: SplitData, rule: str, rows: int = 1) -> float:
@@ -100,7 +100,9 @@ def soft_excess(data: SplitData, rule: str, rows: int = 1) -> float:
 def load_mw(m: Any, data: SplitData, sites: Any) -> Any:
     """Return the draw of some sites at the grid: their modules, and where a block has it, the load `extra_mw`."""
     extra = m.component("extra_mw")
-    return data.module_mw * sum(m.modules[s] for s in sites) + (0 if extra is None else sum(extra[s] for s in sites))
+    return data.module_mw * sum(m.modules[site] for site in sites) + (
+        0 if extra is None else sum(extra[site] for site in sites)
+    )
 
 
 def no_room(_: SplitData, __: Any) -> float:
@@ -108,9 +110,9 @@ def no_room(_: SplitData, __: Any) -> float:
     return NO_ROOM
 
 
-def megawatts(x: float) -> str:
+def megawatts(value: float) -> str:
     """Return a power as sentences print it."""
-    return f"{x:,.6g} MW"
+    return f"{value:,.6g} MW"
 
 
 def demand(m: Any, data: SplitData) -> None:
@@ -137,16 +139,16 @@ def pins(m: Any, data: SplitData) -> None:
         m.pins["sites.racks"] = data.module_racks * sum(m.modules.values()) == data.pins.racks
     if data.pins.max_sites is not None:
         m.pins["sites.max_sites"] = sum(m.open.values()) <= data.pins.max_sites
-    for s, racks in data.pins.racks_by_site.items():
-        m.pins[f"sites.racks.{s}"] = data.module_racks * m.modules[s] == racks
+    for site, racks in data.pins.racks_by_site.items():
+        m.pins[f"sites.racks.{site}"] = data.module_racks * m.modules[site] == racks
 
 
 def _pins_sentence(data: SplitData) -> str:
-    pinned = {f"sites.racks.{s}": n for s, n in data.pins.racks_by_site.items()}
+    pinned = {f"sites.racks.{site}": racks for site, racks in data.pins.racks_by_site.items()}
     totals = ("sites.racks", data.pins.racks), ("sites.max_sites", data.pins.max_sites)
-    pinned |= {k: v for k, v in totals if v is not None}
-    odd = any(v % data.module_racks for k, v in pinned.items() if k.startswith("sites.racks"))
-    values = ", ".join(f"{k}={v}" for k, v in sorted(pinned.items()))
+    pinned |= {path: value for path, value in totals if value is not None}
+    odd = any(value % data.module_racks for path, value in pinned.items() if path.startswith("sites.racks"))
+    values = ", ".join(f"{path}={value}" for path, value in sorted(pinned.items()))
     return f"pins fix {values}" + (f"; racks come in modules of {data.module_racks}" if odd else "")
 
 
@@ -160,7 +162,7 @@ def budget(m: Any, data: SplitData) -> None:
 
 def _module_with_energy_musd(data: SplitData) -> float:
     """Return the capital of a module and its energy over the counted years, at the cheapest candidate."""
-    energy = min(data.energy_musd(s) for s in data.candidates)
+    energy = min(data.energy_musd(site) for site in data.candidates)
     return module_capital_musd(data) + data.instance.limits.budgeted_years * energy
 
 
@@ -201,16 +203,16 @@ def fault_split(m: Any, data: SplitData) -> None:
     if not rule.enabled:
         return
     by_area: dict[str, list[str]] = {}
-    for s in data.candidates:
-        by_area.setdefault(data.interconnection(s), []).append(s)
+    for site in data.candidates:
+        by_area.setdefault(data.interconnection(site), []).append(site)
     areas = sorted(by_area)
     m.reached = pyo.Var(areas, domain=pyo.NonNegativeReals, bounds=(0, 1))
     m.reaching = pyo.Constraint(areas, rule=lambda m, i: m.reached[i] <= sum(m.open[s] for s in by_area[i]))
     total = sum(m.modules.values())
     m.fault_split = pyo.Constraint(pyo.Any)
     m.fault_split["min_interconnections"] = sum(m.reached.values()) >= rule.min_interconnections
-    for i in areas:
-        m.fault_split[i, "share"] = sum(m.modules[s] for s in by_area[i]) <= rule.max_share * total
+    for area in areas:
+        m.fault_split[area, "share"] = sum(m.modules[s] for s in by_area[area]) <= rule.max_share * total
 
 
 def _one_site_each(data: SplitData, sites: int) -> bool:
@@ -232,7 +234,7 @@ def _fault_split_min_site_modules(data: SplitData, racks: int, sites: int) -> in
 
 def _fault_split_sentence(data: SplitData) -> str:
     rule = data.grid.rules.fault_split
-    areas = ", ".join(sorted({data.interconnection(s) for s in data.candidates}))
+    areas = ", ".join(sorted({data.interconnection(site) for site in data.candidates}))
     return (
         f"grid.rules.fault_split wants sites in {rule.min_interconnections} interconnections, "
         f"none with more than {rule.max_share:.0%} of the racks; candidates are in {areas}"
@@ -245,7 +247,7 @@ def share_balance(m: Any, data: SplitData) -> None:
     if not rule.enabled:
         return
     sites = list(data.candidates)
-    largest = max(m.modules[s].ub for s in sites)
+    largest = max(m.modules[site].ub for site in sites)
     m.min_modules = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, largest))
     # A closed site does not count as the smallest.
     m.smallest = pyo.Constraint(sites, rule=lambda m, s: m.min_modules <= m.modules[s] + largest * (1 - m.open[s]))

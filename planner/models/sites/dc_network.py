@@ -126,42 +126,42 @@ class DcNetwork:
     @cached_property
     def nodes(self) -> dict[str, int]:
         """Number of each node."""
-        return {n: i for i, n in enumerate(sorted(n.id for n in self.grid.nodes))}
+        return {name: i for i, name in enumerate(sorted(node.id for node in self.grid.nodes))}
 
     @cached_property
     def site_nodes(self) -> Integers:
         """Node of each candidate."""
-        return np.asarray([self.nodes[s] for s in self.candidates], dtype=np.int64)
+        return np.asarray([self.nodes[site] for site in self.candidates], dtype=np.int64)
 
     @cached_property
     def available_mw(self) -> Floats:
         """Available generation of each node in MW, which its plants can spare."""
-        return np.asarray([n.generation_mw for n in sorted(self.grid.nodes, key=lambda n: n.id)])
+        return np.asarray([node.generation_mw for node in sorted(self.grid.nodes, key=lambda node: node.id)])
 
     @cached_property
     def load_mw(self) -> Floats:
         """Load of each node in MW without the load of the sites, in order of node id."""
-        return np.asarray([n.load_mw for n in sorted(self.grid.nodes, key=lambda n: n.id)])
+        return np.asarray([node.load_mw for node in sorted(self.grid.nodes, key=lambda node: node.id)])
 
     @cached_property
     def unit_share(self) -> Floats:
         """Share of each node's generation that is lost with its largest unit."""
-        return np.asarray([lost_share(n) for n in sorted(self.grid.nodes, key=lambda n: n.id)])
+        return np.asarray([lost_share(node) for node in sorted(self.grid.nodes, key=lambda node: node.id)])
 
     @cached_property
     def existing(self) -> list[Corridor]:
         """Corridors of existing circuits; one that ends where it begins carries nothing."""
-        return [c for c in self.corridors.values() if not c.new and c.a != c.b]
+        return [corridor for corridor in self.corridors.values() if not corridor.new and corridor.a != corridor.b]
 
     @cached_property
     def buildable(self) -> list[Corridor]:
         """Corridors in which circuits can be built."""
-        return [c for c in self.corridors.values() if c.new and c.a != c.b]
+        return [corridor for corridor in self.corridors.values() if corridor.new and corridor.a != corridor.b]
 
     @cached_property
     def circuits_to_build(self) -> list[tuple[str, int]]:
         """Corridor and number of each circuit that can be built."""
-        return [(c.id, j) for c in self.buildable for j in range(c.circuits)]
+        return [(corridor.id, j) for corridor in self.buildable for j in range(corridor.circuits)]
 
     @property
     def first_modules(self) -> int:
@@ -202,50 +202,52 @@ class DcNetwork:
     def joins_islands(self) -> bool:
         """Whether a circuit can be built between two islands of the existing network."""
         island = self.base.network.island
-        return any(island[self.nodes[c.a]] != island[self.nodes[c.b]] for c in self.buildable)
+        return any(island[self.nodes[corridor.a]] != island[self.nodes[corridor.b]] for corridor in self.buildable)
 
-    def built(self, x: Floats) -> tuple[int, ...]:
+    def built(self, point: Floats) -> tuple[int, ...]:
         """Return the circuits built in each corridor, of a point whose integers are whole."""
-        total = dict.fromkeys((c.id for c in self.buildable), 0.0)
-        for y, (k, _) in zip(x[self.first_installed : self.first_circuit_flow], self.circuits_to_build, strict=True):
-            total[k] += y
-        return tuple(round(n) for n in total.values())
+        total = dict.fromkeys((corridor.id for corridor in self.buildable), 0.0)
+        for value, (name, _) in zip(
+            point[self.first_installed : self.first_circuit_flow], self.circuits_to_build, strict=True
+        ):
+            total[name] += value
+        return tuple(round(count) for count in total.values())
 
     def topology(self, built: tuple[int, ...]) -> BuiltNetwork:
         """Return the network with this many circuits built in each corridor, made once."""
         if built not in self._topologies:
-            new = [(c, n) for c, n in zip(self.buildable, built, strict=True) if n]
-            lines = [(c, c.circuits) for c in self.existing] + new
+            new = [(corridor, count) for corridor, count in zip(self.buildable, built, strict=True) if count]
+            lines = [(corridor, corridor.circuits) for corridor in self.existing] + new
             network = PowerNetwork(
                 len(self.nodes),
-                [self.nodes[c.a] for c, _ in lines],
-                [self.nodes[c.b] for c, _ in lines],
-                [n for _, n in lines],
-                [c.reactance_pu or 0.0 for c, _ in lines],
+                [self.nodes[corridor.a] for corridor, _ in lines],
+                [self.nodes[corridor.b] for corridor, _ in lines],
+                [count for _, count in lines],
+                [corridor.reactance_pu or 0.0 for corridor, _ in lines],
             )
             # By circuits, exactly these are built: the last one is, the next one is not.
-            count = {c.id: n for c, n in zip(self.buildable, built, strict=True)}
+            count = {corridor.id: count for corridor, count in zip(self.buildable, built, strict=True)}
             edges = [
                 (i, j < count[k]) for i, (k, j) in enumerate(self.circuits_to_build) if j in (count[k] - 1, count[k])
             ]
             self._topologies[built] = BuiltNetwork(
                 network=network,
-                lines=tuple(c.id for c, _ in lines),
-                rating_mw=np.asarray([c.rating_mw for c, _ in lines]),
+                lines=tuple(corridor.id for corridor, _ in lines),
+                rating_mw=np.asarray([corridor.rating_mw for corridor, _ in lines]),
                 condition=tuple((self.first_installed + i, installed) for i, installed in edges),
             )
         return self._topologies[built]
 
-    def injection(self, x: Floats) -> Floats:
+    def injection(self, point: Floats) -> Floats:
         """Return the power into the network at each node in MW: generation less the load of the node and its site."""
-        mw = x[: self.first_modules] - self.load_mw
-        mw[self.site_nodes] -= self.module_mw * x[self.first_modules : self.first_open] + x[self.first_extra :]
+        mw = point[: self.first_modules] - self.load_mw
+        mw[self.site_nodes] -= self.module_mw * point[self.first_modules : self.first_open] + point[self.first_extra :]
         return mw
 
-    def injection_into_base(self, x: Floats) -> Floats:
+    def injection_into_base(self, point: Floats) -> Floats:
         """Return the power into the existing network: a new circuit is load at one end and generation at the other."""
-        mw = self.injection(x)
-        for (k, _), flow in zip(self.circuits_to_build, x[self.first_circuit_flow : self.first_extra], strict=True):
+        mw = self.injection(point)
+        for (k, _), flow in zip(self.circuits_to_build, point[self.first_circuit_flow : self.first_extra], strict=True):
             mw[self.nodes[self.corridors[k].a]] -= flow
             mw[self.nodes[self.corridors[k].b]] += flow
         return mw
@@ -264,8 +266,8 @@ class DcNetwork:
         row[self.first_modules : self.first_open] = -self.module_mw * by_node[self.site_nodes]
         row[self.first_extra :] = -by_node[self.site_nodes]
         for i, (k, _) in enumerate(self.circuits_to_build if new else ()):
-            c = self.corridors[k]
-            row[self.first_circuit_flow + i] = by_node[self.nodes[c.b]] - by_node[self.nodes[c.a]]
+            corridor = self.corridors[k]
+            row[self.first_circuit_flow + i] = by_node[self.nodes[corridor.b]] - by_node[self.nodes[corridor.a]]
         return row
 
     def cut(
@@ -277,10 +279,10 @@ class DcNetwork:
             rule=rule, name=name, columns=columns, values=row[columns], upper=upper, condition=condition, reach=reach
         )
 
-    def rating_cuts(self, x: Floats, count: int, tolerance: float) -> list[GridCut]:
+    def rating_cuts(self, point: Floats, count: int, tolerance: float) -> list[GridCut]:
         """Return cuts for at most `count` existing corridors above their usable ratings, the worst first."""
         net, limit = self.base.network, self.base.rating_mw * self.base.network.circuits * normal_share(self.grid)
-        flow = net.flows(self.injection_into_base(x))
+        flow = net.flows(self.injection_into_base(point))
         overload = (np.abs(flow) - limit) / limit
         worst = [int(i) for i in np.argsort(-overload, kind="stable")[:count] if overload[i] > tolerance]
         cuts = []
@@ -361,15 +363,15 @@ class Contingencies:
 
     def _circuits(self) -> Iterator[Batch]:
         net = self.topology.network
-        for lines in _batched([k for k in self.lines if k not in net.bridges]):
+        for lines in _batched([line for line in self.lines if line not in net.bridges]):
             yield Batch(unit=False, lost=np.asarray(lines), factor=net.lodf(lines))
 
     def _responses(self) -> Iterator[Batch]:
         net = self.topology.network
-        for lines in _batched([k for k in self.lines if k in net.bridges]):
-            factor = np.stack([self._bridge_factors(k) for k in lines], axis=1)
+        for lines in _batched([line for line in self.lines if line in net.bridges]):
+            factor = np.stack([self._bridge_factors(line) for line in lines], axis=1)
             yield Batch(unit=False, lost=np.asarray(lines), factor=factor)
-        for units in _batched([n for n in self.units if self.others_mw[n] > 0]):
+        for units in _batched([unit for unit in self.units if self.others_mw[unit] > 0]):
             yield Batch(unit=True, lost=np.asarray(units), factor=self._unit_factors(np.asarray(units)))
 
     def _bridge_factors(self, line: int) -> Floats:
@@ -380,7 +382,7 @@ class Contingencies:
         # A side without plants loses its load instead: it fed nothing, and all that it drew came over the bridge.
         weight = np.where(available > 0, available, self.dark_load(line))
         # Where the part that goes dark nearly feeds itself, almost nothing comes over the bridge.
-        if all(abs(weight[x].sum()) > 1e-3 * np.abs(weight[x]).sum() for x in (side, rest)):
+        if all(abs(weight[part].sum()) > 1e-3 * np.abs(weight[part]).sum() for part in (side, rest)):
             response[side] = weight[side] / weight[side].sum()
             response[rest] = -weight[rest] / weight[rest].sum()
         # The side that was fed over the bridge makes up for it, the other turns down by as much.
@@ -410,14 +412,14 @@ def contingencies(network: DcNetwork, topology: BuiltNetwork) -> Contingencies:
     """Return the contingencies that the N-1 rule asks for."""
     if network.grid.rules.n1 == "full":
         lines = tuple(range(len(topology.lines)))
-        units = tuple(int(n) for n in np.flatnonzero(network.unit_share * network.available_mw > 0))
+        units = tuple(int(node) for node in np.flatnonzero(network.unit_share * network.available_mw > 0))
         return Contingencies(network=network, topology=topology, lines=lines, units=units)
-    lines = tuple(sorted({k for s in network.candidates for k in largest_at(network, topology, s)}))
+    lines = tuple(sorted({line for site in network.candidates for line in largest_at(network, topology, site)}))
     return Contingencies(network=network, topology=topology, lines=lines, units=())
 
 
 def largest_at(network: DcNetwork, topology: BuiltNetwork, site: str) -> list[int]:
     """Return the corridors with the largest circuit at a node, all of them where several are as large."""
-    i, net = network.nodes[site], topology.network
-    here = np.flatnonzero((net.a == i) | (net.b == i))
-    return [int(k) for k in here if topology.rating_mw[k] == topology.rating_mw[here].max()]
+    node, net = network.nodes[site], topology.network
+    here = np.flatnonzero((net.a == node) | (net.b == node))
+    return [int(line) for line in here if topology.rating_mw[line] == topology.rating_mw[here].max()]

@@ -21,15 +21,15 @@ def plants(data: SplitData, *, bounded: bool) -> list[str]:
     """Return the nodes that can feed in under dc: those with available generation; all where it does not bound."""
     if data.network is None:
         return []
-    available = {n.id: n.generation_mw for n in data.grid.nodes}
-    return [n for n in data.graph if not bounded or available[n] > 0]
+    available = {node.id: node.generation_mw for node in data.grid.nodes}
+    return [node for node in data.graph if not bounded or available[node] > 0]
 
 
 def count_circuits(m: Any, network: DcNetwork) -> None:
     """Count the circuits installed in each corridor, built in order; one split has the same in every year."""
     keys = network.circuits_to_build
     m.installed = pyo.Var(keys, domain=pyo.Binary)
-    new = {c.id: c.circuits for c in network.buildable}
+    new = {corridor.id: corridor.circuits for corridor in network.buildable}
     m.counting = pyo.Constraint(
         list(new), rule=lambda m, k: sum(m.installed[k, j] for j in range(new[k])) == m.circuits[k]
     )
@@ -40,22 +40,22 @@ def count_circuits(m: Any, network: DcNetwork) -> None:
 def balance(m: Any, data: SplitData, network: DcNetwork) -> None:
     """Require in each island of the existing network that generation and inflow over new circuits equal the load."""
     keys = network.circuits_to_build
-    limit = max((v.ub for v in m.generated.values()), default=0.0)
+    limit = max((variable.ub for variable in m.generated.values()), default=0.0)
     m.circuit_flow = pyo.Var(keys, domain=pyo.Reals, bounds=(-limit, limit))
     island = network.base.network.island
     terms: list[list[Any]] = [[] for _ in range(int(island.max()) + 1)]
-    for n, v in m.generated.items():
-        terms[island[network.nodes[n]]].append(v)
+    for node, variable in m.generated.items():
+        terms[island[network.nodes[node]]].append(variable)
     extra = m.component("extra_mw")
-    for s in data.candidates:
-        load = data.module_mw * m.modules[s] + (0 if extra is None else extra[s])
-        terms[island[network.nodes[s]]].append(-load)
+    for site in data.candidates:
+        load = data.module_mw * m.modules[site] + (0 if extra is None else extra[site])
+        terms[island[network.nodes[site]]].append(-load)
     for k, j in keys:
-        c = network.corridors[k]
-        a, b = island[network.nodes[c.a]], island[network.nodes[c.b]]
-        if a != b:
-            terms[a].append(-m.circuit_flow[k, j])
-            terms[b].append(m.circuit_flow[k, j])
+        corridor = network.corridors[k]
+        start, end = island[network.nodes[corridor.a]], island[network.nodes[corridor.b]]
+        if start != end:
+            terms[start].append(-m.circuit_flow[k, j])
+            terms[end].append(m.circuit_flow[k, j])
     drawn = np.bincount(island, weights=network.load_mw, minlength=len(terms))
     islands = [i for i, parts in enumerate(terms) if parts or abs(drawn[i]) > 1e-9]
 
@@ -82,26 +82,28 @@ def new_circuits(m: Any, data: SplitData, network: DcNetwork) -> None:
     # Angles of an island are over its own reference; islands that new circuits join shift against each other.
     islands = sorted({int(i) for i in net.island}) if network.joins_islands else []
     m.island_shift = pyo.Var(islands, domain=pyo.Reals, bounds=(-widest, widest))
-    ends = {c.id: (network.nodes[c.a], network.nodes[c.b]) for c in network.buildable}
+    ends = {corridor.id: (network.nodes[corridor.a], network.nodes[corridor.b]) for corridor in network.buildable}
     m.angle = pyo.Var(list(ends), domain=pyo.Reals, bounds=lambda _, k: (-max_angle[k], max_angle[k]))
     variables = columns(m, network)
 
     def angle(m: Any, k: str) -> Any:
-        a, b = ends[k]
+        start, end = ends[k]
         unit = np.zeros(net.nodes)
-        unit[a], unit[b] = 1.0, -1.0
+        unit[start], unit[end] = 1.0, -1.0
         by_node = net.angles(unit)
         row = network.row(by_node, new=True)
         # Below 1e-15 a coefficient is what rounding leaves of zero.
         within = pyo.quicksum(
-            float(row[i]) * v for i, v in enumerate(variables) if v is not None and abs(row[i]) > 1e-15
+            float(row[i]) * variable
+            for i, variable in enumerate(variables)
+            if variable is not None and abs(row[i]) > 1e-15
         )
-        apart = net.island[a] != net.island[b]
-        shift = m.island_shift[int(net.island[a])] - m.island_shift[int(net.island[b])] if apart else 0.0
+        apart = net.island[start] != net.island[end]
+        shift = m.island_shift[int(net.island[start])] - m.island_shift[int(net.island[end])] if apart else 0.0
         return m.angle[k] == within - network.of_load(by_node) + shift
 
     m.angles = pyo.Constraint(list(ends), rule=angle)
-    per_rad = {c.id: BASE_MVA / (c.reactance_pu or 1.0) for c in network.buildable}
+    per_rad = {corridor.id: BASE_MVA / (corridor.reactance_pu or 1.0) for corridor in network.buildable}
 
     def follow(m: Any, k: str, j: int, sign: int) -> Any:
         gap = m.circuit_flow[k, j] - per_rad[k] * m.angle[k]
@@ -119,19 +121,23 @@ def _max_angles(data: SplitData, network: DcNetwork) -> dict[str, float]:
     share = normal_share(data.grid) / BASE_MVA
     graph = nx.Graph()
     graph.add_nodes_from(network.nodes)
-    for c in network.existing:
-        across = share * c.rating_mw * abs(c.reactance_pu or 0.0)
-        graph.add_edge(c.a, c.b, across=min(across, graph.get_edge_data(c.a, c.b, {"across": across})["across"]))
+    for corridor in network.existing:
+        across = share * corridor.rating_mw * abs(corridor.reactance_pu or 0.0)
+        graph.add_edge(
+            corridor.a,
+            corridor.b,
+            across=min(across, graph.get_edge_data(corridor.a, corridor.b, {"across": across})["across"]),
+        )
     bound, everywhere = {}, None
-    for c in network.buildable:
-        if nx.has_path(graph, c.a, c.b):
-            bound[c.id] = float(nx.dijkstra_path_length(graph, c.a, c.b, weight="across"))
+    for corridor in network.buildable:
+        if nx.has_path(graph, corridor.a, corridor.b):
+            bound[corridor.id] = float(nx.dijkstra_path_length(graph, corridor.a, corridor.b, weight="across"))
             continue
         if everywhere is None:
             tree = nx.minimum_spanning_edges(graph, weight="across", data=True)
-            new = sum(share * x.rating_mw * (x.reactance_pu or 0.0) for x in network.buildable)
-            everywhere = sum(d["across"] for _, _, d in tree) + new
-        bound[c.id] = everywhere
+            new = sum(share * corridor.rating_mw * (corridor.reactance_pu or 0.0) for corridor in network.buildable)
+            everywhere = sum(data["across"] for _, _, data in tree) + new
+        bound[corridor.id] = everywhere
     return bound
 
 
@@ -143,24 +149,24 @@ def reserves(m: Any, network: DcNetwork) -> None:
     net, available, unit_share = network.base.network, network.available_mw, network.unit_share
     if network.joins_islands:
         return
-    island = {n: int(net.island[i]) for n, i in network.nodes.items() if n in m.generated}
+    island = {node: int(net.island[i]) for node, i in network.nodes.items() if node in m.generated}
     total = np.bincount(net.island, weights=available)
     m.reserve = pyo.Var(sorted(set(island.values())), domain=pyo.NonNegativeReals, bounds=(0, 1))
 
-    def keep_reserve(m: Any, n: str) -> Any:
-        mw = float(available[network.nodes[n]])
-        return m.generated[n] + mw * m.reserve[island[n]] <= mw
+    def keep_reserve(m: Any, node: str) -> Any:
+        mw = float(available[network.nodes[node]])
+        return m.generated[node] + mw * m.reserve[island[node]] <= mw
 
-    def cover_unit(m: Any, n: str) -> Any:
-        i = network.nodes[n]
+    def cover_unit(m: Any, node: str) -> Any:
+        i = network.nodes[node]
         if unit_share[i] * available[i] == 0:
             return pyo.Constraint.Skip
-        others = float(total[island[n]] - unit_share[i] * available[i])
+        others = float(total[island[node]] - unit_share[i] * available[i])
         # A plant alone in its island has no other to make up for its unit.
-        lost = float(unit_share[i]) * m.generated[n]
-        return lost <= others * m.reserve[island[n]] if others > 1e-9 else m.generated[n] <= 0
+        lost = float(unit_share[i]) * m.generated[node]
+        return lost <= others * m.reserve[island[node]] if others > 1e-9 else m.generated[node] <= 0
 
-    feeding = [n for n in island if available[network.nodes[n]] > 0]
+    feeding = [node for node in island if available[network.nodes[node]] > 0]
     m.security = pyo.Constraint(feeding, rule=keep_reserve)
     m.unit_reserve = pyo.Constraint(feeding, rule=cover_unit)
 
@@ -169,34 +175,34 @@ def columns(m: Any, network: DcNetwork) -> list[Any]:
     """Return the model's variables in the order of the network's columns; None where there is none."""
     generated, extra = dict(m.generated.items()), m.component("extra_mw")
     return [
-        *(generated.get(n) for n in network.nodes),
-        *(m.modules[s] for s in network.candidates),
-        *(m.open[s] for s in network.candidates),
+        *(generated.get(node) for node in network.nodes),
+        *(m.modules[site] for site in network.candidates),
+        *(m.open[site] for site in network.candidates),
         *(m.installed[key] for key in network.circuits_to_build),
         *(m.circuit_flow[key] for key in network.circuits_to_build),
-        *(None if extra is None else extra[s] for s in network.candidates),
+        *(None if extra is None else extra[site] for site in network.candidates),
     ]
 
 
 def flows_of(m: Any, network: DcNetwork) -> dict[str, float]:
     """Return the flows that the values set in a model mean, by corridor."""
-    x = np.asarray([0.0 if v is None else v.value for v in columns(m, network)])
-    topology = network.topology(network.built(x))
-    flows = topology.network.flows(network.injection(x))
-    return dict(sorted(zip(topology.lines, (float(f) for f in flows), strict=True)))
+    point = np.asarray([0.0 if column is None else column.value for column in columns(m, network)])
+    topology = network.topology(network.built(point))
+    flows = topology.network.flows(network.injection(point))
+    return dict(sorted(zip(topology.lines, (float(flow) for flow in flows), strict=True)))
 
 
 def headroom(m: Any, data: SplitData) -> None:
     """Limit the draw of each balancing authority's sites to its headroom."""
-    areas = [b for b in data.authorities if data.grid.rules.headroom and data.sites_of(b)]
-    limit = {b: data.authorities[b].headroom_mw for b in areas}
-    m.headroom = pyo.Constraint(areas, rule=lambda m, b: load_mw(m, data, data.sites_of(b)) <= limit[b])
+    areas = [area for area in data.authorities if data.grid.rules.headroom and data.sites_of(area)]
+    limit = {area: data.authorities[area].headroom_mw for area in areas}
+    m.headroom = pyo.Constraint(areas, rule=lambda m, area: load_mw(m, data, data.sites_of(area)) <= limit[area])
 
 
 def _headroom_sentence(data: SplitData) -> str:
-    areas = sorted({n.balancing_authority for n in data.candidates.values()})
-    total = sum(data.authorities[b].headroom_mw for b in areas)
-    each = ", ".join(f"{b} {megawatts(data.authorities[b].headroom_mw)}" for b in areas)
+    areas = sorted({candidate.balancing_authority for candidate in data.candidates.values()})
+    total = sum(data.authorities[area].headroom_mw for area in areas)
+    each = ", ".join(f"{area} {megawatts(data.authorities[area].headroom_mw)}" for area in areas)
     return f"headroom is {each}" + (f" ({megawatts(total)} in all)" if len(areas) > 1 else "")
 
 
@@ -208,28 +214,32 @@ def generation(m: Any, data: SplitData) -> None:
     if not data.grid.rules.generation:
         return
     if data.grid.rules.grid_model == "none":
-        areas = [b for b in data.authorities if data.sites_of(b)]
-        m.generation = pyo.Constraint(areas, rule=lambda m, b: load_mw(m, data, data.sites_of(b)) <= data.spare_mw([b]))
+        areas = [area for area in data.authorities if data.sites_of(area)]
+        m.generation = pyo.Constraint(
+            areas, rule=lambda m, area: load_mw(m, data, data.sites_of(area)) <= data.spare_mw([area])
+        )
         return
-    available = {n.id: n.generation_mw for n in data.grid.nodes}
-    m.generation = pyo.Constraint(list(m.generated), rule=lambda m, n: m.generated[n] <= available[n])
+    available = {node.id: node.generation_mw for node in data.grid.nodes}
+    m.generation = pyo.Constraint(list(m.generated), rule=lambda m, node: m.generated[node] <= available[node])
 
 
 def _generation_modules(data: SplitData) -> float | None:
     if not data.grid.rules.generation:
         return None
     if data.grid.rules.grid_model == "none":
-        total = sum(data.spare_mw([b]) for b in data.authorities)
+        total = sum(data.spare_mw([area]) for area in data.authorities)
     else:
         total = data.spare_mw(data.authorities)
     return (total + soft_excess(data, "generation", len(data.grid.nodes))) / data.module_mw
 
 
 def _generation_sentence(data: SplitData) -> str:
-    sentence = "plants can spare " + ", ".join(f"{b} {megawatts(data.spare_mw([b]))}" for b in data.authorities)
+    sentence = "plants can spare " + ", ".join(
+        f"{area} {megawatts(data.spare_mw([area]))}" for area in data.authorities
+    )
     if data.grid.rules.grid_model == "none":
         return sentence
-    best = max(data.candidates.values(), key=lambda n: (n.generation_mw, n.id))
+    best = max(data.candidates.values(), key=lambda node: (node.generation_mw, node.id))
     return f"{sentence}, at a site itself at most {megawatts(best.generation_mw)} ({best.id})"
 
 
@@ -238,8 +248,10 @@ def rating(m: Any, data: SplitData) -> None:
     share = normal_share(data.grid)
 
     def row(m: Any, key: str, sign: int) -> Any:
-        c = data.corridors[key]
-        return sign * m.flow[key] <= share * c.rating_mw * (m.circuits[key] if c.new else c.circuits)
+        corridor = data.corridors[key]
+        return sign * m.flow[key] <= share * corridor.rating_mw * (
+            m.circuits[key] if corridor.new else corridor.circuits
+        )
 
     keys = list(data.corridors) if data.grid.rules.grid_model == "transport" else []
     m.rating = pyo.Constraint([(k, sign) for k in keys for sign in (1, -1)], rule=row)
@@ -251,10 +263,10 @@ def _rating_sentence(data: SplitData) -> str:
     if not data.corridors:
         return "no line joins the nodes"
     carry = dict.fromkeys(data.candidates, 0.0)
-    for s in carry:
-        corridors = [data.corridors[k] for _, _, k in data.graph.edges(s, keys=True)]
-        carry[s] = sum(c.rating_mw * c.circuits for c in corridors)
-    best = max(carry, key=lambda s: (carry[s], s))
+    for site in carry:
+        corridors = [data.corridors[k] for _, _, k in data.graph.edges(site, keys=True)]
+        carry[site] = sum(corridor.rating_mw * corridor.circuits for corridor in corridors)
+    best = max(carry, key=lambda site: (carry[site], site))
     return f"lines into a site carry {megawatts(carry[best])} at most (at {best}, new circuits included)"
 
 
@@ -280,7 +292,7 @@ GRID_RULES = (
         slack=lambda data, _: data.module_mw,
         max_modules=lambda data: (
             (
-                sum(b.headroom_mw for b in data.authorities.values())
+                sum(area.headroom_mw for area in data.authorities.values())
                 + soft_excess(data, "headroom", len(data.authorities))
             )
             / data.module_mw

@@ -92,7 +92,7 @@ def excess_of(block: Any) -> dict[str, float]:
 
 def excess_usd(data: SplitData, excess: Mapping[str, float]) -> float:
     """Return the price of the excess of soft rules for a year, in USD; `excess` is in the rules' units."""
-    return sum(data.grid.rules.soft[rule_of(name).name].usd_per_year * x for name, x in excess.items())
+    return sum(data.grid.rules.soft[rule_of(name).name].usd_per_year * amount for name, amount in excess.items())
 
 
 def build(
@@ -146,10 +146,10 @@ def _variables(m: Any, data: SplitData, rules: list[Rule], sites: int | None, ma
     m.modules = pyo.Var(candidates, domain=pyo.NonNegativeIntegers, bounds=(0, total))
     m.open_if_used = pyo.Constraint(candidates, rule=lambda m, s: m.modules[s] <= maximum[s] * m.open[s])
     m.used_if_open = pyo.Constraint(candidates, rule=lambda m, s: m.modules[s] >= minimum * m.open[s])
-    new = {c.id: c.circuits for c in data.corridors.values() if c.new}
+    new = {corridor.id: corridor.circuits for corridor in data.corridors.values() if corridor.new}
     m.circuits = pyo.Var(list(new), domain=pyo.NonNegativeIntegers, bounds=lambda _, k: (0, new[k]))
-    upgrades = {s: n.upgrade.max_steps for s, n in data.candidates.items() if n.upgrade}
-    m.steps = pyo.Var(list(upgrades), domain=pyo.NonNegativeIntegers, bounds=lambda _, s: (0, upgrades[s]))
+    upgrades = {site: node.upgrade.max_steps for site, node in data.candidates.items() if node.upgrade}
+    m.steps = pyo.Var(list(upgrades), domain=pyo.NonNegativeIntegers, bounds=lambda _, site: (0, upgrades[site]))
     if data.network is not None:
         grid_rules.count_circuits(m, data.network)
     _power(m, data, rules, max_load_mw)
@@ -166,15 +166,15 @@ def _power(m: Any, data: SplitData, rules: list[Rule], load: float) -> None:
 
 def _balance(m: Any, data: SplitData) -> None:
     """Require at each node that dispatch plus inflow equal its own load and its site's; transport is lossless."""
-    drawn = {n.id: n.load_mw for n in data.grid.nodes}
+    drawn = {node.id: node.load_mw for node in data.grid.nodes}
 
-    def row(m: Any, n: str) -> Any:
+    def row(m: Any, node: str) -> Any:
         inflow = 0
-        for _, _, key in data.graph.edges(n, keys=True):
-            c = data.corridors[key]
+        for _, _, key in data.graph.edges(node, keys=True):
+            corridor = data.corridors[key]
             # A corridor's flow is positive from a to b; a loop brings nothing.
-            inflow += 0 if c.a == c.b else m.flow[key] if c.b == n else -m.flow[key]
-        return m.generated[n] + inflow == drawn[n] + (load_mw(m, data, [n]) if n in data.candidates else 0)
+            inflow += 0 if corridor.a == corridor.b else m.flow[key] if corridor.b == node else -m.flow[key]
+        return m.generated[node] + inflow == drawn[node] + (load_mw(m, data, [node]) if node in data.candidates else 0)
 
     m.balance = pyo.Constraint(list(data.graph) if data.grid.rules.grid_model == "transport" else [], rule=row)
     if data.network is not None:
@@ -189,8 +189,11 @@ def yearly_musd(m: Any, data: SplitData) -> Any:
     rate, prices = data.grid.prices.discount_rate, data.grid.prices
     lease = cost.annuity(rate, data.wan.fibre_life_years) / 1e6
     equipment = cost.annuity(rate, prices.it_life_years) / 1e6
-    price = {p: data.link_prices(p) for p in m.pair}
-    links = sum(m.fibres[p] * (price[p][0] * lease) + m.wavelengths[p] * (price[p][1] * equipment) for p in m.pair)
+    price = {pair: data.link_prices(pair) for pair in m.pair}
+    links = sum(
+        m.fibres[pair] * (price[pair][0] * lease) + m.wavelengths[pair] * (price[pair][1] * equipment)
+        for pair in m.pair
+    )
     energy = expected_musd(m, data, energy_musd(m, data))
     construction = cost.annuity(rate, prices.site_life_years) * construction_musd(m, data)
     return energy + construction + links + penalty_musd(m, data)
@@ -226,8 +229,8 @@ class SplitSolution:
 def read(m: Any, data: SplitData, values: highs.HighsValues) -> SplitSolution:
     """Read a solution, integers rounded, and set the model to it."""
     for var in m.component_data_objects(pyo.Var):
-        x = values.of(var)
-        var.set_value(round(x) if var.is_integer() or var.is_binary() else x, skip_validation=True)
+        value = values.of(var)
+        var.set_value(round(value) if var.is_integer() or var.is_binary() else value, skip_validation=True)
     years = {name: dispatch(block_of(m, name), year) for name, year in scenarios(data).items()}
     own = dispatch(m, data)
     return SplitSolution(
@@ -242,12 +245,18 @@ def read(m: Any, data: SplitData, values: highs.HighsValues) -> SplitSolution:
 
 
 def _counts(variables: Any) -> dict[str, int]:
-    return {k: n for k, v in variables.items() if (n := round(v.value))}
+    return {name: count for name, variable in variables.items() if (count := round(variable.value))}
 
 
 def dispatch(block: Any, data: SplitData) -> Dispatch:
     """Read the power of one year."""
-    load = {s: pyo.value(load_mw(block, data, [s])) for s, x in block.modules.items() if x.value > 1e-9}
+    load = {
+        site: pyo.value(load_mw(block, data, [site])) for site, count in block.modules.items() if count.value > 1e-9
+    }
     network = data.network
-    flow = {k: v.value for k, v in block.flow.items()} if network is None else flows_of(block, network)
-    return Dispatch(load=load, generated={n: v.value for n, v in block.generated.items()}, flow=flow)
+    flow = (
+        {name: variable.value for name, variable in block.flow.items()} if network is None else flows_of(block, network)
+    )
+    return Dispatch(
+        load=load, generated={node: variable.value for node, variable in block.generated.items()}, flow=flow
+    )

@@ -27,8 +27,12 @@ def _module_m2(data: SplitData) -> float:
 def area(m: Any, data: SplitData) -> None:
     """Limit the cooling of a site to its land, in 1000 m²."""
     density = data.hardware.cooling_kw_per_m2
-    land = {s: n.area_m2 for s, n in data.candidates.items() if n.area_m2 is not None and density is not None}
-    m.area = pyo.Constraint(list(land), rule=lambda m, s: load_mw(m, data, [s]) / (density or 1.0) <= land[s] / 1e3)
+    land = {
+        site: node.area_m2 for site, node in data.candidates.items() if node.area_m2 is not None and density is not None
+    }
+    m.area = pyo.Constraint(
+        list(land), rule=lambda m, site: load_mw(m, data, [site]) / (density or 1.0) <= land[site] / 1e3
+    )
 
 
 def _area_modules(data: SplitData, site: str, _: int) -> float | None:
@@ -37,8 +41,8 @@ def _area_modules(data: SplitData, site: str, _: int) -> float | None:
 
 
 def _area_sentence(data: SplitData) -> str:
-    land = {s: n.area_m2 or 0.0 for s, n in data.candidates.items() if n.area_m2 is not None}
-    best = max(land, key=lambda s: (land[s], s))
+    land = {site: node.area_m2 or 0.0 for site, node in data.candidates.items() if node.area_m2 is not None}
+    best = max(land, key=lambda site: (land[site], site))
     largest = f"the largest limited site, {best}, has area_m2 {land[best]:,.6g}"
     return f"a module's cooling takes {_module_m2(data):,.6g} m²; {largest}"
 
@@ -51,34 +55,43 @@ def interconnect(m: Any, data: SplitData) -> None:
     rule = data.grid.rules.interconnect
     if not rule.enabled:
         return
-    new = [k for k, c in data.corridors.items() if c.new]
+    new = [name for name, corridor in data.corridors.items() if corridor.new]
     m.built = pyo.Var(new, domain=pyo.Binary)
     m.building = pyo.Constraint(new, rule=lambda m, k: m.circuits[k] <= data.corridors[k].circuits * m.built[k])
-    largest = {s: largest_circuit_mw(data.grid, s) for s in data.candidates}
+    largest = {site: largest_circuit_mw(data.grid, site) for site in data.candidates}
     n1 = rule.reading != "capacity"
 
-    def row(m: Any, s: str, lost: str) -> Any:
-        lost_mw: Any = largest[s] if n1 else 0.0
+    def row(m: Any, site: str, lost: str) -> Any:
+        lost_mw: Any = largest[site] if n1 else 0.0
         if lost != "standing":
             # A larger circuit, once built, is the one to lose; unbuilt, the row says no more than the existing one's.
-            lost_mw = largest[s] + (data.corridors[lost].rating_mw - largest[s]) * m.built[lost]
-        return rule.share * _drawn_mw(m, data, s) <= _circuits_mw(m, data, s, largest[s]) - lost_mw
+            lost_mw = largest[site] + (data.corridors[lost].rating_mw - largest[site]) * m.built[lost]
+        return rule.share * _drawn_mw(m, data, site) <= _circuits_mw(m, data, site, largest[site]) - lost_mw
 
-    corridors = {s: [data.corridors[k] for _, _, k in data.graph.edges(s, keys=True)] for s in data.candidates}
-    larger = [(s, c.id) for s in corridors for c in corridors[s] if n1 and c.new and c.rating_mw > largest[s]]
-    m.interconnect = pyo.Constraint(sorted([(s, "standing") for s in data.candidates] + larger), rule=row)
+    corridors = {
+        site: [data.corridors[name] for _, _, name in data.graph.edges(site, keys=True)] for site in data.candidates
+    }
+    larger = [
+        (site, corridor.id)
+        for site in corridors
+        for corridor in corridors[site]
+        if n1 and corridor.new and corridor.rating_mw > largest[site]
+    ]
+    m.interconnect = pyo.Constraint(sorted([(site, "standing") for site in data.candidates] + larger), rule=row)
 
 
 def _circuits_mw(m: Any, data: SplitData, site: str, largest_mw: float) -> Any:
     """Return the MW that all circuits of a site carry: existing, built, and bought as an upgrade."""
     node, rule = data.candidates[site], data.grid.rules.interconnect
-    corridors = [data.corridors[k] for _, _, k in data.graph.edges(site, keys=True)]
-    existing = sum(c.rating_mw * c.circuits for c in corridors if not c.new)
+    corridors = [data.corridors[name] for _, _, name in data.graph.edges(site, keys=True)]
+    existing = sum(corridor.rating_mw * corridor.circuits for corridor in corridors if not corridor.new)
     if rule.reading == "explicit":
         # The node's figure is that of its existing circuits without the largest of them.
         existing = (node.interconnect_mw or 0.0) + largest_mw
     bought = node.upgrade.step_mw * m.steps[site] if node.upgrade else 0.0
-    return existing + sum(c.rating_mw * m.circuits[c.id] for c in corridors if c.new) + bought
+    return (
+        existing + sum(corridor.rating_mw * m.circuits[corridor.id] for corridor in corridors if corridor.new) + bought
+    )
 
 
 def _drawn_mw(m: Any, data: SplitData, site: str) -> Any:
@@ -100,7 +113,7 @@ def _drawn_mw(m: Any, data: SplitData, site: str) -> Any:
 def _largest_interconnect_mw(data: SplitData, site: str) -> float:
     """Return the usable interconnect of a site with everything built and bought."""
     node = data.candidates[site]
-    built = {c.id: c.circuits for c in data.corridors.values() if c.new}
+    built = {corridor.id: corridor.circuits for corridor in data.corridors.values() if corridor.new}
     return usable_interconnect_mw(data.grid, node, built, node.upgrade.max_steps if node.upgrade else 0) or 0.0
 
 
@@ -114,8 +127,8 @@ def _interconnect_modules(data: SplitData, site: str, _: int) -> float | None:
 
 def _interconnect_sentence(data: SplitData) -> str:
     rule = data.grid.rules.interconnect
-    usable = {s: _largest_interconnect_mw(data, s) for s in data.candidates}
-    best = max(usable, key=lambda s: (usable[s], s))
+    usable = {site: _largest_interconnect_mw(data, site) for site in data.candidates}
+    best = max(usable, key=lambda site: (usable[site], site))
     what = "draw beyond its own plants" if rule.reading == "import_share" else "load"
     enough = f", enough for {megawatts(usable[best] / rule.share)} of that" if rule.share else ""
     return (
@@ -130,20 +143,20 @@ def ready(m: Any, data: SplitData) -> None:
     if limit is None:
         return
     m.ready = pyo.Constraint(pyo.Any)
-    for s, n in data.candidates.items():
-        if n.ready_months > limit:
-            m.ready[s] = m.open[s] <= 0
-        if n.upgrade and n.upgrade.lead_months > limit:
-            m.ready[s, "upgrade"] = m.steps[s] <= 0
-    for line in sorted(data.grid.new_lines, key=lambda x: x.id):
+    for site, node in data.candidates.items():
+        if node.ready_months > limit:
+            m.ready[site] = m.open[site] <= 0
+        if node.upgrade and node.upgrade.lead_months > limit:
+            m.ready[site, "upgrade"] = m.steps[site] <= 0
+    for line in sorted(data.grid.new_lines, key=lambda line: line.id):
         if line.lead_months > limit:
             m.ready[line.id] = m.circuits[line.id] <= 0
 
 
 def _ready_sentence(data: SplitData) -> str:
     limit = data.grid.rules.ready_within_months or 0.0
-    late = sorted((n.ready_months, s) for s, n in data.candidates.items() if n.ready_months > limit)
-    lines = sum(x.lead_months > limit for x in data.grid.new_lines)
+    late = sorted((node.ready_months, site) for site, node in data.candidates.items() if node.ready_months > limit)
+    lines = sum(line.lead_months > limit for line in data.grid.new_lines)
     first = f", {late[0][1]} the first in {late[0][0]:g}" if late else ""
     count = f"{len(late)} of {len(data.candidates)} sites{first} and {lines} new lines"
     return f"grid.rules.ready_within_months is {limit:g}: {count} come later"
@@ -191,16 +204,16 @@ SITE_RULES = (
 )
 
 
-def _floor(x: float) -> int:
-    return math.floor(x + 1e-9)
+def _floor(value: float) -> int:
+    return math.floor(value + 1e-9)
 
 
 def max_campus_modules(data: SplitData, rules: Iterable[Rule], known: int | None = None) -> int:
     """Bound the modules of the whole campus: the smallest of each rule's own bound and of `known`, if it is given."""
     rules = list(rules)
     racks = [rule.racks(data) for rule in rules]
-    limits = [float(n // data.module_racks) for n in racks if n is not None]
-    limits += [x for rule in rules if (x := rule.max_modules(data)) is not None]
+    limits = [float(count // data.module_racks) for count in racks if count is not None]
+    limits += [bound for rule in rules if (bound := rule.max_modules(data)) is not None]
     limits += [] if known is None else [float(known)]
     if limits:
         return max(_floor(min(limits)), 0)
@@ -211,21 +224,21 @@ def max_campus_modules(data: SplitData, rules: Iterable[Rule], known: int | None
 
 def max_site_modules(data: SplitData, site: str, modules: int, rules: Iterable[Rule]) -> int:
     """Bound a site's modules by each rule alone, to tie them to its opening; `modules` bounds the campus."""
-    limits = [x for rule in rules if (x := rule.max_site_modules(data, site, modules)) is not None]
+    limits = [bound for rule in rules if (bound := rule.max_site_modules(data, site, modules)) is not None]
     return max(_floor(min([float(modules), *limits])), 0)
 
 
 def min_site_modules(data: SplitData, rules: Iterable[Rule], sites: int) -> int:
     """Bound an open site's modules from below where the racks in all are known; `sites` bounds the open sites."""
     rules = list(rules)
-    racks = [n for rule in rules if (n := rule.racks(data)) is not None]
+    racks = [bound for rule in rules if (bound := rule.racks(data)) is not None]
     # Where demand and a pin both fix the racks, the racks of the demand are the last of the list.
     return max((rule.min_site_modules(data, racks[-1], sites) for rule in rules), default=1) if racks else 1
 
 
 def max_sites(data: SplitData, rules: Iterable[Rule]) -> int:
     """Bound the open sites by each rule alone."""
-    limits = [n for rule in rules if (n := rule.max_sites(data)) is not None]
+    limits = [bound for rule in rules if (bound := rule.max_sites(data)) is not None]
     return min([len(data.candidates), *limits])
 
 
@@ -275,18 +288,24 @@ def _mesh(m: Any, data: SplitData, sites: int) -> None:
     be open.
     """
     waves = {pair: m.levels[pair][0][1] for pair in m.pair}
-    fibres = {pair: wan.fibre_pairs(data.wan, n) for pair, n in waves.items()}
+    fibres = {pair: wan.fibre_pairs(data.wan, count) for pair, count in waves.items()}
     m.wavelengths = pyo.Expression(list(m.pair), rule=lambda m, a, b: waves[a, b] * m.pair[a, b])
     m.fibres = pyo.Expression(list(m.pair), rule=lambda m, a, b: fibres[a, b] * m.pair[a, b])
-    around: dict[str, list[Pair]] = {s: [p for p in m.pair if s in p] for s in data.candidates}
+    around: dict[str, list[Pair]] = {site: [pair for pair in m.pair if site in pair] for site in data.candidates}
 
-    def mesh(m: Any, s: str) -> Any:
-        return sum(m.pair[p] for p in around[s]) == (sites - 1) * m.open[s] if around[s] else m.open[s] <= 0
+    def mesh(m: Any, site: str) -> Any:
+        return (
+            sum(m.pair[pair] for pair in around[site]) == (sites - 1) * m.open[site]
+            if around[site]
+            else m.open[site] <= 0
+        )
 
     m.mesh = pyo.Constraint([] if data.request.exchange is None else list(around), rule=mesh)
     several = list(m.pair) if sites > 2 else []
     m.joined = pyo.Constraint(several, rule=lambda m, a, b: m.pair[a, b] >= m.open[a] + m.open[b] - 1)
-    m.within = pyo.Constraint([(*p, s) for p in several for s in p], rule=lambda m, a, b, s: m.pair[a, b] <= m.open[s])
+    m.within = pyo.Constraint(
+        [(*pair, site) for pair in several for site in pair], rule=lambda m, a, b, s: m.pair[a, b] <= m.open[s]
+    )
 
 
 def wavelength_levels(data: SplitData, max_sites: int, min_sites: int = 2) -> dict[Pair, list[tuple[int, int | None]]]:
@@ -297,10 +316,10 @@ def wavelength_levels(data: SplitData, max_sites: int, min_sites: int = 2) -> di
     needs: dict[Pair, list[tuple[int, int | None]]] = {}
     for pair in data.pairs if max_sites >= 2 and data.request.exchange is not None else ():
         steps: list[tuple[int, int | None]] = []
-        for n in range(min_sites, max_sites + 1):
-            waves = data.wavelengths(pair, n)
+        for count in range(min_sites, max_sites + 1):
+            waves = data.wavelengths(pair, count)
             if not steps or steps[-1][1] != waves:
-                steps.append((n if steps else 2, waves))
+                steps.append((count if steps else 2, waves))
             if waves is None:
                 break
         needs[pair] = steps
@@ -309,7 +328,7 @@ def wavelength_levels(data: SplitData, max_sites: int, min_sites: int = 2) -> di
 
 def rtt(m: Any, data: SplitData) -> None:
     """Limit the round trip between two open sites: of a pair that is farther apart, at most one is open."""
-    far = [p for p in data.pairs if _too_far(data, p, 0)]
+    far = [pair for pair in data.pairs if _too_far(data, pair, 0)]
     m.rtt = pyo.Constraint(far, rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
 
 
@@ -319,8 +338,8 @@ def _too_far(data: SplitData, pair: Pair, _: int) -> bool:
 
 
 def _rtt_sentence(data: SplitData) -> str:
-    far = [p for p in data.pairs if _too_far(data, p, 0)]
-    nearest = min(far, key=lambda p: (data.rtt_ms(p), p))
+    far = [pair for pair in data.pairs if _too_far(data, pair, 0)]
+    nearest = min(far, key=lambda pair: (data.rtt_ms(pair), pair))
     return (
         f"grid.rules.max_rtt_ms is {data.grid.rules.max_rtt_ms or 0.0:g}: {len(far)} of {len(data.pairs)} pairs "
         f"are farther, the nearest of them {'-'.join(nearest)} at {data.rtt_ms(nearest):.4g} ms"
@@ -343,20 +362,20 @@ def wan_capacity(m: Any, data: SplitData) -> None:
             return m.open[a] + m.open[b] + (m.at_least[n] if n > 2 else 0) <= (2 if n > 2 else 1)
         return m.wavelengths[a, b] >= waves * active(m, a, b, n)
 
-    steps = [(*pair, n, waves) for pair, levels in m.levels.items() for n, waves in levels if waves != 0]
+    steps = [(*pair, count, waves) for pair, levels in m.levels.items() for count, waves in levels if waves != 0]
     if m.known_sites:
         # The expressions of a pair hold its need; only the rows of pairs that cannot both be open remain to be added.
-        steps = [s for s in steps if s[3] is None]
-    m.wan_capacity = pyo.Constraint([s[:3] for s in steps], rule=row)
-    fibres = {s[:3]: wan.fibre_pairs(data.wan, s[3]) for s in steps if s[3]}
+        steps = [step for step in steps if step[3] is None]
+    m.wan_capacity = pyo.Constraint([step[:3] for step in steps], rule=row)
+    fibres = {step[:3]: wan.fibre_pairs(data.wan, step[3]) for step in steps if step[3]}
     m.fibre = pyo.Constraint(
         list(fibres), rule=lambda m, a, b, n: m.fibres[a, b] >= fibres[a, b, n] * active(m, a, b, n)
     )
     m.wan_disconnected = pyo.Constraint(sorted(data.disconnected), rule=lambda m, a, b: m.open[a] + m.open[b] <= 1)
-    refused = sorted(sorted(s) for s in data.request.refused)
+    refused = sorted(sorted(sites) for sites in data.request.refused)
 
     def another_set(m: Any, i: int) -> Any:
-        return sum(1 - m.open[s] if s in refused[i] else m.open[s] for s in data.candidates) >= 1
+        return sum(1 - m.open[site] if site in refused[i] else m.open[site] for site in data.candidates) >= 1
 
     m.wan_refused = pyo.Constraint(range(len(refused)), rule=another_set)
 
@@ -364,9 +383,9 @@ def wan_capacity(m: Any, data: SplitData) -> None:
 def _wan_capacity_sentence(data: SplitData) -> str:
     disconnected, refused = data.disconnected, data.request.refused
     if disconnected or refused:
-        tried = "; ".join("-".join(sorted(s)) for s in sorted(refused, key=sorted))
+        tried = "; ".join("-".join(sorted(sites)) for sites in sorted(refused, key=sorted))
         protected = " whatever is cut" if data.wan.protection == "one_cut" else ""
-        apart = sum(p in disconnected or frozenset(p) in refused for p in data.pairs)
+        apart = sum(pair in disconnected or frozenset(pair) in refused for pair in data.pairs)
         joined = f"the fibre joins {len(data.pairs) - apart} of {len(data.pairs)} pairs{protected}"
         return joined + (f", and carries no exchange between {tried}" if tried else "")
     max_gbps = data.wan.max_wavelengths_per_pair * data.wan.max_fibre_pairs * data.wan.wavelength_gbps
@@ -376,7 +395,7 @@ def _wan_capacity_sentence(data: SplitData) -> str:
     short = sorted(pair for pair, steps in levels.items() if steps[-1][1] is None)
     if not short:
         return f"{limit}, and the sites that the other rules leave need more"
-    easiest = min(short, key=lambda p: (data.need_gbps(p, 2), p))
+    easiest = min(short, key=lambda pair: (data.need_gbps(pair, 2), pair))
     return (
         f"{limit}; {len(short)} of {len(data.pairs)} pairs need more, "
         f"{'-'.join(easiest)} {data.need_gbps(easiest, 2):,.6g} Gbps or more ({data.rtt_ms(easiest):.4g} ms apart)"

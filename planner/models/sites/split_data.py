@@ -68,7 +68,7 @@ class SplitData:
     def link_prices(self, pair: Pair) -> tuple[float, float]:
         """Return the price of one fibre pair and of one wavelength between two sites, over all that they light."""
         if pair not in self.priced:
-            ends = {s: (self.candidates[s].latitude, self.candidates[s].longitude) for s in pair}
+            ends = {site: (self.candidates[site].latitude, self.candidates[site].longitude) for site in pair}
             self.priced[pair] = fibre.link_prices(self.wan, ends)
         return self.priced[pair]
 
@@ -85,12 +85,12 @@ class SplitData:
     @property
     def node_load_mw(self) -> float:
         """Return the power that nodes draw for other load than sites, must-run feed left out."""
-        return sum(max(0.0, n.load_mw) for n in self.grid.nodes)
+        return sum(max(0.0, node.load_mw) for node in self.grid.nodes)
 
     def spare_mw(self, authorities: Collection[str]) -> float:
         """Compute the MW that the plants of some authorities can feed in beyond the load of their nodes, at least 0."""
-        there = (n for n in self.grid.nodes if n.balancing_authority in authorities)
-        return max(0.0, sum(n.generation_mw - n.load_mw for n in there))
+        there = (node for node in self.grid.nodes if node.balancing_authority in authorities)
+        return max(0.0, sum(node.generation_mw - node.load_mw for node in there))
 
     @property
     def racks(self) -> int | None:
@@ -99,7 +99,7 @@ class SplitData:
 
     def sites_of(self, authority: str) -> list[str]:
         """Return the candidates of a balancing authority."""
-        return [s for s, n in self.candidates.items() if n.balancing_authority == authority]
+        return [site for site, node in self.candidates.items() if node.balancing_authority == authority]
 
     def usd_per_mwh(self, site: str) -> float:
         """Return the energy price at a site."""
@@ -145,7 +145,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
     grid = instance.grid
     if grid is None:
         raise InputError("grid: missing; a site split needs balancing_authorities and nodes")
-    candidates = {n.id: n for n in sorted(grid.nodes, key=lambda n: n.id) if n.site}
+    candidates = {node.id: node for node in sorted(grid.nodes, key=lambda node: node.id) if node.site}
     if not candidates:
         raise InputError('grid.nodes: no node may hold a site; set "site": true on one at least')
     _require_interconnect(grid)
@@ -154,7 +154,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
         raise InputError("\n".join(gaps))
     corridors = _corridors(grid)
     links = instance.wan or Wan()
-    reach = fibre.reach(links, {s: (n.latitude, n.longitude) for s, n in candidates.items()})
+    reach = fibre.reach(links, {site: (node.latitude, node.longitude) for site, node in candidates.items()})
     network = None
     if grid.rules.grid_model == "dc":
         module_mw = cost.facility_mw(instance.hardware, instance.hardware.racks_per_module)
@@ -166,7 +166,7 @@ def gather(instance: Instance, request: SitesRequest) -> SplitData:
         hardware=instance.hardware,
         wan=links,
         candidates=candidates,
-        authorities={b.id: b for b in sorted(grid.balancing_authorities, key=lambda b: b.id)},
+        authorities={area.id: area for area in sorted(grid.balancing_authorities, key=lambda area: area.id)},
         graph=_graph(grid, corridors),
         corridors=corridors,
         pairs=reach.km,
@@ -189,36 +189,38 @@ def _require_interconnect(grid: Grid) -> None:
 
 def _corridors(grid: Grid) -> dict[str, Corridor]:
     lines: list[tuple[Line | NewLine, int, float | None, str]]
-    lines = [(x, x.circuits, None, f"grid.lines[{i}].id") for i, x in enumerate(grid.lines)]
-    lines += [(x, x.max_circuits, x.capex_usd, f"grid.new_lines[{i}].id") for i, x in enumerate(grid.new_lines)]
+    lines = [(line, line.circuits, None, f"grid.lines[{i}].id") for i, line in enumerate(grid.lines)]
+    lines += [
+        (line, line.max_circuits, line.capex_usd, f"grid.new_lines[{i}].id") for i, line in enumerate(grid.new_lines)
+    ]
     corridors: dict[str, Corridor] = {}
-    for x, circuits, capex, path in lines:
-        if x.id in corridors:
-            raise InputError(f"{path}: {x.id!r} is the id of another line; give each line and new line its own")
-        corridors[x.id] = Corridor(
-            id=x.id,
-            a=x.a,
-            b=x.b,
-            rating_mw=x.rating_mw,
+    for line, circuits, capex, path in lines:
+        if line.id in corridors:
+            raise InputError(f"{path}: {line.id!r} is the id of another line; give each line and new line its own")
+        corridors[line.id] = Corridor(
+            id=line.id,
+            a=line.a,
+            b=line.b,
+            rating_mw=line.rating_mw,
             circuits=circuits,
             capex_usd=capex,
-            reactance_pu=x.reactance_pu,
+            reactance_pu=line.reactance_pu,
         )
     return dict(sorted(corridors.items()))
 
 
 def _graph(grid: Grid, corridors: dict[str, Corridor]) -> nx.MultiGraph:
     graph = nx.MultiGraph()
-    graph.add_nodes_from(sorted(n.id for n in grid.nodes))
-    for c in corridors.values():
-        graph.add_edge(c.a, c.b, key=c.id)
+    graph.add_nodes_from(sorted(node.id for node in grid.nodes))
+    for corridor in corridors.values():
+        graph.add_edge(corridor.a, corridor.b, key=corridor.id)
     return graph
 
 
 def _pins(pins: dict[str, Any], candidates: list[str]) -> Pins:
     """Read the pins that begin with `sites.`; the rest belong to other decisions."""
-    known = ["sites.racks", "sites.max_sites", *(f"sites.racks.{s}" for s in candidates)]
-    own = {k: v for k, v in sorted(pins.items()) if k == "sites" or k.startswith("sites.")}
+    known = ["sites.racks", "sites.max_sites", *(f"sites.racks.{site}" for site in candidates)]
+    own = {path: value for path, value in sorted(pins.items()) if path == "sites" or path.startswith("sites.")}
     for path, value in own.items():
         if path not in known:
             nearest = difflib.get_close_matches(path, known, 1, 0.0)[0]
@@ -226,7 +228,9 @@ def _pins(pins: dict[str, Any], candidates: list[str]) -> Pins:
         minimum = 0 if path.startswith("sites.racks.") else 1
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
             raise InputError(f"pins[{path!r}]: must be a whole number of at least {minimum} (is {value!r})")
-    by_site = {k.removeprefix("sites.racks."): v for k, v in own.items() if k.startswith("sites.racks.")}
+    by_site = {
+        path.removeprefix("sites.racks."): value for path, value in own.items() if path.startswith("sites.racks.")
+    }
     return Pins(racks=own.get("sites.racks"), max_sites=own.get("sites.max_sites"), racks_by_site=by_site)
 
 
@@ -251,41 +255,41 @@ def module_capital_musd(data: SplitData) -> float:
 def construction_musd(m: Any, data: SplitData) -> Any:
     """Return the price of sites, new lines and upgrades."""
     fixed, module = site_musd(data)
-    lines = sum(m.circuits[k] * ((data.corridors[k].capex_usd or 0.0) / 1e6) for k in m.circuits)
-    steps = sum(m.steps[s] * (data.step_usd(s) / 1e6) for s in m.steps)
+    lines = sum(m.circuits[name] * ((data.corridors[name].capex_usd or 0.0) / 1e6) for name in m.circuits)
+    steps = sum(m.steps[site] * (data.step_usd(site) / 1e6) for site in m.steps)
     return fixed * sum(m.open.values()) + module * sum(m.modules.values()) + lines + steps
 
 
 def capital_musd(m: Any, data: SplitData) -> Any:
     """Return the price of racks, fabric, sites, new lines and WAN."""
-    fibre = sum(m.fibres[p] * (data.link_prices(p)[0] / 1e6) for p in m.pair)
-    waves = sum(m.wavelengths[p] * (data.link_prices(p)[1] / 1e6) for p in m.pair)
+    fibre = sum(m.fibres[pair] * (data.link_prices(pair)[0] / 1e6) for pair in m.pair)
+    waves = sum(m.wavelengths[pair] * (data.link_prices(pair)[1] / 1e6) for pair in m.pair)
     return rack_musd(data) * sum(m.modules.values()) + construction_musd(m, data) + fibre + waves
 
 
 def energy_musd(m: Any, data: SplitData) -> Any:
     """Return the price of a year's energy, at the price of each site's authority."""
-    return sum(data.energy_musd(s) * m.modules[s] for s in data.candidates)
+    return sum(data.energy_musd(site) * m.modules[site] for site in data.candidates)
 
 
-def of_scenario(data: SplitData, s: Scenario) -> SplitData:
+def of_scenario(data: SplitData, scenario: Scenario) -> SplitData:
     """Return the data with a scenario's figures in place of the grid's."""
     areas = []
-    for b in sorted(data.grid.balancing_authorities, key=lambda b: b.id):
-        usd = s.energy_usd_per_mwh.get(b.id, b.energy_usd_per_mwh)
-        mw = s.headroom_mw.get(b.id, b.headroom_mw)
-        areas.append(b.model_copy(update={"headroom_mw": mw, "energy_usd_per_mwh": usd}))
+    for area in sorted(data.grid.balancing_authorities, key=lambda area: area.id):
+        usd = scenario.energy_usd_per_mwh.get(area.id, area.energy_usd_per_mwh)
+        mw = scenario.headroom_mw.get(area.id, area.headroom_mw)
+        areas.append(area.model_copy(update={"headroom_mw": mw, "energy_usd_per_mwh": usd}))
     nodes = []
-    for n in data.grid.nodes:
-        nodes.append(n.model_copy(update={"generation_mw": s.generation_mw.get(n.id, n.generation_mw)}))
+    for node in data.grid.nodes:
+        nodes.append(node.model_copy(update={"generation_mw": scenario.generation_mw.get(node.id, node.generation_mw)}))
     changes = {"balancing_authorities": tuple(areas), "nodes": tuple(nodes), "scenarios": ()}
     grid = data.grid.model_copy(update=changes)
     return replace(
         data,
         grid=grid,
-        candidates={n.id: n for n in sorted(nodes, key=lambda n: n.id) if n.site},
-        authorities={b.id: b for b in areas},
-        network=None if data.network is None else data.network.in_year(s.name, grid),
+        candidates={node.id: node for node in sorted(nodes, key=lambda node: node.id) if node.site},
+        authorities={area.id: area for area in areas},
+        network=None if data.network is None else data.network.in_year(scenario.name, grid),
     )
 
 
@@ -293,12 +297,15 @@ def scenarios(data: SplitData) -> dict[str, SplitData]:
     """Return the data of all scenarios that count, by name."""
     if data.grid.rules.scenarios == "off":
         return {}
-    return {s.name: of_scenario(data, s) for s in sorted(data.grid.scenarios, key=lambda s: s.name)}
+    return {
+        scenario.name: of_scenario(data, scenario)
+        for scenario in sorted(data.grid.scenarios, key=lambda scenario: scenario.name)
+    }
 
 
 def weights(data: SplitData) -> tuple[float, dict[str, float]]:
     """Return the weight of the grid's own figures and those of the scenarios; they sum to 1."""
-    weight = {s.name: s.weight for s in data.grid.scenarios}
+    weight = {scenario.name: scenario.weight for scenario in data.grid.scenarios}
     return max(0.0, 1.0 - sum(weight.values())), weight
 
 
@@ -318,10 +325,10 @@ def add_block(m: Any, data: SplitData, name: str, max_modules: int) -> Any:
         return block
     sites = list(data.candidates)
     block.modules = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=(0, max_modules))
-    block.running = pyo.Constraint(sites, rule=lambda b, s: b.modules[s] <= m.modules[s])
+    block.running = pyo.Constraint(sites, rule=lambda block, site: block.modules[site] <= m.modules[site])
     if extra is not None:
-        block.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=lambda _, s: (0, extra[s].ub))
-        block.running_extra = pyo.Constraint(sites, rule=lambda b, s: b.extra_mw[s] <= extra[s])
+        block.extra_mw = pyo.Var(sites, domain=pyo.NonNegativeReals, bounds=lambda _, site: (0, extra[site].ub))
+        block.running_extra = pyo.Constraint(sites, rule=lambda block, site: block.extra_mw[site] <= extra[site])
     return block
 
 
@@ -342,7 +349,7 @@ class SplitYear:
 def years(m: Any, data: SplitData) -> Iterator[SplitYear]:
     """Yield the grid's own year, then every scenario that counts."""
     yield SplitYear(name="", data=data, block=m)
-    yield from (SplitYear(name=n, data=year, block=block_of(m, n)) for n, year in scenarios(data).items())
+    yield from (SplitYear(name=name, data=year, block=block_of(m, name)) for name, year in scenarios(data).items())
 
 
 def block_of(m: Any, name: str) -> Any:
@@ -353,13 +360,13 @@ def block_of(m: Any, name: str) -> Any:
 def scenario_energy_musd(m: Any, block: Any, data: SplitData) -> Any:
     """Return the price of a year's energy in a scenario, and of the curtailed work, in M$."""
     curtailed = data.grid.rules.curtailment_usd_per_mwh * HOURS_PER_YEAR * data.module_mw / 1e6
-    total = sum(data.energy_musd(s) * block.modules[s] for s in data.candidates)
-    total += curtailed * sum(m.modules[s] - block.modules[s] for s in data.candidates)
+    total = sum(data.energy_musd(site) * block.modules[site] for site in data.candidates)
+    total += curtailed * sum(m.modules[site] - block.modules[site] for site in data.candidates)
     extra = m.component("extra_mw")
     if extra is None:
         return total
-    extra_cost = sum(data.energy_musd(s) * block.extra_mw[s] for s in data.candidates)
-    extra_cost += curtailed * sum(extra[s] - block.extra_mw[s] for s in data.candidates)
+    extra_cost = sum(data.energy_musd(site) * block.extra_mw[site] for site in data.candidates)
+    extra_cost += curtailed * sum(extra[site] - block.extra_mw[site] for site in data.candidates)
     return total + extra_cost / data.module_mw
 
 
@@ -368,13 +375,15 @@ def expected_musd(m: Any, data: SplitData, own_musd: Any) -> Any:
     by_name = scenarios(data)
     if not by_name:
         return own_musd
-    costs = {n: scenario_energy_musd(m, block_of(m, n), year) for n, year in by_name.items()}
+    costs = {name: scenario_energy_musd(m, block_of(m, name), year) for name, year in by_name.items()}
     if data.grid.rules.scenarios == "expected":
         own, weight = weights(data)
-        return own * own_musd + sum(weight[n] * x for n, x in costs.items())
+        return own * own_musd + sum(weight[name] * cost for name, cost in costs.items())
     if m.component("worst_energy") is None:
-        dearest = max(year.energy_musd(s) for year in (data, *by_name.values()) for s in data.candidates)
-        limit = dearest * sum(m.modules[s].ub for s in data.candidates)
+        dearest = max(year.energy_musd(site) for year in (data, *by_name.values()) for site in data.candidates)
+        limit = dearest * sum(m.modules[site].ub for site in data.candidates)
         m.worst_energy = pyo.Var(domain=pyo.NonNegativeReals, bounds=(0, limit))
-        m.worst = pyo.Constraint([*costs, ""], rule=lambda m, n: m.worst_energy >= (costs[n] if n else own_musd))
+        m.worst = pyo.Constraint(
+            [*costs, ""], rule=lambda m, name: m.worst_energy >= (costs[name] if name else own_musd)
+        )
     return m.worst_energy

@@ -25,20 +25,20 @@ class More:
 
 def limits_of(plan: Plan) -> Iterator[More]:
     """Yield the limits that may be raised a little: by a hundredth, or by one more step or block."""
-    instance, limits, h = plan.instance, plan.instance.limits, plan.instance.hardware
+    instance, limits, hardware = plan.instance, plan.instance.limits, plan.instance.hardware
     if limits.budget_usd:
         more = limits.budget_usd * SMALL_CHANGE
         yield More("budget", more, "USD", limited(instance, "budget_usd", limits.budget_usd + more), MILLION)
     if limits.max_batch_tokens:
-        x = plan.layout
-        step = x.data_parallel * x.microbatch_sequences * instance.workload.sequence_length if x else 0
+        layout = plan.layout
+        step = layout.data_parallel * layout.microbatch_sequences * instance.workload.sequence_length if layout else 0
         more = max(limits.max_batch_tokens * SMALL_CHANGE, float(step))
         bigger = limited(instance, "max_batch_tokens", limits.max_batch_tokens + more)
         yield More("batch", more, "tokens of batch", bigger, MILLION)
-    if isinstance(h.accelerator, Accelerator):
-        yield More("memory", 1.0, "GB of HBM", with_hbm(instance, h.accelerator.hbm_bytes + 1e9))
-    if h.racks is not None and instance.grid is None:
-        yield More("racks", 1.0, "rack", with_racks(instance, h.racks + 1))
+    if isinstance(hardware.accelerator, Accelerator):
+        yield More("memory", 1.0, "GB of HBM", with_hbm(instance, hardware.accelerator.hbm_bytes + 1e9))
+    if hardware.racks is not None and instance.grid is None:
+        yield More("racks", 1.0, "rack", with_racks(instance, hardware.racks + 1))
     if limits.facility_power_mw:
         more = limits.facility_power_mw * SMALL_CHANGE
         raised = limited(instance, "facility_power_mw", limits.facility_power_mw + more)
@@ -51,10 +51,10 @@ def _grid_limits(plan: Plan) -> Iterator[More]:
     instance, wan = plan.instance, plan.sites.links if plan.sites else ()
     if instance.grid is not None:
         areas = tuple(
-            b.model_copy(update={"headroom_mw": b.headroom_mw * (1 + SMALL_CHANGE)})
-            for b in instance.grid.balancing_authorities
+            area.model_copy(update={"headroom_mw": area.headroom_mw * (1 + SMALL_CHANGE)})
+            for area in instance.grid.balancing_authorities
         )
-        more = sum(b.headroom_mw for b in instance.grid.balancing_authorities) * SMALL_CHANGE
+        more = sum(area.headroom_mw for area in instance.grid.balancing_authorities) * SMALL_CHANGE
         grid = instance.grid.model_copy(update={"balancing_authorities": areas})
         yield More("headroom", more, "MW of headroom", instance.model_copy(update={"grid": grid}))
     if wan and instance.wan is not None and "wan.wavelengths" not in instance.pins:

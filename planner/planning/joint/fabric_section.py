@@ -36,7 +36,7 @@ def site_fabric(
     network: Network,
     boxes: Sequence[Switch],
     template: Template,
-    x: Locality,
+    locality: Locality,
     *,
     nic_seconds: float,
     wired_gpus_per_rack: int,
@@ -48,51 +48,53 @@ def site_fabric(
     `boxes` are the models of the leaves and of the tiers above them, `nic_seconds` those of one pipeline send at the
     NIC's ideal rate.
     """
-    (switch, *above), d, transport_slowdown = boxes, template.design, transport_slowdown_of(network)
-    free = free_uplinks(d, rates.exchange_gbps, switch.port_gbps, *x.stage_in)
+    (switch, *above), design, transport_slowdown = boxes, template.design, transport_slowdown_of(network)
+    free = free_uplinks(design, rates.exchange_gbps, switch.port_gbps, *locality.stage_in)
     send, price = (
-        pipeline_send_slowdown(transport_slowdown, d, *x.share_leaving, free=free),
-        bill(network, switch, d, above),
+        pipeline_send_slowdown(transport_slowdown, design, *locality.share_leaving, free=free),
+        bill(network, switch, design, above),
     )
     return SiteFabric(
         switch=switch.name,
         family=template.family,
-        lanes=d.lanes,
-        leaf_spare_ports=d.leaf_spare,
-        split=d.split,
-        group_links=d.group_links,
-        planes=switch.planes * d.lanes,
+        lanes=design.lanes,
+        leaf_spare_ports=design.leaf_spare,
+        split=design.split,
+        group_links=design.group_links,
+        planes=switch.planes * design.lanes,
         ports_per_switch=switch.ports,
-        tiers=tuple(_tiers(d, models_of(switch, above))),
-        switches=d.switches,
-        chips=d.switches * switch.planes,
-        switch_links=d.switch_links,
-        endpoint_links=d.endpoint_links,
+        tiers=tuple(_tiers(design, models_of(switch, above))),
+        switches=design.switches,
+        chips=design.switches * switch.planes,
+        switch_links=design.switch_links,
+        endpoint_links=design.endpoint_links,
         cost_usd=price.usd,
         power_mw=price.mw,
-        wan_gateway=_wan_gateway(network, switch, d, rates, free),
-        cabled_racks=d.racks,
+        wan_gateway=_wan_gateway(network, switch, design, rates, free),
+        cabled_racks=design.racks,
         wired_gpus_per_rack=wired_gpus_per_rack,
-        leaf_domain_racks=d.domain_racks,
-        leaf_domains=d.domains,
-        rails_per_pod=d.rails_per_pod,
-        leaf_domains_per_pod=d.domains_per_pod,
-        pods=d.pods,
-        rails_per_zone=d.rails_per_zone,
-        leaf_domains_per_zone=d.domains_per_zone,
-        zones=d.zones,
-        core_boxes=d.core_boxes,
-        super_spine_boxes=d.super_spine_boxes,
-        share_leaving_leaf=x.share_leaving[0],
-        share_leaving_pod=x.share_leaving[1],
-        share_leaving_zone=x.share_leaving[2],
+        leaf_domain_racks=design.domain_racks,
+        leaf_domains=design.domains,
+        rails_per_pod=design.rails_per_pod,
+        leaf_domains_per_pod=design.domains_per_pod,
+        pods=design.pods,
+        rails_per_zone=design.rails_per_zone,
+        leaf_domains_per_zone=design.domains_per_zone,
+        zones=design.zones,
+        core_boxes=design.core_boxes,
+        super_spine_boxes=design.super_spine_boxes,
+        share_leaving_leaf=locality.share_leaving[0],
+        share_leaving_pod=locality.share_leaving[1],
+        share_leaving_zone=locality.share_leaving[2],
         p2p_seconds=nic_seconds * send,
         pipeline_send_slowdown=send,
-        allreduce_slowdown=allreduce_slowdown(transport_slowdown, d, *x.allreduces_leaving, free=free),
+        allreduce_slowdown=allreduce_slowdown(transport_slowdown, design, *locality.allreduces_leaving, free=free),
         shared_links=tuple(
             SharedLink.model_validate(dict(zip(SharedLink.model_fields, (name, *slowdowns), strict=True)))
             for name, slowdowns in shared_links(
-                transport_slowdown, send_loads(d, x.share_leaving, free), ring_loads(d, x.allreduces_leaving, free)
+                transport_slowdown,
+                send_loads(design, locality.share_leaving, free),
+                ring_loads(design, locality.allreduces_leaving, free),
             ).items()
         )
         if sends_meet_rings
@@ -101,13 +103,17 @@ def site_fabric(
 
 
 def _wan_gateway(
-    network: Network, switch: Switch, d: Design, rates: GatewayRates, free: FreeUplinks
+    network: Network, switch: Switch, design: Design, rates: GatewayRates, free: FreeUplinks
 ) -> WanGateway | None:
     """Return the plan's section for the WAN gateway, of a site that has one."""
-    if not d.wan_ports:
+    if not design.wan_ports:
         return None
-    price = wan_gateway_bill(network, switch, d)
-    counts = {"wan_ports": d.wan_gateway_links, "switches": d.wan_gateways, "uplinks": d.wan_gateway_links}
+    price = wan_gateway_bill(network, switch, design)
+    counts = {
+        "wan_ports": design.wan_gateway_links,
+        "switches": design.wan_gateways,
+        "uplinks": design.wan_gateway_links,
+    }
     taken = {"leaf_uplink_share": 1 - free.leaf, "pod_uplink_share": 1 - free.pod, "zone_uplink_share": 1 - free.zone}
     return WanGateway(
         wan_gbps=rates.wan_gbps,
@@ -119,16 +125,16 @@ def _wan_gateway(
     )
 
 
-def _tiers(d: Design, models: Mapping[str, Switch]) -> Iterator[Tier]:
+def _tiers(design: Design, models: Mapping[str, Switch]) -> Iterator[Tier]:
     """Yield the tiers from the leaf up; the bundle of a tier is that of its links upwards."""
     figures = [
-        (d.leaf_down, d.up_ports, d.leaf_oversubscription, d.leaf_bundle),
-        (d.spine_down, d.spine_up, d.spine_oversubscription, d.spine_bundle),
-        (d.core_down, d.core_up, d.core_oversubscription, d.core_bundle),
-        (d.super_spine_down, 0, 1.0, 0),
+        (design.leaf_down, design.up_ports, design.leaf_oversubscription, design.leaf_bundle),
+        (design.spine_down, design.spine_up, design.spine_oversubscription, design.spine_bundle),
+        (design.core_down, design.core_up, design.core_oversubscription, design.core_bundle),
+        (design.super_spine_down, 0, 1.0, 0),
     ]
-    tiers = zip(d.tier_switches.items(), figures, strict=True)
-    for (name, switches), (down, up, over, bundle) in list(tiers)[: d.tiers]:
+    tiers = zip(design.tier_switches.items(), figures, strict=True)
+    for (name, switches), (down, up, over, bundle) in list(tiers)[: design.tiers]:
         yield Tier.model_validate(
             {
                 "name": name,

@@ -36,12 +36,12 @@ def columns_of(solution: JointSolution) -> tuple[ExcludedColumn, ...]:
 def _grouped(columns: Sequence[tuple[float, Column]]) -> Iterator[ExcludedColumn]:
     """Group columns that differ in replicas and micro-batches only, replicas without gaps in ranges."""
     groups: dict[Any, dict[int, float]] = defaultdict(dict)
-    for days, c in columns:
-        block = c.strategy.block(c.p)
+    for days, column in columns:
+        block = column.strategy.block(column.p)
         if block is None:
             raise ValueError("joint: a column without a block")
-        key = (c.strategy.shape, c.p, c.v, c.zero, c.strategy.order, block.stages_per_rack)
-        groups[key][c.d] = min(days, groups[key].get(c.d, days))
+        key = (column.strategy.shape, column.p, column.v, column.zero, column.strategy.order, block.stages_per_rack)
+        groups[key][column.d] = min(days, groups[key].get(column.d, days))
     for (s, p, v, zero, order, q), by_replicas in groups.items():
         for first, last in _ranges(sorted(by_replicas)):
             yield ExcludedColumn(
@@ -60,18 +60,18 @@ def _grouped(columns: Sequence[tuple[float, Column]]) -> Iterator[ExcludedColumn
                 stages_per_rack=q,
                 min_data_parallel=first,
                 max_data_parallel=last,
-                lower_bound_days=min(by_replicas[d] for d in range(first, last + 1)),
+                lower_bound_days=min(by_replicas[replicas] for replicas in range(first, last + 1)),
             )
 
 
 def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
     """Return the runs of consecutive numbers, each by its first and last."""
     runs: list[tuple[int, int]] = []
-    for n in numbers:
-        if runs and runs[-1][1] == n - 1:
-            runs[-1] = (runs[-1][0], n)
+    for number in numbers:
+        if runs and runs[-1][1] == number - 1:
+            runs[-1] = (runs[-1][0], number)
         else:
-            runs.append((n, n))
+            runs.append((number, number))
     return runs
 
 

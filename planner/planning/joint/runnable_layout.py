@@ -66,27 +66,30 @@ def own_step(plan: Plan, run: LaunchRun, switches: Mapping[str, Any], where: str
     overlaps: tuple[Overlap, ...] = get_args(Overlap)
     ours = machine_of(question).software
     theirs = machine_of(with_switches(question, switches, where, None)).software
-    pairs: dict[str, tuple[Any, Any]] = {x: (theirs.hides(x), ours.hides(x)) for x in overlaps}
-    pairs |= {x: (getattr(theirs, x), getattr(ours, x)) for x in switches if x != "overlaps"}
-    pairs = {x: pair for x, pair in pairs.items() if pair[0] != pair[1] and x != "recompute_modules"}  # of the layout
+    pairs: dict[str, tuple[Any, Any]] = {name: (theirs.hides(name), ours.hides(name)) for name in overlaps}
+    pairs |= {name: (getattr(theirs, name), getattr(ours, name)) for name in switches if name != "overlaps"}
+    pairs = {
+        name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name != "recompute_modules"
+    }  # of the layout
 
     def cost(names: Collection[str]) -> tuple[float, float, float]:
         """Predict a step with these switches as in the file and the others as in the plan."""
         some = {name: pairs[name][0] for name in names}
-        hidden = {x: some.pop(x) for x in overlaps if x in some}
-        e = _evaluated(with_switches(question, some | {"overlaps": hidden}, where, None), layout)
-        return e.step_seconds, e.memory_bytes_per_gpu, e.memory_limit_bytes
+        hidden = {name: some.pop(name) for name in overlaps if name in some}
+        found = _evaluated(with_switches(question, some | {"overlaps": hidden}, where, None), layout)
+        return found.step_seconds, found.memory_bytes_per_gpu, found.memory_limit_bytes
 
     file, before = cost(pairs), cost(())
     if file == before:
         return []
     # A switch acts alone, or where all others are as in the file.
-    acting = [x for x in pairs if cost([x]) != before or cost(pairs.keys() - {x}) != file]
+    acting = [name for name in pairs if cost([name]) != before or cost(pairs.keys() - {name}) != file]
     words = {True: "on", False: "off"}
     stated = [
-        f"{f'overlap of {x}' if x in overlaps else x} {words.get(own, own)} (plan: {words.get(planned, planned)})"
-        for x, (own, planned) in pairs.items()
-        if x in (acting or pairs)
+        f"{f'overlap of {name}' if name in overlaps else name} {words.get(own, own)} "
+        f"(plan: {words.get(planned, planned)})"
+        for name, (own, planned) in pairs.items()
+        if name in (acting or pairs)
     ]
     seconds, used, limit = file
     over = f", and {used / 1e9:.1f} GB of memory where {limit / 1e9:.1f} GB are" if used > limit else ""
@@ -103,7 +106,11 @@ def _choices(run: LaunchRun) -> dict[str, Any]:
 
 
 def _evaluated(question: Instance, values: dict[str, Any]) -> Evaluation:
-    pins = {f"layout.{k}": list(v) if isinstance(v, tuple) else v for k, v in values.items() if v != ()}
+    pins = {
+        f"layout.{name}": list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value != ()
+    }
     return evaluated(question.model_copy(update={"pins": pins}))
 
 
@@ -124,11 +131,20 @@ def _near(question: Instance, framework: str, layout: dict[str, Any]) -> Iterato
     ranks = layout["data_parallel"] * layout["context_parallel"] * layout["tensor_parallel"]
     experts = [layout["expert_parallel"]]
     if work.model.experts is not None and work.software.has("expert"):
-        experts += [e for e in (2 * experts[0], 4 * experts[0]) if ranks % e == 0 and work.model.experts.count % e == 0]
+        experts += [
+            degree
+            for degree in (2 * experts[0], 4 * experts[0])
+            if ranks % degree == 0 and work.model.experts.count % degree == 0
+        ]
     splits = sorted({even} if framework == "deepspeed" else {even, split})
-    zeros = [z for z in work.software.zero_stages_under(stages) if z >= layout["zero_stage"]]
-    for v, layers, zero, e in itertools.product(chunks, splits, zeros, experts):
-        yield layout | {"virtual_stages": v, "layers_per_stage": layers, "zero_stage": zero, "expert_parallel": e}
+    zeros = [stage for stage in work.software.zero_stages_under(stages) if stage >= layout["zero_stage"]]
+    for virtual, layers, zero, expert in itertools.product(chunks, splits, zeros, experts):
+        yield layout | {
+            "virtual_stages": virtual,
+            "layers_per_stage": layers,
+            "zero_stage": zero,
+            "expert_parallel": expert,
+        }
 
 
 def _fewest_recomputed(

@@ -27,7 +27,7 @@ def inspection(plan: Plan, cache: JointCache | None) -> Any:
         return None
     if plan.instance.objective.minimize != "days_to_train":
         return None
-    racks = tuple(max_racks(plan.instance, n) for n in range(rack_of(plan.instance.hardware).gpus + 1))
+    racks = tuple(max_racks(plan.instance, gpus) for gpus in range(rack_of(plan.instance.hardware).gpus + 1))
     proof = plan.proof
     return highest_bound(plan), racks, proof.columns, tuple(sorted(proof.max_racks_by_wired_gpus.items()))
 
@@ -47,19 +47,28 @@ class Answered:
     @property
     def _question(self) -> Any:
         """Return all that the answer in seconds a sequence depends on; None where days themselves matter."""
-        i, o = self.instance, self.options
+        instance, options = self.instance, self.options
         if models_wanted():  # they are written by the search
             return None
-        whole = i.objective.minimize == "days_to_train" and i.limits.deadline_days is None and o.gap is None
-        if not whole or i.hardware.alternatives or i.hardware.pools:
+        whole = (
+            instance.objective.minimize == "days_to_train"
+            and instance.limits.deadline_days is None
+            and options.gap is None
+        )
+        if not whole or instance.hardware.alternatives or instance.hardware.pools:
             return None
-        work = i.workload.model_copy(update={"tokens": 1.0})
-        return i.model_copy(update={"workload": work, "name": ""}), o.seed, o.threads, self.seek_others
+        work = instance.workload.model_copy(update={"tokens": 1.0})
+        return (
+            instance.model_copy(update={"workload": work, "name": ""}),
+            options.seed,
+            options.threads,
+            self.seek_others,
+        )
 
     def known(self) -> tuple[JointSolution, dict[str, Any]] | None:
         """Return the answer of an earlier solve of the session, its days for these tokens; None where there is none."""
         asked = self._question
-        known = next((x for x in self.cache.answers if asked is not None and x[0] == asked), None)
+        known = next((answer for answer in self.cache.answers if asked is not None and answer[0] == asked), None)
         if known is None:
             return None
         _, tokens, solution, more = known
@@ -67,7 +76,7 @@ class Answered:
         figures = {name: getattr(solution, name) for name in ("days", "lower_bound", "fabric_free_bound")}
         changed: dict[str, Any] = {name: None if days is None else days * share for name, days in figures.items()}
         changed["excluded"] = tuple((days * share, column) for days, column in solution.excluded)
-        return replace(solution, **changed), {name: _all_for_tokens(x, share) for name, x in more.items()}
+        return replace(solution, **changed), {name: _all_for_tokens(value, share) for name, value in more.items()}
 
     def keep(self, solution: JointSolution, more: dict[str, Any]) -> None:
         """Keep an answer that is proven to its last end."""
@@ -76,11 +85,13 @@ class Answered:
             self.cache.answers.append((asked, self.instance.workload.tokens, solution, more))
 
 
-def _all_for_tokens(x: Any, share: float) -> Any:
+def _all_for_tokens(value: Any, share: float) -> Any:
     """Return what an objective says of other plans with its days for other tokens."""
-    if isinstance(x, tuple):
-        return tuple(_all_for_tokens(end, share) for end in x)
-    if x is None:
+    if isinstance(value, tuple):
+        return tuple(_all_for_tokens(end, share) for end in value)
+    if value is None:
         return None
-    days = {"days_to_train": x.days_to_train * share}
-    return x.model_copy(update=days | ({"value": x.value * share} if getattr(x, "name", "") == "goal" else {}))
+    days = {"days_to_train": value.days_to_train * share}
+    return value.model_copy(
+        update=days | ({"value": value.value * share} if getattr(value, "name", "") == "goal" else {})
+    )

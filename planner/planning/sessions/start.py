@@ -14,36 +14,44 @@ SECTIONS = ("sites", "wan", "layout", "fabric", "placement")
 
 def column_of(layout: LayoutPlan, world: World) -> Column | None:
     """Return the column of a layout in the declared space of an instance; None where it is not in it."""
-    p, v = layout.pipeline_parallel, layout.virtual_stages
-    for s in world.strategies():
-        if not _cuts(s, layout):
+    stages, virtual = layout.pipeline_parallel, layout.virtual_stages
+    for strategy in world.strategies():
+        if not _cuts(strategy, layout):
             continue
-        pipelines = s.pipelines
-        if bool(((pipelines.p == p) & (pipelines.v == v)).any()) and layout.zero_stage in s.problem.zero_stages:
+        pipelines = strategy.pipelines
+        if (
+            bool(((pipelines.p == stages) & (pipelines.v == virtual)).any())
+            and layout.zero_stage in strategy.problem.zero_stages
+        ):
             return Column(
-                strategy=s, zero=layout.zero_stage, p=p, v=v, d=layout.data_parallel, m=layout.microbatches_per_step
+                strategy=strategy,
+                zero=layout.zero_stage,
+                p=stages,
+                v=virtual,
+                d=layout.data_parallel,
+                m=layout.microbatches_per_step,
             )
     return None
 
 
-def _cuts(s: Strategy, x: LayoutPlan) -> bool:
+def _cuts(strategy: Strategy, layout: LayoutPlan) -> bool:
     """Return whether a strategy cuts a layer, and shares racks, as a layout does."""
-    shape = s.shape
+    shape = strategy.shape
     same = (
-        (shape.tensor_parallel, x.tensor_parallel),
-        (shape.tensor_inner, x.tensor_parallel_inner),
-        (shape.context_parallel, x.context_parallel),
-        (shape.expert_parallel, x.expert_parallel),
-        (shape.micro_batch, x.microbatch_sequences),
-        (shape.sequence_parallel, x.sequence_parallel),
-        (s.order, x.schedule),
+        (shape.tensor_parallel, layout.tensor_parallel),
+        (shape.tensor_inner, layout.tensor_parallel_inner),
+        (shape.context_parallel, layout.context_parallel),
+        (shape.expert_parallel, layout.expert_parallel),
+        (shape.micro_batch, layout.microbatch_sequences),
+        (shape.sequence_parallel, layout.sequence_parallel),
+        (strategy.order, layout.schedule),
     )
-    if any(a != b for a, b in same):
+    if any(one != other for one, other in same):
         return False
-    kept = shape.recompute == x.recompute and s.recomputes != "some"
-    kept = s.recomputes != "none" if x.recompute == "full" else kept
-    block = s.block(x.pipeline_parallel) if kept else None
-    return block is not None and block.stages_per_rack == x.stages_per_rack
+    kept = shape.recompute == layout.recompute and strategy.recomputes != "some"
+    kept = strategy.recomputes != "none" if layout.recompute == "full" else kept
+    block = strategy.block(layout.pipeline_parallel) if kept else None
+    return block is not None and block.stages_per_rack == layout.stages_per_rack
 
 
 def carried(plan: Plan, instance: Instance) -> Plan | None:
@@ -56,9 +64,9 @@ def carried(plan: Plan, instance: Instance) -> Plan | None:
     sections = {name: getattr(plan, name) for name in SECTIONS}
     unproven = {"status": "feasible", "bound": None, "gap": None, "checked": "", "seconds": 0.0}
     changed = {
-        name: x.model_copy(update={"certificate": x.certificate.model_copy(update=unproven)})
-        for name, x in sections.items()
-        if x
+        name: section.model_copy(update={"certificate": section.certificate.model_copy(update=unproven)})
+        for name, section in sections.items()
+        if section
     }
     none = dict.fromkeys(("bound", "gap", "joint_bound", "joint_gap", "fabric_free_bound", "limited_by", "cheaper"))
     none = {**none, "ends": ()}
