@@ -9,6 +9,7 @@ from planner.checks.cost import recomputed
 from planner.checks.layout import days as days_of_pools
 from planner.checks.model_choice import stated_loss
 from planner.checks.rule import TOLERANCE, Rule, at_most, broken, must_be, must_equal, same, show
+from planner.instance.hardware import DAYS_A_MONTH
 from planner.instance.instance import instance_sha256
 from planner.physics.plan_physics import PlanPhysics
 from planner.plan import certificate
@@ -111,8 +112,20 @@ def _capital_usd(c: PlanPhysics) -> float | None:
 def _value(c: PlanPhysics) -> float | None:
     price, days = recomputed(c.plan, c), c.metrics.days_to_train if c.metrics else days_of_pools(c)
     figures = {"days_to_train": days, "cost_usd": price.total_usd if price else None, "loss": stated_loss(c)}
+    figures["frontier"] = days
+    figures["finish_date"] = None if days is None else days + _waiting_days(c)
     whole = "total_cost_of_ownership_usd"
     return cost.total_usd(c) if c.instance.objective.minimize == whole else figures[c.instance.objective.minimize]
+
+
+def _waiting_days(c: PlanPhysics) -> float:
+    """Recompute the days from the decision to the first of training: the latest of all that the plan puts to use."""
+    waits = [c.instance.hardware.ready_months]
+    if c.instance.grid is not None:
+        waits += [place.node.ready_months for place in c.standing]
+        waits += [line.lead_months for line in c.grid.new_lines if line.id in c.built]
+        waits += [node.upgrade.lead_months for node in c.grid.nodes if node.upgrade and node.id in c.steps]
+    return DAYS_A_MONTH * max(waits)
 
 
 def objective(c: PlanPhysics) -> Iterator[certificate.Violation]:

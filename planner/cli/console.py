@@ -48,6 +48,8 @@ def exit_code(plan: "Plan", gap: float | None) -> int:
     if plan.stopped == "interrupted":
         return ExitCode.INTERRUPTED
     within = gap is not None and plan.objective.gap is not None and plan.objective.gap <= gap
+    if plan.instance.objective.minimize == "frontier":
+        within = plan.curve is not None and plan.curve.stopped == "proved"
     return ExitCode.DONE if plan.status == "optimal" or within else ExitCode.LIMIT
 
 

@@ -119,7 +119,7 @@ def _curve_of(
     """Return what less money buys, in the time that is left; why there is no such curve; None where it is plain."""
     from planner.planning.alternatives.curve_around import why_no_curve
 
-    if plan.status in ("infeasible", "unknown"):
+    if plan.status in ("infeasible", "unknown") or plan.curve is not None:  # or the curve was the goal
         return None
     why = why_no_curve(plan)
     if why is None and deadline.passed:

@@ -209,3 +209,12 @@ class Grid(Sourced):
     scenarios: tuple[Scenario, ...] = Field((), description="Years that may come, with their weights.")
     rules: GridRules = Field(GridRules(), description="What the grid must survive and sites must keep.")
     prices: SitePrices = Field(SitePrices(), description="What sites cost.")
+
+    @property
+    def lead_months(self) -> tuple[float, ...]:
+        """Months from the decision at which some site, new line or upgrade that the rules allow becomes ready."""
+        months = {node.ready_months for node in self.nodes if node.site}
+        months |= {node.upgrade.lead_months for node in self.nodes if node.upgrade}
+        months |= {line.lead_months for line in self.new_lines}
+        latest = self.rules.ready_within_months
+        return tuple(sorted(x for x in months if latest is None or x <= latest))

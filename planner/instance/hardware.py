@@ -124,7 +124,9 @@ class Hardware(Sourced):
     )
     cooling_kw_per_m2: Positive | None = Field(None, description="Facility power that dry cooling sheds.")
     ready_months: NonNegative = Field(
-        0.0, description="From the decision to the day when training may start; only alternatives are compared by it."
+        0.0,
+        description="From the decision to the day when training may start; alternatives are compared by it, and the "
+        "goal finish_date counts it.",
     )
     alternatives: tuple[HardwareAlternative, ...] = Field(
         (), description="Other GPUs and racks: the plan buys those, or these here, whichever is best."

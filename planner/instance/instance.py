@@ -21,16 +21,20 @@ NOTHING: Any = None
 ANY_ACCELERATOR = "any"  # in a question about a fabric alone that gives the rate of the NIC and names no GPU
 
 
+Goal = Literal["days_to_train", "cost_usd", "total_cost_of_ownership_usd", "loss", "finish_date", "frontier"]
 TOLERANCE = 0.0025  # of the fewest days, unless another is given
 
 
 class Objective(Frozen):
     """What the plan is best at."""
 
-    minimize: Literal["days_to_train", "cost_usd", "total_cost_of_ownership_usd", "loss"] = Field(
+    minimize: Goal = Field(
         "days_to_train",
         description="Figure to minimize. cost_usd is the bill; total_cost_of_ownership_usd that of the section `run`, "
-        "until the model is trained. Either asks for a deadline, and the budget bounds it.",
+        "until the model is trained. Either asks for a deadline, and the budget bounds it. finish_date counts days "
+        "from the decision to the end of training, which starts when the hardware and every site, new line and upgrade "
+        "in use are ready. frontier asks for the whole curve of money against days; the plan is that of its knee, or "
+        "its fastest where it has none.",
     )
     tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
         TOLERANCE,
@@ -49,6 +53,11 @@ class Objective(Frozen):
     def days_given_up(self) -> float:
         """Share of the fewest days that may be given up; none where another figure is minimized."""
         return self.tolerance if self.minimize == "days_to_train" else 0.0
+
+    @property
+    def in_days(self) -> bool:
+        """Whether the figure is that of the fewest days, from the first of training or from the decision."""
+        return self.minimize in ("days_to_train", "finish_date")
 
     @property
     def in_dollars(self) -> bool:

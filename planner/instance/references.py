@@ -146,6 +146,8 @@ def _alternative_problems(instance: Instance) -> Iterator[str]:
         yield "hardware.alternatives: pools have their own GPUs each; remove the alternatives, or the pools"
     if instance.objective.minimize == "loss":
         yield 'hardware.alternatives: the model of least loss is chosen on one GPU; ask for "loss" with each alone'
+    if instance.objective.minimize == "frontier":
+        yield 'hardware.alternatives: a whole curve is of one GPU and rack; ask for "frontier" with each alone'
 
 
 def hardware_kind(x: Hardware | HardwareAlternative) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from planner.planning.alternatives.more import More, limited, limits_of, pinned,
 from planner.planning.conflict import ANY_PLAN, without_network_rule
 from planner.planning.evaluate import memory_lines, time_lines
 from planner.planning.explain_sites import SitesExplanation
+from planner.planning.finish_date import FINISH_DATE, as_days_of_training
 from planner.planning.sessions.start import column_of
 from planner.planning.solve import solve_instance
 from planner.solvers.progress import start
@@ -142,6 +143,7 @@ def explained(
     found = Explanation(name=plan.instance.name, status=plan.status, violations=plan.violations, layout=plan.layout)
     yield found
     seconds = max(clock.elapsed, plan.layout.certificate.seconds)  # of the search for the plan
+    plan = as_days_of_training(plan)
     share = _Share(Deadline(max(AT_LEAST, TIMES * seconds)), options, progress)
     more, variants = list(limits_of(plan)), list(_variants(plan))
     share.parts = len(more) + len(variants) + (plan.sites is not None)
@@ -184,7 +186,7 @@ def _best_value(plan: Plan) -> float:
     goal = next((x.value for x in plan.objective.ends if x.name == "goal"), None)
     if goal is not None:
         return goal
-    if plan.instance.objective.in_dollars:
+    if plan.instance.objective.in_dollars or plan.instance.objective.minimize == FINISH_DATE:
         return plan.objective.value or 0.0
     return plan.layout.metrics.days_to_train if plan.layout is not None else 0.0
 

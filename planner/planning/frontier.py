@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from planner.checks.check_plan import check
 from planner.errors import InputError
-from planner.instance.instance import Instance
+from planner.instance.instance import Instance, instance_sha256
 from planner.models.joint.cache import JointCache
 from planner.models.joint.search.curve import WholeCurve, racks_with_spares
 from planner.models.joint.search.days import days
@@ -17,15 +17,18 @@ from planner.models.joint.solve import solve_joint, world_of
 from planner.models.joint.world import JointPlan
 from planner.models.requests import Options
 from planner.physics.num import ticking
+from planner.plan.certificate import ObjectiveValue
 from planner.plan.plan import Curve, CurvePoint, Plan
 from planner.plan.plan_figures import changed_decisions, digest
 from planner.plan.plan_sections import layout_in_short
 from planner.planning.joint.plan import plan_of
-from planner.solvers.outcome import UnansweredError
+from planner.solvers.outcome import UnansweredError, relative_gap
 from planner.solvers.progress import report, start, turn
 from planner.solvers.signals import Deadline, OutOfTimeError
 
 FIRST = 8  # budgets in geometric steps at which first plans are sought
+WITHIN = 0.1  # share in days and capital within which the curve is proven unless another is asked for
+FRONTIER = "frontier"  # the goal of an instance that asks for the whole curve
 LINE_SHARE = 0.9  # of what was proven before, at which the progress says so
 KNEE = 0.05  # share that capital times days may vary by along a curve without a knee
 BENT = 0.1  # of the curve's length in each direction, by which a knee is below the chord
@@ -68,6 +71,8 @@ def frontier_of(
     """
     if instance.grid is None and instance.hardware.racks is None:
         raise InputError("hardware.racks: is missing; give the racks of the cluster, or a grid to choose them")
+    if instance.objective.minimize == FRONTIER:
+        instance = _with_goal(instance, "days_to_train")
     deadline, cache = Deadline(options.time_limit), JointCache()
     stopped: Stopped = "proved"
     with turn(deadline) as mine, ticking(deadline.check):
@@ -110,6 +115,41 @@ def frontier_of(
         if not search.front.plans:
             return _nothing(instance, stopped)
         return _written(instance, search, options, stopped, points, fastest=proven)
+
+
+def plan_of_frontier(
+    instance: Instance, options: Options, progress: Callable[[str], None], solve_days: Callable[[Instance], Plan]
+) -> Plan:
+    """Return the plan at the knee of an instance's curve, or the fastest where it has none, with the curve.
+
+    The search ends within the gap of `options`, a tenth unless given. Where there is no plan, `solve_days` says why.
+    """
+    found = frontier_of(instance, options, progress, epsilon=WITHIN if options.gap is None else options.gap)
+    if not found.plans:
+        return _relabelled(
+            solve_days(_with_goal(instance, "days_to_train")),
+            ObjectiveValue(name=FRONTIER, value=None, bound=None, gap=None),
+        )
+    at = next((n for n, point in enumerate(found.curve.points) if point.knee), -1) % len(found.plans)
+    points = tuple(x.model_copy(update={"asked": n == at}) for n, x in enumerate(found.curve.points))
+    curve, point = found.curve.model_copy(update={"points": points}), points[at]
+    gap = None if point.bound_days is None else relative_gap(point.days_to_train, point.bound_days)
+    own = ObjectiveValue(name=FRONTIER, value=point.days_to_train, bound=point.bound_days, gap=gap)
+    stopped = "gap" if curve.stopped == "proved" and gap is not None else curve.stopped
+    plan = found.plans[at].model_copy(update={"curve": curve, "stopped": "limit" if stopped == "proved" else stopped})
+    return _relabelled(plan, own)
+
+
+def _with_goal(instance: Instance, minimize: str) -> Instance:
+    objective = instance.objective.model_copy(update={"minimize": minimize})
+    return instance.model_copy(update={"objective": objective})
+
+
+def _relabelled(plan: Plan, objective: ObjectiveValue) -> Plan:
+    """Return a plan as the answer to the question for the whole curve; of a cluster with the racks of the plan."""
+    asked = _with_goal(plan.instance, FRONTIER)
+    changed = {"instance": asked, "instance_sha256": instance_sha256(asked), "objective": objective, "proof": None}
+    return plan.model_copy(update=changed)
 
 
 def _search(

@@ -1,4 +1,4 @@
-"""Choose among the GPUs and racks of an instance: one search for each, under the best plan of those before."""
+"""Choose among GPUs, racks and days to start: one search for each, under the best plan of those before."""
 
 import math
 from collections.abc import Callable
@@ -19,6 +19,7 @@ from planner.models.requests import Options
 from planner.physics.site.cost import rack_of
 from planner.plan.certificate import AlternativeProof
 from planner.plan.plan import Plan
+from planner.planning.finish_date import FINISH_DATE, each_start, latest_start_days
 from planner.planning.joint.proof import refused_of
 from planner.solvers.signals import Deadline
 
@@ -27,7 +28,10 @@ First = Callable[[World], Column | None]
 
 @dataclass(frozen=True, slots=True)
 class HardwareAnswer:
-    """What the search on one GPU and rack found, as an instance without alternatives asks for it."""
+    """What the search on one GPU and rack found, as an instance without alternatives asks for it.
+
+    Where the goal is the day of the finish, also without what becomes ready after some month.
+    """
 
     instance: Instance
     solution: JointSolution
@@ -35,7 +39,7 @@ class HardwareAnswer:
     @property
     def ready_days(self) -> float:
         """Days from the decision until training may start."""
-        return self.instance.hardware.ready_days
+        return latest_start_days(self.instance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ def reordered(instance: Instance, chosen: Instance) -> Instance:
         )
         for h in others
     )
-    return _with(chosen, chosen.hardware.model_copy(update={"alternatives": alternatives}))
+    return _with(instance, chosen.hardware.model_copy(update={"alternatives": alternatives}))
 
 
 def best_choice(
@@ -104,16 +108,22 @@ def best_choice(
 
     `within`: share of the days by which plans of the first may be slower and be of use to a goal that goes on.
     """
-    asked, answers = sorted(each_alone(instance), key=_dollars_a_flop), list[HardwareAnswer]()
-    for alone in asked:
+    answers, asked = list[HardwareAnswer](), sorted(each_alone(instance), key=_dollars_a_flop)
+    for alone in sorted((start for alone in asked for start in each_start(alone)), key=_first_to_start):
         left = replace(options, time_limit=deadline.limit)
         solution = _answer(alone, left, progress, cache.of(alone), first, _best(answers), within)
         answers.append(HardwareAnswer(alone, solution))
     late = (x for x in answers if x.solution.plan is not None)
-    best = _best(answers) or min(late, key=lambda x: x.solution.days or 0.0, default=answers[0])
+    whole = next(x for x in answers if x.instance.grid == instance.grid)  # nothing that may come late left out
+    best = _best(answers) or min(late, key=lambda x: x.solution.days or 0.0, default=whole)
     others = tuple(x for x in answers if x is not best)
     in_order = tuple(sorted(others, key=lambda x: asked_at(instance, x.instance)))
     return HardwareChoice(best=HardwareAnswer(best.instance, bounded_by_all(best, others)), others=in_order)
+
+
+def _first_to_start(instance: Instance) -> float:
+    """Return the days by which questions are ordered: those until the start where the finish is the goal."""
+    return latest_start_days(instance) if instance.objective.minimize == FINISH_DATE else 0.0
 
 
 def asked_at(instance: Instance, alone: Instance) -> int:
@@ -152,7 +162,7 @@ def _answer(
         return solve_joint_cost(alone, options, progress, cache=cache).as_joint()
     rival = math.inf
     if best is not None and best.solution.days is not None:
-        rival = best.solution.days + best.ready_days - alone.hardware.ready_days
+        rival = best.solution.days + best.ready_days - latest_start_days(alone)
     if rival <= 0:
         return JointSolution(status=JointStatus.INFEASIBLE)
     kept = within if math.isinf(rival) else 0.0
@@ -163,7 +173,7 @@ def _best(answers: list[HardwareAnswer]) -> HardwareAnswer | None:
     """Return the answer whose plan ends soonest within the deadline, or costs least; None where there is no plan."""
 
     def merit(x: HardwareAnswer) -> float:
-        if x.instance.objective.minimize == "days_to_train":
+        if x.instance.objective.in_days:
             return (x.solution.days or 0.0) + x.ready_days
         if x.instance.objective.minimize == "cost_usd" and x.solution.plan is not None:
             return x.solution.plan.capital_usd
@@ -203,7 +213,7 @@ def _bound_of_alternative(x: HardwareAnswer, best: HardwareAnswer) -> float | No
     s = x.solution
     if s.lower_bound is None:
         return math.inf if s.stopped == "proved" and s.status is JointStatus.INFEASIBLE else None
-    in_days = best.instance.objective.minimize == "days_to_train"
+    in_days = best.instance.objective.in_days
     if in_days and s.lower_bound > (x.instance.limits.deadline_days or math.inf):
         return math.inf  # no plan on it meets the deadline
     return s.lower_bound + (x.ready_days - best.ready_days if in_days else 0.0)

@@ -33,6 +33,7 @@ from planner.plan.plan_sections import in_short
 from planner.planning import heterogeneous, model_size
 from planner.planning.campus_end import limited_by
 from planner.planning.conflict import conflict_of, over_budget, too_late
+from planner.planning.frontier import FRONTIER, plan_of_frontier
 from planner.planning.hardware_choice import HardwareAnswer, HardwareChoice, best_choice, with_alternatives
 from planner.planning.joint.plan import plan_of
 from planner.planning.joint.without import unanswered
@@ -115,6 +116,9 @@ def _solved(
     if instance.objective.minimize == "loss":
         alone = partial(_decided, options=options, deadline=deadline, progress=progress, seek_others=False)
         return model_size.solve(instance, alone, progress, deadline)
+    if instance.objective.minimize == FRONTIER:
+        alone = partial(_decided, options=options, deadline=deadline, progress=progress, seek_others=False)
+        return plan_of_frontier(instance, replace(options, time_limit=deadline.limit), progress, alone)
     return _decided(instance, options, deadline, progress, cache, first)
 
 

@@ -51,6 +51,7 @@ from planner.plan.plan_sections import (
     SitesPlan,
     WanPlan,
 )
+from planner.planning.finish_date import FINISH_DATE, latest_start_days, start_days
 from planner.planning.joint.fabric_section import GatewayRates, site_fabric
 from planner.planning.joint.proof import columns_of, objective_of, proof_of
 from planner.planning.joint.without import without_plan
@@ -135,6 +136,7 @@ class Assembly:
         figures = {
             "cost_usd": lambda: self.bill.total_usd,
             "total_cost_of_ownership_usd": lambda: self.run.total_cost_of_ownership_usd,
+            FINISH_DATE: lambda: start_days(self.instance, self.sites[0]) + self.metrics.days_to_train,
         }
         return figures.get(self.instance.objective.minimize, lambda: self.metrics.days_to_train)()
 
@@ -142,6 +144,8 @@ class Assembly:
     def bound(self) -> float | None:
         """What no plan of the declared space is below."""
         bound = self.solution.lower_bound
+        if bound is not None and self.instance.objective.minimize == FINISH_DATE:
+            bound += latest_start_days(self.instance)
         return None if bound is None else min(bound, self.value)
 
     @cached_property

@@ -13,6 +13,7 @@ from planner.physics.training.blocks import prediction
 from planner.plan.certificate import Conflict, disagreement
 from planner.plan.plan import Plan, RunPlan
 from planner.plan.plan_sections import LayoutPlan
+from planner.planning.finish_date import start_days
 from planner.planning.plausible import implausible
 from planner.report.statements.sites_and_fabric import racks_of
 from planner.report.statements.statement import LIKELY, Statement, days, short_percent
@@ -78,6 +79,10 @@ def _comes_to(plan: Plan, value: float) -> tuple[str, tuple[float, float] | None
             return f"Costs {money(value)} to buy; trains in {trains}.", interval
         case "total_cost_of_ownership_usd":
             return f"Costs {money(value)} to buy and to run until the model is trained, in {trains}.", interval
+        case "finish_date":
+            wait = start_days(plan.instance, plan.sites)
+            start = f"from day {days(wait)} on, when all that it uses is ready" if wait else "from the first day on"
+            return f"Ends {days(value)} days after the decision: trains in {trains} {start}.", interval
         case "loss":
             return f"Reaches a loss of {value:.4f} nats a token in {trains}.", interval
     return f"Trains in {trains or f'{days(value)} days'}.", interval
@@ -87,6 +92,10 @@ def _sureness(plan: Plan) -> str:
     o = plan.objective
     if o.bound is None:
         return "No bound is proven."
+    if o.name == "frontier":
+        knee = plan.curve is not None and any(point.knee and point.asked for point in plan.curve.points)
+        where = "The knee of the curve" if knee else "The fastest plan of the curve, which has no knee"
+        return f"{where}; no plan of its capital trains in less than {days(o.bound)} days."
     gap = o.gap or 0.0
     exact = gap <= PROVEN
     if exact or (o.ends and plan.status == "optimal"):

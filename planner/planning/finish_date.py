@@ -1,0 +1,69 @@
+"""The goal `finish_date`: the days from the decision until the model is trained, the wait for what is bought included.
+
+A plan may wait for a late site or do without it. Of all plans in which nothing comes later than some month, the one of
+the fewest days of training finishes soonest, so that one question for each month at which something becomes ready, in
+the order of the months, finds the soonest finish; a later month only for plans that finish before the best so far.
+"""
+
+from planner.instance.hardware import DAYS_A_MONTH
+from planner.instance.instance import Instance
+from planner.plan.plan import Plan
+from planner.plan.plan_sections import SitesPlan
+
+FINISH_DATE = "finish_date"
+
+
+def start_days(instance: Instance, sites: SitesPlan | None) -> float:
+    """Return the days from the decision until the hardware and every site, new line and upgrade in use are ready."""
+    months = [instance.hardware.ready_months]
+    if instance.grid is not None and sites is not None:
+        nodes = {node.id: node for node in instance.grid.nodes}
+        lines = {line.id: line for line in instance.grid.new_lines}
+        months += [nodes[site.id].ready_months for site in sites.sites]
+        months += [lines[built.line].lead_months for built in sites.new_lines]
+        months += [upgrade.lead_months for x in sites.upgrades if (upgrade := nodes[x.node].upgrade) is not None]
+    return max(months) * DAYS_A_MONTH
+
+
+def latest_start_days(instance: Instance) -> float:
+    """Return the days from the decision after which no plan of the instance need wait to start training.
+
+    Those of its hardware for every other goal, whose days count from the first of training.
+    """
+    months = [instance.hardware.ready_months]
+    if instance.objective.minimize == FINISH_DATE and instance.grid is not None:
+        months += instance.grid.lead_months
+    return max(months) * DAYS_A_MONTH
+
+
+def each_start(instance: Instance) -> list[Instance]:
+    """List the instance without what becomes ready after each month at which something does, the latest as it is.
+
+    For every other goal it is the instance alone.
+    """
+    grid, ready = instance.grid, instance.hardware.ready_months
+    if instance.objective.minimize != FINISH_DATE or grid is None:
+        return [instance]
+    starts = sorted({max(ready, months) for months in grid.lead_months})
+    narrowed = [grid.rules.model_copy(update={"ready_within_months": months}) for months in starts[:-1]]
+    grids = [grid.model_copy(update={"rules": rules}) for rules in narrowed]
+    return [*(instance.model_copy(update={"grid": x}) for x in grids), instance]
+
+
+def as_days_of_training(plan: Plan) -> Plan:
+    """Return a plan of the soonest finish as one of the fewest days of training from its own start: it is that too.
+
+    Its question leaves out what becomes ready later. A plan of any other goal is returned as it is.
+    """
+    instance, grid = plan.instance, plan.instance.grid
+    if instance.objective.minimize != FINISH_DATE:
+        return plan
+    objective = instance.objective.model_copy(update={"minimize": "days_to_train"})
+    changed = instance.model_copy(update={"objective": objective})
+    if grid is not None:
+        started = start_days(instance, plan.sites) / DAYS_A_MONTH
+        rules = grid.rules.model_copy(
+            update={"ready_within_months": max((x for x in grid.lead_months if x <= started), default=started)}
+        )
+        changed = changed.model_copy(update={"grid": grid.model_copy(update={"rules": rules})})
+    return plan.model_copy(update={"instance": changed})

@@ -1,0 +1,112 @@
+"""The goal finish_date: the soonest end is that of trying every start; what is ready at once changes nothing."""
+
+import random
+from functools import cache
+from typing import Any
+
+import pytest
+from joint_brute_force import toy
+from tiers import more, slow
+
+from planner.checks.check_plan import check
+from planner.instance.hardware import DAYS_A_MONTH
+from planner.instance.instance import Instance
+from planner.models.joint.solve import solve_joint
+from planner.models.requests import Options
+from planner.plan.plan import Plan
+from planner.planning.explain import explained
+from planner.planning.solve import options_of, solve_instance
+from planner.report.summary import summary
+
+OPTIONS = options_of(time_limit=None, gap=None, seed=0, threads=None)
+
+
+@cache
+def asked(seed: int, *, forced: bool = False, **months: float) -> Instance:
+    """Return a toy that trains for about a year and whose sites are ready after some months, drawn unless given.
+
+    `forced`: several sites must be open.
+    """
+    i, drawn = toy(seed, sites=3, forced=forced), random.Random(seed)
+    days = solve_joint(i, Options(), lambda _: None).days
+    assert days is not None and i.grid is not None
+    work = i.workload.model_copy(update={"tokens": i.workload.tokens * 365 / days})
+    nodes = tuple(
+        node.model_copy(update={"ready_months": months.get("all", float(drawn.choice([0, 1, 2, 4, 8])))})
+        for node in i.grid.nodes
+    )
+    hardware = i.hardware.model_copy(update={"ready_months": months.get("hardware", 0.0)})
+    grid = i.grid.model_copy(update={"nodes": nodes})
+    return goal(i.model_copy(update={"grid": grid, "workload": work, "hardware": hardware}), "finish_date")
+
+
+def goal(i: Instance, minimize: str) -> Instance:
+    """Return a question with another goal, for the very best of it."""
+    return i.model_copy(update={"objective": i.objective.model_copy(update={"minimize": minimize, "tolerance": 0.0})})
+
+
+def within(i: Instance, months: float) -> Instance:
+    """Return a question in which nothing comes later than some months."""
+    assert i.grid is not None
+    rules = i.grid.rules.model_copy(update={"ready_within_months": months})
+    return i.model_copy(update={"grid": i.grid.model_copy(update={"rules": rules})})
+
+
+def solved(i: Instance) -> Plan:
+    return solve_instance(i, OPTIONS, lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("seed", "forced"),
+    [(4, False), (7, True), *more((9, True), (14, True), (3, True), (6, False), (12, False), (18, False), (26, False))],
+)
+def test_the_soonest_finish_is_that_of_every_start(seed: int, *, forced: bool) -> None:
+    """No start has a sooner finish than the plan, one has the same, and the plan passes the check with its bound."""
+    i = asked(seed, forced=forced)
+    assert i.grid is not None
+    plan, ends = solved(i), []
+    for months in {node.ready_months for node in i.grid.nodes if node.site}:
+        alone = solve_joint(goal(within(i, months), "days_to_train"), Options(), lambda _: None)
+        if alone.days is not None:
+            ends.append(months * DAYS_A_MONTH + alone.days)
+    assert plan.status == "optimal" and not check(plan) and plan.objective.name == "finish_date"
+    assert plan.objective.value == pytest.approx(min(ends), rel=1e-9)
+    assert plan.objective.bound == pytest.approx(min(ends), rel=1e-9)
+    assert plan.instance == i
+    assert "after the decision" in summary(plan, 120)
+
+
+@pytest.mark.parametrize("seed", slow(4, 6))
+def test_what_is_ready_at_once_changes_nothing(seed: int) -> None:
+    """With every site ready at once the finish is the fewest days; with all late by a month it is a month later."""
+    now, late = (solved(asked(seed, all=months)) for months in (0.0, 1.0))
+    days = solved(goal(asked(seed, all=0.0), "days_to_train")).objective.value
+    assert days is not None
+    assert now.objective.value == pytest.approx(days, rel=1e-9)
+    assert late.objective.value == pytest.approx(days + DAYS_A_MONTH, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", slow(3, 12))
+def test_hardware_that_comes_last_decides_the_start(seed: int) -> None:
+    """Where the hardware comes after all sites, the plan is that of the fewest days."""
+    plan = solved(asked(seed, hardware=9.0))
+    days = solved(goal(asked(seed, hardware=9.0), "days_to_train")).objective.value
+    assert days is not None and plan.objective.value == pytest.approx(9 * DAYS_A_MONTH + days, rel=1e-9)
+
+
+def test_a_cluster_waits_for_its_hardware() -> None:
+    """Without a grid the finish is the wait for the racks and the fewest days; a stated date that is not fails."""
+    i = toy(2)
+    i = i.model_copy(update={"hardware": i.hardware.model_copy(update={"ready_months": 2.0})})
+    plan, days = solved(goal(i, "finish_date")), solved(goal(i, "days_to_train")).objective.value
+    assert days is not None and plan.objective.value == pytest.approx(2 * DAYS_A_MONTH + days, rel=1e-9)
+    sooner: dict[str, Any] = {"value": days, "bound": days, "joint_bound": days}
+    wrong = plan.model_copy(update={"objective": plan.objective.model_copy(update=sooner)})
+    assert any(x.rule == "objective" for x in check(wrong))
+
+
+@pytest.mark.slow
+def test_its_explanation_is_of_the_days_from_its_start() -> None:
+    """No other choice at the plan's own start trains in fewer days."""
+    last = list(explained(asked(5), OPTIONS))[-1]
+    assert last.others and all(x.loss is None or x.loss >= -1e-9 for x in last.others)

@@ -1,0 +1,50 @@
+"""The goal frontier: a plan of the curve with the whole curve, or why there is no plan."""
+
+import pytest
+from joint_brute_force import toy
+
+import planner
+from planner.checks.check_plan import check
+from planner.cli.console import ExitCode, exit_code
+from planner.instance.instance import Instance
+from planner.planning.frontier import frontier_of
+from planner.planning.solve import options_of, solve_instance
+from planner.report.summary import summary
+
+OPTIONS = options_of(time_limit=None, gap=0.05, seed=0, threads=None)
+
+
+def asked(seed: int, **limits: float) -> Instance:
+    """Return a toy over sites that asks for the whole curve."""
+    i = toy(seed, sites=3)
+    objective = i.objective.model_copy(update={"minimize": "frontier"})
+    return i.model_copy(update={"objective": objective, "limits": i.limits.model_copy(update=limits)})
+
+
+@pytest.mark.parametrize("seed", [4, pytest.param(12, marks=pytest.mark.slow)])
+def test_the_plan_is_a_point_of_the_curve(seed: int) -> None:
+    """It is the knee, or the fastest; it passes the check, and the curve is the one of `planner frontier`."""
+    plan = solve_instance(asked(seed), OPTIONS, lambda _: None)
+    alone = frontier_of(asked(seed), OPTIONS, lambda _: None, epsilon=0.05)
+    assert plan.curve is not None and plan.layout is not None and not check(plan)
+    assert [x.capital_usd for x in plan.curve.points] == [x.capital_usd for x in alone.curve.points]
+    own = [x for x in plan.curve.points if x.asked]
+    assert len(own) == 1 and plan.objective.value == pytest.approx(own[0].days_to_train)
+    assert own[0].knee or own[0] is plan.curve.points[-1]
+    assert plan.curve.stopped == "proved" and exit_code(plan, None) == ExitCode.DONE
+    assert "of the curve" in summary(plan, 120)
+
+
+def test_no_plan_has_its_reason() -> None:
+    """Where no plan keeps the limits, the answer is the refusal with its rules, under the goal that was asked."""
+    plan = solve_instance(asked(4, deadline_days=1e-6), OPTIONS, lambda _: None)
+    assert plan.status == "infeasible" and plan.conflict is not None and plan.objective.name == "frontier"
+    assert not check(plan) and exit_code(plan, None) == ExitCode.INFEASIBLE
+
+
+def test_a_curve_is_of_one_gpu() -> None:
+    """Alternatives to the hardware are refused, naming the remedy."""
+    given = asked(4).model_dump(mode="json")
+    given["hardware"]["alternatives"] = [{"accelerator": "H100", "rack": "DGX-H100"}]
+    with pytest.raises(planner.PlannerError, match="a whole curve is of one GPU and rack"):
+        planner.solve(given)
