@@ -4,7 +4,6 @@ The table `step_errors` of the catalogue holds the errors on each class of measu
 without these rows.
 """
 
-import math
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
@@ -17,9 +16,7 @@ from planner.physics.training.operations import Machine
 from planner.physics.training.parallel_strategy import ParallelStrategy
 
 COVERAGE = 0.8  # of measured rows that lie in an interval
-TAIL = (1 - COVERAGE) / 2  # of them below it, and as many above
 FEW_ROWS = 10  # behind a constant: of fewer it is named
-NORMAL_TAIL = 1.2816  # standard deviations of a normal variable within which it lies with the coverage
 MIN_ROWS = 5  # of a class
 NODE_GPUS, MANY_GPUS = 8, 1000
 ANY = "any"
@@ -35,14 +32,31 @@ class ErrorClass(Frozen):
         description="Standard deviation of the mean log errors of sources, each left out of the fit."
     )
     bias: float = Field(description="Mean of predicted over measured seconds, less 1.")
-    measured_over_predicted: tuple[Positive, Positive] = Field(description="Within it 4 of 5 like rows lie.")
+    within_sources: NonNegative = Field(
+        description="Standard deviation of log errors round their source's mean, shrunk to that of wider classes."
+    )
+    measured_over_predicted: tuple[Positive, Positive] = Field(description="Within it 4 of 5 rows of a source lie.")
+    unmeasured_over_predicted: tuple[Positive, Positive] = Field(
+        description="The same where no row of the precision has the accelerator or the stack."
+    )
     ranges: dict[str, tuple[float, float]] = Field(description="Smallest and largest of each degree among the rows.")
+
+
+class SourceSpreads(Frozen):
+    """How far sources lie from their predictions, all classes together, and the intervals' width."""
+
+    measured: NonNegative = Field(
+        description="Standard deviation of mean log errors of sources whose accelerators and stacks others have too."
+    )
+    unmeasured: NonNegative = Field(description="The same of sources that alone measured an accelerator or a stack.")
+    multiple: Positive = Field(description="Standard deviations of a row of a source within which 4 of 5 rows lie.")
 
 
 class ErrorTable(Frozen):
     """Classes of measured rows by name, and the types of product that rows of each accelerator and stack had."""
 
     source: str
+    spreads: SourceSpreads
     classes: dict[str, ErrorClass]
     accelerators: dict[str, tuple[str, ...]]
     software: dict[str, tuple[str, ...]]
@@ -105,16 +119,12 @@ def interval(
 ) -> tuple[float, float]:
     """Return the 80 % interval of measured values around a predicted time, or a quantity proportional to it.
 
-    Its ends are the prediction times the ratios of measurement to prediction that enclose 4 of 5 like runs. Where no
-    measured run has the machine's accelerator or its stack, the interval is widened by the spread between sources.
+    Its ends are the prediction times the ratios of measurement to prediction that enclose 4 of 5 rows of a source that
+    no fit has seen. They are wider where no measured row has the machine's accelerator or its stack.
     """
     like = like_rows(m, strategy, errors)
-    low, high = like.measured_over_predicted
-    wider = 0.0
-    if unmeasured(m, errors):
-        half = math.log(high / low) / 2
-        wider = math.hypot(half, NORMAL_TAIL * like.between_sources) - half
-    return predicted * low * math.exp(-wider), predicted * high * math.exp(wider)
+    low, high = like.unmeasured_over_predicted if unmeasured(m, errors) else like.measured_over_predicted
+    return predicted * low, predicted * high
 
 
 def widest(predicted: float, of: Sequence[tuple[float, tuple[float, float]]]) -> tuple[float, float]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from calibration_rows import Case, read
 from catalogue_files import laid_out, on_a_bound, write
-from error_table import error_classes, like_interval, write_points
+from error_table import error_classes, multiple_of, spreads_of, write_points
 from fitted_constants import CONSTANTS, Known
 from held_out import errors_by_source
 
@@ -171,7 +171,7 @@ def table_of(cases: list[Case], errors: list[float]) -> dict[str, Any]:
 
 
 def test_table_of_errors(tmp_path: Path) -> None:
-    """Classes have their rows' bias, interval and ranges; one of few sources takes in what wider ones show."""
+    """Classes have their rows' bias, interval and ranges; one of few rows takes in what wider ones show."""
     cases, _ = rows_read(tmp_path, *({"step_s": str(1 + i)} for i in range(MIN_ROWS + 9)))
     few, many = cases[:MIN_ROWS], [replace(c, machine=replace(c.machine, sequence=8192)) for c in cases[MIN_ROWS:]]
     narrow = few[0].machine.precision.model_copy(update={"compute": "fp8"})
@@ -183,7 +183,7 @@ def test_table_of_errors(tmp_path: Path) -> None:
     assert (own.rows, every.rows) == (MIN_ROWS, MIN_ROWS + 9)
     assert own.bias == -0.01
     (low, high), (first, last) = own.measured_over_predicted, every.measured_over_predicted
-    assert first < low < 1 / 0.99 < high < last
+    assert first < low < 1 < high < last
     assert every.ranges["tokens a sequence"] == (2048, 8192)
     assert own.ranges["tokens a sequence"] == (2048, 2048)
     assert found.accelerators == {"H100": ("16-bit", "fp8")}
@@ -199,9 +199,28 @@ def test_intervals_hold_for_a_source_that_they_have_not_seen(tmp_path: Path, sou
         logs = rng.normal(0, 0.05, (sources, 1)) + rng.normal(0, 0.05, (sources, 6))
         rows = [replace(case, source=str(i), id=f"{i} {j}") for i in range(sources) for j in range(6)]
         errors = dict(zip((c.id for c in rows), np.expm1(-logs).ravel().tolist(), strict=True))
-        low, high = np.log(like_interval([rows[6:]], errors))
+        low, high = np.log(error_classes(rows[6:], errors)["classes"]["any"]["measured_over_predicted"])
         inside.append(np.mean((low <= logs[0]) & (logs[0] <= high)))
     assert 0.7 < np.mean(inside) < 0.87
+
+
+def test_spreads_of_sources_and_rows_are_told_apart(tmp_path: Path) -> None:
+    """Of made-up errors the spreads are those that made them, of sources alone on their machine apart from others."""
+    case = rows_read(tmp_path, {})[0][0]
+    rng = np.random.default_rng(1)
+    rows, errors = list[Case](), dict[str, float]()
+    for i in range(400):
+        alone = i % 2
+        gpu = case.machine.gpu.model_copy(update={"name": f"GPU {i}"}) if alone else case.machine.gpu
+        mean = rng.normal(0, 0.1 if alone else 0.04)
+        for j in range(6):
+            machine = replace(case.machine, gpu=gpu)
+            rows.append(replace(case, source=str(i), id=f"{i} {j}", machine=machine))
+            errors[rows[-1].id] = float(np.expm1(mean + rng.normal(0, 0.06)))
+    found = spreads_of(rows, errors)
+    assert (found.measured, found.unmeasured) == pytest.approx((0.04, 0.1), rel=0.15)
+    assert found.rows[step_errors.ANY] == pytest.approx(0.06, rel=0.1)
+    assert 1.15 < multiple_of(rows, errors, found) < 1.4  # of normal errors 1.28
 
 
 def test_page_and_points(tmp_path: Path) -> None:

@@ -69,11 +69,13 @@ def test_widest_takes_the_largest_error_each_way() -> None:
 
 @pytest.mark.parametrize("name", TABLE.classes)
 def test_table_is_sound(name: str) -> None:
-    """Each class has rows enough, an interval round what is predicted less its bias, and a range of every degree."""
-    x = TABLE.classes[name]
-    low, high = x.measured_over_predicted
+    """Each class has rows enough, intervals of the spreads of sources and rows, and a range of every degree."""
+    x, spreads = TABLE.classes[name], TABLE.spreads
+    ends = (x.measured_over_predicted, spreads.measured), (x.unmeasured_over_predicted, spreads.unmeasured)
     assert x.rows >= MIN_ROWS
-    assert 0.2 < low < high < 5
+    for (low, high), of_sources in ends:
+        assert low * high == pytest.approx(1, abs=1e-3)
+        assert math.log(high) == pytest.approx(spreads.multiple * math.hypot(of_sources, x.within_sources), abs=1e-3)
     assert set(x.ranges) == set(degrees_of(machine(), strategy()))
     assert all(0 < a <= b for a, b in x.ranges.values())
 
@@ -94,15 +96,12 @@ def test_interval_is_that_of_the_narrowest_class() -> None:
     assert step_errors.interval(m, s, 10.0) == pytest.approx([10 * x for x in like.measured_over_predicted])
 
 
-def test_an_unmeasured_stack_is_wider_by_what_sources_differ() -> None:
-    """Deviations of sources and of rows add as squares, the same factor on either side."""
+def test_an_unmeasured_stack_has_the_interval_of_such_sources() -> None:
+    """Where no row of the precision has the stack, the interval is that of sources which are alone on theirs: wider."""
     m, s = machine(software="megatron-zero-bubble"), strategy(4)
     like = step_errors.like_rows(m, s)
-    low, high = like.measured_over_predicted
-    first, last = step_errors.interval(m, s, 1.0)
-    half = math.hypot(math.log(high / low) / 2, step_errors.NORMAL_TAIL * like.between_sources)
-    assert math.log(last / first) / 2 == pytest.approx(half)
-    assert first * last == pytest.approx(low * high)
+    assert step_errors.interval(m, s, 10.0) == pytest.approx([10 * x for x in like.unmeasured_over_predicted])
+    assert like.unmeasured_over_predicted[1] > like.measured_over_predicted[1]
 
 
 def test_what_was_not_measured_is_named() -> None:
