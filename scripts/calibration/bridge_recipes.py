@@ -2,8 +2,9 @@
 
 The tables state no dispatcher, overlap nor CUDA graphs; the recipes of each release do (NVIDIA-NeMo/Megatron-Bridge,
 scripts/performance/configs of v0.2.0 to v0.5.0 for containers 25.11 to 26.06; fused experts are its
-cutedsl_fused_grouped_mlp). `rows/bridge_recipes.csv` has them for mixtures of experts; 26.08 is taken as 26.06, and
-25.09 as its interleaved runs on Hopper, which alone exchange beside another micro-batch.
+cutedsl_fused_grouped_mlp). `rows/bridge_recipes.csv` has them for mixtures of experts, with what of a layer selective
+recompute runs again (recompute_modules of the recipe of the largest batch); 26.08 is taken as 26.06, and 25.09 as its
+interleaved runs on Hopper, which alone exchange beside another micro-batch.
 """
 
 import csv
@@ -16,7 +17,8 @@ BRIDGE, BRIDGE_2025 = "megatron-bridge", "megatron-core-2025"
 OVERLAPS = ("context", "gradients", "parameters", "sends", "tensor")
 WHOLE_GRAPHS = (26, 6)  # from here dense models run as the newest preset but on Hopper
 RECIPES = Path(__file__).parent / "rows" / "bridge_recipes.csv"
-PLAIN = {"dispatcher": "all_to_all", "cuda_graphs": "none", "experts_overlap": "0", "fused_experts": "0"}
+PLAIN = {"dispatcher": "all_to_all", "cuda_graphs": "none", "recompute_modules": ""}
+PLAIN |= dict.fromkeys(("experts_overlap", "fused_experts"), "0")
 KEY = ("release", "model", "gpu_type", "precision")
 
 
@@ -53,6 +55,7 @@ def bridge_stack(row: dict[str, str], model: str) -> Stack:
         recipe
         | {key: known[key] for key in ("dispatcher", "cuda_graphs")}
         | {"fused_experts": known["fused_experts"] == "1"}
+        | ({"recompute_modules": tuple(modules.split("+"))} if (modules := known["recompute_modules"]) else {})
         | {"overlaps": (*OVERLAPS, "experts") if beside else OVERLAPS},
     )
 

@@ -313,8 +313,9 @@ def _recent(row: dict[str, str]) -> Case | str:
     case = complete(full, model, recent_stack(row), float(row["step_s"]), fits=True)
     if isinstance(case, str):
         return case
-    logged = float(row["memory_gb"]) * GIB if row["memory_gb"] else None
-    return replace(case, logged_bytes=logged, recent=True, natural=NATURAL in row["notes"])
+    logged, natural = float(row["memory_gb"]) * GIB if row["memory_gb"] else None, NATURAL in row["notes"]
+    group = f"{case.group}, {NATURAL}" if natural else case.group
+    return replace(case, group=group, logged_bytes=logged, recent=True, natural=natural)
 
 
 def complete(row: dict[str, str], model: Model, stack: Stack, seconds: float | None, *, fits: bool) -> Case | str:
@@ -347,7 +348,8 @@ def complete(row: dict[str, str], model: Model, stack: Stack, seconds: float | N
         precision=_precision_of(software, dtype, stated),
         sequence=_number(row["seq"], 1),
     )
-    recompute: Recompute = {"full": "full", "selective": "selective"}.get(row["recompute"], "none")  # type: ignore[assignment]
+    by_recipe = "selective" if "recompute_modules" in stack.switches else "none"
+    recompute: Recompute = row["recompute"] if row["recompute"] in ("full", "selective") else by_recipe  # type: ignore[assignment]
     stages, replicas = packing(machine.rack.gpus, t, c, p, d, gpus)
     splits = row["seq_parallel"] == "1" or (row["seq_parallel"] == "" and software.startswith(SPLITTING))
     base = ParallelStrategy(

@@ -37,6 +37,22 @@ def test_switches_of_a_mixture_of_experts(
     assert found.switches["fp8_recipe"] == "mxfp8"
 
 
+@pytest.mark.parametrize(
+    ("release", "gpu", "model", "precision", "modules"),
+    [
+        ("26.04", "B200", "deepseek-v3", "MXFP8", ("mla_up_proj",)),
+        ("26.02", "GB200", "gpt-oss-120b", "BF16", ("layernorm", "moe_act")),
+        ("26.06", "GB300", "deepseek-v3", "MXFP8", None),
+        ("26.02", "GB200", "qwen3-235b-a22b", "MXFP8", None),
+    ],
+)
+def test_modules_that_recipes_run_again(
+    release: str, gpu: str, model: str, precision: str, modules: tuple[str, ...] | None
+) -> None:
+    """A recipe that runs modules of a layer again says which; of others the switch stays as the preset has it."""
+    assert stack(release, gpu, model, precision).switches.get("recompute_modules") == modules
+
+
 def test_only_steps_in_8_bits_are_graphs_as_a_whole() -> None:
     """In 16 bits the recipes of 26.06 are those of the releases before; a note may say that experts overlap."""
     plain = stack("26.06", "GB200", "deepseek-v3", "BF16")
