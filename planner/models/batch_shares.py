@@ -62,7 +62,7 @@ class PoolSearch:
         """Bound the seconds per sequence of every share up to `max_share`; infinite where no layout fits."""
         if max_share < 1:
             return math.inf
-        known = next((b for b in self.bounds if b.sequences <= max_share <= b.max_share), None)
+        known = next((bound for bound in self.bounds if bound.sequences <= max_share <= bound.max_share), None)
         return known.rate if known is not None else self._search_up_to(max_share)
 
     def _search_up_to(self, max_share: int) -> float:
@@ -84,9 +84,9 @@ class PoolSearch:
         return rate
 
     def _add_point(self, strategy: ParallelStrategy, seconds: float) -> None:
-        n = sequences_of(strategy)
-        if n not in self.points or seconds < self.points[n].seconds:
-            self.points[n] = PoolLayout(sequences=n, seconds=seconds, strategy=strategy)
+        count = sequences_of(strategy)
+        if count not in self.points or seconds < self.points[count].seconds:
+            self.points[count] = PoolLayout(sequences=count, seconds=seconds, strategy=strategy)
             self.improvements += 1
 
     def min_seconds(self, low: int, high: int) -> float:
@@ -122,13 +122,13 @@ def step_seconds(problem: JointProblem, strategy: ParallelStrategy) -> float:
 def factorisations(problem: JointProblem, n: int) -> Iterator[dict[str, int]]:
     """Return every way to make up n sequences, as pins: replicas, micro-batches and sequences of one."""
     gpus = (problem.instance.hardware.racks or 0) * problem.gpus
-    for b in MICRO_BATCHES:
-        for d in range(1, min(gpus, n // b) + 1):
-            if n % (b * d) == 0:
+    for size in MICRO_BATCHES:
+        for replicas in range(1, min(gpus, n // size) + 1):
+            if n % (size * replicas) == 0:
                 yield {
-                    "layout.data_parallel": d,
-                    "layout.microbatches_per_step": n // (b * d),
-                    "layout.microbatch_sequences": b,
+                    "layout.data_parallel": replicas,
+                    "layout.microbatches_per_step": n // (size * replicas),
+                    "layout.microbatch_sequences": size,
                 }
 
 
@@ -136,10 +136,10 @@ def with_other_micro_batches(problem: JointProblem, strategy: ParallelStrategy) 
     """Return a layout with every other number of micro-batches that fits memory and the batch."""
     first = strategy.pipeline_parallel if strategy.virtual_stages > 1 else 1
     step = first if problem.rules.whole_rounds else 1
-    for m in range(first, problem.max_sequences // (strategy.data_parallel * strategy.micro_batch) + 1, step):
-        other = replace(strategy, micro_batches=m)
+    for number in range(first, problem.max_sequences // (strategy.data_parallel * strategy.micro_batch) + 1, step):
+        other = replace(strategy, micro_batches=number)
         memory = sum(stage_memory.worst_memory(padded(problem.machine, other.shape), other).values())
-        if m != strategy.micro_batches and memory <= problem.memory_limit:
+        if number != strategy.micro_batches and memory <= problem.memory_limit:
             yield other
 
 
@@ -173,41 +173,46 @@ class BatchSearch:
         Within T seconds a pool takes at most T / rate sequences, and at most its largest share. T over their sum grows
         with T, so the smallest T that the smallest shares need bounds the box.
         """
-        rates = [p.rate(high) for p, (_, high) in zip(self.pools, box, strict=True)]
-        seconds = max(p.min_seconds(low, high) for p, (low, high) in zip(self.pools, box, strict=True))
+        rates = [pool.rate(high) for pool, (_, high) in zip(self.pools, box, strict=True)]
+        seconds = max(pool.min_seconds(low, high) for pool, (low, high) in zip(self.pools, box, strict=True))
         if not math.isfinite(seconds):
             return math.inf
         if seconds == 0.0:
             if 0.0 in rates:  # of a search that was cut short before it had a bound
                 return 0.0
-            speed = sum(1 / r for r in rates)
+            speed = sum(1 / rate for rate in rates)
             return 1 / speed if speed else math.inf
         sequences = sum(
-            0.0 if math.isinf(r) else high if seconds >= r * high else seconds / r  # r is 0 of a pool with no bound yet
-            for r, (_, high) in zip(rates, box, strict=True)
+            0.0
+            if math.isinf(rate)
+            else high
+            if seconds >= rate * high
+            else seconds / rate  # the rate is 0 of a pool with no bound yet
+            for rate, (_, high) in zip(rates, box, strict=True)
         )
         tail = self.min_tail if sum(low > 0 for low, _ in box) > 1 else 0.0
         return seconds / min(self.batch, sequences) + tail / min(self.batch, sum(high for _, high in box))
 
     def improve(self) -> None:
         """Join the layouts known so far: for each pool's step time, the most sequences that all finish within it."""
-        improvements = sum(p.improvements for p in self.pools)
+        improvements = sum(pool.improvements for pool in self.pools)
         if improvements == self.improvements:
             return
         self.improvements = improvements
-        for limit in sorted({x.seconds for p in self.pools for x in p.points.values()}):
+        for limit in sorted({point.seconds for pool in self.pools for point in pool.points.values()}):
             sequences = sum(
-                max((n for n, x in p.points.items() if x.seconds <= limit * (1 + EPS)), default=0) for p in self.pools
+                max((count for count, point in pool.points.items() if point.seconds <= limit * (1 + EPS)), default=0)
+                for pool in self.pools
             )
             if limit / max(1, min(self.batch, sequences)) < self.rate:
                 self._keep_better(self._fullest(limit))
-        for k, p in enumerate(self.pools):  # alone it waits for no exchange
-            for x in p.points.values():
-                self._keep_better(tuple(x if i == k else None for i in range(len(self.pools))))
+        for k, pool in enumerate(self.pools):  # alone it waits for no exchange
+            for point in pool.points.values():
+                self._keep_better(tuple(point if i == k else None for i in range(len(self.pools))))
 
     def _keep_better(self, points: tuple[PoolLayout | None, ...]) -> None:
         """Keep shares that are better than the best."""
-        training = [x for x in points if x is not None]
+        training = [point for point in points if point is not None]
         if not training:
             return
         rate = (max(x.seconds for x in training) + self.tail(points)) / sum(x.sequences for x in training)
@@ -220,18 +225,21 @@ class BatchSearch:
         The sums that the first pools can reach are bits of an integer, pool after pool.
         """
         reached, options, mask = [1], [], (1 << (self.batch + 1)) - 1
-        for p in self.pools:
-            own = {0: None, **{n: x for n, x in sorted(p.points.items()) if x.seconds <= limit * (1 + EPS)}}
+        for pool in self.pools:
+            own = {
+                0: None,
+                **{count: point for count, point in sorted(pool.points.items()) if point.seconds <= limit * (1 + EPS)},
+            }
             sums = 0
-            for n in own:
-                sums |= reached[-1] << n & mask
+            for count in own:
+                sums |= reached[-1] << count & mask
             reached.append(sums)
             options.append(own)
         left, points = reached[-1].bit_length() - 1, []
         for own, before in zip(reversed(options), reversed(reached[:-1]), strict=True):
-            n = next(n for n in own if n <= left and before >> (left - n) & 1)
-            points.append(own[n])
-            left -= n
+            count = next(size for size in own if size <= left and before >> (left - size) & 1)
+            points.append(own[count])
+            left -= count
         return tuple(reversed(points))
 
     def tightened(self, box: Box) -> Box | None:
@@ -240,14 +248,14 @@ class BatchSearch:
             return box
         total = min(self.batch, sum(high for _, high in box))
         ends = []
-        for p, (low, high) in zip(self.pools, box, strict=True):
-            rate = p.rate(high)
+        for pool, (low, high) in zip(self.pools, box, strict=True):
+            rate = pool.rate(high)
             most = math.inf if rate == 0.0 else self.rate * total / rate * (1 + EPS)
             end = high if most >= high else math.ceil(most)
             if low > end:
                 return None
             ends.append((low, end))
-        slowest = max(low * p.rate(high) if low else 0.0 for p, (low, high) in zip(self.pools, ends, strict=True))
+        slowest = max(low * pool.rate(high) if low else 0.0 for pool, (low, high) in zip(self.pools, ends, strict=True))
         total = sum(high for _, high in ends)
         needed = math.floor(slowest / self.rate * (1 - EPS))
         narrowed = tuple((max(low, needed - (total - high)), high) for low, high in ends)
@@ -262,10 +270,10 @@ class BatchSearch:
         self.improve()
         rate = queue[0][0]
         if math.isfinite(rate):  # shares in proportion to speed, so that there are good ones early
-            for p in self.pools:
-                own = p.rate(self.batch)
+            for pool in self.pools:
+                own = pool.rate(self.batch)
                 if 0.0 < own < math.inf:
-                    p.rate(math.ceil(self.batch * rate / own))
+                    pool.rate(math.ceil(self.batch * rate / own))
             self.improve()
         if math.isfinite(self.rate):
             progress(self.rate, min(queue[0][0], self.rate))
@@ -296,7 +304,7 @@ class BatchSearch:
             bound=bound,
             stop=Stop.LIMIT if stopped() else Stop.PROVED,
             boxes=boxes,
-            searches=sum(p.searches for p in self.pools),
+            searches=sum(pool.searches for pool in self.pools),
         )
 
 
@@ -329,6 +337,6 @@ def balance(
     Without points no layout was found, and where that is proved no pool has one.
     """
     deadline = Deadline(time_limit)
-    pools = [PoolSearch(problem=p, deadline=deadline) for p in problems]
+    pools = [PoolSearch(problem=problem, deadline=deadline) for problem in problems]
     shares = BatchSearch(pools=pools, batch=batch, tail=tail, min_tail=min_tail)
     return shares.run(gap=gap or 0.0, stopped=lambda: deadline.passed, progress=progress)

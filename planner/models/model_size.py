@@ -49,20 +49,20 @@ def size(model: Model) -> int:
     return transformer.active_parameters(model, embedding=True)
 
 
-def _at(m: "cp_model.CpModel", units: "cp_model.IntVar", values: list[int]) -> "cp_model.IntVar":
+def _at(model: "cp_model.CpModel", units: "cp_model.IntVar", values: list[int]) -> "cp_model.IntVar":
     """Return the value that belongs to the width chosen."""
-    value = m.new_int_var(min(values), max(values), "")
-    m.add_element(units - 1, values, value)
+    value = model.new_int_var(min(values), max(values), "")
+    model.add_element(units - 1, values, value)
     return value
 
 
 def max_units(family: Family, target: float) -> int:
     """Bound the width: with as few layers as it may have, it has more than the target."""
-    width, u = family.heads_multiple_of * family.head_size, 1
+    width, units = family.heads_multiple_of * family.head_size, 1
     limit = target * (1 + family.tolerance)
-    while size(model_of(family, max(1, math.floor(u * width / family.max_aspect)), u)) <= limit:
-        u += max(1, u // 8)  # grows by an eighth, so that wide families end soon
-    return u
+    while size(model_of(family, max(1, math.floor(units * width / family.max_aspect)), units)) <= limit:
+        units += max(1, units // 8)  # grows by an eighth, so that wide families end soon
+    return units
 
 
 def _near(family: Family, widths: list[tuple[int, int, int, int]], fits: Callable[[int, int], bool]) -> list[int]:
@@ -103,16 +103,21 @@ def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None
         from planner.solvers import cpsat
 
     widest = max_units(family, target)
-    one, two = ([size(model_of(family, n, u)) for u in range(1, widest + 1)] for n in (1, 2))
-    layer, rest = ([b - a for a, b in zip(one, two, strict=True)], [2 * a - b for a, b in zip(one, two, strict=True)])
+    one, two = ([size(model_of(family, layers, units)) for units in range(1, widest + 1)] for layers in (1, 2))
+    layer, rest = (
+        [more - less for less, more in zip(one, two, strict=True)],
+        [2 * less - more for less, more in zip(one, two, strict=True)],
+    )
     low, high = target * (1 - family.tolerance), target * (1 + family.tolerance)
     width, multiple = family.heads_multiple_of * family.head_size, family.layers_multiple_of
     deepest = max(1, min(MAX_LAYERS, math.floor(high / layer[0]) + 1))
-    law = [round(SCALE * scaling_laws.layers_of(depth, width * u)) for u in range(1, widest + 1)]
+    law = [round(SCALE * scaling_laws.layers_of(depth, width * units)) for units in range(1, widest + 1)]
     # Implied, for a short proof: the layers that the target leaves each width, and how far they are from the law.
-    first = [max(0, min(deepest, math.ceil((low - b) / x))) for x, b in zip(layer, rest, strict=True)]
-    last = [max(0, min(deepest, math.floor((high - b) / x))) for x, b in zip(layer, rest, strict=True)]
-    apart = [max(0, SCALE * a - w, w - SCALE * z) for a, z, w in zip(first, last, law, strict=True)]
+    first = [max(0, min(deepest, math.ceil((low - base) / each))) for each, base in zip(layer, rest, strict=True)]
+    last = [max(0, min(deepest, math.floor((high - base) / each))) for each, base in zip(layer, rest, strict=True)]
+    apart = [
+        max(0, SCALE * low - target, target - SCALE * high) for low, high, target in zip(first, last, law, strict=True)
+    ]
 
     def fits(units: int, layers: int) -> bool:
         return low <= layer[units - 1] * layers + rest[units - 1] <= high
@@ -120,27 +125,27 @@ def choose_shape(family: Family, depth: DepthLaw, target: float) -> Model | None
     near = _near(family, list(zip(first, last, law, apart, strict=True)), fits)
     if not near:
         return None
-    m = cp_model.CpModel()
-    units = m.new_int_var_from_domain(cp_model.Domain.from_values(near), "units")
-    layers = multiple * m.new_int_var(1, max(1, deepest // multiple), "steps")
-    body = m.new_int_var(0, math.ceil(high), "body")
-    m.add_multiplication_equality(body, [layers, _at(m, units, layer)])
-    parameters = body + _at(m, units, rest)
-    m.add(parameters >= math.ceil(low))
-    m.add(parameters <= math.floor(high))
-    m.add(SCALE * width * units >= math.ceil(SCALE * family.min_aspect) * layers)
-    m.add(SCALE * width * units <= math.floor(SCALE * family.max_aspect) * layers)
-    away = m.new_int_var(0, SCALE * deepest + max(law), "away")
-    m.add_abs_equality(away, SCALE * layers - _at(m, units, law))
-    m.add(layers >= _at(m, units, first))
-    m.add(layers <= _at(m, units, last))
-    m.add(away >= _at(m, units, apart))
-    missed = m.new_int_var(0, math.ceil(high - low), "missed")
-    m.add_abs_equality(missed, parameters - round(target))
-    share = m.new_int_var(0, SCALE, "share")  # thousandths of the tolerance by which the target is missed
-    m.add(share * math.ceil(target * family.tolerance / SCALE) >= missed)
-    m.minimize(SCALE * away + share)
-    out = cpsat.run(m)
+    model = cp_model.CpModel()
+    units = model.new_int_var_from_domain(cp_model.Domain.from_values(near), "units")
+    layers = multiple * model.new_int_var(1, max(1, deepest // multiple), "steps")
+    body = model.new_int_var(0, math.ceil(high), "body")
+    model.add_multiplication_equality(body, [layers, _at(model, units, layer)])
+    parameters = body + _at(model, units, rest)
+    model.add(parameters >= math.ceil(low))
+    model.add(parameters <= math.floor(high))
+    model.add(SCALE * width * units >= math.ceil(SCALE * family.min_aspect) * layers)
+    model.add(SCALE * width * units <= math.floor(SCALE * family.max_aspect) * layers)
+    away = model.new_int_var(0, SCALE * deepest + max(law), "away")
+    model.add_abs_equality(away, SCALE * layers - _at(model, units, law))
+    model.add(layers >= _at(model, units, first))
+    model.add(layers <= _at(model, units, last))
+    model.add(away >= _at(model, units, apart))
+    missed = model.new_int_var(0, math.ceil(high - low), "missed")
+    model.add_abs_equality(missed, parameters - round(target))
+    share = model.new_int_var(0, SCALE, "share")  # thousandths of the tolerance by which the target is missed
+    model.add(share * math.ceil(target * family.tolerance / SCALE) >= missed)
+    model.minimize(SCALE * away + share)
+    out = cpsat.run(model)
     if out.infeasible:
         return None
     if out.stop is not Stop.PROVED or out.solution is None:
@@ -188,13 +193,13 @@ def model_for(choose: Choose, flop: float) -> ModelCandidate:
     depth, batch = choose.family.depth, choose.critical_batch
     if not isinstance(depth, DepthLaw) or isinstance(batch, str):
         raise TypeError("the instance still has the name of a law")
-    target, f = scaling_laws.best_parameters(law_of(choose), flop), choose.family
-    model = choose_shape(f, depth, target)
+    target, family = scaling_laws.best_parameters(law_of(choose), flop), choose.family
+    model = choose_shape(family, depth, target)
     if model is None:
         raise InputError(
-            f"workload.choose.family: no shape has {target:.4g} parameters within {f.tolerance:.2%} with heads a "
-            f"multiple of {f.heads_multiple_of} of {f.head_size} and hidden/layers from {f.min_aspect:g} to "
-            f"{f.max_aspect:g}; widen tolerance or the aspect, or let less divide"
+            f"workload.choose.family: no shape has {target:.4g} parameters within {family.tolerance:.2%} with heads a "
+            f"multiple of {family.heads_multiple_of} of {family.head_size} and hidden/layers from "
+            f"{family.min_aspect:g} to {family.max_aspect:g}; widen tolerance or the aspect, or let less divide"
         )
     parameters = float(size(model))
     tokens = scaling_laws.tokens_for(parameters, flop)
@@ -217,7 +222,7 @@ def any_model(choose: Choose) -> ModelCandidate:
 def instance_with(instance: Instance, candidate: ModelCandidate) -> Instance:
     """Return the instance that trains a candidate; the user's own limit on the batch stays."""
     limits = instance.limits
-    given = [b for b in (limits.max_batch_tokens, candidate.batch_tokens) if b is not None]
+    given = [limit for limit in (limits.max_batch_tokens, candidate.batch_tokens) if limit is not None]
     work = instance.workload.model_copy(update={"model": candidate.model, "tokens": candidate.tokens})
     batch = max(min(given), float(instance.workload.sequence_length)) if given else None
     limits = limits.model_copy(update={"max_batch_tokens": batch})

@@ -43,7 +43,7 @@ def units(stages: int, blocks: int, stripes: int) -> Ints:
 def rank_order(stages: int, blocks: int, stripes: int, unit_racks: int) -> list[list[int]]:
     """List the racks of each rack stage in the order of ranks: block by block, the racks of a unit side by side."""
     at = units(stages, blocks, stripes)[:, :, None] * unit_racks + np.arange(unit_racks)[None, None, :]
-    return [[int(r) for r in row] for row in at.reshape(stages, -1)]
+    return [[int(rack) for rack in row] for row in at.reshape(stages, -1)]
 
 
 def leaf_local_shares(stages: int, blocks: int, stripes: int, unit_racks: int, sizes: Ints) -> Floats:
@@ -216,7 +216,7 @@ class _Runs:
                 return found
 
             units = (u % width for u in (start // self.c, start // self.c + 1, (end - 1) // self.c))
-            return np.asarray(np.maximum.reduce([before(end, u) - before(start, u) for u in units]))
+            return np.asarray(np.maximum.reduce([before(end, unit) - before(start, unit) for unit in units]))
 
         amid, (first, last) = self.stripes_met()
         whole = np.where(amid > 0, self.blocks * self.c, 0)
@@ -259,10 +259,10 @@ def _exchanges(places: Ints, group: int) -> float:
     return float(np.bincount(pairs % span, weights=out).max())
 
 
-def assignment(order: list[list[int]], d: Design) -> tuple[Assignment, ...]:
+def assignment(order: list[list[int]], design: Design) -> tuple[Assignment, ...]:
     """Return the pieces of every stage by leaf domain, racks in rank order; a piece ends where the domain changes."""
     pieces: list[Assignment] = []
-    size = d.domain_racks
+    size = design.domain_racks
     for stage, racks in enumerate(order):
         first = 0
         for k in range(1, len(racks) + 1):
@@ -271,7 +271,7 @@ def assignment(order: list[list[int]], d: Design) -> tuple[Assignment, ...]:
                     Assignment(
                         stage=stage,
                         leaf_domain=racks[first] // size,
-                        racks=hostlist.fold(racks[first:k], hostlist.width(d.racks)),
+                        racks=hostlist.fold(racks[first:k], hostlist.width(design.racks)),
                     )
                 )
                 first = k

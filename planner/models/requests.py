@@ -102,7 +102,7 @@ def resolved_switches(switches: tuple[Switch | str, ...]) -> list[Switch]:
 
     TypeError where some are still names.
     """
-    named = [s for s in switches if isinstance(s, str)]
+    named = [switch for switch in switches if isinstance(switch, str)]
     if named:
         raise TypeError(f"network.switches: {named} are names; load the instance through planner.load")
-    return [s for s in switches if not isinstance(s, str)]
+    return [switch for switch in switches if not isinstance(switch, str)]

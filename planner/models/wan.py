@@ -66,15 +66,15 @@ class WanData:
         """Whether every demand must survive one cut."""
         return self.wan.protection == "one_cut"
 
-    def rtt_ms(self, a: str, b: str) -> float:
+    def rtt_ms(self, start: str, end: str) -> float:
         """Return the round trip on the shortest route; infinite where there is none."""
-        return rtt_of(self.fibre, self.shortest.get(f"{a},{b}") or self.shortest.get(f"{b},{a}"))
+        return rtt_of(self.fibre, self.shortest.get(f"{start},{end}") or self.shortest.get(f"{end},{start}"))
 
     def requested_gbps(self, key: str) -> float:
         """Return the rate of a demand on its shortest route; without any wait where no route does."""
-        d = self.demands[key]
-        rate = d.gbps(self.rtt_ms(d.a, d.b))
-        return rate if math.isfinite(rate) else d.gbps(0.0)
+        demand = self.demands[key]
+        rate = demand.gbps(self.rtt_ms(demand.a, demand.b))
+        return rate if math.isfinite(rate) else demand.gbps(0.0)
 
     def max_wavelengths(self, edge: Edge) -> int:
         """Return the most wavelengths that an edge can be lit with."""
@@ -93,29 +93,29 @@ def rtt_of(net: SiteFibre, route: Route | None) -> float:
 def gather(instance: Instance, request: WanRequest) -> WanData:
     """Gather the data of a design for an instance with a grid."""
     links, grid = instance.wan or Wan(), instance.grid or Grid(balancing_authorities=(), nodes=())
-    nodes = {n.id: n for n in grid.nodes}
-    areas = {b.id: b.interconnection for b in grid.balancing_authorities}
+    nodes = {node.id: node for node in grid.nodes}
+    areas = {area.id: area.interconnection for area in grid.balancing_authorities}
     groups: dict[str, list[str]] = {}
-    for s in request.exchanging:
-        groups.setdefault(areas[nodes[s].balancing_authority], []).append(s)
-    places = {s: (nodes[s].latitude, nodes[s].longitude) for s in request.sites}
+    for site in request.exchanging:
+        groups.setdefault(areas[nodes[site].balancing_authority], []).append(site)
+    places = {site: (nodes[site].latitude, nodes[site].longitude) for site in request.sites}
     net = fibre.fibre_of(links, fibre.places_of(links, places))
     graph = fibre.graph(net)
     shortest: dict[str, Route | None] = {}
 
-    def rtt(a: str, b: str) -> float:
-        a, b = min(a, b), max(a, b)
-        if f"{a},{b}" not in shortest:
-            shortest[f"{a},{b}"] = next(iter(fibre.routes(net, graph, a, b, 1)), None)
-        return rtt_of(net, shortest[f"{a},{b}"])
+    def rtt(start: str, end: str) -> float:
+        start, end = min(start, end), max(start, end)
+        if f"{start},{end}" not in shortest:
+            shortest[f"{start},{end}"] = next(iter(fibre.routes(net, graph, start, end, 1)), None)
+        return rtt_of(net, shortest[f"{start},{end}"])
 
     window = request.exchange.window_seconds
     forms = wan.forms(groups, request.exchange.stage_bytes, rtt)
     form = fibre.choose_form(links, forms, window, rtt)
     demands = [*fibre.sync_demands(links, form, window, rtt)]
     demands += fibre.traffic_demands(links, request.sites, net.node)
-    for d in demands:
-        rtt(d.a, d.b)
+    for demand in demands:
+        rtt(demand.a, demand.b)
     return WanData(
         grid=grid,
         wan=links,
@@ -123,26 +123,26 @@ def gather(instance: Instance, request: WanRequest) -> WanData:
         fibre=net,
         forms=forms,
         form=form,
-        demands={d.key: d for d in demands},
-        options={d.key: tuple(_options(links, grid, net, graph, d)) for d in demands},
+        demands={demand.key: demand for demand in demands},
+        options={demand.key: tuple(_options(links, grid, net, graph, demand)) for demand in demands},
         shortest=shortest,
     )
 
 
-def _options(links: Wan, grid: Grid, net: SiteFibre, graph: object, d: Demand) -> Iterator[RouteOption]:
+def _options(links: Wan, grid: Grid, net: SiteFibre, graph: object, demand: Demand) -> Iterator[RouteOption]:
     """Yield the options of a demand: pairs of diverse routes under protection, else single routes.
 
     The exchange keeps to the longest round trip that sites may have. A route on which waiting fills the window is none.
     """
-    pairs = fibre.diverse(net, graph, d.a, d.b, links.routes)
-    limit = grid.rules.max_rtt_ms if d.priority == 0 and grid.rules.max_rtt_ms is not None else math.inf
+    pairs = fibre.diverse(net, graph, demand.a, demand.b, links.routes)
+    limit = grid.rules.max_rtt_ms if demand.priority == 0 and grid.rules.max_rtt_ms is not None else math.inf
     candidates: list[tuple[Route, Route | None]] = [*pairs]
     if links.protection != "one_cut":
-        near = fibre.routes(net, graph, d.a, d.b, links.routes)
-        candidates = [(r, None) for r in dict.fromkeys([*near, *(r for pair in pairs for r in pair)])]
+        near = fibre.routes(net, graph, demand.a, demand.b, links.routes)
+        candidates = [(route, None) for route in dict.fromkeys([*near, *(route for pair in pairs for route in pair)])]
     for primary, backup in candidates:
-        trips = [net.rtt_ms(r) for r in (primary, backup) if r is not None]
-        rates = [d.gbps(t) for t in trips]
+        trips = [net.rtt_ms(route) for route in (primary, backup) if route is not None]
+        rates = [demand.gbps(trip) for trip in trips]
         if max(trips) <= limit * (1 + 1e-9) and math.isfinite(max(rates)):
             yield RouteOption(primary=primary, backup=backup, gbps=rates[0], backup_gbps=rates[-1])
 
@@ -153,9 +153,12 @@ Term = tuple[str, int, float]  # demand, option, rate on the edge
 def build(data: WanData, *, elastic: bool = False) -> pyo.ConcreteModel:
     """Build the model without an objective; `elastic` lets edges carry more than their wavelengths, as `missing`."""
     m = pyo.ConcreteModel()
-    choices = [(d, i) for d in data.demands for i in range(len(data.options[d]))]
-    used = [data.options[d][i] for d, i in choices]
-    edges = {e: data.fibre.edges[e] for e in sorted({e for o in used for e in (*o.primary, *(o.backup or ()))})}
+    choices = [(demand, i) for demand in data.demands for i in range(len(data.options[demand]))]
+    used = [data.options[demand][i] for demand, i in choices]
+    edges = {
+        edge: data.fibre.edges[edge]
+        for edge in sorted({edge for option in used for edge in (*option.primary, *(option.backup or ()))})
+    }
     m.share = pyo.Var(
         choices, bounds=(0, 1), domain=lambda _, d, *__: pyo.Reals if data.demands[d].priority else pyo.Binary
     )
@@ -176,13 +179,13 @@ def shares(m: Any, data: WanData, demand: str) -> Any:
 
 def carried(m: Any, data: WanData) -> None:
     """Require the whole gradient exchange, each link of it on one route."""
-    links = [d for d, x in data.demands.items() if not x.priority and data.options[d]]
+    links = [key for key, demand in data.demands.items() if not demand.priority and data.options[key]]
     m.carried = pyo.Constraint(links, rule=lambda m, d: shares(m, data, d) == 1)
 
 
 def admitted(m: Any, data: WanData) -> None:
     """Limit the admitted share of each demand of traffic to 1."""
-    traffic = [d for d, x in data.demands.items() if x.priority and data.options[d]]
+    traffic = [key for key, demand in data.demands.items() if demand.priority and data.options[key]]
     m.admitted = pyo.Constraint(traffic, rule=lambda m, d: shares(m, data, d) <= 1)
 
 
@@ -190,10 +193,10 @@ def capacity(m: Any, data: WanData) -> None:
     """Limit the load of each edge to its wavelengths, in the normal state and while any other edge is cut."""
     terms = loads(data)
 
-    def row(m: Any, e: str, state: str) -> Any:
-        missing = [m.missing[e]] if e in m.missing else []
-        load = sum(rate * m.share[d, i] for d, i, rate in terms[e, state])
-        return load <= sum(missing) + data.wan.wavelength_gbps * m.waves[e]
+    def row(m: Any, edge: str, state: str) -> Any:
+        missing = [m.missing[edge]] if edge in m.missing else []
+        load = sum(rate * m.share[demand, i] for demand, i, rate in terms[edge, state])
+        return load <= sum(missing) + data.wan.wavelength_gbps * m.waves[edge]
 
     m.capacity = pyo.Constraint(list(terms), rule=row)
 
@@ -206,24 +209,28 @@ def fibre_pairs(m: Any, data: WanData) -> None:
 
 def loads(data: WanData) -> dict[tuple[str, str], list[Term]]:
     """Return the terms of each edge's load by (edge, state): `normal`, or the edge whose cut sends traffic to it."""
-    options = [(d, i, o, data.cuts(d, i)) for d in data.demands for i, o in enumerate(data.options[d])]
+    options = [
+        (demand, i, option, data.cuts(demand, i))
+        for demand in data.demands
+        for i, option in enumerate(data.options[demand])
+    ]
     states: dict[tuple[str, str], str | None] = {}
-    for _, _, o, cuts in options:
-        states |= {(e, "normal"): None for e in o.primary}
-        states |= {(e, c): c for c in cuts for e in o.backup or ()}
+    for _, _, option, cuts in options:
+        states |= {(edge, "normal"): None for edge in option.primary}
+        states |= {(edge, cut): cut for cut in cuts for edge in option.backup or ()}
     return {key: list(_terms(options, key[0], states[key])) for key in sorted(states)}
 
 
 def _terms(options: list[Any], edge: str, cut: str | None) -> Iterator[Term]:
-    for d, i, o, cuts in options:
-        rate = o.rate(edge, cut, cuts)
+    for demand, i, option, cuts in options:
+        rate = option.rate(edge, cut, cuts)
         if rate:
-            yield d, i, rate
+            yield demand, i, rate
 
 
 def priced(data: WanData) -> bool:
     """Return whether the fibre costs anything."""
-    return any(e.pair_usd or e.wavelength_usd for e in data.fibre.edges.values())
+    return any(edge.pair_usd or edge.wavelength_usd for edge in data.fibre.edges.values())
 
 
 def scale(data: WanData) -> float:
@@ -233,13 +240,13 @@ def scale(data: WanData) -> float:
 
 def cost(m: Any, data: WanData) -> Any:
     """Return the capital or the yearly cost in M$, as asked; where nothing is priced, wavelengths times 1000 km."""
-    edges = {e: data.fibre.edges[e] for e in m.waves}
+    edges = {edge: data.fibre.edges[edge] for edge in m.waves}
     if not priced(data):
-        return sum(edges[e].route_km / 1e3 * m.waves[e] for e in edges)
-    rates = {e: (x.pair_usd, x.wavelength_usd) for e, x in edges.items()}
+        return sum(edges[edge].route_km / 1e3 * m.waves[edge] for edge in edges)
+    rates = {name: (edge.pair_usd, edge.wavelength_usd) for name, edge in edges.items()}
     if not data.request.capital:
-        rates = {e: fibre.yearly_rates(x, data.wan, data.grid) for e, x in edges.items()}
-    return sum(rates[e][0] / 1e6 * m.pairs[e] + rates[e][1] / 1e6 * m.waves[e] for e in edges)
+        rates = {name: fibre.yearly_rates(edge, data.wan, data.grid) for name, edge in edges.items()}
+    return sum(rates[edge][0] / 1e6 * m.pairs[edge] + rates[edge][1] / 1e6 * m.waves[edge] for edge in edges)
 
 
 def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: float | None, *, seed: int = 0) -> str:
@@ -248,7 +255,7 @@ def confirmed(instance: Instance, request: WanRequest, plan: WanPlan, seconds: f
     It is ON_TRUST where neither reaches the bound, and for a design that leaves traffic out, whose bound would need a
     proof that the fibre carries no more of it.
     """
-    if any(d.missing_gbps for d in plan.demands):
+    if any(demand.missing_gbps for demand in plan.demands):
         return ON_TRUST
     data = gather(instance, request)
     m, unit = stated(data), scale(data)
@@ -275,11 +282,11 @@ def with_plan(
 ) -> Outcome[WanPlan]:
     """Return the outcome with the plan's section, its objective recomputed from the physics."""
     of = outcome.solution.of if outcome.solution else float
-    shares: Shares = {key: min(x, 1.0) for key, v in m.share.items() if (x := of(v)) > MIN_SHARE}
+    shares: Shares = {key: min(share, 1.0) for key, variable in m.share.items() if (share := of(variable)) > MIN_SHARE}
     edges = tuple(_edges(data, shares))
-    capital = math.fsum(fibre.capex_usd(data.fibre.edges[e.id], data.wan, e.wavelengths) for e in edges)
-    yearly = capital if data.request.capital else sum(e.usd_per_year for e in edges)
-    value = yearly if priced(data) else sum(e.route_km * e.wavelengths for e in edges)
+    capital = math.fsum(fibre.capex_usd(data.fibre.edges[edge.id], data.wan, edge.wavelengths) for edge in edges)
+    yearly = capital if data.request.capital else sum(edge.usd_per_year for edge in edges)
+    value = yearly if priced(data) else sum(edge.route_km * edge.wavelengths for edge in edges)
     bound = None if outcome.bound is None else min(outcome.bound * scale(data), value)
     gap = relative_gap(value, bound)
     result = replace(
@@ -289,20 +296,20 @@ def with_plan(
         bound=bound,
         seconds=deadline.elapsed,
     )
-    r = data.request
-    size, window = r.exchange.stage_bytes, r.exchange.window_seconds
+    request = data.request
+    size, window = request.exchange.stage_bytes, request.exchange.window_seconds
     certificate = result.certificate(
         formulation=WAN_FORMULATION,
-        minimizes=(LEAST_CAPITAL if r.capital else LEAST_YEARLY) if priced(data) else UNPRICED,
+        minimizes=(LEAST_CAPITAL if request.capital else LEAST_YEARLY) if priced(data) else UNPRICED,
         seed=seed,
-        given=f"sites {', '.join(r.sites)}; {size:.6g} bytes a stage within {window:.6g} s",
+        given=f"sites {', '.join(request.sites)}; {size:.6g} bytes a stage within {window:.6g} s",
         space={
             "demands": len(data.demands),
             "edges": len(data.fibre.edges),
             "routes": data.wan.routes,
-            "options": sum(len(o) for o in data.options.values()),
+            "options": sum(len(options) for options in data.options.values()),
         },
-        binding=tuple(f"fibre_pairs[{e.id}]" for e in edges if _full(data, e)),
+        binding=tuple(f"fibre_pairs[{edge.id}]" for edge in edges if _full(data, edge)),
     )
     certificate = certificate.model_copy(update={"checked": ON_TRUST})
     plan = WanPlan(
@@ -310,7 +317,7 @@ def with_plan(
         window_seconds=window,
         forms=_forms(data),
         protection="one_cut" if data.protected else "none",
-        demands=tuple(_demand(data, d, shares, edges) for d in data.demands),
+        demands=tuple(_demand(data, demand, shares, edges) for demand in data.demands),
         edges=edges,
         capex_usd=capital,
         certificate=certificate,
@@ -325,51 +332,52 @@ def _full(data: WanData, edge: WanEdge) -> bool:
 
 def _edges(data: WanData, shares: Shares) -> Iterator[WanEdge]:
     peak: dict[str, float] = {}
-    for (e, _), terms in loads(data).items():
-        peak[e] = max(peak.get(e, 0.0), math.fsum(rate * shares.get((d, i), 0.0) for d, i, rate in terms))
-    for e, gbps in sorted(peak.items()):
-        x = data.fibre.edges[e]
-        waves = min(wan.wavelengths(data.wan, gbps * (1 - 1e-9)), data.max_wavelengths(x))
+    for (name, _), terms in loads(data).items():
+        load = math.fsum(rate * shares.get((demand, i), 0.0) for demand, i, rate in terms)
+        peak[name] = max(peak.get(name, 0.0), load)
+    for name, gbps in sorted(peak.items()):
+        edge = data.fibre.edges[name]
+        waves = min(wan.wavelengths(data.wan, gbps * (1 - 1e-9)), data.max_wavelengths(edge))
         if waves:
             yield WanEdge(
-                id=e,
-                a=x.a,
-                b=x.b,
-                route_km=x.route_km,
+                id=name,
+                a=edge.a,
+                b=edge.b,
+                route_km=edge.route_km,
                 peak_gbps=gbps,
                 wavelengths=waves,
                 fibre_pairs=wan.fibre_pairs(data.wan, waves),
                 capacity_gbps=waves * data.wan.wavelength_gbps,
-                usd_per_year=fibre.usd_per_year(x, data.wan, data.grid, waves),
+                usd_per_year=fibre.usd_per_year(edge, data.wan, data.grid, waves),
             )
 
 
 def _forms(data: WanData) -> tuple[ExchangeForm, ...]:
     """Return the forms side by side at the rate that the chosen one needs."""
     window = data.request.exchange.window_seconds
-    needs = {f: wan.form_need_gbps(f, data.wan, window, data.rtt_ms) for f in data.forms}
+    needs = {form: wan.form_need_gbps(form, data.wan, window, data.rtt_ms) for form in data.forms}
     rate = needs[data.form] if data.form else math.inf
     forms = []
-    for f, need in needs.items():
-        seconds = wan.seconds(f, data.wan, rate, data.rtt_ms) if math.isfinite(rate) else None
+    for form, need in needs.items():
+        seconds = wan.seconds(form, data.wan, rate, data.rtt_ms) if math.isfinite(rate) else None
         link_gbps = need if math.isfinite(need) else None
-        fields = {"name": f.name, "order": f.order, "link_gbps": link_gbps, "seconds": seconds}
+        fields = {"name": form.name, "order": form.order, "link_gbps": link_gbps, "seconds": seconds}
         forms.append(ExchangeForm.model_validate(fields))
     return tuple(forms)
 
 
 def _demand(data: WanData, key: str, shares: Shares, edges: tuple[WanEdge, ...]) -> WanDemand:
-    d, requested, options = data.demands[key], data.requested_gbps(key), data.options[key]
+    demand, requested, options = data.demands[key], data.requested_gbps(key), data.options[key]
     routes = tuple(_route(data, key, i, shares[key, i]) for i in range(len(options)) if (key, i) in shares)
-    share = math.fsum(r.share for r in routes)
+    share = math.fsum(route.share for route in routes)
     share = 1.0 if share > WHOLE_SHARE else share
-    full = {e.id for e in edges if _full(data, e)}
-    used = {e for o in options for e in (*o.primary, *(o.backup or ()))}
+    full = {edge.id for edge in edges if _full(data, edge)}
+    used = {edge for option in options for edge in (*option.primary, *(option.backup or ()))}
     return WanDemand(
-        name=d.name,
-        a=d.a,
-        b=d.b,
-        priority=d.priority,
+        name=demand.name,
+        a=demand.a,
+        b=demand.b,
+        priority=demand.priority,
         requested_gbps=requested,
         admitted_gbps=requested * share,
         missing_gbps=requested * (1 - share),
@@ -379,16 +387,16 @@ def _demand(data: WanData, key: str, shares: Shares, edges: tuple[WanEdge, ...])
 
 
 def _route(data: WanData, key: str, option: int, share: float) -> WanRoute:
-    o, net = data.options[key][option], data.fibre
+    chosen, net = data.options[key][option], data.fibre
     return WanRoute(
         share=share,
-        edges=o.primary,
-        route_km=net.km(o.primary),
-        rtt_ms=net.rtt_ms(o.primary),
-        gbps=share * o.gbps,
-        backup_edges=o.backup,
-        backup_rtt_ms=None if o.backup is None else net.rtt_ms(o.backup),
-        backup_gbps=None if o.backup is None else share * o.backup_gbps,
+        edges=chosen.primary,
+        route_km=net.km(chosen.primary),
+        rtt_ms=net.rtt_ms(chosen.primary),
+        gbps=share * chosen.gbps,
+        backup_edges=chosen.backup,
+        backup_rtt_ms=None if chosen.backup is None else net.rtt_ms(chosen.backup),
+        backup_gbps=None if chosen.backup is None else share * chosen.backup_gbps,
     )
 
 
@@ -400,9 +408,9 @@ def solve(instance: Instance, request: WanRequest, options: Options) -> Outcome[
     """Return the design of the wide area; where the fibre cannot carry the exchange, `detail` names the shortfall."""
     deadline = Deadline(options.time_limit)
     data = gather(instance, request)
-    without_route = [d for d, x in data.demands.items() if not x.priority and not data.options[d]]
+    without_route = [key for key, demand in data.demands.items() if not demand.priority and not data.options[key]]
     if without_route:
-        detail = "; ".join(_no_route(data, d) for d in without_route)
+        detail = "; ".join(_no_route(data, demand) for demand in without_route)
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=detail, seconds=deadline.elapsed)
     m, traffic = stated(data), routed_traffic(data)
     outcome = _run(m, options, deadline)
@@ -427,7 +435,7 @@ def stated(data: WanData) -> pyo.ConcreteModel:
 
 def routed_traffic(data: WanData) -> list[str]:
     """Return the traffic that has a route."""
-    return [d for d, x in data.demands.items() if x.priority and data.options[d]]
+    return [key for key, demand in data.demands.items() if demand.priority and data.options[key]]
 
 
 def _run(m: Any, options: Options, deadline: Deadline) -> Outcome[highs.HighsValues]:
@@ -442,10 +450,10 @@ def _by_priority(
     """Maximize the Gbps of each priority in turn, then minimize the cost; also return whether every step was proven."""
     proven = True
     m.admitted_before = pyo.ConstraintList()
-    for level in sorted({data.demands[d].priority for d in traffic}):
-        rates = {d: data.requested_gbps(d) for d in traffic if data.demands[d].priority == level}
+    for level in sorted({data.demands[demand].priority for demand in traffic}):
+        rates = {demand: data.requested_gbps(demand) for demand in traffic if data.demands[demand].priority == level}
         total = max(sum(rates.values()), 1e-12)
-        admitted = sum(rate / total * shares(m, data, d) for d, rate in rates.items())
+        admitted = sum(rate / total * shares(m, data, demand) for demand, rate in rates.items())
         m.goal.set_value(-admitted)
         outcome = _run(m, options, deadline)
         if outcome.objective is None:
@@ -458,14 +466,14 @@ def _by_priority(
 
 def _no_route(data: WanData, demand: str) -> str:
     """Write the reason why a link of the exchange has no route at all."""
-    d = data.demands[demand]
-    rtt = data.rtt_ms(d.a, d.b)
+    wanted = data.demands[demand]
+    rtt = data.rtt_ms(wanted.a, wanted.b)
     limit = data.grid.rules.max_rtt_ms
     if math.isinf(rtt):
         return f"{demand}: no fibre route"
-    if d.trips * rtt / 1e3 >= d.window_seconds:
-        window = f"the window of {d.window_seconds * 1e3:,.1f} ms"
-        return f"{demand}: {d.trips:g} round trips of {rtt:,.1f} ms fill {window}"
+    if wanted.trips * rtt / 1e3 >= wanted.window_seconds:
+        window = f"the window of {wanted.window_seconds * 1e3:,.1f} ms"
+        return f"{demand}: {wanted.trips:g} round trips of {rtt:,.1f} ms fill {window}"
     if limit is not None and rtt > limit:
         return f"{demand}: {rtt:,.1f} ms round trip on the shortest route > {limit:,.1f} ms"
     return (
@@ -477,23 +485,25 @@ def _no_route(data: WanData, demand: str) -> str:
 def _missing_capacity(data: WanData, options: Options, deadline: Deadline) -> Outcome[highs.HighsValues]:
     """Minimise the sum over edges of the Gb/s missing for the exchange alone; `detail` names the edges and rates."""
     m = build(data, elastic=True)
-    for d, i in m.share:
-        if data.demands[d].priority:
-            m.share[d, i].fix(0.0)
+    for demand, i in m.share:
+        if data.demands[demand].priority:
+            m.share[demand, i].fix(0.0)
     m.goal = pyo.Objective(expr=sum(m.missing.values()))
     outcome = _run(m, options, deadline)
     if outcome.solution is None:
         return outcome
     of = outcome.solution.of
-    chosen = [(d, data.options[d][i]) for d, i in m.share if of(m.share[d, i]) > 0.5]
+    chosen = [(demand, data.options[demand][i]) for demand, i in m.share if of(m.share[demand, i]) > 0.5]
     parts = []
-    for e, missing in ((e, of(m.missing[e])) for e in sorted(m.missing)):
+    for edge, missing in ((edge, of(m.missing[edge])) for edge in sorted(m.missing)):
         if missing > 1e-6:
-            users = ", ".join(d for d, o in chosen if e in o.primary or e in (o.backup or ()))
-            pairs = data.fibre.edges[e].max_pairs
-            parts.append(f"{e}: {_gbps(missing)} missing beyond its {pairs} fibre pair(s), for {users}")
+            users = ", ".join(
+                demand for demand, option in chosen if edge in option.primary or edge in (option.backup or ())
+            )
+            pairs = data.fibre.edges[edge].max_pairs
+            parts.append(f"{edge}: {_gbps(missing)} missing beyond its {pairs} fibre pair(s), for {users}")
     return Outcome(stop=Stop.PROVED, infeasible=True, detail="; ".join(parts), solver=outcome.solver)
 
 
-def _gbps(x: float) -> str:
-    return f"{x:,.6g} Gbps"
+def _gbps(value: float) -> str:
+    return f"{value:,.6g} Gbps"

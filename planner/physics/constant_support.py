@@ -31,9 +31,9 @@ class ConstantSupport(Frozen):
     sources: int = Field(description="Sources that these rows come from.")
     deviation: NonNegative = Field(description="Standard deviation left of its logarithm.")
 
-    def touches(self, m: Machine) -> bool:
+    def touches(self, machine: Machine) -> bool:
         """Return whether it is a constant of a machine."""
-        return (m.gpu.name if self.kind == "accelerators" else m.software.name) in self.entries
+        return (machine.gpu.name if self.kind == "accelerators" else machine.software.name) in self.entries
 
 
 class SupportTable(Frozen):
@@ -50,19 +50,23 @@ def support_table() -> SupportTable:
     return SupportTable.model_validate(catalogue("constant_support"))
 
 
-def support_of(m: Machine) -> dict[str, ConstantSupport]:
+def support_of(machine: Machine) -> dict[str, ConstantSupport]:
     """Return the support of each constant of a machine, by `accelerators` or `software` and the constant's path."""
-    return {f"{c.kind}.{c.path}": c for c in support_table().constants if c.touches(m)}
+    return {
+        f"{constant.kind}.{constant.path}": constant
+        for constant in support_table().constants
+        if constant.touches(machine)
+    }
 
 
-def step_deviation(m: Machine, seconds: Callable[[Machine], float]) -> float:
+def step_deviation(machine: Machine, seconds: Callable[[Machine], float]) -> float:
     """Return the standard deviation of a step's logarithm that the posterior of its constants leaves, linearised."""
     table = support_table()
-    own = [i for i, c in enumerate(table.constants) if c.touches(m)]
+    own = [i for i, constant in enumerate(table.constants) if constant.touches(machine)]
     if not own:
         return 0.0
-    base, place = math.log(seconds(m)), {i: n for n, i in enumerate(own)}
-    slopes = np.array([math.log(seconds(moved(m, table.constants[i]))) - base for i in own]) / MOVE
+    base, place = math.log(seconds(machine)), {i: place for place, i in enumerate(own)}
+    slopes = np.array([math.log(seconds(moved(machine, table.constants[i]))) - base for i in own]) / MOVE
     along = slopes * np.array([table.constants[i].deviation for i in own])
     together = np.eye(len(own))
     for i, j, per_cent in table.correlations:
@@ -71,11 +75,11 @@ def step_deviation(m: Machine, seconds: Callable[[Machine], float]) -> float:
     return math.sqrt(max(0.0, float(along @ together @ along)))
 
 
-def moved(m: Machine, c: ConstantSupport) -> Machine:
+def moved(machine: Machine, constant: ConstantSupport) -> Machine:
     """Return a machine with a constant of it a little larger."""
-    if c.kind == "accelerators":
-        return replace(m, gpu=_scaled(m.gpu, c.path.split(".")))
-    return replace(m, software=_scaled(m.software, c.path.split(".")))
+    if constant.kind == "accelerators":
+        return replace(machine, gpu=_scaled(machine.gpu, constant.path.split(".")))
+    return replace(machine, software=_scaled(machine.software, constant.path.split(".")))
 
 
 def _scaled(part: Any, keys: list[str]) -> Any:
@@ -83,6 +87,6 @@ def _scaled(part: Any, keys: list[str]) -> Any:
     key, *rest = keys
     if isinstance(part, dict):
         both = SIXTEEN_BITS if key in SIXTEEN_BITS else (key,)
-        return part | {k: part[k] * math.exp(MOVE) for k in both if k in part}
+        return part | {key: part[key] * math.exp(MOVE) for key in both if key in part}
     value = getattr(part, key)
     return part.model_copy(update={key: _scaled(value, rest) if rest else value * math.exp(MOVE)})

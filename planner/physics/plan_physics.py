@@ -72,11 +72,12 @@ class PlanPhysics:
     def standing(self) -> tuple[PoweredSite, ...]:
         """Sites whose node and balancing authority are known."""
         sites = self.plan.sites.sites if self.plan.sites and self.instance.grid else ()
-        nodes = {n.id: n for n in self.grid.nodes}
-        areas = {b.id: b for b in self.grid.balancing_authorities}
-        known = [s for s in sites if s.id in nodes and nodes[s.id].balancing_authority in areas]
+        nodes = {node.id: node for node in self.grid.nodes}
+        areas = {area.id: area for area in self.grid.balancing_authorities}
+        known = [site for site in sites if site.id in nodes and nodes[site.id].balancing_authority in areas]
         return tuple(
-            PoweredSite(site=s, node=nodes[s.id], authority=areas[nodes[s.id].balancing_authority]) for s in known
+            PoweredSite(site=site, node=nodes[site.id], authority=areas[nodes[site.id].balancing_authority])
+            for site in known
         )
 
     @cached_property
@@ -86,7 +87,7 @@ class PlanPhysics:
             return {}
         if self.instance.grid is None:
             return {CLUSTER: self.instance.hardware.racks or 0}
-        return {s.id: s.racks for s in self.plan.sites.sites} if self.plan.sites else {}
+        return {site.id: site.racks for site in self.plan.sites.sites} if self.plan.sites else {}
 
     def fabric_mw(self, site: str) -> float:
         """Return the power of a site's fabric, in MW; 0 without one."""
@@ -112,7 +113,7 @@ class PlanPhysics:
         if layout is None or self.faults:
             return {}
         stages, by_site = layout.rack_stages, layout.racks_per_stage_by_site
-        return {s: by_site.get(s, 0) * stages for s in self.replicas}
+        return {site: by_site.get(site, 0) * stages for site in self.replicas}
 
     def cabled_racks(self, site: str) -> int:
         """Return the racks of a site that its fabric joins."""
@@ -127,44 +128,50 @@ class PlanPhysics:
     @cached_property
     def built(self) -> dict[str, int]:
         """New circuits by corridor, of corridors that can be built."""
-        known = {n.id for n in self.grid.new_lines}
+        known = {line.id for line in self.grid.new_lines}
         counts: dict[str, int] = {}
-        for n in self.plan.sites.new_lines if self.plan.sites else ():
-            if n.line in known:
-                counts[n.line] = counts.get(n.line, 0) + n.circuits
+        for line in self.plan.sites.new_lines if self.plan.sites else ():
+            if line.line in known:
+                counts[line.line] = counts.get(line.line, 0) + line.circuits
         return counts
 
     @cached_property
     def steps(self) -> dict[str, int]:
         """Steps of interconnect by node, of nodes that can be upgraded."""
-        known = {n.id for n in self.grid.nodes if n.upgrade}
+        known = {node.id for node in self.grid.nodes if node.upgrade}
         counts: dict[str, int] = {}
-        for u in self.plan.sites.upgrades if self.plan.sites else ():
-            if u.node in known:
-                counts[u.node] = counts.get(u.node, 0) + u.steps
+        for upgrade in self.plan.sites.upgrades if self.plan.sites else ():
+            if upgrade.node in known:
+                counts[upgrade.node] = counts.get(upgrade.node, 0) + upgrade.steps
         return counts
 
     def excess(self, rule: str) -> float:
         """Return how much the plan states that it exceeds a soft rule; 0 for a hard rule."""
         if self.plan.sites is None or rule.partition("[")[0] not in self.grid.rules.soft:
             return 0.0
-        return sum(x.amount for x in self.plan.sites.excess if x.rule == rule)
+        return sum(excess.amount for excess in self.plan.sites.excess if excess.rule == rule)
 
     def site_named(self, name: str) -> PoweredSite | None:
         """Return an open site by id."""
-        return next((s for s in self.standing if s.site.id == name), None)
+        return next((place for place in self.standing if place.site.id == name), None)
 
     @cached_property
     def _route_km(self) -> dict[tuple[str, str], float]:
-        return fibre.reach(self.wan, {x.site.id: (x.node.latitude, x.node.longitude) for x in self.standing}).km
+        return fibre.reach(
+            self.wan, {place.site.id: (place.node.latitude, place.node.longitude) for place in self.standing}
+        ).km
 
-    def route_km(self, a: str, b: str) -> float:
+    def route_km(self, start: str, end: str) -> float:
         """Return the length of the shortest fibre route between two open sites, in km."""
-        return self._route_km.get((min(a, b), max(a, b)), 0.0)
+        return self._route_km.get((min(start, end), max(start, end)), 0.0)
 
     def link_usd_per_year(self, link: Link) -> float:
         """Compute the yearly price of a link by its wavelengths, over all the fibre that they light, in dollars."""
-        ends = {x.site.id: (x.node.latitude, x.node.longitude) for x in self.standing if x.site.id in (link.a, link.b)}
+        ends = {
+            place.site.id: (place.node.latitude, place.node.longitude)
+            for place in self.standing
+            if place.site.id in (link.a, link.b)
+        }
         prices = fibre.link_prices(self.wan, ends) if len(ends) == len({link.a, link.b}) > 1 else (0.0, 0.0)
         return cost.link_usd_per_year(self.grid, self.wan, prices, link.wavelengths)
 
@@ -177,7 +184,7 @@ class PlanPhysics:
     def replicas(self) -> dict[str, int]:
         """Replicas by site, of sites that have any."""
         by_site = self.plan.layout.data_parallel_by_site if self.plan.layout else {}
-        return {s: d for s, d in by_site.items() if d > 0}
+        return {site: count for site, count in by_site.items() if count > 0}
 
     @cached_property
     def metrics(self) -> LayoutMetrics | None:
@@ -185,12 +192,12 @@ class PlanPhysics:
         layout = self.plan.layout
         if layout is None or self.faults:
             return None
-        a = layout.assumptions
+        assumptions = layout.assumptions
         conditions = Conditions(
-            pipeline_send_slowdown=a.pipeline_send_slowdown,
-            allreduce_slowdown=a.allreduce_slowdown,
-            wan_gbps=a.wan_gbps,
-            wan_rtt_ms=a.wan_rtt_ms or 0.0,
+            pipeline_send_slowdown=assumptions.pipeline_send_slowdown,
+            allreduce_slowdown=assumptions.allreduce_slowdown,
+            wan_gbps=assumptions.wan_gbps,
+            wan_rtt_ms=assumptions.wan_rtt_ms or 0.0,
             wan_round_trips=self.wan.round_trips,
             transport_slowdown=self.transport_slowdown,
         )
@@ -202,46 +209,46 @@ class PlanPhysics:
     def switches(self) -> dict[str, Switch]:
         """Switches that a fabric may be built from, by name."""
         network = self.instance.network
-        return {s.name: s for s in network.switches if isinstance(s, Switch)} if network else {}
+        return {switch.name: switch for switch in network.switches if isinstance(switch, Switch)} if network else {}
 
     @cached_property
     def designs(self) -> dict[str, Design]:
         """The design behind each site's fabric, of fabrics whose choices can be computed with."""
         fabrics = self.plan.fabric.sites if self.plan.fabric else {}
-        designs = {s: self._design(s, f) for s, f in fabrics.items() if s in self.racks_by_site}
-        return {s: d for s, d in designs.items() if d is not None}
+        designs = {site: self._design(site, fabric) for site, fabric in fabrics.items() if site in self.racks_by_site}
+        return {site: design for site, design in designs.items() if design is not None}
 
-    def _design(self, site: str, f: SiteFabric) -> Design | None:
+    def _design(self, site: str, fabric: SiteFabric) -> Design | None:
         network, racks = self.instance.network, self.cabled_racks(site)
-        if network is None or design_fault(f, racks) or not {f.switch, *f.models} <= set(self.switches):
+        if network is None or design_fault(fabric, racks) or not {fabric.switch, *fabric.models} <= set(self.switches):
             return None
         gpus = self.wired_gpus_per_rack(site)
-        return design_of(f, racks, switches=self.switches, gpus=gpus, network=network)
+        return design_of(fabric, racks, switches=self.switches, gpus=gpus, network=network)
 
-    def above(self, f: SiteFabric) -> tuple[Switch, ...]:
+    def above(self, fabric: SiteFabric) -> tuple[Switch, ...]:
         """Return the models of the tiers above the leaves of a fabric whose models are known."""
-        return tuple(self.switches[name] for name in f.models[1:])
+        return tuple(self.switches[name] for name in fabric.models[1:])
 
     @cached_property
     def wired(self) -> dict[str, Design]:
         """The designs that can be wired: only these have counts."""
-        return {s: d for s, d in self.designs.items() if not unwirable(d, cross_rail=True)}
+        return {site: design for site, design in self.designs.items() if not unwirable(design, cross_rail=True)}
 
     @cached_property
     def stages(self) -> dict[str, list[list[int]]]:
         """Racks of each stage in rank order by site, of assignments that can be read."""
         placed = self.plan.placement.sites if self.plan.placement else {}
-        return {s: ranks for s in placed if (ranks := self._ranks(s)) is not None}
+        return {site: ranks for site in placed if (ranks := self._ranks(site)) is not None}
 
     def _ranks(self, site: str) -> list[list[int]] | None:
         if self.plan.placement is None or self.plan.layout is None or self.faults or site not in self.racks_by_site:
             return None
         ranks: list[list[int]] = [[] for _ in range(self.plan.layout.rack_stages)]
-        for a in self.plan.placement.sites[site].assignment:
-            racks = racks_of(a.racks, self.cabled_racks(site))
-            if isinstance(racks, str) or not 0 <= a.stage < len(ranks):
+        for fragment in self.plan.placement.sites[site].assignment:
+            racks = racks_of(fragment.racks, self.cabled_racks(site))
+            if isinstance(racks, str) or not 0 <= fragment.stage < len(ranks):
                 return None
-            ranks[a.stage] += racks
+            ranks[fragment.stage] += racks
         return ranks
 
     @cached_property
@@ -251,14 +258,14 @@ class PlanPhysics:
         if layout is None:
             return {}
         found: dict[str, Locality] = {}
-        for s, ranks in self.stages.items():
-            if s in self.wired:
-                d = self.wired[s]
-                found[s] = locality(
+        for site, ranks in self.stages.items():
+            if site in self.wired:
+                design = self.wired[site]
+                found[site] = locality(
                     ranks,
-                    leaf_domain_racks=d.domain_racks,
-                    domains_per_pod=d.domains_per_pod or 1,
-                    domains_per_zone=d.domains_per_zone,
+                    leaf_domain_racks=design.domain_racks,
+                    domains_per_pod=design.domains_per_pod or 1,
+                    domains_per_zone=design.domains_per_zone,
                     wrap=layout.virtual_stages > 1,
                 )
         return found
@@ -269,7 +276,7 @@ def racks_of(text: str, racks: int) -> list[int] | str:
 
     Numbers are compared with the site's racks before ranges are expanded.
     """
-    outside = [n for n in re.findall(r"[0-9]+", text) if len(n) > 9 or int(n) >= racks]
+    outside = [number for number in re.findall(r"[0-9]+", text) if len(number) > 9 or int(number) >= racks]
     if outside:
         return f"rack {outside[0][:20]} of {text[:60]!r} > {racks - 1:,}, the site's last rack"
     try:
@@ -278,27 +285,35 @@ def racks_of(text: str, racks: int) -> list[int] | str:
         return str(error)
 
 
-COUNTS = [k for k, f in LayoutPlan.model_fields.items() if f.annotation is int and k not in ("gpus_used", "gpus_idle")]
+COUNTS = [
+    name
+    for name, field in LayoutPlan.model_fields.items()
+    if field.annotation is int and name not in ("gpus_used", "gpus_idle")
+]
 """Entries of a layout that are whole numbers from 1."""
 
 
 def layout_faults(layout: LayoutPlan) -> Iterator[str]:
     """Yield complaints about entries of a layout that make its figures meaningless, each with the expected value."""
-    counts = {k: getattr(layout, k) for k in COUNTS}
-    yield from (f"{k} {n:,} is not from 1 to {MAX_COUNT:,}" for k, n in counts.items() if not 1 <= n <= MAX_COUNT)
+    counts = {name: getattr(layout, name) for name in COUNTS}
+    yield from (
+        f"{name} {count:,} is not from 1 to {MAX_COUNT:,}"
+        for name, count in counts.items()
+        if not 1 <= count <= MAX_COUNT
+    )
     inner, outer = layout.tensor_parallel_inner, layout.tensor_parallel
     if inner > outer:
         yield f"tensor_parallel_inner {inner:,} > {outer:,}, tensor_parallel"
     yield from _stage_faults(layout)
     by_site = sorted(layout.data_parallel_by_site.items())
-    wrong = [(site, n) for site, n in by_site if not 0 <= n <= MAX_COUNT]
-    yield from (f"data_parallel_by_site.{site} {n:,} is not from 0 to {MAX_COUNT:,}" for site, n in wrong)
-    if not any(n for _, n in by_site):
+    wrong = [(site, count) for site, count in by_site if not 0 <= count <= MAX_COUNT]
+    yield from (f"data_parallel_by_site.{site} {count:,} is not from 0 to {MAX_COUNT:,}" for site, count in wrong)
+    if not any(count for _, count in by_site):
         yield "data_parallel_by_site has no replica, at least 1 is needed"
     for key in ("pipeline_send_slowdown", "allreduce_slowdown", "wan_gbps"):
-        x = getattr(layout.assumptions, key)
-        if x is not None and not (x > 0 and math.isfinite(x)):
-            yield f"assumptions.{key} {x:g} is not above 0"
+        value = getattr(layout.assumptions, key)
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            yield f"assumptions.{key} {value:g} is not above 0"
     if layout.assumptions.wan_rtt_ms is not None and layout.assumptions.wan_rtt_ms < 0:
         yield f"assumptions.wan_rtt_ms {layout.assumptions.wan_rtt_ms:g} < 0"
 
@@ -307,11 +322,11 @@ def _stage_faults(layout: LayoutPlan) -> Iterator[str]:
     layers, recomputed = layout.layers_per_stage, layout.recomputed_layers_per_stage
     if len(layers) != layout.pipeline_parallel:
         yield f"layers_per_stage has {len(layers):,} entries, {layout.pipeline_parallel:,} stages"
-    yield from (f"stage {i} has {n:,} layers < 1" for i, n in enumerate(layers) if not 1 <= n <= MAX_COUNT)
+    yield from (f"stage {i} has {count:,} layers < 1" for i, count in enumerate(layers) if not 1 <= count <= MAX_COUNT)
     most = min(MAX_CHUNKS, max(layers, default=0))
     if layout.virtual_stages > max(1, most):
         yield f"virtual_stages {layout.virtual_stages:,} > {most:,}, the most chunks that a stage's layers divide into"
-    within = all(0 <= r <= n for r, n in zip(recomputed, layers, strict=False))
+    within = all(0 <= part <= whole for part, whole in zip(recomputed, layers, strict=False))
     if recomputed and not (within and len(recomputed) == len(layers)):
         first = list(recomputed)[:8]
         yield f"recomputed_layers_per_stage {first} are not counts within the {len(layers):,} stages' layers"

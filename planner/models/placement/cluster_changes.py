@@ -41,7 +41,7 @@ class Repair:
 def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: Options) -> Outcome[Repair]:
     """Minimize split groups, extra pieces and groups across pods; infeasible where more units are missing than free."""
     deadline = Deadline(options.time_limit)
-    need, free = sum(g.missing for g in groups), sum(leaf.free for leaf in leaves)
+    need, free = sum(group.missing for group in groups), sum(leaf.free for leaf in leaves)
     if need > free:
         return Outcome(stop=Stop.PROVED, infeasible=True, detail=f"{need} units are missing > {free} free")
     taken = _nearest(leaves, groups)
@@ -64,9 +64,9 @@ def repair(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], options: O
 
 def cost(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], taken: Taken) -> tuple[int, int, int]:
     """Count split groups, extra pieces and groups across pods once the units are taken."""
-    on = [set(g.stays) for g in groups]
-    for (g, i), n in taken.items():
-        if n:
+    on = [set(group.stays) for group in groups]
+    for (g, i), count in taken.items():
+        if count:
             on[g].add(i)
     across = sum(len({_pod(leaves[i]) for i in own}) > 1 for own in on)
     return sum(len(own) > 1 for own in on), sum(len(own) - 1 for own in on), across
@@ -76,15 +76,15 @@ def _analytic(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> tupl
     """Bound each group by itself: on its own leaves, or on the fewest others, if all that is free were its own."""
     largest = sorted((leaf.free for leaf in leaves), reverse=True)
     split = extra = across = 0
-    for g in groups:
-        left, more = g.missing - sum(leaves[i].free for i in g.stays), 0
-        for n in largest:
+    for group in groups:
+        left, more = group.missing - sum(leaves[i].free for i in group.stays), 0
+        for room in largest:
             if left <= 0:
                 break
-            left, more = left - n, more + 1
-        pieces = len(g.stays) + more
+            left, more = left - room, more + 1
+        pieces = len(group.stays) + more
         split, extra = split + (pieces > 1), extra + pieces - 1
-        across += len({_pod(leaves[i]) for i in g.stays}) > 1
+        across += len({_pod(leaves[i]) for i in group.stays}) > 1
     return split, extra, across
 
 
@@ -95,23 +95,23 @@ def _pod(leaf: Leaf) -> int:
 def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken:
     """Serve each group, the most units missing first, from its own leaves, then its pods, then the freest leaves."""
     free, taken = [leaf.free for leaf in leaves], Counter[tuple[int, int]]()
-    left = [g.missing for g in groups]
+    left = [group.missing for group in groups]
     order = sorted(range(len(groups)), key=lambda g: (-left[g], g))
 
     def serve(g: int, i: int) -> None:
-        n = min(left[g], free[i])
-        if n:
-            taken[g, i] += n
-            free[i] -= n
-            left[g] -= n
+        count = min(left[g], free[i])
+        if count:
+            taken[g, i] += count
+            free[i] -= count
+            left[g] -= count
 
     for g in order:
-        for i in sorted(groups[g].stays, key=lambda i: (-free[i], i)):
+        for i in sorted(groups[g].stays, key=lambda stay: (-free[stay], stay)):
             serve(g, i)
     for g in order:
         pods = {_pod(leaves[i]) for i in groups[g].stays}
         while left[g]:
-            anywhere = [i for i, n in enumerate(free) if n]
+            anywhere = [i for i, room in enumerate(free) if room]
             near = [i for i in anywhere if not pods or _pod(leaves[i]) in pods] or anywhere
             enough = [i for i in near if free[i] >= left[g]]
             i = min(enough, key=lambda i: (free[i], i)) if enough else max(near, key=lambda i: (free[i], -i))
@@ -122,7 +122,7 @@ def _nearest(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup]) -> Taken
 
 def _kept(leaves: Sequence[Leaf], groups: Sequence[IncompleteGroup], need: int) -> list[int]:
     """Return the leaves that a best solution can use: own ones, and of others as many of a class as missing units."""
-    own = {i for g in groups for i in g.stays if leaves[i].free}
+    own = {i for group in groups for i in group.stays if leaves[i].free}
     classes: Counter[tuple[int, int]] = Counter()
     kept = []
     for i, leaf in enumerate(leaves):
@@ -155,59 +155,61 @@ def _search(
     """Prove level after level; return the incumbent, its bounds and the number of variables."""
     from planner.solvers.cpsat import run
 
-    f = _formulate(leaves, kept, groups)
-    standing = sum(len(g.stays) - 1 for g in groups)
-    levels = [sum(f.split), sum(f.new.values()) + standing, sum(f.across)]
+    form = _formulate(leaves, kept, groups)
+    standing = sum(len(group.stays) - 1 for group in groups)
+    levels = [sum(form.split), sum(form.new.values()) + standing, sum(form.across)]
     best, bounds = start[0], list(start[1])
     for level, goal in enumerate(levels):
         if cost(leaves, groups, best)[level] > bounds[level]:
-            f.model.minimize(goal)
+            form.model.minimize(goal)
             limit = deadline.limit
-            outcome = run(f.model, time_limit=limit, seed=options.seed, threads=options.threads, interruptible=True)
+            outcome = run(form.model, time_limit=limit, seed=options.seed, threads=options.threads, interruptible=True)
             if outcome.solution is None or outcome.bound is None:
                 break
             of = outcome.solution.of
-            candidate = {at: of(v) for at, v in f.take.items() if of(v)}
-            best = min(best, candidate, key=lambda t: cost(leaves, groups, t))
+            candidate = {at: of(variable) for at, variable in form.take.items() if of(variable)}
+            best = min(best, candidate, key=lambda taken: cost(leaves, groups, taken))
             bounds[level] = max(bounds[level], math.ceil(outcome.bound - ROUNDING))
         value = cost(leaves, groups, best)[level]
         if value > bounds[level]:
             break
-        f.model.add(goal <= value).with_name(f"keep_level[{level}]")
-    return best, (bounds[0], bounds[1], bounds[2]), len(f.model.proto.variables)
+        form.model.add(goal <= value).with_name(f"keep_level[{level}]")
+    return best, (bounds[0], bounds[1], bounds[2]), len(form.model.proto.variables)
 
 
 def _formulate(leaves: Sequence[Leaf], kept: Sequence[int], groups: Sequence[IncompleteGroup]) -> _Formulation:
     from ortools.sat.python import cp_model
 
-    f = _Formulation(cp_model.CpModel())
+    form = _Formulation(cp_model.CpModel())
     for g, group in enumerate(groups):
         pods = {_pod(leaves[i]) for i in group.stays}
-        split, across = f.model.new_bool_var(f"split[{g}]"), f.model.new_bool_var(f"across[{g}]")
+        split, across = form.model.new_bool_var(f"split[{g}]"), form.model.new_bool_var(f"across[{g}]")
         reached: dict[int, cp_model.IntVar] = {}
         mine, pieces = [], []
         for i in kept:
             limit = min(group.missing, leaves[i].free)
-            v = f.take[g, i] = f.model.new_int_var(0, limit, f"take[{g},{i}]")
-            mine.append(v)
+            variable = form.take[g, i] = form.model.new_int_var(0, limit, f"take[{g},{i}]")
+            mine.append(variable)
             if i in group.stays:
                 continue
-            new = f.new[g, i] = f.model.new_bool_var(f"new[{g},{i}]")
+            new = form.new[g, i] = form.model.new_bool_var(f"new[{g},{i}]")
             pieces.append(new)
-            f.model.add(v <= limit * new).with_name(f"count_new_pieces[{g},{i}]")
+            form.model.add(variable <= limit * new).with_name(f"count_new_pieces[{g},{i}]")
             pod = _pod(leaves[i])
             if pod not in pods:
-                reached.setdefault(pod, f.model.new_bool_var(f"reached[{g},{pod}]"))
-                f.model.add_implication(new, reached[pod])
-        f.model.add(sum(mine) == group.missing).with_name(f"serve_the_group[{g}]")
-        f.model.add(len(group.stays) + sum(pieces) <= 1 + len(leaves) * split).with_name(f"count_split_groups[{g}]")
+                reached.setdefault(pod, form.model.new_bool_var(f"reached[{g},{pod}]"))
+                form.model.add_implication(new, reached[pod])
+        form.model.add(sum(mine) == group.missing).with_name(f"serve_the_group[{g}]")
+        form.model.add(len(group.stays) + sum(pieces) <= 1 + len(leaves) * split).with_name(f"count_split_groups[{g}]")
         in_pods = len(pods) + sum(reached.values())
-        f.model.add(in_pods <= 1 + len(leaves) * across).with_name(f"count_groups_across_pods[{g}]")
-        f.split.append(split)
-        f.across.append(across)
+        form.model.add(in_pods <= 1 + len(leaves) * across).with_name(f"count_groups_across_pods[{g}]")
+        form.split.append(split)
+        form.across.append(across)
     for i in kept:
-        f.model.add(sum(f.take[g, i] for g in range(len(groups))) <= leaves[i].free).with_name(f"take_free_units[{i}]")
-    return f
+        form.model.add(sum(form.take[g, i] for g in range(len(groups))) <= leaves[i].free).with_name(
+            f"take_free_units[{i}]"
+        )
+    return form
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,45 +232,49 @@ class PreemptionProblem:
     max_split: int
 
 
-def minimize_stop_cost(q: PreemptionProblem, options: Options) -> Outcome[tuple[int, ...]]:
+def minimize_stop_cost(problem: PreemptionProblem, options: Options) -> Outcome[tuple[int, ...]]:
     """Minimize the cost of the jobs to stop; infeasible where not even all of them are enough."""
     from ortools.sat.python import cp_model
 
     from planner.solvers.cpsat import run
 
     model = cp_model.CpModel()
-    stop = [model.new_bool_var(f"stop[{r}]") for r in range(len(q.costs))]
-    units = _units(q, model, stop)
-    whole: list[list[cp_model.IntVar]] = [[] for _ in q.kinds]
+    stop = [model.new_bool_var(f"stop[{job}]") for job in range(len(problem.costs))]
+    units = _units(problem, model, stop)
+    whole: list[list[cp_model.IntVar]] = [[] for _ in problem.kinds]
     for leaf, segments in units.items():
         here = []
-        for k, kind in enumerate(q.kinds):
-            v = model.new_int_var(0, kind.count, f"whole[{leaf},{k}]")
-            whole[k].append(v)
-            here.append(kind.size * v)
+        for k, kind in enumerate(problem.kinds):
+            variable = model.new_int_var(0, kind.count, f"whole[{leaf},{k}]")
+            whole[k].append(variable)
+            here.append(kind.size * variable)
         model.add(sum(here) <= sum(segments)).with_name(f"fit_whole_groups[{leaf}]")
-    for k, kind in enumerate(q.kinds):
+    for k, kind in enumerate(problem.kinds):
         model.add(sum(whole[k]) <= kind.count).with_name(f"place_each_group_once[{k}]")
-    split = sum(kind.count - sum(v) for kind, v in zip(q.kinds, whole, strict=True))
-    model.add(split <= q.max_split).with_name("split_few_groups")
-    need = sum(kind.size * kind.count for kind in q.kinds)
-    model.add(sum(v for segments in units.values() for v in segments) >= need).with_name("fit_all_groups")
-    model.minimize(sum(c * v for c, v in zip(q.costs, stop, strict=True)))
+    split = sum(kind.count - sum(variables) for kind, variables in zip(problem.kinds, whole, strict=True))
+    model.add(split <= problem.max_split).with_name("split_few_groups")
+    need = sum(kind.size * kind.count for kind in problem.kinds)
+    model.add(sum(variable for segments in units.values() for variable in segments) >= need).with_name("fit_all_groups")
+    model.minimize(sum(cost * variable for cost, variable in zip(problem.costs, stop, strict=True)))
     outcome = run(model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
-    chosen = None if outcome.solution is None else tuple(r for r, v in enumerate(stop) if outcome.solution.of(v))
+    chosen = (
+        None
+        if outcome.solution is None
+        else tuple(job for job, variable in enumerate(stop) if outcome.solution.of(variable))
+    )
     return outcome.with_solution(chosen)
 
 
 def _units(
-    q: PreemptionProblem, model: "cp_model.CpModel", stop: "Sequence[cp_model.IntVar]"
+    problem: PreemptionProblem, model: "cp_model.CpModel", stop: "Sequence[cp_model.IntVar]"
 ) -> "dict[int, list[cp_model.IntVar]]":
     """Count the whole segments of each block once the chosen jobs have stopped."""
     units: dict[int, list[cp_model.IntVar]] = {}
-    for b, block in enumerate(q.blocks):
-        v = model.new_int_var(0, (block.free + sum(block.owned.values())) // q.segment, f"units[{b}]")
-        returned = sum(n * stop[r] for r, n in sorted(block.owned.items()))
-        model.add(q.segment * v <= block.free + returned).with_name(f"return_nodes[{b}]")
-        units.setdefault(block.leaf, []).append(v)
+    for index, block in enumerate(problem.blocks):
+        variable = model.new_int_var(0, (block.free + sum(block.owned.values())) // problem.segment, f"units[{index}]")
+        returned = sum(count * stop[job] for job, count in sorted(block.owned.items()))
+        model.add(problem.segment * variable <= block.free + returned).with_name(f"return_nodes[{index}]")
+        units.setdefault(block.leaf, []).append(variable)
     return units
 
 
@@ -304,34 +310,37 @@ def minimize_moves(leaves: tuple[LeafLoad, ...], wanted: int, options: Options) 
     from planner.solvers.cpsat import run
 
     model = cp_model.CpModel()
-    now = {(i, s): n for i, leaf in enumerate(leaves) for s, n in Counter(leaf.pieces).items()}
-    sizes = sorted({s for _, s in now})
+    now = {(i, size): count for i, leaf in enumerate(leaves) for size, count in Counter(leaf.pieces).items()}
+    sizes = sorted({size for _, size in now})
     end = {
-        (i, s): model.new_int_var(0, (leaf.size - leaf.fixed) // s, f"end[{i},{s}]")
+        (i, size): model.new_int_var(0, (leaf.size - leaf.fixed) // size, f"end[{i},{size}]")
         for i, leaf in enumerate(leaves)
-        for s in sizes
-        if leaf.size - leaf.fixed >= s
+        for size in sizes
+        if leaf.size - leaf.fixed >= size
     }
     empty = {i: model.new_bool_var(f"empty[{i}]") for i, leaf in enumerate(leaves) if not leaf.fixed and leaf.size}
     for i, leaf in enumerate(leaves):
         room = leaf.size - leaf.fixed
-        taken = sum(s * v for (at, s), v in end.items() if at == i)
+        taken = sum(size * variable for (at, size), variable in end.items() if at == i)
         model.add(taken <= (room - room * empty[i] if i in empty else room)).with_name(f"fit_the_leaf[{i}]")
     for s in sizes:
-        model.add(sum(v for (_, t), v in end.items() if t == s) == sum(n for (_, t), n in now.items() if t == s))
+        model.add(
+            sum(variable for (_, other), variable in end.items() if other == s)
+            == sum(count for (_, other), count in now.items() if other == s)
+        )
     empty_now = sum(leaf.free == leaf.size > 0 for leaf in leaves)
     model.add(sum(empty.values()) >= empty_now + wanted).with_name("free_the_leaves")
     moved = []
-    for (i, s), n in now.items():
-        leaving = model.new_int_var(0, n, f"leaving[{i},{s}]")
-        model.add(leaving >= n - end[i, s]).with_name(f"count_moves[{i},{s}]")
+    for (i, s), count in now.items():
+        leaving = model.new_int_var(0, count, f"leaving[{i},{s}]")
+        model.add(leaving >= count - end[i, s]).with_name(f"count_moves[{i},{s}]")
         moved.append(s * leaving)
     model.minimize(sum(moved))
     outcome = run(model, time_limit=options.time_limit, seed=options.seed, threads=options.threads)
     solution = None
     if outcome.solution is not None:
         of = outcome.solution.of
-        at_end = {at: of(v) for at, v in end.items() if of(v)}
+        at_end = {at: of(variable) for at, variable in end.items() if of(variable)}
         used = {i for i, _ in at_end}
         freed = tuple(i for i, leaf in enumerate(leaves) if leaf.pieces and not leaf.fixed and i not in used)
         solution = Freed(freed, at_end)
@@ -357,16 +366,16 @@ def in_order(
         steps.append((piece, to))
 
     while waiting:
-        ready = next((p for p, to in waiting.items() if free[to] >= pieces[p][1]), None)
+        ready = next((piece for piece, to in waiting.items() if free[to] >= pieces[piece][1]), None)
         if ready is not None:
             move(ready, waiting.pop(ready))
             continue
         aside = [
-            (pieces[p][1], p, to)
-            for p in waiting
-            if p not in detours
+            (pieces[piece][1], piece, to)
+            for piece in waiting
+            if piece not in detours
             for to, room in enumerate(free)
-            if to not in (at[p], waiting[p]) and room >= pieces[p][1]
+            if to not in (at[piece], waiting[piece]) and room >= pieces[piece][1]
         ]
         if not aside:
             return None

@@ -44,27 +44,32 @@ class JobPlacementModel:
 
     def split(self, kind: int) -> Expr:
         """Return the groups of a kind that no leaf takes whole."""
-        return self.q.kinds[kind].count - sum(v for (_, _, k), v in self.arcs.items() if k == kind)
+        return self.q.kinds[kind].count - sum(arc for (_, _, k), arc in self.arcs.items() if k == kind)
 
     def units(self, cluster: int, pods: Container[int] | None = None) -> Expr:
         """Return the units in the holes of a cluster, of some pods alone where they are given."""
-        return sum(c * v for (p, c), v in self.take[cluster].items() if pods is None or p in pods)
+        return sum(
+            hole * variable for (pod, hole), variable in self.take[cluster].items() if pods is None or pod in pods
+        )
 
     def capacity(self, cluster: int) -> Expr:
         """Return the units of the groups of a cluster."""
-        return sum(kind.size * v for kind, v in zip(self.q.kinds, self.members[cluster], strict=True))
+        return sum(kind.size * member for kind, member in zip(self.q.kinds, self.members[cluster], strict=True))
 
 
-def formulate(q: PlacementProblem, *, by_pod: bool, slots: int | None) -> JobPlacementModel:
+def formulate(problem: PlacementProblem, *, by_pod: bool, slots: int | None) -> JobPlacementModel:
     """Declare flows and clusters with their rules; without `slots` the split groups are counted and not placed."""
-    f = JobPlacementModel(
-        q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=slots or 0
+    flows = JobPlacementModel(
+        q=problem,
+        by_pod=by_pod,
+        pods=problem.pods if by_pod else {0: list(range(len(problem.leaves)))},
+        slots=slots or 0,
     )
-    for pod in f.pods:
-        follow_leaves(f, pod)
-    place_each_group_once(f)
+    for pod in flows.pods:
+        follow_leaves(flows, pod)
+    place_each_group_once(flows)
     if slots is not None:
-        _clusters(f)
+        _clusters(flows)
         for rule in (
             place_split_groups,
             use_each_hole_once,
@@ -73,172 +78,184 @@ def formulate(q: PlacementProblem, *, by_pod: bool, slots: int | None) -> JobPla
             keep_local_groups_within,
             leave_idle_leaves_alone,
         ):
-            rule(f)
-    return f
+            rule(flows)
+    return flows
 
 
-def follow_leaves(f: JobPlacementModel, pod: int) -> None:
+def follow_leaves(flows: JobPlacementModel, pod: int) -> None:
     """Require each leaf of a pod to lead from its free units, group by group, to the hole that is left."""
-    sources = Counter(f.q.leaves[i].free for i in f.pods[pod] if f.q.leaves[i].free)
+    sources = Counter(flows.q.leaves[i].free for i in flows.pods[pod] if flows.q.leaves[i].free)
     leaves = sum(sources.values())
     coming: dict[int, list[cp_model.IntVar]] = {}
-    for c in range(max(sources, default=0), 0, -1):
-        if c not in sources and c not in coming:
+    for units in range(max(sources, default=0), 0, -1):
+        if units not in sources and units not in coming:
             continue
         going = []
-        for k, kind in enumerate(f.q.kinds):
-            if kind.size <= c:
-                v = f.model.new_int_var(0, min(leaves, kind.count), f"arc[{pod},{c},{k}]")
-                f.arcs[pod, c, k] = v
-                coming.setdefault(c - kind.size, []).append(v)
-                going.append(v)
-        f.rest[pod, c] = f.model.new_int_var(0, leaves, f"rest[{pod},{c}]")
-        f.model.add(sources[c] + sum(coming.get(c, [])) == sum(going) + f.rest[pod, c]).with_name(
-            f"follow_leaves[{pod},{c}]"
+        for k, kind in enumerate(flows.q.kinds):
+            if kind.size <= units:
+                arc = flows.model.new_int_var(0, min(leaves, kind.count), f"arc[{pod},{units},{k}]")
+                flows.arcs[pod, units, k] = arc
+                coming.setdefault(units - kind.size, []).append(arc)
+                going.append(arc)
+        flows.rest[pod, units] = flows.model.new_int_var(0, leaves, f"rest[{pod},{units}]")
+        flows.model.add(sources[units] + sum(coming.get(units, [])) == sum(going) + flows.rest[pod, units]).with_name(
+            f"follow_leaves[{pod},{units}]"
         )
 
 
-def place_each_group_once(f: JobPlacementModel) -> None:
+def place_each_group_once(flows: JobPlacementModel) -> None:
     """Limit the whole groups to those that there are."""
-    for k, kind in enumerate(f.q.kinds):
-        f.model.add(sum(v for (_, _, i), v in f.arcs.items() if i == k) <= kind.count).with_name(
+    for k, kind in enumerate(flows.q.kinds):
+        flows.model.add(sum(arc for (_, _, i), arc in flows.arcs.items() if i == k) <= kind.count).with_name(
             f"place_each_group_once[{k}]"
         )
 
 
-def place_split_groups(f: JobPlacementModel) -> None:
+def place_split_groups(flows: JobPlacementModel) -> None:
     """Require every group that is not whole to be in a cluster, or in a chain, or shares of it in several."""
-    for k in range(len(f.q.kinds)):
-        f.model.add(sum(members[k] for members in f.members) == f.split(k)).with_name(f"place_split_groups[{k}]")
-
-
-def use_each_hole_once(f: JobPlacementModel) -> None:
-    """Limit each hole to one cluster."""
-    for (pod, c), rest in f.rest.items():
-        f.model.add(sum(take[pod, c] for take in f.take if (pod, c) in take) <= rest).with_name(
-            f"use_each_hole_once[{pod},{c}]"
+    for k in range(len(flows.q.kinds)):
+        flows.model.add(sum(members[k] for members in flows.members) == flows.split(k)).with_name(
+            f"place_split_groups[{k}]"
         )
 
 
-def fit_the_holes(f: JobPlacementModel) -> None:
+def use_each_hole_once(flows: JobPlacementModel) -> None:
+    """Limit each hole to one cluster."""
+    for (pod, hole), rest in flows.rest.items():
+        flows.model.add(sum(take[pod, hole] for take in flows.take if (pod, hole) in take) <= rest).with_name(
+            f"use_each_hole_once[{pod},{hole}]"
+        )
+
+
+def fit_the_holes(flows: JobPlacementModel) -> None:
     """Require the groups of a cluster to fit its holes; a cluster without groups saves no piece."""
-    for j in range(f.slots):
-        f.model.add(f.capacity(j) <= f.units(j)).with_name(f"fit_the_holes[{j}]")
-        f.model.add(f.opened[j] <= sum(f.members[j])).with_name(f"count_clusters_with_groups[{j}]")
+    for j in range(flows.slots):
+        flows.model.add(flows.capacity(j) <= flows.units(j)).with_name(f"fit_the_holes[{j}]")
+        flows.model.add(flows.opened[j] <= sum(flows.members[j])).with_name(f"count_clusters_with_groups[{j}]")
 
 
-def order_clusters(f: JobPlacementModel) -> None:
+def order_clusters(flows: JobPlacementModel) -> None:
     """Require clusters in the order of their units, so that equal ones are numbered in one way."""
-    for j in range(f.slots - 1):
-        f.model.add(f.units(j) >= f.units(j + 1)).with_name(f"order_clusters[{j}]")
+    for j in range(flows.slots - 1):
+        flows.model.add(flows.units(j) >= flows.units(j + 1)).with_name(f"order_clusters[{j}]")
 
 
-def keep_local_groups_within(f: JobPlacementModel) -> None:
+def keep_local_groups_within(flows: JobPlacementModel) -> None:
     """Count a group as local to a switch only where it fits the cluster's holes under it."""
-    sizes = [kind.size for kind in f.q.kinds]
-    for j in range(f.slots):
-        for t in range(f.q.tiers if f.by_pod else 0):
-            for s, pods in switches(f.q, t).items():
-                inside = sum(g * f.local[j][t, s, k] for k, g in enumerate(sizes))
-                f.model.add(inside <= f.units(j, pods)).with_name(f"keep_local_groups_within[{j},{t},{s}]")
+    sizes = [kind.size for kind in flows.q.kinds]
+    for j in range(flows.slots):
+        for tier in range(flows.q.tiers if flows.by_pod else 0):
+            for switch, pods in switches(flows.q, tier).items():
+                inside = sum(size * flows.local[j][tier, switch, k] for k, size in enumerate(sizes))
+                flows.model.add(inside <= flows.units(j, pods)).with_name(
+                    f"keep_local_groups_within[{j},{tier},{switch}]"
+                )
             for k in range(len(sizes)):
-                inside = sum(f.local[j][t, s, k] for s in switches(f.q, t))
-                f.model.add(inside <= f.members[j][k]).with_name(f"count_local_groups_once[{j},{t},{k}]")
+                inside = sum(flows.local[j][tier, switch, k] for switch in switches(flows.q, tier))
+                flows.model.add(inside <= flows.members[j][k]).with_name(f"count_local_groups_once[{j},{tier},{k}]")
 
 
-def leave_idle_leaves_alone(f: JobPlacementModel) -> None:
+def leave_idle_leaves_alone(flows: JobPlacementModel) -> None:
     """Count a leaf as idle only where it is wholly free and neither groups nor clusters take of it."""
-    for pod, leaves in f.pods.items():
-        wholly = Counter(f.q.leaves[i].free for i in leaves if f.q.leaves[i].free == f.q.leaves[i].size)
-        for c, n in sorted(wholly.items()):
-            if c:
-                v = f.model.new_int_var(0, n, f"idle[{pod},{c}]")
-                f.idle[pod, c] = v
-                taken = sum(take[pod, c] for take in f.take if (pod, c) in take)
-                f.model.add(v <= f.rest[pod, c] - taken).with_name(f"leave_idle_leaves_alone[{pod},{c}]")
+    for pod, leaves in flows.pods.items():
+        wholly = Counter(flows.q.leaves[i].free for i in leaves if flows.q.leaves[i].free == flows.q.leaves[i].size)
+        for units, count in sorted(wholly.items()):
+            if units:
+                variable = flows.model.new_int_var(0, count, f"idle[{pod},{units}]")
+                flows.idle[pod, units] = variable
+                taken = sum(take[pod, units] for take in flows.take if (pod, units) in take)
+                flows.model.add(variable <= flows.rest[pod, units] - taken).with_name(
+                    f"leave_idle_leaves_alone[{pod},{units}]"
+                )
 
 
-def levels(f: JobPlacementModel) -> list[Expr]:
+def levels(flows: JobPlacementModel) -> list[Expr]:
     """Return the levels of the objective: two of them, or all where pods are distinguished."""
-    q, taken = f.q, [v for take in f.take for v in take.values()]
-    goals: list[Expr] = [sum(kind.weight * f.split(k) for k, kind in enumerate(q.kinds))]
-    goals.append(sum(taken) - sum(f.opened) + sum(f.joints))
-    if not f.by_pod:
+    problem, taken = flows.q, [variable for take in flows.take for variable in take.values()]
+    goals: list[Expr] = [sum(kind.weight * flows.split(k) for k, kind in enumerate(problem.kinds))]
+    goals.append(sum(taken) - sum(flows.opened) + sum(flows.joints))
+    if not flows.by_pod:
         return goals
-    split = sum(v for members in f.members for v in members)
+    split = sum(variable for members in flows.members for variable in members)
     crossing = [
-        split - sum(v for local in f.local for (tier, _, _), v in local.items() if tier == t) for t in range(q.tiers)
+        split - sum(variable for local in flows.local for (tier, _, _), variable in local.items() if tier == other)
+        for other in range(problem.tiers)
     ]
-    boundaries = count_boundaries(f, crossing[0] if crossing else 0)
-    part_free = sum(f.rest.values()) - sum(taken) - sum(f.idle.values()) + sum(f.wasteful)
+    boundaries = count_boundaries(flows, crossing[0] if crossing else 0)
+    part_free = sum(flows.rest.values()) - sum(taken) - sum(flows.idle.values()) + sum(flows.wasteful)
     return [*goals, *crossing, boundaries, part_free]
 
 
-def count_boundaries(f: JobPlacementModel, across: Expr) -> Expr:
+def count_boundaries(flows: JobPlacementModel, across: Expr) -> Expr:
     """Count the neighbours that are not in one pod: exactly along one line, from below along several.
 
     Every pod in use and every group across pods is a run of some line; a line that is not within a pod has a boundary.
     """
-    q, lines = f.q, f.q.groups // f.q.line
-    inside = groups_by_pod(f)
-    runs = cp_model.LinearExpr.sum([*count_pods_with_groups(f, inside), across]) - lines
-    if q.line >= q.groups:
+    problem, lines = flows.q, flows.q.groups // flows.q.line
+    inside = groups_by_pod(flows)
+    runs = cp_model.LinearExpr.sum([*count_pods_with_groups(flows, inside), across]) - lines
+    if problem.line >= problem.groups:
         return runs
-    boundaries = f.model.new_int_var(0, q.groups, "boundaries")
-    f.model.add(boundaries >= runs).with_name("count_runs_of_pods")
-    if q.line > 1:
-        within = {pod: f.model.new_int_var(0, lines, f"lines[{pod}]") for pod in inside}
+    boundaries = flows.model.new_int_var(0, problem.groups, "boundaries")
+    flows.model.add(boundaries >= runs).with_name("count_runs_of_pods")
+    if problem.line > 1:
+        within = {pod: flows.model.new_int_var(0, lines, f"lines[{pod}]") for pod in inside}
         for pod, groups in inside.items():
-            f.model.add(q.line * within[pod] <= sum(groups)).with_name(f"count_lines_within_a_pod[{pod}]")
-        f.model.add(boundaries >= lines - sum(within.values())).with_name("count_lines_across_pods")
+            flows.model.add(problem.line * within[pod] <= sum(groups)).with_name(f"count_lines_within_a_pod[{pod}]")
+        flows.model.add(boundaries >= lines - sum(within.values())).with_name("count_lines_across_pods")
     return boundaries
 
 
-def groups_by_pod(f: JobPlacementModel) -> dict[int, list[cp_model.IntVar]]:
+def groups_by_pod(flows: JobPlacementModel) -> dict[int, list[cp_model.IntVar]]:
     """Return the counts of groups within each pod: whole ones, and split ones that are local to it."""
-    inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in f.pods}
-    for (pod, _, _), v in f.arcs.items():
-        inside[pod].append(v)
-    for local in f.local:
-        for (tier, pod, _), v in local.items():
+    inside: dict[int, list[cp_model.IntVar]] = {pod: [] for pod in flows.pods}
+    for (pod, _, _), variable in flows.arcs.items():
+        inside[pod].append(variable)
+    for local in flows.local:
+        for (tier, pod, _), variable in local.items():
             if tier == 0:
-                inside[pod].append(v)
+                inside[pod].append(variable)
     return inside
 
 
-def count_pods_with_groups(f: JobPlacementModel, inside: dict[int, list[cp_model.IntVar]]) -> list[cp_model.IntVar]:
+def count_pods_with_groups(flows: JobPlacementModel, inside: dict[int, list[cp_model.IntVar]]) -> list[cp_model.IntVar]:
     """Count the pods that have a group of their own."""
-    used = {pod: f.model.new_bool_var(f"used[{pod}]") for pod in f.pods}
+    used = {pod: flows.model.new_bool_var(f"used[{pod}]") for pod in flows.pods}
     for pod, groups in inside.items():
-        f.model.add(sum(groups) <= f.q.groups * used[pod]).with_name(f"count_pods_with_groups[{pod}]")
+        flows.model.add(sum(groups) <= flows.q.groups * used[pod]).with_name(f"count_pods_with_groups[{pod}]")
     return list(used.values())
 
 
-def switches(q: PlacementProblem, tier: int) -> dict[int, list[int]]:
+def switches(problem: PlacementProblem, tier: int) -> dict[int, list[int]]:
     """Return the pods under each switch of a tier."""
     pods_under: dict[int, list[int]] = {}
-    for pod, leaves in q.pods.items():
-        pods_under.setdefault(q.leaves[leaves[0]].path[tier], []).append(pod)
+    for pod, leaves in problem.pods.items():
+        pods_under.setdefault(problem.leaves[leaves[0]].path[tier], []).append(pod)
     return pods_under
 
 
-def _clusters(f: JobPlacementModel) -> None:
-    largest = max(leaf.free for leaf in f.q.leaves)
-    count = {pod: len(leaves) for pod, leaves in f.pods.items()}
-    for j in range(f.slots):
-        f.take.append({(pod, c): f.model.new_int_var(0, count[pod], f"take[{j},{pod},{c}]") for pod, c in f.rest})
-        limits = [min(kind.count, f.slots) for kind in f.q.kinds]
-        f.members.append([f.model.new_int_var(0, n, f"members[{j},{k}]") for k, n in enumerate(limits)])
-        places = [
-            (t, s, k) for t in range(f.q.tiers if f.by_pod else 0) for s in switches(f.q, t) for k in range(len(limits))
-        ]
-        f.local.append({at: f.model.new_int_var(0, limits[at[2]], f"local[{j},{at}]") for at in places})
-        f.opened.append(f.model.new_bool_var(f"opened[{j}]"))
-        f.wasteful.append(f.model.new_bool_var(f"wasteful[{j}]"))
-        # More left over than the largest hole would leave a hole unused, and that would not be taken.
-        f.model.add(f.units(j) <= cp_model.LinearExpr.sum([f.capacity(j), largest * f.wasteful[j]])).with_name(
-            f"count_wasteful_clusters[{j}]"
+def _clusters(flows: JobPlacementModel) -> None:
+    largest = max(leaf.free for leaf in flows.q.leaves)
+    count = {pod: len(leaves) for pod, leaves in flows.pods.items()}
+    for j in range(flows.slots):
+        flows.take.append(
+            {(pod, hole): flows.model.new_int_var(0, count[pod], f"take[{j},{pod},{hole}]") for pod, hole in flows.rest}
         )
+        limits = [min(kind.count, flows.slots) for kind in flows.q.kinds]
+        flows.members.append([flows.model.new_int_var(0, limit, f"members[{j},{k}]") for k, limit in enumerate(limits)])
+        places = [
+            (tier, switch, k)
+            for tier in range(flows.q.tiers if flows.by_pod else 0)
+            for switch in switches(flows.q, tier)
+            for k in range(len(limits))
+        ]
+        flows.local.append({at: flows.model.new_int_var(0, limits[at[2]], f"local[{j},{at}]") for at in places})
+        flows.opened.append(flows.model.new_bool_var(f"opened[{j}]"))
+        flows.wasteful.append(flows.model.new_bool_var(f"wasteful[{j}]"))
+        # More left over than the largest hole would leave a hole unused, and that would not be taken.
+        flows.model.add(
+            flows.units(j) <= cp_model.LinearExpr.sum([flows.capacity(j), largest * flows.wasteful[j]])
+        ).with_name(f"count_wasteful_clusters[{j}]")
 
 
 Split = tuple[int, tuple[Piece, ...]]
@@ -257,16 +274,17 @@ def split_cluster(sizes: Sequence[int], parts: Sequence[PodHoles], over: Sequenc
 
     Pieces follow each other along the holes, so that a groups over b holes make a + b - 1 pieces at most.
     """
-    room = [sum(n for _, n in p.holes) - sum(sizes[k] for k in p.local) for p in parts]
+    room = [sum(units for _, units in part.holes) - sum(sizes[k] for k in part.local) for part in parts]
     fragments = next_fit([sizes[k] for k in over], room)
     across: list[list[Piece]] = [[] for _ in over]
     for j, part in enumerate(parts):
-        here = [(x, n) for x, pieces in enumerate(fragments) for at, n in pieces if at == j]
-        going = [(x, n) for x, n in here if fragments[x][-1][0] > j]
-        coming = [(x, n) for x, n in here if fragments[x][-1][0] <= j]
-        lengths = [*(n for _, n in coming), *(sizes[k] for k in part.local), *(n for _, n in going)]
+        here = [(x, units) for x, pieces in enumerate(fragments) for at, units in pieces if at == j]
+        going = [(x, units) for x, units in here if fragments[x][-1][0] > j]
+        coming = [(x, units) for x, units in here if fragments[x][-1][0] <= j]
+        lengths = [*(units for _, units in coming), *(sizes[k] for k in part.local), *(units for _, units in going)]
         by_item = [
-            [(part.holes[h][0], n) for h, n in pieces] for pieces in next_fit(lengths, [n for _, n in part.holes])
+            [(part.holes[hole][0], units) for hole, units in pieces]
+            for pieces in next_fit(lengths, [units for _, units in part.holes])
         ]
         within = len(coming) + len(part.local)
         yield from ((k, tuple(pieces)) for k, pieces in zip(part.local, by_item[len(coming) : within], strict=True))
@@ -278,25 +296,27 @@ def split_cluster(sizes: Sequence[int], parts: Sequence[PodHoles], over: Sequenc
 Holes = dict[int, dict[int, list[int]]]  # pod -> hole -> leaves, those best left alone first
 
 
-def decode(f: JobPlacementModel, values: CpsatValues) -> tuple[Packing, list[int]]:
+def decode(flows: JobPlacementModel, values: CpsatValues) -> tuple[Packing, list[int]]:
     """Return the whole groups, the pieces of the clusters, and the groups of each kind that are still to be split."""
     packing = Packing()
     holes: Holes = {}
-    for pod in f.pods:
-        for c, leaves in walk(f, values, pod, packing).items():
+    for pod in flows.pods:
+        for hole, leaves in walk(flows, values, pod, packing).items():
             for i in leaves:
-                holes.setdefault(f.q.pod_of[i], {}).setdefault(c, []).append(i)
+                holes.setdefault(flows.q.pod_of[i], {}).setdefault(hole, []).append(i)
     placed = Counter[int]()
-    for (_, _, k), arc in f.arcs.items():
+    for (_, _, k), arc in flows.arcs.items():
         placed[k] += int(values.of(arc))
-    left = [kind.count - placed[k] for k, kind in enumerate(f.q.kinds)]
-    for j in range(f.slots):
-        members = [values.of(v) for v in f.members[j]]
+    left = [kind.count - placed[k] for k, kind in enumerate(flows.q.kinds)]
+    for j in range(flows.slots):
+        members = [values.of(variable) for variable in flows.members[j]]
         if any(members):
-            wanted = Counter({c: int(values.of(v)) for (_, c), v in f.take[j].items()})
-            parts = _parts(f, values, j, members, holes) if f.by_pod else spread(f.q, members, wanted, holes)
-            packing.split.extend(split_cluster([k.size for k in f.q.kinds], *parts))
-            left = [a - b for a, b in zip(left, members, strict=True)]
+            wanted = Counter({hole: int(values.of(variable)) for (_, hole), variable in flows.take[j].items()})
+            parts = (
+                _parts(flows, values, j, members, holes) if flows.by_pod else spread(flows.q, members, wanted, holes)
+            )
+            packing.split.extend(split_cluster([kind.size for kind in flows.q.kinds], *parts))
+            left = [count - member for count, member in zip(left, members, strict=True)]
     return with_whole_groups(packing), left
 
 
@@ -306,82 +326,96 @@ def with_whole_groups(packing: Packing) -> Packing:
     return Packing(whole=whole, split=[(k, pieces) for k, pieces in packing.split if len(pieces) > 1])
 
 
-def walk(f: JobPlacementModel, values: CpsatValues, pod: int, packing: Packing) -> dict[int, list[int]]:
+def walk(flows: JobPlacementModel, values: CpsatValues, pod: int, packing: Packing) -> dict[int, list[int]]:
     """Lead the leaves of a pod along the flow, wholly free ones to rest first; return them by the hole they keep."""
     at: dict[int, list[int]] = {}
-    for i in f.pods[pod]:
-        at.setdefault(f.q.leaves[i].free, []).append(i)
+    for i in flows.pods[pod]:
+        at.setdefault(flows.q.leaves[i].free, []).append(i)
     resting_at: dict[int, list[int]] = {}
-    for c in range(max(at, default=0), 0, -1):
+    for units in range(max(at, default=0), 0, -1):
         here = sorted(
-            at.get(c, []), key=lambda i: (not f.q.leaves[i].free == f.q.leaves[i].size == c, f.q.leaves[i].free != c)
+            at.get(units, []),
+            key=lambda i: (
+                not flows.q.leaves[i].free == flows.q.leaves[i].size == units,
+                flows.q.leaves[i].free != units,
+            ),
         )
         if not here:
             continue
-        resting = values.of(f.rest[pod, c])
-        resting_at[c], moving = here[:resting], here[resting:]
-        for k, kind in enumerate(f.q.kinds):
-            n = values.of(f.arcs[pod, c, k]) if (pod, c, k) in f.arcs else 0
-            for i in moving[:n]:
+        resting = values.of(flows.rest[pod, units])
+        resting_at[units], moving = here[:resting], here[resting:]
+        for k, kind in enumerate(flows.q.kinds):
+            count = values.of(flows.arcs[pod, units, k]) if (pod, units, k) in flows.arcs else 0
+            for i in moving[:count]:
                 packing.whole[i, k] += 1
-                at.setdefault(c - kind.size, []).append(i)
-            moving = moving[n:]
+                at.setdefault(units - kind.size, []).append(i)
+            moving = moving[count:]
     return resting_at
 
 
 def spread(
-    q: PlacementProblem, members: Sequence[int], wanted: Counter[int], holes: Holes
+    problem: PlacementProblem, members: Sequence[int], wanted: Counter[int], holes: Holes
 ) -> tuple[list[PodHoles], list[int]]:
     """Return a cluster's holes pod by pod with the groups that fit there, and the kinds of its other groups."""
     left, parts = list(members), []
-    for pod, here_wanted in sorted(_by_pod(wanted, holes).items(), key=lambda item: _height(q, item[0])):
-        here = tuple((holes[pod][c].pop(), c) for c in sorted(here_wanted, reverse=True) for _ in range(here_wanted[c]))
-        local = _most_local(q, left, here)
-        left = [a - b for a, b in zip(left, local, strict=True)]
+    for pod, here_wanted in sorted(_by_pod(wanted, holes).items(), key=lambda item: _height(problem, item[0])):
+        here = tuple(
+            (holes[pod][hole].pop(), hole)
+            for hole in sorted(here_wanted, reverse=True)
+            for _ in range(here_wanted[hole])
+        )
+        local = _most_local(problem, left, here)
+        left = [count - inside for count, inside in zip(left, local, strict=True)]
         if here:
-            parts.append(PodHoles(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))
-    return parts, [k for k, n in enumerate(left) for _ in range(n)]
+            parts.append(PodHoles(holes=here, local=tuple(k for k, count in enumerate(local) for _ in range(count))))
+    return parts, [k for k, count in enumerate(left) for _ in range(count)]
 
 
 def _parts(
-    f: JobPlacementModel, values: CpsatValues, j: int, members: Sequence[int], holes: Holes
+    flows: JobPlacementModel, values: CpsatValues, j: int, members: Sequence[int], holes: Holes
 ) -> tuple[list[PodHoles], list[int]]:
     """Return a cluster's holes pod by pod with the groups local to each, and the kinds of its other groups."""
-    q, left = f.q, list(members)
+    problem, left = flows.q, list(members)
     parts = []
-    for pod in sorted(f.pods, key=lambda pod: _height(q, pod)):
-        wanted = Counter({c: int(values.of(v)) for (p, c), v in f.take[j].items() if p == pod})
-        here = tuple((holes[pod][c].pop(), c) for c in sorted(wanted, reverse=True) for _ in range(wanted[c]))
-        local = (
-            [int(values.of(f.local[j][0, pod, k])) for k in range(len(left))] if q.tiers else _most_local(q, left, here)
+    for pod in sorted(flows.pods, key=lambda pod: _height(problem, pod)):
+        wanted = Counter(
+            {hole: int(values.of(variable)) for (other, hole), variable in flows.take[j].items() if other == pod}
         )
-        left = [a - b for a, b in zip(left, local, strict=True)]
+        here = tuple(
+            (holes[pod][hole].pop(), hole) for hole in sorted(wanted, reverse=True) for _ in range(wanted[hole])
+        )
+        local = (
+            [int(values.of(flows.local[j][0, pod, k])) for k in range(len(left))]
+            if problem.tiers
+            else _most_local(problem, left, here)
+        )
+        left = [count - inside for count, inside in zip(left, local, strict=True)]
         if here:
-            parts.append(PodHoles(holes=here, local=tuple(k for k, n in enumerate(local) for _ in range(n))))
-    return parts, [k for k, n in enumerate(left) for _ in range(n)]
+            parts.append(PodHoles(holes=here, local=tuple(k for k, count in enumerate(local) for _ in range(count))))
+    return parts, [k for k, count in enumerate(left) for _ in range(count)]
 
 
 def _by_pod(wanted: Counter[int], holes: Holes) -> dict[int, Counter[int]]:
     """Find holes of the wanted sizes: in the pod with the fewest to spare that has them all, or pod by pod."""
-    for pod in sorted(holes, key=lambda p: sum(map(len, holes[p].values()))):
-        if all(len(holes[pod].get(c, [])) >= n for c, n in wanted.items()):
+    for pod in sorted(holes, key=lambda pod: sum(map(len, holes[pod].values()))):
+        if all(len(holes[pod].get(hole, [])) >= count for hole, count in wanted.items()):
             return {pod: wanted}
     left, chosen = Counter(wanted), {}
     for pod in sorted(holes):
-        chosen[pod] = Counter({c: min(n, len(holes[pod].get(c, []))) for c, n in left.items()})
+        chosen[pod] = Counter({hole: min(count, len(holes[pod].get(hole, []))) for hole, count in left.items()})
         left -= chosen[pod]
     return chosen
 
 
-def _most_local(q: PlacementProblem, left: Sequence[int], here: Sequence[tuple[int, int]]) -> list[int]:
+def _most_local(problem: PlacementProblem, left: Sequence[int], here: Sequence[tuple[int, int]]) -> list[int]:
     """Keep within the holes as many groups as fit, the smallest first."""
-    room, local = sum(n for _, n in here), [0] * len(left)
-    for k in sorted(range(len(left)), key=lambda k: q.kinds[k].size):
-        local[k] = min(left[k], room // q.kinds[k].size)
-        room -= local[k] * q.kinds[k].size
+    room, local = sum(units for _, units in here), [0] * len(left)
+    for k in sorted(range(len(left)), key=lambda k: problem.kinds[k].size):
+        local[k] = min(left[k], room // problem.kinds[k].size)
+        room -= local[k] * problem.kinds[k].size
     return local
 
 
-def _height(q: PlacementProblem, pod: int) -> tuple[int, ...]:
+def _height(problem: PlacementProblem, pod: int) -> tuple[int, ...]:
     """Order pods so that those under one switch follow each other, tier by tier."""
-    return tuple(reversed(q.leaves[q.pods[pod][0]].path)) if pod in q.pods else ()
+    return tuple(reversed(problem.leaves[problem.pods[pod][0]].path)) if pod in problem.pods else ()

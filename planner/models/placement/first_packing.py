@@ -17,54 +17,56 @@ from planner.models.placement.placement_problem import (
 Counts = list[int]
 
 
-def greedy(q: PlacementProblem) -> Packing:
+def greedy(problem: PlacementProblem) -> Packing:
     """Return a packing of a job that fits: without a split group where best fit has one, or else with few."""
-    return _in_few_pods(q) or _whole_first(q)
+    return _in_few_pods(problem) or _whole_first(problem)
 
 
-def _in_few_pods(q: PlacementProblem) -> Packing | None:
+def _in_few_pods(problem: PlacementProblem) -> Packing | None:
     """Fill the roomiest pods until the rest fits one, then the fullest of these; None where groups must split."""
-    left, packing = [k.count for k in q.kinds], Packing()
-    unit = q.kinds[0].size if len(q.kinds) == 1 else 1
-    pods = sorted(q.pods, key=lambda p: (sum(q.leaves[i].free // unit for i in q.pods[p]), p))
+    left, packing = [kind.count for kind in problem.kinds], Packing()
+    unit = problem.kinds[0].size if len(problem.kinds) == 1 else 1
+    pods = sorted(problem.pods, key=lambda pod: (sum(problem.leaves[i].free // unit for i in problem.pods[pod]), pod))
     while any(left):
         for pod in pods:
-            room = sum(q.leaves[i].free for i in q.pods[pod])
-            if room >= sum(n * k.size for n, k in zip(left, q.kinds, strict=True)):
-                rest = _fill(q, q.pods[pod], left, packing)
+            room = sum(problem.leaves[i].free for i in problem.pods[pod])
+            if room >= sum(count * kind.size for count, kind in zip(left, problem.kinds, strict=True)):
+                rest = _fill(problem, problem.pods[pod], left, packing)
                 if rest is not None and not any(rest):
                     return packing
         if not pods:
             return None
-        rest = _fill(q, q.pods[pods.pop()], left, packing, partly=True)
+        rest = _fill(problem, problem.pods[pods.pop()], left, packing, partly=True)
         left = rest if rest is not None else left
     return packing
 
 
 def _fill(
-    q: PlacementProblem, leaves: Sequence[int], counts: Counts, packing: Packing, *, partly: bool = False
+    problem: PlacementProblem, leaves: Sequence[int], counts: Counts, packing: Packing, *, partly: bool = False
 ) -> Counts | None:
     """Add whole groups to the packing and return the counts of those left over.
 
     Unless `partly`, all must fit: otherwise None is returned and nothing is added.
     """
-    placed, left = best_fit(q, leaves, counts)
+    placed, left = best_fit(problem, leaves, counts)
     if any(left) and not partly:
         return None
     packing.whole.update(placed)
     return left
 
 
-def best_fit(q: PlacementProblem, leaves: Iterable[int], counts: Counts) -> tuple[Counter[tuple[int, int]], Counts]:
+def best_fit(
+    problem: PlacementProblem, leaves: Iterable[int], counts: Counts
+) -> tuple[Counter[tuple[int, int]], Counts]:
     """Place groups, the largest first, each where the fewest units are left; return those placed and the rest."""
-    if len(q.kinds) == 1:
-        return _one_size(q, leaves, counts[0])
+    if len(problem.kinds) == 1:
+        return _one_size(problem, leaves, counts[0])
     # Holes by (free units, leaf is wholly free, leaf): part-used leaves of the same room come first.
-    holes = sorted((q.leaves[i].free, q.leaves[i].free == q.leaves[i].size, i) for i in leaves)
+    holes = sorted((problem.leaves[i].free, problem.leaves[i].free == problem.leaves[i].size, i) for i in leaves)
     placed: Counter[tuple[int, int]] = Counter()
     left = list(counts)
-    for k in sorted(range(len(q.kinds)), key=lambda k: (-q.kinds[k].size, k)):
-        size = q.kinds[k].size
+    for k in sorted(range(len(problem.kinds)), key=lambda k: (-problem.kinds[k].size, k)):
+        size = problem.kinds[k].size
         while left[k]:
             at = bisect_left(holes, (size, False, -1))
             if at == len(holes):
@@ -76,21 +78,21 @@ def best_fit(q: PlacementProblem, leaves: Iterable[int], counts: Counts) -> tupl
     return placed, left
 
 
-def _one_size(q: PlacementProblem, leaves: Iterable[int], count: int) -> tuple[Counter[tuple[int, int]], Counts]:
+def _one_size(problem: PlacementProblem, leaves: Iterable[int], count: int) -> tuple[Counter[tuple[int, int]], Counts]:
     """Fill leaves of the smallest remainder first, wholly free ones last; end in the fullest that fits the rest."""
-    size = q.kinds[0].size
-    own = [(i, q.leaves[i]) for i in leaves]
+    size = problem.kinds[0].size
+    own = [(i, problem.leaves[i]) for i in leaves]
     order = sorted((leaf.free == leaf.size and leaf.free % size > 0, leaf.free % size, leaf.free, i) for i, leaf in own)
     placed: Counter[tuple[int, int]] = Counter()
     whole_groups = [(free // size, i) for _, _, free, i in order if free >= size]
-    largest_from = [*accumulate((r for r, _ in reversed(whole_groups)), max)][::-1]
+    largest_from = [*accumulate((room for room, _ in reversed(whole_groups)), max)][::-1]
     for at, (whole, i) in enumerate(whole_groups):
         if not count:
             break
         if largest_from[at] >= count:
             last = min(
-                (j for r, j in whole_groups[at:] if r >= count),
-                key=lambda j: (q.leaves[j].free == q.leaves[j].size, q.leaves[j].free, j),
+                (j for room, j in whole_groups[at:] if room >= count),
+                key=lambda j: (problem.leaves[j].free == problem.leaves[j].size, problem.leaves[j].free, j),
             )
             placed[last, 0] = count
             return placed, [0]
@@ -99,60 +101,64 @@ def _one_size(q: PlacementProblem, leaves: Iterable[int], count: int) -> tuple[C
     return placed, [count]
 
 
-def _whole_first(q: PlacementProblem) -> Packing:
+def _whole_first(problem: PlacementProblem) -> Packing:
     """Keep as many groups whole as best fit can, the heaviest and smallest before the others, and split the rest."""
-    order = sorted(range(len(q.kinds)), key=lambda k: (q.kinds[k].weight, -q.kinds[k].size, k))
-    total = q.groups
+    order = sorted(range(len(problem.kinds)), key=lambda k: (problem.kinds[k].weight, -problem.kinds[k].size, k))
+    total = problem.groups
 
-    def keeping(n: int) -> tuple[Counts, Counter[tuple[int, int]], Counts]:
-        left, keep = total - n, [k.count for k in q.kinds]
+    def keeping(count: int) -> tuple[Counts, Counter[tuple[int, int]], Counts]:
+        left, keep = total - count, [kind.count for kind in problem.kinds]
         for k in order:
             gone = min(left, keep[k])
             keep[k] -= gone
             left -= gone
-        placed, rest = best_fit(q, range(len(q.leaves)), keep)
+        placed, rest = best_fit(problem, range(len(problem.leaves)), keep)
         return keep, placed, rest
 
-    low, high = 0, total - min_split_groups([leaf.free for leaf in q.leaves], q.kinds)
+    low, high = 0, total - min_split_groups([leaf.free for leaf in problem.leaves], problem.kinds)
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if not any(keeping(middle)[2]) else (low, middle - 1)
     # One group more than fits: best fit may still place some of it where another does not.
-    tries = [keeping(n) for n in ({low} if len(q.kinds) == 1 else sorted({low, min(low + 1, total), total}))]
-    fewest_pieces = min_extra_pieces(q, min_split_groups([leaf.free for leaf in q.leaves], q.kinds))
+    tries = [
+        keeping(count) for count in ({low} if len(problem.kinds) == 1 else sorted({low, min(low + 1, total), total}))
+    ]
+    fewest_pieces = min_extra_pieces(problem, min_split_groups([leaf.free for leaf in problem.leaves], problem.kinds))
     packings: list[Packing] = []
     for keep, placed, rest in tries:
-        left = [k.count - keep[j] + rest[j] for j, k in enumerate(q.kinds)]
-        packings.append(with_split(q, placed, left))
-        if measure(q, packings[-1]).extra_pieces > fewest_pieces:
-            packings.append(with_split(q, placed, left, by_pod=False))
-    return min(packings, key=lambda p: measure(q, p).values)
+        left = [kind.count - keep[j] + rest[j] for j, kind in enumerate(problem.kinds)]
+        packings.append(with_split(problem, placed, left))
+        if measure(problem, packings[-1]).extra_pieces > fewest_pieces:
+            packings.append(with_split(problem, placed, left, by_pod=False))
+    return min(packings, key=lambda packing: measure(problem, packing).values)
 
 
-def with_split(q: PlacementProblem, whole: Counter[tuple[int, int]], left: Counts, *, by_pod: bool = True) -> Packing:
+def with_split(
+    problem: PlacementProblem, whole: Counter[tuple[int, int]], left: Counts, *, by_pod: bool = True
+) -> Packing:
     """Split the groups that are left over the holes, within a pod where that makes no more pieces than needed."""
-    holes = [leaf.free for leaf in q.leaves]
-    for (i, k), n in whole.items():
-        holes[i] -= n * q.kinds[k].size
+    holes = [leaf.free for leaf in problem.leaves]
+    for (i, k), count in whole.items():
+        holes[i] -= count * problem.kinds[k].size
     packing = Packing(whole=Counter(whole))
-    for k in sorted(range(len(q.kinds)), key=lambda k: (-q.kinds[k].size, k)):
+    for k in sorted(range(len(problem.kinds)), key=lambda k: (-problem.kinds[k].size, k)):
         for _ in range(left[k]):
-            pieces = split_group(q, holes, q.kinds[k].size, by_pod=by_pod)
+            pieces = split_group(problem, holes, problem.kinds[k].size, by_pod=by_pod)
             if len(pieces) == 1:
                 packing.whole[pieces[0][0], k] += 1
             else:
                 packing.split.append((k, pieces))
-            for i, n in pieces:
-                holes[i] -= n
+            for i, units in pieces:
+                holes[i] -= units
     return packing
 
 
-def split_group(q: PlacementProblem, holes: Sequence[int], size: int, *, by_pod: bool) -> tuple[Piece, ...]:
+def split_group(problem: PlacementProblem, holes: Sequence[int], size: int, *, by_pod: bool) -> tuple[Piece, ...]:
     """Split one group over the holes of the pod where it has the fewest pieces, then the smallest rest, or of all."""
     fewest = -(-size // max(holes))
-    rooms = [_open(holes, leaves) for leaves in q.pods.values()] if by_pod else []
+    rooms = [_open(holes, leaves) for leaves in problem.pods.values()] if by_pod else []
     fits = [_fewest_holes(holes, room, size) for room in rooms if sum(holes[i] for i in room) >= size]
-    best = min(fits, key=lambda c: (len(c), sum(holes[i] for i, _ in c) - size, c), default=())
+    best = min(fits, key=lambda fit: (len(fit), sum(holes[i] for i, _ in fit) - size, fit), default=())
     if best and len(best) == fewest:
         return best
     everywhere = _fewest_holes(holes, _open(holes, range(len(holes))), size)
@@ -182,22 +188,22 @@ MAX_TRIES = 300  # Ways to give a chain its holes in one pod; a chain of many ho
 class Exchange:
     """Leaves that may still exchange their groups, by free units and by the hole that is left."""
 
-    def __init__(self, q: PlacementProblem, packing: Packing, holes: dict[int, list[int]]) -> None:
-        self.q, self.packing = q, packing
-        self.hole = {i: c for c, leaves in holes.items() for i in leaves}
+    def __init__(self, problem: PlacementProblem, packing: Packing, holes: dict[int, list[int]]) -> None:
+        self.q, self.packing = problem, packing
+        self.hole = {i: hole for hole, leaves in holes.items() for i in leaves}
         self.by_hole: dict[Piece, set[int]] = {}  # (room, hole) -> leaves
         self.by_pod: dict[int, dict[int, set[int]]] = {}  # pod -> room -> leaves
-        for i, c in self.hole.items():
-            self.by_hole.setdefault((q.leaves[i].free, c), set()).add(i)
-            self.by_pod.setdefault(q.pod_of[i], {}).setdefault(q.leaves[i].free, set()).add(i)
+        for i, hole in self.hole.items():
+            self.by_hole.setdefault((problem.leaves[i].free, hole), set()).add(i)
+            self.by_pod.setdefault(problem.pod_of[i], {}).setdefault(problem.leaves[i].free, set()).add(i)
 
     def gather(self, wanted: Counter[int]) -> list[Piece] | None:
         """Give a chain its holes within one pod, that with the fewest leaves; None where no pod can have them all."""
         holes = sorted(wanted.elements(), reverse=True)
-        for pod in sorted(self.by_pod, key=lambda p: (sum(map(len, self.by_pod[p].values())), p)):
+        for pod in sorted(self.by_pod, key=lambda pod: (sum(map(len, self.by_pod[pod].values())), pod)):
             rooms = self._free_of(pod, holes)
             if rooms is not None:
-                return [(self._take(pod, room, c), c) for room, c in zip(rooms, holes, strict=True)]
+                return [(self._take(pod, room, hole), hole) for room, hole in zip(rooms, holes, strict=True)]
         return None
 
     def _free_of(self, pod: int, holes: Sequence[int]) -> list[int] | None:
@@ -212,40 +218,40 @@ class Exchange:
             tries += 1
             if at == len(holes) or tries > MAX_TRIES:
                 return at == len(holes)
-            c = holes[at]
+            hole = holes[at]
             for room in sorted(left):
-                if left[room] and len(self.by_hole.get((room, c), ())) > used[room, c]:
+                if left[room] and len(self.by_hole.get((room, hole), ())) > used[room, hole]:
                     left[room] -= 1
-                    used[room, c] += 1
+                    used[room, hole] += 1
                     chosen.append(room)
                     if search(at + 1):
                         return True
                     chosen.pop()
                     left[room] += 1
-                    used[room, c] -= 1
+                    used[room, hole] -= 1
             return False
 
         return chosen if search(0) else None
 
-    def _take(self, pod: int, room: int, c: int) -> int:
+    def _take(self, pod: int, room: int, hole: int) -> int:
         """Return a leaf of the pod with the hole, after an exchange where it had another; it exchanges no more."""
-        here, there = self.by_pod[pod][room], self.by_hole[room, c]
+        here, there = self.by_pod[pod][room], self.by_hole[room, hole]
         i = min(here & there, default=min(here))
-        if self.hole[i] != c:
+        if self.hole[i] != hole:
             self._swap(i, min(there))
         here.remove(i)
-        self.by_hole[room, c].remove(i)
+        self.by_hole[room, hole].remove(i)
         return i
 
     def _swap(self, i: int, j: int) -> None:
         """Exchange all groups of two leaves."""
         room = self.q.leaves[i].free
         for k in range(len(self.q.kinds)):
-            a, b = self.packing.whole[i, k], self.packing.whole[j, k]
-            self.packing.whole[i, k], self.packing.whole[j, k] = b, a
-        for x, c in ((i, self.hole[j]), (j, self.hole[i])):
-            self.by_hole[room, self.hole[x]].discard(x)
-            self.by_hole.setdefault((room, c), set()).add(x)
+            here, there = self.packing.whole[i, k], self.packing.whole[j, k]
+            self.packing.whole[i, k], self.packing.whole[j, k] = there, here
+        for leaf, hole in ((i, self.hole[j]), (j, self.hole[i])):
+            self.by_hole[room, self.hole[leaf]].discard(leaf)
+            self.by_hole.setdefault((room, hole), set()).add(leaf)
         self.hole[i], self.hole[j] = self.hole[j], self.hole[i]
 
     def rest(self) -> dict[int, dict[int, list[int]]]:

@@ -48,12 +48,12 @@ class PlacementProblem:
     @cached_property
     def groups(self) -> int:
         """All groups."""
-        return sum(k.count for k in self.kinds)
+        return sum(kind.count for kind in self.kinds)
 
     @cached_property
     def need(self) -> int:
         """All units that the groups take."""
-        return sum(k.size * k.count for k in self.kinds)
+        return sum(kind.size * kind.count for kind in self.kinds)
 
     @cached_property
     def free(self) -> int:
@@ -103,53 +103,63 @@ class Levels:
         return (self.weight_split, self.extra_pieces, *self.crossing, self.boundaries, self.part_free)
 
 
-def names(q: PlacementProblem) -> tuple[str, ...]:
+def names(problem: PlacementProblem) -> tuple[str, ...]:
     """Name the levels of the objective."""
-    crossing = ["groups across pods", *(f"groups across switches of tier {t}" for t in range(3, q.tiers + 2))]
-    weighted = {k.weight for k in q.kinds} != {1}
+    crossing = [
+        "groups across pods",
+        *(f"groups across switches of tier {tier}" for tier in range(3, problem.tiers + 2)),
+    ]
+    weighted = {kind.weight for kind in problem.kinds} != {1}
     first = "weight of split groups, in millionths of the heaviest kind's bytes" if weighted else "split groups"
-    order = "along the pipeline" if q.follows else "in the best order"
-    return (first, "extra pieces", *crossing[: q.tiers], f"boundaries across pods {order}", "leaves left part-free")
+    order = "along the pipeline" if problem.follows else "in the best order"
+    return (
+        first,
+        "extra pieces",
+        *crossing[: problem.tiers],
+        f"boundaries across pods {order}",
+        "leaves left part-free",
+    )
 
 
-def measure(q: PlacementProblem, packing: Packing) -> Levels:
+def measure(problem: PlacementProblem, packing: Packing) -> Levels:
     """Compute the values of a packing in every level of the objective."""
     crossing = tuple(
-        sum(len({q.leaves[i].path[t] for i, _ in pieces}) > 1 for _, pieces in packing.split) for t in range(q.tiers)
+        sum(len({problem.leaves[i].path[tier] for i, _ in pieces}) > 1 for _, pieces in packing.split)
+        for tier in range(problem.tiers)
     )
     return Levels(
-        weight_split=sum(q.kinds[k].weight for k, _ in packing.split),
+        weight_split=sum(problem.kinds[k].weight for k, _ in packing.split),
         extra_pieces=sum(len(pieces) - 1 for _, pieces in packing.split),
         crossing=crossing,
-        boundaries=boundaries(q, *pods_of_groups(q, packing)),
-        part_free=part_free(q, used(q, packing)),
+        boundaries=boundaries(problem, *pods_of_groups(problem, packing)),
+        part_free=part_free(problem, used(problem, packing)),
     )
 
 
-def used(q: PlacementProblem, packing: Packing) -> list[int]:
+def used(problem: PlacementProblem, packing: Packing) -> list[int]:
     """Return the units that a packing takes of each leaf."""
-    units = [0] * len(q.leaves)
-    for (i, k), n in packing.whole.items():
-        units[i] += n * q.kinds[k].size
+    units = [0] * len(problem.leaves)
+    for (i, k), count in packing.whole.items():
+        units[i] += count * problem.kinds[k].size
     for _, pieces in packing.split:
         for i, n in pieces:
             units[i] += n
     return units
 
 
-def part_free(q: PlacementProblem, taken: Sequence[int]) -> int:
+def part_free(problem: PlacementProblem, taken: Sequence[int]) -> int:
     """Count the leaves that are left neither full nor wholly free: holes that no whole leaf can be made of."""
-    return sum(0 < leaf.free - n < leaf.size for leaf, n in zip(q.leaves, taken, strict=True))
+    return sum(0 < leaf.free - units < leaf.size for leaf, units in zip(problem.leaves, taken, strict=True))
 
 
-def pods_of_groups(q: PlacementProblem, packing: Packing) -> tuple[Counter[int], int]:
+def pods_of_groups(problem: PlacementProblem, packing: Packing) -> tuple[Counter[int], int]:
     """Return the groups within each pod, and those across pods."""
     within: Counter[int] = Counter()
-    for (i, _), n in packing.whole.items():
-        within[q.pod_of[i]] += n
+    for (i, _), count in packing.whole.items():
+        within[problem.pod_of[i]] += count
     across = 0
     for _, pieces in packing.split:
-        pods = {q.pod_of[i] for i, _ in pieces}
+        pods = {problem.pod_of[i] for i, _ in pieces}
         if len(pods) > 1:
             across += 1
         else:
@@ -157,25 +167,25 @@ def pods_of_groups(q: PlacementProblem, packing: Packing) -> tuple[Counter[int],
     return +within, across
 
 
-def boundaries(q: PlacementProblem, within: Counter[int], across: int) -> int:
+def boundaries(problem: PlacementProblem, within: Counter[int], across: int) -> int:
     """Count the neighbours along the lines that are not in one pod: the runs of one pod less the lines.
 
     One line alone has a run for each pod and one for each group across pods, however the groups are numbered.
     """
-    if q.line >= q.groups:
+    if problem.line >= problem.groups:
         return max(len(within) + across - 1, 0)
-    order = number_pods(q.line, within, across)
+    order = number_pods(problem.line, within, across)
     # A line starts at each multiple of its length; two groups across pods (None) are never in one pod.
-    return sum(i % q.line > 0 and (pod is None or pod != order[i - 1]) for i, pod in enumerate(order))
+    return sum(i % problem.line > 0 and (pod is None or pod != order[i - 1]) for i, pod in enumerate(order))
 
 
 def number_pods(line: int, within: Counter[int], across: int) -> list[int | None]:
     """Return the pod of each group in numbered order: whole lines, the rest of each pod, None for those across pods."""
     order: list[int | None] = []
-    for pod, n in sorted(within.items()):
-        order.extend([pod] * (n // line * line))
-    for pod, n in sorted(within.items()):
-        order.extend([pod] * (n % line))
+    for pod, count in sorted(within.items()):
+        order.extend([pod] * (count // line * line))
+    for pod, count in sorted(within.items()):
+        order.extend([pod] * (count % line))
     return order + [None] * across
 
 
@@ -202,8 +212,13 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
         base, *larger = topology.block_sizes or (0,)
         tiers = [size // base for size in larger if size // base < len(topology.blocks)]
         leaves = [  # the numbers of each tier start where no other tier has any
-            LeafNodes(b.name, b.nodes, (b.nodes,), tuple(t * 1_000_000 + i // n for t, n in enumerate(tiers)))
-            for i, b in enumerate(topology.blocks)
+            LeafNodes(
+                block.name,
+                block.nodes,
+                (block.nodes,),
+                tuple(tier * 1_000_000 + i // size for tier, size in enumerate(tiers)),
+            )
+            for i, block in enumerate(topology.blocks)
         ]
     else:
         leaves = _of_switches(topology)
@@ -222,18 +237,20 @@ def leaves_of(topology: Topology) -> list[LeafNodes]:
 
 
 def _of_switches(topology: Topology) -> list[LeafNodes]:
-    above = {s.name: s.parent for s in topology.switches}
-    block = {node: b.name for b in topology.blocks for node in b.nodes}
-    chains = {s.name: _chain(s.name, above) for s in topology.switches if s.nodes}
-    paths = _numbered([chains[s.name] for s in topology.switches if s.nodes])
+    above = {switch.name: switch.parent for switch in topology.switches}
+    block = {node: block.name for block in topology.blocks for node in block.nodes}
+    chains = {switch.name: _chain(switch.name, above) for switch in topology.switches if switch.nodes}
+    paths = _numbered([chains[switch.name] for switch in topology.switches if switch.nodes])
     roots: dict[str, int] = {}
     trees = {name: roots.setdefault([name, *chain][-1], len(roots)) for name, chain in chains.items()}
     leaves = []
-    for s, path in zip((s for s in topology.switches if s.nodes), paths, strict=True):
+    for switch, path in zip((switch for switch in topology.switches if switch.nodes), paths, strict=True):
         by_block: dict[str | None, list[str]] = {}
-        for node in s.nodes:
+        for node in switch.nodes:
             by_block.setdefault(block.get(node), []).append(node)
-        leaves.append(LeafNodes(s.name, s.nodes, tuple(map(tuple, by_block.values())), path, trees[s.name]))
+        leaves.append(
+            LeafNodes(switch.name, switch.nodes, tuple(map(tuple, by_block.values())), path, trees[switch.name])
+        )
     return leaves
 
 
@@ -286,7 +303,7 @@ class Progress:
 
     def proven(self, level: int) -> bool:
         """Return whether a level and all before it are at their bounds."""
-        return all(v == b for v, b in zip(self.values[: level + 1], self.bounds, strict=False))
+        return all(value == bound for value, bound in zip(self.values[: level + 1], self.bounds, strict=False))
 
     def improve(self, packing: Packing, values: tuple[int, ...]) -> None:
         """Take a packing as the incumbent where it is better."""
@@ -294,58 +311,60 @@ class Progress:
             self.packing, self.values = packing, values
 
 
-def bounds(q: PlacementProblem, *, whole: bool = False) -> Levels:
+def bounds(problem: PlacementProblem, *, whole: bool = False) -> Levels:
     """Bound every level, given that those before it are minimal; `whole`: the last two assume that no group splits."""
-    free = [leaf.free for leaf in q.leaves]
-    split = min_split_groups(free, q.kinds)
-    by_tier = [Counter[int]() for _ in range(q.tiers)]  # free nodes under each switch of a tier
-    for leaf in q.leaves:
+    free = [leaf.free for leaf in problem.leaves]
+    split = min_split_groups(free, problem.kinds)
+    by_tier = [Counter[int]() for _ in range(problem.tiers)]  # free nodes under each switch of a tier
+    for leaf in problem.leaves:
         for tier, by_switch in enumerate(by_tier):
             by_switch[leaf.path[tier]] += leaf.free
-    crossing = tuple(min_split_groups(list(by_switch.values()), q.kinds) for by_switch in by_tier)
+    crossing = tuple(min_split_groups(list(by_switch.values()), problem.kinds) for by_switch in by_tier)
     return Levels(
-        weight_split=min_split_weight(free, q.kinds),
-        extra_pieces=min_extra_pieces(q, split),
+        weight_split=min_split_weight(free, problem.kinds),
+        extra_pieces=min_extra_pieces(problem, split),
         crossing=crossing,
-        boundaries=min_boundaries(q, crossing[0] if crossing else 0, whole=whole),
-        part_free=min_part_free(q, whole=whole),
+        boundaries=min_boundaries(problem, crossing[0] if crossing else 0, whole=whole),
+        part_free=min_part_free(problem, whole=whole),
     )
 
 
 def min_split_groups(free: Sequence[int], kinds: Sequence[Kind]) -> int:
     """Bound the groups that fit no leaf whole: of at least g units, floor(f / g) fit into f free ones, for every g."""
-    sizes = {k.size for k in kinds}
-    return max((lower_bound_split(free, sum(k.count for k in kinds if k.size >= g), g) for g in sizes), default=0)
+    sizes = {kind.size for kind in kinds}
+    return max(
+        (lower_bound_split(free, sum(kind.count for kind in kinds if kind.size >= g), g) for g in sizes), default=0
+    )
 
 
 def min_split_weight(free: Sequence[int], kinds: Sequence[Kind]) -> int:
     """Bound the weight of split groups: for every g the lightest among those of at least g units."""
     bound = 0
-    for g in sorted({k.size for k in kinds}):
-        large = [k for k in kinds if k.size >= g]
-        left, weight = lower_bound_split(free, sum(k.count for k in large), g), 0
-        for k in sorted(large, key=lambda k: k.weight):
-            weight += k.weight * min(left, k.count)
-            left -= min(left, k.count)
+    for g in sorted({kind.size for kind in kinds}):
+        large = [kind for kind in kinds if kind.size >= g]
+        left, weight = lower_bound_split(free, sum(kind.count for kind in large), g), 0
+        for kind in sorted(large, key=lambda kind: kind.weight):
+            weight += kind.weight * min(left, kind.count)
+            left -= min(left, kind.count)
         bound = max(bound, weight)
     return bound
 
 
-def min_extra_pieces(q: PlacementProblem, split: int) -> int:
+def min_extra_pieces(problem: PlacementProblem, split: int) -> int:
     """Bound the pieces above one per group, given how many groups split at least.
 
     A group larger than every leaf needs as many pieces as the largest leaf goes into it. Where equal groups must split,
     every leaf takes as many whole ones as fit, and the split ones go into the holes that are left.
     """
-    largest = max((leaf.free for leaf in q.leaves), default=0)
+    largest = max((leaf.free for leaf in problem.leaves), default=0)
     if not split or not largest:
         return 0
-    oversize = sum((-(-k.size // largest) - 1) * k.count for k in q.kinds if k.size > largest)
-    forced = sum(k.count for k in q.kinds if k.size > largest)
+    oversize = sum((-(-kind.size // largest) - 1) * kind.count for kind in problem.kinds if kind.size > largest)
+    forced = sum(kind.count for kind in problem.kinds if kind.size > largest)
     bound = oversize + max(0, split - forced)
-    if len(q.kinds) == 1:
-        size = q.kinds[0].size
-        holes = sorted((leaf.free % size for leaf in q.leaves if leaf.free % size), reverse=True)
+    if len(problem.kinds) == 1:
+        size = problem.kinds[0].size
+        holes = sorted((leaf.free % size for leaf in problem.leaves if leaf.free % size), reverse=True)
         bound = max(bound, _pieces_in_holes(holes, size, split) - split)
     return bound
 
@@ -360,43 +379,49 @@ def _pieces_in_holes(holes: Sequence[int], size: int, split: int) -> int:
 def _count_to_reach(descending: Sequence[int], need: int) -> int:
     """Return how many of the largest are needed to reach `need`; all where they do not."""
     count = 0
-    for n in descending:
+    for units in descending:
         if need <= 0:
             break
-        need, count = need - n, count + 1
+        need, count = need - units, count + 1
     return count
 
 
-def min_boundaries(q: PlacementProblem, across: int, *, whole: bool) -> int:
+def min_boundaries(problem: PlacementProblem, across: int, *, whole: bool) -> int:
     """Bound the neighbours along lines that are not in one pod: by the pods in use, and by the lines that fit no pod.
 
     Every pod with groups of its own is a run of some line, and so is every group across pods. One more group across
     pods saves at most one pod, so the bound for the fewest across is valid for more of them too.
     """
-    free = sorted((sum(q.leaves[i].free for i in leaves) for leaves in q.pods.values()), reverse=True)
-    lines = q.groups // q.line
-    if len(q.kinds) == 1:
-        room = [n // q.kinds[0].size for n in free]
-        full = [sum(q.leaves[i].free // q.kinds[0].size for i in leaves) for leaves in q.pods.values()]
-        if sum(full) < q.groups:
+    free = sorted((sum(problem.leaves[i].free for i in leaves) for leaves in problem.pods.values()), reverse=True)
+    lines = problem.groups // problem.line
+    if len(problem.kinds) == 1:
+        room = [units // problem.kinds[0].size for units in free]
+        full = [
+            sum(problem.leaves[i].free // problem.kinds[0].size for i in leaves) for leaves in problem.pods.values()
+        ]
+        if sum(full) < problem.groups:
             # Groups must split, fewest where every leaf takes as many whole ones as fit: all these pods are used.
-            return max(sum(n > 0 for n in full) + across - lines, 0)
+            return max(sum(count > 0 for count in full) + across - lines, 0)
         if whole:
             room = sorted(full, reverse=True)
-        in_one_pod = sum(r // q.line for r in room) if q.line > 1 else lines
-        return max(_count_to_reach(room, q.groups - across) + across - lines, lines - in_one_pod, 0)
-    pods = _count_to_reach(free, q.need)
-    if pods and free[pods - 1] < max(k.size for k in q.kinds):
+        in_one_pod = sum(groups // problem.line for groups in room) if problem.line > 1 else lines
+        return max(_count_to_reach(room, problem.groups - across) + across - lines, lines - in_one_pod, 0)
+    pods = _count_to_reach(free, problem.need)
+    if pods and free[pods - 1] < max(kind.size for kind in problem.kinds):
         pods = 0  # a group across pods might save several of them
     return max(pods - 1, across - 1, 0)
 
 
-def min_part_free(q: PlacementProblem, *, whole: bool) -> int:
+def min_part_free(problem: PlacementProblem, *, whole: bool) -> int:
     """Bound the leaves left part-free: those now, less those that the job can fill, by whole groups if `whole`."""
-    sums = _sums([k.size for k in q.kinds], max((leaf.free for leaf in q.leaves), default=0)) if whole else None
-    now = [leaf.free for leaf in q.leaves if 0 < leaf.free < leaf.size]
-    left, filled = q.need, 0
-    for free in sorted(n for n in now if sums is None or n in sums):
+    sums = (
+        _sums([kind.size for kind in problem.kinds], max((leaf.free for leaf in problem.leaves), default=0))
+        if whole
+        else None
+    )
+    now = [leaf.free for leaf in problem.leaves if 0 < leaf.free < leaf.size]
+    left, filled = problem.need, 0
+    for free in sorted(count for count in now if sums is None or count in sums):
         if free > left:
             break
         left, filled = left - free, filled + 1
@@ -406,7 +431,7 @@ def min_part_free(q: PlacementProblem, *, whole: bool) -> int:
 def _sums(sizes: Sequence[int], limit: int) -> set[int]:
     """Return the sums of sizes, each used any number of times, up to a limit."""
     sums = {0}
-    for n in range(1, limit + 1):
-        if any(n - g in sums for g in sizes):
-            sums.add(n)
+    for total in range(1, limit + 1):
+        if any(total - g in sums for g in sizes):
+            sums.add(total)
     return sums

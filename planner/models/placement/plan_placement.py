@@ -76,12 +76,12 @@ def min_crossing_pods(
         return clusters, bound
     proven = bound
     for coarse in (True, False):
-        f = _formulation(shape, sizes, choice, bound, coarse=coarse)
+        division = _formulation(shape, sizes, choice, bound, coarse=coarse)
         if not coarse:
-            _hint(f, clusters)
-        outcome = run(f.model)
+            _hint(division, clusters)
+        outcome = run(division.model)
         if outcome.solution is not None:
-            clusters = min(clusters, _clusters(f, outcome.solution), key=lambda c: _crossing(shape, c))
+            clusters = min(clusters, _clusters(division, outcome.solution), key=lambda found: _crossing(shape, found))
         if not coarse:
             proven = max(bound, math.ceil((outcome.bound or 0.0) - 1e-6))
         if _crossing(shape, clusters) <= bound:
@@ -91,7 +91,7 @@ def min_crossing_pods(
 
 def analytic_cross_pod(shape: LeafDomains, split: int) -> int:
     """Bound the groups across pods without a solver: each pod takes no more split groups than its holes together do."""
-    holes = [f % shape.group for f in shape.free]
+    holes = [racks % shape.group for racks in shape.free]
     return max(
         0, split - sum(sum(holes[i : i + shape.per_pod]) // shape.group for i in range(0, len(holes), shape.per_pod))
     )
@@ -103,47 +103,53 @@ def pack_first_fit(shape: LeafDomains, choice: ChosenClusters) -> list[HoleClust
     clusters = [_take(room, *choice.mixed, last=True)] if choice.mixed else []
     over = []
     for groups, holes in choice.plain:
-        fits = [p for p, free in enumerate(room) if free >= holes]
+        fits = [pod for pod, free in enumerate(room) if free >= holes]
         if not fits:
             over.append((groups, holes))
             continue
-        best = min(fits, key=lambda p: (room[p], p))
+        best = min(fits, key=lambda pod: (room[pod], pod))
         room[best] -= holes
         clusters.append(HoleCluster(groups=groups, parts=(PodPart(pod=best, leaves=holes),)))
     return clusters + [_take(room, groups, holes, last=False) for groups, holes in over]
 
 
-def place_the_part_full_domain(f: PlanPlacementModel) -> None:
+def place_the_part_full_domain(division: PlanPlacementModel) -> None:
     """Require one division of the mixed cluster, if there is one."""
-    for a, v in f.counts.mixed.items():
-        f.model.add(sum(w for (c, _), w in f.last.items() if c == a) == v).with_name(f"place_the_part_full_domain[{a}]")
+    for a, variable in division.counts.mixed.items():
+        division.model.add(sum(chosen for (c, _), chosen in division.last.items() if c == a) == variable).with_name(
+            f"place_the_part_full_domain[{a}]"
+        )
 
 
-def divide_clusters(f: PlanPlacementModel) -> None:
+def divide_clusters(division: PlanPlacementModel) -> None:
     """Require that every cluster is divided into parts until none of its holes is left to place."""
-    coming, going = _by_node(f.cuts)
+    coming, going = _by_node(division.cuts)
     for t in sorted(going):
-        begins = [f.counts.plain[a] for a, b in f.sizes.plain.items() if b == t]
-        begins += [v for (a, u), v in f.last.items() if f.sizes.mixed[a] - u == t]
-        f.model.add(sum(begins) + sum(coming[t]) == sum(going[t])).with_name(f"divide_clusters[{t}]")
+        begins = [division.counts.plain[a] for a, b in division.sizes.plain.items() if b == t]
+        begins += [variable for (a, u), variable in division.last.items() if division.sizes.mixed[a] - u == t]
+        division.model.add(sum(begins) + sum(coming[t]) == sum(going[t])).with_name(f"divide_clusters[{t}]")
 
 
-def pack_pods(f: PlanPlacementModel) -> None:
+def pack_pods(division: PlanPlacementModel) -> None:
     """Limit the parts in a pod to its holes; the pod that is not full may give some to the mixed cluster first."""
-    coming, going = _by_node(f.packs)
-    tail = f.shape.tail
+    coming, going = _by_node(division.packs)
+    tail = division.shape.tail
     for t in sorted(going):
-        full = f.shape.full_pods * (t == f.shape.per_pod)
-        untouched = [1 - sum(f.last.values())] if t == tail else []
-        mixed = [v for (_, u), v in f.last.items() if tail - u == t]
-        f.model.add(sum(going[t]) <= full + sum(untouched) + sum(mixed) + sum(coming[t])).with_name(f"pack_pods[{t}]")
+        full = division.shape.full_pods * (t == division.shape.per_pod)
+        untouched = [1 - sum(division.last.values())] if t == tail else []
+        mixed = [variable for (_, u), variable in division.last.items() if tail - u == t]
+        division.model.add(sum(going[t]) <= full + sum(untouched) + sum(mixed) + sum(coming[t])).with_name(
+            f"pack_pods[{t}]"
+        )
 
 
-def pack_every_part(f: PlanPlacementModel) -> None:
+def pack_every_part(division: PlanPlacementModel) -> None:
     """Require a place in a pod for each part."""
-    for u in sorted({u for _, u in [*f.cuts, *f.packs]}):
-        cut, packed = ([v for (_, w), v in arcs.items() if w == u] for arcs in (f.cuts, f.packs))
-        f.model.add(sum(cut) == sum(packed)).with_name(f"pack_every_part[{u}]")
+    for u in sorted({u for _, u in [*division.cuts, *division.packs]}):
+        cut, packed = (
+            [variable for (_, w), variable in arcs.items() if w == u] for arcs in (division.cuts, division.packs)
+        )
+        division.model.add(sum(cut) == sum(packed)).with_name(f"pack_every_part[{u}]")
 
 
 def _formulation(
@@ -169,67 +175,78 @@ def _formulation(
         for u in range(min(m, shape.tail) + 1)
     }
     cuts, packs = arcs("cut", largest, coarse), arcs("pack", shape.per_pod, False)
-    f = PlanPlacementModel(shape=shape, sizes=sizes, model=model, counts=counts, last=last, cuts=cuts, packs=packs)
-    f.model.add(extra_pieces(sizes, f.counts) == choice.extra_pieces).with_name("keep_extra_pieces")
+    division = PlanPlacementModel(
+        shape=shape, sizes=sizes, model=model, counts=counts, last=last, cuts=cuts, packs=packs
+    )
+    division.model.add(extra_pieces(sizes, division.counts) == choice.extra_pieces).with_name("keep_extra_pieces")
     for rule in (place_the_part_full_domain, divide_clusters, pack_pods, pack_every_part):
-        rule(f)
-    plain = sum(f.shape.capacity(u) // f.shape.group * v for (_, u), v in f.cuts.items())
-    mixed = sum(f.shape.capacity(u, last=True) // f.shape.group * v for (_, u), v in f.last.items())
+        rule(division)
+    plain = sum(
+        division.shape.capacity(u) // division.shape.group * variable for (_, u), variable in division.cuts.items()
+    )
+    mixed = sum(
+        division.shape.capacity(u, last=True) // division.shape.group * variable
+        for (_, u), variable in division.last.items()
+    )
     crossing = choice.groups - plain - mixed
     if coarse:
-        f.model.add(crossing == bound).with_name("reach_the_analytic_bound")
+        division.model.add(crossing == bound).with_name("reach_the_analytic_bound")
     else:
-        f.model.add(crossing >= bound).with_name("respect_the_analytic_bound")
-        f.model.minimize(crossing)
-    return f
+        division.model.add(crossing >= bound).with_name("respect_the_analytic_bound")
+        division.model.minimize(crossing)
+    return division
 
 
 def _by_node(arcs: Arcs) -> tuple[dict[int, list[cp_model.IntVar]], dict[int, list[cp_model.IntVar]]]:
     nodes = {t for t, _ in arcs}
     coming: dict[int, list[cp_model.IntVar]] = {t: [] for t in [0, *nodes]}
-    going: dict[int, list[cp_model.IntVar]] = {t: [] for t in nodes}
-    for (t, u), v in arcs.items():
-        going[t].append(v)
-        coming[t - u].append(v)
+    going: dict[int, list[cp_model.IntVar]] = {node: [] for node in nodes}
+    for (t, u), variable in arcs.items():
+        going[t].append(variable)
+        coming[t - u].append(variable)
     return coming, going
 
 
 def _crossing(shape: LeafDomains, clusters: Sequence[HoleCluster]) -> int:
-    return sum(c.crossing(shape) for c in clusters)
+    return sum(cluster.crossing(shape) for cluster in clusters)
 
 
 def _take(room: list[int], groups: int, holes: int, *, last: bool) -> HoleCluster:
     """Take holes pod by pod, from the last pod backwards for the cluster with the part-full domain."""
     parts = []
     left = holes
-    for p in range(len(room) - 1, -1, -1) if last else range(len(room)):
-        taken = min(left, room[p])
-        room[p] -= taken
+    for pod in range(len(room) - 1, -1, -1) if last else range(len(room)):
+        taken = min(left, room[pod])
+        room[pod] -= taken
         left -= taken
-        part_full = last and p == len(room) - 1
+        part_full = last and pod == len(room) - 1
         if taken or part_full:
-            parts.append(PodPart(pod=p, leaves=taken, last=part_full))
+            parts.append(PodPart(pod=pod, leaves=taken, last=part_full))
     return HoleCluster(groups=groups, parts=tuple(sorted(parts, key=lambda part: part.pod)))
 
 
-def _hint(f: PlanPlacementModel, clusters: Sequence[HoleCluster]) -> None:
+def _hint(division: PlanPlacementModel, clusters: Sequence[HoleCluster]) -> None:
     """Hint the model at a placement that is known already."""
     counts: Counter[int] = Counter()
-    start = [f.shape.per_pod] * f.shape.full_pods + [f.shape.tail] * (f.shape.pods - f.shape.full_pods)
-    for c in clusters:
-        plain = [p.leaves for p in c.parts if not p.last]
-        counts.update(f.cuts[arc].index for arc in _path(plain, sum(plain)))
-        for part in c.parts:
+    start = [division.shape.per_pod] * division.shape.full_pods + [division.shape.tail] * (
+        division.shape.pods - division.shape.full_pods
+    )
+    for cluster in clusters:
+        plain = [part.leaves for part in cluster.parts if not part.last]
+        counts.update(division.cuts[arc].index for arc in _path(plain, sum(plain)))
+        for part in cluster.parts:
             if part.last:
-                counts.update([f.last[c.groups, part.leaves].index, f.counts.mixed[c.groups].index])
+                counts.update(
+                    [division.last[cluster.groups, part.leaves].index, division.counts.mixed[cluster.groups].index]
+                )
                 start[part.pod] -= part.leaves
-        if not any(part.last for part in c.parts):
-            counts.update([f.counts.plain[c.groups].index])
-    for p, free in enumerate(start):
-        packed = [part.leaves for c in clusters for part in c.parts if part.pod == p and not part.last]
-        counts.update(f.packs[arc].index for arc in _path(packed, free))
-    for i in range(len(f.model.proto.variables)):
-        f.model.add_hint(f.model.get_int_var_from_proto_index(i), counts[i])
+        if not any(part.last for part in cluster.parts):
+            counts.update([division.counts.plain[cluster.groups].index])
+    for pod, free in enumerate(start):
+        packed = [part.leaves for cluster in clusters for part in cluster.parts if part.pod == pod and not part.last]
+        counts.update(division.packs[arc].index for arc in _path(packed, free))
+    for i in range(len(division.model.proto.variables)):
+        division.model.add_hint(division.model.get_int_var_from_proto_index(i), counts[i])
 
 
 def _path(parts: Sequence[int], start: int) -> Iterator[Arc]:
@@ -240,22 +257,24 @@ def _path(parts: Sequence[int], start: int) -> Iterator[Arc]:
         left -= u
 
 
-def _clusters(f: PlanPlacementModel, values: CpsatValues) -> list[HoleCluster]:
-    chosen = next((key for key, v in f.last.items() if values.of(v)), None)
-    packs = {arc: values.of(v) for arc, v in f.packs.items()}
-    tail = f.shape.tail - (chosen[1] if chosen else 0)
+def _clusters(division: PlanPlacementModel, values: CpsatValues) -> list[HoleCluster]:
+    chosen = next((key for key, variable in division.last.items() if values.of(variable)), None)
+    packs = {arc: values.of(variable) for arc, variable in division.packs.items()}
+    tail = division.shape.tail - (chosen[1] if chosen else 0)
     pods: dict[int, list[int]] = {}
-    for p in range(f.shape.pods - 1, -1, -1):
-        for u in _walk(packs, f.shape.per_pod if p < f.shape.full_pods else tail):
-            pods.setdefault(u, []).append(p)
-    cuts = {arc: values.of(v) for arc, v in f.cuts.items()}
+    for pod in range(division.shape.pods - 1, -1, -1):
+        for u in _walk(packs, division.shape.per_pod if pod < division.shape.full_pods else tail):
+            pods.setdefault(u, []).append(pod)
+    cuts = {arc: values.of(variable) for arc, variable in division.cuts.items()}
     clusters = []
     if chosen:
         a, holes = chosen
-        last = PodPart(pod=f.shape.pods - 1, leaves=holes, last=True)
-        clusters.append(_joined(a, _walk(cuts, f.sizes.mixed[a] - holes), pods, last))
-    for a, v in sorted(f.counts.plain.items(), reverse=True):
-        clusters.extend(_joined(a, _walk(cuts, f.sizes.plain[a]), pods, None) for _ in range(values.of(v)))
+        last = PodPart(pod=division.shape.pods - 1, leaves=holes, last=True)
+        clusters.append(_joined(a, _walk(cuts, division.sizes.mixed[a] - holes), pods, last))
+    for a, variable in sorted(division.counts.plain.items(), reverse=True):
+        clusters.extend(
+            _joined(a, _walk(cuts, division.sizes.plain[a]), pods, None) for _ in range(values.of(variable))
+        )
     return clusters
 
 
@@ -276,7 +295,10 @@ def _joined(groups: int, parts: Sequence[int], pods: dict[int, list[int]], last:
         leaves[last.pod] = last.leaves
     for u in sorted(parts, reverse=True):
         leaves[pods[u].pop()] += u
-    joined = (PodPart(pod=p, leaves=n, last=last is not None and p == last.pod) for p, n in sorted(leaves.items()))
+    joined = (
+        PodPart(pod=pod, leaves=count, last=last is not None and pod == last.pod)
+        for pod, count in sorted(leaves.items())
+    )
     return HoleCluster(groups=groups, parts=tuple(joined))
 
 
@@ -355,13 +377,15 @@ def _max_unsplit_groups(shape: LeafDomains, run: Run) -> int:
     classes = Counter(shape.free)
     model = cp_model.CpModel()
     domains = {
-        (f, k): model.new_int_var(0, n, f"domains[{f},{k}]")
-        for f, n in sorted(classes.items())
-        for k in range(f // shape.group + 1)
+        (free, k): model.new_int_var(0, count, f"domains[{free},{k}]")
+        for free, count in sorted(classes.items())
+        for k in range(free // shape.group + 1)
     }
-    for f, n in sorted(classes.items()):
-        model.add(sum(v for (c, _), v in domains.items() if c == f) == n).with_name(f"use_each_domain_once[{f}]")
-    unsplit = sum(k * v for (_, k), v in domains.items())
+    for free, count in sorted(classes.items()):
+        model.add(sum(variable for (c, _), variable in domains.items() if c == free) == count).with_name(
+            f"use_each_domain_once[{free}]"
+        )
+    unsplit = sum(k * variable for (_, k), variable in domains.items())
     model.add(unsplit <= shape.groups).with_name("place_each_group_once")
     model.maximize(unsplit)
     outcome = run(model)
@@ -378,46 +402,46 @@ def _placed(
     split = lower_bound_split(shape.free, shape.groups, shape.group)
     return BoundedPlacement(
         assignment=assign(shape, groups),
-        split=sum(len(g) > 1 for g in groups),
-        extra_pieces=sum(len(g) - 1 for g in groups),
-        cross_pod=sum(len({leaf // shape.per_pod for leaf, _ in g}) > 1 for g in groups),
+        split=sum(len(group) > 1 for group in groups),
+        extra_pieces=sum(len(group) - 1 for group in groups),
+        cross_pod=sum(len({leaf // shape.per_pod for leaf, _ in group}) > 1 for group in groups),
         lower_bound=split,
         extra_pieces_bound=pieces_bound,
         cross_pod_bound=pods_bound,
     )
 
 
-def request_of(q: PlacementProblem) -> tuple[PlacementRequest, list[int]] | None:
+def request_of(problem: PlacementProblem) -> tuple[PlacementRequest, list[int]] | None:
     """Return the plan's request and the leaves in its order; None where more differs than a last leaf or pod."""
-    if len(q.kinds) != 1 or q.tiers > 1:
+    if len(problem.kinds) != 1 or problem.tiers > 1:
         return None
-    pods = [[i for i in leaves if q.leaves[i].free] for leaves in q.pods.values()]
-    pods = sorted((p for p in pods if p), key=lambda p: -sum(q.leaves[i].free for i in p))
-    order = [i for p in pods for i in sorted(p, key=lambda i: (-q.leaves[i].free, i))]
-    free = [q.leaves[i].free for i in order]
-    lengths = [len(p) for p in pods]
+    pods = [[i for i in leaves if problem.leaves[i].free] for leaves in problem.pods.values()]
+    pods = sorted((pod for pod in pods if pod), key=lambda pod: -sum(problem.leaves[i].free for i in pod))
+    order = [i for pod in pods for i in sorted(pod, key=lambda i: (-problem.leaves[i].free, i))]
+    free = [problem.leaves[i].free for i in order]
+    lengths = [len(pod) for pod in pods]
     if len(set(free[:-1])) > 1 or free[-1] > free[0] or len(set(lengths[:-1])) > 1 or lengths[-1] > lengths[0]:
         return None
-    kind = q.kinds[0]
+    kind = problem.kinds[0]
     request = PlacementRequest(
         racks=sum(free), groups=kind.count, group_racks=kind.size, leaf_domain_racks=free[0], domains_per_pod=lengths[0]
     )
     return request, order
 
 
-def place_equal(q: PlacementProblem, options: Options) -> tuple[Packing, tuple[int, int, int]] | None:
+def place_equal(problem: PlacementProblem, options: Options) -> tuple[Packing, tuple[int, int, int]] | None:
     """Return the plan's placement and its bounds of split groups, extra pieces and groups across pods.
 
     Return None where the cluster is not as regular as a plan's.
     """
-    asked = request_of(q)
+    asked = request_of(problem)
     placement = None if asked is None else place_stages(asked[0], options, site="cluster").solution
     if asked is None or placement is None:
         return None
     order = asked[1]
     pieces: dict[int, list[tuple[int, int]]] = {}
-    for a in placement.assignment:
-        pieces.setdefault(a.stage, []).append((order[a.leaf_domain], len(parse(a.racks))))
-    whole = Counter((p[0][0], 0) for p in pieces.values() if len(p) == 1)
-    packing = Packing(whole=whole, split=[(0, tuple(p)) for p in pieces.values() if len(p) > 1])
+    for fragment in placement.assignment:
+        pieces.setdefault(fragment.stage, []).append((order[fragment.leaf_domain], len(parse(fragment.racks))))
+    whole = Counter((piece[0][0], 0) for piece in pieces.values() if len(piece) == 1)
+    packing = Packing(whole=whole, split=[(0, tuple(piece)) for piece in pieces.values() if len(piece) > 1])
     return packing, (placement.lower_bound, placement.extra_pieces_bound, placement.cross_pod_bound)

@@ -58,67 +58,79 @@ class SwitchShares:
     sent: dict[int, cp_model.IntVar] = field(default_factory=dict)  # shares that go up, by units
 
 
-def sizes_of(q: PlacementProblem) -> list[int]:
+def sizes_of(problem: PlacementProblem) -> list[int]:
     """Return the sizes of the items of a pod: groups by kind, then shares by their units."""
-    return [*(k.size for k in q.kinds), *range(1, max(k.size for k in q.kinds))]
+    return [*(kind.size for kind in problem.kinds), *range(1, max(kind.size for kind in problem.kinds))]
 
 
 def pool_shares(
-    f: JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int
+    flows: JobPlacementModel, items: Mapping[int, Mapping[int, cp_model.IntVar]], max_split: int
 ) -> list[SwitchShares]:
     """Declare the pools tier by tier up to the root from the items of each pod; their groups are split ones."""
-    q, kinds = f.q, len(f.q.kinds)
+    problem, kinds = flows.q, len(flows.q.kinds)
     given: dict[int, Mapping[int, cp_model.IntVar]] = {
-        pod: {k - kinds + 1: v for k, v in own.items() if k >= kinds} for pod, own in items.items()
+        pod: {k - kinds + 1: variable for k, variable in own.items() if k >= kinds} for pod, own in items.items()
     }
     pools: list[SwitchShares] = []
     # Key of a pod's items in `given`: the pod itself at first, then the pool above it.
-    place: dict[int, int] = {pod: pod for pod in q.pods}
-    for tier in range(1, q.tiers + 1):
-        above = switches(q, tier) if tier < q.tiers else {-1: list(q.pods)}
+    place: dict[int, int] = {pod: pod for pod in problem.pods}
+    for tier in range(1, problem.tiers + 1):
+        above = switches(problem, tier) if tier < problem.tiers else {-1: list(problem.pods)}
         for pods in above.values():
             pools.append(SwitchShares(tier=tier, below=tuple(dict.fromkeys(place[pod] for pod in pods))))
-            join_shares(f, pools[-1], [given[x] for x in pools[-1].below], max_split)
+            join_shares(flows, pools[-1], [given[x] for x in pools[-1].below], max_split)
         given = {x: pool.sent for x, pool in enumerate(pools) if pool.tier == tier}
         place = {
-            pod: x for x, pool in enumerate(pools) if pool.tier == tier for pod in q.pods if place[pod] in pool.below
+            pod: x
+            for x, pool in enumerate(pools)
+            if pool.tier == tier
+            for pod in problem.pods
+            if place[pod] in pool.below
         }
-        for x, path in {place[pod]: q.leaves[leaves[0]].path for pod, leaves in q.pods.items()}.items():
-            f.members.append(list(pools[x].whole.values()))
-            f.local.append({(t, path[t], k): v for t in range(tier, q.tiers) for k, v in pools[x].whole.items()})
+        for x, path in {place[pod]: problem.leaves[leaves[0]].path for pod, leaves in problem.pods.items()}.items():
+            flows.members.append(list(pools[x].whole.values()))
+            flows.local.append(
+                {
+                    (t, path[t], k): variable
+                    for t in range(tier, problem.tiers)
+                    for k, variable in pools[x].whole.items()
+                }
+            )
     return pools
 
 
 def join_shares(
-    f: JobPlacementModel, pool: SwitchShares, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int
+    flows: JobPlacementModel, pool: SwitchShares, given: Sequence[Mapping[int, cp_model.IntVar]], limit: int
 ) -> None:
     """Require shares to meet, the largest of a group first, until they are a group or go up."""
-    kinds, name = f.q.kinds, f"{pool.tier},{pool.below[0]}"
-    largest = max(k.size for k in kinds)
+    kinds, name = flows.q.kinds, f"{pool.tier},{pool.below[0]}"
+    largest = max(kind.size for kind in kinds)
     coming: dict[int, list[cp_model.IntVar]] = {}
     going: dict[int, list[cp_model.IntVar]] = {}
     for u in range(1, largest):
-        pool.first[u] = f.model.new_int_var(0, limit, f"first[{name},{u}]")
+        pool.first[u] = flows.model.new_int_var(0, limit, f"first[{name},{u}]")
         coming.setdefault(u, []).append(pool.first[u])
         for before in range(u, largest - u + 1):
-            v = pool.more[before, u] = f.model.new_int_var(0, limit, f"more[{name},{before},{u}]")
-            going.setdefault(before, []).append(v)
-            coming.setdefault(before + u, []).append(v)
-        if pool.tier < f.q.tiers:
-            pool.sent[u] = f.model.new_int_var(0, limit, f"sent[{name},{u}]")
+            variable = pool.more[before, u] = flows.model.new_int_var(0, limit, f"more[{name},{before},{u}]")
+            going.setdefault(before, []).append(variable)
+            coming.setdefault(before + u, []).append(variable)
+        if pool.tier < flows.q.tiers:
+            pool.sent[u] = flows.model.new_int_var(0, limit, f"sent[{name},{u}]")
             going.setdefault(u, []).append(pool.sent[u])
-        used = pool.first[u] + sum(v for (_, n), v in pool.more.items() if n == u)
-        f.model.add(used == sum(x[u] for x in given)).with_name(f"use_each_share_once[{name},{u}]")
+        used = pool.first[u] + sum(variable for (_, after), variable in pool.more.items() if after == u)
+        flows.model.add(used == sum(shares[u] for shares in given)).with_name(f"use_each_share_once[{name},{u}]")
     for k, kind in enumerate(kinds):
-        pool.whole[k] = f.model.new_int_var(0, min(kind.count, limit), f"joined_whole[{name},{k}]")
+        pool.whole[k] = flows.model.new_int_var(0, min(kind.count, limit), f"joined_whole[{name},{k}]")
         going.setdefault(kind.size, []).append(pool.whole[k])
     for units in sorted(coming.keys() | going.keys()):
-        f.model.add(sum(coming.get(units, [])) == sum(going.get(units, []))).with_name(f"join_shares[{name},{units}]")
-    f.joints.extend(pool.more.values())
+        flows.model.add(sum(coming.get(units, [])) == sum(going.get(units, []))).with_name(
+            f"join_shares[{name},{units}]"
+        )
+    flows.joints.extend(pool.more.values())
 
 
 def joined_groups(
-    q: PlacementProblem, pools: Sequence[SwitchShares], shares: Mapping[int, Sequence[Share]], values: CpsatValues
+    problem: PlacementProblem, pools: Sequence[SwitchShares], shares: Mapping[int, Sequence[Share]], values: CpsatValues
 ) -> Iterator[Split]:
     """Return the groups across pods with their pieces, as the pools join the shares of the pods."""
     at_hand = {pod: list(own) for pod, own in shares.items()}
@@ -127,7 +139,9 @@ def joined_groups(
         for x, pool in enumerate(pools):
             if pool.tier == tier:
                 sent[x] = []
-                for kind, share in _joined(q, pool, [s for at in pool.below for s in at_hand[at]], values):
+                for kind, share in _joined(
+                    problem, pool, [share for at in pool.below for share in at_hand[at]], values
+                ):
                     if kind is None:
                         sent[x].append(share)
                     else:
@@ -136,21 +150,21 @@ def joined_groups(
 
 
 def _joined(
-    q: PlacementProblem, pool: SwitchShares, shares: Sequence[Share], values: CpsatValues
+    problem: PlacementProblem, pool: SwitchShares, shares: Sequence[Share], values: CpsatValues
 ) -> Iterator[tuple[int | None, Share]]:
     """Follow the flow of a pool: its groups by kind, and its shares that go up without a kind."""
     by_units: dict[int, list[Share]] = {}
     for share in reversed(shares):
         by_units.setdefault(share[0], []).append(share)
-    more = {at: values.of(v) for at, v in pool.more.items()}
-    whole = {k: values.of(v) for k, v in pool.whole.items()}
-    sent = {u: values.of(v) for u, v in pool.sent.items()}
-    for u, v in pool.first.items():
-        for _ in range(values.of(v)):
+    more = {at: values.of(variable) for at, variable in pool.more.items()}
+    whole = {k: values.of(variable) for k, variable in pool.whole.items()}
+    sent = {units: values.of(variable) for units, variable in pool.sent.items()}
+    for u, variable in pool.first.items():
+        for _ in range(values.of(variable)):
             units, pieces = by_units[u].pop()
             while True:
-                kind = next((k for k, n in whole.items() if n and q.kinds[k].size == units), None)
-                step = next((n for (before, n), times in more.items() if before == units and times), None)
+                kind = next((k for k, count in whole.items() if count and problem.kinds[k].size == units), None)
+                step = next((after for (before, after), times in more.items() if before == units and times), None)
                 if kind is not None:
                     whole[kind] -= 1
                     yield kind, (units, _together(pieces))
@@ -186,122 +200,130 @@ class Chains:
     items: dict[int, cp_model.IntVar] = field(default_factory=dict)  # all together, by item
 
 
-def size_of(q: PlacementProblem, *, by_pod: bool) -> int:
+def size_of(problem: PlacementProblem, *, by_pod: bool) -> int:
     """Estimate the variables of the model."""
-    largest, holes = max(k.size for k in q.kinds), max(leaf.free for leaf in q.leaves)
+    largest, holes = max(kind.size for kind in problem.kinds), max(leaf.free for leaf in problem.leaves)
     used = min(largest - 1, holes)
     shares = largest if by_pod else 0
-    return (len(q.pods) if by_pod else 1) * (largest * used + (used + holes) * (len(q.kinds) + 1) + shares * used)
+    return (len(problem.pods) if by_pod else 1) * (
+        largest * used + (used + holes) * (len(problem.kinds) + 1) + shares * used
+    )
 
 
 def formulate_chains(
-    q: PlacementProblem, *, by_pod: bool, max_split: int
+    problem: PlacementProblem, *, by_pod: bool, max_split: int
 ) -> tuple[JobPlacementModel, dict[int, Chains], list[SwitchShares]]:
     """Declare both flows with their rules: all leaves as one pod, or pod by pod with pools of groups across pods."""
-    f = JobPlacementModel(q=q, by_pod=by_pod, pods=q.pods if by_pod else {0: list(range(len(q.leaves)))}, slots=0)
+    flows = JobPlacementModel(
+        q=problem, by_pod=by_pod, pods=problem.pods if by_pod else {0: list(range(len(problem.leaves)))}, slots=0
+    )
     chains = {}
-    for pod in f.pods:
-        follow_leaves(f, pod)
-        chains[pod] = follow_chains(f, pod, max_split)
-        count_chains(f, pod, chains[pod], max_split)
-    place_each_group_once(f)
-    kinds = range(len(f.q.kinds))
-    for pod, x in chains.items():  # as a cluster, none of whose groups crosses pods
-        f.take.append({(p, c): x.used[c] for p, c in f.rest if p == pod and c in x.used})
-        f.members.append([x.items[k] for k in kinds])
-        f.opened.extend(x.closed.values())
-        f.wasteful.extend(v for need, v in x.closed.items() if need < 0)
-        above = f.q.leaves[f.q.pods[pod][0]].path if f.by_pod else ()
-        f.local.append({(t, s, k): x.items[k] for t, s in enumerate(above) for k in kinds})
-    crossing = by_pod and q.tiers and len(q.pods) > 1
-    pools = pool_shares(f, {pod: x.items for pod, x in chains.items()}, max_split) if crossing else []
-    place_split_groups(f)
-    use_each_hole_once(f)
-    leave_idle_leaves_alone(f)
-    return f, chains, pools
+    for pod in flows.pods:
+        follow_leaves(flows, pod)
+        chains[pod] = follow_chains(flows, pod, max_split)
+        count_chains(flows, pod, chains[pod], max_split)
+    place_each_group_once(flows)
+    kinds = range(len(flows.q.kinds))
+    for pod, chain in chains.items():  # as a cluster, none of whose groups crosses pods
+        flows.take.append(
+            {(other, hole): chain.used[hole] for other, hole in flows.rest if other == pod and hole in chain.used}
+        )
+        flows.members.append([chain.items[kind] for kind in kinds])
+        flows.opened.extend(chain.closed.values())
+        flows.wasteful.extend(variable for need, variable in chain.closed.items() if need < 0)
+        above = flows.q.leaves[flows.q.pods[pod][0]].path if flows.by_pod else ()
+        flows.local.append(
+            {(tier, switch, kind): chain.items[kind] for tier, switch in enumerate(above) for kind in kinds}
+        )
+    crossing = by_pod and problem.tiers and len(problem.pods) > 1
+    pools = pool_shares(flows, {pod: chain.items for pod, chain in chains.items()}, max_split) if crossing else []
+    place_split_groups(flows)
+    use_each_hole_once(flows)
+    leave_idle_leaves_alone(flows)
+    return flows, chains, pools
 
 
-def follow_chains(f: JobPlacementModel, pod: int, max_split: int) -> Chains:
+def follow_chains(flows: JobPlacementModel, pod: int, max_split: int) -> Chains:
     """Require each chain of a pod to lead from its first item to its last hole.
 
     A hole as large as the largest group would take any split group whole, so none is used where every split costs.
     Limits are narrow, as wide ones around the circles of a flow are tightened one by one, which takes long.
     """
-    x, kinds = Chains(), f.q.kinds
-    largest = max(k.size for k in kinds)
-    items = sizes_of(f.q) if f.by_pod and len(f.pods) > 1 else [k.size for k in kinds]
-    costly = all(k.weight for k in kinds)
-    sizes = [c for p, c in f.rest if p == pod and (c < largest or not costly)]
+    chain, kinds = Chains(), flows.q.kinds
+    largest = max(kind.size for kind in kinds)
+    items = sizes_of(flows.q) if flows.by_pod and len(flows.pods) > 1 else [kind.size for kind in kinds]
+    costly = all(kind.weight for kind in kinds)
+    sizes = [hole for other, hole in flows.rest if other == pod and (hole < largest or not costly)]
     hole = max(sizes, default=0)
-    limits = [min(k.count, max_split) for k in kinds] + [max_split] * (len(items) - len(kinds))
-    leaves = len(f.pods[pod])
+    limits = [min(kind.count, max_split) for kind in kinds] + [max_split] * (len(items) - len(kinds))
+    leaves = len(flows.pods[pod])
     coming: dict[int, list[cp_model.IntVar]] = {}
 
     def declare(name: str, to: int | None, limit: int) -> cp_model.IntVar:
-        v = f.model.new_int_var(0, limit, f"{name}[{pod}]")
+        variable = flows.model.new_int_var(0, limit, f"{name}[{pod}]")
         if to is not None:
-            coming.setdefault(to, []).append(v)
-        return v
+            coming.setdefault(to, []).append(variable)
+        return variable
 
     for k, size in enumerate(items):
-        x.opened[k] = declare(f"opened[{k}]", size, min(limits[k], leaves))
+        chain.opened[k] = declare(f"opened[{k}]", size, min(limits[k], leaves))
         # What is left of a hole would take a smaller group whole; a share may be one of several in a hole.
         for left in range(1, min(hole, size) if k < len(kinds) else hole):
-            x.joined[-left, k] = declare(f"joined[{-left},{k}]", size - left, limits[k])
+            chain.joined[-left, k] = declare(f"joined[{-left},{k}]", size - left, limits[k])
     for need in range(largest, 0, -1):
         for c in sizes:
-            x.filled[need, c] = declare(f"filled[{need},{c}]", need - c, leaves)
+            chain.filled[need, c] = declare(f"filled[{need},{c}]", need - c, leaves)
     for need in range(0, -hole, -1):
-        x.closed[need] = declare(f"closed[{need}]", None, leaves)
+        chain.closed[need] = declare(f"closed[{need}]", None, leaves)
     # As many chains leave a need as come to it.
-    going: dict[int, list[cp_model.IntVar]] = {need: [v] for need, v in x.closed.items()}
-    for (need, _), v in [*x.filled.items(), *x.joined.items()]:
-        going.setdefault(need, []).append(v)
+    going: dict[int, list[cp_model.IntVar]] = {need: [variable] for need, variable in chain.closed.items()}
+    for (need, _), variable in [*chain.filled.items(), *chain.joined.items()]:
+        going.setdefault(need, []).append(variable)
     for need in sorted(coming.keys() | going.keys()):
-        f.model.add(sum(coming.get(need, [])) == sum(going.get(need, []))).with_name(f"follow_chains[{pod},{need}]")
-    return x
+        flows.model.add(sum(coming.get(need, [])) == sum(going.get(need, []))).with_name(f"follow_chains[{pod},{need}]")
+    return chain
 
 
-def count_chains(f: JobPlacementModel, pod: int, x: Chains, max_split: int) -> None:
+def count_chains(flows: JobPlacementModel, pod: int, chain: Chains, max_split: int) -> None:
     """Count the holes and items of a pod's chains."""
-    for c in sorted({c for _, c in x.filled}):
-        x.used[c] = f.model.new_int_var(0, len(f.pods[pod]), f"used[{pod},{c}]")
-        f.model.add(x.used[c] == sum(v for (_, size), v in x.filled.items() if size == c)).with_name(
-            f"count_holes[{pod},{c}]"
-        )
+    for hole in sorted({hole for _, hole in chain.filled}):
+        chain.used[hole] = flows.model.new_int_var(0, len(flows.pods[pod]), f"used[{pod},{hole}]")
+        flows.model.add(
+            chain.used[hole] == sum(variable for (_, size), variable in chain.filled.items() if size == hole)
+        ).with_name(f"count_holes[{pod},{hole}]")
     joined: dict[int, list[cp_model.IntVar]] = {}
-    for (_, k), v in x.joined.items():
-        joined.setdefault(k, []).append(v)
-    for k, v in x.opened.items():
-        limit = min(f.q.kinds[k].count, max_split) if k < len(f.q.kinds) else max_split
-        x.items[k] = f.model.new_int_var(0, limit, f"items[{pod},{k}]")
-        f.model.add(x.items[k] == v + sum(joined.get(k, []))).with_name(f"count_items[{pod},{k}]")
+    for (_, k), variable in chain.joined.items():
+        joined.setdefault(k, []).append(variable)
+    for k, variable in chain.opened.items():
+        limit = min(flows.q.kinds[k].count, max_split) if k < len(flows.q.kinds) else max_split
+        chain.items[k] = flows.model.new_int_var(0, limit, f"items[{pod},{k}]")
+        flows.model.add(chain.items[k] == variable + sum(joined.get(k, []))).with_name(f"count_items[{pod},{k}]")
 
 
 def decode_chains(
-    f: JobPlacementModel, chains: dict[int, Chains], pools: Sequence[SwitchShares], values: CpsatValues
+    flows: JobPlacementModel, chains: dict[int, Chains], pools: Sequence[SwitchShares], values: CpsatValues
 ) -> Packing:
     """Return the whole groups, and the pieces of the split ones along their chains."""
-    packing, sizes = Packing(), sizes_of(f.q)
-    if not f.by_pod:
-        packing.split.extend(_gathered(f, chains[0], values, packing))
+    packing, sizes = Packing(), sizes_of(flows.q)
+    if not flows.by_pod:
+        packing.split.extend(_gathered(flows, chains[0], values, packing))
     shares: dict[int, list[Share]] = {}
-    for pod, x in chains.items() if f.by_pod else ():
-        free, split = walk(f, values, pod, packing), list[Split]()
-        for items, holes_of in _followed(sizes, x, values):
-            holes = tuple((free[c].pop(), c) for c in sorted(holes_of.elements(), reverse=True))
+    for pod, chain in chains.items() if flows.by_pod else ():
+        free, split = walk(flows, values, pod, packing), list[Split]()
+        for items, holes_of in _followed(sizes, chain, values):
+            holes = tuple((free[hole].pop(), hole) for hole in sorted(holes_of.elements(), reverse=True))
             split.extend(split_cluster(sizes, [PodHoles(holes=holes, local=tuple(sorted(items.elements())))], []))
-        packing.split.extend(part for part in split if part[0] < len(f.q.kinds))
-        shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(f.q.kinds)]
-    packing.split.extend(joined_groups(f.q, pools, shares, values))
+        packing.split.extend(part for part in split if part[0] < len(flows.q.kinds))
+        shares[pod] = [(sizes[k], pieces) for k, pieces in split if k >= len(flows.q.kinds)]
+    packing.split.extend(joined_groups(flows.q, pools, shares, values))
     packing.whole = +packing.whole
     return with_whole_groups(packing)
 
 
-def _gathered(f: JobPlacementModel, x: Chains, values: CpsatValues, packing: Packing) -> Iterator[Split]:
+def _gathered(flows: JobPlacementModel, x: Chains, values: CpsatValues, packing: Packing) -> Iterator[Split]:
     """Return the pieces of chains that know no pods, each within a pod where leaves can be exchanged so."""
-    sizes = [k.size for k in f.q.kinds]
-    exchange, spanning = Exchange(f.q, packing, walk(f, values, 0, packing)), []
+    sizes = [kind.size for kind in flows.q.kinds]
+    exchange, spanning = Exchange(flows.q, packing, walk(flows, values, 0, packing)), []
     for items, used in sorted(_followed(sizes, x, values), key=lambda chain: -chain[1].total()):
         holes = exchange.gather(used)
         if holes is None:
@@ -310,28 +332,32 @@ def _gathered(f: JobPlacementModel, x: Chains, values: CpsatValues, packing: Pac
             yield from split_cluster(sizes, [PodHoles(holes=tuple(holes), local=tuple(sorted(items.elements())))], [])
     rest = exchange.rest()
     for groups, used in spanning:
-        yield from split_cluster(sizes, *spread(f.q, groups, used, rest))
+        yield from split_cluster(sizes, *spread(flows.q, groups, used, rest))
 
 
-def _followed(sizes: Sequence[int], x: Chains, values: CpsatValues) -> Iterator[tuple[Counter[int], Counter[int]]]:
+def _followed(sizes: Sequence[int], chain: Chains, values: CpsatValues) -> Iterator[tuple[Counter[int], Counter[int]]]:
     """Follow the flow chain by chain: the groups by kind and the holes by size of each."""
-    opened, closed = (Counter({at: values.of(v) for at, v in flow.items()}) for flow in (x.opened, x.closed))
-    filled, joined = (Counter({at: values.of(v) for at, v in flow.items()}) for flow in (x.filled, x.joined))
+    opened, closed = (
+        Counter({at: values.of(variable) for at, variable in flow.items()}) for flow in (chain.opened, chain.closed)
+    )
+    filled, joined = (
+        Counter({at: values.of(variable) for at, variable in flow.items()}) for flow in (chain.filled, chain.joined)
+    )
 
     def follow(need: int, k: int, end: int | None) -> tuple[Counter[int], Counter[int]]:
         items, used = Counter({k: 1}), Counter[int]()
         need += sizes[k]
         while need != end:
             if need > 0:
-                c = next(c for (n, c), times in filled.items() if n == need and times)
-                filled[need, c] -= 1
-                used[c] += 1
-                need -= c
+                hole = next(hole for (units, hole), times in filled.items() if units == need and times)
+                filled[need, hole] -= 1
+                used[hole] += 1
+                need -= hole
             elif end is None and closed[need]:
                 closed[need] -= 1
                 break
             else:
-                k = next(k for (n, k), times in joined.items() if n == need and times)
+                k = next(k for (units, k), times in joined.items() if units == need and times)
                 joined[need, k] -= 1
                 items[k] += 1
                 need += sizes[k]
@@ -354,28 +380,28 @@ SECONDS_PER_FLOW_VARIABLE = 2e-4
 ROUNDING = 1e-6  # A bound that is less than this above a whole number proves that number.
 
 
-def improve(q: PlacementProblem, progress: Progress, options: Options, searched: int) -> None:
+def improve(problem: PlacementProblem, progress: Progress, options: Options, searched: int) -> None:
     """Search each of the first levels that is not at its bound while those before it are proven and time is left."""
-    _start_from_equal(q, progress, options)
+    _start_from_equal(problem, progress, options)
     for level in range(searched):
         if progress.values[level] > progress.bounds[level]:
-            model = _model(q, progress, level, options)
+            model = _model(problem, progress, level, options)
             if model is not None and not progress.deadline.passed:
                 _search(model, progress, level, options)
         if progress.interrupted or not progress.proven(level):
             return
 
 
-def _start_from_equal(q: PlacementProblem, progress: Progress, options: Options) -> None:
+def _start_from_equal(problem: PlacementProblem, progress: Progress, options: Options) -> None:
     """Take the plan's own placement of equal groups and its proofs, where the cluster is as regular as a plan's."""
     limit = progress.deadline.limit
-    placed = place_equal(q, replace(options, time_limit=None if limit is None else limit / 2))
+    placed = place_equal(problem, replace(options, time_limit=None if limit is None else limit / 2))
     if placed is None:
         return
     packing, proven = placed
-    progress.improve(packing, measure(q, packing).values)
-    weight = q.kinds[0].weight
-    for level, bound in enumerate((proven[0] * weight, *proven[1:])[: 2 + q.tiers]):
+    progress.improve(packing, measure(problem, packing).values)
+    weight = problem.kinds[0].weight
+    for level, bound in enumerate((proven[0] * weight, *proven[1:])[: 2 + problem.tiers]):
         progress.bounds[level] = max(progress.bounds[level], bound)
 
 
@@ -388,7 +414,7 @@ class _Model:
     runs: tuple[Callable[..., Outcome[CpsatValues]], ...]
 
 
-def _model(q: PlacementProblem, progress: Progress, level: int, options: Options) -> _Model | None:
+def _model(problem: PlacementProblem, progress: Progress, level: int, options: Options) -> _Model | None:
     """Write the model of a level down; None where it is too large for the time that is left.
 
     Flows by pod have a tight relaxation, on which HiGHS proves in seconds what CP-SAT does not in minutes; without pods
@@ -396,17 +422,19 @@ def _model(q: PlacementProblem, progress: Progress, level: int, options: Options
     """
     by_pod, left = level > 1, progress.deadline.left
     seconds = SECONDS_PER_FLOW_VARIABLE if by_pod else SECONDS_PER_VARIABLE
-    if level and _affordable(size_of(q, by_pod=by_pod), left, seconds):
-        max_split = _max_split(q, progress) if by_pod else q.groups
-        f, chains, pools = formulate_chains(q, by_pod=by_pod, max_split=max_split)
+    if level and _affordable(size_of(problem, by_pod=by_pod), left, seconds):
+        max_split = _max_split(problem, progress) if by_pod else problem.groups
+        flows, chains, pools = formulate_chains(problem, by_pod=by_pod, max_split=max_split)
         # Of several lines the boundaries are only bounded from below, and the relaxation of that is loose.
-        tight = by_pod and (level != 2 + q.tiers or q.line >= q.groups)
-        return _Model(f, partial(decode_chains, f, chains, pools), _runs(options, "highs" if tight else "cpsat"))
-    slots = None if level == 0 else _max_split(q, progress)
-    holes = max(leaf.free for leaf in q.leaves) * (len(q.pods) if by_pod else 1)
-    if _affordable(holes * (len(q.kinds) + 1 + (slots or 0)), left, SECONDS_PER_VARIABLE):
-        f = formulate(q, by_pod=by_pod, slots=slots)
-        return _Model(f, partial(_split_the_rest, f), _runs(options, "cpsat"))
+        tight = by_pod and (level != 2 + problem.tiers or problem.line >= problem.groups)
+        return _Model(
+            flows, partial(decode_chains, flows, chains, pools), _runs(options, "highs" if tight else "cpsat")
+        )
+    slots = None if level == 0 else _max_split(problem, progress)
+    holes = max(leaf.free for leaf in problem.leaves) * (len(problem.pods) if by_pod else 1)
+    if _affordable(holes * (len(problem.kinds) + 1 + (slots or 0)), left, SECONDS_PER_VARIABLE):
+        flows = formulate(problem, by_pod=by_pod, slots=slots)
+        return _Model(flows, partial(_split_the_rest, flows), _runs(options, "cpsat"))
     return None
 
 
@@ -421,45 +449,45 @@ def _affordable(variables: int, left: float, seconds: float) -> bool:
     return variables <= min(MAX_VARIABLES, left / seconds)
 
 
-def _max_split(q: PlacementProblem, progress: Progress) -> int:
+def _max_split(problem: PlacementProblem, progress: Progress) -> int:
     """Bound the split groups, and so the clusters, of any packing whose first level is minimal."""
-    lightest = min(k.weight for k in q.kinds)
-    return min(q.groups, progress.values[0] // lightest) if lightest else q.groups
+    lightest = min(kind.weight for kind in problem.kinds)
+    return min(problem.groups, progress.values[0] // lightest) if lightest else problem.groups
 
 
 def _search(model: _Model, progress: Progress, level: int, options: Options) -> None:
     """Solve a level, keep better packings, and raise the level's bound to the smallest that the runs prove."""
-    f, proofs = model.f, list[int]()
-    goals = levels(f)
+    flows, proofs = model.f, list[int]()
+    goals = levels(flows)
     for goal, value in zip(goals[:level], progress.values, strict=False):
-        f.model.add(goal <= value).with_name("keep_the_levels_before")
-    f.model.add(goals[level] >= progress.bounds[level]).with_name("respect_the_analytic_bound")
-    f.model.minimize(goals[level])
+        flows.model.add(goal <= value).with_name("keep_the_levels_before")
+    flows.model.add(goals[level] >= progress.bounds[level]).with_name("respect_the_analytic_bound")
+    flows.model.minimize(goals[level])
     exclude = len(model.runs) > 1  # A proof that nothing is better is quicker than one of the optimum.
     for run in model.runs:
         value = progress.values[level]
         if value <= progress.bounds[level] or progress.interrupted:
             return
         if exclude:
-            f.model.add(goals[level] < value).with_name("improve_on_the_incumbent")
+            flows.model.add(goals[level] < value).with_name("improve_on_the_incumbent")
         limit = progress.deadline.limit
-        outcome = run(f.model, time_limit=limit, seed=options.seed, threads=options.threads)
+        outcome = run(flows.model, time_limit=limit, seed=options.seed, threads=options.threads)
         progress.interrupted = outcome.stop is Stop.INTERRUPTED
         progress.variables += outcome.variables
         progress.constraints += outcome.constraints
         progress.solver = outcome.solver
         if outcome.solution is not None:
             packing = model.read(outcome.solution)
-            progress.improve(packing, measure(f.q, packing).values)
+            progress.improve(packing, measure(flows.q, packing).values)
         proofs.append(_proven(outcome, value if exclude else None))
     progress.bounds[level] = max(progress.bounds[level], min(proofs))
 
 
-def _split_the_rest(f: JobPlacementModel, values: CpsatValues) -> Packing:
+def _split_the_rest(flows: JobPlacementModel, values: CpsatValues) -> Packing:
     """Read the packing, and split the groups that the model only counts."""
-    packing, left = decode(f, values)
+    packing, left = decode(flows, values)
     if any(left):
-        rest = with_split(f.q, packing.whole, left)
+        rest = with_split(flows.q, packing.whole, left)
         packing = with_whole_groups(Packing(whole=Counter(rest.whole), split=[*packing.split, *rest.split]))
     return packing
 

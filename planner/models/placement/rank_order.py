@@ -37,7 +37,7 @@ Units = Sequence[Sequence[tuple[str, ...]]]
 
 
 def rank(
-    q: PlacementProblem,
+    problem: PlacementProblem,
     packing: Packing,
     order: Iterable[Slot],
     units: Units,
@@ -49,8 +49,12 @@ def rank(
     they can.
     """
     following = [0] * len(units)
-    queue = [_in_order(q, packing, k) for k in range(len(q.kinds))]
-    chosen = {} if blocks is None else _within_blocks([p for kind in queue for pieces in kind for p in pieces], blocks)
+    queue = [_in_order(problem, packing, k) for k in range(len(problem.kinds))]
+    chosen = (
+        {}
+        if blocks is None
+        else _within_blocks([piece for kind in queue for pieces in kind for piece in pieces], blocks)
+    )
     orders = [iter(kind) for kind in queue]
     ranked = []
     for slot in order:
@@ -68,8 +72,8 @@ def rank(
 def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int]]) -> dict[Piece, list[list[int]]]:
     """Choose the free segments of the pieces of each leaf: pieces are placed on its blocks as groups on leaves."""
     by_leaf: dict[int, Counter[int]] = {}
-    for i, n in pieces:
-        by_leaf.setdefault(i, Counter())[n] += 1
+    for i, units in pieces:
+        by_leaf.setdefault(i, Counter())[units] += 1
     chosen: dict[Piece, list[list[int]]] = {}
     for i, sizes in by_leaf.items():
         free: dict[int, list[int]] = {}
@@ -78,12 +82,14 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
         if len(free) < 2:
             continue
         segments = list(free.values())
-        kinds = tuple(Kind(n, times) for n, times in sorted(sizes.items()))
-        leaves = tuple(Leaf((), len(b), len(b)) for b in segments)
+        kinds = tuple(Kind(size, times) for size, times in sorted(sizes.items()))
+        leaves = tuple(Leaf((), len(block), len(block)) for block in segments)
         inner = greedy(PlacementProblem(leaves=leaves, kinds=kinds, line=1, follows=False))
-        whole = [(k, ((b, kinds[k].size),)) for (b, k), times in sorted(inner.whole.items()) for _ in range(times)]
+        whole = [
+            (k, ((block, kinds[k].size),)) for (block, k), times in sorted(inner.whole.items()) for _ in range(times)
+        ]
         for k, parts in whole + inner.split:
-            taken = [segments[b].pop(0) for b, n in parts for _ in range(n)]
+            taken = [segments[block].pop(0) for block, count in parts for _ in range(count)]
             chosen.setdefault((i, kinds[k].size), []).append(taken)
     return chosen
 
@@ -91,25 +97,29 @@ def _within_blocks(pieces: Sequence[Piece], blocks: Callable[[int], Sequence[int
 def in_rank_order(groups: Sequence[Ranked], nodes: int) -> tuple[str, ...]:
     """Return a job's nodes by rank."""
     by_rank = [""] * nodes
-    for g in groups:
-        for r, node in zip(g.ranks, g.nodes, strict=True):
-            by_rank[r] = node
+    for group in groups:
+        for rank, node in zip(group.ranks, group.nodes, strict=True):
+            by_rank[rank] = node
     return tuple(by_rank)
 
 
-def _in_order(q: PlacementProblem, packing: Packing, kind: int) -> list[Pieces]:
+def _in_order(problem: PlacementProblem, packing: Packing, kind: int) -> list[Pieces]:
     """Return a kind's groups as they are numbered: whole lines pod by pod, the rest of each pod, groups across pods."""
-    size = q.kinds[kind].size
-    groups: list[Pieces] = [((i, size),) for (i, k), n in packing.whole.items() if k == kind for _ in range(n)]
+    size = problem.kinds[kind].size
+    groups: list[Pieces] = [((i, size),) for (i, k), count in packing.whole.items() if k == kind for _ in range(count)]
     groups += [pieces for k, pieces in packing.split if k == kind]
     by_pod: dict[int, list[Pieces]] = {}
     across: list[Pieces] = []
     for pieces in sorted(groups):
-        pods = {q.pod_of[i] for i, _ in pieces}
+        pods = {problem.pod_of[i] for i, _ in pieces}
         (by_pod.setdefault(pods.pop(), []) if len(pods) == 1 else across).append(pieces)
-    line = q.line if q.line < q.groups else 1
+    line = problem.line if problem.line < problem.groups else 1
     in_pods = [(own, len(own) // line * line) for _, own in sorted(by_pod.items())]
-    return [g for own, n in in_pods for g in own[:n]] + [g for own, n in in_pods for g in own[n:]] + across
+    return (
+        [group for own, count in in_pods for group in own[:count]]
+        + [group for own, count in in_pods for group in own[count:]]
+        + across
+    )
 
 
 Costs = NDArray[np.int64]
@@ -144,17 +154,17 @@ def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = N
 
     Where time runs out they are the first that are free, and nothing is proven of them.
     """
-    n = order.nodes
-    if sum(free) < n:
+    nodes = order.nodes
+    if sum(free) < nodes:
         return None
-    begins = np.zeros(n + 1, dtype=bool)  # a group begins there
+    begins = np.zeros(nodes + 1, dtype=bool)  # a group begins there
     begins[[0, *accumulate(order.groups)]] = True
-    member = np.zeros(n + 1, dtype=bool)  # a member begins there; a group of no whole member ends in a shorter one
+    member = np.zeros(nodes + 1, dtype=bool)  # a member begins there; a group of no whole member ends in a shorter one
     for end, size in zip(accumulate(order.groups), order.groups, strict=True):
         member[end - size : end : order.member] = True
-    member[n] = True
+    member[nodes] = True
     weight = len(free) + 1
-    costs = np.full((3, n + 1), NEVER)
+    costs = np.full((3, nodes + 1), NEVER)
     costs[WHOLE, 0] = 0
     left, choices = sum(free), list[tuple[int, NDArray[np.int32]]]()
     used = 0
@@ -162,13 +172,13 @@ def fewest_cuts(free: Sequence[int], order: Order, deadline: Deadline | None = N
         if deadline is not None and deadline.passed:
             return _first_free(free, order)
         left, used = left - room, used + room
-        low, high = max(0, n - left), min(n, used)
+        low, high = max(0, nodes - left), min(nodes, used)
         cut, before = _cut(costs, begins, member, weight)
         costs, choice = _after_leaf((costs, cut, before), room, (low, high), begins, member)
         choices.append((low, choice))
-    least = int(costs[WHOLE, n])
+    least = int(costs[WHOLE, nodes])
     values = (least // weight**2, least // weight % weight, least % weight)
-    at, state, taken = n, WHOLE, list[int]()
+    at, state, taken = nodes, WHOLE, list[int]()
     for low, choice in reversed(choices):  # followed back from the last leaf
         t, state = divmod(int(choice[state, at - low]), 3)
         taken.append(t)
@@ -185,9 +195,9 @@ def _first_free(free: Sequence[int], order: Order) -> Chosen:
     cuts = set(accumulate(taken))
     members = groups = extra = first = 0
     for size in order.groups:
-        inside = [c for c in range(first + 1, first + size) if c in cuts]
+        inside = [cut for cut in range(first + 1, first + size) if cut in cuts]
         groups, extra = groups + bool(inside), extra + len(inside)
-        members += len({(c - first) // order.member for c in inside if (c - first) % order.member})
+        members += len({(cut - first) // order.member for cut in inside if (cut - first) % order.member})
         first += size
     return Chosen(tuple(taken), (members, groups, extra), proved=False)
 
@@ -225,11 +235,11 @@ def _after_leaf(
     choice = np.zeros((3, high + 1 - low), dtype=np.int32)
     choice[:] = np.arange(3)[:, None]
     group_of, member_of = np.cumsum(begins), np.cumsum(member)
-    for t in range(1, room + 1):
-        first = max(low, t)
+    for taken in range(1, room + 1):
+        first = max(low, taken)
         if first > high:
             break
-        to, by = slice(first, high + 1), slice(first - t, high + 1 - t)
+        to, by = slice(first, high + 1), slice(first - taken, high + 1 - taken)
         same_group = (group_of[to] == group_of[by]) & ~begins[to]
         same_member = (member_of[to] == member_of[by]) & ~member[to]
         for state in (WHOLE, GROUP_CUT, MEMBER_CUT):
@@ -238,7 +248,7 @@ def _after_leaf(
             for end in range(state + 1):
                 better = (lands == end) & (cost < best[end, to])
                 best[end, to][better] = cost[better]
-                choice[end, first - low :][better] = t * 3 + origin[better]
+                choice[end, first - low :][better] = taken * 3 + origin[better]
     return best, choice
 
 

@@ -96,23 +96,25 @@ class HoleCluster:
 
     def crossing(self, shape: LeafDomains) -> int:
         """Count the groups that must cross pods: those that fit no part by itself."""
-        return max(0, self.groups - sum(shape.capacity(p.leaves, last=p.last) // shape.group for p in self.parts))
+        return max(
+            0, self.groups - sum(shape.capacity(part.leaves, last=part.last) // shape.group for part in self.parts)
+        )
 
 
 def place(shape: LeafDomains, clusters: Sequence[HoleCluster]) -> list[Group]:
     """Return groups in stage order: by pod, then by leaf, a split group after the unsplit ones of its first leaf."""
-    left = shape.groups - sum(c.groups for c in clusters)
+    left = shape.groups - sum(cluster.groups for cluster in clusters)
     leaves = _leaves_of_parts(shape, clusters)
     split = sorted(
-        (g for i, c in enumerate(clusters) for g in _split_groups(shape, c, leaves[i])),
-        key=lambda g: (g[0][0], g[-1][0]),
+        (group for i, cluster in enumerate(clusters) for group in _split_groups(shape, cluster, leaves[i])),
+        key=lambda group: (group[0][0], group[-1][0]),
     )
     groups: list[Group] = []
     for leaf, free in enumerate(shape.free):
         unsplit = min(left, free // shape.group)
         left -= unsplit
         groups.extend([[(leaf, shape.group)]] * unsplit)
-        groups.extend(g for g in split if g[0][0] == leaf)
+        groups.extend(group for group in split if group[0][0] == leaf)
     return groups
 
 
@@ -137,9 +139,9 @@ def _leaves_of_parts(shape: LeafDomains, clusters: Sequence[HoleCluster]) -> lis
         parts = clusters[cluster].parts
         return parts[part].pod, parts[part].last, part == 0, part < len(parts) - 1
 
-    numbers: list[list[list[int]]] = [[[] for _ in c.parts] for c in clusters]
+    numbers: list[list[list[int]]] = [[[] for _ in cluster.parts] for cluster in clusters]
     following = [pod * shape.per_pod for pod in range(shape.pods)]
-    for i, j in sorted(((i, j) for i, c in enumerate(clusters) for j in range(len(c.parts))), key=rank):
+    for i, j in sorted(((i, j) for i, cluster in enumerate(clusters) for j in range(len(cluster.parts))), key=rank):
         part = clusters[i].parts[j]
         first = following[part.pod]
         following[part.pod] += part.leaves
@@ -153,17 +155,20 @@ def _split_groups(shape: LeafDomains, cluster: HoleCluster, leaves: list[list[in
     for p in cluster.parts:
         local.append(min(over, shape.capacity(p.leaves, last=p.last) // shape.group))
         over -= local[-1]
-    room = [shape.capacity(p.leaves, last=p.last) - n * shape.group for p, n in zip(cluster.parts, local, strict=True)]
+    room = [
+        shape.capacity(part.leaves, last=part.last) - count * shape.group
+        for part, count in zip(cluster.parts, local, strict=True)
+    ]
     fragments = next_fit([shape.group] * over, room)
     across: list[Group] = [[] for _ in range(over)]
     for j, numbers in enumerate(leaves):
-        here = [(k, n) for k, cut in enumerate(fragments) for part, n in cut if part == j]
-        going = [(k, n) for k, n in here if fragments[k][-1][0] > j]
-        coming = [(k, n) for k, n in here if fragments[k][-1][0] <= j]
-        sizes = [n for _, n in coming] + [shape.group] * local[j] + [n for _, n in going]
+        here = [(k, units) for k, cut in enumerate(fragments) for part, units in cut if part == j]
+        going = [(k, units) for k, units in here if fragments[k][-1][0] > j]
+        coming = [(k, units) for k, units in here if fragments[k][-1][0] <= j]
+        sizes = [units for _, units in coming] + [shape.group] * local[j] + [units for _, units in going]
         cuts = [
-            [(numbers[x], n) for x, n in cut]
-            for cut in next_fit(sizes, [shape.rest_hole if x == shape.full else shape.hole for x in numbers])
+            [(numbers[place], units) for place, units in cut]
+            for cut in next_fit(sizes, [shape.rest_hole if number == shape.full else shape.hole for number in numbers])
         ]
         yield from cuts[len(coming) : len(coming) + local[j]]
         for (k, _), cut in zip([*coming, *going], cuts[: len(coming)] + cuts[len(coming) + local[j] :], strict=True):
@@ -247,8 +252,10 @@ def min_pieces(shape: LeafDomains, sizes: Sizes, split: int, run: Run) -> tuple[
             return ChosenClusters(plain=((split, holes),)), analytic
         return ChosenClusters(mixed=(split, _holes(shape, split, besides=shape.rest_hole))), analytic
     of = outcome.solution.of
-    plain = tuple((a, sizes.plain[a]) for a, v in sorted(counts.plain.items(), reverse=True) for _ in range(of(v)))
-    mixed = next(((a, sizes.mixed[a]) for a, v in counts.mixed.items() if of(v)), None)
+    plain = tuple(
+        (a, sizes.plain[a]) for a, variable in sorted(counts.plain.items(), reverse=True) for _ in range(of(variable))
+    )
+    mixed = next(((a, sizes.mixed[a]) for a, variable in counts.mixed.items() if of(variable)), None)
     return ChosenClusters(plain=plain, mixed=mixed), max(analytic, math.ceil((outcome.bound or 0.0) - 1e-6))
 
 
@@ -258,17 +265,21 @@ def count_clusters(model: cp_model.CpModel, shape: LeafDomains, sizes: Sizes, sp
         a: model.new_int_var(0, min(split // a, shape.full // b), f"clusters[{a}]") for a, b in sizes.plain.items()
     }
     mixed = {a: model.new_bool_var(f"mixed[{a}]") for a in sizes.mixed}
-    model.add(sum(a * v for a, v in [*plain.items(), *mixed.items()]) == split).with_name("cover_split_groups")
-    holes = [(sizes.plain[a], v) for a, v in plain.items()] + [(sizes.mixed[a], v) for a, v in mixed.items()]
-    model.add(sum(b * v for b, v in holes) <= shape.full).with_name("use_each_hole_once")
+    model.add(sum(a * variable for a, variable in [*plain.items(), *mixed.items()]) == split).with_name(
+        "cover_split_groups"
+    )
+    holes = [(sizes.plain[a], variable) for a, variable in plain.items()] + [
+        (sizes.mixed[a], variable) for a, variable in mixed.items()
+    ]
+    model.add(sum(b * variable for b, variable in holes) <= shape.full).with_name("use_each_hole_once")
     model.add_at_most_one(mixed.values()).with_name("use_the_part_full_domain_once")
     return Counts(plain=plain, mixed=mixed)
 
 
 def extra_pieces(sizes: Sizes, counts: Counts) -> cp_model.LinearExprT:
     """Return the sum of holes less one, the part-full domain's hole counted among them."""
-    return sum((sizes.plain[a] - 1) * v for a, v in counts.plain.items()) + sum(
-        sizes.mixed[a] * v for a, v in counts.mixed.items()
+    return sum((sizes.plain[a] - 1) * variable for a, variable in counts.plain.items()) + sum(
+        sizes.mixed[a] * variable for a, variable in counts.mixed.items()
     )
 
 
@@ -276,7 +287,7 @@ def analytic_extra_pieces(shape: LeafDomains, split: int) -> int:
     """Bound the extra pieces without a solver: one group needs as many of the largest holes, and all groups as many."""
     if split == 0:
         return 0
-    holes = sorted((f % shape.group for f in shape.free), reverse=True)
+    holes = sorted((racks % shape.group for racks in shape.free), reverse=True)
     need, used = split * shape.group, 0
     while need > 0:
         need, used = need - holes[used], used + 1

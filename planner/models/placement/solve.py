@@ -45,25 +45,27 @@ def solver_affordable(options: Options) -> bool:
     return options.time_limit is None or options.time_limit >= LOADING_SECONDS or loaded
 
 
-def solve(q: PlacementProblem, options: Options, *, fragmentation: bool = True) -> Outcome[Solution]:
+def solve(problem: PlacementProblem, options: Options, *, fragmentation: bool = True) -> Outcome[Solution]:
     """Minimize split groups, extra pieces, groups across pods, boundaries and part-free leaves, in this order.
 
     Without `fragmentation` the last level is left to best fit, and the rest alone is called proven; so is the level
     before it where groups do not follow each other along a line.
     """
     deadline = Deadline(options.time_limit)
-    if q.need > q.free:
-        return Outcome(stop=Stop.PROVED, infeasible=True, detail=f"{q.need} units > {q.free} free", solver=ANALYTIC)
-    packing = greedy(q)
+    if problem.need > problem.free:
+        return Outcome(
+            stop=Stop.PROVED, infeasible=True, detail=f"{problem.need} units > {problem.free} free", solver=ANALYTIC
+        )
+    packing = greedy(problem)
     # Nothing split is minimal at every level up to the crossings, so that bounds may assume it of all that is as good.
-    analytic = bounds(q, whole=not packing.split).values
-    progress = Progress(packing, measure(q, packing).values, list(analytic), deadline)
-    searched = len(analytic) - (not fragmentation) - (not fragmentation and not q.follows)
+    analytic = bounds(problem, whole=not packing.split).values
+    progress = Progress(packing, measure(problem, packing).values, list(analytic), deadline)
+    searched = len(analytic) - (not fragmentation) - (not fragmentation and not problem.follows)
     if not progress.proven(searched - 1) and solver_affordable(options):
         try:
             with uninterrupted():
                 from planner.models.placement.proven_levels import improve
-            improve(q, progress, options, searched)
+            improve(problem, progress, options, searched)
         except KeyboardInterrupt:
             progress.interrupted = True
     solution = Solution(
@@ -71,7 +73,7 @@ def solve(q: PlacementProblem, options: Options, *, fragmentation: bool = True) 
         values=progress.values,
         bounds=tuple(progress.bounds),
         analytic=analytic,
-        min_split=min_split_groups([leaf.free for leaf in q.leaves], q.kinds),
+        min_split=min_split_groups([leaf.free for leaf in problem.leaves], problem.kinds),
         searched=searched,
     )
     return Outcome(
@@ -96,37 +98,41 @@ def solve_in_one_tree(
     if len(trees) == 1:
         return 0, solve(trees[0], options, fragmentation=fragmentation)
     deadline, outcomes = Deadline(options.time_limit), list[Outcome[Solution]]()
-    for at, q in enumerate(trees):
+    for at, tree in enumerate(trees):
         limit = None if deadline.limit is None else deadline.limit / (len(trees) - at)
-        outcomes.append(solve(q, replace(options, time_limit=limit), fragmentation=fragmentation))
-    left_part_free = [part_free(q, [0] * len(q.leaves)) for q in trees]
+        outcomes.append(solve(tree, replace(options, time_limit=limit), fragmentation=fragmentation))
+    left_part_free = [part_free(tree, [0] * len(tree.leaves)) for tree in trees]
     solutions: dict[int, Solution] = {}
-    for t, s in ((t, o.solution) for t, o in enumerate(outcomes) if o.solution is not None):
+    for index, solution in (
+        (index, outcome.solution) for index, outcome in enumerate(outcomes) if outcome.solution is not None
+    ):
         # The part-free leaves of the other trees stay as they are, and count too.
-        elsewhere = sum(left_part_free) - left_part_free[t]
-        values, lower, analytic = ((*x[:-1], x[-1] + elsewhere) for x in (s.values, s.bounds, s.analytic))
-        solutions[t] = replace(s, values=values, bounds=lower, analytic=analytic)
+        elsewhere = sum(left_part_free) - left_part_free[index]
+        values, lower, analytic = (
+            (*values[:-1], values[-1] + elsewhere) for values in (solution.values, solution.bounds, solution.analytic)
+        )
+        solutions[index] = replace(solution, values=values, bounds=lower, analytic=analytic)
     if not solutions:
-        freest = max(range(len(trees)), key=lambda t: trees[t].free)
+        freest = max(range(len(trees)), key=lambda index: trees[index].free)
         return freest, outcomes[freest]
-    best = min(solutions, key=lambda t: (solutions[t].values, t))
-    bounds = over_all(solutions[best].values, [(s.values, s.bounds) for s in solutions.values()])
+    best = min(solutions, key=lambda index: (solutions[index].values, index))
+    bounds = over_all(solutions[best].values, [(solution.values, solution.bounds) for solution in solutions.values()])
     merged = replace(
         solutions[best],
         bounds=bounds,
-        analytic=tuple(min(a, b) for a, b in zip(solutions[best].analytic, bounds, strict=True)),
-        min_split=min(s.min_split for s in solutions.values()),
+        analytic=tuple(min(own, bound) for own, bound in zip(solutions[best].analytic, bounds, strict=True)),
+        min_split=min(solution.min_split for solution in solutions.values()),
     )
     proved = merged.values[: merged.searched] == bounds[: merged.searched]
-    stops = {o.stop for o in outcomes}
+    stops = {outcome.stop for outcome in outcomes}
     stop = Stop.PROVED if proved else Stop.INTERRUPTED if Stop.INTERRUPTED in stops else Stop.LIMIT
     return best, replace(
         outcomes[best],
         stop=stop,
         solution=merged,
         bound=float(bounds[0]),
-        variables=sum(o.variables for o in outcomes),
-        constraints=sum(o.constraints for o in outcomes),
+        variables=sum(outcome.variables for outcome in outcomes),
+        constraints=sum(outcome.constraints for outcome in outcomes),
         seconds=deadline.elapsed,
     )
 
@@ -138,7 +144,7 @@ def over_all(best: Sequence[int], trees: Sequence[tuple[Sequence[int], Sequence[
     """
     bounds, alive, open_ended = list[int](), list(trees), False
     for level, value in enumerate(best):
-        bounds.append(0 if open_ended else min((b[level] for _, b in alive), default=value))
-        alive = [(v, b) for v, b in alive if b[level] <= value]
-        open_ended = open_ended or any(v[level] != b[level] for v, b in alive)
+        bounds.append(0 if open_ended else min((bounds[level] for _, bounds in alive), default=value))
+        alive = [(values, bounds) for values, bounds in alive if bounds[level] <= value]
+        open_ended = open_ended or any(values[level] != bounds[level] for values, bounds in alive)
     return tuple(bounds)

@@ -63,8 +63,8 @@ class Dragonfly(Design):
     @classmethod
     def of(cls, **choices: Any) -> Self:
         """Return a dragonfly with the ports that its bundles and groups make."""
-        d = cls(**{**choices, "leaf_up": choices.get("leaf_up") or 1})
-        return replace(d, leaf_up=choices.get("leaf_up") or d.local_ports, spine_up=d.global_ports)
+        design = cls(**{**choices, "leaf_up": choices.get("leaf_up") or 1})
+        return replace(design, leaf_up=choices.get("leaf_up") or design.local_ports, spine_up=design.global_ports)
 
     @property
     def single(self) -> bool:
@@ -272,16 +272,16 @@ class Dragonfly(Design):
         ends = (self.local_links, groups.inside), (self.global_links, groups.between)
         return [Stage("leaf", "leaf", count, of) for count, of in ends if count]
 
-    def wan_ends(self, network: Ints, n: Ints) -> tuple[Ints, Ints]:
+    def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the router and port at which links of a network's WAN gateway end, by number."""
-        return RouterGroups(self).wan_ends(network, n)
+        return RouterGroups(self).wan_ends(network, number)
 
-    def group_pairs(self, e: Ints) -> tuple[Ints, tuple[tuple[Ints, Ints], tuple[Ints, Ints]]]:
+    def group_pairs(self, link: Ints) -> tuple[Ints, tuple[tuple[Ints, Ints], tuple[Ints, Ints]]]:
         """Return the network of links between groups, and the group and the link's number there at both ends."""
         each = self.pods * (self.pods - 1) // 2 * self.group_links
-        pair, k = divmod(e % each, self.group_links)
+        pair, k = divmod(link % each, self.group_links)
         low, high = two_of(pair)
-        return e // each, ((low, (high - 1) * self.group_links + k), (high, low * self.group_links + k))
+        return link // each, ((low, (high - 1) * self.group_links + k), (high, low * self.group_links + k))
 
     def runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables of each stage of a dragonfly, those of GPUs first; routers are amid their group's racks."""
@@ -390,16 +390,18 @@ class DragonflyPlus(Dragonfly):
         inside = Stage("leaf", "spine", self.local_links, self.leaf_uplinks)
         return [inside, Stage("spine", "spine", self.global_links, self._between_spines)]
 
-    def _between_spines(self, e: Ints) -> Ends:
+    def _between_spines(self, link: Ints) -> Ends:
         """Return the ends of cables between groups: each two groups have as many, over their spines in turn."""
-        network, ends = self.group_pairs(e)
+        network, ends = self.group_pairs(link)
         s = self.spines_per_pod
-        low, high = (((network * self.pods + group) * s + n % s, self.spine_down + n // s) for group, n in ends)
+        low, high = (
+            ((network * self.pods + group) * s + number % s, self.spine_down + number // s) for group, number in ends
+        )
         return *low, *high
 
-    def wan_ends(self, network: Ints, n: Ints) -> tuple[Ints, Ints]:
+    def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the spine and port at which links of a network's WAN gateway end, by number."""
-        group, own, s = n % self.pods, n // self.pods, self.spines_per_pod
+        group, own, s = number % self.pods, number // self.pods, self.spines_per_pod
         return (network * self.pods + group) * s + own % s, self.spine_down + self.global_ports + own // s
 
     def runs(self, places: Places) -> Iterator[CableRun]:
@@ -414,16 +416,18 @@ class DragonflyPlus(Dragonfly):
 class RouterGroups:
     """The routers of a dragonfly by group and seat; groups at the edge may have fewer."""
 
-    def __init__(self, d: Dragonfly) -> None:
-        self.d = d
+    def __init__(self, design: Dragonfly) -> None:
+        self.d = design
 
     @cached_property
     def _sizes(self) -> tuple[Ints, Ints]:
         """Rails and routers of each group of one network."""
-        d = self.d
-        group = np.arange(d.pods, dtype=np.int64)
-        rails = np.minimum(d.rails_per_pod, d.rails - group % d.pods_across * d.rails_per_pod)
-        return rails, rails * np.minimum(d.domains_per_pod, d.domains - group // d.pods_across * d.domains_per_pod)
+        design = self.d
+        group = np.arange(design.pods, dtype=np.int64)
+        rails = np.minimum(design.rails_per_pod, design.rails - group % design.pods_across * design.rails_per_pod)
+        return rails, rails * np.minimum(
+            design.domains_per_pod, design.domains - group // design.pods_across * design.domains_per_pod
+        )
 
     @cached_property
     def _first(self) -> Ints:
@@ -432,38 +436,43 @@ class RouterGroups:
         return np.concatenate([[0], np.cumsum(a * (a - 1) // 2 * self.d.leaf_bundle)])
 
     def _leaf(self, network: Ints, group: Ints, seat: Ints) -> Ints:
-        d, rails = self.d, self._sizes[0][group]
-        domain = group // d.pods_across * d.domains_per_pod + seat // rails
-        rail = group % d.pods_across * d.rails_per_pod + seat % rails
-        leaf: Ints = (network * d.domains + domain) * d.rails + rail
+        design, rails = self.d, self._sizes[0][group]
+        domain = group // design.pods_across * design.domains_per_pod + seat // rails
+        rail = group % design.pods_across * design.rails_per_pod + seat % rails
+        leaf: Ints = (network * design.domains + domain) * design.rails + rail
         return leaf
 
-    def inside(self, e: Ints) -> Ends:
+    def inside(self, link: Ints) -> Ends:
         """Return the ends of cables inside groups: a router has ports for each other of its group, in order."""
-        d = self.d
-        network, own = e // self._first[-1], e % self._first[-1]
+        design = self.d
+        network, own = link // self._first[-1], link % self._first[-1]
         group = np.searchsorted(self._first, own, side="right") - 1
-        pair, k = divmod(own - self._first[group], d.leaf_bundle)
+        pair, k = divmod(own - self._first[group], design.leaf_bundle)
         low, high = two_of(pair)
-        ports = d.leaf_down_used + (high - 1) * d.leaf_bundle + k, d.leaf_down_used + low * d.leaf_bundle + k
+        ports = (
+            design.leaf_down_used + (high - 1) * design.leaf_bundle + k,
+            design.leaf_down_used + low * design.leaf_bundle + k,
+        )
         return self._leaf(network, group, low), ports[0], self._leaf(network, group, high), ports[1]
 
-    def _global_end(self, network: Ints, group: Ints, n: Ints) -> tuple[Ints, Ints]:
+    def _global_end(self, network: Ints, group: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the router and port at the end of links of a group to others, over its routers in turn."""
         size = self._sizes[1][group]
-        return self._leaf(network, group, n % size), self.d.leaf_down_used + (size - 1) * self.d.leaf_bundle + n // size
+        return self._leaf(network, group, number % size), self.d.leaf_down_used + (
+            size - 1
+        ) * self.d.leaf_bundle + number // size
 
-    def between(self, e: Ints) -> Ends:
+    def between(self, link: Ints) -> Ends:
         """Return the ends of cables between groups: each two groups have as many, over their routers in turn."""
-        network, (low, high) = self.d.group_pairs(e)
+        network, (low, high) = self.d.group_pairs(link)
         return *self._global_end(network, *low), *self._global_end(network, *high)
 
-    def wan_ends(self, network: Ints, n: Ints) -> tuple[Ints, Ints]:
+    def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the router and port at which links of a network's WAN gateway end, by number."""
-        d = self.d
-        group, own = n % d.pods, n // d.pods
+        design = self.d
+        group, own = number % design.pods, number // design.pods
         size = self._sizes[1][group]
-        first = d.leaf_down_used + (size - 1) * d.leaf_bundle - (-d.pod_uplinks // size)
+        first = design.leaf_down_used + (size - 1) * design.leaf_bundle - (-design.pod_uplinks // size)
         return self._leaf(network, group, own % size), first + own // size
 
 
@@ -478,7 +487,7 @@ def two_of(pair: Ints) -> tuple[Ints, Ints]:
 def part_sizes(items: int, size: int) -> dict[int, int]:
     """Return the sizes of the parts that items are cut into, with how many of each: full ones, perhaps one smaller."""
     full, rest = divmod(items, size)
-    return {n: times for n, times in ((size, full), (rest, 1)) if n and times}
+    return {part: times for part, times in ((size, full), (rest, 1)) if part and times}
 
 
 def router_share(smallest: Num, largest: Num, *, links: Num, valiant: bool) -> Num:

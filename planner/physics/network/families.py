@@ -60,10 +60,10 @@ def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int)
     if tiers > 1 and racks is None and down is None and up is None:
         return math.inf
     most = 0
-    for s, family in product(network.switches, network.families):
-        if isinstance(s, str):
+    for switch, family in product(network.switches, network.families):
+        if isinstance(switch, str):
             return math.inf
-        if own.get("switch", s.name) != s.name or own.get("family", family) != family:
+        if own.get("switch", switch.name) != switch.name or own.get("family", family) != family:
             continue
         rack, kind = FAMILIES[family].rack_ports(wired_gpus), FAMILIES[family].design
         if kind.grouped and tiers < len(kind.tier_names):
@@ -71,11 +71,11 @@ def max_joined_racks(network: Network, pins: Mapping[str, Any], wired_gpus: int)
         if not rack.rails * rack.rail_gpus:  # no GPU is cabled, so no port is asked
             return math.inf
         leaf = down or (racks or 1) * rack.rail_gpus
-        if (tiers > 1 or kind.grouped) and -(-leaf // s.breakout) + max(1, up or 0) <= s.ports:
+        if (tiers > 1 or kind.grouped) and -(-leaf // switch.breakout) + max(1, up or 0) <= switch.ports:
             return math.inf
-        joined = racks or (down or s.ports * s.breakout) // (rack.rails * rack.rail_gpus)
+        joined = racks or (down or switch.ports * switch.breakout) // (rack.rails * rack.rail_gpus)
         ends = down or joined * rack.rails * rack.rail_gpus
-        if not up and -(-ends // s.breakout) <= s.ports:
+        if not up and -(-ends // switch.breakout) <= switch.ports:
             most = max(most, joined)
     return most
 
@@ -86,86 +86,98 @@ def design_for(
     """Return the design that `choices` give for `racks` racks; `models` are the tiers' switches from the leaf up."""
     kind, (leaf, *above) = FAMILIES[family].design, models
     names = zip(("spine_ports", "core_ports", "super_spine_ports"), above, strict=False)
-    choices |= {name: s.ports for name, s in names if s.name != leaf.name}
+    choices |= {name: switch.ports for name, switch in names if switch.name != leaf.name}
     spare, valiant = spare_ports(choices["leaf_down"], network.spares), network.group_routing == "valiant"
     choices |= {"ports": leaf.ports, "racks": racks, "leaf_spare": spare, "valiant": kind.grouped and valiant}
     return kind.of(**choices, **rack._asdict())
 
 
-def design_of(f: SiteFabric, racks: int, *, switches: Mapping[str, Switch], gpus: int, network: Network) -> Design:
+def design_of(fabric: SiteFabric, racks: int, *, switches: Mapping[str, Switch], gpus: int, network: Network) -> Design:
     """Return the design of a plan's fabric at a site of `racks` racks, each with `gpus` GPUs.
 
     The fabric must be free of the faults that `design_fault` reports; `switches` holds the switch models by name.
     """
-    leaf, spine, family = f.tiers[0], f.tiers[1] if len(f.tiers) > 1 else None, FAMILIES[f.family]
-    rack, kind, models = family.rack_ports(gpus), family.design, [switches[name] for name in (f.switch, *f.models[1:])]
-    own: dict[str, Any] = {"leaf_down": leaf.down_ports, "leaf_bundle": leaf.bundle, "lanes": f.lanes, "split": f.split}
-    own |= {"rails_per_pod": f.rails_per_pod, "domains_per_pod": f.leaf_domains_per_pod}
-    own["wan_ports"] = -(-f.wan_gateway.wan_ports // (rack.apart * f.lanes)) if f.wan_gateway else 0
+    leaf, spine, family = fabric.tiers[0], fabric.tiers[1] if len(fabric.tiers) > 1 else None, FAMILIES[fabric.family]
+    rack, kind, models = (
+        family.rack_ports(gpus),
+        family.design,
+        [switches[name] for name in (fabric.switch, *fabric.models[1:])],
+    )
+    own: dict[str, Any] = {
+        "leaf_down": leaf.down_ports,
+        "leaf_bundle": leaf.bundle,
+        "lanes": fabric.lanes,
+        "split": fabric.split,
+    }
+    own |= {"rails_per_pod": fabric.rails_per_pod, "domains_per_pod": fabric.leaf_domains_per_pod}
+    own["wan_ports"] = -(-fabric.wan_gateway.wan_ports // (rack.apart * fabric.lanes)) if fabric.wan_gateway else 0
     own |= {"leaf_up": leaf.up_ports} if spine or not kind.grouped else {}
     if kind.grouped:
-        return design_for(f.family, network, models, racks, rack, **own, group_links=f.group_links)
+        return design_for(fabric.family, network, models, racks, rack, **own, group_links=fabric.group_links)
     own |= {"spine_up": spine.up_ports, "spine_bundle": spine.bundle} if spine else {}
-    own |= {"core_boxes": f.core_boxes, "super_spine_boxes": f.super_spine_boxes}
-    if len(f.tiers) == len(kind.tier_names):
-        own |= {"core_up": f.tiers[2].up_ports, "core_bundle": f.tiers[2].bundle}
-        own |= {"rails_per_zone": f.rails_per_zone, "domains_per_zone": f.leaf_domains_per_zone}
-    return design_for(f.family, network, models, racks, rack, **own)
+    own |= {"core_boxes": fabric.core_boxes, "super_spine_boxes": fabric.super_spine_boxes}
+    if len(fabric.tiers) == len(kind.tier_names):
+        own |= {"core_up": fabric.tiers[2].up_ports, "core_bundle": fabric.tiers[2].bundle}
+        own |= {"rails_per_zone": fabric.rails_per_zone, "domains_per_zone": fabric.leaf_domains_per_zone}
+    return design_for(fabric.family, network, models, racks, rack, **own)
 
 
-def design_fault(f: SiteFabric, racks: int) -> str | None:
+def design_fault(fabric: SiteFabric, racks: int) -> str | None:
     """Return which of a fabric's choices makes its counts meaningless, None where none does."""
-    if racks < 1 or not 1 <= f.lanes <= MAX_LANES:
-        return f"{racks} racks and {f.lanes} lanes; at least 1 rack and 1 to {MAX_LANES} lanes expected"
-    if f.split < 1:
-        return f"ports split in {f.split}; at least 1 expected"
-    if f.wan_gateway is not None and not 1 <= f.wan_gateway.wan_ports <= MAX_WAN_PORTS:
-        return f"a WAN gateway of {f.wan_gateway.wan_ports:,} ports; 1 to {MAX_WAN_PORTS:,} expected"
-    kind = FAMILIES[f.family].design
-    return group_fault(f, kind.tier_names) if kind.grouped else tree_fault(f, kind.tier_names)
+    if racks < 1 or not 1 <= fabric.lanes <= MAX_LANES:
+        return f"{racks} racks and {fabric.lanes} lanes; at least 1 rack and 1 to {MAX_LANES} lanes expected"
+    if fabric.split < 1:
+        return f"ports split in {fabric.split}; at least 1 expected"
+    if fabric.wan_gateway is not None and not 1 <= fabric.wan_gateway.wan_ports <= MAX_WAN_PORTS:
+        return f"a WAN gateway of {fabric.wan_gateway.wan_ports:,} ports; 1 to {MAX_WAN_PORTS:,} expected"
+    kind = FAMILIES[fabric.family].design
+    return group_fault(fabric, kind.tier_names) if kind.grouped else tree_fault(fabric, kind.tier_names)
 
 
-def tree_fault(f: SiteFabric, expected: tuple[str, ...]) -> str | None:
+def tree_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
     """Return the fault in the tiers of a tree, or None; they must be the first names of `expected`, in order.
 
     A tree with all the expected tiers has zones.
     """
-    names = tuple(t.name for t in f.tiers)
+    names = tuple(tier.name for tier in fabric.tiers)
     if not names or names != expected[: len(names)]:
         return f"tiers are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"
-    last = len(f.tiers) - 1
-    for i, t in enumerate(f.tiers):
+    last = len(fabric.tiers) - 1
+    for i, t in enumerate(fabric.tiers):
         top = (t.up_ports > 0) != (i < last) or (t.bundle > 0) != (i < last)
         if top or t.down_ports < 1 or min(t.up_ports, t.bundle) < 0:
             ports = f"{t.down_ports} down, {t.up_ports} up in bundles of {t.bundle}"
             return f"{t.name}: {ports}; only the top tier, {names[-1]}, has no uplinks"
-    if last > 0 and min(f.rails_per_pod, f.leaf_domains_per_pod) < 1:
-        pod = f"{f.rails_per_pod} rails and {f.leaf_domains_per_pod} leaf domains"
+    if last > 0 and min(fabric.rails_per_pod, fabric.leaf_domains_per_pod) < 1:
+        pod = f"{fabric.rails_per_pod} rails and {fabric.leaf_domains_per_pod} leaf domains"
         return f"a pod of {pod}; at least 1 of each expected"
-    for tier, boxes in (("core", f.core_boxes), ("super-spine", f.super_spine_boxes)):
+    for tier, boxes in (("core", fabric.core_boxes), ("super-spine", fabric.super_spine_boxes)):
         if boxes < 0 or (boxes > 0 and tier not in names):
             return (
                 f"{boxes} shared {tier} boxes in {len(names)} tiers; none, or some where there is that tier, expected"
             )
-    zone, zoned = (f.rails_per_zone, f.leaf_domains_per_zone), names == expected
+    zone, zoned = (fabric.rails_per_zone, fabric.leaf_domains_per_zone), names == expected
     if min(zone) < zoned or (max(zone) > 0 and not zoned):
         wanted = "at least 1 of each" if zoned else f"none under {names[-1]}s"
         return f"a zone of {zone[0]} rails and {zone[1]} leaf domains; {wanted} expected"
     return None
 
 
-def group_fault(f: SiteFabric, expected: tuple[str, ...]) -> str | None:
+def group_fault(fabric: SiteFabric, expected: tuple[str, ...]) -> str | None:
     """Return which of a dragonfly's choices makes its counts meaningless."""
-    names = tuple(t.name for t in f.tiers)
+    names = tuple(tier.name for tier in fabric.tiers)
     if names != expected:
-        return f"tiers of a {f.family} are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"
-    t = f.tiers[0]
-    if min(t.down_ports, t.up_ports, t.bundle, f.rails_per_pod, f.leaf_domains_per_pod) < 1 or f.group_links < 0:
+        return f"tiers of a {fabric.family} are {', '.join(names) or 'none'}; {', then '.join(expected)} expected"
+    tier = fabric.tiers[0]
+    if (
+        min(tier.down_ports, tier.up_ports, tier.bundle, fabric.rails_per_pod, fabric.leaf_domains_per_pod) < 1
+        or fabric.group_links < 0
+    ):
         return (
-            f"leaf: {t.down_ports} down, {t.up_ports} up in bundles of {t.bundle}; groups of {f.rails_per_pod} rails "
-            f"and {f.leaf_domains_per_pod} leaf domains, {f.group_links} links between two; at least 1 of each, and no "
-            "link fewer than 0, expected"
+            f"leaf: {tier.down_ports} down, {tier.up_ports} up in bundles of {tier.bundle}; "
+            f"groups of {fabric.rails_per_pod} rails and {fabric.leaf_domains_per_pod} leaf domains, "
+            f"{fabric.group_links} links between two; at least 1 of each, and no link fewer than 0, expected"
         )
-    if len(f.tiers) > 1 and t.up_ports % t.bundle:
-        return f"leaf bundle: {t.up_ports} uplinks are not whole bundles of {t.bundle}"
+    if len(fabric.tiers) > 1 and tier.up_ports % tier.bundle:
+        return f"leaf bundle: {tier.up_ports} uplinks are not whole bundles of {tier.bundle}"
     return None

@@ -34,9 +34,9 @@ def lanes_of(switch: Switch, nic_bytes_per_second: float) -> int:
     return max(1, math.ceil(nic_bytes_per_second * 8 / (switch.port_gbps * 1e9) / (1 + LANE_TOLERANCE)))
 
 
-def same_ports(a: Switch, b: Switch) -> bool:
+def same_ports(one: Switch, other: Switch) -> bool:
     """Return whether cables join two models: ports of one rate over as many planes, whose links have one price."""
-    return (a.port_gbps, a.planes, a.link_factor) == (b.port_gbps, b.planes, b.link_factor)
+    return (one.port_gbps, one.planes, one.link_factor) == (other.port_gbps, other.planes, other.link_factor)
 
 
 def spare_ports(used: int, spares: Spares) -> int:
@@ -89,12 +89,12 @@ class Places:
         middle: Metres = (self._sums[last] - self._sums[first]) / (last - first)[:, None]
         return middle
 
-    def metres(self, a: Metres, b: Metres, *, spread: bool) -> Metres:
+    def metres(self, one: Metres, other: Metres, *, spread: bool) -> Metres:
         """Return the length of cables between places: along trays, which follow and cross the rows, and at the ends.
 
         `spread`: both ends are switches, which are in network racks around the middle and not all in one.
         """
-        length: Metres = np.abs(a - b).sum(axis=1) + 2 * self.floor.rise_m + spread * self.floor.spread_m
+        length: Metres = np.abs(one - other).sum(axis=1) + 2 * self.floor.rise_m + spread * self.floor.spread_m
         return length
 
 
@@ -103,10 +103,10 @@ def media_of(network: Network) -> tuple[Medium, ...]:
 
     TypeError where some are still names.
     """
-    named = [m for m in network.media if isinstance(m, str)]
+    named = [medium for medium in network.media if isinstance(medium, str)]
     if named:
         raise TypeError(f"network.media: {named} are names; load the instance through planner.load")
-    return tuple(m for m in network.media if not isinstance(m, str))
+    return tuple(medium for medium in network.media if not isinstance(medium, str))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class MediaTable:
     @classmethod
     def of(cls, media: tuple[Medium, ...], usd_per_watt: float = 0.0) -> "MediaTable":
         """Return the table of some media."""
-        columns = [[m.reach_m, m.price_usd, m.usd_per_m, m.power_watts] for m in media]
+        columns = [[medium.reach_m, medium.price_usd, medium.usd_per_m, medium.power_watts] for medium in media]
         reach, price, per_m, watts = np.array(columns, dtype=np.float64).reshape(-1, 4).T
         return cls(reach, price, per_m, watts, usd_per_watt)
 

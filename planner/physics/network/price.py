@@ -26,76 +26,85 @@ class StageCables:
     high_port: Ints
 
 
-def lay(d: Design, *, block: int = BLOCK) -> Iterator[StageCables]:
+def lay(design: Design, *, block: int = BLOCK) -> Iterator[StageCables]:
     """Yield every cable of a design once, block by block; the design can be wired."""
-    for stage in stages(d):
+    for stage in stages(design):
         for first in range(0, stage.count, block):
             numbers = np.arange(first, min(first + block, stage.count), dtype=np.int64)
             yield StageCables(stage.low, stage.high, *stage.ends(numbers))
 
 
-def stages(d: Design) -> list[Stage]:
+def stages(design: Design) -> list[Stage]:
     """Return the stages of a design from the GPUs up."""
-    all_stages = [Stage("gpu", "leaf", d.endpoint_links, lambda e: _endpoints(d, e)), *d.stages()]
-    if d.wan_ports:
-        all_stages.append(Stage(WAN_GATEWAY, d.top[0], d.wan_gateway_links, lambda e: _wan_gateway_uplinks(d, e)))
+    all_stages = [Stage("gpu", "leaf", design.endpoint_links, lambda link: _endpoints(design, link)), *design.stages()]
+    if design.wan_ports:
+        all_stages.append(
+            Stage(WAN_GATEWAY, design.top[0], design.wan_gateway_links, lambda link: _wan_gateway_uplinks(design, link))
+        )
     return all_stages
 
 
-def switch_counts(d: Design) -> dict[str, int]:
+def switch_counts(design: Design) -> dict[str, int]:
     """Return the switches of each tier that a design has, its WAN gateway among them."""
-    return {tier: n for tier, n in (d.tier_switches | {WAN_GATEWAY: d.wan_gateways}).items() if n}
+    return {tier: count for tier, count in (design.tier_switches | {WAN_GATEWAY: design.wan_gateways}).items() if count}
 
 
-def _endpoints(d: Design, e: Ints) -> Ends:
+def _endpoints(design: Design, link: Ints) -> Ends:
     """Return the ends of GPU links: set g of the racks of a domain meets at its leaf g; lanes go to networks in turn.
 
     A single switch takes its GPUs in order.
     """
-    gpu, lane = e // d.lanes, e % d.lanes
-    rack, index = gpu // d.gpus_per_rack, gpu % d.gpus_per_rack
-    apart, own = index // (d.rails * d.rail_gpus), index % (d.rails * d.rail_gpus)
-    network = apart * d.lanes + lane
-    if d.single:
-        return gpu, lane, network, rack * d.rails * d.rail_gpus + own
-    leaf = rack // d.domain_racks * d.rails + own // d.rail_gpus
-    return gpu, lane, network * d.domains * d.rails + leaf, rack % d.domain_racks * d.rail_gpus + own % d.rail_gpus
+    gpu, lane = link // design.lanes, link % design.lanes
+    rack, index = gpu // design.gpus_per_rack, gpu % design.gpus_per_rack
+    apart, own = index // (design.rails * design.rail_gpus), index % (design.rails * design.rail_gpus)
+    network = apart * design.lanes + lane
+    if design.single:
+        return gpu, lane, network, rack * design.rails * design.rail_gpus + own
+    leaf = rack // design.domain_racks * design.rails + own // design.rail_gpus
+    return (
+        gpu,
+        lane,
+        network * design.domains * design.rails + leaf,
+        rack % design.domain_racks * design.rail_gpus + own % design.rail_gpus,
+    )
 
 
-def _wan_gateway_uplinks(d: Design, e: Ints) -> Ends:
-    network, own = e // d.wan_ports, e % d.wan_ports
-    switches = d.wan_gateways // d.networks
-    low_port = d.wan_gateway_side + own // switches
-    return network * switches + own % switches, low_port, *d.wan_ends(network, own)
+def _wan_gateway_uplinks(design: Design, link: Ints) -> Ends:
+    network, own = link // design.wan_ports, link % design.wan_ports
+    switches = design.wan_gateways // design.networks
+    low_port = design.wan_gateway_side + own // switches
+    return network * switches + own % switches, low_port, *design.wan_ends(network, own)
 
 
-def lengths(d: Design, floor: Floor) -> Callable[[StageCables], Metres]:
+def lengths(design: Design, floor: Floor) -> Callable[[StageCables], Metres]:
     """Return a function from a block of cables to their lengths in metres; places are computed once."""
-    places, middles = Places(floor, d.racks), {}
-    for tier in ("gpu", *switch_counts(d)):
-        first = np.arange(0, d.racks, d.racks_around(tier), dtype=np.int64)
-        middles[tier] = places.middle(first, first + d.racks_around(tier))
+    places, middles = Places(floor, design.racks), {}
+    for tier in ("gpu", *switch_counts(design)):
+        first = np.arange(0, design.racks, design.racks_around(tier), dtype=np.int64)
+        middles[tier] = places.middle(first, first + design.racks_around(tier))
 
-    def measure(c: StageCables) -> Metres:
+    def measure(cables: StageCables) -> Metres:
         low, high = (
-            middles[c.low_tier][_place(d, c.low_tier, c.low)],
-            middles[c.high_tier][_place(d, c.high_tier, c.high)],
+            middles[cables.low_tier][_place(design, cables.low_tier, cables.low)],
+            middles[cables.high_tier][_place(design, cables.high_tier, cables.high)],
         )
-        return places.metres(low, high, spread=c.low_tier != "gpu")
+        return places.metres(low, high, spread=cables.low_tier != "gpu")
 
     return measure
 
 
-def _place(d: Design, tier: str, index: Ints) -> Ints:
+def _place(design: Design, tier: str, index: Ints) -> Ints:
     """Return the place of GPUs or switches of a tier, all networks alike: the number of the run of racks they serve."""
     if tier == "gpu":
-        return index // d.gpus_per_rack
+        return index // design.gpus_per_rack
     if tier == "leaf":
-        return index % (d.domains * d.rails) // d.rails * d.domain_racks // d.racks_around("leaf")
+        return (
+            index % (design.domains * design.rails) // design.rails * design.domain_racks // design.racks_around("leaf")
+        )
     if tier == "spine":
-        return index // d.spines_per_pod % d.pods // d.pods_across
-    if tier == "core" and d.tiers > 3:
-        return index // d.zone_cores % d.zones // d.zones_across
+        return index // design.spines_per_pod % design.pods // design.pods_across
+    if tier == "core" and design.tiers > 3:
+        return index // design.zone_cores % design.zones // design.zones_across
     return np.zeros_like(index)
 
 
@@ -117,34 +126,36 @@ def models_of(switch: Switch, above: Sequence[Switch]) -> dict[str, Switch]:
     return dict(zip(TIERS, (switch, *above, *[switch] * (len(TIERS) - 1 - len(above))), strict=True))
 
 
-def bill(network: Network, switch: Switch, d: Design, above: Sequence[Switch] = ()) -> Bill:
+def bill(network: Network, switch: Switch, design: Design, above: Sequence[Switch] = ()) -> Bill:
     """Return the price of a design and its power; infinite where no medium reaches.
 
     `switch` is the leaf's model, `above` are those of the tiers above it, which have the same ports.
     """
-    boxes = [(d.tier_switches[tier], model) for tier, model in models_of(switch, above).items()]
+    boxes = [(design.tier_switches[tier], model) for tier, model in models_of(switch, above).items()]
     if by_reach(network):
-        ends, *links = _bills(network, d, d.runs)
+        ends, *links = _bills(network, design, design.runs)
     else:
-        ends, *links = _flat(network, 0, d.endpoint_links), _flat(network, d.switch_links, 0)
-    each = [(endpoint_factor(switch, d.split), ends), *((switch.link_factor, x) for x in links)]
-    usd = sum(n * s.price_usd for n, s in boxes) + sum(factor * x.usd for factor, x in each)
-    mw = sum(n * s.power_watts for n, s in boxes) / 1e6 + sum(factor * x.mw for factor, x in each)
-    gateway = wan_gateway_bill(network, switch, d)
+        ends, *links = _flat(network, 0, design.endpoint_links), _flat(network, design.switch_links, 0)
+    each = [(endpoint_factor(switch, design.split), ends), *((switch.link_factor, link) for link in links)]
+    usd = sum(count * switch.price_usd for count, switch in boxes) + sum(factor * part.usd for factor, part in each)
+    mw = sum(count * switch.power_watts for count, switch in boxes) / 1e6 + sum(
+        factor * part.mw for factor, part in each
+    )
+    gateway = wan_gateway_bill(network, switch, design)
     return Bill(usd + mw * 1e6 * network.power_usd_per_watt + gateway.usd, mw + gateway.mw)
 
 
-def wan_gateway_bill(network: Network, switch: Switch, d: Design) -> Bill:
+def wan_gateway_bill(network: Network, switch: Switch, design: Design) -> Bill:
     """Return the price and power of a WAN gateway's switches, amid the site, and of its links to the fabric.
 
     The ports and optics towards the wide area are in the price of a wavelength.
     """
-    if not d.wan_ports:
+    if not design.wan_ports:
         return Bill(0.0, 0.0)
-    switches = {"switches": d.wan_gateways, "switch_links": 0, "endpoint_links": 0}
-    links = _flat(network, d.wan_gateway_links, 0)
+    switches = {"switches": design.wan_gateways, "switch_links": 0, "endpoint_links": 0}
+    links = _flat(network, design.wan_gateway_links, 0)
     if by_reach(network):
-        (links,) = _bills(network, d, d.wan_runs)
+        (links,) = _bills(network, design, design.wan_runs)
     usd = fabric_usd(network, switch, **switches) + switch.link_factor * links.usd
     mw = fabric_mw(network, switch, **switches) + switch.link_factor * links.mw
     return Bill(usd + mw * 1e6 * network.power_usd_per_watt, mw)
@@ -162,12 +173,12 @@ def _flat(network: Network, switch_links: int, endpoint_links: int) -> Bill:
     return Bill(fabric_usd(network, free, **counts), fabric_mw(network, free, **counts))
 
 
-def _bills(network: Network, d: Design, runs: Callable[[Places], Iterator[CableRun]]) -> Iterator[Bill]:
+def _bills(network: Network, design: Design, runs: Callable[[Places], Iterator[CableRun]]) -> Iterator[Bill]:
     """Yield the price and power of cables, run by run, where the instance has a floor."""
     if network.floor is None:
         return
     media = media_table(network)
-    for metres, cables in runs(Places(network.floor, d.racks)):
+    for metres, cables in runs(Places(network.floor, design.racks)):
         if isinstance(cables, int) and cables == 0:  # also where no medium would reach
             yield Bill(0.0, 0.0)
             continue
@@ -214,14 +225,18 @@ def min_fabric_usd(network: Network | None) -> float:
     """Price the least of any fabric for one cabled GPU, in dollars: its link and a port of the cheapest leaf."""
     if network is None:
         return 0.0
-    return min((min_endpoint_usd(network, s) for s in network.switches if isinstance(s, Switch)), default=0.0)
+    return min(
+        (min_endpoint_usd(network, switch) for switch in network.switches if isinstance(switch, Switch)), default=0.0
+    )
 
 
 def min_fabric_mw(network: Network | None) -> float:
     """Return the least power that any fabric takes for one cabled GPU, in MW."""
     if network is None:
         return 0.0
-    return min((min_endpoint_mw(network, s) for s in network.switches if isinstance(s, Switch)), default=0.0)
+    return min(
+        (min_endpoint_mw(network, switch) for switch in network.switches if isinstance(switch, Switch)), default=0.0
+    )
 
 
 def min_endpoint_mw(network: Network, switch: Switch) -> float:

@@ -369,7 +369,7 @@ class Design:
         """
         rails = 1, self.rails_per_pod, min(self.rails, self.rails_per_zone)
         some = zip(self.exits.items(), shares, rails, strict=False)
-        return {block: (leaf_ports * share * n, float(links)) for (block, links), share, n in some}
+        return {block: (leaf_ports * share * count, float(links)) for (block, links), share, count in some}
 
     def stages(self) -> list[Stage]:
         """Return the stages above the leaves of a tree, those that have cables."""
@@ -378,11 +378,11 @@ class Design:
             Stage("spine", "core", self.spines * self.spine_up, self._spine_uplinks),
             Stage("core", "super-spine", self.cores * self.core_up, self._core_uplinks),
         ]
-        return [s for s in stages if s.count]
+        return [stage for stage in stages if stage.count]
 
-    def leaf_uplinks(self, e: Ints) -> Ends:
+    def leaf_uplinks(self, link: Ints) -> Ends:
         """Return the ends of leaf uplinks: a bundle to every spine of the pod, which has ports for all its leaves."""
-        leaf, up = e // self.leaf_up, e % self.leaf_up
+        leaf, up = link // self.leaf_up, link % self.leaf_up
         network, own = leaf // (self.domains * self.rails), leaf % (self.domains * self.rails)
         domain, rail = own // self.rails, own % self.rails
         pod = network * self.pods + domain // self.domains_per_pod * self.pods_across + rail // self.rails_per_pod
@@ -390,12 +390,12 @@ class Design:
         spine, port = pod * self.spines_per_pod + up // self.leaf_bundle, seat * self.leaf_bundle
         return leaf, self.leaf_down_used + up, spine, port + up % self.leaf_bundle
 
-    def _spine_uplinks(self, e: Ints) -> Ends:
+    def _spine_uplinks(self, link: Ints) -> Ends:
         """Return the ends of spine uplinks: a bundle from spine i of every pod to each core of group i in its zone.
 
         A core keeps a bundle of ports for each pod of a full zone.
         """
-        spine, up = e // self.spine_up, e % self.spine_up
+        spine, up = link // self.spine_up, link % self.spine_up
         pod, group = spine // self.spines_per_pod, spine % self.spines_per_pod
         zone, seat = self._zone_seat(pod)
         position, boxes = group * (self.spine_up // self.spine_bundle) + up // self.spine_bundle, self.zone_cores
@@ -412,22 +412,22 @@ class Design:
         zone = network * self.zones + row // rows * self.zones_across + column // columns
         return zone, row % rows * columns + column % columns
 
-    def _core_uplinks(self, e: Ints) -> Ends:
+    def _core_uplinks(self, link: Ints) -> Ends:
         """Return the ends of core uplinks: a bundle from core i of every zone to each position above core i.
 
         A super-spine keeps a bundle of ports for each zone and position.
         """
-        core, up = e // self.core_up, e % self.core_up
+        core, up = link // self.core_up, link % self.core_up
         zone, own = core // self.zone_cores, core % self.zone_cores
         network, zone, boxes = zone // self.zones, zone % self.zones, self.super_spines // self.networks
         position = own * (self.core_up // self.core_bundle) + up // self.core_bundle
         port = (position // boxes * self.zones + zone) * self.core_bundle + up % self.core_bundle
         return core, self.core_down + up, network * boxes + position % boxes, port
 
-    def wan_ends(self, network: Ints, n: Ints) -> tuple[Ints, Ints]:
+    def wan_ends(self, network: Ints, number: Ints) -> tuple[Ints, Ints]:
         """Return the switch and port at which links of a network's WAN gateway end: those of the top tier in turn."""
         tops = self.top[1]
-        return network * tops + n % tops, self.top_taken + n // tops
+        return network * tops + number % tops, self.top_taken + number // tops
 
     def runs(self, places: Places) -> Iterator[CableRun]:
         """Yield the cables of each stage of a tree, those of GPUs first."""
@@ -528,12 +528,16 @@ class Design:
         return bad
 
 
-def unwirable(d: Design, *, cross_rail: bool) -> list[str]:
+def unwirable(design: Design, *, cross_rail: bool) -> list[str]:
     """Return why a design cannot be wired, each reason with both sides in numbers; empty where it can.
 
     `cross_rail`: every GPU must reach every other through the fabric, and not only those of its own index.
     """
-    bad = d.faults()
-    if not bad and not d.joined and (d.domains_per_pod < d.domains or (cross_rail and d.rails_per_pod < d.rails)):
-        bad.append(f"reach: {d.pods} pods and no core to join them")
+    bad = design.faults()
+    if (
+        not bad
+        and not design.joined
+        and (design.domains_per_pod < design.domains or (cross_rail and design.rails_per_pod < design.rails))
+    ):
+        bad.append(f"reach: {design.pods} pods and no core to join them")
     return bad

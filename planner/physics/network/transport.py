@@ -55,7 +55,7 @@ def locality(
     domains_per_zone: int = 0,
 ) -> Locality:
     """Compute the traffic of one site's placement out of leaf domains, pods and zones; 0 domains a zone: no zones."""
-    leaf, pod, zone = (leaf_domain_racks * n for n in (1, domains_per_pod, domains_per_zone))
+    leaf, pod, zone = (leaf_domain_racks * count for count in (1, domains_per_pod, domains_per_zone))
     return Locality(
         share_leaving=(
             share_leaving(stages, leaf, wrap=wrap),
@@ -95,7 +95,10 @@ def allreduces_leaving(stages: Sequence[Sequence[int]], block: int) -> int:
 
 def stage_share(stages: Sequence[Sequence[int]], block: int) -> float:
     """Return the largest share of one stage's racks that are in one block; 0 where nothing is placed."""
-    return max((_most_common(np.asarray(s, dtype=np.int64) // block) / len(s) for s in stages if len(s)), default=0.0)
+    return max(
+        (_most_common(np.asarray(stage, dtype=np.int64) // block) / len(stage) for stage in stages if len(stage)),
+        default=0.0,
+    )
 
 
 def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) -> float:
@@ -104,11 +107,13 @@ def exchange_leaving(stages: Sequence[Sequence[int]], block: int, group: int) ->
     Every `group` racks of a stage exchange. A rack sends as much to each other rack of its group, so i of n racks in
     the block send i·(n - i)/(n - 1) out of it.
     """
-    if group < 2 or not any(len(s) for s in stages):
+    if group < 2 or not any(len(stage) for stage in stages):
         return 0.0
-    ranks = [np.asarray(s, dtype=np.int64) for s in stages]
-    sizes = [np.minimum(group, len(s) - np.arange(len(s)) // group * group) for s in ranks]
-    labels = np.concatenate([i * (max(map(len, ranks)) + 1) + np.arange(len(s)) // group for i, s in enumerate(ranks)])
+    ranks = [np.asarray(stage, dtype=np.int64) for stage in stages]
+    sizes = [np.minimum(group, len(stage) - np.arange(len(stage)) // group * group) for stage in ranks]
+    labels = np.concatenate(
+        [i * (max(map(len, ranks)) + 1) + np.arange(len(stage)) // group for i, stage in enumerate(ranks)]
+    )
     blocks, n = np.concatenate(ranks) // block, np.concatenate(sizes)
     span = int(blocks.max()) + 1
     pairs, at, inside = np.unique(labels * span + blocks, return_index=True, return_counts=True)
@@ -139,7 +144,7 @@ def extra_fragments(stages: Sequence[Sequence[int]], block: int) -> int:
 
 def lower_bound_split(free: Sequence[int], groups: int, group_racks: int) -> int:
     """Bound how many of equal groups are split, whatever the placement: S - sum of floor(f_l / G)."""
-    return max(0, groups - sum(f // group_racks for f in free))
+    return max(0, groups - sum(racks // group_racks for racks in free))
 
 
 def domain_racks(racks: int, leaf_domain_racks: int) -> list[int]:
@@ -153,22 +158,22 @@ def _most_common(values: Racks) -> int:
 
 
 def _flows(stages: Sequence[Sequence[int]], *, wrap: bool) -> tuple[Racks, Racks]:
-    ranks = [np.asarray(s, dtype=np.int64) for s in stages]
+    ranks = [np.asarray(stage, dtype=np.int64) for stage in stages]
     pairs = list(pairwise(ranks))
     if wrap and len(ranks) > 1:
         pairs.append((ranks[-1], ranks[0]))
     if not pairs:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    both = [(a[: min(len(a), len(b))], b[: min(len(a), len(b))]) for a, b in pairs]
-    return np.concatenate([a for a, _ in both]), np.concatenate([b for _, b in both])
+    both = [(left[: min(len(left), len(right))], right[: min(len(left), len(right))]) for left, right in pairs]
+    return np.concatenate([left for left, _ in both]), np.concatenate([right for _, right in both])
 
 
 def _fragments(stages: Sequence[Sequence[int]], block: int) -> tuple[Racks, Racks]:
     """Return the distinct pairs of stage and block that the assignment uses."""
-    if not any(len(s) for s in stages):
+    if not any(len(stage) for stage in stages):
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    stage = np.repeat(np.arange(len(stages)), [len(s) for s in stages])
-    blocks = np.concatenate([np.asarray(s, dtype=np.int64) for s in stages]) // block
+    stage = np.repeat(np.arange(len(stages)), [len(stage) for stage in stages])
+    blocks = np.concatenate([np.asarray(stage, dtype=np.int64) for stage in stages]) // block
     span = int(blocks.max()) + 1
     pairs = np.unique(stage * span + blocks)
     return pairs // span, pairs % span
@@ -241,8 +246,13 @@ def wan_gbps(wan: Wan, links: Iterable[Link], design: WanPlan | None, site: str)
     in whole wavelengths; traffic that only passes by is not counted.
     """
     if design is None:
-        return math.fsum(k.capacity_gbps for k in links if site in (k.a, k.b))
-    rates = (max(r.gbps, r.backup_gbps or 0.0) for d in design.demands if site in (d.a, d.b) for r in d.routes)
+        return math.fsum(link.capacity_gbps for link in links if site in (link.a, link.b))
+    rates = (
+        max(route.gbps, route.backup_gbps or 0.0)
+        for demand in design.demands
+        if site in (demand.a, demand.b)
+        for route in demand.routes
+    )
     return wavelengths(wan, math.fsum(rates)) * wan.wavelength_gbps
 
 
@@ -266,10 +276,12 @@ def exchange_gbps(
     if site not in training:
         return 0.0
     if design is not None:
-        sync = (d.requested_gbps for d in design.demands if d.priority == 0 and site in (d.a, d.b))
+        sync = (
+            demand.requested_gbps for demand in design.demands if demand.priority == 0 and site in (demand.a, demand.b)
+        )
         return math.fsum(sync) / wan.headroom_factor
-    own = (k for k in links if site in (k.a, k.b) and {k.a, k.b} <= set(training))
-    return math.fsum(exchange_need_gbps(wan, *exchange, k.rtt_ms) for k in own)
+    own = (link for link in links if site in (link.a, link.b) and {link.a, link.b} <= set(training))
+    return math.fsum(exchange_need_gbps(wan, *exchange, link.rtt_ms) for link in own)
 
 
 def leaf_ports(gbps: float, leaves: int, port_gbps: float) -> float:
@@ -277,13 +289,13 @@ def leaf_ports(gbps: float, leaves: int, port_gbps: float) -> float:
     return gbps / leaves / port_gbps
 
 
-def uplink_loads(d: Design, gbps: float, port_gbps: float, *stage_in: float) -> dict[str, tuple[float, float]]:
+def uplink_loads(design: Design, gbps: float, port_gbps: float, *stage_in: float) -> dict[str, tuple[float, float]]:
     """Return of leaf, pod and zone the uplinks' worth that the exchange loads below the WAN gateway, and the uplinks.
 
     `stage_in`: the largest shares of one stage's racks in one leaf domain, in one pod and in one zone. The leaves of
     one domain in all networks share the rate.
     """
-    return d.exchange_loads(leaf_ports(gbps, d.networks * d.rails, port_gbps), stage_in)
+    return design.exchange_loads(leaf_ports(gbps, design.networks * design.rails, port_gbps), stage_in)
 
 
 def free_share(loads: dict[str, tuple[float, float]]) -> FreeUplinks:
@@ -291,44 +303,46 @@ def free_share(loads: dict[str, tuple[float, float]]) -> FreeUplinks:
     return FreeUplinks(**{level: 1 - load / links for level, (load, links) in loads.items()})
 
 
-def free_uplinks(d: Design, gbps: float, port_gbps: float, *stage_shares: float) -> FreeUplinks:
+def free_uplinks(design: Design, gbps: float, port_gbps: float, *stage_shares: float) -> FreeUplinks:
     """Return the share of the uplinks below the WAN gateway that the exchange between sites leaves free."""
-    return free_share(uplink_loads(d, gbps, port_gbps, *stage_shares))
+    return free_share(uplink_loads(design, gbps, port_gbps, *stage_shares))
 
 
 ALL_FREE = FreeUplinks()
 
 
-def pipeline_send_slowdown(transport_slowdown: float, d: Design, *shares: float, free: FreeUplinks = ALL_FREE) -> float:
+def pipeline_send_slowdown(
+    transport_slowdown: float, design: Design, *shares: float, free: FreeUplinks = ALL_FREE
+) -> float:
     """Return the slowdown of pipeline sends: the transport's times max(1, f_leaf·o1, f_pod·o1·o2, f_zone·o1·o2·o3).
 
     The `shares` f are of a leaf's, a pod's and a zone's flows that go up, o the oversubscription of their uplinks; each
     product is over the share of the uplinks that is free.
     """
-    return transport_slowdown * max(1.0, *send_loads(d, shares, free).values())
+    return transport_slowdown * max(1.0, *send_loads(design, shares, free).values())
 
 
-def allreduce_slowdown(transport_slowdown: float, d: Design, *groups: int, free: FreeUplinks = ALL_FREE) -> float:
+def allreduce_slowdown(transport_slowdown: float, design: Design, *groups: int, free: FreeUplinks = ALL_FREE) -> float:
     """Return the slowdown of all-reduces between racks: a group over several leaves sends one flow up from each.
 
     The first of `groups`, that leave a leaf, share the free ones of its u1 uplinks; the flows of x rails of the second
     share a pod's s·u2, and those of all its rails of the third a zone's s·c·u3.
     """
-    return transport_slowdown * max(1.0, *ring_loads(d, groups, free).values())
+    return transport_slowdown * max(1.0, *ring_loads(design, groups, free).values())
 
 
-def send_loads(d: Design, shares: Sequence[float], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
+def send_loads(design: Design, shares: Sequence[float], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
     """Return the load of pipeline sends on the free uplinks of leaf, pod and zone, by the shares that go up."""
-    leaf = d.leaf_oversubscription
-    pod = leaf * d.spine_oversubscription
-    every = leaf, pod, pod * d.core_oversubscription
+    leaf = design.leaf_oversubscription
+    pod = leaf * design.spine_oversubscription
+    every = leaf, pod, pod * design.core_oversubscription
     return _over_free([share * over for share, over in zip(shares, every, strict=False)], free)
 
 
-def ring_loads(d: Design, groups: Sequence[int], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
+def ring_loads(design: Design, groups: Sequence[int], free: FreeUplinks = ALL_FREE) -> dict[str, float]:
     """Return the load of rings on the free uplinks of leaf, pod and zone, by the groups that leave each."""
-    uplinks = d.allreduce_uplinks
-    loads = [n / uplinks[block] if block in uplinks else 0.0 for block, n in zip(BLOCKS, groups, strict=False)]
+    uplinks = design.allreduce_uplinks
+    loads = [count / uplinks[block] if block in uplinks else 0.0 for block, count in zip(BLOCKS, groups, strict=False)]
     return _over_free(loads, free)
 
 

@@ -38,48 +38,48 @@ def gpu_links(network: Network | None, lanes: int) -> GpuLinks:
 
 def lanes_to_choose(instance: Instance) -> list[int]:
     """List the numbers of lanes that a fabric may split a NIC over, by its switches; none without a network."""
-    n, nic = instance.network, instance.hardware.gpu_nic_bytes_per_second
-    switches = () if n is None else (s for s in n.switches if isinstance(s, Switch))
-    found = {lanes_of(s, nic) for s in switches}
-    return sorted(x for x in found if n is not None and x <= n.max_lanes)
+    network, nic = instance.network, instance.hardware.gpu_nic_bytes_per_second
+    switches = () if network is None else (switch for switch in network.switches if isinstance(switch, Switch))
+    found = {lanes_of(switch, nic) for switch in switches}
+    return sorted(lanes for lanes in found if network is not None and lanes <= network.max_lanes)
 
 
-def fewest_stops(instance: Instance, r: Reliability) -> GpuLinks:
+def fewest_stops(instance: Instance, rates: Reliability) -> GpuLinks:
     """Return the links of a GPU in a fabric whose links stop the job least often."""
     each = (gpu_links(instance.network, lanes) for lanes in lanes_to_choose(instance))
-    return min(each, key=lambda x: stops_per_gpu_second(r, x), default=NO_LINKS)
+    return min(each, key=lambda links: stops_per_gpu_second(rates, links), default=NO_LINKS)
 
 
-def part_stops_per_gpu_second(r: Reliability, links: GpuLinks = NO_LINKS) -> dict[str, float]:
+def part_stops_per_gpu_second(rates: Reliability, links: GpuLinks = NO_LINKS) -> dict[str, float]:
     """Return the stops that each kind of part causes in a second of one GPU at work, at the measured size."""
-    stopping = NO_LINKS if r.lane_failover and links.links > 1 else links
+    stopping = NO_LINKS if rates.lane_failover and links.links > 1 else links
     by_part: dict[str, float] = {}
-    for name, p in r.parts.items():
+    for name, part in rates.parts.items():
         # How many of it a GPU at work has, and the hours of each to its next event.
-        counts = (1, p.gpu_hours_per_event), (stopping.links, p.link_hours_per_event)
-        each = (*counts, (stopping.transceivers, p.transceiver_hours_per_event))
-        by_part[name] = sum(n / (hours * SECONDS_PER_HOUR) for n, hours in each if hours is not None)
+        counts = (1, part.gpu_hours_per_event), (stopping.links, part.link_hours_per_event)
+        each = (*counts, (stopping.transceivers, part.transceiver_hours_per_event))
+        by_part[name] = sum(count / (hours * SECONDS_PER_HOUR) for count, hours in each if hours is not None)
     return by_part
 
 
-def stops_per_gpu_second(r: Reliability, links: GpuLinks = NO_LINKS) -> float:
+def stops_per_gpu_second(rates: Reliability, links: GpuLinks = NO_LINKS) -> float:
     """Return the stops of all parts in a second of one GPU at work, at the measured size."""
-    return sum(part_stops_per_gpu_second(r, links).values())
+    return sum(part_stops_per_gpu_second(rates, links).values())
 
 
-def scale_factor(r: Reliability, gpus: Num) -> Any:
+def scale_factor(rates: Reliability, gpus: Num) -> Any:
     """Compute the factor by which a job's stops exceed proportionality to its GPUs: (gpus / measured)^exponent.
 
     It is 1 for jobs of at most `measured_gpus` GPUs, and where no exponent is stated.
     """
-    if not r.scale_exponent:
+    if not rates.scale_exponent:
         return 1.0
-    return np.maximum(1.0, np.asarray(gpus, dtype=np.float64) / r.measured_gpus) ** r.scale_exponent
+    return np.maximum(1.0, np.asarray(gpus, dtype=np.float64) / rates.measured_gpus) ** rates.scale_exponent
 
 
-def stops_per_second(r: Reliability, gpus: Num, links: GpuLinks = NO_LINKS) -> Any:
+def stops_per_second(rates: Reliability, gpus: Num, links: GpuLinks = NO_LINKS) -> Any:
     """Compute the stops per second of a job with `gpus` GPUs at work, summed over the parts of each GPU."""
-    return gpus * stops_per_gpu_second(r, links) * scale_factor(r, gpus)
+    return gpus * stops_per_gpu_second(rates, links) * scale_factor(rates, gpus)
 
 
 NEWTON_STEPS = 60  # towards the best interval, from one side; the last of them square the error
@@ -130,22 +130,27 @@ class CheckpointedJob:
 
     def write_seconds(self, target: CheckpointTarget) -> Any:
         """Return the seconds to write a checkpoint: every GPU an even part of the state."""
-        r = self.r
-        rate = r.storage_bytes_per_second_per_gpu if target == "storage" else r.memory_bytes_per_second_per_gpu
+        rates = self.r
+        rate = rates.storage_bytes_per_second_per_gpu if target == "storage" else rates.memory_bytes_per_second_per_gpu
         return 0.0 if rate is None else self.state_bytes / (np.maximum(self.gpus, self.writers) * rate)
 
     @property
     def restart_seconds(self) -> Any:
         """Seconds from a failure to training at full power, of the whole job."""
-        r = self.r
-        return r.detection_seconds + r.restart_seconds + r.restart_seconds_per_gpu * self.gpus + r.power_ramp_seconds
+        rates = self.r
+        return (
+            rates.detection_seconds
+            + rates.restart_seconds
+            + rates.restart_seconds_per_gpu * self.gpus
+            + rates.power_ramp_seconds
+        )
 
     @property
     def warm_restart_seconds(self) -> Any:
         """Seconds from a failure to training at full power where the job restarts on warm spare racks."""
-        r = self.r
-        own = r.warm_restart_seconds + r.warm_restart_seconds_per_gpu * self.gpus
-        return r.detection_seconds + own + r.power_ramp_seconds
+        rates = self.r
+        own = rates.warm_restart_seconds + rates.warm_restart_seconds_per_gpu * self.gpus
+        return rates.detection_seconds + own + rates.power_ramp_seconds
 
 
 def best_interval_seconds(mean: Num, write: Num) -> Any:
@@ -208,30 +213,30 @@ def ways(job: CheckpointedJob, *, spares: bool) -> Iterator[Way]:
 
     A job that nothing stops has one way, with a stretch of 1.
     """
-    r = job.r
-    if not stops_per_gpu_second(r, job.links):
+    rates = job.r
+    if not stops_per_gpu_second(rates, job.links):
         yield Way(
-            recovery=r.recoveries[0],
-            target=r.checkpoint_targets[0],
+            recovery=rates.recoveries[0],
+            target=rates.checkpoint_targets[0],
             stretch=np.ones_like(np.asarray(job.gpus, dtype=np.float64)),
             interval_seconds=np.inf,
-            write_seconds=job.write_seconds(r.checkpoint_targets[0]),
+            write_seconds=job.write_seconds(rates.checkpoint_targets[0]),
             restart_seconds=job.restart_seconds,
             parts={},
         )
         return
-    for recovery, target in choices(r, spares=spares):
+    for recovery, target in choices(rates, spares=spares):
         yield way_at(job, recovery, target, best_interval(job, recovery, target))
 
 
-def choices(r: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, CheckpointTarget]]:
+def choices(rates: Reliability, *, spares: bool) -> Iterator[tuple[Recovery, CheckpointTarget]]:
     """Yield (recovery, checkpoint target) pairs; recovery on spare racks only where there are `spares`."""
-    for recovery in r.recoveries:
+    for recovery in rates.recoveries:
         if recovery == "elastic":
             yield recovery, "storage"
         elif recovery == "restart" or spares:
-            for target in r.checkpoint_targets:
-                if target == "storage" or r.memory_bytes_per_second_per_gpu is not None:
+            for target in rates.checkpoint_targets:
+                if target == "storage" or rates.memory_bytes_per_second_per_gpu is not None:
                     yield recovery, target
 
 
@@ -341,14 +346,14 @@ def _elastic_at(job: CheckpointedJob, target: CheckpointTarget, interval: Any) -
     a copy of it to a neighbour's memory. To first order in all of these the useful share is
     1 - w/τ - G·λ·T - stall/M - c·(R + τ/2)/M.
     """
-    r, mean = job.r, 1 / job.stops_per_second
+    rates, mean = job.r, 1 / job.stops_per_second
     write, rate = job.write_seconds(target), job.stops_per_second / job.gpus
-    rare = r.correlated_share / mean
+    rare = rates.correlated_share / mean
     with np.errstate(divide="ignore", invalid="ignore"):
         written = np.where(np.isfinite(interval) & (interval > 0), write / interval, 0.0)
         lost = np.where(rare > 0, rare * interval / 2, 0.0)
     stalls, copies = _stalls(job), _copies(job)
-    there = inverse_share_there(job.replica_gpus * rate * r.rejoin_seconds, stalls + lost)
+    there = inverse_share_there(job.replica_gpus * rate * rates.rejoin_seconds, stalls + lost)
     stretch = (1 + written + copies) * (there + stalls + lost)
     first = {"checkpoints": written + copies, "restarts": stalls, "lost work": lost, "replicas away": there - 1}
     scale = (stretch - 1) / np.maximum(sum(first.values()), 1e-300)
@@ -358,11 +363,11 @@ def _elastic_at(job: CheckpointedJob, target: CheckpointTarget, interval: Any) -
         stretch=np.where(np.asarray(job.replicas) > 1, stretch, np.inf),
         interval_seconds=interval,
         write_seconds=write,
-        restart_seconds=r.elastic_stall_seconds + 0.0 * stretch,
-        parts={name: x * scale for name, x in first.items()},
+        restart_seconds=rates.elastic_stall_seconds + 0.0 * stretch,
+        parts={name: share * scale for name, share in first.items()},
     )
 
 
 def min_stretch(job: CheckpointedJob, *, spares: bool = True) -> Any:
     """Return the least stretch of any way to go on."""
-    return np.minimum.reduce([np.asarray(w.stretch, dtype=np.float64) for w in ways(job, spares=spares)])
+    return np.minimum.reduce([np.asarray(way.stretch, dtype=np.float64) for way in ways(job, spares=spares)])

@@ -34,25 +34,25 @@ from planner.plan.plan import Plan
 from planner.plan.plan_sections import ReliabilityPlan
 
 
-def repair_shares(r: Reliability) -> dict[str, float]:
+def repair_shares(rates: Reliability) -> dict[str, float]:
     """Compute the mean number in repair per GPU at work, by the unit that a failure takes out: `gpu` or `rack`.
 
     It is the sum of MTTR/MTBF over the parts; a part of a rack counts for each of the rack's GPUs.
     """
     found = {"gpu": 0.0, "rack": 0.0}
-    for p in r.parts.values():
-        if p.gpu_hours_per_event is not None:
-            found[p.out] += p.repair_hours / p.gpu_hours_per_event
+    for part in rates.parts.values():
+        if part.gpu_hours_per_event is not None:
+            found[part.out] += part.repair_hours / part.gpu_hours_per_event
     return found
 
 
-def rack_availability(r: Reliability, gpus: int, spare_gpus: int) -> float:
+def rack_availability(rates: Reliability, gpus: int, spare_gpus: int) -> float:
     """Compute the share of time in which at least `gpus` GPUs of a rack with `spare_gpus` spare ones are fit for work.
 
     GPUs fail independently, each fit for MTBF/(MTBF + MTTR) of the time: the k-of-n formula. The rack's other parts
     have no spares.
     """
-    share = repair_shares(r)
+    share = repair_shares(rates)
     fit = 1 / (1 + share["gpu"])
     return enough_share(gpus, spare_gpus, fit) / (1 + share["rack"] * gpus)
 
@@ -153,16 +153,16 @@ class Upkeep:
 
 def counted(instance: Instance) -> Reliability | None:
     """Return the failures that count; None where there are none, or the workload says the share that trains."""
-    r = instance.reliability
-    if r is None or isinstance(r, str) or instance.workload.availability < 1 or not stops_per_gpu_second(r):
+    rates = instance.reliability
+    if rates is None or isinstance(rates, str) or instance.workload.availability < 1 or not stops_per_gpu_second(rates):
         return None
-    return r
+    return rates
 
 
 def checkpoint_bytes(instance: Instance, model: Model) -> float:
     """Return the bytes of a checkpoint: master weights and optimiser of every parameter."""
-    p = instance.workload.precision
-    return float(total_parameters(model)) * (p.parameter_bytes + p.optimizer_bytes)
+    precision = instance.workload.precision
+    return float(total_parameters(model)) * (precision.parameter_bytes + precision.optimizer_bytes)
 
 
 def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, block_replicas: int) -> SpareEffect:
@@ -172,9 +172,9 @@ def standing_of(sites: Iterable[tuple[int, int]], rack_availability: float, bloc
     """
     racks = list(sites)
     return SpareEffect(
-        enough_share=math.prod(enough_share(n, s, rack_availability) for n, s in racks),
-        replicas_down=block_replicas * sum(mean_short(n, s, rack_availability) for n, s in racks),
-        spares=all(s for _, s in racks),
+        enough_share=math.prod(enough_share(work, spare, rack_availability) for work, spare in racks),
+        replicas_down=block_replicas * sum(mean_short(work, spare, rack_availability) for work, spare in racks),
+        spares=all(spare for _, spare in racks),
     )
 
 
@@ -195,13 +195,13 @@ def at_work_share(job: CheckpointedJob, standing: SpareEffect, recovery: Recover
     return standing.enough_share
 
 
-def section(job: CheckpointedJob, u: Upkeep, step_days: float) -> ReliabilityPlan:
+def section(job: CheckpointedJob, upkeep: Upkeep, step_days: float) -> ReliabilityPlan:
     """Return the reliability section of a plan whose steps take `step_days` days without stops."""
-    way, gpus = u.way, float(job.gpus)
+    way, gpus = upkeep.way, float(job.gpus)
     scale = gpus * float(scale_factor(job.r, gpus))
     interval = float(way.interval_seconds)
-    lost = {name: float(x) * step_days for name, x in way.parts.items()}
-    lost[SHORT.get(way.recovery, "waiting for racks")] = (u.stretch - float(way.stretch)) * step_days
+    lost = {name: float(share) * step_days for name, share in way.parts.items()}
+    lost[SHORT.get(way.recovery, "waiting for racks")] = (upkeep.stretch - float(way.stretch)) * step_days
     return ReliabilityPlan(
         recovery=way.recovery,
         checkpoint_target=way.target,
@@ -211,21 +211,21 @@ def section(job: CheckpointedJob, u: Upkeep, step_days: float) -> ReliabilityPla
         stop_seconds=1 / float(job.stops_per_second),
         stops_per_day_by_part=stops_per_day(job.r, scale, job.links),
         restart_seconds=float(way.restart_seconds),
-        spare_target=u.spare_target,
-        spare_racks_by_site=u.spare_racks,
-        spare_gpus_per_rack=u.rails - u.work_gpus,
-        rack_availability=u.rack_availability,
-        enough_racks_share=u.standing.enough_share,
-        replicas_short=u.standing.replicas_down,
-        useful_share=1 / u.stretch,
+        spare_target=upkeep.spare_target,
+        spare_racks_by_site=upkeep.spare_racks,
+        spare_gpus_per_rack=upkeep.rails - upkeep.work_gpus,
+        rack_availability=upkeep.rack_availability,
+        enough_racks_share=upkeep.standing.enough_share,
+        replicas_short=upkeep.standing.replicas_down,
+        useful_share=1 / upkeep.stretch,
         lost_days=lost,
         extrapolated=gpus > job.r.measured_gpus,
     )
 
 
-def stops_per_day(r: Reliability, gpus: float, links: GpuLinks) -> Mapping[str, float]:
+def stops_per_day(rates: Reliability, gpus: float, links: GpuLinks) -> Mapping[str, float]:
     """Compute the stops per day of `gpus` GPUs at the measured rates, by failing part."""
-    return {name: rate * gpus * SECONDS_PER_DAY for name, rate in part_stops_per_gpu_second(r, links).items()}
+    return {name: rate * gpus * SECONDS_PER_DAY for name, rate in part_stops_per_gpu_second(rates, links).items()}
 
 
 SITE = "cluster"
@@ -244,31 +244,31 @@ def upkeep_of(
     InputError
         No way to go on ever trains: too few racks are fit for work at any time.
     """
-    r, machine, s = counted(instance), step.machine_of(instance), strategy.shape
+    rates, machine, shape = counted(instance), step.machine_of(instance), strategy.shape
     block = block_of(
         machine.rack.gpus,
-        tensor_parallel=s.tensor_parallel,
-        context_parallel=s.context_parallel,
-        expert_parallel=s.expert_parallel,
+        tensor_parallel=shape.tensor_parallel,
+        context_parallel=shape.context_parallel,
+        expert_parallel=shape.expert_parallel,
         pipeline_parallel=strategy.pipeline_parallel,
         stages_per_rack=strategy.stages_per_rack,
         replicas_per_rack=strategy.replicas_per_rack,
     )
-    if r is None or block is None:
+    if rates is None or block is None:
         return None
     job = CheckpointedJob(
-        r=r,
+        r=rates,
         gpus=float(strategy.gpus),
         replica_gpus=strategy.gpus // strategy.data_parallel,
         state_bytes=checkpoint_bytes(instance, machine.model),
         replicas=strategy.data_parallel,
         step_seconds=step_seconds,
         shares_state=strategy.zero_stage > 0,
-        links=fewest_stops(instance, r),  # no fabric is chosen
+        links=fewest_stops(instance, rates),  # no fabric is chosen
     )
-    needed, fit = block.blocks(strategy.data_parallel) * block.racks, rack_availability(r, block.work_gpus, 0)
+    needed, fit = block.blocks(strategy.data_parallel) * block.racks, rack_availability(rates, block.work_gpus, 0)
     found: list[Upkeep] = []
-    for target in r.spare_targets:
+    for target in rates.spare_targets:
         spare = min_spares(needed, fit, target)
         if instance.hardware.racks is not None and needed + spare > max(needed, instance.hardware.racks):
             continue
@@ -286,7 +286,7 @@ def upkeep_of(
                     rails=block.work_gpus,
                 )
             )
-    best = min(found, key=lambda u: u.stretch, default=None)
+    best = min(found, key=lambda upkeep: upkeep.stretch, default=None)
     if best is None or math.isinf(best.stretch):
         problem = f"{needed:,} racks are never all fit for work, and no replica can be spared"
         raise InputError(f"reliability: {problem}; give spare racks, shorter repairs, or another way to go on")
@@ -333,70 +333,74 @@ class Exposure:
 
     def standing(self, spare_racks: Mapping[str, int]) -> SpareEffect:
         """Compute the effect of spare racks, given their number by site."""
-        sites = [(n, spare_racks.get(s, 0)) for s, n in self.needed.items()]
+        sites = [(count, spare_racks.get(site, 0)) for site, count in self.needed.items()]
         return standing_of(sites, self.rack_availability, self.block_replicas)
 
 
 def exposure_of(plan: Plan) -> Exposure | None:
     """Return the inputs of a plan's useful share; None where the plan does not count failures."""
-    x, layout, r, physics = plan.reliability, plan.layout, counted(plan.instance), PlanPhysics(plan=plan)
-    if x is None or layout is None or r is None or physics.faults:
+    reliability, layout, rates, physics = plan.reliability, plan.layout, counted(plan.instance), PlanPhysics(plan=plan)
+    if reliability is None or layout is None or rates is None or physics.faults:
         return None
     unit = strategy_of(layout).unit_racks(physics.gpus_per_rack)
-    lanes = max((f.lanes for f in plan.fabric.sites.values()), default=0) if plan.fabric else 0
+    lanes = max((fabric.lanes for fabric in plan.fabric.sites.values()), default=0) if plan.fabric else 0
     job = CheckpointedJob(
-        r=r,
+        r=rates,
         gpus=float(layout.gpus_used),
         replica_gpus=layout.gpus_used / layout.data_parallel,
-        state_bytes=x.checkpoint_bytes,
+        state_bytes=reliability.checkpoint_bytes,
         replicas=layout.data_parallel,
         step_seconds=layout.metrics.step_seconds,
         shares_state=layout.zero_stage > 0,
-        links=(gpu_links(plan.instance.network, lanes) if lanes else fewest_stops(plan.instance, r)),
+        links=(gpu_links(plan.instance.network, lanes) if lanes else fewest_stops(plan.instance, rates)),
     )
     return Exposure(
         job=job,
         needed=physics.racks_in_use,
-        spare_racks=dict(x.spare_racks_by_site),
-        rack_availability=x.rack_availability,
+        spare_racks=dict(reliability.spare_racks_by_site),
+        rack_availability=reliability.rack_availability,
         block_replicas=layout.replicas_per_rack * (unit // layout.racks_per_replica),
     )
 
 
-def interval_curves(x: Exposure) -> list[IntervalCurve]:
+def interval_curves(exposure: Exposure) -> list[IntervalCurve]:
     """Trace the useful share of each way to go on over the time between checkpoints, no shorter than a step."""
-    standing = x.standing(x.spare_racks)
-    own = list(ways(x.job, spares=standing.spares))
-    known = [float(w.interval_seconds) for w in own if 0 < w.interval_seconds < math.inf]
+    standing = exposure.standing(exposure.spare_racks)
+    own = list(ways(exposure.job, spares=standing.spares))
+    known = [float(way.interval_seconds) for way in own if 0 < way.interval_seconds < math.inf]
     if not known:
         return []
-    low = max(min(known) / FACTOR, float(x.job.step_seconds))
+    low = max(min(known) / FACTOR, float(exposure.job.step_seconds))
     seconds = np.geomspace(low, max(known) * FACTOR, POINTS)
     found = []
-    for w in own:
-        there = at_work_share(x.job, standing, w.recovery)
-        share = there / np.asarray(way_at(x.job, w.recovery, w.target, seconds).stretch)
-        at = (float(w.interval_seconds), there / float(w.stretch))
-        found.append(IntervalCurve(w.recovery, w.target, tuple(map(float, seconds)), tuple(map(float, share)), *at))
+    for way in own:
+        there = at_work_share(exposure.job, standing, way.recovery)
+        share = there / np.asarray(way_at(exposure.job, way.recovery, way.target, seconds).stretch)
+        at = (float(way.interval_seconds), there / float(way.stretch))
+        found.append(IntervalCurve(way.recovery, way.target, tuple(map(float, seconds)), tuple(map(float, share)), *at))
     return found
 
 
-def spare_points(x: Exposure) -> list[SparePoint]:
+def spare_points(exposure: Exposure) -> list[SparePoint]:
     """Trace the useful share over spare racks, from none to twice the plan's, each site's in proportion to its own.
 
     For a plan without spares, each site's are in proportion to the fewest that give it enough racks for 99 % of the
     time.
     """
-    own = {s: x.spare_racks.get(s, 0) for s in x.needed}
-    whole = own if any(own.values()) else {s: min_spares(n, x.rack_availability, TARGET) for s, n in x.needed.items()}
-    points = {p.racks: p for p in _points(x, whole)}
-    return [points[n] for n in sorted(points)]
+    own = {site: exposure.spare_racks.get(site, 0) for site in exposure.needed}
+    whole = (
+        own
+        if any(own.values())
+        else {site: min_spares(count, exposure.rack_availability, TARGET) for site, count in exposure.needed.items()}
+    )
+    points = {point.racks: point for point in _points(exposure, whole)}
+    return [points[number] for number in sorted(points)]
 
 
-def _points(x: Exposure, whole: Mapping[str, int]) -> Iterator[SparePoint]:
-    for n in range(2 * STEPS + 1):
-        racks = {s: round(count * n / STEPS) for s, count in whole.items()}
-        found = [(float(stretch), way) for stretch, way in stretches(x.job, x.standing(racks))]
+def _points(exposure: Exposure, whole: Mapping[str, int]) -> Iterator[SparePoint]:
+    for part in range(2 * STEPS + 1):
+        racks = {site: round(count * part / STEPS) for site, count in whole.items()}
+        found = [(float(stretch), way) for stretch, way in stretches(exposure.job, exposure.standing(racks))]
         if found:
-            stretch, way = min(found, key=lambda f: f[0])
+            stretch, way = min(found, key=lambda pair: pair[0])
             yield SparePoint(sum(racks.values()), way.recovery, way.target, 1 / stretch)

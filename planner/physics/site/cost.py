@@ -86,8 +86,8 @@ def fabric_mw(network: Network, switch: Switch, *, switches: int, switch_links: 
 
 def site_capex_usd(grid: Grid, *, it_mw: float, facility_mw: float) -> float:
     """Compute the capital of an open site: fixed, building per IT MW, and connection per facility MW."""
-    p = grid.prices
-    return p.site_usd + p.building_usd_per_it_mw * it_mw + p.interconnection_usd_per_mw * facility_mw
+    prices = grid.prices
+    return prices.site_usd + prices.building_usd_per_it_mw * it_mw + prices.interconnection_usd_per_mw * facility_mw
 
 
 def wan_fibre_usd(wan: Wan, route_km: float, waves: int) -> float:
@@ -105,9 +105,9 @@ def link_usd_per_year(grid: Grid, wan: Wan, prices: tuple[float, float], waves: 
 
     `prices`: of one fibre pair and of one wavelength all the way (`fibre.link_prices`).
     """
-    p, (pair, wave) = grid.prices, prices
-    lease = fibre_pairs(wan, waves) * pair * annuity(p.discount_rate, wan.fibre_life_years)
-    return lease + waves * wave * annuity(p.discount_rate, p.it_life_years)
+    rates, (pair, wave) = grid.prices, prices
+    lease = fibre_pairs(wan, waves) * pair * annuity(rates.discount_rate, wan.fibre_life_years)
+    return lease + waves * wave * annuity(rates.discount_rate, rates.it_life_years)
 
 
 def bill(
@@ -126,22 +126,26 @@ def bill(
     capex = {"racks": racks_usd(instance) if pools else racks * rack_of(instance.hardware).price_usd}
     opex: dict[str, float] = {}
     if fabrics is not None:
-        capex["fabric"] = sum(f.cost_usd for f in fabrics.values())
+        capex["fabric"] = sum(fabric.cost_usd for fabric in fabrics.values())
     if sites is not None and instance.grid is not None:
-        grid, lines = instance.grid, {x.id: x.capex_usd for x in instance.grid.new_lines}
-        steps = {n.id: n.upgrade.capex_usd for n in grid.nodes if n.upgrade}
-        capex["sites"] = sum(site_capex_usd(grid, it_mw=s.it_mw, facility_mw=s.facility_mw) for s in sites.sites)
-        capex["new_lines"] = sum(n.circuits * lines[n.line] for n in sites.new_lines)
+        grid, lines = instance.grid, {line.id: line.capex_usd for line in instance.grid.new_lines}
+        steps = {node.id: node.upgrade.capex_usd for node in grid.nodes if node.upgrade}
+        capex["sites"] = sum(
+            site_capex_usd(grid, it_mw=site.it_mw, facility_mw=site.facility_mw) for site in sites.sites
+        )
+        capex["new_lines"] = sum(new.circuits * lines[new.line] for new in sites.new_lines)
         if sites.upgrades:
-            capex["upgrades"] = sum(u.steps * steps[u.node] for u in sites.upgrades)
+            capex["upgrades"] = sum(upgrade.steps * steps[upgrade.node] for upgrade in sites.upgrades)
         if design is not None:
             capex["wan"] = design.capex_usd
         elif instance.wan is not None or sites.links:
             wan = instance.wan or Wan()
             links = [(k.route_km, k.wavelengths) for k in sites.links]
             capex["wan"] = sum(wan_fibre_usd(wan, km, waves) + wan_wavelength_usd(wan, waves) for km, waves in links)
-        price = {b.id: b.energy_usd_per_mwh for b in instance.grid.balancing_authorities}
-        opex["energy"] = sum(energy_usd_per_year(s.facility_mw, price[s.balancing_authority]) for s in sites.sites)
+        price = {area.id: area.energy_usd_per_mwh for area in instance.grid.balancing_authorities}
+        opex["energy"] = sum(
+            energy_usd_per_year(site.facility_mw, price[site.balancing_authority]) for site in sites.sites
+        )
     years = instance.limits.budgeted_years
     total = sum(capex.values()) + years * sum(opex.values())
     return Cost(capex_usd=capex, opex_usd_per_year=opex, operation_years=years, total_usd=total)
@@ -222,15 +226,17 @@ class Run:
     @cached_property
     def bought(self) -> tuple[Bought, ...]:
         """Racks, or those of each pool, and the fabric."""
-        h, pools = self.instance.hardware, []
-        for i, p in enumerate(h.pools):
-            if not isinstance(p.rack, str):
+        hardware, pools = self.instance.hardware, []
+        for i, pool in enumerate(hardware.pools):
+            if not isinstance(pool.rack, str):
                 key = f"hardware.pools[{i}].rack.life_years"
-                pools.append(Bought(p.name, "rack_replacement", p.racks * p.rack.price_usd, p.rack.life_years, key))
+                pools.append(
+                    Bought(pool.name, "rack_replacement", pool.racks * pool.rack.price_usd, pool.rack.life_years, key)
+                )
         if pools:
             return tuple(pools)
         usd = self.bill.capex_usd
-        life = rack_of(h).life_years
+        life = rack_of(hardware).life_years
         racks = Bought("racks", "rack_replacement", usd["racks"], life, "hardware.rack.life_years")
         if "fabric" not in usd:
             return (racks,)
@@ -247,7 +253,7 @@ class Run:
         if grid is None:
             price, carbon = self.operation.energy_usd_per_mwh, self.operation.carbon_kg_per_mwh
         elif name in self.authority:
-            area = next(b for b in grid.balancing_authorities if b.id == self.authority[name])
+            area = next(area for area in grid.balancing_authorities if area.id == self.authority[name])
             price, carbon = area.energy_usd_per_mwh, area.carbon_kg_per_mwh
         mwh = energy_mwh(mw, self.years)
         return SiteRun(
@@ -261,28 +267,30 @@ class Run:
     @property
     def upkeep_usd_per_year(self) -> dict[str, float]:
         """Costs in USD that are the same every year, by part; parts whose price is unknown are left out."""
-        o, found = self.operation, {}
-        if all(s.usd_per_mwh is not None for s in self.sites.values()):
-            found["energy"] = sum(energy_mwh(s.facility_mw, 1.0) * (s.usd_per_mwh or 0.0) for s in self.sites.values())
-        if o.maintenance_share_per_year is not None:
-            found["maintenance"] = o.maintenance_share_per_year * sum(b.usd for b in self.bought)
-        if o.staff_usd_per_year is not None:
-            found["staff"] = o.staff_usd_per_year
-        return found | {k: v for k, v in self.bill.opex_usd_per_year.items() if k != "energy"}
+        operation, found = self.operation, {}
+        if all(site.usd_per_mwh is not None for site in self.sites.values()):
+            found["energy"] = sum(
+                energy_mwh(site.facility_mw, 1.0) * (site.usd_per_mwh or 0.0) for site in self.sites.values()
+            )
+        if operation.maintenance_share_per_year is not None:
+            found["maintenance"] = operation.maintenance_share_per_year * sum(item.usd for item in self.bought)
+        if operation.staff_usd_per_year is not None:
+            found["staff"] = operation.staff_usd_per_year
+        return found | {part: usd for part, usd in self.bill.opex_usd_per_year.items() if part != "energy"}
 
     @cached_property
     def by_year(self) -> tuple[YearRun, ...]:
         """The counted years one by one, of a long run the first."""
         count = min(MAX_YEARS, math.ceil(self.years - ROUNDING))
         runs = []
-        for n in range(count):
-            part = min(1.0, self.years - n)
-            usd = {k: v * part for k, v in self.upkeep_usd_per_year.items()}
-            for b in self.bought:
-                if b.life_years is not None:
-                    before = replacements_by(n - 1, self.years, b.life_years) if n else 0
-                    spent = b.usd * (replacements_by(n, self.years, b.life_years) - before)
-                    usd[b.part] = usd.get(b.part, 0.0) + spent
+        for year in range(count):
+            part = min(1.0, self.years - year)
+            usd = {name: usd * part for name, usd in self.upkeep_usd_per_year.items()}
+            for item in self.bought:
+                if item.life_years is not None:
+                    before = replacements_by(year - 1, self.years, item.life_years) if year else 0
+                    spent = item.usd * (replacements_by(year, self.years, item.life_years) - before)
+                    usd[item.part] = usd.get(item.part, 0.0) + spent
             runs.append(YearRun(years=part, energy_mwh=energy_mwh(sum(self.mw.values()), part), usd=usd))
         return tuple(runs)
 
@@ -290,42 +298,42 @@ class Run:
     def usd(self) -> dict[str, float]:
         """Capital and each part of operation over the counted years."""
         found = {"capital": sum(self.bill.capex_usd.values())}
-        found |= {k: v * self.years for k, v in self.upkeep_usd_per_year.items()}
-        for b in self.bought:
-            if b.life_years is not None:
-                spent = b.usd * replacements(self.years, b.life_years)
-                found[b.part] = found.get(b.part, 0.0) + spent
+        found |= {name: usd * self.years for name, usd in self.upkeep_usd_per_year.items()}
+        for item in self.bought:
+            if item.life_years is not None:
+                spent = item.usd * replacements(self.years, item.life_years)
+                found[item.part] = found.get(item.part, 0.0) + spent
         return found
 
     def not_counted(self) -> Iterator[str]:
         """Yield the keys of the instance that would add to the run and are left out."""
-        o, grid = self.operation, self.instance.grid
+        operation, grid = self.operation, self.instance.grid
         if grid is not None and not self.authority:
             yield "grid"  # the sites are not chosen
         if self.instance.network is not None and "fabric" not in self.bill.capex_usd:
             yield "network"  # the fabric is not designed
-        if grid is None and o.energy_usd_per_mwh is None:
+        if grid is None and operation.energy_usd_per_mwh is None:
             yield "operation.energy_usd_per_mwh"
-        yield from (b.key for b in self.bought if b.life_years is None)
+        yield from (item.key for item in self.bought if item.life_years is None)
         for key in ("maintenance_share_per_year", "staff_usd_per_year"):
-            if getattr(o, key) is None:
+            if getattr(operation, key) is None:
                 yield f"operation.{key}"
 
     def section(self) -> RunPlan:
         """Return the section of the plan."""
         usd, tokens = self.usd, self.instance.workload.tokens
         total = sum(usd.values())
-        carbon = [s.carbon_tonnes for s in self.sites.values()]
+        carbon = [site.carbon_tonnes for site in self.sites.values()]
         return RunPlan(
             days=self.days,
             years=self.years,
-            replacements={b.name: replacements(self.years, b.life_years) for b in self.bought},
+            replacements={item.name: replacements(self.years, item.life_years) for item in self.bought},
             usd=usd,
             total_cost_of_ownership_usd=total,
             usd_per_million_tokens=total / tokens * 1e6,
-            energy_mwh=sum(s.energy_mwh for s in self.sites.values()),
+            energy_mwh=sum(site.energy_mwh for site in self.sites.values()),
             energy_joules_per_token=energy_joules_per_token(sum(self.mw.values()), self.days, tokens),
-            carbon_tonnes=None if any(x is None for x in carbon) else sum(x or 0.0 for x in carbon),
+            carbon_tonnes=None if any(value is None for value in carbon) else sum(value or 0.0 for value in carbon),
             sites=self.sites,
             by_year=self.by_year,
             not_counted=tuple(self.not_counted()),
@@ -342,12 +350,12 @@ def section(
 ) -> RunPlan:
     """Compute the energy and cost of a run of `days` days, at its sites where they are known, else on racks alone."""
     if sites is not None:
-        mw = {s.id: s.facility_mw for s in sites.sites}
-        return Run(instance, days, bill, mw, {s.id: s.balancing_authority for s in sites.sites}).section()
+        mw = {site.id: site.facility_mw for site in sites.sites}
+        return Run(instance, days, bill, mw, {site.id: site.balancing_authority for site in sites.sites}).section()
     if instance.hardware.pools:
         drawn = heterogeneous.facility_mw(instance)
     else:
-        drawn = facility_mw(instance.hardware, racks, sum(f.power_mw for f in (fabrics or {}).values()))
+        drawn = facility_mw(instance.hardware, racks, sum(fabric.power_mw for fabric in (fabrics or {}).values()))
     return Run(instance, days, bill, {CLUSTER: drawn}, {}).section()
 
 
@@ -367,11 +375,11 @@ def at_run_prices(instance: Instance, years: float) -> Instance:
     Racks and fabric are priced with maintenance and replacements, as `Run` counts them. Energy is priced by the years
     of operation where a grid prices it, else by the watt of the fabric.
     """
-    o, limits, network = _operation(instance), instance.limits, instance.network
+    operation, limits, network = _operation(instance), instance.limits, instance.network
     rack = rack_of(instance.hardware)
-    priced = rack.model_copy(update={"price_usd": rack.price_usd * _times(o, years, rack.life_years)})
+    priced = rack.model_copy(update={"price_usd": rack.price_usd * _times(operation, years, rack.life_years)})
     if network is not None:
-        network = _priced(network, _times(o, years, o.fabric_life_years), _watt_usd(instance, years))
+        network = _priced(network, _times(operation, years, operation.fabric_life_years), _watt_usd(instance, years))
     return instance.model_copy(
         update={
             "hardware": instance.hardware.model_copy(update={"rack": priced}),
@@ -386,20 +394,20 @@ def alike_usd(instance: Instance, years: float) -> float:
 
     The energy is included only for an instance without a grid that states its price.
     """
-    o, h = _operation(instance), instance.hardware
-    staff = years * (o.staff_usd_per_year or 0.0)
-    if instance.grid is not None or o.energy_usd_per_mwh is None:
+    operation, hardware = _operation(instance), instance.hardware
+    staff = years * (operation.staff_usd_per_year or 0.0)
+    if instance.grid is not None or operation.energy_usd_per_mwh is None:
         return staff
-    return staff + years * energy_usd_per_year(facility_mw(h, h.racks or 0), o.energy_usd_per_mwh)
+    return staff + years * energy_usd_per_year(facility_mw(hardware, hardware.racks or 0), operation.energy_usd_per_mwh)
 
 
 def _operation(instance: Instance) -> Operation:
     return instance.operation or Operation()
 
 
-def _times(o: Operation, years: float, life_years: float | None) -> float:
+def _times(operation: Operation, years: float, life_years: float | None) -> float:
     """Compute how many times the price of a purchase is paid: once at first, for maintenance, and per replacement."""
-    return 1 + (o.maintenance_share_per_year or 0.0) * years + replacements(years, life_years)
+    return 1 + (operation.maintenance_share_per_year or 0.0) * years + replacements(years, life_years)
 
 
 def _watt_usd(instance: Instance, years: float) -> float:
@@ -407,20 +415,20 @@ def _watt_usd(instance: Instance, years: float) -> float:
 
     It is counted by the sites where there is a grid.
     """
-    o, h = _operation(instance), instance.hardware
-    if instance.grid is not None or h.overhead_includes_fabric or o.energy_usd_per_mwh is None:
+    operation, hardware = _operation(instance), instance.hardware
+    if instance.grid is not None or hardware.overhead_includes_fabric or operation.energy_usd_per_mwh is None:
         return 0.0
-    return years * energy_usd_per_year(h.facility_overhead_factor / WATTS_PER_MW, o.energy_usd_per_mwh)
+    return years * energy_usd_per_year(hardware.facility_overhead_factor / WATTS_PER_MW, operation.energy_usd_per_mwh)
 
 
 def _priced(network: Network, times: float, watt_usd: float) -> Network:
     """Return a network with prices multiplied by `times`, and `watt_usd` added to the price of a watt."""
     return network.model_copy(
         update={
-            "switches": tuple(_scaled(x, times, "price_usd") for x in network.switches),
+            "switches": tuple(_scaled(switch, times, "price_usd") for switch in network.switches),
             "optics": _scaled(network.optics, times, "price_usd"),
             "cables": _scaled(network.cables, times, "endpoint_usd", "switch_usd"),
-            "media": tuple(_scaled(x, times, "price_usd", "usd_per_m") for x in network.media),
+            "media": tuple(_scaled(medium, times, "price_usd", "usd_per_m") for medium in network.media),
             "power_usd_per_watt": network.power_usd_per_watt * times + watt_usd,
         }
     )

@@ -43,7 +43,7 @@ class SiteFibre:
 
     def km(self, route: Route) -> float:
         """Compute the length of a route."""
-        return math.fsum(self.edges[e].route_km for e in route)
+        return math.fsum(self.edges[name].route_km for name in route)
 
     def rtt_ms(self, route: Route) -> float:
         """Compute the round trip over a route."""
@@ -51,7 +51,7 @@ class SiteFibre:
 
     def cuts(self, route: Route) -> frozenset[str]:
         """Return the edges of a route that one cut can take out."""
-        return frozenset(e for e in route if self.edges[e].cut)
+        return frozenset(name for name in route if self.edges[name].cut)
 
     def access_route(self, site: str) -> Route:
         """Return the route of a site to its node: an edge or none."""
@@ -64,32 +64,38 @@ def fibre_of(wan: Wan, places: Mapping[str, Place]) -> SiteFibre:
     The access of a site to a node elsewhere is a great circle times the route factor, and taken to enter by two diverse
     paths, so that no one cut takes it out.
     """
-    nodes = {n.id: (n.latitude, n.longitude) for n in sorted(wan.fibre_nodes, key=lambda n: n.id)}
+    nodes = {node.id: (node.latitude, node.longitude) for node in sorted(wan.fibre_nodes, key=lambda node: node.id)}
     given: Sequence[FibreEdge] = wan.fibre_edges
     if not wan.fibre_edges:
-        nodes = {s: places[s] for s in sorted(places)}
-        given = [FibreEdge(a=a, b=b) for a, b in combinations(nodes, 2)]
-    edges = {x.name: _edge(wan, x, nodes[x.a], nodes[x.b]) for x in sorted(given, key=lambda x: x.name)}
+        nodes = {name: places[name] for name in sorted(places)}
+        given = [FibreEdge(a=one, b=other) for one, other in combinations(nodes, 2)]
+    edges = {
+        edge.name: _edge(wan, edge, nodes[edge.a], nodes[edge.b]) for edge in sorted(given, key=lambda edge: edge.name)
+    }
     node, access = {}, {}
-    for s in sorted(places) if nodes else ():
-        node[s] = s if s in nodes else min(nodes, key=lambda n: (wide.great_circle_km(*places[s], *nodes[n]), n))
-        if node[s] != s:
-            edge = FibreEdge(id=f"{s} access", a=s, b=node[s])
-            access[s] = _edge(wan, edge, places[s], nodes[node[s]], cut=False)
-    edges |= {x.id: x for x in access.values()}
-    return SiteFibre(wan=wan, edges=edges, node=node, access={s: x.id for s, x in access.items()})
+    for name in sorted(places) if nodes else ():
+        node[name] = (
+            name
+            if name in nodes
+            else min(nodes, key=lambda node: (wide.great_circle_km(*places[name], *nodes[node]), node))
+        )
+        if node[name] != name:
+            edge = FibreEdge(id=f"{name} access", a=name, b=node[name])
+            access[name] = _edge(wan, edge, places[name], nodes[node[name]], cut=False)
+    edges |= {edge.id: edge for edge in access.values()}
+    return SiteFibre(wan=wan, edges=edges, node=node, access={name: edge.id for name, edge in access.items()})
 
 
-def _edge(wan: Wan, x: FibreEdge, a: Place, b: Place, *, cut: bool = True) -> Edge:
-    km = x.route_km or wide.great_circle_km(*a, *b) * wan.route_factor
+def _edge(wan: Wan, edge: FibreEdge, start: Place, end: Place, *, cut: bool = True) -> Edge:
+    km = edge.route_km or wide.great_circle_km(*start, *end) * wan.route_factor
     return Edge(
-        id=x.name,
-        a=x.a,
-        b=x.b,
+        id=edge.name,
+        a=edge.a,
+        b=edge.b,
         route_km=km,
-        max_pairs=x.max_fibre_pairs or wan.max_fibre_pairs,
-        pair_usd=km * wan.fibre_usd_per_route_km if x.usd_per_pair is None else x.usd_per_pair,
-        wavelength_usd=wan.wavelength_usd if x.wavelength_usd is None else x.wavelength_usd,
+        max_pairs=edge.max_fibre_pairs or wan.max_fibre_pairs,
+        pair_usd=km * wan.fibre_usd_per_route_km if edge.usd_per_pair is None else edge.usd_per_pair,
+        wavelength_usd=wan.wavelength_usd if edge.wavelength_usd is None else edge.wavelength_usd,
         cut=cut,
     )
 
@@ -98,16 +104,16 @@ def graph(fibre: SiteFibre) -> Any:
     """Return the cuttable edges as a graph, each through a vertex of its own, so that parallel edges stay apart."""
     import networkx as nx
 
-    g = nx.Graph()
-    g.add_nodes_from(("node", n) for n in sorted(set(fibre.node.values())))
-    for e in fibre.edges.values():
-        if e.cut:
-            g.add_edge(("node", e.a), ("edge", e.id), km=e.route_km / 2)
-            g.add_edge(("edge", e.id), ("node", e.b), km=e.route_km / 2)
-    return g
+    network = nx.Graph()
+    network.add_nodes_from(("node", node) for node in sorted(set(fibre.node.values())))
+    for edge in fibre.edges.values():
+        if edge.cut:
+            network.add_edge(("node", edge.a), ("edge", edge.id), km=edge.route_km / 2)
+            network.add_edge(("edge", edge.id), ("node", edge.b), km=edge.route_km / 2)
+    return network
 
 
-def routes(fibre: SiteFibre, g: Any, a: str, b: str, count: int) -> list[Route]:
+def routes(fibre: SiteFibre, network: Any, a: str, b: str, count: int) -> list[Route]:
     """Return the `count` shortest routes between two sites with their access, shortest first (Yen 1971)."""
     import networkx as nx
 
@@ -115,16 +121,16 @@ def routes(fibre: SiteFibre, g: Any, a: str, b: str, count: int) -> list[Route]:
     paths: Iterable[Sequence[tuple[str, str]]] = ()
     if start == end:
         paths = ([start],)
-    elif nx.has_path(g, start, end):
-        paths = nx.shortest_simple_paths(g, start, end, weight="km")
+    elif nx.has_path(network, start, end):
+        paths = nx.shortest_simple_paths(network, start, end, weight="km")
     return [_route(fibre, a, b, path) for path in islice(paths, count)]
 
 
-def _route(fibre: SiteFibre, a: str, b: str, path: Sequence[tuple[str, str]]) -> Route:
-    return (*fibre.access_route(a), *(name for kind, name in path if kind == "edge"), *fibre.access_route(b))
+def _route(fibre: SiteFibre, start: str, end: str, path: Sequence[tuple[str, str]]) -> Route:
+    return (*fibre.access_route(start), *(name for kind, name in path if kind == "edge"), *fibre.access_route(end))
 
 
-def diverse(fibre: SiteFibre, g: Any, a: str, b: str, count: int) -> list[tuple[Route, Route]]:
+def diverse(fibre: SiteFibre, network: Any, start: str, end: str, count: int) -> list[tuple[Route, Route]]:
     """Return diverse pairs of routes: pairs of the `count` shortest, and each with the shortest without shared edges.
 
     Only edges that may be cut count as shared. Where none of these pairs is diverse, any that is diverse is returned (a
@@ -132,16 +138,16 @@ def diverse(fibre: SiteFibre, g: Any, a: str, b: str, count: int) -> list[tuple[
     """
     import networkx as nx
 
-    near = routes(fibre, g, a, b, count)
-    pairs = [(p, q) for p in near for q in near if not fibre.cuts(p) & fibre.cuts(q)]
-    for p in near:
-        rest = g.copy()
-        rest.remove_nodes_from([("edge", e) for e in fibre.cuts(p)])
-        pairs += [(p, q) for q in routes(fibre, rest, a, b, 1)]
-    ends = ("node", fibre.node[a]), ("node", fibre.node[b])
-    if not pairs and near and nx.edge_connectivity(g, *ends) > 1:
-        two = [_route(fibre, a, b, path) for path in nx.edge_disjoint_paths(g, *ends, cutoff=2)]
-        pairs = [(p, q) for p in two for q in two if p != q]
+    near = routes(fibre, network, start, end, count)
+    pairs = [(first, second) for first in near for second in near if not fibre.cuts(first) & fibre.cuts(second)]
+    for first in near:
+        rest = network.copy()
+        rest.remove_nodes_from([("edge", edge) for edge in fibre.cuts(first)])
+        pairs += [(first, second) for second in routes(fibre, rest, start, end, 1)]
+    ends = ("node", fibre.node[start]), ("node", fibre.node[end])
+    if not pairs and near and nx.edge_connectivity(network, *ends) > 1:
+        two = [_route(fibre, start, end, path) for path in nx.edge_disjoint_paths(network, *ends, cutoff=2)]
+        pairs = [(first, second) for first in two for second in two if first != second]
     return list(dict.fromkeys(pairs))
 
 
@@ -161,28 +167,28 @@ def reach(wan: Wan, places: Mapping[str, Place]) -> Reach:
     """
     km: dict[tuple[str, str], float] = {}
     ordered = sorted(places.items())
-    for i, (a, at) in enumerate(ordered):
+    for i, (one, at) in enumerate(ordered):
         if len(places) > MANY:
             tick()
-        km |= {(a, b): wide.great_circle_km(*at, *to) * wan.route_factor for b, to in ordered[i + 1 :]}
+        km |= {(one, other): wide.great_circle_km(*at, *to) * wan.route_factor for other, to in ordered[i + 1 :]}
     pairs = list(km)
     if not wan.fibre_edges:
         return Reach(km=km, disconnected=frozenset())
     import networkx as nx
 
     net = fibre_of(wan, places)
-    g = graph(net)
-    distance = dict(nx.all_pairs_dijkstra_path_length(g, weight="km"))
-    node = {s: ("node", n) for s, n in net.node.items()}
-    access = {s: net.km(net.access_route(s)) for s in places}
-    for a, b in pairs:
-        if node[b] in distance[node[a]]:
-            km[a, b] = distance[node[a]][node[b]] + access[a] + access[b]
+    network = graph(net)
+    distance = dict(nx.all_pairs_dijkstra_path_length(network, weight="km"))
+    node = {name: ("node", node) for name, node in net.node.items()}
+    access = {name: net.km(net.access_route(name)) for name in places}
+    for one, other in pairs:
+        if node[other] in distance[node[one]]:
+            km[one, other] = distance[node[one]][node[other]] + access[one] + access[other]
     if wan.protection == "one_cut":
         # Without its bridges, the graph falls into the components that no one cut separates.
-        g.remove_edges_from(list(nx.bridges(g)))
-    component = {v: i for i, vertices in enumerate(nx.connected_components(g)) for v in vertices}
-    apart = frozenset((a, b) for a, b in pairs if component[node[a]] != component[node[b]])
+        network.remove_edges_from(list(nx.bridges(network)))
+    component = {vertex: i for i, vertices in enumerate(nx.connected_components(network)) for vertex in vertices}
+    apart = frozenset((one, other) for one, other in pairs if component[node[one]] != component[node[other]])
     return Reach(km=km, disconnected=apart)
 
 
@@ -193,20 +199,20 @@ def link_prices(wan: Wan, ends: Mapping[str, Place]) -> tuple[float, float]:
     routes considered, the one that is cheapest with a fully lit fibre pair. Without a fibre graph or a route, the fibre
     pair is priced by the great-circle distance times `route_factor`.
     """
-    (a, at), (b, to) = sorted(ends.items())
+    (a, at), (other, to) = sorted(ends.items())
     flat = wide.great_circle_km(*at, *to) * wan.route_factor * wan.fibre_usd_per_route_km, wan.wavelength_usd
     if not wan.fibre_edges:
         return flat
     net = fibre_of(wan, ends)
-    g = graph(net)
+    network = graph(net)
     if wan.protection == "one_cut":
-        lit = [set(p) | set(q) for p, q in diverse(net, g, a, b, wan.routes)]
+        lit = [set(first) | set(second) for first, second in diverse(net, network, a, other, wan.routes)]
     else:
-        lit = [set(p) for p in routes(net, g, a, b, wan.routes)]
+        lit = [set(route) for route in routes(net, network, a, other, wan.routes)]
     prices = []
-    for edges in ([net.edges[e] for e in sorted(one)] for one in lit):
-        prices.append((math.fsum(e.pair_usd for e in edges), math.fsum(e.wavelength_usd for e in edges)))
-    return min(prices, key=lambda x: x[0] + wan.max_wavelengths_per_pair * x[1], default=flat)
+    for edges in ([net.edges[name] for name in sorted(one)] for one in lit):
+        prices.append((math.fsum(edge.pair_usd for edge in edges), math.fsum(edge.wavelength_usd for edge in edges)))
+    return min(prices, key=lambda price: price[0] + wan.max_wavelengths_per_pair * price[1], default=flat)
 
 
 def capex_usd(edge: Edge, wan: Wan, waves: int) -> float:
@@ -264,49 +270,55 @@ def sync_demands(wan: Wan, form: Form | None, window_seconds: float, rtt_ms: Rtt
     return tuple(
         Demand(
             name=SYNC,
-            a=x.link[0],
-            b=x.link[1],
+            a=need.link[0],
+            b=need.link[1],
             priority=0,
-            size_bytes=x.link_bytes,
-            window_seconds=x.window_seconds,
-            trips=x.trips,
+            size_bytes=need.link_bytes,
+            window_seconds=need.window_seconds,
+            trips=need.trips,
             factor=wan.headroom_factor,
         )
-        for x in link_needs(form, wan, window_seconds, rtt_ms)
+        for need in link_needs(form, wan, window_seconds, rtt_ms)
     )
 
 
 def traffic_demands(wan: Wan, sites: Sequence[str], known: Mapping[str, object]) -> tuple[Demand, ...]:
     """Return the demands of the traffic between known places; traffic that ends at a closed site does not arise."""
     demands = []
-    for t in wan.traffic:
-        pairs = every_two(sites) if t.a is None or t.b is None else ((t.a, t.b),)
-        demands += [_traffic(t, a, b) for a, b in pairs if a in known and b in known and a != b]
+    for traffic in wan.traffic:
+        pairs = every_two(sites) if traffic.a is None or traffic.b is None else ((traffic.a, traffic.b),)
+        demands += [
+            _traffic(traffic, one, other) for one, other in pairs if one in known and other in known and one != other
+        ]
     return tuple(demands)
 
 
-def _traffic(t: Traffic, a: str, b: str) -> Demand:
+def _traffic(traffic: Traffic, start: str, end: str) -> Demand:
     """Return a demand spread over a period, or done by a deadline of which one round trip is waiting."""
-    window = t.period_seconds or t.deadline_seconds or math.nan
+    window = traffic.period_seconds or traffic.deadline_seconds or math.nan
     return Demand(
-        name=t.name,
-        a=a,
-        b=b,
-        priority=t.priority,
-        size_bytes=t.bytes,
+        name=traffic.name,
+        a=start,
+        b=end,
+        priority=traffic.priority,
+        size_bytes=traffic.bytes,
         window_seconds=window,
-        trips=0.0 if t.deadline_seconds is None else 1.0,
+        trips=0.0 if traffic.deadline_seconds is None else 1.0,
     )
 
 
 def places_of(wan: Wan, sites: Mapping[str, Place]) -> dict[str, Place]:
     """Return the places that demands can end at: the open sites, and fibre nodes that traffic names."""
-    ends = {end for t in wan.traffic for end in (t.a, t.b)}
-    nodes = {n.id: (n.latitude, n.longitude) for n in wan.fibre_nodes if n.id in ends} if wan.fibre_edges else {}
+    ends = {end for traffic in wan.traffic for end in (traffic.a, traffic.b)}
+    nodes = (
+        {node.id: (node.latitude, node.longitude) for node in wan.fibre_nodes if node.id in ends}
+        if wan.fibre_edges
+        else {}
+    )
     return {**nodes, **sites}
 
 
 def choose_form(wan: Wan, offered: Sequence[Form], window_seconds: float, rtt_ms: Rtt) -> Form | None:
     """Return the form that the instance names; the fastest where it names none that the sites can take."""
-    named = [f for f in offered if f.name == wan.exchange]
+    named = [form for form in offered if form.name == wan.exchange]
     return named[0] if named else fastest(offered, wan, window_seconds, rtt_ms) if offered else None

@@ -95,7 +95,7 @@ def ring(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
     """
     order = _ring_order(sorted(sites), rtt_ms)
     n = len(order)
-    links = tuple(sorted({_pair(a, b) for a, b in pairwise((*order, order[0])) if a != b}))
+    links = tuple(sorted({_pair(one, other) for one, other in pairwise((*order, order[0])) if one != other}))
     return Form(
         name="ring", order=order, phases=(Phase(links=links, link_bytes=exchange_bytes(size_bytes, n), trips=n - 1),)
     )
@@ -107,9 +107,11 @@ def tree(sites: Sequence[str], size_bytes: float, rtt_ms: Rtt) -> Form:
     That is one round trip. The root is the site with the shortest slowest link. Deeper trees wait longer and carry as
     much on each link.
     """
-    root = min(sorted(sites), key=lambda r: sorted((rtt_ms(r, s) for s in sites if s != r), reverse=True))
-    leaves = [s for s in sorted(sites) if s != root]
-    links = tuple(sorted(_pair(root, s) for s in leaves))
+    root = min(
+        sorted(sites), key=lambda site: sorted((rtt_ms(site, other) for other in sites if other != site), reverse=True)
+    )
+    leaves = [site for site in sorted(sites) if site != root]
+    links = tuple(sorted(_pair(root, leaf) for leaf in leaves))
     return Form(name="tree", order=(root, *leaves), phases=(Phase(links=links, link_bytes=2 * size_bytes, trips=1),))
 
 
@@ -122,14 +124,14 @@ def hierarchical(groups: Sequence[Sequence[str]], size_bytes: float, rtt_ms: Rtt
     over all, but (g-1) + (m-1) round trips (the 2D torus of Mikami 2018, arXiv 1811.05233).
     """
     g, m = len(groups[0]) if groups else 0, len(groups)
-    if m < 2 or g < 2 or any(len(x) != g for x in groups):
+    if m < 2 or g < 2 or any(len(group) != g for group in groups):
         return None
     sizes = size_bytes, size_bytes / g
-    inside = [ring(x, sizes[0], rtt_ms) for x in groups]
-    across = [ring(x, sizes[1], rtt_ms) for x in zip(*(sorted(x) for x in groups), strict=True)]
+    inside = [ring(group, sizes[0], rtt_ms) for group in groups]
+    across = [ring(row, sizes[1], rtt_ms) for row in zip(*(sorted(group) for group in groups), strict=True)]
     return Form(
         name="hierarchical",
-        order=tuple(s for x in inside for s in x.order),
+        order=tuple(site for ring in inside for site in ring.order),
         phases=(_together(inside), _together(across)),
     )
 
@@ -138,34 +140,36 @@ def _together(rings: Sequence[Form]) -> Phase:
     """Return the phase of rings of one size at the same time."""
     first = rings[0].phases[0]
     return Phase(
-        links=tuple(sorted(p for r in rings for p in r.phases[0].links)), link_bytes=first.link_bytes, trips=first.trips
+        links=tuple(sorted(link for ring in rings for link in ring.phases[0].links)),
+        link_bytes=first.link_bytes,
+        trips=first.trips,
     )
 
 
-def _pair(a: str, b: str) -> Pair:
-    return (a, b) if a < b else (b, a)
+def _pair(one: str, other: str) -> Pair:
+    return (one, other) if one < other else (other, one)
 
 
 def _ring_order(sites: Sequence[str], rtt_ms: Rtt) -> tuple[str, ...]:
     def length(order: Sequence[str]) -> tuple[float, float]:
-        hops = [rtt_ms(a, b) for a, b in pairwise((*order, order[0])) if a != b]
+        hops = [rtt_ms(one, other) for one, other in pairwise((*order, order[0])) if one != other]
         return (max(hops, default=0.0), sum(hops))
 
     if len(sites) <= MAX_ORDERED:
         return min(((sites[0], *rest) for rest in permutations(sites[1:])), key=length)
     order, left = [sites[0]], list(sites[1:])
     while left:
-        order.append(min(left, key=lambda s: (rtt_ms(order[-1], s), s)))
+        order.append(min(left, key=lambda site: (rtt_ms(order[-1], site), site)))
         left.remove(order[-1])
     return tuple(order)
 
 
 def forms(groups: Mapping[str, Sequence[str]], size_bytes: float, rtt_ms: Rtt) -> tuple[Form, ...]:
     """Return the forms that the sites of some groups can take, the plainest first."""
-    sites = sorted(s for group in groups.values() for s in group)
+    sites = sorted(site for group in groups.values() for site in group)
     if len(sites) < 2:
         return ()
-    two_level = hierarchical([sorted(groups[k]) for k in sorted(groups)], size_bytes, rtt_ms)
+    two_level = hierarchical([sorted(groups[name]) for name in sorted(groups)], size_bytes, rtt_ms)
     return (
         ring(sites, size_bytes, rtt_ms),
         tree(sites, size_bytes, rtt_ms),
@@ -175,23 +179,23 @@ def forms(groups: Mapping[str, Sequence[str]], size_bytes: float, rtt_ms: Rtt) -
 
 def _waits(form: Form, wan: Wan, rtt_ms: Rtt) -> Iterator[float]:
     """Yield the seconds that each phase waits for light."""
-    for p in form.phases:
-        yield wan.round_trips * p.trips * max(rtt_ms(a, b) for a, b in p.links) / 1e3
+    for phase in form.phases:
+        yield wan.round_trips * phase.trips * max(rtt_ms(one, other) for one, other in phase.links) / 1e3
 
 
 def seconds(form: Form, wan: Wan, gbps: float, rtt_ms: Rtt) -> float:
     """Compute the time of an exchange at a rate on every link of it."""
-    return sum(8 * p.link_bytes / (gbps * 1e9) for p in form.phases) + sum(_waits(form, wan, rtt_ms))
+    return sum(8 * phase.link_bytes / (gbps * 1e9) for phase in form.phases) + sum(_waits(form, wan, rtt_ms))
 
 
 def form_need_gbps(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> float:
     """Compute the rate on every link at which the exchange fills the window: 8·S/(T - k·RTT), summed over phases."""
-    return need_gbps(sum(p.link_bytes for p in form.phases), window_seconds, sum(_waits(form, wan, rtt_ms)))
+    return need_gbps(sum(phase.link_bytes for phase in form.phases), window_seconds, sum(_waits(form, wan, rtt_ms)))
 
 
 def fastest(offered: Sequence[Form], wan: Wan, window_seconds: float, rtt_ms: Rtt) -> Form:
     """Return the form that needs the lowest rate: at that rate it is the only one within the window."""
-    return min(offered, key=lambda f: form_need_gbps(f, wan, window_seconds, rtt_ms))
+    return min(offered, key=lambda form: form_need_gbps(form, wan, window_seconds, rtt_ms))
 
 
 def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tuple[LinkNeed, ...]:
@@ -203,13 +207,13 @@ def link_needs(form: Form, wan: Wan, window_seconds: float, rtt_ms: Rtt) -> tupl
     """
     rate, waits = form_need_gbps(form, wan, window_seconds, rtt_ms), list(_waits(form, wan, rtt_ms))
     if math.isfinite(rate):
-        parts = [8 * p.link_bytes / rate / 1e9 + wait for p, wait in zip(form.phases, waits, strict=True)]
+        parts = [8 * phase.link_bytes / rate / 1e9 + wait for phase, wait in zip(form.phases, waits, strict=True)]
     else:
         parts = [window_seconds * (wait / sum(waits) if 0 < sum(waits) < math.inf else 1.0) for wait in waits]
     return tuple(
-        LinkNeed(link=link, link_bytes=p.link_bytes, trips=wan.round_trips * p.trips, window_seconds=part)
-        for p, part in zip(form.phases, parts, strict=True)
-        for link in p.links
+        LinkNeed(link=link, link_bytes=phase.link_bytes, trips=wan.round_trips * phase.trips, window_seconds=part)
+        for phase, part in zip(form.phases, parts, strict=True)
+        for link in phase.links
     )
 
 
