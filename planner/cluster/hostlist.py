@@ -31,12 +31,12 @@ def width(racks: int) -> int:
 def fold(numbers: Iterable[int], digits: int = 1) -> str:
     """Write rack numbers in their order, ascending runs as first-last; nothing for no racks."""
     runs: list[list[int]] = []
-    for n in numbers:
-        if runs and n == runs[-1][1] + 1 and n - runs[-1][0] < MAX_RANGE:
-            runs[-1][1] = n
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1 and number - runs[-1][0] < MAX_RANGE:
+            runs[-1][1] = number
         else:
-            runs.append([n, n])
-    return "".join(_bracketed(PREFIX, [(f"{a:0{digits}d}", f"{b:0{digits}d}") for a, b in runs]))
+            runs.append([number, number])
+    return "".join(_bracketed(PREFIX, [(f"{first:0{digits}d}", f"{last:0{digits}d}") for first, last in runs]))
 
 
 def parse(text: str) -> list[int]:
@@ -52,7 +52,7 @@ def parse(text: str) -> list[int]:
     if item.size > MAX_NAMES:
         expand(text)  # raises the error that names the size
     return (
-        [n for first, last, _ in item.brackets[0] for n in range(first, last + 1)]
+        [number for first, last, _ in item.brackets[0] for number in range(first, last + 1)]
         if item.brackets
         else [int(text.removeprefix(PREFIX))]
     )
@@ -83,7 +83,7 @@ def _bracketed(prefix: str, ranges: list[tuple[str, str]]) -> Iterator[str]:
     if len(ranges) == 1 and ranges[0][0] == ranges[0][1]:
         yield prefix + ranges[0][0]
     elif ranges:
-        yield f"{prefix}[{','.join(a if a == b else f'{a}-{b}' for a, b in ranges)}]"
+        yield f"{prefix}[{','.join(first if first == last else f'{first}-{last}' for first, last in ranges)}]"
 
 
 def expand(text: str) -> list[str]:
@@ -92,21 +92,21 @@ def expand(text: str) -> list[str]:
     ValueError: the text has an open bracket, an empty item, or a range that runs backwards or has no end.
     """
     parsed = [_parsed(item) for item in _items(text)]
-    size = sum(p.size for p in parsed)
+    size = sum(item.size for item in parsed)
     if size > MAX_NAMES:
         raise ValueError(f"{text[:40]!r}: expands to {size:,} names, more than {MAX_NAMES:,}; check its ranges")
-    return [name for p in parsed for name in p.names()]
+    return [name for item in parsed for name in item.names()]
 
 
 def _items(text: str) -> Iterator[str]:
     if not text:
         return
     depth = start = 0
-    for at, c in enumerate(text):
-        depth += (c == "[") - (c == "]")
+    for at, letter in enumerate(text):
+        depth += (letter == "[") - (letter == "]")
         if depth not in (0, 1):
             raise ValueError(f"{text[start : at + 1][-40:]!r}: brackets do not match; write n[1-4], one pair a number")
-        if c == "," and not depth:
+        if letter == "," and not depth:
             yield text[start:at]
             start = at + 1
     if depth:
@@ -132,7 +132,7 @@ class _Item:
             yield self.texts[0]
             return
         *before, last = [
-            [f"{n:0{digits}d}" for first, last, digits in ranges for n in range(first, last + 1)]
+            [f"{number:0{digits}d}" for first, last, digits in ranges for number in range(first, last + 1)]
             for ranges in self.brackets
         ]
         *texts, end = self.texts

@@ -218,7 +218,7 @@ class Job(Frozen):
         given = [self.traffic_bytes_per_step.get(k.name, 0.0) for k in self.kinds]
         if self.mesh is not None or not max(given):
             return (1,) * len(given)
-        return tuple(round(1e6 * b / max(given)) for b in given)
+        return tuple(round(1e6 * size / max(given)) for size in given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,9 @@ def strides(job: Job) -> dict[str, int]:
     """Return by axis of a mesh the ranks from one member to the next along it."""
     mesh = job.mesh or {}
     axes = list(mesh)
-    return {a: job.nodes_per_member * math.prod(mesh[b] for b in axes[i + 1 :]) for i, a in enumerate(axes)}
+    return {
+        axis: job.nodes_per_member * math.prod(mesh[inner] for inner in axes[i + 1 :]) for i, axis in enumerate(axes)
+    }
 
 
 def slots(job: Job) -> Iterator[Slot]:
@@ -248,11 +250,11 @@ def slots(job: Job) -> Iterator[Slot]:
         return
     k, stride = job.nodes_per_member, strides(job)
     data, step = job.mesh.get("data", 1), stride.get("data", 0)
-    others = [a for a in job.mesh if a != "data"]
-    for at in product(*(range(job.mesh[a]) for a in others)):
-        first = sum(stride[a] * i for a, i in zip(others, at, strict=True))
-        label = ",".join(f"{a}={i}" for a, i in zip(others, at, strict=True))
-        ranks = tuple(first + d * step + n for d in range(data) for n in range(k))
+    others = [axis for axis in job.mesh if axis != "data"]
+    for at in product(*(range(job.mesh[axis]) for axis in others)):
+        first = sum(stride[axis] * i for axis, i in zip(others, at, strict=True))
+        label = ",".join(f"{axis}={i}" for axis, i in zip(others, at, strict=True))
+        ranks = tuple(first + member * step + node for member in range(data) for node in range(k))
         yield Slot(0, f"data[{label}]" if label else "data", ranks)
 
 
@@ -288,13 +290,13 @@ def job_of_plan(plan: Plan, where: str = "plan") -> Job:
     if layout.stages_per_rack < 1:
         shared = f"{layout.stages_per_rack} stages share a rack, at least 1 does"
         raise InputError(f"{where}: layout.stages_per_rack: {shared}; see what `planner check` says of it")
-    sizes = {site: n for site, n in layout.racks_per_stage_by_site.items() if n}
+    sizes = {site: racks for site, racks in layout.racks_per_stage_by_site.items() if racks}
     rack = plan.instance.hardware.rack
     gpus = None if isinstance(rack, str) else rack.gpus
     if len(sizes) == 1:
         mesh = {"pipeline": layout.rack_stages, "data": next(iter(sizes.values()))}
         return validated(Job, {"name": plan.instance.name, "mesh": mesh, "gpus_per_node": gpus}, where)
-    kinds = [{"name": site, "size": n, "count": layout.rack_stages} for site, n in sorted(sizes.items())]
+    kinds = [{"name": site, "size": size, "count": layout.rack_stages} for site, size in sorted(sizes.items())]
     return validated(Job, {"name": plan.instance.name, "groups": kinds, "gpus_per_node": gpus}, where)
 
 
@@ -308,7 +310,7 @@ def parse_mesh(text: str, option: str) -> dict[str, int]:
     """
     mesh: dict[str, int] = {}
     for part in text.split(","):
-        axis, equals, size = (x.strip() for x in part.partition("="))
+        axis, equals, size = (word.strip() for word in part.partition("="))
         if not equals or not axis or not size.isascii() or not size.isdigit() or not 0 < int(size[:10]) <= 10**9:
             raise InputError(f"{option}: must be AXIS=SIZE,... {EXAMPLE} (is {part!r})")
         if axis in mesh:
@@ -329,7 +331,7 @@ def mesh_job(
     if mesh is None and nodes is None:
         raise InputError(f"--job, --nodes, --mesh: give a job file, or nodes and a mesh {EXAMPLE}")
     axes = {"data": nodes} if mesh is None else parse_mesh(mesh, option)
-    members = math.prod(n for n in axes.values() if n is not None)
+    members = math.prod(size for size in axes.values() if size is not None)
     each, rest = divmod(nodes or members, members)
     if rest or not each:
         raise InputError(f"--nodes: must be a multiple of the {members:,} members of {option} (is {nodes}); change one")
@@ -360,14 +362,14 @@ def levels(job: Job) -> tuple[MeshLevel, ...]:
     if job.mesh is None:
         return ()
     bytes_of = job.traffic_bytes_per_step
-    axes = sorted((a for a in EXCHANGES if job.mesh.get(a, 1) > 1), key=lambda a: -bytes_of.get(a, 0.0))
-    k, nodes = job.nodes_per_member, math.prod(job.mesh.values()) * job.nodes_per_member
-    found = [MeshLevel(MEMBER, k, 1, nodes // k)] if k > 1 else []
-    size = k
+    axes = sorted((axis for axis in EXCHANGES if job.mesh.get(axis, 1) > 1), key=lambda axis: -bytes_of.get(axis, 0.0))
+    per_member, nodes = job.nodes_per_member, math.prod(job.mesh.values()) * job.nodes_per_member
+    found = [MeshLevel(MEMBER, per_member, 1, nodes // per_member)] if per_member > 1 else []
+    size = per_member
     for axis in axes:
-        found.append(MeshLevel(axis, size * job.mesh[axis], size // k, nodes // (size * job.mesh[axis])))
+        found.append(MeshLevel(axis, size * job.mesh[axis], size // per_member, nodes // (size * job.mesh[axis])))
         size *= job.mesh[axis]
-    return tuple(found) or (MeshLevel("data", k, 1, nodes // k),)
+    return tuple(found) or (MeshLevel("data", per_member, 1, nodes // per_member),)
 
 
 def numbering(job: Job, level: int) -> tuple[str, ...]:
@@ -375,9 +377,9 @@ def numbering(job: Job, level: int) -> tuple[str, ...]:
 
     Axes without groups come first, the pipeline last of them, else the slowest; then those of the levels above.
     """
-    within, above = ([x.axis for x in part] for part in (levels(job)[: level + 1], levels(job)[level + 1 :]))
-    axes = [a for a in job.mesh or {} if a not in within and a not in above]
-    rest = sorted(axes, key=lambda a: (a == "pipeline", -axes.index(a)))
+    within, above = ([level.axis for level in part] for part in (levels(job)[: level + 1], levels(job)[level + 1 :]))
+    axes = [axis for axis in job.mesh or {} if axis not in within and axis not in above]
+    rest = sorted(axes, key=lambda axis: (axis == "pipeline", -axes.index(axis)))
     return (*rest, *reversed(above))
 
 
@@ -389,25 +391,26 @@ def line(job: Job, level: int) -> int:
 
 def blocks(job: Job, level: int) -> Iterator[Slot]:
     """Return the blocks of a level in the order of their numbers; blocks of the levels inside follow each other."""
-    mesh, k, stride = job.mesh or {}, job.nodes_per_member, strides(job)
+    mesh, per_member, stride = job.mesh or {}, job.nodes_per_member, strides(job)
     # Ranks of a block from its first: the outermost axis turns slowest, the nodes of a member follow each other.
     inside = [0]
-    for x in reversed(levels(job)[: level + 1]):
-        if x.axis in mesh:
-            inside = [first + stride[x.axis] * i for first in inside for i in range(mesh[x.axis])]
+    for kept in reversed(levels(job)[: level + 1]):
+        if kept.axis in mesh:
+            inside = [first + stride[kept.axis] * i for first in inside for i in range(mesh[kept.axis])]
     outside = numbering(job, level)
-    for at in product(*(range(mesh[a]) for a in outside)):
-        first = sum(stride[a] * i for a, i in zip(outside, at, strict=True))
-        label = ",".join(f"{a}={i}" for a, i in zip(outside, at, strict=True))
-        yield Slot(0, label, tuple(first + r + n for r in inside for n in range(k)))
+    for at in product(*(range(mesh[axis]) for axis in outside)):
+        first = sum(stride[axis] * i for axis, i in zip(outside, at, strict=True))
+        label = ",".join(f"{axis}={i}" for axis, i in zip(outside, at, strict=True))
+        yield Slot(0, label, tuple(first + rank + node for rank in inside for node in range(per_member)))
 
 
 def groups_of(job: Job, axis: str) -> list[tuple[int, ...]]:
     """Return the ranks of each group of an axis, or of each member."""
-    mesh, k, stride = job.mesh or {}, job.nodes_per_member, strides(job)
-    others = [a for a in mesh if a != axis]
+    mesh, per_member, stride = job.mesh or {}, job.nodes_per_member, strides(job)
+    others = [other for other in mesh if other != axis]
     along = [stride[axis] * i for i in range(mesh[axis])] if axis in mesh else [0]
     firsts = (
-        sum(stride[a] * i for a, i in zip(others, at, strict=True)) for at in product(*(range(mesh[a]) for a in others))
+        sum(stride[axis] * i for axis, i in zip(others, at, strict=True))
+        for at in product(*(range(mesh[axis]) for axis in others))
     )
-    return [tuple(first + r + n for r in along for n in range(k)) for first in firsts]
+    return [tuple(first + rank + node for rank in along for node in range(per_member)) for first in firsts]

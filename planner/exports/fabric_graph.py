@@ -27,118 +27,134 @@ TOPS = ("core", "super-spine", WAN_GATEWAY)  # tiers of which no switch is in a 
 MAX_EDGES = 50_000  # of a graph that viewers still open; larger ones are drawn by pod
 
 
-def edges(x: BuiltFabric) -> int:
+def edges(built: BuiltFabric) -> int:
     """Return the edges at the level of switches: pairs that a bundle joins; links between groups may share an edge."""
-    d = x.design
-    return d.leaves + d.wan_gateway_links + d.switch_pairs
+    design = built.design
+    return design.leaves + design.wan_gateway_links + design.switch_pairs
 
 
-def graph(x: BuiltFabric, *, by_pod: bool) -> Any:
+def graph(built: BuiltFabric, *, by_pod: bool) -> Any:
     """Return a networkx graph: an edge carries its number of cables and the length in metres of the longest."""
     import networkx as nx
 
-    g = nx.Graph(site=x.site, switch=x.fabric.switch, planes=x.fabric.planes, detail="pod" if by_pod else "switch")
-    for tier, n in switch_counts(x.design).items():
-        nodes, counts = np.unique(_node(x, tier, np.arange(n, dtype=np.int64), by_pod=by_pod), return_counts=True)
+    g = nx.Graph(
+        site=built.site, switch=built.fabric.switch, planes=built.fabric.planes, detail="pod" if by_pod else "switch"
+    )
+    for tier, count in switch_counts(built.design).items():
+        nodes, counts = np.unique(
+            _node(built, tier, np.arange(count, dtype=np.int64), by_pod=by_pod), return_counts=True
+        )
         for node, switches in zip(nodes.tolist(), counts.tolist(), strict=True):
-            g.add_node(_label(x, tier, node, by_pod=by_pod), tier=tier, switches=switches, model=x.models[tier].name)
-    for c, metres in x.measured():
-        low, high = (_node(x, *end, by_pod=by_pod) for end in ((c.low_tier, c.low), (c.high_tier, c.high)))
+            g.add_node(
+                _label(built, tier, node, by_pod=by_pod), tier=tier, switches=switches, model=built.models[tier].name
+            )
+    for block, metres in built.measured():
+        low, high = (
+            _node(built, *end, by_pod=by_pod) for end in ((block.low_tier, block.low), (block.high_tier, block.high))
+        )
         pairs, which, cables = np.unique(np.stack([low, high]), axis=1, return_inverse=True, return_counts=True)
         longest = np.zeros(len(cables))
         np.maximum.at(longest, which.ravel(), metres)
-        for a, b, n, m in zip(*pairs.tolist(), cables.tolist(), longest.tolist(), strict=True):
-            ends = _label(x, c.low_tier, a, by_pod=by_pod), _label(x, c.high_tier, b, by_pod=by_pod)
+        for a, b, count, length in zip(*pairs.tolist(), cables.tolist(), longest.tolist(), strict=True):
+            ends = _label(built, block.low_tier, a, by_pod=by_pod), _label(built, block.high_tier, b, by_pod=by_pod)
             if ends[0] != ends[1]:
                 # Cables of one edge may come in several blocks.
                 before = g.edges[ends] if g.has_edge(*ends) else {"cables": 0, "longest_m": 0.0}
-                g.add_edge(*ends, cables=before["cables"] + n, longest_m=max(before["longest_m"], round(m, 1)))
-            if c.low_tier == "gpu":
-                racks = g.nodes[_label(x, "gpu", a, by_pod=by_pod)]
-                racks.update(tier="racks", gpus=racks.get("gpus", 0) + n)
+                g.add_edge(*ends, cables=before["cables"] + count, longest_m=max(before["longest_m"], round(length, 1)))
+            if block.low_tier == "gpu":
+                racks = g.nodes[_label(built, "gpu", a, by_pod=by_pod)]
+                racks.update(tier="racks", gpus=racks.get("gpus", 0) + count)
     return g
 
 
-def graphml(g: Any) -> Iterator[str]:
+def graphml(graph: Any) -> Iterator[str]:
     """Write such a graph as GraphML."""
     import networkx as nx
 
-    return (f"{line}\n" for line in nx.generate_graphml(g))
+    return (f"{line}\n" for line in nx.generate_graphml(graph))
 
 
-def dot(g: Any) -> Iterator[str]:
+def dot(graph: Any) -> Iterator[str]:
     """Write a graph of `graph` for Graphviz: tiers in rows, racks lowest, lines wider the more cables they carry."""
-    yield f"graph {json.dumps(g.graph['site'])} {{\n  rankdir=BT; ranksep=2; node [shape=box];\n"
-    for tier in dict.fromkeys(own for _, own in g.nodes(data="tier")):
-        named = " ".join(f"{json.dumps(n)};" for n, own in g.nodes(data="tier") if own == tier)
+    yield f"graph {json.dumps(graph.graph['site'])} {{\n  rankdir=BT; ranksep=2; node [shape=box];\n"
+    for tier in dict.fromkeys(own for _, own in graph.nodes(data="tier")):
+        named = " ".join(f"{json.dumps(name)};" for name, own in graph.nodes(data="tier") if own == tier)
         yield f"  {{ rank=same; {named} }}\n"
-    for node, own in g.nodes(data=True):
+    for node, own in graph.nodes(data=True):
         holds = f"{own['gpus']:,} GPUs" if "gpus" in own else f"x {own['switches']:,}" if own["switches"] > 1 else ""
         if holds:
             label = json.dumps(f"{node}\n{holds}")
             yield f"  {json.dumps(node)} [label={label}];\n"
     upward = ("racks", "leaf", "spine", *TOPS).index
-    for a, b, own in g.edges(data=True):
-        low, high = sorted((a, b), key=lambda n: upward(g.nodes[n]["tier"]))
+    for one, other, own in graph.edges(data=True):
+        low, high = sorted((one, other), key=lambda name: upward(graph.nodes[name]["tier"]))
         width = 1 + math.log2(own["cables"]) / 2
         yield f'  {json.dumps(low)} -- {json.dumps(high)} [label="{own["cables"]}", penwidth={width:.2f}];\n'
     yield "}\n"
 
 
-def _node(x: BuiltFabric, tier: str, index: Ints, *, by_pod: bool) -> Ints:
+def _node(built: BuiltFabric, tier: str, index: Ints, *, by_pod: bool) -> Ints:
     """Return, within its tier, the number of the graph's node that contains each switch or GPU."""
     if not by_pod:
-        return x.domain_of(tier, index) if tier == "gpu" else index
-    return x.zone_of(index) if tier == "core" else x.pod_of(tier, index)
+        return built.domain_of(tier, index) if tier == "gpu" else index
+    return built.zone_of(index) if tier == "core" else built.pod_of(tier, index)
 
 
-def _label(x: BuiltFabric, tier: str, node: int, *, by_pod: bool) -> str:
+def _label(built: BuiltFabric, tier: str, node: int, *, by_pod: bool) -> str:
     if tier == "gpu":
         return "racks" if by_pod else f"racks-{node}"
     if by_pod:
-        if tier == "core" and x.design.zones:
+        if tier == "core" and built.design.zones:
             return f"core-zone-{node}"
         return tier if tier in TOPS else f"{tier}-pod-{node}"
-    return x.names[tier][node]
+    return built.names[tier][node]
 
 
 Switch = tuple[str, str, str]  # name, "nodes" or "children", hostlist of them
 
 
-def tree(x: BuiltFabric) -> Iterator[Switch]:
+def tree(built: BuiltFabric) -> Iterator[Switch]:
     """Yield the switches of the tree from the leaf domains up."""
-    d = x.design
-    digits = width(d.racks)
-    size = d.domain_racks
-    for i in range(d.domains):
-        yield _name("leaf", i, d.domains), "nodes", _run(PREFIX, i * size, min((i + 1) * size, d.racks), digits)
-    below, n, domains_below = "leaf", d.domains, 1
-    for word, domains in (("pod", d.domains_per_pod), ("zone", d.domains_per_zone)):
-        blocks, each = -(-d.domains // (domains or d.domains)), domains // domains_below
+    design = built.design
+    digits = width(design.racks)
+    size = design.domain_racks
+    for i in range(design.domains):
+        yield (
+            _name("leaf", i, design.domains),
+            "nodes",
+            _run(PREFIX, i * size, min((i + 1) * size, design.racks), digits),
+        )
+    below, count, domains_below = "leaf", design.domains, 1
+    for word, domains in (("pod", design.domains_per_pod), ("zone", design.domains_per_zone)):
+        blocks, each = -(-design.domains // (domains or design.domains)), domains // domains_below
         if blocks > 1:
             for i in range(blocks):
-                yield _name(word, i, blocks), "children", _run(below, i * each, min((i + 1) * each, n), width(n))
-            below, n, domains_below = word, blocks, domains
-    if n > 1:
-        yield "super-spine" if d.zones else "core", "children", _run(below, 0, n, width(n))
+                yield (
+                    _name(word, i, blocks),
+                    "children",
+                    _run(below, i * each, min((i + 1) * each, count), width(count)),
+                )
+            below, count, domains_below = word, blocks, domains
+    if count > 1:
+        yield "super-spine" if design.zones else "core", "children", _run(below, 0, count, width(count))
 
 
-def topology_conf(x: BuiltFabric) -> Iterator[str]:
+def topology_conf(built: BuiltFabric) -> Iterator[str]:
     """Write topology.conf for the plugin topology/tree."""
-    yield f"# {x.site}: {x.fabric.switches} switches of {x.fabric.boxes}; nodes are racks\n"
-    for name, kind, members in tree(x):
+    yield f"# {built.site}: {built.fabric.switches} switches of {built.fabric.boxes}; nodes are racks\n"
+    for name, kind, members in tree(built):
         yield f"SwitchName={name} {'Nodes' if kind == 'nodes' else 'Switches'}={members}\n"
 
 
-def topology_yaml(x: BuiltFabric) -> Iterator[str]:
+def topology_yaml(built: BuiltFabric) -> Iterator[str]:
     """Write topology.yaml with one tree, the default."""
     yield "---\n- topology: fabric\n  cluster_default: true\n  tree:\n    switches:\n"
-    for name, kind, members in tree(x):
+    for name, kind, members in tree(built):
         yield f"      - switch: {name}\n        {kind}: {members}\n"
 
 
-def _name(word: str, i: int, n: int) -> str:
-    return f"{word}{i:0{width(n)}d}"
+def _name(word: str, i: int, count: int) -> str:
+    return f"{word}{i:0{width(count)}d}"
 
 
 def _run(word: str, first: int, after: int, digits: int) -> str:
@@ -171,70 +187,81 @@ class FailureDomain:
     effect: str
 
 
-def failure_domains(plan: Plan, x: BuiltFabric) -> list[FailureDomain]:
+def failure_domains(plan: Plan, built: BuiltFabric) -> list[FailureDomain]:
     """Return the effects of losing one switch of each tier, from the leaves up: a row by set of racks below it."""
     rows: list[FailureDomain] = []
     physics = PlanPhysics(plan=plan)
-    ranks = {r: (s, q) for s, own in enumerate(physics.stages.get(x.site, [])) for q, r in enumerate(own)}
-    for tier, count in switch_counts(x.design).items():
-        span = min(x.design.racks, x.design.domain_racks if tier == "leaf" else x.design.racks_around(tier))
-        firsts = range(0, x.design.racks, span)
-        each = _of_a_switch(physics, x, tier)
+    ranks = {
+        rack: (stage, rank)
+        for stage, own in enumerate(physics.stages.get(built.site, []))
+        for rank, rack in enumerate(own)
+    }
+    for tier, count in switch_counts(built.design).items():
+        span = min(built.design.racks, built.design.domain_racks if tier == "leaf" else built.design.racks_around(tier))
+        firsts = range(0, built.design.racks, span)
+        each = _of_a_switch(physics, built, tier)
         own = []
-        for n, first in enumerate(firsts):
-            racks = range(first, min(first + span, x.design.racks))
-            placed = sorted(ranks[r] for r in racks if r in ranks)
+        for index, first in enumerate(firsts):
+            racks = range(first, min(first + span, built.design.racks))
+            placed = sorted(ranks[rack] for rack in racks if rack in ranks)
             row = replace(
                 each,
-                switch=x.names[tier][n * (count // x.design.networks // len(firsts))],
+                switch=built.names[tier][index * (count // built.design.networks // len(firsts))],
                 switches=count // len(firsts),
-                racks=fold(racks, width(x.design.racks)),
-                ranks=fold_names(f"stage{s}-{q}" for s, q in placed),
+                racks=fold(racks, width(built.design.racks)),
+                ranks=fold_names(f"stage{stage}-{rank}" for stage, rank in placed),
                 gpus_cut_off=len(racks) * each.gpus_cut_off,
             )
-            own.append(replace(row, effect=_effect(x, row, len(racks), len(placed) if ranks else None)))
+            own.append(replace(row, effect=_effect(built, row, len(racks), len(placed) if ranks else None)))
         if len(own) > MAX_ROWS:
             alike = Counter(row.effect for row in own)
             firsts_alike = {row.effect: row for row in reversed(own)}.items()
-            own = [replace(r, alike=alike[e], switches=r.switches * alike[e]) for e, r in firsts_alike]
+            own = [
+                replace(row, alike=alike[effect], switches=row.switches * alike[effect]) for effect, row in firsts_alike
+            ]
         rows += own
     return rows
 
 
-def _of_a_switch(physics: PlanPhysics, x: BuiltFabric, tier: str) -> FailureDomain:
+def _of_a_switch(physics: PlanPhysics, built: BuiltFabric, tier: str) -> FailureDomain:
     """Return the effect of losing any one switch of a tier; for a leaf, the GPUs cut off are those of each rack."""
-    d, lost = x.design, _lost(x.design, tier)
-    cut = 0 if tier != "leaf" or d.lanes > 1 else d.rail_gpus * (d.rails if d.single else 1)
-    of_nic = d.lanes / (d.lanes - 1) if tier == "leaf" and d.lanes > 1 else 1.0
+    design, lost = built.design, _lost(built.design, tier)
+    cut = 0 if tier != "leaf" or design.lanes > 1 else design.rail_gpus * (design.rails if design.single else 1)
+    of_nic = design.lanes / (design.lanes - 1) if tier == "leaf" and design.lanes > 1 else 1.0
     send = allreduce = None
-    if x.site in physics.crossings:
-        where, free = physics.crossings[x.site], free_by_exchange(physics, x.site, d)
+    if built.site in physics.crossings:
+        where, free = physics.crossings[built.site], free_by_exchange(physics, built.site, design)
         left = FreeUplinks(free.leaf - lost.leaf, free.pod - lost.pod, free.zone - lost.zone)
-        send = _finite(of_nic * pipeline_send_slowdown(physics.transport_slowdown, d, *where.share_leaving, free=left))
+        send = _finite(
+            of_nic * pipeline_send_slowdown(physics.transport_slowdown, design, *where.share_leaving, free=left)
+        )
         allreduce = _finite(
-            of_nic * allreduce_slowdown(physics.transport_slowdown, d, *where.allreduces_leaving, free=left)
+            of_nic * allreduce_slowdown(physics.transport_slowdown, design, *where.allreduces_leaving, free=left)
         )
     most = max(lost.leaf, lost.pod, lost.zone)
     if tier == WAN_GATEWAY:
-        most = d.networks / d.wan_gateways
+        most = design.networks / design.wan_gateways
     return FailureDomain(tier, "", 0, 1, "", "", cut, most, send, allreduce, "")
 
 
-def _lost(d: Design, tier: str) -> FreeUplinks:
-    if isinstance(d, Dragonfly):
-        switches, links = d.spines_per_pod or min(d.group_sizes), d.pod_uplinks if d.valiant else d.group_links
-        if (tier == "spine") != (d.spines > 0):
+def _lost(design: Design, tier: str) -> FreeUplinks:
+    if isinstance(design, Dragonfly):
+        switches, links = (
+            design.spines_per_pod or min(design.group_sizes),
+            design.pod_uplinks if design.valiant else design.group_links,
+        )
+        if (tier == "spine") != (design.spines > 0):
             return FreeUplinks(0.0, 0.0, 0.0)
-        inside = 1 / switches if d.spines or d.valiant else 0.0
+        inside = 1 / switches if design.spines or design.valiant else 0.0
         return FreeUplinks(inside, math.ceil(links / switches) / links if links else 0.0, 0.0)
     lost = {
-        "spine": (1 / max(1, d.spines_per_pod), 1 / max(1, d.spines_per_pod), 0.0),
+        "spine": (1 / max(1, design.spines_per_pod), 1 / max(1, design.spines_per_pod), 0.0),
         "core": (
             0.0,
-            d.positions_per_core * d.spine_bundle / max(1, d.pod_uplinks),
-            1 / d.zone_cores if d.tiers > 3 else 0.0,
+            design.positions_per_core * design.spine_bundle / max(1, design.pod_uplinks),
+            1 / design.zone_cores if design.tiers > 3 else 0.0,
         ),
-        "super-spine": (0.0, 0.0, d.positions_per_super_spine * d.core_bundle / max(1, d.zone_uplinks)),
+        "super-spine": (0.0, 0.0, design.positions_per_super_spine * design.core_bundle / max(1, design.zone_uplinks)),
     }
     return FreeUplinks(*lost.get(tier, (0.0, 0.0, 0.0)))
 
@@ -243,7 +270,7 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _effect(x: BuiltFabric, row: FailureDomain, racks: int, placed: int | None) -> str:
+def _effect(built: BuiltFabric, row: FailureDomain, racks: int, placed: int | None) -> str:
     """Write the effect of losing one switch; `placed`: racks that carry ranks, None where the plan places none at all.
 
     The effect is the ports, GPUs or uplinks lost, and the slowdowns of placed racks.
@@ -253,22 +280,27 @@ def _effect(x: BuiltFabric, row: FailureDomain, racks: int, placed: int | None) 
     under = counted(racks, "rack") + ("" if placed is None else f" ({placed:,} with ranks)")
     if row.gpus_cut_off:
         return f"{counted(row.gpus_cut_off, 'GPU')} of {under} are cut off"
-    lost = f"one of {x.design.lanes} lanes" if row.tier == "leaf" else f"{100 * row.uplinks_lost:.3g} % of uplinks"
+    lost = f"one of {built.design.lanes} lanes" if row.tier == "leaf" else f"{100 * row.uplinks_lost:.3g} % of uplinks"
     speeds = {"pipeline sends": row.pipeline_send_slowdown, "all-reduces": row.allreduce_slowdown}
-    slower = [f"{k} {'stop' if v is None else f'take {v:.3g} times'}" for k, v in speeds.items() if placed]
+    slower = [
+        f"{name} {'stop' if speed is None else f'take {speed:.3g} times'}" for name, speed in speeds.items() if placed
+    ]
     return "; ".join([f"{under} lose {lost}", *slower])
 
 
-def failure_domains_csv(plan: Plan, x: BuiltFabric) -> Iterator[str]:
+def failure_domains_csv(plan: Plan, built: BuiltFabric) -> Iterator[str]:
     """Write the failure domains as CSV."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(f.name for f in fields(FailureDomain))
-    for row in failure_domains(plan, x):
-        table.writerow(f"{v:.6g}" if isinstance(v, float) else "" if v is None else v for v in asdict(row).values())
+    table.writerow(field.name for field in fields(FailureDomain))
+    for row in failure_domains(plan, built):
+        table.writerow(
+            f"{value:.6g}" if isinstance(value, float) else "" if value is None else value
+            for value in asdict(row).values()
+        )
     yield text.getvalue()
 
 
-def failure_domains_json(plan: Plan, x: BuiltFabric) -> Iterator[str]:
+def failure_domains_json(plan: Plan, built: BuiltFabric) -> Iterator[str]:
     """Write the failure domains as a list in JSON."""
-    yield json.dumps([asdict(row) for row in failure_domains(plan, x)], indent=1) + "\n"
+    yield json.dumps([asdict(row) for row in failure_domains(plan, built)], indent=1) + "\n"

@@ -57,46 +57,48 @@ class BuiltFabric:
     @cached_property
     def names(self) -> dict[str, list[str]]:
         """Names of all switches by tier, in their order, and of all racks."""
-        d = self.design
-        spines = max(1, d.spines_per_pod)
-        second = {"leaf": 1 if d.single else d.rails, "spine": spines, "core": d.cores // spines}
-        second |= {"core": d.zone_cores} if d.core_boxes or d.zones else {}
-        second[WAN_GATEWAY] = d.wan_gateways // d.networks
-        if d.zones:
-            second |= {"super-spine": d.super_spine_boxes or d.core_up // d.core_bundle}
-        names = {tier: _pairs(tier, n // second[tier], second[tier]) for tier, n in switch_counts(d).items()}
-        return names | {"rack": [f"{PREFIX}{i:0{width(d.racks)}d}" for i in range(d.racks)]}
+        design = self.design
+        spines = max(1, design.spines_per_pod)
+        second = {"leaf": 1 if design.single else design.rails, "spine": spines, "core": design.cores // spines}
+        second |= {"core": design.zone_cores} if design.core_boxes or design.zones else {}
+        second[WAN_GATEWAY] = design.wan_gateways // design.networks
+        if design.zones:
+            second |= {"super-spine": design.super_spine_boxes or design.core_up // design.core_bundle}
+        names = {
+            tier: _pairs(tier, count // second[tier], second[tier]) for tier, count in switch_counts(design).items()
+        }
+        return names | {"rack": [f"{PREFIX}{i:0{width(design.racks)}d}" for i in range(design.racks)]}
 
     def gpu_name(self, gpu: int) -> str:
         """Return the name of a GPU: its rack's and its index there."""
-        d = self.design
-        return f"{self.names['rack'][gpu // d.gpus_per_rack]}-gpu{gpu % d.gpus_per_rack:0{width(d.gpus_per_rack)}d}"
+        each = self.design.gpus_per_rack
+        return f"{self.names['rack'][gpu // each]}-gpu{gpu % each:0{width(each)}d}"
 
     def measured(self) -> Iterator[tuple[StageCables, Metres]]:
         """Yield every cable with its length."""
         measure = lengths(self.design, self.floor)
-        for c in lay(self.design):
-            yield c, measure(c)
+        for cables in lay(self.design):
+            yield cables, measure(cables)
 
     def domain_of(self, tier: str, index: Ints) -> Ints:
         """Return the leaf domain of GPUs and leaves."""
-        d = self.design
-        if d.single:
+        design = self.design
+        if design.single:
             return np.zeros_like(index)
         if tier == "gpu":
-            return index // d.gpus_per_rack // d.domain_racks
-        return index % (d.domains * d.rails) // d.rails
+            return index // design.gpus_per_rack // design.domain_racks
+        return index % (design.domains * design.rails) // design.rails
 
     def pod_of(self, tier: str, switch: Ints) -> Ints:
         """Return the pod number of leaves or spines, counted over all networks; 0 for switches outside pods."""
-        d = self.design
-        if d.single or tier not in ("leaf", "spine"):
+        design = self.design
+        if design.single or tier not in ("leaf", "spine"):
             return np.zeros_like(switch)
         if tier == "spine":
-            return switch // d.spines_per_pod
-        network, own = switch // (d.domains * d.rails), switch % (d.domains * d.rails)
-        row, column = own // d.rails // d.domains_per_pod, own % d.rails // d.rails_per_pod
-        return network * d.pods + row * d.pods_across + column
+            return switch // design.spines_per_pod
+        network, own = switch // (design.domains * design.rails), switch % (design.domains * design.rails)
+        row, column = own // design.rails // design.domains_per_pod, own % design.rails // design.rails_per_pod
+        return network * design.pods + row * design.pods_across + column
 
     def zone_of(self, core: Ints) -> Ints:
         """Return the zone of cores, counted over all networks; 0 where there are none."""
@@ -122,14 +124,14 @@ def built_fabric(plan: Plan, site: str | None) -> BuiltFabric:
     name = site or next(iter(fabrics))
     if name not in fabrics:
         raise InputError(f"--site: must be one of {known} (is {name!r})")
-    c = PlanPhysics(plan=plan)
+    physics = PlanPhysics(plan=plan)
     network = plan.instance.network
-    if name not in c.wired or network is None:
+    if name not in physics.wired or network is None:
         remedy = "see what `planner check` says of the plan"
         raise InputError(f"fabric.sites.{name}: cannot be wired as it is; {remedy}")
     built = fabrics[name]
-    leaf, above, floor = c.switches[built.switch], c.above(built), network.floor or Floor()
-    return BuiltFabric(name, built, c.wired[name], network, leaf, floor, above)
+    leaf, above, floor = physics.switches[built.switch], physics.above(built), network.floor or Floor()
+    return BuiltFabric(name, built, physics.wired[name], network, leaf, floor, above)
 
 
 NONE_REACHES = "none reaches"
@@ -154,44 +156,46 @@ class LabelledCable:
         return f"{self.low}:{self.low_port}--{self.high}:{self.high_port}"
 
 
-def cable_list(x: BuiltFabric) -> Iterator[str]:
+def cable_list(built: BuiltFabric) -> Iterator[str]:
     """Write the list as CSV, a block of cables at a time, with the parts that the fabric is priced with."""
     yield CABLE_HEADER
-    names = *(m.name for m in x.media), NONE_REACHES, x.network.optics.name
+    names = *(medium.name for medium in built.media), NONE_REACHES, built.network.optics.name
     cells = {name: _row([name]).rstrip("\n") for name in names}
-    for _, block in labelled(x):
+    for _, block in labelled(built):
         yield "".join(
-            f"{c.low},{c.low_port},{c.high},{c.high_port},{c.metres:.1f},{cells[c.medium]},{c.lane},{c.label}\n"
-            for c in block
+            f"{cable.low},{cable.low_port},{cable.high},{cable.high_port},{cable.metres:.1f},{cells[cable.medium]},{cable.lane},{cable.label}\n"
+            for cable in block
         )
 
 
-def labelled(x: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]]:
+def labelled(built: BuiltFabric) -> Iterator[tuple[str, Iterator[LabelledCable]]]:
     """Yield every cable by name, block by block, with the tier that the block goes up from.
 
     Without a floor and media in the instance a medium is the transceiver of its links, and lengths are those of a floor
     of the usual pitches: no price rests on them.
     """
-    table = MediaTable.of(x.media, x.network.power_usd_per_watt)
-    media = [*(m.name for m in x.media), NONE_REACHES if x.media else x.network.optics.name]
-    counts = switch_counts(x.design)
-    for c, metres in x.measured():
+    table = MediaTable.of(built.media, built.network.power_usd_per_watt)
+    media = [*(medium.name for medium in built.media), NONE_REACHES if built.media else built.network.optics.name]
+    counts = switch_counts(built.design)
+    for cables, metres in built.measured():
         chosen = table.choose(metres)
-        network = c.high // (counts[c.high_tier] // x.design.networks)
-        by_name = [media[i] for i in np.where(chosen == NO_MEDIUM, len(x.media), chosen)]
-        yield c.low_tier, _named(x, c, metres, by_name, (network % x.design.lanes).tolist())
+        network = cables.high // (counts[cables.high_tier] // built.design.networks)
+        by_name = [media[i] for i in np.where(chosen == NO_MEDIUM, len(built.media), chosen)]
+        yield cables.low_tier, _named(built, cables, metres, by_name, (network % built.design.lanes).tolist())
 
 
 def _named(
-    x: BuiltFabric, c: StageCables, metres: Metres, media: list[str], lanes: list[int]
+    built: BuiltFabric, cables: StageCables, metres: Metres, media: list[str], lanes: list[int]
 ) -> Iterator[LabelledCable]:
     """Name a block of cables; where a leaf's port is split, a GPU's end is named port/part."""
-    low = c.low.tolist()
-    low_names = map(x.gpu_name, low) if c.low_tier == "gpu" else (x.names[c.low_tier][i] for i in low)
-    high_names = x.names[c.high_tier]
-    split = x.design.split if c.low_tier == "gpu" else 1
-    high_port = [str(p) if split == 1 else f"{p // split}/{p % split}" for p in c.high_port.tolist()]
-    ends = zip(low_names, c.low_port.tolist(), c.high.tolist(), high_port, metres.tolist(), media, lanes, strict=True)
+    low = cables.low.tolist()
+    low_names = map(built.gpu_name, low) if cables.low_tier == "gpu" else (built.names[cables.low_tier][i] for i in low)
+    high_names = built.names[cables.high_tier]
+    split = built.design.split if cables.low_tier == "gpu" else 1
+    high_port = [str(port) if split == 1 else f"{port // split}/{port % split}" for port in cables.high_port.tolist()]
+    ends = zip(
+        low_names, cables.low_port.tolist(), cables.high.tolist(), high_port, metres.tolist(), media, lanes, strict=True
+    )
     for name, port, high, at, length, medium, lane in ends:
         yield LabelledCable(name, str(port), high_names[high], at, length, medium, lane)
 
@@ -212,15 +216,15 @@ class BillLine:
     metres: float | None = None
 
 
-def bill_of_materials(x: BuiltFabric) -> Iterator[str]:
+def bill_of_materials(built: BuiltFabric) -> Iterator[str]:
     """Write the bill as CSV; amounts are rounded so that they sum to the rounded total.
 
     Raise InternalError if the lines do not sum to the price of the fabric.
     """
-    lines = [line for line in _lines(x) if line.count != 0]
-    total, stated = sum(line.usd for line in lines), x.fabric.cost_usd
+    lines = [line for line in _lines(built) if line.count != 0]
+    total, stated = sum(line.usd for line in lines), built.fabric.cost_usd
     if abs(total - stated) > max(CENT / 2, ROUNDING * stated):
-        raise InternalError(f"bill of {x.site}: lines of {total:,.2f} USD, the fabric costs {stated:,.2f} USD")
+        raise InternalError(f"bill of {built.site}: lines of {total:,.2f} USD, the fabric costs {stated:,.2f} USD")
     yield _row(BILL_HEADER)
     before, cents = 0.0, 0
     for line in lines:
@@ -229,41 +233,45 @@ def bill_of_materials(x: BuiltFabric) -> Iterator[str]:
         metres = "" if line.metres is None else f"{line.metres:.1f}"
         yield _row((line.part, line.where, "" if line.count is None else line.count, metres, _usd(upto - cents)))
         cents = upto
-    yield _row(("total", x.site, "", "", _usd(cents)))
+    yield _row(("total", built.site, "", "", _usd(cents)))
 
 
-def _lines(x: BuiltFabric) -> Iterator[BillLine]:
-    n, d, switch, boxes = x.network, x.design, x.switch, Counter[str]()
-    usd = {s.name: s.price_usd for s in x.models.values()}
-    for tier, count in d.tier_switches.items():
-        boxes[x.models[tier].name] += count
+def _lines(built: BuiltFabric) -> Iterator[BillLine]:
+    network, design, switch, boxes = built.network, built.design, built.switch, Counter[str]()
+    usd = {model.name: model.price_usd for model in built.models.values()}
+    for tier, count in design.tier_switches.items():
+        boxes[built.models[tier].name] += count
     yield from (BillLine(name, "fabric", count, count * usd[name]) for name, count in boxes.items())
-    yield BillLine(switch.name, "WAN gateway", d.wan_gateways, d.wan_gateways * switch.price_usd)
-    yield from _by_length(x) if price.by_reach(n) else _by_kind(x)
-    if n.power_usd_per_watt:
-        power = x.fabric.power_mw * 1e6 * n.power_usd_per_watt
-        yield BillLine("power over the years", f"{x.fabric.power_mw:.6g} MW", None, power)
+    yield BillLine(switch.name, "WAN gateway", design.wan_gateways, design.wan_gateways * switch.price_usd)
+    yield from _by_length(built) if price.by_reach(network) else _by_kind(built)
+    if network.power_usd_per_watt:
+        power = built.fabric.power_mw * 1e6 * network.power_usd_per_watt
+        yield BillLine("power over the years", f"{built.fabric.power_mw:.6g} MW", None, power)
 
 
-def _by_kind(x: BuiltFabric) -> Iterator[BillLine]:
-    n, d, c = x.network, x.design, x.network.cables
-    up = d.switch_links + (d.wan_gateway_links if d.wan_ports else 0)
-    ends = price.endpoint_factor(x.switch, d.split)
+def _by_kind(built: BuiltFabric) -> Iterator[BillLine]:
+    network, design, cables = built.network, built.design, built.network.cables
+    up = design.switch_links + (design.wan_gateway_links if design.wan_ports else 0)
+    ends = price.endpoint_factor(built.switch, design.split)
     for where, links, factor, cable_usd, modules in (
-        ("gpu to leaf", d.endpoint_links, ends, c.endpoint_usd, c.endpoint_transceivers),
-        ("switch to switch", up, x.switch.link_factor, c.switch_usd, c.switch_transceivers),
+        ("gpu to leaf", design.endpoint_links, ends, cables.endpoint_usd, cables.endpoint_transceivers),
+        ("switch to switch", up, built.switch.link_factor, cables.switch_usd, cables.switch_transceivers),
     ):
-        yield BillLine(n.optics.name, where, links * modules, factor * links * modules * n.optics.price_usd)
+        yield BillLine(network.optics.name, where, links * modules, factor * links * modules * network.optics.price_usd)
         yield BillLine("cable", where, links, factor * links * cable_usd)
 
 
-def _by_length(x: BuiltFabric) -> Iterator[BillLine]:
+def _by_length(built: BuiltFabric) -> Iterator[BillLine]:
     """Sum cables by medium and tiers, each cable as long as the floor makes it."""
-    table, counts = price.media_table(x.network), Counter[tuple[int, str]]()
+    table, counts = price.media_table(built.network), Counter[tuple[int, str]]()
     metres, usd = defaultdict[tuple[int, str], float](float), defaultdict[tuple[int, str], float](float)
-    for c, length in x.measured():
-        where, chosen = f"{c.low_tier} to {c.high_tier}", table.choose(length)
-        factor = price.endpoint_factor(x.switch, x.design.split) if c.low_tier == "gpu" else x.switch.link_factor
+    for block, length in built.measured():
+        where, chosen = f"{block.low_tier} to {block.high_tier}", table.choose(length)
+        factor = (
+            price.endpoint_factor(built.switch, built.design.split)
+            if block.low_tier == "gpu"
+            else built.switch.link_factor
+        )
         each, _ = table.usd_watts(length)
         for medium in np.unique(chosen).tolist():
             of = chosen == medium
@@ -271,12 +279,14 @@ def _by_length(x: BuiltFabric) -> Iterator[BillLine]:
             metres[medium, where] += float(length[of].sum())
             usd[medium, where] += factor * float(each[of].sum())
     for key, count in sorted(counts.items(), key=lambda item: (item[0][1], item[0][0])):
-        yield BillLine(x.media[key[0]].name, key[1], count, usd[key], metres[key])
+        yield BillLine(built.media[key[0]].name, key[1], count, usd[key], metres[key])
 
 
 def _row(values: Iterable[object]) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow([escaped(v) if isinstance(v, str) else v for v in values])
+    csv.writer(text, lineterminator="\n").writerow(
+        [escaped(value) if isinstance(value, str) else value for value in values]
+    )
     return text.getvalue()
 
 
@@ -307,13 +317,13 @@ Row = tuple[str | int | float, ...]
 Files = dict[str, Callable[[], Iterator[str]]]
 
 
-def netbox_files(x: BuiltFabric) -> Files:
+def netbox_files(built: BuiltFabric) -> Files:
     """Return the writer of each file by file name, in the order in which NetBox must import them."""
-    d, gbps = x.design, x.switch.port_gbps
-    rack = f"GPU rack of {d.gpus_per_rack}"
-    boxes = {b.name: {f"port{p}": gbps for p in range(b.ports)} for b in x.models.values()}
-    roles = [*switch_counts(d), GPU_RACK]
-    racks = [(x.site, name, STATUS, RACK_WIDTH, RACK_UNITS) for name in x.names["rack"]]
+    design, gbps = built.design, built.switch.port_gbps
+    rack = f"GPU rack of {design.gpus_per_rack}"
+    boxes = {model.name: {f"port{port}": gbps for port in range(model.ports)} for model in built.models.values()}
+    roles = [*switch_counts(design), GPU_RACK]
+    racks = [(built.site, name, STATUS, RACK_WIDTH, RACK_UNITS) for name in built.names["rack"]]
 
     def table(columns: str, rows: Callable[[], Iterable[Row]]) -> Callable[[], Iterator[str]]:
         def lines() -> Iterator[str]:
@@ -321,7 +331,7 @@ def netbox_files(x: BuiltFabric) -> Files:
             rest = iter(rows())
             while block := list(islice(rest, BLOCK)):
                 text = io.StringIO()
-                cells = ([escaped(v) if isinstance(v, str) else v for v in row] for row in block)
+                cells = ([escaped(value) if isinstance(value, str) else value for value in row] for row in block)
                 csv.writer(text, lineterminator="\n").writerows(cells)
                 yield text.getvalue()
 
@@ -331,17 +341,17 @@ def netbox_files(x: BuiltFabric) -> Files:
         "manufacturers.csv": table("name,slug", lambda: [(MANUFACTURER, _slug(MANUFACTURER))]),
         **{f"device-types/{_slug(name)}.yaml": partial(_device_type, name, 1, ports) for name, ports in boxes.items()},
         f"device-types/{_slug(rack)}.yaml": lambda: _device_type(rack, 0, {}),
-        "device-roles.csv": table("name,slug,color", lambda: [(r, r, COLOURS.get(r, GREY)) for r in roles]),
-        "sites.csv": table("name,slug,status", lambda: [(x.site, _slug(x.site), STATUS)]),
+        "device-roles.csv": table("name,slug,color", lambda: [(role, role, COLOURS.get(role, GREY)) for role in roles]),
+        "sites.csv": table("name,slug,status", lambda: [(built.site, _slug(built.site), STATUS)]),
         "racks.csv": table("site,name,status,width,u_height", lambda: racks),
         "devices.csv": table(
-            "name,role,manufacturer,device_type,site,location,rack,position,face,status", lambda: _devices(x, rack)
+            "name,role,manufacturer,device_type,site,location,rack,position,face,status", lambda: _devices(built, rack)
         ),
-        "interfaces.csv": table("device,name,type,enabled", lambda: _interfaces(x)),
+        "interfaces.csv": table("device,name,type,enabled", lambda: _interfaces(built)),
         "cables.csv": table(
             "side_a_device,side_a_type,side_a_name,side_b_device,side_b_type,side_b_name,"
             "type,status,label,color,length,length_unit",
-            lambda: _cables(x),
+            lambda: _cables(built),
         ),
     }
 
@@ -366,7 +376,7 @@ def _slug(name: str) -> str:
 
 def _device_type(model: str, units: int, ports: dict[str, float]) -> Iterator[str]:
     named = {"manufacturer": MANUFACTURER, "model": model, "slug": f"{_slug(MANUFACTURER)}-{_slug(model)}"}
-    interfaces = [{"name": p, "type": _cage(gbps)} for p, gbps in ports.items()]
+    interfaces = [{"name": port, "type": _cage(gbps)} for port, gbps in ports.items()]
     size = {"u_height": units, "is_full_depth": True}
     yield "---\n" + dump(named | size | ({"interfaces": interfaces} if interfaces else {}))
 
@@ -375,35 +385,49 @@ def _cage(gbps: float) -> str:
     return CAGES.get(round(gbps), "other")
 
 
-def _devices(x: BuiltFabric, rack_type: str) -> Iterator[Row]:
+def _devices(built: BuiltFabric, rack_type: str) -> Iterator[Row]:
     """Yield the racks' GPUs, each in its rack, and the switches, whose racks the plan leaves open."""
-    for name in x.names["rack"]:
-        yield f"{x.site}-{name}", GPU_RACK, MANUFACTURER, rack_type, x.site, "", name, "", "", STATUS
-    for tier in switch_counts(x.design):
-        for name in x.names[tier]:
-            yield f"{x.site}-{name}", tier, MANUFACTURER, x.models[tier].name, x.site, "", "", "", "", STATUS
+    for name in built.names["rack"]:
+        yield f"{built.site}-{name}", GPU_RACK, MANUFACTURER, rack_type, built.site, "", name, "", "", STATUS
+    for tier in switch_counts(built.design):
+        for name in built.names[tier]:
+            yield (
+                f"{built.site}-{name}",
+                tier,
+                MANUFACTURER,
+                built.models[tier].name,
+                built.site,
+                "",
+                "",
+                "",
+                "",
+                STATUS,
+            )
 
 
-def _interfaces(x: BuiltFabric) -> Iterator[Row]:
+def _interfaces(built: BuiltFabric) -> Iterator[Row]:
     """Yield the interfaces of no device type: a rack's NICs as they are cabled, and parts of leaves' split ports."""
-    d = x.design
-    cage = _cage(x.switch.port_gbps / d.split)
-    for rack in x.names["rack"]:
-        for gpu in range(d.gpus_per_rack):
-            for lane in range(d.lanes):
-                device, name = interface_of(f"{rack}-gpu{gpu:0{width(d.gpus_per_rack)}d}", str(lane))
-                yield f"{x.site}-{device}", name, cage, "true"
-    for leaf in x.names["leaf"] if d.split > 1 else ():
-        for part in range(d.leaf_down_used * d.split):
-            yield f"{x.site}-{leaf}", f"port{part // d.split}/{part % d.split}", cage, "true"
+    design = built.design
+    cage = _cage(built.switch.port_gbps / design.split)
+    for rack in built.names["rack"]:
+        for gpu in range(design.gpus_per_rack):
+            for lane in range(design.lanes):
+                device, name = interface_of(f"{rack}-gpu{gpu:0{width(design.gpus_per_rack)}d}", str(lane))
+                yield f"{built.site}-{device}", name, cage, "true"
+    for leaf in built.names["leaf"] if design.split > 1 else ():
+        for part in range(design.leaf_down_used * design.split):
+            yield f"{built.site}-{leaf}", f"port{part // design.split}/{part % design.split}", cage, "true"
 
 
-def _cables(x: BuiltFabric) -> Iterator[Row]:
-    for tier, block in labelled(x):
-        for c in block:
-            (a, port_a), (b, port_b) = interface_of(c.low, c.low_port), interface_of(c.high, c.high_port)
-            sides = f"{x.site}-{a}", INTERFACE, port_a, f"{x.site}-{b}", INTERFACE, port_b
-            yield *sides, _cable_type(c.medium), STATUS, c.label, COLOURS[tier], round(c.metres, 2), "m"
+def _cables(built: BuiltFabric) -> Iterator[Row]:
+    for tier, block in labelled(built):
+        for cable in block:
+            (one, port_a), (other, port_b) = (
+                interface_of(cable.low, cable.low_port),
+                interface_of(cable.high, cable.high_port),
+            )
+            sides = f"{built.site}-{one}", INTERFACE, port_a, f"{built.site}-{other}", INTERFACE, port_b
+            yield *sides, _cable_type(cable.medium), STATUS, cable.label, COLOURS[tier], round(cable.metres, 2), "m"
 
 
 @cache
@@ -411,12 +435,12 @@ def _cable_type(medium: str) -> str:
     return next((kind for pattern, kind in CABLE_TYPES.items() if re.search(pattern, medium.lower())), "")
 
 
-def write_netbox(output: Path, x: BuiltFabric) -> None:
+def write_netbox(output: Path, built: BuiltFabric) -> None:
     """Write the files into a folder, which is made where there is none, or into a ZIP file: all of them or none.
 
     Raise InputError where the folder or file cannot be written.
     """
-    files = netbox_files(x)
+    files = netbox_files(built)
     if output.suffix == ".zip":
         write_streamed(output, lambda: [_zipped(files)])
         return

@@ -53,8 +53,8 @@ class LaunchRun:
     @property
     def gpus(self) -> int:
         """Ranks that are started."""
-        x = self.layout
-        return x.tensor_parallel * x.context_parallel * x.pipeline_parallel * self.data_parallel
+        layout = self.layout
+        return layout.tensor_parallel * layout.context_parallel * layout.pipeline_parallel * self.data_parallel
 
     @property
     def node_gpus(self) -> int:
@@ -75,8 +75,12 @@ class LaunchRun:
     @property
     def chunks(self) -> list[int]:
         """Layers of each chunk in the order of the pass: the first chunk of every stage, the second of every stage."""
-        v = self.layout.virtual_stages
-        return [n // v + (1 if k < n % v else 0) for k in range(v) for n in self.layout.layers_per_stage]
+        virtual = self.layout.virtual_stages
+        return [
+            count // virtual + (1 if k < count % virtual else 0)
+            for k in range(virtual)
+            for count in self.layout.layers_per_stage
+        ]
 
     @property
     def is_even(self) -> bool:
@@ -123,28 +127,32 @@ def require(run: LaunchRun, framework: str) -> None:
 
     Raise InputError that names the first such choice, its value, and how to plan without it.
     """
-    x = run.layout
-    some = [] if x.recomputed_layers_per_stage == x.layers_per_stage else list(x.recomputed_layers_per_stage)
+    layout = run.layout
+    some = (
+        []
+        if layout.recomputed_layers_per_stage == layout.layers_per_stage
+        else list(layout.recomputed_layers_per_stage)
+    )
     asked = {
-        "tensor_parallel_inner": (x.tensor_parallel_inner, 1),
-        "context_parallel": (x.context_parallel, 1),
-        "expert_parallel": (x.expert_parallel, 1),
-        "pipeline_parallel": (x.pipeline_parallel, 1),
-        "virtual_stages": (x.virtual_stages, 1),
-        "schedule": (x.schedule, "1f1b"),
+        "tensor_parallel_inner": (layout.tensor_parallel_inner, 1),
+        "context_parallel": (layout.context_parallel, 1),
+        "expert_parallel": (layout.expert_parallel, 1),
+        "pipeline_parallel": (layout.pipeline_parallel, 1),
+        "virtual_stages": (layout.virtual_stages, 1),
+        "schedule": (layout.schedule, "1f1b"),
         "recomputed_layers_per_stage": (some, []),
-        "zero_stage": (x.zero_stage, 0),
+        "zero_stage": (layout.zero_stage, 0),
     }
     for key, (value, plain) in asked.items():
         if value != plain and key not in CHOICES[framework]:
             pin = f"plan with --pin layout.{key}={plain}" if plain != [] else "plan with --pin layout.recompute=none"
             raise InputError(f"layout.{key}: {framework} cannot be told {value!r}; {pin}, or choose another framework")
-    if framework == "torchtitan" and x.recompute == "selective" and run.modules != CORE_ATTENTION:
+    if framework == "torchtitan" and layout.recompute == "selective" and run.modules != CORE_ATTENTION:
         raise InputError(
             f"workload.software.recompute_modules: torchtitan cannot be told {', '.join(run.modules)}; "
             "plan with --pin layout.recompute=none, or choose another framework"
         )
-    for what in broken_rules(RULES[framework], x, run.model, run.sequence_length):
+    for what in broken_rules(RULES[framework], layout, run.model, run.sequence_length):
         path, _, rule = what.partition(": ")
         remedy = f"leave out --exact to take the nearest, or plan with workload.software {STACKS[framework]}"
         raise InputError(f"{path}: {framework} has {rule}; {remedy}")
@@ -152,7 +160,7 @@ def require(run: LaunchRun, framework: str) -> None:
 
 def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
     """Return the chunks as Megatron's pipeline layout: E embedding, t a layer, L the loss, stages divided by |."""
-    parts = [f"t*{n}" if n > 2 else "t" * n for n in run.chunks]
+    parts = [f"t*{count}" if count > 2 else "t" * count for count in run.chunks]
     parts[0], parts[-1] = f"E{parts[0]}", f"{parts[-1]}L"
     if not grouped:
         return "|".join(parts)
@@ -166,7 +174,7 @@ def pipeline_layout(run: LaunchRun, *, grouped: bool = True) -> str:
 def recomputed_under(run: LaunchRun, each: int) -> tuple[int, ...]:
     """Return the layers that every stage recomputes where each of its chunks recomputes `each`, as frameworks count."""
     stages = run.layout.pipeline_parallel
-    return tuple(sum(min(each, n) for n in run.chunks[stage::stages]) for stage in range(stages))
+    return tuple(sum(min(each, count) for count in run.chunks[stage::stages]) for stage in range(stages))
 
 
 def equal_recomputed(run: LaunchRun) -> int | None:
@@ -174,7 +182,7 @@ def equal_recomputed(run: LaunchRun) -> int | None:
     counts = run.layout.recomputed_layers_per_stage
     if run.layout.recompute != "full" or not counts or counts == run.layout.layers_per_stage:
         return None
-    return next(n for n in range(max(run.chunks) + 1) if recomputed_under(run, n) == counts)
+    return next(number for number in range(max(run.chunks) + 1) if recomputed_under(run, number) == counts)
 
 
 def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
@@ -182,29 +190,29 @@ def nearest_choices(run: LaunchRun, framework: str) -> dict[str, Any]:
 
     More layers are recomputed, never fewer, and activations are divided further, never less, so that memory holds.
     """
-    x, counts, changes = run.layout, run.layout.recomputed_layers_per_stage, dict[str, Any]()
-    megatron, v = framework in ("megatron", "nemo"), x.virtual_stages
-    if x.tensor_parallel_inner > 1:
+    layout, counts, changes = run.layout, run.layout.recomputed_layers_per_stage, dict[str, Any]()
+    megatron, virtual = framework in ("megatron", "nemo"), layout.virtual_stages
+    if layout.tensor_parallel_inner > 1:
         changes["tensor_parallel_inner"] = 1
-    if x.schedule != "1f1b":
+    if layout.schedule != "1f1b":
         changes["schedule"] = "1f1b"
-    if RULES[framework].whole_rounds and v > 1 and x.microbatches_per_step % x.pipeline_parallel:
-        changes["virtual_stages"] = v = 1
+    if RULES[framework].whole_rounds and virtual > 1 and layout.microbatches_per_step % layout.pipeline_parallel:
+        changes["virtual_stages"] = virtual = 1
     divides = framework == "torchtitan" or (megatron and run.model.experts is not None)
-    if divides and x.tensor_parallel > 1 and not x.sequence_parallel:
+    if divides and layout.tensor_parallel > 1 and not layout.sequence_parallel:
         changes["sequence_parallel"] = True
-    layers = x.layers_per_stage
+    layers = layout.layers_per_stage
     if framework == "deepspeed" and len(set(layers)) > 1 and sum(layers) % len(layers) == 0:
         changes["layers_per_stage"] = layers = (sum(layers) // len(layers),) * len(layers)
-    if x.recompute == "selective" and (
+    if layout.recompute == "selective" and (
         framework == "deepspeed" or (framework == "torchtitan" and run.modules != CORE_ATTENTION)
     ):
         changes["recompute"] = "full"
-    if changes.get("recompute", x.recompute) == "full" and (counts or "recompute" in changes):
-        other = replace(run, layout=x.model_copy(update={"virtual_stages": v, "layers_per_stage": layers}))
-        fewest = max((-(-n // v) for n in counts), default=0)
-        wanted = recomputed_under(other, fewest) if megatron and counts != x.layers_per_stage else layers
-        while megatron and any(a < b for a, b in zip(wanted, counts, strict=True)):
+    if changes.get("recompute", layout.recompute) == "full" and (counts or "recompute" in changes):
+        other = replace(run, layout=layout.model_copy(update={"virtual_stages": virtual, "layers_per_stage": layers}))
+        fewest = max((-(-count // virtual) for count in counts), default=0)
+        wanted = recomputed_under(other, fewest) if megatron and counts != layout.layers_per_stage else layers
+        while megatron and any(one < other for one, other in zip(wanted, counts, strict=True)):
             fewest += 1
             wanted = recomputed_under(other, fewest)
         if wanted != counts:
@@ -224,7 +232,7 @@ def megatron_script(run: LaunchRun) -> str:
     require(run, "megatron")
     groups = {"MODEL_ARGS": _model(run), "PARALLEL_ARGS": _parallel(run), "TRAINING_ARGS": _training(run)}
     arrays = "\n\n".join(
-        f"{name}=(\n" + "".join(f"    {_text(f)}\n" for f in flags) + ")" for name, flags in groups.items()
+        f"{name}=(\n" + "".join(f"    {_text(flag)}\n" for flag in flags) + ")" for name, flags in groups.items()
     )
     use = " ".join(f'"${{{name}[@]}}"' for name in groups)
     return f"""\
@@ -256,22 +264,22 @@ def _text(flag: Flag) -> str:
 
 
 def _model(run: LaunchRun) -> Iterator[Flag]:
-    m = run.model
-    yield "num-layers", m.layers
-    yield "hidden-size", m.hidden
-    yield "num-attention-heads", m.heads
-    yield "ffn-hidden-size", m.ffn_width
+    model = run.model
+    yield "num-layers", model.layers
+    yield "hidden-size", model.hidden
+    yield "num-attention-heads", model.heads
+    yield "ffn-hidden-size", model.ffn_width
     yield "seq-length", run.sequence_length
     yield "max-position-embeddings", run.sequence_length
-    yield "vocab-size", m.vocabulary
+    yield "vocab-size", model.vocabulary
     yield "position-embedding-type", "rope"
     yield "normalization", "RMSNorm"
     yield "disable-bias-linear", True
-    if m.gated_ffn:
+    if model.gated_ffn:
         yield "swiglu", True
-    if not m.tied_embeddings:
+    if not model.tied_embeddings:
         yield "untie-embeddings-and-output-weights", True
-    latent = m.latent_attention
+    latent = model.latent_attention
     if latent is not None:
         yield "multi-latent-attention", True
         if latent.q_rank is not None:
@@ -281,41 +289,41 @@ def _model(run: LaunchRun) -> Iterator[Flag]:
         yield "qk-pos-emb-head-dim", latent.head_rope
         yield "v-head-dim", latent.head_value
     else:
-        yield "kv-channels", m.head
-        if m.kv != m.heads:
+        yield "kv-channels", model.head
+        if model.kv != model.heads:
             yield "group-query-attention", True
-            yield "num-query-groups", m.kv
-    if m.experts is not None:
-        e = m.experts
-        yield "num-experts", e.count
-        yield "moe-router-topk", e.per_token
-        yield "moe-ffn-hidden-size", e.ffn
+            yield "num-query-groups", model.kv
+    if model.experts is not None:
+        experts = model.experts
+        yield "num-experts", experts.count
+        yield "moe-router-topk", experts.per_token
+        yield "moe-ffn-hidden-size", experts.ffn
         yield "moe-grouped-gemm", True
-        if e.shared_ffn:
-            yield "moe-shared-expert-intermediate-size", e.shared_ffn
-        if e.dense_layers:
-            yield "moe-layer-freq", f"([0]*{e.dense_layers}+[1]*{m.layers - e.dense_layers})"
+        if experts.shared_ffn:
+            yield "moe-shared-expert-intermediate-size", experts.shared_ffn
+        if experts.dense_layers:
+            yield "moe-layer-freq", f"([0]*{experts.dense_layers}+[1]*{model.layers - experts.dense_layers})"
 
 
 def _parallel(run: LaunchRun) -> Iterator[Flag]:
-    x = run.layout
-    yield "tensor-model-parallel-size", x.tensor_parallel
-    yield "pipeline-model-parallel-size", x.pipeline_parallel
-    yield "context-parallel-size", x.context_parallel
+    layout = run.layout
+    yield "tensor-model-parallel-size", layout.tensor_parallel
+    yield "pipeline-model-parallel-size", layout.pipeline_parallel
+    yield "context-parallel-size", layout.context_parallel
     if run.model.experts is not None:
-        yield "expert-model-parallel-size", x.expert_parallel
+        yield "expert-model-parallel-size", layout.expert_parallel
         yield "expert-tensor-parallel-size", 1  # an expert is whole on its GPU
-    if x.sequence_parallel:
+    if layout.sequence_parallel:
         yield "sequence-parallel", True
-    if x.pipeline_parallel > 1 and not run.is_even:
+    if layout.pipeline_parallel > 1 and not run.is_even:
         yield "pipeline-model-parallel-layout", pipeline_layout(run)
-    elif x.virtual_stages > 1:
+    elif layout.virtual_stages > 1:
         yield "num-layers-per-virtual-pipeline-stage", run.chunks[0]
-    if x.zero_stage in SHARDING:
+    if layout.zero_stage in SHARDING:
         yield "use-megatron-fsdp", True
-        yield "data-parallel-sharding-strategy", SHARDING[x.zero_stage]
+        yield "data-parallel-sharding-strategy", SHARDING[layout.zero_stage]
         yield "ckpt-format", "fsdp_dtensor"  # the only one that Megatron FSDP takes
-    if x.zero_stage:
+    if layout.zero_stage:
         yield "use-distributed-optimizer", True
     if run.software is not None:
         yield from _switches(run, run.software)
@@ -323,18 +331,18 @@ def _parallel(run: LaunchRun) -> Iterator[Flag]:
 
 def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
     """Yield the flags of the switches that are on in the plan's software stack, as far as the layout allows them."""
-    x, overlaps = run.layout, set(software.overlaps)
-    shape, moe_repeated = strategy_of(x).shape, x.recompute == "selective" and "moe" in run.modules
+    layout, overlaps = run.layout, set(software.overlaps)
+    shape, moe_repeated = strategy_of(layout).shape, layout.recompute == "selective" and "moe" in run.modules
     possible: dict[Overlap, bool] = {
         "gradients": True,
-        "parameters": x.zero_stage > 0 and "gradients" in overlaps,
-        "tensor": x.tensor_parallel > 1 and x.sequence_parallel,
-        "experts": x.expert_parallel > 1 and shape.experts_overlap and not moe_repeated,
+        "parameters": layout.zero_stage > 0 and "gradients" in overlaps,
+        "tensor": layout.tensor_parallel > 1 and layout.sequence_parallel,
+        "experts": layout.expert_parallel > 1 and shape.experts_overlap and not moe_repeated,
     }
     for what, able in possible.items():
         if able and what in overlaps:
             yield OVERLAP_FLAGS[what], True
-    if "sends" not in overlaps and x.virtual_stages > 1:
+    if "sends" not in overlaps and layout.virtual_stages > 1:
         yield "no-overlap-p2p-communication", True
     if run.model.experts is not None:
         flexible = software.dispatcher != "all_to_all"
@@ -356,17 +364,17 @@ def _switches(run: LaunchRun, software: Software) -> Iterator[Flag]:
 
 
 def _training(run: LaunchRun) -> Iterator[Flag]:
-    x, p = run.layout, run.precision
-    yield "micro-batch-size", x.microbatch_sequences
+    layout, precision = run.layout, run.precision
+    yield "micro-batch-size", layout.microbatch_sequences
     yield "global-batch-size", run.global_batch
-    if x.recompute == "selective" and run.modules == CORE_ATTENTION:
+    if layout.recompute == "selective" and run.modules == CORE_ATTENTION:
         yield "recompute-activations", True
     else:
         yield from _recompute(run)
-    yield ("fp16" if p.compute == "fp16" else "bf16"), True
-    if p.compute == "fp8":
+    yield ("fp16" if precision.compute == "fp16" else "bf16"), True
+    if precision.compute == "fp8":
         yield "fp8-format", "hybrid"
-    if p.gradient_bytes <= 2 and p.compute != "fp16":
+    if precision.gradient_bytes <= 2 and precision.compute != "fp16":
         yield "grad-reduce-in-bf16", True
 
 
@@ -396,36 +404,39 @@ def torchtitan_tables(run: LaunchRun) -> dict[str, dict[str, Any]]:
     InputError: the layout has what torchtitan cannot be told.
     """
     require(run, "torchtitan")
-    x, replicas = run.layout, run.data_parallel
-    routed = run.model.experts is not None and x.tensor_parallel > 1
-    if x.zero_stage == 1:
+    layout, replicas = run.layout, run.data_parallel
+    routed = run.model.experts is not None and layout.tensor_parallel > 1
+    if layout.zero_stage == 1:
         raise InputError("layout.zero_stage: torchtitan has replicas, ZeRO-2 and ZeRO-3 (is 1); pin 0, 2 or 3")
-    pipelined, selective = x.pipeline_parallel > 1, {"selective_ac_option": "op"} if x.recompute == "selective" else {}
-    local = x.microbatch_sequences * (x.microbatches_per_step if pipelined else 1)
+    pipelined, selective = (
+        layout.pipeline_parallel > 1,
+        {"selective_ac_option": "op"} if layout.recompute == "selective" else {},
+    )
+    local = layout.microbatch_sequences * (layout.microbatches_per_step if pipelined else 1)
     parallelism: dict[str, Any] = {
-        "data_parallel_replicate_degree": 1 if x.zero_stage else replicas,
-        "data_parallel_shard_degree": replicas if x.zero_stage else 1,
-        "fsdp_reshard_after_forward": "never" if x.zero_stage == 2 else "always",
-        "tensor_parallel_degree": x.tensor_parallel,
-        "context_parallel_degree": x.context_parallel,
-        "pipeline_parallel_degree": x.pipeline_parallel,
-        "expert_parallel_degree": x.expert_parallel,
+        "data_parallel_replicate_degree": 1 if layout.zero_stage else replicas,
+        "data_parallel_shard_degree": replicas if layout.zero_stage else 1,
+        "fsdp_reshard_after_forward": "never" if layout.zero_stage == 2 else "always",
+        "tensor_parallel_degree": layout.tensor_parallel,
+        "context_parallel_degree": layout.context_parallel,
+        "pipeline_parallel_degree": layout.pipeline_parallel,
+        "expert_parallel_degree": layout.expert_parallel,
     }
     if routed:
         parallelism["expert_tensor_parallel_degree"] = 1  # an expert is whole on its GPU
     if pipelined:
-        parallelism["pipeline_parallel_schedule"] = "Interleaved1F1B" if x.virtual_stages > 1 else "1F1B"
-        parallelism["pipeline_parallel_microbatch_size"] = x.microbatch_sequences
+        parallelism["pipeline_parallel_schedule"] = "Interleaved1F1B" if layout.virtual_stages > 1 else "1F1B"
+        parallelism["pipeline_parallel_microbatch_size"] = layout.microbatch_sequences
         first, parts = 0, list[list[str]]()
-        for i, n in enumerate(run.chunks):
-            layers = [f"layers.{k}" for k in range(first, first + n)]
+        for i, count in enumerate(run.chunks):
+            layers = [f"layers.{k}" for k in range(first, first + count)]
             parts.append(["tok_embeddings"] * (i == 0) + layers + ["norm", "output"] * (i == len(run.chunks) - 1))
-            first += n
+            first += count
         parallelism["module_fqns_per_model_part"] = parts
     return {
         "training": {"seq_len": run.sequence_length, "local_batch_size": local, "global_batch_size": run.global_batch},
         "parallelism": parallelism,
-        "activation_checkpoint": {"mode": x.recompute, **selective},
+        "activation_checkpoint": {"mode": layout.recompute, **selective},
     }
 
 
@@ -435,7 +446,7 @@ def torchtitan_toml(run: LaunchRun) -> str:
     lines = [f"# {run.name}: NNODES={run.nodes} NGPU={run.node_gpus}; model, data and optimiser are yours to add."]
     lines.append('# Environment: PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True"')
     for name, table in tables.items():
-        lines += ["", f"[{name}]", *(f"{k} = {json.dumps(v)}" for k, v in table.items())]
+        lines += ["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -445,30 +456,30 @@ def nemo_overrides(run: LaunchRun) -> dict[str, dict[str, Any]]:
     Raise InputError where the layout has what it cannot be told.
     """
     require(run, "nemo")
-    x = run.layout
+    layout = run.layout
     model: dict[str, Any] = {
         "seq_length": run.sequence_length,
-        "tensor_model_parallel_size": x.tensor_parallel,
-        "pipeline_model_parallel_size": x.pipeline_parallel,
-        "virtual_pipeline_model_parallel_size": x.virtual_stages if x.virtual_stages > 1 else None,
-        "context_parallel_size": x.context_parallel,
-        "expert_model_parallel_size": x.expert_parallel,
+        "tensor_model_parallel_size": layout.tensor_parallel,
+        "pipeline_model_parallel_size": layout.pipeline_parallel,
+        "virtual_pipeline_model_parallel_size": layout.virtual_stages if layout.virtual_stages > 1 else None,
+        "context_parallel_size": layout.context_parallel,
+        "expert_model_parallel_size": layout.expert_parallel,
         "expert_tensor_parallel_size": 1,  # an expert is whole on its GPU
-        "sequence_parallel": x.sequence_parallel,
+        "sequence_parallel": layout.sequence_parallel,
     }
-    if x.pipeline_parallel > 1 and not run.is_even:
+    if layout.pipeline_parallel > 1 and not run.is_even:
         model["pipeline_model_parallel_layout"] = pipeline_layout(run)
         del model["virtual_pipeline_model_parallel_size"]  # the layout says it
     for flag, value in _recompute(run):
         model[flag.replace("-", "_")] = list(value) if isinstance(value, tuple) else value
     if run.software is not None and run.software.fp8_attention:
         model["fp8_dot_product_attention"] = True
-    ddp: dict[str, Any] = {"use_distributed_optimizer": x.zero_stage > 0, "overlap_grad_reduce": True}
-    if x.zero_stage in SHARDING:
-        ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": SHARDING[x.zero_stage]}
+    ddp: dict[str, Any] = {"use_distributed_optimizer": layout.zero_stage > 0, "overlap_grad_reduce": True}
+    if layout.zero_stage in SHARDING:
+        ddp |= {"use_megatron_fsdp": True, "data_parallel_sharding_strategy": SHARDING[layout.zero_stage]}
     return {
         "model": model,
-        "train": {"micro_batch_size": x.microbatch_sequences, "global_batch_size": run.global_batch},
+        "train": {"micro_batch_size": layout.microbatch_sequences, "global_batch_size": run.global_batch},
         "ddp": ddp,
         "dataset": {"seq_length": run.sequence_length},
     }
@@ -487,20 +498,20 @@ def deepspeed_keys(run: LaunchRun) -> dict[str, Any]:
     Raise InputError where the layout has what DeepSpeed cannot be told.
     """
     require(run, "deepspeed")
-    x = run.layout
-    if x.pipeline_parallel > 1 and x.zero_stage > 1:
-        raise InputError(f"layout.zero_stage: DeepSpeed has 0 or 1 under a pipeline (is {x.zero_stage}); pin 1")
+    layout = run.layout
+    if layout.pipeline_parallel > 1 and layout.zero_stage > 1:
+        raise InputError(f"layout.zero_stage: DeepSpeed has 0 or 1 under a pipeline (is {layout.zero_stage}); pin 1")
     return {
         "train_batch_size": run.global_batch,
-        "train_micro_batch_size_per_gpu": x.microbatch_sequences,
-        "gradient_accumulation_steps": x.microbatches_per_step,
-        "zero_optimization": {"stage": x.zero_stage, "overlap_comm": True},
+        "train_micro_batch_size_per_gpu": layout.microbatch_sequences,
+        "gradient_accumulation_steps": layout.microbatches_per_step,
+        "zero_optimization": {"stage": layout.zero_stage, "overlap_comm": True},
         ("fp16" if run.precision.compute == "fp16" else "bf16"): {"enabled": True},
-        "tensor_parallel": {"autotp_size": x.tensor_parallel},
+        "tensor_parallel": {"autotp_size": layout.tensor_parallel},
         "pipeline": {
-            "stages": x.pipeline_parallel,
+            "stages": layout.pipeline_parallel,
             "partition": "uniform",
-            "activation_checkpoint_interval": 1 if x.recompute == "full" else 0,
+            "activation_checkpoint_interval": 1 if layout.recompute == "full" else 0,
         },
     }
 

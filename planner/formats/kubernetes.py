@@ -31,7 +31,7 @@ def _instance_rows(instances: list[Any], source: str) -> Iterator[Layered]:
         name, layers = item.get("id"), item.get("network_layers")
         if not isinstance(name, str) or not name:
             raise InputError(f"{source}: {where}.id: must be a node's name (is {shown(name)})")
-        if not isinstance(layers, list) or not layers or not all(isinstance(s, str) and s for s in layers):
+        if not isinstance(layers, list) or not layers or not all(isinstance(layer, str) and layer for layer in layers):
             rule = f"must name the switches above {name!r}, leaf first (is {shown(layers)})"
             raise InputError(f"{source}: {where}.network_layers: {rule}")
         yield Layered(where, name, tuple(layers), _domain(item))
@@ -58,7 +58,7 @@ FAMILIES: tuple[tuple[str, ...], ...] = (
         "network.topology.nvidia.com/datacenter",
     ),
     ("cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-block"),
-    tuple(f"topology.k8s.aws/network-node-layer-{n}" for n in (4, 3, 2, 1)),
+    tuple(f"topology.k8s.aws/network-node-layer-{number}" for number in (4, 3, 2, 1)),
     ("oci.oraclecloud.com/host.rack_id", "oci.oraclecloud.com/host.network_block_id"),
     ("topology.kubernetes.io/zone", "topology.kubernetes.io/region"),
 )
@@ -76,11 +76,11 @@ def read_kubernetes(data: Mapping[str, Any], source: str, keys: Sequence[str] = 
     for where, item in _items(data, source):
         name = _name(item, source, where)
         labels = _object(item["metadata"], "labels", f"{source}: {where}.metadata")
-        nodes.append((where, name, {k: v for k, v in labels.items() if isinstance(v, str) and v}))
+        nodes.append((where, name, {key: value for key, value in labels.items() if isinstance(value, str) and value}))
     keys = tuple(keys) or _family(nodes)
-    keys = tuple(k for k in keys if any(k in labels for _, _, labels in nodes))
+    keys = tuple(key for key in keys if any(key in labels for _, _, labels in nodes))
     if not keys:
-        known = ", ".join(f[0] for f in FAMILIES)
+        known = ", ".join(family[0] for family in FAMILIES)
         raise InputError(f"{source}: items: no node has a topology label; name the keys, leaf first (known: {known})")
     return from_layers(source, _node_rows(nodes, source, keys))
 
@@ -94,8 +94,8 @@ def down_nodes(data: Mapping[str, Any], source: str) -> frozenset[str]:
         if not isinstance(conditions, list):
             problem = f"must be a list (is {shown(conditions)})"
             raise InputError(f"{source}: {where}.status.conditions: {problem}; correct it")
-        conditions = [c for c in conditions if isinstance(c, dict)]
-        ready = [c.get("status") for c in conditions if c.get("type") == "Ready"]
+        conditions = [condition for condition in conditions if isinstance(condition, dict)]
+        ready = [condition.get("status") for condition in conditions if condition.get("type") == "Ready"]
         if spec.get("unschedulable") is True or (ready and ready[0] != "True"):
             down.add(_name(item, source, where))
     return frozenset(down)
@@ -134,23 +134,23 @@ def _object(holder: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
 
 def _family(nodes: Sequence[Labelled]) -> tuple[str, ...]:
     """Return the keys to read by: topograph's tiers of any depth, else the family of which most keys are carried."""
-    carried = {k for _, _, labels in nodes for k in labels}
-    tiers = sorted(int(found[1]) for k in carried if (found := _TIER.fullmatch(k)))
+    carried = {key for _, _, labels in nodes for key in labels}
+    tiers = sorted(int(found[1]) for key in carried if (found := _TIER.fullmatch(key)))
     if tiers:
-        return tuple(TIER.format(n) for n in tiers)
-    return max(FAMILIES, key=lambda family: sum(k in carried for k in family))
+        return tuple(TIER.format(number) for number in tiers)
+    return max(FAMILIES, key=lambda family: sum(key in carried for key in family))
 
 
 def _node_rows(nodes: Sequence[Labelled], source: str, keys: Sequence[str]) -> Iterator[Layered]:
     for where, name, labels in nodes:
-        if not any(k in labels for k in keys):
+        if not any(key in labels for key in keys):
             continue
-        missing = [k for k in keys if k not in labels]
+        missing = [key for key in keys if key not in labels]
         if missing:
             node = f"{source}: {where}: node {name!r}"
             raise InputError(f"{node} has no label {missing[0]}, though others have; label it")
-        domain = next((labels[k] for k in DOMAIN_LABELS if k in labels), None)
-        yield Layered(f"{where} ({name})", name, tuple(labels[k] for k in keys), domain)
+        domain = next((labels[key] for key in DOMAIN_LABELS if key in labels), None)
+        yield Layered(f"{where} ({name})", name, tuple(labels[key] for key in keys), domain)
 
 
 QUEUE, IMAGE = "default", "example.invalid/training:1"  # for the user to put in
@@ -164,7 +164,7 @@ _NAME_RULE = "small letters, digits, - and . alone"
 
 def documents(comment: str, objects: Iterable[Mapping[str, Any]]) -> str:
     """Write objects one after another, as kubectl apply -f takes them."""
-    return "".join(f"# {line}\n" for line in comment.splitlines()) + "---\n".join(dump(o) for o in objects)
+    return "".join(f"# {line}\n" for line in comment.splitlines()) + "---\n".join(dump(item) for item in objects)
 
 
 def label(value: str, what: str) -> str:
@@ -237,7 +237,7 @@ def kueue_job(placed: PlacedJob) -> str:
 
 def annotations(placed: PlacedJob) -> dict[str, str]:
     """Return the podset's: each group in one domain where all are as large and in order, else pods on any node."""
-    sizes = {len(g.nodes) for g in placed.groups}
+    sizes = {len(group.nodes) for group in placed.groups}
     if len(sizes) == 1 and consecutive(placed):
         return {
             "kueue.x-k8s.io/podset-slice-required-topology": GROUP,
@@ -248,12 +248,14 @@ def annotations(placed: PlacedJob) -> dict[str, str]:
 
 def consecutive(placed: PlacedJob) -> bool:
     """Return whether the groups, one after another by their first ranks, are the rank order."""
-    return [n for g in _by_first_rank(placed) for n in g.nodes] == list(placed.nodes)
+    return [node for group in _by_first_rank(placed) for node in group.nodes] == list(placed.nodes)
 
 
 def _by_first_rank(placed: PlacedJob) -> list[RankGroup]:
-    rank = {n: i for i, n in enumerate(placed.nodes)}
-    return sorted(placed.groups, key=lambda g: min((rank[n] for n in g.nodes if n in rank), default=len(rank)))
+    rank = {node: i for i, node in enumerate(placed.nodes)}
+    return sorted(
+        placed.groups, key=lambda group: min((rank[node] for node in group.nodes if node in rank), default=len(rank))
+    )
 
 
 def kueue_topology(topology: Topology, name: str = "fabric") -> str:
@@ -262,26 +264,30 @@ def kueue_topology(topology: Topology, name: str = "fabric") -> str:
     Raise InputError if leaves are at different depths, as Kueue needs every level on every node.
     """
     if topology.kind == "block":
-        named = (_node_object(n, {DOMAIN_LABELS[0]: label(b.name, "block")}) for b in topology.blocks for n in b.nodes)
+        named = (
+            _node_object(node, {DOMAIN_LABELS[0]: label(block.name, "block")})
+            for block in topology.blocks
+            for node in block.nodes
+        )
         return documents(
             "Apply with kubectl apply --server-side -f.", [_topology_object(name, [DOMAIN_LABELS[0], HOSTNAME]), *named]
         )
     above = chains(topology)
-    depths = {len(c) for c in above.values()}
+    depths = {len(chain) for chain in above.values()}
     if len(depths) != 1:
         raise InputError("kueue: leaves stand at different depths below the root; give each as many switches above")
-    levels = [TIER.format(n) for n in reversed(range(depths.pop()))]
-    domain = {n: b.name for b in topology.blocks for n in b.nodes}
+    levels = [TIER.format(tier) for tier in reversed(range(depths.pop()))]
+    domain = {node: block.name for block in topology.blocks for node in block.nodes}
     nodes = (
         {
-            **{TIER.format(i): label(s, "switch") for i, s in enumerate(above[leaf.name])},
-            **({DOMAIN_LABELS[0]: label(domain[n], "block")} if n in domain else {}),
+            **{TIER.format(i): label(switch, "switch") for i, switch in enumerate(above[leaf.name])},
+            **({DOMAIN_LABELS[0]: label(domain[node], "block")} if node in domain else {}),
         }
         for leaf in leaves(topology)
-        for n in leaf.nodes
+        for node in leaf.nodes
     )
-    names = [n for leaf in leaves(topology) for n in leaf.nodes]
-    labelled = (_node_object(n, labels) for n, labels in zip(names, nodes, strict=True))
+    names = [node for leaf in leaves(topology) for node in leaf.nodes]
+    labelled = (_node_object(name, labels) for name, labels in zip(names, nodes, strict=True))
     return documents(
         "Apply with kubectl apply --server-side -f.", [_topology_object(name, [*levels, HOSTNAME]), *labelled]
     )
@@ -289,7 +295,7 @@ def kueue_topology(topology: Topology, name: str = "fabric") -> str:
 
 def _rank_labels(placed: PlacedJob) -> Iterator[dict[str, Any]]:
     """Label each node with its job, group and place in the rank order; padded, for they are sorted as text."""
-    group = {n: i for i, g in enumerate(_by_first_rank(placed)) for n in g.nodes}
+    group = {node: i for i, group in enumerate(_by_first_rank(placed)) for node in group.nodes}
     width_group, width_rank = len(str(max(len(placed.groups) - 1, 0))), len(str(len(placed.nodes) - 1))
     for i, node in enumerate(placed.nodes):
         yield _node_object(
@@ -341,10 +347,10 @@ def volcano_job(placed: PlacedJob, topology: Topology) -> str:
         "tasks": [
             {
                 "name": f"group-{i}",
-                "replicas": len(g.nodes),
-                "template": {"spec": {**pod(per_node), "affinity": _on(g)}},
+                "replicas": len(group.nodes),
+                "template": {"spec": {**pod(per_node), "affinity": _on(group)}},
             }
-            for i, g in enumerate(groups)
+            for i, group in enumerate(groups)
         ],
     }
     comment = (
@@ -358,27 +364,29 @@ def lowest_common_tier(placed: PlacedJob, topology: Topology) -> int:
     """Return the tier of the lowest switch above all nodes of the job, leaves being 1."""
     _require_tree(topology)
     leaf, above, tiers = leaf_of(topology), chains(topology), heights(topology)
-    used = {leaf[n] for n in placed.nodes}
-    shared = Counter(s for name in used for s in above[name])
-    return 1 + min(tiers[s] for s, times in shared.items() if times == len(used))
+    used = {leaf[node] for node in placed.nodes}
+    shared = Counter(switch for name in used for switch in above[name])
+    return 1 + min(tiers[switch] for switch, times in shared.items() if times == len(used))
 
 
 def _hypernodes(topology: Topology) -> Iterator[dict[str, Any]]:
     _require_tree(topology)
-    names = {s.name: object_name(s.name, "switch") for s in topology.switches}
+    names = {switch.name: object_name(switch.name, "switch") for switch in topology.switches}
     twice = [name for name, times in Counter(names.values()).items() if times > 1]
     if twice:
         raise InputError(f"volcano: two switches are called {twice[0]!r} in small letters; rename one")
     children, tiers = children_of(topology), heights(topology)
-    for s in topology.switches:
-        members = [("Node", node_name(n)) for n in s.nodes] or [("HyperNode", names[c]) for c in children[s.name]]
+    for switch in topology.switches:
+        members = [("Node", node_name(node)) for node in switch.nodes] or [
+            ("HyperNode", names[child]) for child in children[switch.name]
+        ]
         yield {
             "apiVersion": TOPOLOGY_API,
             "kind": "HyperNode",
-            "metadata": {"name": names[s.name]},
+            "metadata": {"name": names[switch.name]},
             "spec": {
-                "tier": tiers[s.name] + 1,
-                "members": [{"type": kind, "selector": {"exactMatch": {"name": n}}} for kind, n in members],
+                "tier": tiers[switch.name] + 1,
+                "members": [{"type": kind, "selector": {"exactMatch": {"name": name}}} for kind, name in members],
             },
         }
 
@@ -390,6 +398,6 @@ def _require_tree(topology: Topology) -> None:
 
 def _on(group: RankGroup) -> dict[str, Any]:
     """Return the affinity that binds a group's pods to its nodes, and keeps two off one node by their GPUs alone."""
-    expression = {"key": HOSTNAME, "operator": "In", "values": [node_name(n) for n in group.nodes]}
+    expression = {"key": HOSTNAME, "operator": "In", "values": [node_name(node) for node in group.nodes]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}

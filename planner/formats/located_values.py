@@ -70,12 +70,12 @@ def _unquoted(name: str) -> str:
 def _toml_end(text: str, start: int) -> int:
     """Return the offset behind a value: the first at which it is one."""
     closing = {"[": r"\]", "{": r"\}", '"': '"', "'": "'"}.get(text[start : start + 1], r"[^\s#]+")
-    for m in re.compile(closing).finditer(text, start + (closing in "\"'")):
+    for match in re.compile(closing).finditer(text, start + (closing in "\"'")):
         try:
-            tomllib.loads(f"x = {text[start : m.end()]}")
+            tomllib.loads(f"x = {text[start : match.end()]}")
         except tomllib.TOMLDecodeError:
             continue
-        return m.end()
+        return match.end()
     return start
 
 
@@ -123,7 +123,7 @@ class RecipeText:
 
     def messages(self) -> list[str]:
         """Return the lines for the user in the order of the given file; those without a place in it come last."""
-        return [what for _, what in sorted(self.reported, key=lambda x: x[0])]
+        return [what for _, what in sorted(self.reported, key=lambda entry: entry[0])]
 
     def refused(self, offset: int | None, key: str, problem: str, remedy: str = WRITE_IT) -> InputError:
         """Return the error of a place that cannot be changed; None: of a key that the file has not."""
@@ -188,8 +188,8 @@ class TableText(RecipeText):
 
     def _add(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
         table, _, name = key.rpartition(".")
-        own = [k for k in self.places if k.rpartition(".")[0] == table]
-        like = next((k for k in likes if k in own), next(iter(own), None))
+        own = [key for key in self.places if key.rpartition(".")[0] == table]
+        like = next((key for key in likes if key in own), next(iter(own), None))
         equals = " = " if self.kind == "toml" else ": "
         if like is None:
             self.added.setdefault(table, {})[name] = value

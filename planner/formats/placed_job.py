@@ -56,7 +56,7 @@ class PlacedJob(Frozen):
 def placed_job_of(placement: Placement) -> PlacedJob:
     """Return a placement as a job on its nodes, of 8 GPUs each where it does not state them."""
     gpus = {} if placement.gpus_per_node is None else {"gpus_per_node": placement.gpus_per_node}
-    groups = tuple(RankGroup(name=g.name, nodes=g.nodes) for g in placement.groups)
+    groups = tuple(RankGroup(name=group.name, nodes=group.nodes) for group in placement.groups)
     certificate = placement.certificate.model_dump(mode="json")
     return PlacedJob(job=placement.job, nodes=placement.nodes, groups=groups, certificate=certificate, **gpus)
 
@@ -72,10 +72,10 @@ def read_placement(running: Path) -> Placement:
         kind = type(data).__name__
         raise InputError(f"{running}: must be a placement (is {kind}); make one with `planner place --format json`")
     try:
-        placed = Placement.model_validate({k: v for k, v in data.items() if k not in SCHEDULER_KEYS})
+        placed = Placement.model_validate({key: value for key, value in data.items() if key not in SCHEDULER_KEYS})
     except ValidationError as error:
         raise InputError("\n".join(complaints(error, str(running), Placement, data))) from None
-    twice = next((n for n, times in Counter(placed.nodes).items() if times > 1), None)
+    twice = next((node for node, times in Counter(placed.nodes).items() if times > 1), None)
     if twice is not None:
         raise InputError(f"{running}: nodes: {twice!r} is listed twice; give the placement as it runs")
     if placed.gpus_per_node is not None and placed.gpus_per_node < 1:
@@ -118,7 +118,9 @@ def sbatch_arguments(placed: PlacedJob, topology: Topology | None = None) -> lis
     listed = fold_names(sorted(placed.nodes, key=natural))
     if segment and topology is not None:
         own = set(placed.nodes)
-        listed = fold_names(sorted((n for b in topology.blocks for n in b.nodes if n not in own), key=natural))
+        listed = fold_names(
+            sorted((node for block in topology.blocks for node in block.nodes if node not in own), key=natural)
+        )
     if len(listed.encode()) > MAX_ARGUMENT_BYTES:
         limit = f"more than the {MAX_ARGUMENT_BYTES:,} of one argument"
         raise InputError(
@@ -158,8 +160,8 @@ def hints(placed: PlacedJob, topology: Topology) -> dict[str, str]:
     """
     if topology.kind == "tree":
         leaf = leaf_of(topology)
-        return {"switches": f"--switches={len({leaf[n] for n in placed.nodes})}"}
-    sizes = {len(g.nodes) for g in placed.groups}
+        return {"switches": f"--switches={len({leaf[node] for node in placed.nodes})}"}
+    sizes = {len(group.nodes) for group in placed.groups}
     if len(sizes) == 1 and (size := sizes.pop()) <= _block_sizes(topology)[0] and len(placed.nodes) % size == 0:
         return {"segment": f"--segment={size}"}
     return {}
@@ -172,17 +174,17 @@ def _segment(placed: PlacedJob, topology: Topology) -> int | None:
     it; divided into segments, each must lie in one block, wherever these are. The greatest common divisor of the nodes
     by base block is always such a segment, and never larger than a base block, the largest that 24.11 takes.
     """
-    home = {n: i for i, b in enumerate(topology.blocks) for n in b.nodes}
-    counts = Counter(home[n] for n in placed.nodes)
+    home = {node: i for i, block in enumerate(topology.blocks) for node in block.nodes}
+    counts = Counter(home[node] for node in placed.nodes)
     sizes = _block_sizes(topology)
-    level = next((s for s in sizes if s >= len(placed.nodes)), sizes[-1])
+    level = next((size for size in sizes if size >= len(placed.nodes)), sizes[-1])
     used = len({i // (level // sizes[0]) for i in counts})
     return None if used <= -(-len(placed.nodes) // level) else math.gcd(*counts.values())
 
 
 def _block_sizes(topology: Topology) -> tuple[int, ...]:
     """Return the sizes of aggregated blocks; without any, a block is only its own."""
-    return topology.block_sizes or (min(len(b.nodes) for b in topology.blocks),)
+    return topology.block_sizes or (min(len(block.nodes) for block in topology.blocks),)
 
 
 def rankfile(placed: PlacedJob) -> str:

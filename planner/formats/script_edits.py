@@ -20,11 +20,11 @@ class ScriptText(RecipeText):
     script: Script = field(kw_only=True)
 
     def _items(self, key: str) -> list[Item]:
-        return [i for i in self.script.items if i.key == key and i.is_flag == bool(self.dashes)]
+        return [item for item in self.script.items if item.key == key and item.is_flag == bool(self.dashes)]
 
     def place(self, key: str) -> int | None:
         """Return the offset of the last flag or override of a name."""
-        return next((i.word.start for i in reversed(self._items(key))), None)
+        return next((item.word.start for item in reversed(self._items(key))), None)
 
     def change(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
         """Set a flag or override; add it where it is missing; remove it where the value is None.
@@ -47,10 +47,10 @@ class ScriptText(RecipeText):
         if not items and value is not None:
             self._add(key, value, likes)
         elif items and not (value is True and items[-1].value is None):
-            values = [i.value for i in items]
-            spans = {None if v is None else v.span for v in values}
+            values = [item.value for item in items]
+            spans = {None if value is None else value.span for value in values}
             if len(spans) > 1 or values[-1] is None:
-                several = f"is given at {self.script.lines(i.word.start for i in items)}, perhaps to several runs"
+                several = f"is given at {self.script.lines(item.word.start for item in items)}, perhaps to several runs"
                 problem = several if len(items) > 1 else "has no value"
                 raise self.refused(items[-1].word.start, shown, problem, self._by_hand(value))
             self.set_value(values[-1], self._written(value, values[-1]), shown, items[-1])
@@ -67,7 +67,7 @@ class ScriptText(RecipeText):
             raise self.refused(at, shown, f"is computed by the shell (is {str(located)!r})", self._by_hand(new))
         start, end = located.span
         for name, words in self.script.assigned.items():
-            holding = next((w for w in words if w.start <= start < w.end), None)
+            holding = next((word for word in words if word.start <= start < word.end), None)
             if holding and (unsure := self.script.unsure(name, holding)):
                 problem = f"its variable {name} is {unsure}, and which value holds is not known"
                 raise self.refused(at, shown, problem, self._by_hand(new))
@@ -111,7 +111,7 @@ class ScriptText(RecipeText):
         return new if inside else f"'{new}'"
 
     def _add(self, key: str, value: Any, likes: tuple[str, ...]) -> None:
-        like = next((i for k in likes for i in reversed(self._items(k)) if not i.word.branch), None)
+        like = next((item for key in likes for item in reversed(self._items(key)) if not item.word.branch), None)
         if like is None:
             raise self.refused(0, f"{self.dashes}{key}", f"is needed with {self._written(value)} and has no like in it")
         try:

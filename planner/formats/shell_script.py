@@ -135,12 +135,12 @@ class Script:
     @property
     def flags(self) -> dict[str, LocatedText | None]:
         """Values by flag without its dashes, underscores as dashes but in dotted names; the last holds."""
-        return {i.key: i.value for i in self.items if i.is_flag}
+        return {item.key: item.value for item in self.items if item.is_flag}
 
     @property
     def overrides(self) -> dict[str, LocatedText]:
         """Values of `model.key=value` by dotted path; the last holds."""
-        return {i.key: i.value for i in self.items if i.value is not None and not i.is_flag}
+        return {item.key: item.value for item in self.items if item.value is not None and not item.is_flag}
 
     @property
     def doubtful(self) -> list[str]:
@@ -169,7 +169,7 @@ class Script:
     def assignments(self, name: str) -> list[Word]:
         """Return where a variable is assigned, but where its own text is added to; arithmetic on it counts."""
         adds = re.compile(rf"\w+(\+=|=.*\$\{{?{name}\b(?!.*\)\)))", re.DOTALL)
-        return [w for w in self.assigned.get(name, ()) if not adds.match(self.text[w.start : w.end])]
+        return [word for word in self.assigned.get(name, ()) if not adds.match(self.text[word.start : word.end])]
 
     def line(self, offset: int) -> int:
         """Return the line of an offset, from 1."""
@@ -177,14 +177,16 @@ class Script:
 
     def line_of(self, key: str, value: object) -> int:
         """Return the line of the value of a flag or override, or else the line of the last flag of its name."""
-        known = [x for x in getattr(value, "offsets", ()) if x != NOWHERE]
-        return self.line(known[0] if known else next(i.word.start for i in reversed(self.items) if i.key == key))
+        known = [offset for offset in getattr(value, "offsets", ()) if offset != NOWHERE]
+        return self.line(
+            known[0] if known else next(item.word.start for item in reversed(self.items) if item.key == key)
+        )
 
     def why_unknown(self, value: str) -> str:
         """Return why the reader does not know what the shell puts in place of a value; nothing where it does."""
         if _COMPUTED.search(value):
             return "the shell computes it, and no command is run here"
-        name = next((m[1] or m[3] for m in _VARIABLE.finditer(value)), None)
+        name = next((match[1] or match[3] for match in _VARIABLE.finditer(value)), None)
         if name is None:
             return "it is an argument of the script or function" if re.match(r"\$[1-9@*]", value) else ""
         loop = re.search(rf"^.*\b(?:for|select|read|getopts|mapfile|readarray)\b[^\n;]*\b{name}\b.*", self.text, re.M)
@@ -201,10 +203,10 @@ def read_script(text: str, where: str) -> Script:
     if len(text) > _LONGEST:
         raise InputError(f"{where}: has more than {_LONGEST:,} characters; give the script or arguments themselves")
     script, words, before = Script(text, where), list[Word](), ""
-    for m in _SBATCH.finditer(text):
-        quoted = m[3][0] in "\"'"
-        value = _at(text, m.start(3) + quoted, m.end(3) - quoted)
-        name = m[1] or _SHORT.get(m[2], m[2])
+    for match in _SBATCH.finditer(text):
+        quoted = match[3][0] in "\"'"
+        value = _at(text, match.start(3) + quoted, match.end(3) - quoted)
+        name = match[1] or _SHORT.get(match[2], match[2])
         if name in ("gres", "gpus-per-node", "gpus-per-task"):  # gpu:h100:8
             name = "gpus-per-node" if name == "gres" and "gpu" in value else name
             value = value.part(value.rfind(":") + 1)
@@ -246,12 +248,14 @@ def _split(value: LocatedText, word: Word, text: str) -> list[Word]:
     """Return the words of a text in quotes that has flags or overrides, or none."""
     if not re.search(r"\s", value):
         return []
-    parts = [value.part(m.start(), m.end()) for m in _PARTS.finditer(value)]
-    if not parts or not (_FLAG.match(parts[0]) or any(OVERRIDE.fullmatch(p) or _STARTS.match(p) for p in parts)):
+    parts = [value.part(match.start(), match.end()) for match in _PARTS.finditer(value)]
+    if not parts or not (
+        _FLAG.match(parts[0]) or any(OVERRIDE.fullmatch(part) or _STARTS.match(part) for part in parts)
+    ):
         return []
-    unquoted = [_unquoted(p) for p in parts]
+    unquoted = [_unquoted(part) for part in parts]
     quote = "'" if text[value.offsets[0] - 1] == "'" else '"'
-    return [Word(p, p.offsets[0], NOWHERE, quote, word.branch) for p in unquoted if p]
+    return [Word(part, part.offsets[0], NOWHERE, quote, word.branch) for part in unquoted if part]
 
 
 def _unquoted(text: LocatedText) -> LocatedText:
@@ -267,7 +271,9 @@ def _items(words: list[Word], text: str) -> Iterator[Item]:
             yield Item(override[1], value, word, _end(text, word, 1), is_flag=False)
         name, equals, _ = word.text.lstrip("-").partition("=")
         key = options.get(name, name if "." in name else name.replace("_", "-"))
-        if not (word.text.startswith("--") and name) and word.text[:1] + name not in ("-" + x for x in options):
+        if not (word.text.startswith("--") and name) and word.text[:1] + name not in (
+            "-" + option for option in options
+        ):
             continue
         is_flag, following = "." not in key or key == name, words[i + 1] if i + 1 < len(words) else None
         if equals:
@@ -275,7 +281,7 @@ def _items(words: list[Word], text: str) -> Iterator[Item]:
         elif following is None or following.text.startswith("--") or following.text.strip() in ("", ")", "\\"):
             yield Item(key, None, word, _end(text, word, 1), is_flag)
         else:
-            modules = itertools.takewhile(lambda x: x.text.replace("-", "_") in MEGATRON_MODULES, words[i + 2 :])
+            modules = itertools.takewhile(lambda word: word.text.replace("-", "_") in MEGATRON_MODULES, words[i + 2 :])
             more = list(modules) if key == "recompute-modules" else []
             end = following.end if following.end != NOWHERE else _end(text, word, 2 + len(more))
             value = following.text.part(0, len(following.text.rstrip()))
@@ -296,7 +302,7 @@ def _end(text: str, word: Word, count: int) -> int:
 
 def _words(text: str, where: str) -> Iterator[Word]:
     """Yield the words as the shell divides them; a comment ends with its line."""
-    documents = [m.span() for m in _HEREDOC.finditer(text)]
+    documents = [match.span() for match in _HEREDOC.finditer(text)]
     i, depth, command, printed, tested, guarded = 0, 0, True, False, False, False
     while i < len(text):
         continued = _CONTINUED.match(text, i)
@@ -311,7 +317,7 @@ def _words(text: str, where: str) -> Iterator[Word]:
         else:
             start, (content, i) = i, _word(text, i, where)
             raw = text[start:i]
-            if command and not any(a <= start < b for a, b in documents):
+            if command and not any(first <= start < last for first, last in documents):
                 depth += (raw in ("if", "case")) - (raw.rstrip(";") in ("fi", "esac") and depth > 0)
                 printed, tested = raw in ("echo", "printf"), raw in ("[", "[[", "((", "test")
             guarded = guarded or (tested and raw in ("&&", "||"))  # what follows depends on the test
@@ -346,29 +352,31 @@ def _word(text: str, i: int, where: str) -> tuple[LocatedText, int]:
         line = text.count("\n", 0, begun) + 1
         problem = f"cannot be read as a shell script or arguments (the quote of line {line} is not closed)"
         raise InputError(f"{where}: {problem}; close the quotes")
-    return LocatedText("".join(text[k] for k in offsets), tuple(offsets)), min(i, len(text))
+    return LocatedText("".join(text[offset] for offset in offsets), tuple(offsets)), min(i, len(text))
 
 
 def _expanded(text: LocatedText, script: Script) -> LocatedText:
     """Put the values of variables that are assigned above, and of arithmetic, in their place; others stay."""
     variables = script.variables
 
-    def value(m: re.Match[str]) -> LocatedText:
-        own = variables.get(m[1] or m[3])
-        return own if own is not None else whole(m) if m[2] is None else text.part(m.start(2), m.end(2))
+    def value(match: re.Match[str]) -> LocatedText:
+        own = variables.get(match[1] or match[3])
+        return own if own is not None else whole(match) if match[2] is None else text.part(match.start(2), match.end(2))
 
-    def whole(m: re.Match[str]) -> LocatedText:
-        return text.part(m.start(), m.end())
+    def whole(match: re.Match[str]) -> LocatedText:
+        return text.part(match.start(), match.end())
 
-    def computed(m: re.Match[str]) -> LocatedText:
-        inner = _VARIABLE.sub(lambda v: variables.get(v[1] or v[3], v[2] if v[2] is not None else v[0]), m[1])
-        names = re.sub(r"\b[A-Za-z_]\w*\b", lambda n: variables.get(n[0], n[0]), inner)
+    def computed(match: re.Match[str]) -> LocatedText:
+        inner = _VARIABLE.sub(
+            lambda found: variables.get(found[1] or found[3], found[2] if found[2] is not None else found[0]), match[1]
+        )
+        names = re.sub(r"\b[A-Za-z_]\w*\b", lambda word: variables.get(word[0], word[0]), inner)
         if re.search(r"[^\d\s()+*/%-]", names):  # no sum or product of whole numbers, which stays
-            return whole(m)
+            return whole(match)
         try:
             result = str(_value(ast.parse(names.strip(), mode="eval").body))
         except (SyntaxError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
-            return whole(m)
+            return whole(match)
         return LocatedText(result, (NOWHERE,) * len(result))
 
     text = _replaced(text, _ARITHMETIC, computed)
@@ -385,9 +393,9 @@ def _replaced(
     text: LocatedText, pattern: re.Pattern[str], value: Callable[[re.Match[str]], LocatedText]
 ) -> LocatedText:
     pieces, done = list[LocatedText](), 0
-    for m in pattern.finditer(text):
-        pieces += [text.part(done, m.start()), value(m)]
-        done = m.end()
+    for match in pattern.finditer(text):
+        pieces += [text.part(done, match.start()), value(match)]
+        done = match.end()
     pieces.append(text.part(done))
     return _joined(pieces)
 
@@ -443,16 +451,16 @@ def started(script: Script) -> Started:
 
     Tasks state GPUs where each GPU has one; where a task has several GPUs, those of a task are those of its node.
     """
-    flags = {f"--{k}": v for k, v in script.flags.items() if v is not None}
-    sbatch = {f"#SBATCH --{k}": v for k, v in script.sbatch.items()}
+    flags = {f"--{key}": value for key, value in script.flags.items() if value is not None}
+    sbatch = {f"#SBATCH --{key}": value for key, value in script.sbatch.items()}
 
     def of(*names: str) -> dict[str, LocatedText]:
         known = flags | script.variables | sbatch
-        return {n: known[n] for n in names if n in known and whole_number(known[n])}
+        return {name: known[name] for name in names if name in known and whole_number(known[name])}
 
     nodes = of("--nnodes", *NODES, "--nodes", "#SBATCH --nodes")
     each = of("--nproc-per-node", *PER_NODE, "--gpus-per-node", "#SBATCH --gpus-per-node")
-    each |= {k: v for k, v in of("--gpus-per-task", "#SBATCH --gpus-per-task").items() if int(v) > 1}
+    each |= {key: value for key, value in of("--gpus-per-task", "#SBATCH --gpus-per-task").items() if int(value) > 1}
     tasks, total = of("--ntasks-per-node", "#SBATCH --ntasks-per-node"), of("WORLD_SIZE", "--num-gpus")
     each |= {name: text for name, text in tasks.items() if _first(each) in (0, int(text))}
     for name, text in of("#SBATCH --ntasks").items():

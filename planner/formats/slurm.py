@@ -22,7 +22,7 @@ from planner.instance.read import ReadItems
 
 KEYWORDS = ("SwitchName", "Nodes", "Switches", "LinkSpeed", "BlockName", "BlockSizes")
 _PRINTED = ("Level", "AggregatedBlock", "BlockIndex", "BlockSize")  # by scontrol alone
-_SPELLING = {k.lower(): k for k in (*KEYWORDS, *_PRINTED)}
+_SPELLING = {key.lower(): key for key in (*KEYWORDS, *_PRINTED)}
 _PAIR = re.compile(r"""\s*(?P<key>[^\s=]+)\s*=\s*(?:"(?P<quoted>[^"]*)"|(?P<plain>[^\s"]*))(?=\s|$)""")
 
 Pairs = dict[str, str]
@@ -48,7 +48,7 @@ def read_conf(text: str, source: str) -> Topology:
     switches = [replace(row, nodes=()) if row.name in stated else row for row in rows.switches]
     topology = topology_rows.tree(source, switches)
     below: dict[str, set[str]] = {name: set() for name in stated}
-    nodes = {s.name: s.nodes for s in topology.switches}
+    nodes = {switch.name: switch.nodes for switch in topology.switches}
     for leaf, above in topology_rows.chains(topology).items():
         for name in below.keys() & above[1:]:
             below[name].update(nodes[leaf])
@@ -78,7 +78,7 @@ class _ConfRows:
             if pairs.pop("Level", None) is not None:
                 self.printed.add(pairs["SwitchName"])
             name = _own(pairs, "SwitchName", ("Nodes", "Switches", "LinkSpeed"), source, where)
-            nodes, children = (self._hosts(pairs, k, where) for k in ("Nodes", "Switches"))
+            nodes, children = (self._hosts(pairs, key, where) for key in ("Nodes", "Switches"))
             self.switches.append(topology_rows.SwitchRow(where, name, nodes, children))
         elif "BlockName" in pairs or "AggregatedBlock" in pairs:
             if "BlockSize" in pairs:
@@ -147,7 +147,7 @@ def _line_pairs(line: str, source: str, where: str) -> Pairs:
 def _own(pairs: Pairs, owner: str, keys: tuple[str, ...], source: str, where: str) -> str:
     for key in pairs:
         if key != owner and key not in keys:
-            use = " or ".join(f"{k}=" for k in keys)
+            use = " or ".join(f"{key}=" for key in keys)
             raise InputError(f"{source}: {where}: {key}= does not belong to {owner}=; use {use}")
     name = pairs[owner]
     if not name or re.search(r"[\[\],\s]", name):
@@ -158,20 +158,22 @@ def _own(pairs: Pairs, owner: str, keys: tuple[str, ...], source: str, where: st
 def _sizes(text: str, source: str, where: str) -> list[int]:
     if not re.fullmatch(r"\d{1,9}(,\d{1,9})*", text, re.ASCII):
         raise InputError(f"{source}: {where}: BlockSizes={text} must be whole numbers, such as 4,8,16")
-    return [int(s) for s in text.split(",")]
+    return [int(size) for size in text.split(",")]
 
 
 def write_conf(topology: Topology) -> str:
     """Write a topology.conf that slurmctld accepts; the blocks of a tree are left out, as a file has one kind only."""
     if topology.kind == "block":
-        lines = [f"BlockName={b.name} Nodes={fold_names(b.nodes)}" for b in topology.blocks]
+        lines = [f"BlockName={block.name} Nodes={fold_names(block.nodes)}" for block in topology.blocks]
         if topology.block_sizes:
             lines.append(f"BlockSizes={','.join(map(str, topology.block_sizes))}")
         return "\n".join(lines) + "\n"
     children = topology_rows.children_of(topology)
     below = {
-        s.name: f"Nodes={fold_names(s.nodes)}" if s.nodes else f"Switches={fold_names(children[s.name])}"
-        for s in topology.switches
+        switch.name: f"Nodes={fold_names(switch.nodes)}"
+        if switch.nodes
+        else f"Switches={fold_names(children[switch.name])}"
+        for switch in topology.switches
     }
     return "".join(f"SwitchName={name} {contents}\n" for name, contents in below.items())
 
@@ -191,24 +193,28 @@ def read_yaml(text: str, source: str, name: str | None = None) -> Topology:
         raise InputError(f"{source}: line 1: there is no topology; write such as - topology: fabric")
     if name is not None and name not in topologies:
         raise InputError(f"{source}: there is no topology {name!r}; {topology_rows.near(name, topologies)}")
-    flags = {n: str(t["cluster_default"].value).lower() for n, t in topologies.items() if "cluster_default" in t}
-    default = next((n for n, flag in flags.items() if flag in {"true", "yes", "on"}), next(iter(topologies)))
+    flags = {
+        name: str(topology["cluster_default"].value).lower()
+        for name, topology in topologies.items()
+        if "cluster_default" in topology
+    }
+    default = next((name for name, flag in flags.items() if flag in {"true", "yes", "on"}), next(iter(topologies)))
     chosen = default if name is None else name
     if "block" in topologies[chosen]:
         return topology_rows.block_topology(source, *_blocks(topologies[chosen]["block"], hostlists))
     if "tree" not in topologies[chosen]:
-        kind = next(k for k in _KINDS if k in topologies[chosen])
+        kind = next(kind for kind in _KINDS if kind in topologies[chosen])
         line = topologies[chosen]["topology"].line
         raise InputError(f"{source}: line {line}: {chosen!r} is {kind}; only tree and block say where nodes stand")
     rows = []
     switches = _mapping(topologies[chosen]["tree"], source, "tree", ("switches",), ("switches",))["switches"]
     for item in _list(switches, source, "switches"):
         row = _mapping(item, source, "a switch", ("switch", "nodes", "children"), ("switch",))
-        nodes, children = (_names(row, k, hostlists) for k in ("nodes", "children"))
+        nodes, children = (_names(row, key, hostlists) for key in ("nodes", "children"))
         rows.append(
             topology_rows.SwitchRow(f"line {item.line}", _text(row["switch"], source, "switch"), nodes, children)
         )
-    block_topologies = [t["block"] for t in topologies.values() if "block" in t]
+    block_topologies = [topology["block"] for topology in topologies.values() if "block" in topology]
     blocks, sizes, _ = _blocks(block_topologies[0], hostlists) if len(block_topologies) == 1 else ([], [], "")
     return topology_rows.tree(source, rows, blocks, sizes)
 
@@ -221,11 +227,11 @@ def _topologies(root: Node, source: str) -> dict[str, dict[str, Node]]:
         if name in topologies:
             first = topologies[name]["topology"].line
             raise InputError(f"{source}: line {item.line}: topology {name!r} is already at line {first}; rename one")
-        kinds = [k for k in _KINDS if k in pairs and not _is_empty(pairs[k], "false")]
+        kinds = [kind for kind in _KINDS if kind in pairs and not _is_empty(pairs[kind], "false")]
         if len(kinds) != 1:
             stated = f"must be exactly one of {', '.join(_KINDS)} (is {', '.join(kinds) or 'none'})"
             raise InputError(f"{source}: line {item.line}: topology {name!r} {stated}")
-        topologies[name] = {k: v for k, v in pairs.items() if k not in _KINDS or k in kinds}
+        topologies[name] = {key: value for key, value in pairs.items() if key not in _KINDS or key in kinds}
     return topologies
 
 
@@ -293,15 +299,19 @@ def write_yaml(topology: Topology) -> str:
         children = topology_rows.children_of(topology)
         switches = [
             {
-                "switch": s.name,
-                **({"nodes": fold_names(s.nodes)} if s.nodes else {"children": fold_names(children[s.name])}),
+                "switch": switch.name,
+                **(
+                    {"nodes": fold_names(switch.nodes)}
+                    if switch.nodes
+                    else {"children": fold_names(children[switch.name])}
+                ),
             }
-            for s in topology.switches
+            for switch in topology.switches
         ]
         documents.append({"topology": TREE, "cluster_default": True, "tree": {"switches": switches}})
     if topology.blocks:
         sizes = {"block_sizes": list(topology.block_sizes)} if topology.block_sizes else {}
-        blocks = [{"block": b.name, "nodes": fold_names(b.nodes)} for b in topology.blocks]
+        blocks = [{"block": block.name, "nodes": fold_names(block.nodes)} for block in topology.blocks]
         documents.append(
             {"topology": BLOCKS, "cluster_default": topology.kind == "block", "block": {**sizes, "blocks": blocks}}
         )
@@ -358,11 +368,11 @@ def read_states(path: str | Path) -> NodeStates:
         raise InputError(f"{path}: names no node; print it by sinfo --json")
     listed = data.get("sinfo") or data.get("nodes") or ()
     named = {"nodes", "node", "name", "state", "state_flags"}
-    fields = {k: {json.dumps(item.get(k), sort_keys=True) for item in listed} for item in listed for k in item}
+    fields = {key: {json.dumps(item.get(key), sort_keys=True) for item in listed} for item in listed for key in item}
     # Fields that decide a node's jobs are reported where nodes differ.
-    reported = tuple(f"{k} (nodes differ)" for k in DECIDING if len(fields.get(k, ())) > 1)
-    ignored = tuple(k for k in fields if k not in named and f"{k} (nodes differ)" not in reported)
-    items = ReadItems(taken=tuple(k for k in fields if k in named), ignored=ignored, not_modelled=reported)
+    reported = tuple(f"{key} (nodes differ)" for key in DECIDING if len(fields.get(key, ())) > 1)
+    ignored = tuple(key for key in fields if key not in named and f"{key} (nodes differ)" not in reported)
+    items = ReadItems(taken=tuple(key for key in fields if key in named), ignored=ignored, not_modelled=reported)
     return found.model_copy(update={"items": items})
 
 
@@ -382,20 +392,24 @@ def require_known(names: Iterable[str], topology: Topology, source: str) -> None
     strange = sorted(set(names) - known)
     if strange:
         are = "is no node" if len(strange) == 1 else "are no nodes"
-        listed = topology_rows.some([repr(n) for n in strange])
+        listed = topology_rows.some([repr(node) for node in strange])
         raise InputError(f"{source}: {listed} {are} of the topology; {topology_rows.near(strange[0], sorted(known))}")
 
 
 def known_nodes(topology: Topology) -> frozenset[str]:
     """Return every node of a topology."""
-    return frozenset(n for s in topology.switches for n in s.nodes) | {n for b in topology.blocks for n in b.nodes}
+    return frozenset(node for switch in topology.switches for node in switch.nodes) | {
+        node for block in topology.blocks for node in block.nodes
+    }
 
 
 def _worst_states(states: Iterable[tuple[str, int]]) -> NodeStates:
     worst: dict[str, int] = {}
     for name, state in states:
         worst[name] = max(state, worst.get(name, FREE))
-    free, busy, down = (frozenset(n for n, s in worst.items() if s == kind) for kind in (FREE, BUSY, DOWN))
+    free, busy, down = (
+        frozenset(node for node, state in worst.items() if state == kind) for kind in (FREE, BUSY, DOWN)
+    )
     return NodeStates(free=free, busy=busy, down=down)
 
 
@@ -424,7 +438,7 @@ def _meaning(text: str, source: str, where: str) -> int:
 
 def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]]:
     """Read scontrol's nodes, or sinfo's groups of nodes in one state (23.02 and newer; older ones print nodes too)."""
-    key = next((k for k in ("sinfo", "nodes") if isinstance(data.get(k), list)), None)
+    key = next((key for key in ("sinfo", "nodes") if isinstance(data.get(key), list)), None)
     if key is None:
         keys = ", ".join(data) or "nothing"
         raise InputError(f"{source}: must have a list of nodes or sinfo (has {keys}); print it by sinfo --json")
@@ -443,7 +457,7 @@ def _from_json(data: Mapping[str, Any], source: str) -> Iterator[tuple[str, int]
         if not words:
             problem = f"{topology_rows.some(names)} has no state (is [])"
             raise InputError(f"{source}: {where}.state: {problem}; print the states again, or leave the node out")
-        state = max(_meaning(str(w), source, f"{where}.state") for w in words)
+        state = max(_meaning(str(word), source, f"{where}.state") for word in words)
         yield from ((name, state) for name in names)
 
 
@@ -491,7 +505,7 @@ def read_running(path: Path) -> list[RunningJob]:
         cost = int(priority) if re.fullmatch(r"[0-9]{1,18}", priority) else 1
         name = f"{row['JobName']}-{number}" if row.get("JobName") else str(number)
         jobs.append(RunningJob(name=name[:200], nodes=hostlists.names(at, nodes), priority=cost))
-    names = [j.name for j in jobs]
+    names = [job.name for job in jobs]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"{where}: job {name!r} is listed twice; keep one")
@@ -536,10 +550,10 @@ def _text_rows(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _holds_nodes(row: Mapping[str, Any], where: str, at: str) -> bool:
     states = re.findall(r"[^\s,|+]+", str(row.get("JobState", "RUNNING")).upper())
-    unknown = next((s for s in states if s not in HOLDS), None)
+    unknown = next((state for state in states if state not in HOLDS), None)
     if unknown is not None:
         text = "%s: %s: state %r is none of Slurm's; it is taken to hold its nodes"
         logging.getLogger("planner").warning(text, where, at, unknown)
-    kept = {HOLDS.get(s) for s in states}
+    kept = {HOLDS.get(state) for state in states}
     listed = row.get("NodeList") not in (None, "", "(null)")
     return True in kept or (listed and (unknown is not None or False not in kept))

@@ -29,7 +29,7 @@ def plan_topology(plan: Plan, source: str) -> Topology:
         raise InputError(f"{source}: fabric: the plan has none; solve an instance with a network")
     racks = dict.fromkeys(plan.fabric.sites, plan.instance.hardware.racks or 0)
     if plan.sites:
-        racks = {s.id: s.racks for s in plan.sites.sites}
+        racks = {site.id: site.racks for site in plan.sites.sites}
     if sum(racks.values()) > MAX_NAMES:
         problem = f"{sum(racks.values()):,} racks, more than {MAX_NAMES:,}"
         raise InputError(f"{source}: sites: {problem}; run `planner check` on the plan")
@@ -53,7 +53,7 @@ def _site(site: str, fabric: SiteFabric, racks: int, prefix: str) -> Iterator[Sw
     for i, first in enumerate(range(0, racks, size)):
         leaves.append(f"{prefix}leaf{i}")
         numbers = range(first, min(first + size, racks))
-        yield SwitchRow(where, leaves[-1], tuple(f"{prefix}{PREFIX}{n:0{digits}d}" for n in numbers))
+        yield SwitchRow(where, leaves[-1], tuple(f"{prefix}{PREFIX}{number:0{digits}d}" for number in numbers))
     below, domains_below = tuple(leaves), 1
     for word, domains in (("pod", per_pod), ("zone", fabric.leaf_domains_per_zone)):
         each = max(1, domains // domains_below)

@@ -43,7 +43,7 @@ class Hostlists:
 
 def raise_all(source: str, problems: Iterable[str]) -> None:
     """Raise every complaint at once; nothing where there are none."""
-    lines = [f"{source}: {p}" for p in problems]
+    lines = [f"{source}: {problem}" for problem in problems]
     if len(lines) > SHOWN:
         lines = [*lines[:SHOWN], f"{source}: and {len(lines) - SHOWN:,} more like these"]
     if lines:
@@ -70,16 +70,16 @@ def shown(value: Any) -> str:
 def children_of(topology: Topology) -> dict[str, list[str]]:
     """Return the switches under each switch, in the order of the file."""
     children: dict[str, list[str]] = {}
-    for s in topology.switches:
-        if s.parent is not None:
-            children.setdefault(s.parent, []).append(s.name)
+    for switch in topology.switches:
+        if switch.parent is not None:
+            children.setdefault(switch.parent, []).append(switch.name)
     return children
 
 
 def heights(topology: Topology) -> dict[str, int]:
     """Return the tier of each switch: 0 for a leaf, else one more than its highest child."""
-    tiers = {s.name: 0 for s in topology.switches if s.nodes}
-    parents = {s.name: s.parent for s in topology.switches}
+    tiers = {switch.name: 0 for switch in topology.switches if switch.nodes}
+    parents = {switch.name: switch.parent for switch in topology.switches}
     for leaf in list(tiers):
         at, height = leaf, 0
         while (above := parents[at]) is not None and tiers.get(above, -1) < height + 1:
@@ -90,24 +90,24 @@ def heights(topology: Topology) -> dict[str, int]:
 
 def leaves(topology: Topology) -> Iterator[TopologySwitch]:
     """Return the switches that have nodes, in the order of the file."""
-    return (s for s in topology.switches if s.nodes)
+    return (switch for switch in topology.switches if switch.nodes)
 
 
 def leaf_of(topology: Topology) -> dict[str, str]:
     """Return the leaf of each node."""
-    return {n: s.name for s in leaves(topology) for n in s.nodes}
+    return {node: leaf.name for leaf in leaves(topology) for node in leaf.nodes}
 
 
 def chains(topology: Topology) -> dict[str, tuple[str, ...]]:
     """Return for each leaf the switches from itself up to the root."""
-    parents = {s.name: s.parent for s in topology.switches}
+    parents = {switch.name: switch.parent for switch in topology.switches}
     chains: dict[str, tuple[str, ...]] = {}
-    for s in leaves(topology):
-        chain, at = [s.name], s.parent
+    for leaf in leaves(topology):
+        chain, at = [leaf.name], leaf.parent
         while at is not None:
             chain.append(at)
             at = parents[at]
-        chains[s.name] = tuple(chain)
+        chains[leaf.name] = tuple(chain)
     return chains
 
 
@@ -153,13 +153,19 @@ def tree(
     raise_all(source, [*contents, *_children(rows), *_homes(rows, "leaf"), *_block_problems(blocks, sizes)])
     parents = {child: row.name for row in rows for child in row.children}
     raise_all(source, _shape(rows, parents))
-    leaf_nodes = {n for row in rows for n in row.nodes}
-    strays = ((b, n) for b in blocks for n in b.nodes if n not in leaf_nodes)
-    raise_all(source, (f"{b.where}: node {n!r} of block {b.name!r} is under no leaf; add it to one" for b, n in strays))
+    leaf_nodes = {node for row in rows for node in row.nodes}
+    strays = ((block, node) for block in blocks for node in block.nodes if node not in leaf_nodes)
+    raise_all(
+        source,
+        (
+            f"{block.where}: node {node!r} of block {block.name!r} is under no leaf; add it to one"
+            for block, node in strays
+        ),
+    )
     return Topology(
         kind="tree",
-        switches=tuple(TopologySwitch(name=r.name, parent=parents.get(r.name), nodes=r.nodes) for r in rows),
-        blocks=tuple(TopologyBlock(name=b.name, nodes=b.nodes) for b in blocks),
+        switches=tuple(TopologySwitch(name=row.name, parent=parents.get(row.name), nodes=row.nodes) for row in rows),
+        blocks=tuple(TopologyBlock(name=block.name, nodes=block.nodes) for block in blocks),
         block_sizes=tuple(sizes),
     )
 
@@ -170,7 +176,9 @@ def block_topology(
     """Return a topology of blocks alone."""
     raise_all(source, _block_problems(blocks, sizes, sizes_where))
     return Topology(
-        kind="block", blocks=tuple(TopologyBlock(name=b.name, nodes=b.nodes) for b in blocks), block_sizes=tuple(sizes)
+        kind="block",
+        blocks=tuple(TopologyBlock(name=block.name, nodes=block.nodes) for block in blocks),
+        block_sizes=tuple(sizes),
     )
 
 
@@ -178,9 +186,9 @@ def _block_problems(blocks: Sequence[BlockRow], sizes: Sequence[int], sizes_wher
     yield from _names(blocks, "block")
     yield from _spelling(blocks, "block")
     yield from _homes(blocks, "block")
-    for b in blocks:
-        if not b.nodes:
-            yield f"{b.where}: block {b.name!r} has no nodes; give it some or remove it"
+    for block in blocks:
+        if not block.nodes:
+            yield f"{block.where}: block {block.name!r} has no nodes; give it some or remove it"
     for below, size in pairwise(sizes):
         times, rest = divmod(size, below)
         if rest or times < 2 or times & (times - 1):
@@ -198,7 +206,7 @@ def _names(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterato
 
 def _spelling(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterator[str]:
     for row in rows:
-        for kind, name in [(what, row.name), *(("node", n) for n in row.nodes)]:
+        for kind, name in [(what, row.name), *(("node", node) for node in row.nodes)]:
             unfit = _UNFIT.search(name)
             if unfit or not name:
                 fault = f"contains {unfit[0]!r}" if unfit else "is empty"
@@ -206,7 +214,7 @@ def _spelling(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iter
 
 
 def _children(rows: Sequence[SwitchRow]) -> Iterator[str]:
-    known = {r.name for r in rows}
+    known = {row.name for row in rows}
     above: dict[str, SwitchRow] = {}
     for row in rows:
         for child in row.children:
@@ -229,18 +237,18 @@ def _homes(rows: Sequence[SwitchRow] | Sequence[BlockRow], what: str) -> Iterato
             first = home.setdefault(node, row)
             if first is not row:
                 twice.setdefault((places[id(first)], places[id(row)]), []).append(node)
-        repeated = [n for n, times in Counter(row.nodes).items() if times > 1]
+        repeated = [node for node, times in Counter(row.nodes).items() if times > 1]
         if repeated:
             yield f"{row.where}: {what} {row.name!r} names {some(repeated)} twice; keep one"
-    for (a, b), nodes in twice.items():
-        one, two = rows[a], rows[b]
+    for (a, second), nodes in twice.items():
+        one, two = rows[a], rows[second]
         homes = f"under {what} {one.name!r} ({one.where}) and under {what} {two.name!r}"
         yield f"{two.where}: node {fold_names(nodes)} is {homes}; keep one"
 
 
 def _shape(rows: Sequence[SwitchRow], parents: dict[str, str]) -> Iterator[str]:
     """Name cycles. Several roots make several trees, none of which a job leaves: controllers run such clusters."""
-    places = {r.name: r.where for r in rows}
+    places = {row.name: row.where for row in rows}
     sound: set[str] = set()
     for row in rows:
         path, at = dict[str, None](), row.name
@@ -284,7 +292,7 @@ def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
             raise InputError(f"{source}: {row.where}: node {row.node!r} is already at {seen[row.node]}; keep one")
         for name, above in zip(row.switches, (*row.switches[1:], None), strict=True):
             if parents.setdefault(name, above) != above:
-                one, two = (repr(p) if p else "the top" for p in (parents[name], above))
+                one, two = (repr(parent) if parent else "the top" for parent in (parents[name], above))
                 above_both = f"below {one} at {places[name]} and below {two} here"
                 remedy = "give switches names of their own"
                 raise InputError(f"{source}: {row.where}: switch {name!r} is {above_both}; {remedy}")
@@ -292,14 +300,19 @@ def from_layers(source: str, rows: Iterable[Layered]) -> Topology:
         nodes.setdefault(row.switches[0], []).append(row.node)
         if row.domain:
             domains.setdefault(row.domain, []).append(row.node)
-    roots = [s for s, above in parents.items() if above is None]
+    roots = [switch for switch, above in parents.items() if above is None]
     if len(roots) > 1:
         places.setdefault(ROOT, "the top")
-        parents |= {s: ROOT for s in roots if s != ROOT}
+        parents |= {switch: ROOT for switch in roots if switch != ROOT}
         parents[ROOT] = None
     children: dict[str, list[str]] = {}
     for name, above in parents.items():
         if above is not None:
             children.setdefault(above, []).append(name)
-    switches = [SwitchRow(places[s], s, tuple(nodes.get(s, ())), tuple(children.get(s, ()))) for s in parents]
-    return tree(source, switches, [BlockRow(seen[members[0]], d, tuple(members)) for d, members in domains.items()])
+    switches = [
+        SwitchRow(places[switch], switch, tuple(nodes.get(switch, ())), tuple(children.get(switch, ())))
+        for switch in parents
+    ]
+    return tree(
+        source, switches, [BlockRow(seen[members[0]], domain, tuple(members)) for domain, members in domains.items()]
+    )

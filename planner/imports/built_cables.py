@@ -32,7 +32,7 @@ class CableDifferences:
     lines: list[str]
 
 
-def differences(path: Path, x: BuiltFabric) -> CableDifferences:
+def differences(path: Path, fabric: BuiltFabric) -> CableDifferences:
     """Compare the cables of a file with a design: missing, extra, and two swapped, each at the port of the other.
 
     The file is a cable list of `planner fabric export`, or cables as NetBox imports or exports them. Cables without an
@@ -42,41 +42,55 @@ def differences(path: Path, x: BuiltFabric) -> CableDifferences:
     of this fabric.
     """
     planned: Ends = {}
-    for c in chain.from_iterable(block for _, block in labelled(x)):
-        low, high = f"{c.low}:{c.low_port}", f"{c.high}:{c.high_port}"
+    for cable in chain.from_iterable(block for _, block in labelled(fabric)):
+        low, high = f"{cable.low}:{cable.low_port}", f"{cable.high}:{cable.high_port}"
         planned[low], planned[high] = high, low
-    built, lines = _read(path, x)
-    missing = {a: b for a, b in _once(planned) if built.get(a) != b}
-    extra = {a: b for a, b in _once(built) if planned.get(a) != b}
+    built, lines = _read(path, fabric)
+    missing = {one: other for one, other in _once(planned) if built.get(one) != other}
+    extra = {one: other for one, other in _once(built) if planned.get(one) != other}
     # Of cables a - b and c - d that are planned, built are a - d and c - b.
-    swapped = {a: b for a, b in missing.items() if a in built and b in built and planned.get(built[a]) == built[b]}
+    swapped = {
+        one: other
+        for one, other in missing.items()
+        if one in built and other in built and planned.get(built[one]) == built[other]
+    }
     at_swap = {*swapped, *swapped.values()}
-    gone = [f"missing  {a} -- {b}" for a, b in missing.items() if a not in swapped]
-    more = [f"extra    {a} -- {b} (line {lines.get(a) or lines[b]})" for a, b in extra.items() if not {a, b} <= at_swap]
+    gone = [f"missing  {one} -- {other}" for one, other in missing.items() if one not in swapped]
+    more = [
+        f"extra    {one} -- {other} (line {lines.get(one) or lines[other]})"
+        for one, other in extra.items()
+        if not {one, other} <= at_swap
+    ]
     reported: set[str] = set()
     pairs = []
-    for a, b in swapped.items():
-        if a not in reported:
-            reported |= {built[a], built[b]}
-            at = f"lines {lines[a]} and {lines[b]}"
-            pairs.append(f"swapped  {a} -- {built[a]} and {built[b]} -- {b} ({at}); planned {a} -- {b}")
+    for one, other in swapped.items():
+        if one not in reported:
+            reported |= {built[one], built[other]}
+            at = f"lines {lines[one]} and {lines[other]}"
+            pairs.append(
+                f"swapped  {one} -- {built[one]} and {built[other]} -- {other} ({at}); planned {one} -- {other}"
+            )
     if not missing and not extra:
-        return CableDifferences(f"{x.site}: all {len(planned) // 2:,} cables are as designed", [])
+        return CableDifferences(f"{fabric.site}: all {len(planned) // 2:,} cables are as designed", [])
     kinds = f"{len(gone):,} missing, {len(more):,} extra, {len(swapped):,} swapped"
-    n = len(gone) + len(more) + len(swapped)
-    return CableDifferences(f"{x.site}: {counted(n, 'cable')} differ{'s' * (n == 1)}: {kinds}", [*gone, *more, *pairs])
+    count = len(gone) + len(more) + len(swapped)
+    return CableDifferences(
+        f"{fabric.site}: {counted(count, 'cable')} differ{'s' * (count == 1)}: {kinds}", [*gone, *more, *pairs]
+    )
 
 
 def _once(ends: Ends) -> Iterator[tuple[str, str]]:
     seen: set[str] = set()
-    for a, b in ends.items():
-        if a not in seen:
-            seen.add(b)
-            yield a, b
+    for one, other in ends.items():
+        if one not in seen:
+            seen.add(other)
+            yield one, other
 
 
-def _read(path: Path, x: BuiltFabric) -> tuple[Ends, dict[str, int]]:
-    boxes = {x.gpu_name(i) for i in range(x.design.racks * x.design.gpus_per_rack)}.union(*x.names.values())
+def _read(path: Path, fabric: BuiltFabric) -> tuple[Ends, dict[str, int]]:
+    boxes = {fabric.gpu_name(i) for i in range(fabric.design.racks * fabric.design.gpus_per_rack)}.union(
+        *fabric.names.values()
+    )
     text = read_text(path, "give a cable list in CSV")
     head = text.partition("\n")[0]
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=max(",;|\t", key=head.count), strict=True)
@@ -90,33 +104,33 @@ def _read(path: Path, x: BuiltFabric) -> tuple[Ends, dict[str, int]]:
             if len(row) != len(header):
                 problem = f"has {len(row)} cells where the header has {len(header)}"
                 raise InputError(f"{where}: {problem}; add or remove commas")
-            cells = [unescaped(row[i].strip()) for i in columns]
+            cells = [unescaped(row[column].strip()) for column in columns]
             if netbox:  # a port's label is in brackets behind its name
                 low, high = (
-                    end_of(cells[i].removeprefix(f"{x.site}-"), cells[i + 1].partition(" (")[0]) for i in (0, 2)
+                    end_of(cells[i].removeprefix(f"{fabric.site}-"), cells[i + 1].partition(" (")[0]) for i in (0, 2)
                 )
             else:
                 low, high = (cells[0], cells[1]), (cells[2], cells[3])
-            a, b = ":".join(low), ":".join(high)
-            own = [end for end, (box, port) in ((a, low), (b, high)) if box in boxes and PORT.fullmatch(port)]
+            one, other = ":".join(low), ":".join(high)
+            own = [end for end, (box, port) in ((one, low), (other, high)) if box in boxes and PORT.fullmatch(port)]
             for end in own:
-                if lines.setdefault(end, reader.line_num) != reader.line_num or a == b:
+                if lines.setdefault(end, reader.line_num) != reader.line_num or one == other:
                     problem = f"port {end} has a cable already, of line {lines[end]}"
                     raise InputError(f"{where}: {problem}; correct one of the two")
             if own:
-                built[a], built[b] = b, a
+                built[one], built[other] = other, one
     except csv.Error as error:
         raise InputError(f"{path}: line {reader.line_num}: {error}; correct the quotes there") from None
     if not built:
-        problem = f"none of its {counted(rows, 'cable')} is at a port of the fabric of {x.site}"
+        problem = f"none of its {counted(rows, 'cable')} is at a port of the fabric of {fabric.site}"
         remedy = "give cables of this site, or another --site"
-        raise InputError(f"{path}: {problem}, such as {x.gpu_name(0)}:0; {remedy}")
+        raise InputError(f"{path}: {problem}, such as {fabric.gpu_name(0)}:0; {remedy}")
     return built, lines
 
 
 def _columns(path: Path, header: list[str]) -> tuple[list[int], bool]:
     for names in (OWN, *NETBOX):
         if set(names) <= set(header):
-            return [header.index(n) for n in names], names is not OWN
+            return [header.index(name) for name in names], names is not OWN
     wanted = f"{', '.join(OWN)} of a cable list, or NetBox's {', '.join(NETBOX[0])} or {', '.join(NETBOX[1])}"
     raise InputError(f"{path}: line 1: has no columns {wanted} (has {', '.join(header[:12])}); add them")

@@ -88,7 +88,7 @@ def slug(text: str) -> str:
 
 def counted(*figures: tuple[int, str]) -> tuple[str, ...]:
     """Return notes of how many rows were left out or changed, for the counts above zero."""
-    return tuple(f"{what}: {n:,}" for n, what in figures if n)
+    return tuple(f"{what}: {count:,}" for count, what in figures if count)
 
 
 Vectors = NDArray[np.float64]
@@ -175,7 +175,7 @@ class CsvTable:
 
     def find(self, *names: str) -> str | None:
         """Return the first of several names that a column has."""
-        return next((n for n in names if n in self.columns), None)
+        return next((name for name in names if name in self.columns), None)
 
     def need(self, *names: str) -> str:
         """Return the first of several names that a column has, or refuse the table."""
@@ -189,7 +189,7 @@ class CsvTable:
 
 def names(tables: Mapping[str, CsvTable]) -> str:
     """List the files of some tables, without their folders."""
-    return ", ".join(sorted(Path(t.file).name for t in tables.values()))
+    return ", ".join(sorted(Path(table.file).name for table in tables.values()))
 
 
 def read_table(path: Path) -> CsvTable:
@@ -200,23 +200,23 @@ def read_table(path: Path) -> CsvTable:
     looked_up = set[str]()
     try:
         for cells in reader:
-            stripped = [c.strip() for c in cells]
+            stripped = [cell.strip() for cell in cells]
             if not header:
                 header = stripped if sum(map(bool, stripped)) >= 2 else []
-                if twice := sorted({c for c in header if c and header.count(c) > 1}):
+                if twice := sorted({name for name in header if name and header.count(name) > 1}):
                     problem = f"column {twice[0]!r} is given twice in the header"
                     raise InputError(f"{file}: line {reader.line_num}: {problem}; rename or remove one")
             elif any(stripped):
                 if len(stripped) != len(header):
                     problem = f"has {len(stripped)} cells where the header has {len(header)}"
                     raise InputError(f"{file}: line {reader.line_num}: {problem}; add or remove commas")
-                given = {h: c for h, c in zip(header, stripped, strict=True) if h}
+                given = {name: cell for name, cell in zip(header, stripped, strict=True) if name}
                 rows.append(CsvRow(file, reader.line_num, TrackedItems(given, looked_up)))
     except csv.Error as error:
         raise InputError(f"{file}: line {reader.line_num}: {error}; correct the quotes there") from None
     if not header:
         raise InputError(f"{file}: has no header of two columns or more; give a CSV file with a comma between columns")
-    return CsvTable(file, tuple(c for c in header if c), tuple(rows), looked_up)
+    return CsvTable(file, tuple(name for name in header if name), tuple(rows), looked_up)
 
 
 # Names of a column: short ones, and those of EIA-860's "Plant" and "Generator" sheets.
@@ -248,7 +248,7 @@ class Plant:
 def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
     """Return the plants by id; their capacity is the list's own, or the sum of their generators in another table."""
     required = {"id": ID, "name": NAME, "lat": LATITUDE, "lon": LONGITUDE, "ba": AUTHORITY}
-    columns = {k: table.need(*names) for k, names in required.items()}
+    columns = {key: table.need(*names) for key, names in required.items()}
     units = None if generators is None else _units(generators)
     capacity = table.need(*CAPACITY) if units is None else None
     state, region = table.find(*STATE), table.find(*REGION)
@@ -273,7 +273,7 @@ def read_plants(table: CsvTable, generators: CsvTable | None) -> list[Plant]:
         )
     if not plants:
         raise InputError(f"{table.file}: has no plants below its header; add rows")
-    return [plants[k] for k in sorted(plants)]
+    return [plants[key] for key in sorted(plants)]
 
 
 def _units(table: CsvTable) -> dict[str, list[float]]:
@@ -304,17 +304,19 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
     Raise InputError where no plant names its balancing authority.
     """
     listed = read_plants(tables["plants"], tables.get("generators"))
-    plants = [p for p in listed if p.authority]
+    plants = [plant for plant in listed if plant.authority]
     if not plants:
         raise InputError(f"{tables['plants'].file}: no plant names its balancing authority; fill the column in")
-    lost = [p.mw for p in listed if not p.authority]
+    lost = [plant.mw for plant in listed if not plant.authority]
     peaks = read_peaks(tables["peaks"]) if "peaks" in tables else {}
     areas = interconnections(plants)
     place = f"nodes of {options.radius_km:g} km around the largest plant of each, whose place the node has"
     return Draft(
         source=f"Plant list with EIA-860 columns {names(tables)}",
         nodes=tuple(_named(group_plants(plants, options.radius_km))),
-        authorities=tuple(DraftAuthority(id=a, interconnection=x, peak_mw=peaks.get(a)) for a, x in areas.items()),
+        authorities=tuple(
+            DraftAuthority(id=name, interconnection=area, peak_mw=peaks.get(name)) for name, area in areas.items()
+        ),
         notes=(
             f"{len(plants):,} plants in {place}",
             *counted((len(lost), f"plants without a balancing authority, {sum(lost):,.0f} MW, left out")),
@@ -325,22 +327,22 @@ def read_eia_860(tables: dict[str, CsvTable], options: GridOptions) -> Draft:
 def group_plants(plants: list[Plant], radius_km: float) -> Iterator[list[Plant]]:
     """Yield the plants of each node, its largest first, by authority; the order of the list does not matter."""
     by_authority: defaultdict[str, list[Plant]] = defaultdict(list)
-    for p in sorted(plants, key=lambda p: p.id):
-        by_authority[p.authority].append(p)
+    for plant in sorted(plants, key=lambda plant: plant.id):
+        by_authority[plant.authority].append(plant)
     for _, own in sorted(by_authority.items()):
-        points = unit_vectors([p.latitude for p in own], [p.longitude for p in own])
-        for indices in groups(points, [p.mw for p in own], radius_km):
+        points = unit_vectors([plant.latitude for plant in own], [plant.longitude for plant in own])
+        for indices in groups(points, [plant.mw for plant in own], radius_km):
             yield [own[i] for i in indices]
 
 
 def interconnections(plants: list[Plant]) -> dict[str, str | None]:
     """Return the synchronous area of each authority: that of the NERC region with most of its capacity."""
     mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for p in plants:
-        mw[p.authority][p.region] += p.mw
+    for plant in plants:
+        mw[plant.authority][plant.region] += plant.mw
     areas: dict[str, str | None] = {}
     for authority, regions in sorted(mw.items()):
-        known = sorted((-x, region) for region, x in regions.items() if region)
+        known = sorted((-mw, region) for region, mw in regions.items() if region)
         areas[authority] = AREAS.get(known[0][1], "eastern") if known else None
     return areas
 
@@ -354,16 +356,16 @@ def _named(groups_of_plants: Iterator[list[Plant]]) -> Iterator[DraftNode]:
         while name in used:
             name += f"-{slug(first.id)}"
         used.add(name)
-        units = [p.largest_unit_mw for p in plants if p.largest_unit_mw is not None]
+        units = [plant.largest_unit_mw for plant in plants if plant.largest_unit_mw is not None]
         rest = f" and {len(plants) - 3:,} more" if len(plants) > 3 else ""
         yield DraftNode(
             id=name,
             authority=first.authority,
             latitude=first.latitude,
             longitude=first.longitude,
-            installed_mw=sum(p.mw for p in plants),
+            installed_mw=sum(plant.mw for plant in plants),
             largest_unit_mw=max(units, default=None),
-            note=", ".join(f"{p.name} {p.mw:,.0f} MW" for p in plants[:3]) + rest,
+            note=", ".join(f"{plant.name} {plant.mw:,.0f} MW" for plant in plants[:3]) + rest,
         )
 
 
@@ -377,13 +379,13 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     branches, shut = _interfaces(tables["interfaces"], zones) if "interfaces" in tables else ((), 0)
     notes = ["rating_mw of a corridor is the lesser of its two directions"] if branches else []
     notes += counted((shut, "corridors without capacity in one direction left out"))
-    dc = sum(b.note is not None for b in branches)
+    dc = sum(branch.note is not None for branch in branches)
     notes += counted((dc, "controllable ties (B2B, LCC), as their notes say"))
     installed: dict[str, float] | None = None
     peaks: dict[str, float] = {}
     if "plants" in tables:
         by_zone, far = _plants(read_plants(tables["plants"], tables.get("generators")), zones)
-        installed = {z: sum(p.mw for p in by_zone[z]) for z in zones}
+        installed = {zone: sum(plant.mw for plant in by_zone[zone]) for zone in zones}
         notes.append("each plant counts in the nearest zone of its state")
         notes += counted((far, "plants in states without a zone left out"))
         if "peaks" in tables:
@@ -401,14 +403,15 @@ def read_reeds(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
                 authority=authority(row),
                 latitude=row.number("lat", low=-90, high=90),
                 longitude=row.number("lon", low=-180, high=180),
-                installed_mw=None if installed is None else installed[z],
+                installed_mw=None if installed is None else installed[zone],
                 note=f"zone in {row.text('state')}",
             )
-            for z, row in zones.items()
+            for zone, row in zones.items()
         ),
         branches=branches,
         authorities=tuple(
-            DraftAuthority(id=a, interconnection=area, peak_mw=peaks.get(a)) for a, area in sorted(areas.items())
+            DraftAuthority(id=name, interconnection=area, peak_mw=peaks.get(name))
+            for name, area in sorted(areas.items())
         ),
         notes=tuple(notes),
     )
@@ -462,18 +465,18 @@ def _interfaces(table: CsvTable, zones: dict[str, CsvRow]) -> tuple[tuple[DraftB
 def _plants(plants: list[Plant], zones: dict[str, CsvRow]) -> tuple[dict[str, list[Plant]], int]:
     """Return the plants of each zone, and the number of plants in states without a zone."""
     by_state: defaultdict[str, list[str]] = defaultdict(list)
-    for z, row in zones.items():
-        by_state[row.text("state")].append(z)
+    for zone, row in zones.items():
+        by_state[row.text("state")].append(zone)
     points = {
-        state: unit_vectors([zones[z].number("lat") for z in own], [zones[z].number("lon") for z in own])
+        state: unit_vectors([zones[zone].number("lat") for zone in own], [zones[zone].number("lon") for zone in own])
         for state, own in by_state.items()
     }
-    by_zone: dict[str, list[Plant]] = {z: [] for z in zones}
+    by_zone: dict[str, list[Plant]] = {zone: [] for zone in zones}
     far = 0
-    for p in plants:
-        if p.state in by_state:
-            at = nearest(points[p.state], unit_vectors([p.latitude], [p.longitude]))
-            by_zone[by_state[p.state][at]].append(p)
+    for plant in plants:
+        if plant.state in by_state:
+            at = nearest(points[plant.state], unit_vectors([plant.latitude], [plant.longitude]))
+            by_zone[by_state[plant.state][at]].append(plant)
         else:
             far += 1
     return by_zone, far
@@ -482,12 +485,12 @@ def _plants(plants: list[Plant], zones: dict[str, CsvRow]) -> tuple[dict[str, li
 def _peaks(peaks: dict[str, float], by_zone: dict[str, list[Plant]], zones: dict[str, CsvRow]) -> dict[str, float]:
     """Share each authority's peak among planning groups as its plants' capacity is."""
     mw: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for z, plants in by_zone.items():
-        for p in plants:
-            mw[p.authority][authority(zones[z])] += p.mw
+    for zone, plants in by_zone.items():
+        for plant in plants:
+            mw[plant.authority][authority(zones[zone])] += plant.mw
     shares: defaultdict[str, float] = defaultdict(float)
     for a, by_group in sorted(mw.items()):
         total = sum(by_group.values())
         for group, part in by_group.items():
             shares[group] += peaks.get(a, 0.0) * part / total if total else 0.0
-    return {g: x for g, x in shares.items() if x > 0}
+    return {group: share for group, share in shares.items() if share > 0}

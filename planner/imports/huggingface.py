@@ -141,7 +141,9 @@ def read_config(data: Any, where: str, name: str) -> tuple[Model, ReadItems]:
     items = config.read(_effect)
     items = items.model_copy(update={"not_modelled": (*reader.approximated, *items.not_modelled)})
     if inner is not None:
-        other_parts = tuple(k for k in data if k != inner and isinstance(data[k], Mapping) and k not in SETTINGS)
+        other_parts = tuple(
+            key for key in data if key != inner and isinstance(data[key], Mapping) and key not in SETTINGS
+        )
         items = items.model_copy(update={"not_modelled": items.not_modelled + other_parts})
     entry["note"] = items.note()
     return validated(Model, entry, where), items
@@ -176,7 +178,7 @@ class _Reader:
             "vocabulary": self.count(VOCABULARY, self.family.vocabulary),
             "tied_embeddings": self.family.tied if tied is None else tied,
         }
-        if next((self.config[n] for n in FFN if self.config.get(n) is not None), 0):
+        if next((self.config[name] for name in FFN if self.config.get(name) is not None), 0):
             entry["ffn"] = self.count(FFN)
         elif self.family.gated and not self.family.experts:
             self.refuse(FFN[0], "is missing; add it")
@@ -192,7 +194,7 @@ class _Reader:
 
     def count(self, names: Sequence[str], default: int | None = None) -> int:
         """Return a whole number under the first of several names that the configuration has."""
-        name = next((n for n in names if self.config.get(n) is not None), None)
+        name = next((name for name in names if self.config.get(name) is not None), None)
         if name is None:
             if default is None:
                 self.refuse(names[0], "is missing; add it")
@@ -234,18 +236,18 @@ class _Reader:
         kinds = self.config.get("layer_types")
         window = self.config.get("sliding_window") or (self.family.window if self.family.window_every else None)
         if kinds is not None:
-            known = {FULL, SLIDING, *(k for k, of in ALIKE.items() if of == self.kind)}
-            odd = sorted({str(k) for k in kinds} - known) if isinstance(kinds, list) else [repr(kinds)]
+            known = {FULL, SLIDING, *(key for key, of in ALIKE.items() if of == self.kind)}
+            odd = sorted({str(kind) for kind in kinds} - known) if isinstance(kinds, list) else [repr(kinds)]
             if odd:
                 self.refuse("layer_types", f"{odd[0]} is not known to the planner, only {FULL} and {SLIDING}")
-            windowed = sum(k != FULL for k in kinds)
+            windowed = sum(kind != FULL for kind in kinds)
         else:
             windowed = self._windowed_layers(layers)
         if self.kind == "llama4_text":
             window = self.count(("attention_chunk_size",), window)
             self.approximated.append("attention_chunk_size (chunks are taken as windows)")
         if self.kind == "qwen3_next":  # as much work on scores as the states of linear attention and its chunks
-            heads, key, value = (self.count((f"linear_{x}",)) for x in LINEAR_HEADS)
+            heads, key, value = (self.count((f"linear_{name}",)) for name in LINEAR_HEADS)
             work = heads * (key * value + LINEAR_CHUNK * (key + value) // 2)
             window = round(work / (entry["heads"] * entry.get("head_size", entry["hidden"] // entry["heads"])))
         if windowed and window:
@@ -313,7 +315,7 @@ class _Reader:
 
         They are added to the shared expert, which every token uses too.
         """
-        heads, key, value = (self.count((f"linear_{x}",)) for x in LINEAR_HEADS)
+        heads, key, value = (self.count((f"linear_{name}",)) for name in LINEAR_HEADS)
         keys, values = self.count(("linear_num_key_heads",)) * key, heads * value
         own = entry["heads"] * entry["head_size"]
         self.count(("linear_conv_kernel_dim",), 4)

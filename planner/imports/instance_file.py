@@ -30,7 +30,7 @@ def shipped_folder() -> Path:
 
 def shipped_names() -> list[str]:
     """Return the names of the instances that ship."""
-    return sorted(p.stem for p in shipped_folder().glob("*.json"))
+    return sorted(path.stem for path in shipped_folder().glob("*.json"))
 
 
 def instance_path(given: Path) -> Path:
@@ -179,9 +179,9 @@ def rack_of(accelerator: str) -> str:
     Raise InputError where no rack of the catalogue has the accelerator.
     """
     words = accelerator.split("-")
-    for n in range(len(words), 0, -1):
+    for count in range(len(words), 0, -1):
         for rack in catalogue("racks"):
-            if f"-{'-'.join(words[:n])}-" in f"-{rack}-" and ("seed" in rack) == ("seed" in accelerator):
+            if f"-{'-'.join(words[:count])}-" in f"-{rack}-" and ("seed" in rack) == ("seed" in accelerator):
                 return rack
     raise InputError(f"--accelerator: no rack of the catalogue has {accelerator!r}; choose another, and write the rack")
 

@@ -59,9 +59,9 @@ class MatrixRow:
 
     def wrong(self, column: str, problem: str, remedy: str) -> InputError:
         """Return the error that names a value."""
-        n = COLUMNS[self.table].index(column)
-        where = f"{self.file}: line {self.line}, {self.table} column {n + 1} ({column})"
-        return InputError(f"{where}: {problem} (is {self.values[n]:g}); {remedy}")
+        number = COLUMNS[self.table].index(column)
+        where = f"{self.file}: line {self.line}, {self.table} column {number + 1} ({column})"
+        return InputError(f"{where}: {problem} (is {self.values[number]:g}); {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +131,10 @@ def _code(file: str, text: str) -> Iterator[tuple[int, str]]:
 def _uncommented(line: str) -> str:
     """Return a line without its comment; a % or # between quotes is text."""
     quoted = False
-    for i, c in enumerate(line):
-        if c == "'":
+    for i, letter in enumerate(line):
+        if letter == "'":
             quoted = not quoted
-        elif c in "%#" and not quoted:
+        elif letter in "%#" and not quoted:
             return line[:i]
     return line
 
@@ -197,7 +197,7 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
             raise row.wrong("BUS_I", f"is already the bus of line {first.line}", "renumber one")
     if not buses:
         raise InputError(f"{case.file}: mpc.bus has no rows; give a case with buses")
-    live = {n: row for n, row in buses.items() if row.get("BUS_TYPE") != ISOLATED}
+    live = {number: row for number, row in buses.items() if row.get("BUS_TYPE") != ISOLATED}
     units, idle = _unit_limits(case, buses)
     branches = list(_case_branches(case, buses, live))
     places = _places(case, live, options)
@@ -206,14 +206,14 @@ def read_matpower(path: Path, options: GridOptions) -> Draft:
         demand[_matpower_area(row)] += row.get("PD")
     return Draft(
         source=f"MATPOWER case {path.name}",
-        nodes=tuple(_bus_node(n, row, units[n], *places[n]) for n, row in live.items()),
-        branches=tuple(b for b, _ in branches),
-        authorities=tuple(DraftAuthority(id=a, peak_mw=max(0.0, mw)) for a, mw in demand.items()),
+        nodes=tuple(_bus_node(number, row, units[number], *places[number]) for number, row in live.items()),
+        branches=tuple(branch for branch, _ in branches),
+        authorities=tuple(DraftAuthority(id=area, peak_mw=max(0.0, mw)) for area, mw in demand.items()),
         notes=counted(
             (len(buses) - len(live), "isolated buses left out"),
             (idle, "generators out of service, or dispatchable loads, left out"),
             (len(case.tables["branch"]) - len(branches), "branches out of service left out"),
-            (sum(b.reactance_pu is None for b, _ in branches), NO_REACTANCE),
+            (sum(branch.reactance_pu is None for branch, _ in branches), NO_REACTANCE),
             (sum(shifted for _, shifted in branches), "phase shifters written without their shift"),
             (sum(row.get("PD") < 0 for row in live.values()), "buses of negative demand feed in whatever is planned"),
             (case.dc_lines, "rows of mpc.dcline left out"),
@@ -239,7 +239,7 @@ def _known_bus(row: MatrixRow, column: str, buses: dict[int, MatrixRow]) -> int:
 
 def _unit_limits(case: Case, buses: dict[int, MatrixRow]) -> tuple[dict[int, list[float]], int]:
     """Return the capacity of each unit in service by bus, and how many rows are none."""
-    units: dict[int, list[float]] = {n: [] for n in buses}
+    units: dict[int, list[float]] = {number: [] for number in buses}
     idle = 0
     for row in case.tables["gen"]:
         bus, mw = _known_bus(row, "GEN_BUS", buses), row.get("PMAX")
@@ -268,19 +268,19 @@ def _case_branches(
 ) -> Iterator[tuple[DraftBranch, bool]]:
     """Yield the branches in service, and whether each shifts the phase."""
     for row in case.tables["branch"]:
-        a, b = _known_bus(row, "F_BUS", buses), _known_bus(row, "T_BUS", buses)
-        if a == b:
+        start, end = _known_bus(row, "F_BUS", buses), _known_bus(row, "T_BUS", buses)
+        if start == end:
             raise row.wrong("T_BUS", "is the bus that the branch comes from", "correct it, or remove the branch")
         rating = row.get("RATE_A")
         if rating < 0:
             raise row.wrong("RATE_A", "must be at least 0", "correct it, or write 0 for no limit")
-        if row.get("BR_STATUS") > 0 and a in live and b in live:
+        if row.get("BR_STATUS") > 0 and start in live and end in live:
             tap, shift = row.get("TAP"), row.get("SHIFT")
             note = None
-            if tap or live[a].get("BASE_KV") != live[b].get("BASE_KV"):
+            if tap or live[start].get("BASE_KV") != live[end].get("BASE_KV"):
                 note = f"transformer, ratio {tap:g}" if tap else "transformer"
             x_pu = reactance(row.get("BR_X"), tap, case.base_mva)
-            branch = DraftBranch(a=bus_id(a), b=bus_id(b), rating_mw=rating or None, reactance_pu=x_pu, note=note)
+            branch = DraftBranch(a=bus_id(start), b=bus_id(end), rating_mw=rating or None, reactance_pu=x_pu, note=note)
             yield branch, shift != 0
 
 
@@ -299,11 +299,11 @@ def _places(case: Case, live: dict[int, MatrixRow], options: GridOptions) -> dic
     Raise InputError where a bus has neither.
     """
     places = {} if options.positions is None else _positions(options.positions, set(live))
-    without = [n for n in live if n not in places]
+    without = [number for number in live if number not in places]
     if not without:
         return places
     if options.at is not None:
-        return {n: places.get(n, options.at) for n in live}
+        return {number: places.get(number, options.at) for number in live}
     if options.positions is not None:
         named = ", ".join(map(str, without[:6])) + (" …" if len(without) > 6 else "")
         problem = f"no position for {len(without):,} buses of {case.file} ({named})"
@@ -326,7 +326,7 @@ def _positions(path: Path, buses: set[int]) -> dict[int, Place]:
         if number in places:
             raise row.wrong(bus, "is given twice", "keep one row")
         places[number] = (row.number(lat, low=-90, high=90), row.number(lon, low=-180, high=180))
-    return {n: at for n, at in places.items() if n in buses}
+    return {number: at for number, at in places.items() if number in buses}
 
 
 # The tables are on the base of the IEEE reliability test system, which their bus, branch and gen files do not state.
@@ -348,7 +348,7 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
     if "gen" in tables:
         tables["gen"].need("Bus ID")
         tables["gen"].need("PMax MW")
-        units = {n: [] for n in buses}
+        units = {number: [] for number in buses}
         for row in tables["gen"].rows:
             units[_known_rts_bus(row, "Bus ID", buses)].append(row.number("PMax MW", low=0))
     branches = _rts_branches(tables["branch"], buses) if "branch" in tables else ()
@@ -356,10 +356,10 @@ def read_rts_gmlc(tables: dict[str, CsvTable], _: GridOptions) -> Draft:
         source=f"RTS-GMLC tables {names(tables)}; their notice must go with every copy",
         nodes=tuple(_rts_node(number, row, None if units is None else units[number]) for number, row in buses.items()),
         branches=branches,
-        authorities=tuple(DraftAuthority(id=a, peak_mw=mw) for a, mw in sorted(demand.items())),
+        authorities=tuple(DraftAuthority(id=area, peak_mw=mw) for area, mw in sorted(demand.items())),
         notes=(
             "reactances taken as on 100 MVA",
-            *counted((sum(b.reactance_pu is None for b in branches), NO_REACTANCE)),
+            *counted((sum(branch.reactance_pu is None for branch in branches), NO_REACTANCE)),
         ),
     )
 
@@ -376,7 +376,7 @@ def _known_rts_bus(row: CsvRow, column: str, buses: dict[str, CsvRow]) -> str:
 
 def _rts_node(number: str, row: CsvRow, units: list[float] | None) -> DraftNode:
     voltage = f"{row.cells['BaseKV']} kV" if row.cells.get("BaseKV") else None
-    note = ", ".join(x for x in (row.cells.get("Bus Name"), voltage) if x)
+    note = ", ".join(part for part in (row.cells.get("Bus Name"), voltage) if part)
     return DraftNode(
         id=bus_id(number),
         authority=_rts_area(row),
@@ -394,11 +394,11 @@ def _rts_branches(table: CsvTable, buses: dict[str, CsvRow]) -> tuple[DraftBranc
         table.need(column)
     branches = []
     for row in table.rows:
-        a, b = _known_rts_bus(row, "From Bus", buses), _known_rts_bus(row, "To Bus", buses)
-        if a == b:
+        start, end = _known_rts_bus(row, "From Bus", buses), _known_rts_bus(row, "To Bus", buses)
+        if start == end:
             raise row.wrong("To Bus", "is the bus that the branch comes from", "correct it, or remove the branch")
         ratio = row.number("Tr Ratio", low=0)
         rating, x_pu = row.number("Cont Rating", low=0) or None, reactance(row.number("X"), ratio, RTS_BASE_MVA)
         note = f"transformer, ratio {ratio:g}" if ratio else None
-        branches.append(DraftBranch(a=bus_id(a), b=bus_id(b), rating_mw=rating, reactance_pu=x_pu, note=note))
+        branches.append(DraftBranch(a=bus_id(start), b=bus_id(end), rating_mw=rating, reactance_pu=x_pu, note=note))
     return tuple(branches)

@@ -143,7 +143,7 @@ def modules_of(items: TrackedItems, key: str) -> tuple[RecomputeModule, ...]:
     named = set(_module_names(items.get(key)))
     if named - set(RECOMPUTE_MODULES):
         items.looked_up.discard(key)
-    return tuple(x for x in RECOMPUTE_MODULES if x in named) or CORE_ATTENTION
+    return tuple(name for name in RECOMPUTE_MODULES if name in named) or CORE_ATTENTION
 
 
 MOST_LAYERS = 100_000  # of a pipeline layout once its multiplications are written out
@@ -189,42 +189,42 @@ class OwnRun:
 def megatron_run(script: Script) -> OwnRun:
     """Return the run of a shell script or a file of arguments."""
     flags = TrackedItems({flag: typed(value) for flag, value in script.flags.items()})
-    f = RunValues(flags, script.where, script, "--{}")
-    f.require("Megatron-LM", *KNOWN_BY)
+    values = RunValues(flags, script.where, script, "--{}")
+    values.require("Megatron-LM", *KNOWN_BY)
     types = {"fp8": "fp8-format", "fp16": "fp16", "bf16": "bf16"}
     compute = next((kind for kind, flag in types.items() if flag in flags), None)
-    run = run_of_flags(f, "megatron", compute)
+    run = run_of_flags(values, "megatron", compute)
     return replace(run, gpus=started(script).gpus, items=flags.read(megatron_effect, "--{}"))
 
 
-def run_of_flags(f: "RunValues", framework: str, compute: str | None) -> OwnRun:
+def run_of_flags(values: "RunValues", framework: str, compute: str | None) -> OwnRun:
     """Return the run of values that have Megatron's names, or names that stand for them."""
-    if f.on("data-parallel-sharding-strategy"):
-        zero = ZERO[f.choice("data-parallel-sharding-strategy", tuple(ZERO), "no_shard")]
+    if values.on("data-parallel-sharding-strategy"):
+        zero = ZERO[values.choice("data-parallel-sharding-strategy", tuple(ZERO), "no_shard")]
     else:
-        zero = int(f.on("use-distributed-optimizer") or f.get("optim.name") == "distributed_fused_adam")
+        zero = int(values.on("use-distributed-optimizer") or values.get("optim.name") == "distributed_fused_adam")
     layout: dict[str, Any] = {
-        "tensor_parallel": f.count("tensor-model-parallel-size"),
-        "pipeline_parallel": (stages := f.count("pipeline-model-parallel-size")),
-        "context_parallel": f.count("context-parallel-size"),
-        "expert_parallel": f.count("expert-model-parallel-size"),
-        "microbatch_sequences": f.count("micro-batch-size"),
-        "sequence_parallel": f.on("sequence-parallel"),
+        "tensor_parallel": values.count("tensor-model-parallel-size"),
+        "pipeline_parallel": (stages := values.count("pipeline-model-parallel-size")),
+        "context_parallel": values.count("context-parallel-size"),
+        "expert_parallel": values.count("expert-model-parallel-size"),
+        "microbatch_sequences": values.count("micro-batch-size"),
+        "sequence_parallel": values.on("sequence-parallel"),
         "zero_stage": zero,
     }
-    layout |= stage_layers(f, stages)
-    layout |= _recompute(f, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
-    tensor = f.count("expert-tensor-parallel-size", layout["tensor_parallel"])
-    routed = f.count("num-experts", 0) > 0 or layout["expert_parallel"] > 1
+    layout |= stage_layers(values, stages)
+    layout |= _recompute(values, layout.get("layers_per_stage"), stages, layout["virtual_stages"])
+    tensor = values.count("expert-tensor-parallel-size", layout["tensor_parallel"])
+    routed = values.count("num-experts", 0) > 0 or layout["expert_parallel"] > 1
     return OwnRun(
         framework=framework,
         layout=layout,
-        batch_sequences=f.count("global-batch-size", 0) or None,
+        batch_sequences=values.count("global-batch-size", 0) or None,
         expert_tensor=tensor if routed and layout["tensor_parallel"] > 1 else 1,
-        model={key: f.count(flag, 0) for flag, key in MODEL_FLAGS.items() if f.get(flag)},
-        sequence_length=f.count("seq-length", 0) or None,
+        model={key: values.count(flag, 0) for flag, key in MODEL_FLAGS.items() if values.get(flag)},
+        sequence_length=values.count("seq-length", 0) or None,
         compute=compute,
-        switches=_switches(f, narrow=compute == "fp8", selective=layout["recompute"] == "selective"),
+        switches=_switches(values, narrow=compute == "fp8", selective=layout["recompute"] == "selective"),
     )
 
 
@@ -232,50 +232,54 @@ GRAPH_FLAGS = ("enable-cuda-graph", "external-cuda-graph")
 FUSED_FLAGS = {"fused_experts": "use-transformer-engine-op-fuser", "fused_loss": "cross-entropy-loss-fusion"}
 
 
-def _switches(f: "RunValues", *, narrow: bool, selective: bool) -> dict[str, Any]:
+def _switches(values: "RunValues", *, narrow: bool, selective: bool) -> dict[str, Any]:
     """Return the switches of the software stack that a file states; of a complete one all, off where it has no flag."""
-    overlaps: dict[Overlap, bool] = {x: f.on(flag) for x, flag in OVERLAP_FLAGS.items() if f.states(flag)}
-    if f.states("overlap-p2p-comm"):
-        overlaps["sends"] = f.on("overlap-p2p-comm") or (f.complete and not f.on("no-overlap-p2p-communication"))
-    if f.states("cp-comm-type"):
-        overlaps["context"] = f.choice("cp-comm-type", ("p2p", "a2a", "allgather", "a2a+p2p"), "p2p") == "p2p"
-    found: dict[str, Any] = {name: f.on(flag) for name, flag in FUSED_FLAGS.items() if f.states(flag)}
+    overlaps: dict[Overlap, bool] = {
+        name: values.on(flag) for name, flag in OVERLAP_FLAGS.items() if values.states(flag)
+    }
+    if values.states("overlap-p2p-comm"):
+        overlaps["sends"] = values.on("overlap-p2p-comm") or (
+            values.complete and not values.on("no-overlap-p2p-communication")
+        )
+    if values.states("cp-comm-type"):
+        overlaps["context"] = values.choice("cp-comm-type", ("p2p", "a2a", "allgather", "a2a+p2p"), "p2p") == "p2p"
+    found: dict[str, Any] = {name: values.on(flag) for name, flag in FUSED_FLAGS.items() if values.states(flag)}
     if overlaps:
-        found["overlaps"] = tuple(sorted(x for x in overlaps if overlaps[x])) if f.complete else overlaps
-    if f.states("moe-token-dispatcher-type", "moe-enable-deepep"):
-        found["dispatcher"] = _dispatcher(f)
-    if f.states("cuda-graph-impl", *GRAPH_FLAGS):
-        found["cuda_graphs"] = _graphs(f)
-    if f.states("cpu-offloading") and f.states("num-layers"):  # of a recipe's own layers no share is known
-        layers, offloaded = f.count("num-layers", 0), f.count("cpu-offloading-num-layers", 0)
-        found["activation_offload"] = min(1.0, offloaded / layers) if f.on("cpu-offloading") and layers else 0.0
+        found["overlaps"] = tuple(sorted(name for name in overlaps if overlaps[name])) if values.complete else overlaps
+    if values.states("moe-token-dispatcher-type", "moe-enable-deepep"):
+        found["dispatcher"] = _dispatcher(values)
+    if values.states("cuda-graph-impl", *GRAPH_FLAGS):
+        found["cuda_graphs"] = _graphs(values)
+    if values.states("cpu-offloading") and values.states("num-layers"):  # of a recipe's own layers no share is known
+        layers, offloaded = values.count("num-layers", 0), values.count("cpu-offloading-num-layers", 0)
+        found["activation_offload"] = min(1.0, offloaded / layers) if values.on("cpu-offloading") and layers else 0.0
     scaled: dict[str, Any] = {}
-    if f.states("fp8-recipe"):
-        scaled["fp8_recipe"] = FP8_RECIPES[f.choice("fp8-recipe", tuple(FP8_RECIPES), "delayed")]
-    if f.states("fp8-param-gather", "fp8-param"):
-        scaled["fp8_parameters"] = any([f.on("fp8-param-gather"), f.on("fp8-param")])
-    if f.states("fp8-dot-product-attention") and (narrow or not f.complete):
-        scaled["fp8_attention"] = f.on("fp8-dot-product-attention")
-    if selective and f.states("recompute-modules"):
-        found["recompute_modules"] = modules_of(f.items, f.key("recompute-modules"))
-    elif f.complete:
+    if values.states("fp8-recipe"):
+        scaled["fp8_recipe"] = FP8_RECIPES[values.choice("fp8-recipe", tuple(FP8_RECIPES), "delayed")]
+    if values.states("fp8-param-gather", "fp8-param"):
+        scaled["fp8_parameters"] = any([values.on("fp8-param-gather"), values.on("fp8-param")])
+    if values.states("fp8-dot-product-attention") and (narrow or not values.complete):
+        scaled["fp8_attention"] = values.on("fp8-dot-product-attention")
+    if selective and values.states("recompute-modules"):
+        found["recompute_modules"] = modules_of(values.items, values.key("recompute-modules"))
+    elif values.complete:
         found["recompute_modules"] = CORE_ATTENTION
-    return found | (scaled if narrow or not f.complete else {})
+    return found | (scaled if narrow or not values.complete else {})
 
 
-def _dispatcher(f: "RunValues") -> Dispatcher:
-    flexible = f.choice("moe-token-dispatcher-type", ("allgather", "alltoall", "flex"), "alltoall") == "flex"
-    backend = f.choice("moe-flex-dispatcher-backend", ("deepep", "hybridep"), "deepep")
-    if f.on("moe-enable-deepep") or flexible:
+def _dispatcher(values: "RunValues") -> Dispatcher:
+    flexible = values.choice("moe-token-dispatcher-type", ("allgather", "alltoall", "flex"), "alltoall") == "flex"
+    backend = values.choice("moe-flex-dispatcher-backend", ("deepep", "hybridep"), "deepep")
+    if values.on("moe-enable-deepep") or flexible:
         return "hybrid_ep" if backend == "hybridep" else "deep_ep"
     return "all_to_all"
 
 
-def _graphs(f: "RunValues") -> Graphs:
+def _graphs(values: "RunValues") -> Graphs:
     """Return the extent of CUDA graphs: none, whole iterations, or layers without routed experts."""
-    scope = " ".join(str(f.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules"))
-    impl = f.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")
-    if impl == "none" and not {flag for flag in GRAPH_FLAGS if f.on(flag)}:
+    scope = " ".join(str(values.get(flag) or "") for flag in ("cuda-graph-scope", "cuda-graph-modules"))
+    impl = values.choice("cuda-graph-impl", ("none", "local", "transformer_engine", "full_iteration"), "none")
+    if impl == "none" and not {flag for flag in GRAPH_FLAGS if values.on(flag)}:
         return "none"
     return "whole" if "full" in f"{scope} {impl}" else "part"
 
@@ -348,29 +352,33 @@ class RunValues:
             raise InputError(f"{self.where}: has none of {known}; {REMEDY} of a training run")
 
 
-def stage_layers(f: RunValues, stages: int) -> dict[str, Any]:
+def stage_layers(values: RunValues, stages: int) -> dict[str, Any]:
     """Return the layers of every stage and the virtual stages, from whichever flags say them."""
-    layers = f.count("num-layers", 0)
-    text = f.get("pipeline-model-parallel-layout")
+    layers = values.count("num-layers", 0)
+    text = values.get("pipeline-model-parallel-layout")
     if text not in (None, True):
-        return layout_choices(str(text), stages, f"{f.where}: {f.called('pipeline-model-parallel-layout')}")
-    each = f.count("num-layers-per-virtual-pipeline-stage", 0)
-    virtual = f.count("num-virtual-stages-per-pipeline-rank", 1)
+        return layout_choices(str(text), stages, f"{values.where}: {values.called('pipeline-model-parallel-layout')}")
+    each = values.count("num-layers-per-virtual-pipeline-stage", 0)
+    virtual = values.count("num-virtual-stages-per-pipeline-rank", 1)
     if each and layers:
         if layers % (stages * each):
+            flag = values.called("num-layers-per-virtual-pipeline-stage")
             raise InputError(
-                f"{f.where}: {f.called('num-layers-per-virtual-pipeline-stage')}: {each} x {stages} stages must divide "
-                f"{f.called('num-layers')} (is {layers}); change one"
+                f"{values.where}: {flag}: {each} x {stages} stages must divide {values.called('num-layers')} "
+                f"(is {layers}); change one"
             )
         virtual = layers // (stages * each)
-    first, last = f.count("decoder-first-pipeline-num-layers", 0), f.count("decoder-last-pipeline-num-layers", 0)
+    first, last = (
+        values.count("decoder-first-pipeline-num-layers", 0),
+        values.count("decoder-last-pipeline-num-layers", 0),
+    )
     if not layers or not (first or last):
         return {"virtual_stages": virtual}
     middle = stages - bool(first) - bool(last)
     if middle < 1 or (layers - first - last) % middle:
         raise InputError(
-            f"{f.where}: {f.called('num-layers')}: {layers} less {first + last} of the first and last stage must be "
-            f"divided evenly by {middle} other stages; change theirs, or {f.called('num-layers')}"
+            f"{values.where}: {values.called('num-layers')}: {layers} less {first + last} of the first and last stage "
+            f"must be divided evenly by {middle} other stages; change theirs, or {values.called('num-layers')}"
         )
     inner = [(layers - first - last) // middle] * middle
     return {"virtual_stages": virtual, "layers_per_stage": [*[first] * bool(first), *inner, *[last] * bool(last)]}
@@ -393,26 +401,26 @@ def layout_choices(text: str, stages: int, where: str) -> dict[str, Any]:
 def _written_out(text: str, where: str) -> str:
     plain = re.sub(r"[,\s]", "", text)
     for pattern in (r"\(([^()]+)\)\*(\d{1,6})", r"([EtmL|])\*(\d{1,6})"):
-        size = len(plain) + sum(len(m[1]) * int(m[2]) for m in re.finditer(pattern, plain))
+        size = len(plain) + sum(len(match[1]) * int(match[2]) for match in re.finditer(pattern, plain))
         if size > MOST_LAYERS:
             raise InputError(f"{where}: expands to more than {MOST_LAYERS:,} layers; shorten it")
-        plain = re.sub(pattern, lambda m: m[1] * int(m[2]), plain)
+        plain = re.sub(pattern, lambda match: match[1] * int(match[2]), plain)
     odd = re.search(r"[^EtmL|]", plain)
     if odd:
         raise InputError(f"{where}: {odd[0]!r} is none of E, t, m, L and | (in {text[:60]!r}); correct it")
     return plain
 
 
-def _recompute(f: RunValues, layers: list[int] | None, stages: int, virtual: int) -> dict[str, Any]:
-    granularity = f.choice("recompute-granularity", ("none", "selective", "full"), "none")
+def _recompute(values: RunValues, layers: list[int] | None, stages: int, virtual: int) -> dict[str, Any]:
+    granularity = values.choice("recompute-granularity", ("none", "selective", "full"), "none")
     if granularity == "none":
-        return {"recompute": "selective" if f.on("recompute-activations") else "none"}
-    if granularity == "full" and f.choice("recompute-method", ("uniform", "block"), "uniform") == "block":
-        number, total = f.count("recompute-num-layers") * virtual, f.count("num-layers", 0)
+        return {"recompute": "selective" if values.on("recompute-activations") else "none"}
+    if granularity == "full" and values.choice("recompute-method", ("uniform", "block"), "uniform") == "block":
+        number, total = values.count("recompute-num-layers") * virtual, values.count("num-layers", 0)
         by_stage = layers or ([total // stages] * stages if total and total % stages == 0 else [])
-        if not by_stage and f.complete:
-            where = f"{f.where}: {f.called('recompute-method')} block"
-            raise InputError(f"{where}: {f.called('num-layers')} is missing or uneven; add it")
+        if not by_stage and values.complete:
+            where = f"{values.where}: {values.called('recompute-method')} block"
+            raise InputError(f"{where}: {values.called('num-layers')} is missing or uneven; add it")
         by_stage = by_stage or [number] * stages  # they are known once the instance is
-        return {"recompute": "full", "recomputed_layers_per_stage": [min(number, n) for n in by_stage]}
+        return {"recompute": "full", "recomputed_layers_per_stage": [min(number, count) for count in by_stage]}
     return {"recompute": granularity}

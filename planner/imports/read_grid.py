@@ -29,24 +29,28 @@ def fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, 
 
     The user's table has precedence over the options, and these over the files.
     """
-    given = {} if options.authorities is None else _given(options.authorities, [a.id for a in draft.authorities])
+    given = (
+        {}
+        if options.authorities is None
+        else _given(options.authorities, [authority.id for authority in draft.authorities])
+    )
     installed: defaultdict[str, float] = defaultdict(float)
-    for n in draft.nodes:
-        installed[n.authority] += n.installed_mw or 0.0
+    for node in draft.nodes:
+        installed[node.authority] += node.installed_mw or 0.0
     authorities, without = [], defaultdict(list)
-    for a in sorted(draft.authorities, key=lambda a: a.id):
-        row = given.get(a.id, {})
-        headroom, reading = _headroom(a, installed[a.id], options)
+    for authority in sorted(draft.authorities, key=lambda authority: authority.id):
+        row = given.get(authority.id, {})
+        headroom, reading = _headroom(authority, installed[authority.id], options)
         if "headroom_mw" in row:
             headroom, reading = float(row["headroom_mw"]), "given"
         price = float(row["energy_usd_per_mwh"]) if "energy_usd_per_mwh" in row else options.energy_usd_per_mwh
-        area = row.get("interconnection") or a.interconnection or options.interconnection
+        area = row.get("interconnection") or authority.interconnection or options.interconnection
         for key, value in (("headroom_mw", headroom), ("energy_usd_per_mwh", price), ("interconnection", area)):
             if value is None:
-                without[key].append(a.id)
+                without[key].append(authority.id)
         authorities.append(
             BalancingAuthority(
-                id=a.id,
+                id=authority.id,
                 interconnection=area or "unnamed",
                 headroom_mw=round(headroom or 0.0, 3),
                 energy_usd_per_mwh=price or 0.0,
@@ -62,15 +66,15 @@ def fill(draft: Draft, options: GridOptions) -> tuple[tuple[BalancingAuthority, 
     return tuple(authorities), tuple(missing)
 
 
-def _headroom(a: DraftAuthority, installed_mw: float, options: GridOptions) -> tuple[float | None, str]:
+def _headroom(authority: DraftAuthority, installed_mw: float, options: GridOptions) -> tuple[float | None, str]:
     share = options.headroom_share
-    if share is not None and a.peak_mw is not None:
-        return share * a.peak_mw, f"{share:.3g} of a peak demand of {a.peak_mw:,.0f} MW"
+    if share is not None and authority.peak_mw is not None:
+        return share * authority.peak_mw, f"{share:.3g} of a peak demand of {authority.peak_mw:,.0f} MW"
     if share is not None and installed_mw > 0:
         return share * installed_mw, f"{share:.3g} of {installed_mw:,.0f} MW installed"
-    if a.peak_mw is not None:
-        reading = f"{installed_mw:,.0f} MW installed less a demand of {a.peak_mw:,.0f} MW"
-        return max(0.0, installed_mw - a.peak_mw), reading
+    if authority.peak_mw is not None:
+        reading = f"{installed_mw:,.0f} MW installed less a demand of {authority.peak_mw:,.0f} MW"
+        return max(0.0, installed_mw - authority.peak_mw), reading
     return None, "missing"
 
 
@@ -87,10 +91,10 @@ def _given(path: Path, known: list[str]) -> dict[str, dict[str, str]]:
             raise row.wrong(key, "is no authority of this grid", hint(name, sorted(known)))
         if name in given:
             raise row.wrong(key, "is given twice", "keep one row")
-        given[name] = {c: row.cells[c] for c in COLUMNS if row.cells.get(c)}
-        for c in ("headroom_mw", "energy_usd_per_mwh"):
-            if c in given[name]:
-                row.number(c, low=0)
+        given[name] = {column: row.cells[column] for column in COLUMNS if row.cells.get(column)}
+        for column in ("headroom_mw", "energy_usd_per_mwh"):
+            if column in given[name]:
+                row.number(column, low=0)
     return given
 
 
@@ -105,19 +109,19 @@ class Imported:
 
 def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None) -> Imported:
     """Return the grid of a draft; its note names everything that is filled and not in the files."""
-    installed_mw = sum((n.installed_mw or 0.0) + max(0.0, -n.load_mw) for n in draft.nodes)
+    installed_mw = sum((node.installed_mw or 0.0) + max(0.0, -node.load_mw) for node in draft.nodes)
     draft = _only(draft, options.only)
     nodes = _nodes(draft.nodes, options)
     lines = _lines(draft, installed_mw)
     authorities, missing = fill(draft, options)
-    unknown = sum(n.installed_mw is None for n in draft.nodes)
+    unknown = sum(node.installed_mw is None for node in draft.nodes)
     if unknown:
         missing += (f"generation_mw of {unknown:,} nodes: written as 0; give a plant list with the files",)
     if not lines:
         missing += ("lines: none; under the transport model each site is fed by its own node alone",)
-    left_out = tuple(n for n in draft.notes if "left out" in n or "without" in n)
-    kept = (f"{NOT_MODELLED}{n}" if n in left_out else n for n in draft.notes)
-    notes = (*kept, *_readings(draft, options, installed_mw), *(f"MISSING {m}" for m in missing))
+    left_out = tuple(note for note in draft.notes if "left out" in note or "without" in note)
+    kept = (f"{NOT_MODELLED}{note}" if note in left_out else note for note in draft.notes)
+    notes = (*kept, *_readings(draft, options, installed_mw), *(f"MISSING {figure}" for figure in missing))
     grid = Grid(
         source=options.source or draft.source,
         note="; ".join(notes),
@@ -132,40 +136,40 @@ def assemble(draft: Draft, options: GridOptions, items: ReadItems | None = None)
 def _only(draft: Draft, wanted: tuple[str, ...]) -> Draft:
     if not wanted:
         return draft
-    known = sorted(a.id for a in draft.authorities)
+    known = sorted(authority.id for authority in draft.authorities)
     for name in wanted:
         if name not in known:
             near = difflib.get_close_matches(name, known, 1, 0.4)
             question = f"did you mean {near[0]}? " if near else ""
             raise InputError(f"--only {name}: no such balancing authority; {question}known: {', '.join(known)}")
-    nodes = tuple(n for n in draft.nodes if n.authority in wanted)
-    kept = {n.id for n in nodes}
+    nodes = tuple(node for node in draft.nodes if node.authority in wanted)
+    kept = {node.id for node in nodes}
     return replace(
         draft,
         nodes=nodes,
-        branches=tuple(b for b in draft.branches if b.a in kept and b.b in kept),
-        authorities=tuple(a for a in draft.authorities if a.id in wanted),
+        branches=tuple(branch for branch in draft.branches if branch.a in kept and branch.b in kept),
+        authorities=tuple(authority for authority in draft.authorities if authority.id in wanted),
         notes=(*draft.notes, f"of all authorities only {', '.join(sorted(wanted))}"),
     )
 
 
 def _nodes(drafts: tuple[DraftNode, ...], options: GridOptions) -> tuple[PowerNode, ...]:
     """Return the nodes; where `options` limits the candidates for sites, they are those with most generation."""
-    ranked = sorted(drafts, key=lambda n: (-(n.installed_mw or 0.0), n.id))
-    candidates = {n.id for n in ranked[: options.sites]}
+    ranked = sorted(drafts, key=lambda node: (-(node.installed_mw or 0.0), node.id))
+    candidates = {node.id for node in ranked[: options.sites]}
     return tuple(
         PowerNode(
-            id=n.id,
-            balancing_authority=n.authority,
-            latitude=n.latitude,
-            longitude=n.longitude,
-            generation_mw=round((n.installed_mw or 0.0) * options.spare_share, 3),
-            load_mw=round(n.load_mw, 3) if options.spare_share == 1 else 0.0,
-            largest_unit_mw=n.largest_unit_mw,
-            site=n.id in candidates,
-            note=n.note,
+            id=node.id,
+            balancing_authority=node.authority,
+            latitude=node.latitude,
+            longitude=node.longitude,
+            generation_mw=round((node.installed_mw or 0.0) * options.spare_share, 3),
+            load_mw=round(node.load_mw, 3) if options.spare_share == 1 else 0.0,
+            largest_unit_mw=node.largest_unit_mw,
+            site=node.id in candidates,
+            note=node.note,
         )
-        for n in drafts
+        for node in drafts
     )
 
 
@@ -174,16 +178,22 @@ def _lines(draft: Draft, unlimited_mw: float) -> tuple[Line, ...]:
 
     No flow exceeds all generation, so this is the rating of a branch without a limit.
     """
-    if unlimited_mw <= 0 and any(b.rating_mw is None for b in draft.branches):
+    if unlimited_mw <= 0 and any(branch.rating_mw is None for branch in draft.branches):
         problem = "branches without a rating, and no generation that would bound their flow"
         raise InputError(f"{draft.source}: {problem}; give them ratings")
     circuits: Counter[tuple[str, str, float, float | None, str | None]] = Counter()
     ends: dict[tuple[str, str, float, float | None, str | None], tuple[str, str]] = {}
-    for b in draft.branches:
-        unlimited = "no limit in the file" if b.rating_mw is None else None
-        note = "; ".join(x for x in (b.note, unlimited) if x) or None
-        key = (min(b.a, b.b), max(b.a, b.b), unlimited_mw if b.rating_mw is None else b.rating_mw, b.reactance_pu, note)
-        ends.setdefault(key, (b.a, b.b))
+    for branch in draft.branches:
+        unlimited = "no limit in the file" if branch.rating_mw is None else None
+        note = "; ".join(note for note in (branch.note, unlimited) if note) or None
+        key = (
+            min(branch.a, branch.b),
+            max(branch.a, branch.b),
+            unlimited_mw if branch.rating_mw is None else branch.rating_mw,
+            branch.reactance_pu,
+            note,
+        )
+        ends.setdefault(key, (branch.a, branch.b))
         circuits[key] += 1
     used: Counter[tuple[str, str]] = Counter()
     lines = []
@@ -203,13 +213,13 @@ def _readings(draft: Draft, options: GridOptions, installed_mw: float) -> tuple[
     readings = [f"generation_mw is {capacity}"]
     if draft.branches:
         readings.append("rating_mw is the whole of each circuit")
-    load_mw = sum(n.load_mw for n in draft.nodes)
+    load_mw = sum(node.load_mw for node in draft.nodes)
     if load_mw and options.spare_share == 1:
         readings.append(f"flows count the load in the file, {load_mw:,.0f} MW")
     elif draft.branches:
         left = f": {load_mw:,.0f} MW is left out, since plants spare what it does not take" if load_mw else ""
         readings.append(f"flows are of the sites alone, no other load is counted{left}")
-    unlimited = sum(b.rating_mw is None for b in draft.branches)
+    unlimited = sum(branch.rating_mw is None for branch in draft.branches)
     if unlimited:
         written = f"written with {installed_mw:,.0f} MW, all generation there is"
         readings.append(f"branches without a limit in the file, {written}: {unlimited:,}")
@@ -248,33 +258,38 @@ def import_grid(files: Sequence[Path], kind: str, options: GridOptions) -> Impor
     """Read files of one format into a grid."""
     if kind not in FORMATS:
         raise InputError(f"--format {kind}: must be one of {', '.join(FORMATS)}")
-    cases = [f for f in files if f.suffix == ".m" or kind == "matpower"]
+    cases = [path for path in files if path.suffix == ".m" or kind == "matpower"]
     if cases and (len(files) > 1 or kind not in ("auto", "matpower")):
         others = f"(with {len(files) - 1} other files, --format {kind})"
         raise InputError(f"{cases[0]}: a MATPOWER case is imported alone {others}; give no other file or format")
     if cases:
         return assemble(matpower.read_matpower(cases[0], options), options)
     draft, tables = _from_tables(files, kind, options)
-    columns = sorted((f"{Path(t.file).name}: {c}", c in t.looked_up) for t in tables.values() for c in t.columns)
+    columns = sorted(
+        (f"{Path(table.file).name}: {column}", column in table.looked_up)
+        for table in tables.values()
+        for column in table.columns
+    )
     items = ReadItems(
-        taken=tuple(c for c, used in columns if used), ignored=tuple(c for c, used in columns if not used)
+        taken=tuple(column for column, used in columns if used),
+        ignored=tuple(column for column, used in columns if not used),
     )
     return assemble(draft, options, items)
 
 
 def _from_tables(files: Sequence[Path], kind: str, options: GridOptions) -> tuple[Draft, dict[str, CsvTable]]:
     tables: dict[str, CsvTable] = {}
-    for f in files:
-        table = read_table(f)
+    for path in files:
+        table = read_table(path)
         role = next((role for role, columns in ROLES if all(table.find(*names) for names in columns)), None)
         if role is None:
             problem = f"its columns are of no known format (has {', '.join(table.columns[:12])})"
             raise InputError(f"{table.file}: {problem}; see `planner grid import --help`")
         if role in tables:
-            raise InputError(f"{f}: is a second table of {role}, after {tables[role].file}; give one")
+            raise InputError(f"{path}: is a second table of {role}, after {tables[role].file}; give one")
         tables[role] = table
     if kind == "auto":
-        kind = next((k for k, (required, _) in NEEDS.items() if required in tables), "")
+        kind = next((key for key, (required, _) in NEEDS.items() if required in tables), "")
     given = f"a table of {next(iter(tables))}"
     if not kind:
         raise InputError(f"{files[0]}: {given} alone makes no grid; give the table of bus, zones or plants with it")
@@ -289,10 +304,13 @@ def _from_tables(files: Sequence[Path], kind: str, options: GridOptions) -> tupl
 
 def geojson(grid: Grid) -> dict[str, Any]:
     """Return the grid as a FeatureCollection; every other figure is a property, `kind` says node, line or new line."""
-    where = {n.id: [n.longitude, n.latitude] for n in grid.nodes}
-    features = [_feature(n, "node", {"type": "Point", "coordinates": where[n.id]}) for n in grid.nodes]
+    where = {node.id: [node.longitude, node.latitude] for node in grid.nodes}
+    features = [_feature(node, "node", {"type": "Point", "coordinates": where[node.id]}) for node in grid.nodes]
     for kind, lines in (("line", grid.lines), ("new_line", grid.new_lines)):
-        features += [_feature(x, kind, {"type": "LineString", "coordinates": [where[x.a], where[x.b]]}) for x in lines]
+        features += [
+            _feature(line, kind, {"type": "LineString", "coordinates": [where[line.a], where[line.b]]})
+            for line in lines
+        ]
     return {"type": "FeatureCollection", "features": features}
 
 
@@ -305,7 +323,10 @@ def part(grid: Grid) -> dict[str, Any]:
     """Return a grid as JSON data, without figures at their defaults."""
     data: dict[str, Any] = grid.model_dump(mode="json", exclude_defaults=True)
     for family in ("balancing_authorities", "nodes", "lines"):
-        data[family] = [{k: x[k] for k in sorted(x, key=("source", "note").__contains__)} for x in data.get(family, [])]
+        data[family] = [
+            {key: item[key] for key in sorted(item, key=("source", "note").__contains__)}
+            for item in data.get(family, [])
+        ]
     return data
 
 
@@ -316,7 +337,7 @@ def instance_with(path: Path, grid: Grid, name: str | None) -> dict[str, Any]:
     """
     data = read_instance_file(path)
     old: dict[str, Any] = data["grid"] if isinstance(data.get("grid"), dict) else {}
-    new = part(grid) | {k: old[k] for k in ("rules", "prices") if k in old}
+    new = part(grid) | {key: old[key] for key in ("rules", "prices") if key in old}
     rules = new.get("rules")
     rule = rules.get("interconnect") if isinstance(rules, dict) else None
     if isinstance(rule, dict) and rule.get("enabled", rule.get("on")) and rule.get("reading", "explicit") == "explicit":
@@ -332,10 +353,10 @@ def text(data: Any, depth: int = 0) -> str:
     inner, outer = " " * (depth + 1) * 2, " " * depth * 2
     nested = isinstance(data, dict) and (depth < 2 or len(line) > 140)
     if nested:
-        body = ",\n".join(f"{inner}{json.dumps(k)}: {text(v, depth + 1)}" for k, v in data.items())
+        body = ",\n".join(f"{inner}{json.dumps(key)}: {text(value, depth + 1)}" for key, value in data.items())
         written = f"{{\n{body}\n{outer}}}" if data else "{}"
     elif isinstance(data, list) and data and isinstance(data[0], dict):
-        written = "[\n" + ",\n".join(f"{inner}{json.dumps(x, ensure_ascii=False)}" for x in data) + f"\n{outer}]"
+        written = "[\n" + ",\n".join(f"{inner}{json.dumps(item, ensure_ascii=False)}" for item in data) + f"\n{outer}]"
     else:
         written = line
     return written if depth else written + "\n"
@@ -361,7 +382,7 @@ class Shortage:
             ("generation", "plants fall short"),
             ("balance", "must-run feed finds no load"),
         ):
-            rows = sorted(getattr(self, rule).items(), key=lambda x: (-x[1], x[0]))
+            rows = sorted(getattr(self, rule).items(), key=lambda pair: (-pair[1], pair[0]))
             if rows:
                 named = ", ".join(f"{rule}[{name}] {mw:,.6g} MW" for name, mw in rows[:NAMED])
                 more = f" and {len(rows) - NAMED:,} more" if len(rows) > NAMED else ""
@@ -377,24 +398,24 @@ def shortage(grid: Grid) -> Shortage:
     from scipy import sparse
     from scipy.optimize import linprog
 
-    rules, at = grid.rules, {n.id: i for i, n in enumerate(grid.nodes)}
+    rules, at = grid.rules, {node.id: i for i, node in enumerate(grid.nodes)}
     if rules.grid_model == "none" or (rules.grid_model == "transport" and _flows_suffice(grid)):
         return Shortage({}, {}, {})
-    lines = [x for x in grid.lines if x.a != x.b]
-    ends = np.array([(at[x.a], at[x.b]) for x in lines], dtype=int).reshape(-1, 2)
+    lines = [line for line in grid.lines if line.a != line.b]
+    ends = np.array([(at[line.a], at[line.b]) for line in lines], dtype=int).reshape(-1, 2)
     n, k = len(at), len(lines)
     every, ones = np.arange(k), np.ones(k)
     into: Any = sparse.csr_matrix((np.r_[-ones, ones], (ends.T.ravel(), np.r_[every, every])), shape=(n, k))
     flow: Any = sparse.identity(k)
     if rules.grid_model == "dc":  # the free variables are angles, in units of 10 mrad
-        flow = sparse.diags([x.circuits / (x.reactance_pu or np.inf) for x in lines]) @ -into.T
+        flow = sparse.diags([line.circuits / (line.reactance_pu or np.inf) for line in lines]) @ -into.T
     width, node = flow.shape[1], sparse.identity(n)
     # Columns: generation, flows or angles, width that lines lack, feed that plants lack, feed that finds no load.
     balance = sparse.hstack([node, into @ flow, sparse.csr_matrix((n, k)), node, -node])
     none = sparse.csr_matrix((k, n))
     limits = sparse.vstack([sparse.hstack([none, sign * flow, -sparse.identity(k), none, none]) for sign in (1, -1)])
-    capacity = np.array([normal_share(grid) * x.rating_mw * x.circuits for x in lines])
-    plants = np.array([x.generation_mw if rules.generation else np.inf for x in grid.nodes])
+    capacity = np.array([normal_share(grid) * line.rating_mw * line.circuits for line in lines])
+    plants = np.array([node.generation_mw if rules.generation else np.inf for node in grid.nodes])
     high = np.r_[plants, np.full(width + k + 2 * n, np.inf)]
     low = np.r_[np.zeros(n), np.full(width, -np.inf), np.zeros(k + 2 * n)]
     found = linprog(
@@ -402,7 +423,7 @@ def shortage(grid: Grid) -> Shortage:
         A_ub=limits.tocsr(),
         b_ub=np.r_[capacity, capacity],
         A_eq=balance.tocsr(),
-        b_eq=np.array([x.load_mw for x in grid.nodes]),
+        b_eq=np.array([node.load_mw for node in grid.nodes]),
         bounds=np.c_[low, high],
         method="highs",
     )
@@ -413,7 +434,7 @@ def shortage(grid: Grid) -> Shortage:
     def named(names: list[str], mw: Any) -> dict[str, float]:
         return {names[i]: float(mw[i]) for i in np.flatnonzero(mw > LEAST_MW)}
 
-    return Shortage(named([x.id for x in lines], lacks), named(list(at), feed), named(list(at), spill))
+    return Shortage(named([line.id for line in lines], lacks), named(list(at), feed), named(list(at), spill))
 
 
 def _flows_suffice(grid: Grid) -> bool:
@@ -421,10 +442,10 @@ def _flows_suffice(grid: Grid) -> bool:
 
     Then one flow does both: sources and loads that two flows use in full can be used in full at once.
     """
-    load = [max(0.0, n.load_mw) for n in grid.nodes]
-    must = [max(0.0, -n.load_mw) for n in grid.nodes]
-    plants = [n.generation_mw if grid.rules.generation else sum(load) for n in grid.nodes]
-    every = [a + b for a, b in zip(plants, must, strict=True)]
+    load = [max(0.0, node.load_mw) for node in grid.nodes]
+    must = [max(0.0, -node.load_mw) for node in grid.nodes]
+    plants = [node.generation_mw if grid.rules.generation else sum(load) for node in grid.nodes]
+    every = [plant + feed for plant, feed in zip(plants, must, strict=True)]
     return _brought(grid, every, load) == sum(map(_units, load)) and _brought(grid, must, load) == sum(
         map(_units, must)
     )
@@ -440,14 +461,14 @@ def _brought(grid: Grid, fed: list[float], load: list[float]) -> int:
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import maximum_flow
 
-    at = {n.id: i for i, n in enumerate(grid.nodes)}
+    at = {node.id: i for i, node in enumerate(grid.nodes)}
     source, sink = len(at), len(at) + 1
     edges = [(source, i, _units(mw)) for i, mw in enumerate(fed)]
     edges += [(i, sink, _units(mw)) for i, mw in enumerate(load)]
-    for x in grid.lines:
-        mw = _units(normal_share(grid) * x.rating_mw * x.circuits)
-        edges += [(at[x.a], at[x.b], mw), (at[x.b], at[x.a], mw)]
-    a, b, units = (np.array(x) for x in zip(*edges, strict=True))
-    joined = csr_matrix((units, (a, b)), shape=(len(at) + 2, len(at) + 2))
+    for line in grid.lines:
+        mw = _units(normal_share(grid) * line.rating_mw * line.circuits)
+        edges += [(at[line.a], at[line.b], mw), (at[line.b], at[line.a], mw)]
+    starts, ends, units = (np.array(column) for column in zip(*edges, strict=True))
+    joined = csr_matrix((units, (starts, ends)), shape=(len(at) + 2, len(at) + 2))
     joined.data = np.minimum(joined.data, 2**31 - 1)
     return int(maximum_flow(joined.astype(np.int32), source, sink).flow_value)

@@ -123,7 +123,11 @@ def written_like(
         raise InputError(f"{path}: the placement has {placed.ranks:,} GPUs, the plan {run.gpus:,}; place that plan")
     wrong, keys = differences(file, run), KEYS[file.framework]
     if file.framework == "nemo" or (file.framework == "torchtitan" and isinstance(recipe, ScriptText)):
-        unstated = [keys[x].split()[0] for x in DEGREES if x not in wrong and not set(keys[x].split()) & set(present)]
+        unstated = [
+            keys[name].split()[0]
+            for name in DEGREES
+            if name not in wrong and not set(keys[name].split()) & set(present)
+        ]
         if unstated:
             reported.append(
                 f"{path}: states none of {', '.join(unstated)}: taken as 1, off or none; its recipe's own hold"
@@ -144,7 +148,7 @@ def written_like(
         problem = re.sub(r"^line \d+: ", "", str(error).removeprefix(f"{path}: "))  # a line that the file has not
         raise InputError(f"{path}: cannot be read once the plan is in it: {problem}") from None
     for choice, (is_, ought) in differences(back, run).items():
-        key = next((k for k in keys.get(SAME_KEYS.get(choice, choice), choice).split() if k in present), choice)
+        key = next((key for key in keys.get(SAME_KEYS.get(choice, choice), choice).split() if key in present), choice)
         problem = f"is read back as {is_}, the plan has {ought}: it shares a variable, or is in a part that is not read"
         raise recipe.refused(recipe.place(key), recipe.dashes + key, f"{choice} {problem}")
     return new, reported + recipe.messages()
@@ -176,20 +180,24 @@ def _change_keys(
 
 def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     """Return the choices that a file has otherwise than a run, each with the file's value and the run's."""
-    x, own = run.layout, {"context_parallel": 1, "expert_parallel": 1, "virtual_stages": 1} | file.layout
+    layout, own = run.layout, {"context_parallel": 1, "expert_parallel": 1, "virtual_stages": 1} | file.layout
     names = ["tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "virtual_stages"]
     names += ["microbatch_sequences", "zero_stage", "recompute"]
     pairs: dict[str, tuple[Any, Any]] = {"expert_tensor": (file.expert_tensor, 1)}
-    if "sequence_parallel" in own and max(own["tensor_parallel"], x.tensor_parallel) > 1:
+    if "sequence_parallel" in own and max(own["tensor_parallel"], layout.tensor_parallel) > 1:
         names.append("sequence_parallel")
-    pairs |= {name: (own[name], getattr(x, name)) for name in names}
+    pairs |= {name: (own[name], getattr(layout, name)) for name in names}
     layers = own.get("layers_per_stage")
-    even = "even" if run.is_even else list(x.layers_per_stage)
-    pairs["layers_per_stage"] = ("even", even) if layers is None else (list(layers), list(x.layers_per_stage))
-    if x.recompute == own["recompute"] == "full":
-        some = [] if x.recomputed_layers_per_stage == x.layers_per_stage else list(x.recomputed_layers_per_stage)
+    even = "even" if run.is_even else list(layout.layers_per_stage)
+    pairs["layers_per_stage"] = ("even", even) if layers is None else (list(layers), list(layout.layers_per_stage))
+    if layout.recompute == own["recompute"] == "full":
+        some = (
+            []
+            if layout.recomputed_layers_per_stage == layout.layers_per_stage
+            else list(layout.recomputed_layers_per_stage)
+        )
         pairs["recomputed_layers_per_stage"] = (list(own.get("recomputed_layers_per_stage", ())), some)
-    if x.recompute == "selective" and run.software is not None:
+    if layout.recompute == "selective" and run.software is not None:
         modules = (file.switches.get("recompute_modules", CORE_ATTENTION), run.software.recompute_modules)
         pairs["recompute_modules"] = (sorted(modules[0]), sorted(set(modules[1])))
     if "data_parallel" in own:
@@ -197,7 +205,7 @@ def differences(file: OwnRun, run: LaunchRun) -> dict[str, tuple[Any, Any]]:
     if file.gpus is not None:
         pairs["gpus"] = (file.gpus, run.gpus)
     if file.batch_sequences is None and "microbatches_per_step" in own:
-        pairs["microbatches_per_step"] = (own["microbatches_per_step"], x.microbatches_per_step)
+        pairs["microbatches_per_step"] = (own["microbatches_per_step"], layout.microbatches_per_step)
     else:
         pairs["batch"] = (file.batch_sequences, run.global_batch)
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
@@ -241,18 +249,18 @@ def _megatron_value(key: str, value: Any, wanted: dict[str, Any], present: Mappi
 
 def _torchtitan_value(key: str, value: Any, present: Mapping[str, Any], run: LaunchRun) -> Any:
     """Return a key's value as the file has it: a degree of all GPUs left, replicas that are sharded, no batch."""
-    x = run.layout
+    layout = run.layout
     replicas = present.get("parallelism.data_parallel_replicate_degree", 1)
-    if key in _TITAN_DATA.split() and x.zero_stage:
+    if key in _TITAN_DATA.split() and layout.zero_stage:
         kept = replicas if isinstance(replicas, int) and run.data_parallel % replicas == 0 else 1
         if key.endswith("replicate_degree"):
             return kept
         left = present.get(key, -1) == -1
         return (-1 if key in present else None) if left else run.data_parallel // kept
     if key.endswith("after_forward") and key not in present:  # its default is ZeRO-3, ZeRO-2 under a pipeline
-        return None if x.zero_stage in (0, 2 if x.pipeline_parallel > 1 else 3) else value
+        return None if layout.zero_stage in (0, 2 if layout.pipeline_parallel > 1 else 3) else value
     unstated = key == "training.global_batch_size" and key not in present
-    return None if unstated and (x.pipeline_parallel > 1 or x.microbatches_per_step == 1) else value
+    return None if unstated and (layout.pipeline_parallel > 1 or layout.microbatches_per_step == 1) else value
 
 
 def _change_nodes(

@@ -57,7 +57,7 @@ def run_of_text(text: str, path: Path) -> OwnRun:
         run_of = {".toml": torchtitan_run, ".json": deepspeed_run}.get(path.suffix.lower(), nemo_run)
         return run_of(RunValues(TrackedItems(dict(leaves(script))), where), gpus)
     gpus, flags = started(script).gpus, script.flags
-    dotted = {k: typed(v) for k, v in flags.items() if TITAN_TABLES.match(k)}
+    dotted = {key: typed(value) for key, value in flags.items() if TITAN_TABLES.match(key)}
     doubtful = ReadItems(not_modelled=tuple(script.doubtful))
     if any(key.startswith(BRIDGE_TABLES) for key in script.overrides):
         overrides = {key: typed(value) for key, value in script.overrides.items()}
@@ -66,7 +66,7 @@ def run_of_text(text: str, path: Path) -> OwnRun:
         run = torchtitan_run(RunValues(TrackedItems(dotted), where, script, "--{}"), gpus)
     else:
         run, flags = megatron_run(script), {}
-    launcher = TrackedItems({k: v for k, v in flags.items() if k not in dotted}).read(
+    launcher = TrackedItems({key: value for key, value in flags.items() if key not in dotted}).read(
         lambda flag, value: NO_EFFECT if LAUNCHER.fullmatch(flag) else megatron_effect(flag, value), "--{}"
     )
     return replace(run, items=joined(run.items, launcher, doubtful))
@@ -120,9 +120,11 @@ NEMO_WITHOUT = re.compile(
 )
 
 
-def _read(t: RunValues, effect_of: Callable[[str, Any], str | None]) -> ReadItems:
+def _read(values: RunValues, effect_of: Callable[[str, Any], str | None]) -> ReadItems:
     """Group the keys; a key that is off by its value has no effect, unless it turns an overlap off."""
-    return t.items.read(lambda k, v: NO_EFFECT if not v and "overlap" not in k else effect_of(k, v))
+    return values.items.read(
+        lambda key, value: NO_EFFECT if not value and "overlap" not in key else effect_of(key, value)
+    )
 
 
 def _other_effect(without: re.Pattern[str], known: str) -> Callable[[str, Any], str | None]:
@@ -137,40 +139,44 @@ def _nemo_effect(key: str, value: Any) -> str | None:
     return NO_EFFECT if without else megatron_effect(name, value)
 
 
-def torchtitan_run(t: RunValues, gpus: int | None) -> OwnRun:
+def torchtitan_run(values: RunValues, gpus: int | None) -> OwnRun:
     """Return the run of a torchtitan train config; a shard degree of -1 takes all GPUs that are left."""
-    t.require("torchtitan", "parallelism", "training.local_batch_size", "training.batch_size")
-    shard = t.count("parallelism.data_parallel_shard_degree", -1)
-    replicate = t.count("parallelism.data_parallel_replicate_degree")
-    kept = t.choice("parallelism.fsdp_reshard_after_forward", ("default", "always", "never"), "default")
-    stages = t.count("parallelism.pipeline_parallel_degree")
+    values.require("torchtitan", "parallelism", "training.local_batch_size", "training.batch_size")
+    shard = values.count("parallelism.data_parallel_shard_degree", -1)
+    replicate = values.count("parallelism.data_parallel_replicate_degree")
+    kept = values.choice("parallelism.fsdp_reshard_after_forward", ("default", "always", "never"), "default")
+    stages = values.count("parallelism.pipeline_parallel_degree")
     keeps = kept == "never" or (kept == "default" and stages > 1)
     layout: dict[str, Any] = {
-        "tensor_parallel": t.count("parallelism.tensor_parallel_degree"),
+        "tensor_parallel": values.count("parallelism.tensor_parallel_degree"),
         "pipeline_parallel": stages,
-        "context_parallel": t.count("parallelism.context_parallel_degree"),
-        "expert_parallel": t.count("parallelism.expert_parallel_degree"),
+        "context_parallel": values.count("parallelism.context_parallel_degree"),
+        "expert_parallel": values.count("parallelism.expert_parallel_degree"),
         "zero_stage": 0 if shard == 1 else 2 if keeps else 3,
-        "recompute": t.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective"),
+        "recompute": values.choice("activation_checkpoint.mode", ("none", "selective", "full"), "selective"),
     }
     layout["sequence_parallel"] = layout["tensor_parallel"] > 1
     if shard > 0:
         layout["data_parallel"] = shard * replicate
-    tensor = t.count("parallelism.expert_tensor_parallel_degree", layout["tensor_parallel"])
-    local = t.count("training.local_batch_size", t.count("training.batch_size", 8))
-    layout["microbatch_sequences"] = t.count("parallelism.pipeline_parallel_microbatch_size") if stages > 1 else local
-    parts = t.get("parallelism.module_fqns_per_model_part")
+    tensor = values.count("parallelism.expert_tensor_parallel_degree", layout["tensor_parallel"])
+    local = values.count("training.local_batch_size", values.count("training.batch_size", 8))
+    layout["microbatch_sequences"] = (
+        values.count("parallelism.pipeline_parallel_microbatch_size") if stages > 1 else local
+    )
+    parts = values.get("parallelism.module_fqns_per_model_part")
     if isinstance(parts, str):
         problem = f"must be a list of lists (is {parts[:40]!r})"
-        raise InputError(f"{t.where}: parallelism.module_fqns_per_model_part: {problem}; write it in a .toml")
+        raise InputError(f"{values.where}: parallelism.module_fqns_per_model_part: {problem}; write it in a .toml")
     if parts:
         chunks = [sum(str(name).startswith("layers.") for name in part) for part in parts]
-        layout |= layout_choices("|".join("t" * n for n in chunks), stages, f"{t.where}: module_fqns_per_model_part")
-    whole = t.count("training.global_batch_size", -1)
+        layout |= layout_choices(
+            "|".join("t" * count for count in chunks), stages, f"{values.where}: module_fqns_per_model_part"
+        )
+    whole = values.count("training.global_batch_size", -1)
     if whole < 1:
         if local % layout["microbatch_sequences"]:
             problem = f"must divide local_batch_size {local} (is {layout['microbatch_sequences']})"
-            raise InputError(f"{t.where}: parallelism.pipeline_parallel_microbatch_size: {problem}; change one")
+            raise InputError(f"{values.where}: parallelism.pipeline_parallel_microbatch_size: {problem}; change one")
         layout["microbatches_per_step"] = local // layout["microbatch_sequences"]
     return OwnRun(
         framework="torchtitan",
@@ -178,10 +184,11 @@ def torchtitan_run(t: RunValues, gpus: int | None) -> OwnRun:
         batch_sequences=whole if whole > 0 else None,
         gpus=gpus,
         expert_tensor=tensor if layout["expert_parallel"] > 1 and layout["tensor_parallel"] > 1 else 1,
-        sequence_length=t.count("training.seq_len", 2048),
-        compute="fp8" if "float8" in str(t.get("model.converters", "")) else None,
+        sequence_length=values.count("training.seq_len", 2048),
+        compute="fp8" if "float8" in str(values.get("model.converters", "")) else None,
         items=_read(
-            t, _other_effect(TITAN_WITHOUT, r"(training|parallelism|activation_checkpoint|compile|quantize|float8)\.")
+            values,
+            _other_effect(TITAN_WITHOUT, r"(training|parallelism|activation_checkpoint|compile|quantize|float8)\."),
         ),
     )
 
@@ -216,33 +223,33 @@ def nemo_names(flag: str) -> tuple[str, ...]:
     return tuple(NEMO_NAMES.get(flag, f"model.{flag.replace('-', '_')}").split())
 
 
-def nemo_run(t: RunValues, gpus: int | None) -> OwnRun:
+def nemo_run(values: RunValues, gpus: int | None) -> OwnRun:
     """Return the run of overrides of NeMo (Megatron Bridge, or the older model and trainer) on some GPUs."""
-    named = replace(t, names=nemo_names, complete=False)
+    named = replace(values, names=nemo_names, complete=False)
     named.require("NeMo", *KNOWN_BY)
-    gpus = t.count("trainer.num_nodes", 0) * t.count("trainer.devices", 0) or gpus
-    compute = "fp8" if t.get("model.fp8") or "fp8" in str(t.get("mixed_precision", "")) else None
+    gpus = values.count("trainer.num_nodes", 0) * values.count("trainer.devices", 0) or gpus
+    compute = "fp8" if values.get("model.fp8") or "fp8" in str(values.get("mixed_precision", "")) else None
     run = run_of_flags(named, "nemo", compute)
-    return replace(run, gpus=gpus, items=_read(t, _nemo_effect))
+    return replace(run, gpus=gpus, items=_read(values, _nemo_effect))
 
 
-def deepspeed_run(t: RunValues, gpus: int | None) -> OwnRun:
+def deepspeed_run(values: RunValues, gpus: int | None) -> OwnRun:
     """Return the run of a DeepSpeed configuration."""
-    t.require("DeepSpeed", "train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
-    micro, steps = t.count("train_micro_batch_size_per_gpu"), t.count("gradient_accumulation_steps")
-    batch = t.count("train_batch_size", 0)
+    values.require("DeepSpeed", "train_batch_size", "train_micro_batch_size_per_gpu", "zero_optimization")
+    micro, steps = values.count("train_micro_batch_size_per_gpu"), values.count("gradient_accumulation_steps")
+    batch = values.count("train_batch_size", 0)
     layout: dict[str, Any] = {
-        "tensor_parallel": t.count("tensor_parallel.autotp_size"),
-        "pipeline_parallel": t.count("pipeline.stages"),
+        "tensor_parallel": values.count("tensor_parallel.autotp_size"),
+        "pipeline_parallel": values.count("pipeline.stages"),
         "microbatch_sequences": micro,
         "microbatches_per_step": steps,
-        "zero_stage": t.count("zero_optimization.stage", 0),
-        "recompute": "full" if t.count("pipeline.activation_checkpoint_interval", 0) else "none",
+        "zero_stage": values.count("zero_optimization.stage", 0),
+        "recompute": "full" if values.count("pipeline.activation_checkpoint_interval", 0) else "none",
     }
     if batch:
         if batch % (micro * steps):
             problem = f"must be a multiple of {micro} x {steps} sequences (is {batch})"
-            raise InputError(f"{t.where}: train_batch_size: {problem}; change one")
+            raise InputError(f"{values.where}: train_batch_size: {problem}; change one")
         layout["data_parallel"] = batch // (micro * steps)
     known = r"zero_optimization\.|pipeline\.|tensor_parallel\.|aio|compression|sparse_attention|communication_data_type"
     return OwnRun(
@@ -250,8 +257,8 @@ def deepspeed_run(t: RunValues, gpus: int | None) -> OwnRun:
         layout=layout,
         batch_sequences=batch or None,
         gpus=gpus,
-        compute="fp16" if t.get("fp16.enabled") is True else None,
-        items=_read(t, _other_effect(DEEPSPEED_WITHOUT, known)),
+        compute="fp16" if values.get("fp16.enabled") is True else None,
+        items=_read(values, _other_effect(DEEPSPEED_WITHOUT, known)),
     )
 
 

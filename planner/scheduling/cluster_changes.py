@@ -70,24 +70,24 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
     """
     options = options_of(time_limit, seed)
     _require_one_tree(cluster, "queue")
-    if len({j.segment_nodes for j in jobs}) > 1:
-        sizes = sorted({j.segment_nodes for j in jobs})
+    if len({job.segment_nodes for job in jobs}) > 1:
+        sizes = sorted({job.segment_nodes for job in jobs})
         raise InputError(f"queue: segment_nodes must be the same for all jobs (are {sizes}); place them in turn")
     if not jobs:
         raise InputError("queue: has no job; give one or more")
     for job in jobs:
         _require_plain(job, "queue")
-    q, units = cluster.problem(jobs[0])
-    own = [cluster.problem(j)[0] for j in jobs]
-    admitted, reasons, left, size = list[int](), list[str](), q.free, jobs[0].segment_nodes
-    for i, o in enumerate(own):
-        if o.need <= left:
+    problem, units = cluster.problem(jobs[0])
+    own = [cluster.problem(job)[0] for job in jobs]
+    admitted, reasons, left, size = list[int](), list[str](), problem.free, jobs[0].segment_nodes
+    for i, part in enumerate(own):
+        if part.need <= left:
             admitted.append(i)
-            left -= o.need
+            left -= part.need
         else:
-            what = f"{o.need * size:,} nodes" + (f" in whole segments of {size}" if size > 1 else "")
+            what = f"{part.need * size:,} nodes" + (f" in whole segments of {size}" if size > 1 else "")
             reasons.append(f"needs {what} > {left * size:,} free after the jobs before it")
-    waiting = tuple(j.name for i, j in enumerate(jobs) if i not in admitted)
+    waiting = tuple(job.name for i, job in enumerate(jobs) if i not in admitted)
     waits = {"waiting": waiting, "reasons": tuple(reasons)}
     given = f"jobs are admitted in the order of the queue by their nodes alone; {rules_of(jobs[0])}"
     if not admitted:
@@ -95,11 +95,13 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         return Queued(placements=(), **waits, groups_split=0, certificate=certificate)
     weights = _weights([jobs[i] for i in admitted])
     kinds = tuple(
-        Kind(k.size, k.count, w)
+        Kind(kind.size, kind.count, weight)
         for i, of in zip(admitted, weights, strict=True)
-        for k, w in zip(own[i].kinds, of, strict=True)
+        for kind, weight in zip(own[i].kinds, of, strict=True)
     )
-    together = PlacementProblem(leaves=q.leaves, kinds=kinds, line=sum(k.count for k in kinds), follows=False)
+    together = PlacementProblem(
+        leaves=problem.leaves, kinds=kinds, line=sum(kind.count for kind in kinds), follows=False
+    )
     outcome = solve(together, options, fragmentation=False)
     solution = outcome.solution
     if solution is None:
@@ -110,10 +112,10 @@ def place_queue(cluster: Cluster, jobs: Sequence[Job], *, time_limit: float | No
         level = None if jobs[i].mesh is None else len(levels(jobs[i])) - 1
         counted = Counted(own[i], units, level)
         placements.append(placement(cluster, jobs[i], counted, _stated(own[i], packing, outcome), seed))
-        units = [u[n:] for u, n in zip(units, used(own[i], packing), strict=True)]
+        units = [free[count:] for free, count in zip(units, used(own[i], packing), strict=True)]
         first += len(own[i].kinds)
     what = "split groups of all jobs"
-    if {k.weight for k in kinds} != {1}:
+    if {kind.weight for kind in kinds} != {1}:
         what = f"weight of {what}, in millionths of the most bytes"
     certificate = outcome.certificate(formulation=FORMULATION, minimizes=what, seed=seed, given=given)
     split = len(solution.packing.split)
@@ -125,7 +127,7 @@ def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
 
     InputError if some jobs state bytes and others none: split groups of the two have no common weight then.
     """
-    given = [[job.traffic_bytes_per_step.get(k.name, 0.0) for k in job.kinds] for job in jobs]
+    given = [[job.traffic_bytes_per_step.get(kind.name, 0.0) for kind in job.kinds] for job in jobs]
     without = [job.name for job, of in zip(jobs, given, strict=True) if not any(of)]
     most = max(max(of) for of in given)
     if not most:
@@ -134,7 +136,7 @@ def _weights(jobs: Sequence[Job]) -> list[tuple[int, ...]]:
         stated = next(job.name for job, of in zip(jobs, given, strict=True) if any(of))
         both = f"job {stated!r} states traffic_bytes_per_step of its groups and job {without[0]!r} does not"
         raise InputError(f"queue: {both}; give them for all jobs or for none")
-    return [tuple(round(1e6 * b / most) for b in of) for of in given]
+    return [tuple(round(1e6 * traffic / most) for traffic in of) for of in given]
 
 
 def _require_one_tree(cluster: Cluster, what: str) -> None:
@@ -146,30 +148,32 @@ def _require_one_tree(cluster: Cluster, what: str) -> None:
 def _require_plain(job: Job, what: str) -> None:
     """Refuse a mesh that keeps more together than its segments: only placing by itself searches its inner groups."""
     if not is_plain(job):
-        inner = ", ".join(x.what for x in levels(job) if x.axis != "data" and x.size > job.segment_nodes)
+        inner = ", ".join(
+            level.what for level in levels(job) if level.axis != "data" and level.size > job.segment_nodes
+        )
         remedy = "place it by itself, or set segment_nodes to the nodes of a member"
         raise InputError(f"{what}: job {job.name!r} has {inner} in addition to its data groups; {remedy}")
 
 
 def _part(packing: Packing, first: int, kinds: int) -> Packing:
     own = range(first, first + kinds)
-    whole = Counter({(i, k - first): n for (i, k), n in packing.whole.items() if k in own})
+    whole = Counter({(i, k - first): count for (i, k), count in packing.whole.items() if k in own})
     return Packing(whole=whole, split=[(k - first, pieces) for k, pieces in packing.split if k in own])
 
 
-def _stated(q: PlacementProblem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
+def _stated(problem: PlacementProblem, packing: Packing, outcome: Outcome[Solution]) -> Outcome[Solution]:
     """Return one job's share of a joint outcome, with the bounds of its figures if it were placed alone.
 
     The proof is of all jobs together, so the job's own is PROVED only where its figures reach these bounds.
     """
-    values, analytic = measure(q, packing).values, bounds(q).values
-    searched = len(values) - 1 - (not q.follows)
+    values, analytic = measure(problem, packing).values, bounds(problem).values
+    searched = len(values) - 1 - (not problem.follows)
     solution = Solution(
         packing=packing,
         values=values,
         bounds=analytic,
         analytic=analytic,
-        min_split=min_split_groups([leaf.free for leaf in q.leaves], q.kinds),
+        min_split=min_split_groups([leaf.free for leaf in problem.leaves], problem.kinds),
         searched=searched,
     )
     proved = values[:searched] == analytic[:searched]
@@ -195,15 +199,17 @@ def preempt(
     options = options_of(time_limit, seed)
     _require_one_tree(cluster, "preempt")
     _require_plain(job, "preempt")
-    everything = [n for r in running for n in r.placement.nodes]
-    q, _ = cluster.problem(job, free=everything)
-    costs = tuple(r.priority * len(r.placement.nodes) for r in running)
+    everything = [node for run in running for node in run.placement.nodes]
+    problem, _ = cluster.problem(job, free=everything)
+    costs = tuple(run.priority * len(run.placement.nodes) for run in running)
     if max_split is None:
-        best = solve(q, options, fragmentation=False).solution
+        best = solve(problem, options, fragmentation=False).solution
         max_split = 0 if best is None else len(best.packing.split)
     blocks = tuple(_blocks(cluster, job, running))
     outcome = minimize_stop_cost(
-        PreemptionProblem(blocks=blocks, kinds=q.kinds, segment=job.segment_nodes, costs=costs, max_split=max_split),
+        PreemptionProblem(
+            blocks=blocks, kinds=problem.kinds, segment=job.segment_nodes, costs=costs, max_split=max_split
+        ),
         options,
     )
     chosen = outcome.solution
@@ -214,8 +220,8 @@ def preempt(
         given=f"at most {max_split} groups split; running jobs are stopped whole, and none is moved; {rules_of(job)}",
     )
     if chosen is None:
-        if q.need > q.free:
-            reason = f"{does_not_fit(job, q, seed).reason} with every running job stopped"
+        if problem.need > problem.free:
+            reason = f"{does_not_fit(job, problem, seed).reason} with every running job stopped"
         else:
             none = "no choice of jobs to stop leaves room for"
             none = none if outcome.infeasible else "no choice was found before the limit for"
@@ -223,11 +229,11 @@ def preempt(
             reason = f"{needs}, which {none}"
         placed = unplaced(job, reason, certificate)
         return Preemption(stop=(), cost=None, placement=placed, certificate=certificate)
-    gone = [n for r in chosen for n in running[r].placement.nodes]
+    gone = [node for index in chosen for node in running[index].placement.nodes]
     placed = cluster.place(job, free=gone, busy=set(everything).difference(gone), time_limit=time_limit, seed=seed)
     return Preemption(
-        stop=tuple(running[r].placement.job for r in chosen),
-        cost=sum(costs[r] for r in chosen),
+        stop=tuple(running[index].placement.job for index in chosen),
+        cost=sum(costs[index] for index in chosen),
         placement=placed,
         certificate=certificate,
     )
@@ -237,12 +243,12 @@ def _blocks(cluster: Cluster, job: Job, running: Sequence[Running]) -> Iterable[
     """Return the free nodes of each block of each leaf, and of each running job; without segments a leaf is one."""
     from planner.models.placement.cluster_changes import LeafBlock
 
-    owner = {n: r for r, job_on in enumerate(running) for n in job_on.placement.nodes}
+    owner = {node: index for index, job_on in enumerate(running) for node in job_on.placement.nodes}
     busy = cluster.busy
     for i, leaf in enumerate(cluster.leaves):
         for block in leaf.blocks if job.segment_nodes > 1 else (leaf.nodes,):
-            owned = Counter(owner[n] for n in block if n in owner)
-            yield LeafBlock(i, sum(n not in busy and n not in owner for n in block), dict(owned))
+            owned = Counter(owner[node] for node in block if node in owner)
+            yield LeafBlock(i, sum(node not in busy and node not in owner for node in block), dict(owned))
 
 
 @bounded
@@ -257,13 +263,13 @@ def defragment(
     from planner.models.placement.cluster_changes import LeafLoad, in_order, minimize_moves
 
     _require_one_tree(cluster, "defragment")
-    pieces = [p for p in _pieces(cluster, running) if running[p[0]].placement.segment_nodes == 1]
-    movable = {running[r].placement.nodes[x] for r, _, ranks in pieces for x in ranks}
-    busy = cluster.busy.union(*(r.placement.nodes for r in running))
+    pieces = [piece for piece in _pieces(cluster, running) if running[piece[0]].placement.segment_nodes == 1]
+    movable = {running[index].placement.nodes[rank] for index, _, ranks in pieces for rank in ranks}
+    busy = cluster.busy.union(*(run.placement.nodes for run in running))
     loads = tuple(
         LeafLoad(
             len(leaf.nodes),
-            sum(n in busy and n not in movable for n in leaf.nodes),
+            sum(node in busy and node not in movable for node in leaf.nodes),
             tuple(len(ranks) for _, at, ranks in pieces if at == i),
         )
         for i, leaf in enumerate(cluster.leaves)
@@ -273,7 +279,7 @@ def defragment(
     if outcome.solution is not None:
         targets = _targets(cluster, pieces, outcome.solution.at_end)
         steps = in_order(loads, [(i, len(ranks)) for _, i, ranks in pieces], targets)
-    moved = None if steps is None else sum(len(pieces[p][2]) for p, _ in steps)
+    moved = None if steps is None else sum(len(pieces[piece][2]) for piece, _ in steps)
     if outcome.solution is not None:
         proved = outcome.stop is Stop.PROVED and moved is not None and moved <= (outcome.bound or 0.0)
         outcome = changed(
@@ -304,18 +310,18 @@ def _targets(
     """Return the leaf of each piece that moves: those that may stay do, the others go to their pod first."""
     room = Counter(dict(at_end))
     leaving = []
-    for p, (_, i, ranks) in enumerate(pieces):
+    for piece, (_, i, ranks) in enumerate(pieces):
         if room[i, len(ranks)]:
             room[i, len(ranks)] -= 1
         else:
-            leaving.append(p)
+            leaving.append(piece)
     targets = {}
-    for p in leaving:
-        _, i, ranks = pieces[p]
+    for piece in leaving:
+        _, i, ranks = pieces[piece]
         path = cluster.leaves[i].path[:1]
-        open_to = [m for (m, size), n in sorted(room.items()) if n and size == len(ranks)]
-        targets[p] = min(open_to, key=lambda m: (cluster.leaves[m].path[:1] != path, m))
-        room[targets[p], len(ranks)] -= 1
+        open_to = [target for (target, size), count in sorted(room.items()) if count and size == len(ranks)]
+        targets[piece] = min(open_to, key=lambda target: (cluster.leaves[target].path[:1] != path, target))
+        room[targets[piece], len(ranks)] -= 1
     return targets
 
 
@@ -328,26 +334,29 @@ def _named_moves(
 ) -> Iterable[Move]:
     """Name the nodes of each move, in order: a piece takes the first free nodes of its leaf, and returns its own."""
     taken = set(busy)
-    on = {p: [running[r].placement.nodes[x] for x in ranks] for p, (r, _, ranks) in enumerate(pieces)}
-    for p, to in steps:
-        r, _, ranks = pieces[p]
-        fresh = [n for n in cluster.leaves[to].nodes if n not in taken][: len(ranks)]
-        for x, old, new in zip(ranks, on[p], fresh, strict=True):
-            yield Move(job=running[r].placement.job, rank=x, old=old, new=new)
-        taken.difference_update(on[p])
+    on = {
+        piece: [running[index].placement.nodes[rank] for rank in ranks]
+        for piece, (index, _, ranks) in enumerate(pieces)
+    }
+    for piece, to in steps:
+        index, _, ranks = pieces[piece]
+        fresh = [node for node in cluster.leaves[to].nodes if node not in taken][: len(ranks)]
+        for rank, old, new in zip(ranks, on[piece], fresh, strict=True):
+            yield Move(job=running[index].placement.job, rank=rank, old=old, new=new)
+        taken.difference_update(on[piece])
         taken.update(fresh)
-        on[p] = fresh
+        on[piece] = fresh
 
 
 def _pieces(cluster: Cluster, running: Sequence[Running]) -> list[tuple[int, int, tuple[int, ...]]]:
     pieces = []
-    for r, job in enumerate(running):
-        at = {n: x for x, n in enumerate(job.placement.nodes)}
+    for index, job in enumerate(running):
+        at = {node: rank for rank, node in enumerate(job.placement.nodes)}
         for group in job.placement.groups:
             on: dict[int, list[int]] = {}
-            for n in cluster.known(group.nodes):
-                on.setdefault(cluster.leaf_of[n], []).append(at[n])
-            pieces += [(r, i, tuple(ranks)) for i, ranks in on.items()]
+            for node in cluster.known(group.nodes):
+                on.setdefault(cluster.leaf_of[node], []).append(at[node])
+            pieces += [(index, i, tuple(ranks)) for i, ranks in on.items()]
     return pieces
 
 
@@ -381,8 +390,10 @@ def replace(
     """
     gone = set(cluster.known(failed))
     served = list(_served(_same_size(job, running)))
-    units = {slot.name: _units(job, [running.nodes[r] for r in slot.ranks]) for slot in served}
-    kept = [_Kept(slot, tuple(None if gone.intersection(u) else u for u in units[slot.name])) for slot in served]
+    units = {slot.name: _units(job, [running.nodes[rank] for rank in slot.ranks]) for slot in served}
+    kept = [
+        _Kept(slot, tuple(None if gone.intersection(unit) else unit for unit in units[slot.name])) for slot in served
+    ]
     return _mended(cluster, job, running, kept, gone, options_of(time_limit, seed, threads))
 
 
@@ -415,13 +426,13 @@ def resize(
     A mesh may differ in its data axis, groups in size and count. A group that shrinks returns its smallest pieces, a
     kind that loses groups those that are most split. What grows is served as by `replace`.
     """
-    fixed = [{a: n for a, n in (j.mesh or {}).items() if a != "data"} for j in (job, new)]
+    fixed = [{axis: size for axis, size in (j.mesh or {}).items() if axis != "data"} for j in (job, new)]
     if (job.mesh is None) != (new.mesh is None) or fixed[0] != fixed[1] or job.segment_nodes != new.segment_nodes:
         may = "only the data axis of a mesh, or sizes and counts of groups, may change"
         raise InputError(f"job {new.name!r}: {may} (mesh {job.mesh} to {new.mesh})")
     groups: dict[str, list[list[Unit]]] = {}
     for slot in _served(_same_size(job, running)):
-        groups.setdefault(_family(job, slot), []).append(_units(job, [running.nodes[r] for r in slot.ranks]))
+        groups.setdefault(_family(job, slot), []).append(_units(job, [running.nodes[rank] for rank in slot.ranks]))
     for members in groups.values():
         members.sort(key=lambda units: len(_on(cluster, units)))
     kept = []
@@ -431,9 +442,9 @@ def resize(
         units = members.pop(0) if members else []
         on = _on(cluster, units)
         # Those of the largest pieces stay.
-        leaves = [cluster.leaf_of[u[0]] for u in units]
-        order = sorted(range(len(units)), key=lambda x: (-on[leaves[x]], leaves[x], x))
-        units = [units[x] for x in sorted(order[:size])]
+        leaves = [cluster.leaf_of[unit[0]] for unit in units]
+        order = sorted(range(len(units)), key=lambda place: (-on[leaves[place]], leaves[place], place))
+        units = [units[place] for place in sorted(order[:size])]
         kept.append(_Kept(slot, (*units, *[None] * (size - len(units)))))
     return _mended(cluster, new, running, kept, set(), options_of(time_limit, seed))
 
@@ -441,7 +452,7 @@ def resize(
 def _level(job: Job) -> int:
     """Return the index of the innermost level of a mesh larger than a segment, which is kept together first."""
     found = levels(job)
-    return next((i for i, x in enumerate(found) if x.size > job.segment_nodes), len(found) - 1)
+    return next((i for i, level in enumerate(found) if level.size > job.segment_nodes), len(found) - 1)
 
 
 def _by_data(job: Job) -> bool:
@@ -470,57 +481,65 @@ def _units(job: Job, nodes: Sequence[str]) -> list[Unit]:
 
 
 def _on(cluster: Cluster, units: Iterable[Unit | None]) -> Counter[int]:
-    return Counter(cluster.leaf_of[u[0]] for u in units if u is not None)
+    return Counter(cluster.leaf_of[unit[0]] for unit in units if unit is not None)
 
 
 def _mended(
     cluster: Cluster, job: Job, running: Placement, kept: Sequence[_Kept], gone: set[str], options: Options
 ) -> Mended:
-    stay = {n for k in kept for u in k.units if u is not None for n in u}
-    q, units = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
-    homes = {cluster.leaves[cluster.leaf_of[n]].tree for n in stay}
+    stay = {node for slot in kept for unit in slot.units if unit is not None for node in unit}
+    problem, units = cluster.problem(job, busy=stay | gone, free=set(running.nodes) - stay - gone)
+    homes = {cluster.leaves[cluster.leaf_of[node]].tree for node in stay}
     if not homes:  # nobody stays, so that any tree will do
         room = Counter[int]()
-        for stood, left in zip(cluster.leaves, q.leaves, strict=True):
+        for stood, left in zip(cluster.leaves, problem.leaves, strict=True):
             room[stood.tree] += left.free
-        homes = {max(room, key=lambda t: (room[t], -t))}
+        homes = {max(room, key=lambda tree: (room[tree], -tree))}
     if cluster.trees > 1:
-        q = only(q, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
-    groups = [IncompleteGroup(frozenset(_on(cluster, k.units)), sum(u is None for u in k.units)) for k in kept]
-    outcome = repair(q.leaves, groups, options)
+        problem = only(problem, {i for i, leaf in enumerate(cluster.leaves) if leaf.tree in homes})
+    groups = [
+        IncompleteGroup(frozenset(_on(cluster, slot.units)), sum(unit is None for unit in slot.units)) for slot in kept
+    ]
+    outcome = repair(problem.leaves, groups, options)
     if outcome.solution is None:
         size = job.segment_nodes
-        missing, free = sum(g.missing for g in groups) * size, sum(leaf.free for leaf in q.leaves) * size
+        missing, free = sum(group.missing for group in groups) * size, sum(leaf.free for leaf in problem.leaves) * size
         reason = f"job {job.name!r}: {missing:,} nodes are missing > {free:,} free"
-        return Mended(placement=_placement(cluster, job, q.leaves, [], outcome, options, reason=reason), moves=())
+        return Mended(placement=_placement(cluster, job, problem.leaves, [], outcome, options, reason=reason), moves=())
     ranked = _ranked(cluster, kept, outcome.solution, units)
-    placed = _placement(cluster, job, q.leaves, ranked, outcome, options, running=stay)
+    placed = _placement(cluster, job, problem.leaves, ranked, outcome, options, running=stay)
     return Mended(placement=placed, moves=tuple(_moves(job.name, running.nodes, placed.nodes, same_ranks=bool(gone))))
 
 
 def _ranked(cluster: Cluster, kept: Sequence[_Kept], solution: Repair, units: Sequence[Sequence[Unit]]) -> list[Ranked]:
-    free = [iter(u) for u in units]
+    free = [iter(unit) for unit in units]
     ranked = []
-    for g, k in enumerate(kept):
-        own = _on(cluster, k.units)
+    for g, slot in enumerate(kept):
+        own = _on(cluster, slot.units)
         order = sorted((i for h, i in solution.taken if h == g), key=lambda i: (-own[i], i))
         fresh = [next(free[i]) for i in order for _ in range(solution.taken[g, i])]
         coming = iter(fresh)
-        all_units = [u if u is not None else next(coming) for u in k.units]
-        nodes = tuple(n for u in all_units for n in u)
-        ranked.append(Ranked(k.slot.name, nodes, tuple(dict.fromkeys(cluster.leaf_of[n] for n in nodes)), k.slot.ranks))
+        all_units = [unit if unit is not None else next(coming) for unit in slot.units]
+        nodes = tuple(node for unit in all_units for node in unit)
+        ranked.append(
+            Ranked(
+                slot.slot.name, nodes, tuple(dict.fromkeys(cluster.leaf_of[node] for node in nodes)), slot.slot.ranks
+            )
+        )
     return ranked
 
 
 def _moves(job: str, before: Sequence[str], after: Sequence[str], *, same_ranks: bool) -> Iterable[Move]:
     if same_ranks:
         yield from (
-            Move(job=job, rank=r, old=a, new=b) for r, (a, b) in enumerate(zip(before, after, strict=True)) if a != b
+            Move(job=job, rank=rank, old=old, new=new)
+            for rank, (old, new) in enumerate(zip(before, after, strict=True))
+            if old != new
         )
         return
     was, now = set(before), set(after)
-    yield from (Move(job=job, rank=r, old=n, new=None) for r, n in enumerate(before) if n not in now)
-    yield from (Move(job=job, rank=r, old=None, new=n) for r, n in enumerate(after) if n not in was)
+    yield from (Move(job=job, rank=rank, old=node, new=None) for rank, node in enumerate(before) if node not in now)
+    yield from (Move(job=job, rank=rank, old=None, new=node) for rank, node in enumerate(after) if node not in was)
 
 
 def _placement(
@@ -539,21 +558,24 @@ def _placement(
     what = "groups" if _by_data(job) else levels(job)[_level(job)].what
     names = LEVELS if what == "groups" else (f"split {what}", f"extra pieces of {what}", f"{what} across pods")
     pairs = list(zip(values, bounds, strict=True))
-    at = next((i for i, (v, b) in enumerate(pairs) if v != b), 0)
+    at = next((i for i, (value, bound) in enumerate(pairs) if value != bound), 0)
     nodes = in_rank_order(ranked, job.nodes) if ranked else ()
     inside = levels(job)[: _level(job)] if job.mesh else ()
     figures = [
-        *(Figure(name=f"split {x.what}", value=0, bound=0, analytic_bound=0) for x in inside),
-        *(Figure(name=n, value=v, bound=b, analytic_bound=min(b, v)) for n, (v, b) in zip(names, pairs, strict=True)),
+        *(Figure(name=f"split {level.what}", value=0, bound=0, analytic_bound=0) for level in inside),
+        *(
+            Figure(name=name, value=value, bound=bound, analytic_bound=min(bound, value))
+            for name, (value, bound) in zip(names, pairs, strict=True)
+        ),
     ]
     if nodes and not _by_data(job):
         free = [
-            leaf.free * job.segment_nodes + sum(n in running for n in x.nodes)
-            for leaf, x in zip(leaves, cluster.leaves, strict=True)
+            leaf.free * job.segment_nodes + sum(node in running for node in whole.nodes)
+            for leaf, whole in zip(leaves, cluster.leaves, strict=True)
         ]
         figures += levels_above(cluster, job, _level(job), nodes, free)
     groups = placed_groups(cluster, own_groups(cluster, job, ranked, nodes)) if nodes else ()
-    split = next((f.bound for f in figures if f.name == LEVELS[0]), 0)
+    split = next((figure.bound for figure in figures if figure.name == LEVELS[0]), 0)
     goals = f"moved ranks (as many as are missing), then {', then '.join(names)}"
     stated = changed(
         outcome,
@@ -565,9 +587,9 @@ def _placement(
         job=job.name,
         nodes=nodes,
         groups=groups,
-        groups_split=sum(len(g.leaves) > 1 for g in groups),
+        groups_split=sum(len(group.leaves) > 1 for group in groups),
         lower_bound_split=split,
-        extra_pieces=sum(len(g.leaves) - 1 for g in groups),
+        extra_pieces=sum(len(group.leaves) - 1 for group in groups),
         groups_cross_pod=across_pods(cluster, groups) if leaves and leaves[0].path else 0,
         figures=tuple(figures) if solution else (),
         gpus_per_node=job.gpus_per_node,

@@ -42,7 +42,7 @@ class LeafMap:
 
     def blocks_of(self, units: Sequence[Sequence[tuple[str, ...]]], leaf: int) -> list[int]:
         """Return the number of the block of each free node of a leaf."""
-        number = {node: b for b, block in enumerate(self.leaves[leaf].blocks) for node in block}
+        number = {node: number for number, block in enumerate(self.leaves[leaf].blocks) for node in block}
         return [number[unit[0]] for unit in units[leaf]]
 
 
@@ -62,13 +62,15 @@ def in_segments(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str]) -
     """Count a job's own groups, of a mesh its data groups, in its segments."""
     size = job.segment_nodes
     units = [list(segments(leaf, taken, size)) for leaf in leaves]
-    kinds = tuple(Kind(k.size // size, k.count, w) for k, w in zip(job.kinds, job.weights, strict=True))
+    kinds = tuple(
+        Kind(kind.size // size, kind.count, weight) for kind, weight in zip(job.kinds, job.weights, strict=True)
+    )
     if job.mesh is None:
-        groups = sum(k.count for k in kinds)
+        groups = sum(kind.count for kind in kinds)
         return Counted(_problem(leaves, units, (size, size), kinds, groups, follows=False), units, None)
     last = len(levels(job)) - 1
-    q = _problem(leaves, units, (size, size), kinds, line(job, last), follows=bool(numbering(job, last)))
-    return Counted(q, units, last)
+    problem = _problem(leaves, units, (size, size), kinds, line(job, last), follows=bool(numbering(job, last)))
+    return Counted(problem, units, last)
 
 
 def in_blocks(job: Job, leaves: Sequence[LeafNodes], taken: Collection[str], at: int) -> Counted:
@@ -90,22 +92,22 @@ def level_to_place(job: Job, free: Sequence[int]) -> int:
     found = levels(job)
 
     def fits(level: MeshLevel) -> bool:
-        return sum(f // (level.size // job.segment_nodes) for f in free) >= level.count
+        return sum(count // (level.size // job.segment_nodes) for count in free) >= level.count
 
-    return next((i for i, x in enumerate(found) if not fits(x)), len(found) - 1)
+    return next((i for i, level in enumerate(found) if not fits(level)), len(found) - 1)
 
 
 def is_plain(job: Job) -> bool:
     """Return whether its segments are all that its data groups, or its groups, are made of."""
     found = levels(job)
-    inner = all(x.axis == "data" or x.size <= job.segment_nodes for x in found)
-    return inner and "data" not in [x.axis for x in found[:-1]]
+    inner = all(level.axis == "data" or level.size <= job.segment_nodes for level in found)
+    return inner and "data" not in [level.axis for level in found[:-1]]
 
 
-def only(q: PlacementProblem, leaves: Collection[int]) -> PlacementProblem:
+def only(problem: PlacementProblem, leaves: Collection[int]) -> PlacementProblem:
     """Return the problem on some of the leaves: the others have nothing free."""
-    kept = tuple(leaf if i in leaves else Leaf(leaf.path, 0, leaf.size) for i, leaf in enumerate(q.leaves))
-    return replace(q, leaves=kept)
+    kept = tuple(leaf if i in leaves else Leaf(leaf.path, 0, leaf.size) for i, leaf in enumerate(problem.leaves))
+    return replace(problem, leaves=kept)
 
 
 def segments(leaf: LeafNodes, taken: Collection[str], size: int) -> Iterator[Unit]:
@@ -168,20 +170,20 @@ def placement(
 
     `free` is the free nodes of each leaf.
     """
-    q, solution = counted.q, outcome.solution
+    problem, solution = counted.q, outcome.solution
     if solution is None:
-        return does_not_fit(job, q, seed, cluster.trees)
-    single = cluster.topology.blocks and len(next((u for units in counted.units for u in units), ())) == 1
+        return does_not_fit(job, problem, seed, cluster.trees)
+    single = cluster.topology.blocks and len(next((unit for units in counted.units for unit in units), ())) == 1
     in_blocks = partial(cluster.blocks_of, counted.units) if single else None
     order = slots(job) if counted.level is None else blocks(job, counted.level)
-    ranked = rank(q, solution.packing, order, counted.units, in_blocks)
+    ranked = rank(problem, solution.packing, order, counted.units, in_blocks)
     nodes = in_rank_order(ranked, job.nodes)
     groups = placed_groups(cluster, own_groups(cluster, job, ranked, nodes))
     searched = _figures(job, counted, solution)
     rest = [] if counted.level is None or free is None else levels_above(cluster, job, counted.level, nodes, free)
-    split = sum(len(g.leaves) > 1 for g in groups)
+    split = sum(len(group.leaves) > 1 for group in groups)
     # Given whole blocks, or weighted, the first level bounds no count of data groups; then the closed form does.
-    own = {k.weight for k in q.kinds} == {1} and [x.axis for x in levels(job)] in ([], ["data"])
+    own = {kind.weight for kind in problem.kinds} == {1} and [level.axis for level in levels(job)] in ([], ["data"])
     closed = split_at_least(job, free) if free is not None and counted.level is not None else solution.min_split
     return Placement(
         job=job.name,
@@ -189,8 +191,8 @@ def placement(
         groups=groups,
         groups_split=split,
         lower_bound_split=solution.bounds[0] if own else closed,
-        extra_pieces=sum(len(g.leaves) - 1 for g in groups),
-        groups_cross_pod=across_pods(cluster, groups) if q.tiers else 0,
+        extra_pieces=sum(len(group.leaves) - 1 for group in groups),
+        groups_cross_pod=across_pods(cluster, groups) if problem.tiers else 0,
         figures=(*searched, *rest),
         gpus_per_node=job.gpus_per_node,
         segment_nodes=job.segment_nodes,
@@ -208,23 +210,30 @@ def groups_in_ranks(cluster: LeafMap, job: Job, nodes: Sequence[str]) -> list[Ra
     """Return a job's groups, or the data groups of its mesh, from its nodes in rank order."""
     own = []
     for slot in slots(job):
-        on = tuple(nodes[r] for r in slot.ranks)
-        own.append(Ranked(slot.name, on, tuple(dict.fromkeys(cluster.leaf_of[n] for n in on)), slot.ranks))
+        on = tuple(nodes[rank] for rank in slot.ranks)
+        own.append(Ranked(slot.name, on, tuple(dict.fromkeys(cluster.leaf_of[node] for node in on)), slot.ranks))
     return own
 
 
 def _figures(job: Job, counted: Counted, solution: Solution) -> list[Figure]:
     rows = list(zip(names(counted.q), solution.values, solution.bounds, solution.analytic, strict=True))
     if counted.level is None:
-        return [Figure(name=n, value=v, bound=b, analytic_bound=a) for n, v, b, a in rows]
+        return [
+            Figure(name=name, value=value, bound=bound, analytic_bound=analytic)
+            for name, value, bound, analytic in rows
+        ]
     found = levels(job)
     level, tiers = found[counted.level], counted.q.tiers
-    inside = [Figure(name=f"split {x.what}", value=0, bound=0, analytic_bound=0) for x in found[: counted.level]]
+    inside = [
+        Figure(name=f"split {level.what}", value=0, bound=0, analytic_bound=0) for level in found[: counted.level]
+    ]
     figures = []
     for i, (name, *proven) in enumerate(rows):
         each = level.groups if i < 2 + tiers else 1
-        v, b, a = (n * each for n in proven)
-        figures.append(Figure(name=_name(name, level, job, counted.level), value=v, bound=b, analytic_bound=a))
+        value, bound, analytic = (count * each for count in proven)
+        figures.append(
+            Figure(name=_name(name, level, job, counted.level), value=value, bound=bound, analytic_bound=analytic)
+        )
     return [*inside, *figures]
 
 
@@ -245,7 +254,7 @@ def levels_above(cluster: LeafMap, job: Job, at: int, nodes: Sequence[str], free
     figures = []
     for level in levels(job)[at + 1 :]:
         own = groups_of(job, level.axis)
-        value = sum(len({cluster.leaf_of[nodes[r]] for r in ranks}) > 1 for ranks in own)
+        value = sum(len({cluster.leaf_of[nodes[rank]] for rank in ranks}) > 1 for ranks in own)
         bound = lower_bound_split(free, len(own), len(own[0]))
         figures.append(Figure(name=f"split {level.what}", value=value, bound=bound, analytic_bound=bound))
     return figures
@@ -261,33 +270,34 @@ def placed_groups(cluster: LeafMap, groups: Iterable[Ranked]) -> tuple[PlacedGro
     """Return groups with the names of the leaves of their nodes."""
     leaves = cluster.leaves
     return tuple(
-        PlacedGroup(name=g.name, nodes=g.nodes, leaves=tuple(leaves[i].name for i in g.leaves)) for g in groups
+        PlacedGroup(name=group.name, nodes=group.nodes, leaves=tuple(leaves[i].name for i in group.leaves))
+        for group in groups
     )
 
 
 def across_pods(cluster: LeafMap, groups: Iterable[PlacedGroup], tier: int = 0) -> int:
     """Count the groups under several pods, or under several switches of a higher tier."""
-    paths = ({cluster.leaves[cluster.leaf_of[n]].path[tier] for n in g.nodes} for g in groups)
+    paths = ({cluster.leaves[cluster.leaf_of[node]].path[tier] for node in group.nodes} for group in groups)
     return sum(len(on) > 1 for on in paths)
 
 
 def _certificate(figures: Sequence[Figure], searched: int, outcome: Outcome[Solution], seed: int) -> Certificate:
     """State the first searched level that is not at its bound, or the first where all are."""
     chosen = figures[:searched]
-    stated = next((f for f in chosen if f.value != f.bound), chosen[0])
-    goals = ", then ".join(f.name for f in chosen)
+    stated = next((figure for figure in chosen if figure.value != figure.bound), chosen[0])
+    goals = ", then ".join(figure.name for figure in chosen)
     return replace(outcome, objective=float(stated.value), bound=float(stated.bound)).certificate(
         formulation=FORMULATION, minimizes=f"{goals}; objective and bound are those of {stated.name!r}", seed=seed
     )
 
 
-def does_not_fit(job: Job, q: PlacementProblem, seed: int, trees: int = 1, free: int | None = None) -> Placement:
+def does_not_fit(job: Job, problem: PlacementProblem, seed: int, trees: int = 1, free: int | None = None) -> Placement:
     """Return no nodes and the reason in numbers; of several trees `q` is the freest, or `free` are its free units."""
-    size, room = job.segment_nodes, q.free if free is None else free
+    size, room = job.segment_nodes, problem.free if free is None else free
     where = "" if trees == 1 else f" in the freest of {trees:,} trees"
     what = "nodes" if size == 1 else f"nodes in whole segments of {size}"
     proof: Outcome[Solution] = Outcome(stop=Stop.PROVED, infeasible=True)
-    reason = f"job {job.name!r} needs {q.need * size:,} {what} > {room * size:,} free{where}"
+    reason = f"job {job.name!r} needs {problem.need * size:,} {what} > {room * size:,} free{where}"
     certificate = proof.certificate(
         formulation="Counts of free nodes.", minimizes="split groups", seed=seed, given=rules_of(job, trees)
     )
@@ -348,11 +358,11 @@ def place_by_name(cluster: LeafMap, job: Job, taken: set[str], options: Options)
         free = [0] * cluster.trees
         for i, left in runs:
             free[cluster.leaves[i].tree] += len(left)
-        q = in_segments(job, cluster.leaves, taken).q
-        return does_not_fit(job, q, seed, cluster.trees, max(free))
-    best = min(chosen.values(), key=lambda c: c.values)
-    proved = all(c.proved for c in chosen.values())
-    nodes = tuple(n for (_, own), t in zip(runs, best.taken, strict=True) for n in own[:t])
+        problem = in_segments(job, cluster.leaves, taken).q
+        return does_not_fit(job, problem, seed, cluster.trees, max(free))
+    best = min(chosen.values(), key=lambda choice: choice.values)
+    proved = all(choice.proved for choice in chosen.values())
+    nodes = tuple(node for (_, own), count in zip(runs, best.taken, strict=True) for node in own[:count])
     return _stated(cluster, job, nodes, replace(best, proved=proved), [len(own) for _, own in runs], deadline, seed)
 
 
@@ -360,21 +370,21 @@ def _order_of(job: Job) -> Order:
     if job.segment_nodes > 1:
         raise InputError(f"job {job.name!r}: segment_nodes and the order of names do not go together; {REMEDY}")
     if job.mesh is None:
-        return Order(groups=tuple(k.size for k in job.groups for _ in range(k.count)))
+        return Order(groups=tuple(kind.size for kind in job.groups for _ in range(kind.count)))
     found = levels(job)
-    axes = [x.axis for x in found if x.axis != MEMBER]
+    axes = [level.axis for level in found if level.axis != MEMBER]
     if len(axes) > 1:
         raise InputError(f"job {job.name!r}: {' and '.join(axes)} exchange, by name one axis can; {REMEDY}")
     last = len(found) - 1
     ranks = sorted(slot.ranks for slot in blocks(job, last))
-    if [r for own in ranks for r in own] != list(range(job.nodes)):
+    if [rank for own in ranks for rank in own] != list(range(job.nodes)):
         raise InputError(f"job {job.name!r}: ranks along {axes[0]} do not follow each other; {REMEDY}")
     return Order(groups=(found[last].size,) * found[last].count, member=job.nodes_per_member)
 
 
 def _runs(cluster: LeafMap, taken: set[str]) -> list[tuple[int, list[str]]]:
     runs: list[tuple[int, list[str]]] = []
-    free = (n for leaf in cluster.leaves for n in leaf.nodes if n not in taken)
+    free = (node for leaf in cluster.leaves for node in leaf.nodes if node not in taken)
     for node in sorted(free, key=natural):
         i = cluster.leaf_of[node]
         if not runs or runs[-1][0] != i:
@@ -407,14 +417,16 @@ def _stated(
     least[f"split {_searched(job).what}"] = lower_bound_split(free, len(order.groups), min(sizes)) * (len(sizes) == 1)
     figures = _figures_by_name(job, chosen, least)
     tiers = len(cluster.leaves[0].path)
-    crossing = [across_pods(cluster, groups, t) for t in range(tiers)]
+    crossing = [across_pods(cluster, groups, tier) for tier in range(tiers)]
     what = _searched(job).what
-    names = ["groups across pods", *(f"groups across switches of tier {t + 2}" for t in range(1, tiers))]
-    counted = [Figure(name=n, value=v, bound=0, analytic_bound=0) for n, v in zip(names, crossing, strict=False)]
-    goals = ", then ".join(f.name for f in figures)
-    stated = next((f for f in figures if f.value != f.bound), figures[0])
+    names = ["groups across pods", *(f"groups across switches of tier {tier + 2}" for tier in range(1, tiers))]
+    counted = [
+        Figure(name=name, value=value, bound=0, analytic_bound=0) for name, value in zip(names, crossing, strict=False)
+    ]
+    goals = ", then ".join(figure.name for figure in figures)
+    stated = next((figure for figure in figures if figure.value != figure.bound), figures[0])
     outcome: Outcome[Chosen] = Outcome(
-        stop=Stop.PROVED if all(f.value == f.bound for f in figures) else Stop.LIMIT,
+        stop=Stop.PROVED if all(figure.value == figure.bound for figure in figures) else Stop.LIMIT,
         solution=chosen,
         objective=float(stated.value),
         bound=float(stated.bound),
@@ -427,9 +439,9 @@ def _stated(
         groups=groups,
         order="name",
         stopped=outcome.stop.value,
-        groups_split=sum(len(g.leaves) > 1 for g in groups),
+        groups_split=sum(len(group.leaves) > 1 for group in groups),
         lower_bound_split=least.get("split groups", 0) if _searched(job).axis == "data" else split_at_least(job, free),
-        extra_pieces=sum(len(g.leaves) - 1 for g in groups),
+        extra_pieces=sum(len(group.leaves) - 1 for group in groups),
         groups_cross_pod=crossing[0] if crossing else 0,
         figures=(*figures, *(counted if what == "groups" else ())),
         gpus_per_node=job.gpus_per_node,
@@ -456,8 +468,8 @@ def _figures_by_name(job: Job, chosen: Chosen, least: Mapping[str, int]) -> list
     rows = [(f"split {what}", split), (f"extra pieces{suffix}", extra)]
     if job.mesh is not None and job.nodes_per_member > 1 and what != "members":
         rows.insert(0, ("split members", members))
-    bounds = [v if chosen.proved else min(v, least.get(n, 0)) for n, v in rows]
+    bounds = [value if chosen.proved else min(value, least.get(name, 0)) for name, value in rows]
     return [
-        Figure(name=n, value=v, bound=b, analytic_bound=min(b, least.get(n, 0)))
-        for (n, v), b in zip(rows, bounds, strict=True)
+        Figure(name=name, value=value, bound=bound, analytic_bound=min(bound, least.get(name, 0)))
+        for (name, value), bound in zip(rows, bounds, strict=True)
     ]

@@ -138,7 +138,7 @@ class Cluster(LeafMap):
 
             return self._checked(job, place_by_name(self, job, taken, options), taken)
         counted, outcome = self._solved(job, taken, options, fragmentation=fragmentation)
-        left = [sum(n not in taken for n in leaf.nodes) for leaf in self.leaves]
+        left = [sum(node not in taken for node in leaf.nodes) for leaf in self.leaves]
         return self._checked(job, placement(self, job, counted, outcome, seed, left), taken)
 
     def _checked(self, job: Job, placed: Placement, taken: set[str]) -> Placement:
@@ -165,17 +165,17 @@ class Cluster(LeafMap):
     ) -> tuple[Counted, Outcome[Solution]]:
         """Solve the job's counts: of a mesh its level to place, in the trees where most levels inside are whole."""
         counted = in_segments(job, self.leaves, taken)
-        trees = [{i for i, leaf in enumerate(self.leaves) if leaf.tree == t} for t in range(self.trees)]
+        trees = [{i for i, leaf in enumerate(self.leaves) if leaf.tree == tree} for tree in range(self.trees)]
         parts = [only(counted.q, tree) for tree in trees] if self.trees > 1 else [counted.q]
-        fits = [t for t, part in enumerate(parts) if part.need <= part.free]
+        fits = [tree for tree, part in enumerate(parts) if part.need <= part.free]
         if not fits:
-            part = max(parts, key=lambda q: q.free)
+            part = max(parts, key=lambda part: part.free)
             return replace(counted, q=part), solve(part, options, fragmentation=fragmentation)
         if job.mesh is not None:
-            level = {t: level_to_place(job, [leaf.free for leaf in parts[t].leaves]) for t in fits}
-            fits = [t for t in fits if level[t] == max(level.values())]
+            level = {tree: level_to_place(job, [leaf.free for leaf in parts[tree].leaves]) for tree in fits}
+            fits = [tree for tree in fits if level[tree] == max(level.values())]
             counted = in_blocks(job, self.leaves, taken, level[fits[0]])
-        parts = [only(counted.q, trees[t]) for t in fits] if self.trees > 1 else [counted.q]
+        parts = [only(counted.q, trees[tree]) for tree in fits] if self.trees > 1 else [counted.q]
         best, outcome = solve_in_one_tree(parts, options, fragmentation=fragmentation)
         return replace(counted, q=parts[best]), outcome
 
@@ -202,7 +202,7 @@ def opened(
         taken.extend(sorted(states_on(cluster.topology, read_states(state), str(state)).taken))
     if only is not None:
         own = set(cluster.known(read_hosts(only, "only") if isinstance(only, str) else only))
-        taken.extend(n for n in cluster.leaf_of if n not in own)
+        taken.extend(node for node in cluster.leaf_of if node not in own)
     return cluster, taken
 
 
@@ -226,7 +226,7 @@ def _of_file(cluster: Cluster, file: Path) -> list[Running]:
     text = read_text(file, REMEDY)
     data = parse_json(text, str(file)) if text.lstrip()[:1] in "{[" else None
     if isinstance(data, dict) and kind_of(data) == "placement":
-        known = {k: v for k, v in data.items() if k in Placement.model_fields}
+        known = {key: value for key, value in data.items() if key in Placement.model_fields}
         try:
             return [Running(placement=Placement.model_validate(known))]
         except ValidationError as error:
@@ -234,7 +234,7 @@ def _of_file(cluster: Cluster, file: Path) -> list[Running]:
     if data is not None and jobs_in(data) is None:
         raise InputError(f"{file}: holds no running jobs; {REMEDY}, or a placement of `planner place --format json`")
     jobs = read_running(file)
-    return [Running(placement=own_placement(cluster, j.name, j.nodes), priority=j.priority) for j in jobs]
+    return [Running(placement=own_placement(cluster, job.name, job.nodes), priority=job.priority) for job in jobs]
 
 
 def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | None = None) -> Placement:
@@ -244,13 +244,15 @@ def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | 
     bound.
     """
     order = cluster.known(nodes)
-    ranked = [(s.name, s.ranks) for s in slots(job)] if job is not None else [("data", tuple(range(len(order))))]
+    ranked = (
+        [(slot.name, slot.ranks) for slot in slots(job)] if job is not None else [("data", tuple(range(len(order))))]
+    )
     groups = []
     for label, ranks in ranked:
-        own = [order[r] for r in ranks]
-        leaves = dict.fromkeys(cluster.leaves[cluster.leaf_of[n]].name for n in own)
+        own = [order[rank] for rank in ranks]
+        leaves = dict.fromkeys(cluster.leaves[cluster.leaf_of[node]].name for node in own)
         groups.append(PlacedGroup(name=label, nodes=tuple(own), leaves=tuple(leaves)))
-    split = sum(len(g.leaves) > 1 for g in groups)
+    split = sum(len(group.leaves) > 1 for group in groups)
     return Placement(
         job=name,
         nodes=tuple(order),
@@ -258,7 +260,7 @@ def own_placement(cluster: Cluster, name: str, nodes: Sequence[str], job: Job | 
         groups=tuple(groups),
         groups_split=split,
         lower_bound_split=0,
-        extra_pieces=sum(len(g.leaves) - 1 for g in groups),
+        extra_pieces=sum(len(group.leaves) - 1 for group in groups),
         groups_cross_pod=0,
         figures=(),
         stopped="limit",

@@ -38,20 +38,22 @@ class Clock:
 
     def crossings(self, job: Job, nodes: tuple[str, ...]) -> transport.Locality:
         """Count what a rank order sends across leaf domains, pods and zones."""
-        stages = [[self.places[nodes[r]] for r in ranks] for ranks in expected_groups(job).values()]
-        d = self.design
-        blocks = {"leaf_domain_racks": d.domain_racks, "domains_per_pod": d.domains_per_pod or 1}
-        return transport.locality(stages, **blocks, domains_per_zone=d.domains_per_zone, wrap=self.wrap)
+        stages = [[self.places[nodes[rank]] for rank in ranks] for ranks in expected_groups(job).values()]
+        design = self.design
+        blocks = {"leaf_domain_racks": design.domain_racks, "domains_per_pod": design.domains_per_pod or 1}
+        return transport.locality(stages, **blocks, domains_per_zone=design.domains_per_zone, wrap=self.wrap)
 
-    def seconds(self, x: transport.Locality | None) -> float:
+    def seconds(self, locality: transport.Locality | None) -> float:
         """Return the seconds of the step; with None, as if nothing left a leaf: the transport's own slowdown alone."""
-        return self.at(*((1.0, 1.0) if x is None else self.factors(x)))
+        return self.at(*((1.0, 1.0) if locality is None else self.factors(locality)))
 
-    def factors(self, x: transport.Locality) -> tuple[float, float]:
+    def factors(self, locality: transport.Locality) -> tuple[float, float]:
         """Return how much slower than the transport alone the pipeline exchange and the rings are."""
         network = self.network
-        send = transport.pipeline_send_slowdown(transport_slowdown_of(network), self.design, *x.share_leaving)
-        allreduce = transport.allreduce_slowdown(transport_slowdown_of(network), self.design, *x.allreduces_leaving)
+        send = transport.pipeline_send_slowdown(transport_slowdown_of(network), self.design, *locality.share_leaving)
+        allreduce = transport.allreduce_slowdown(
+            transport_slowdown_of(network), self.design, *locality.allreduces_leaving
+        )
         return send / transport_slowdown_of(network), allreduce / transport_slowdown_of(network)
 
     def at(self, send: float, allreduce: float) -> float:
@@ -86,12 +88,12 @@ class Clock:
             free["leaf", i] = len(set(leaf.nodes).difference(busy))
             pod = ("pod", leaf.path[0] if leaf.path else 0)
             free[pod] = free.get(pod, 0) + free["leaf", i]
-        d, factors = self.design, set[tuple[float, float]]()
-        known = {f.name: f.bound > 0 for f in first.figures}
-        sizes = {"leaf": d.domain_racks, "pod": d.domain_racks * (d.domains_per_pod or d.domains)}
+        design, factors = self.design, set[tuple[float, float]]()
+        known = {figure.name: figure.bound > 0 for figure in first.figures}
+        sizes = {"leaf": design.domain_racks, "pod": design.domain_racks * (design.domains_per_pod or design.domains)}
         options = {}
         for level, split in (("leaf", first.lower_bound_split > 0), ("pod", known.get("groups across pods", False))):
-            rooms = [n for (at, _), n in free.items() if at == level and n]
+            rooms = [count for (at, _), count in free.items() if at == level and count]
             stages, replicas, free_of = job.mesh["pipeline"], job.mesh["data"], max(rooms)
             options[level] = transport.min_crossings(
                 stages, replicas, max_free=free_of, blocks=len(rooms), wrap=self.wrap, split=split
@@ -117,11 +119,11 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
 
     Raise InputError if the plan has no such fabric, or the cluster does not have its shape.
     """
-    x = PlanPhysics(plan=plan)
-    if plan.layout is None or plan.instance.network is None or len(x.wired) != 1:
-        needs = f"a plan with a layout and the fabric of one site (has {len(x.wired)})"
+    physics = PlanPhysics(plan=plan)
+    if plan.layout is None or plan.instance.network is None or len(physics.wired) != 1:
+        needs = f"a plan with a layout and the fabric of one site (has {len(physics.wired)})"
         raise InputError(f"{where}: --objective step-time needs {needs}; take locality")
-    (design,) = x.wired.values()
+    (design,) = physics.wired.values()
     size, per_pod = design.domain_racks, design.domains_per_pod or design.domains
     seen: dict[int, int] = {}
     first: dict[int, int] = {}
@@ -135,7 +137,7 @@ def clock_of(cluster: Cluster, plan: Plan, where: str) -> Clock:
                 f"{where}: {shape}; the plan's fabric has {size} racks a leaf domain and {per_pod} domains a pod; "
                 "give the topology of the plan's fabric, or take --objective locality"
             )
-        places.update({n: (pod * per_pod + at) * size + i for i, n in enumerate(leaf.nodes)})
+        places.update({node: (pod * per_pod + at) * size + i for i, node in enumerate(leaf.nodes)})
     return Clock(plan, design, places, plan.layout.virtual_stages > 1)
 
 
@@ -167,7 +169,7 @@ def fastest(cluster: Cluster, clock: Clock, job: Job, *, busy: list[str], **opti
     if job.mesh and timed[0][0] > bound and len(job.mesh) == 2:
         turned = _pipelines_whole(cluster, job, first, busy, options)
         timed.append((clock.seconds(clock.crossings(job, turned.nodes)), turned))
-    seconds, best = min(timed, key=lambda t: t[0])
+    seconds, best = min(timed, key=lambda pair: pair[0])
     gap = relative_gap(seconds, bound)
     certificate = best.certificate.model_copy(
         update={
@@ -191,20 +193,22 @@ def _pipelines_whole(
     """
     stages, replicas = (job.mesh or {})["pipeline"], (job.mesh or {})["data"]
     turned = cluster.place(Job(name=job.name, mesh={"pipeline": replicas, "data": stages}), busy=busy, **options)
-    nodes = tuple(turned.nodes[d * stages + s] for s in range(stages) for d in range(replicas))
+    nodes = tuple(turned.nodes[replica * stages + stage] for stage in range(stages) for replica in range(replicas))
     groups = []
     for name, ranks in expected_groups(job).items():
-        on = tuple(nodes[r] for r in ranks)
-        leaves = tuple(dict.fromkeys(cluster.leaves[cluster.leaf_of[n]].name for n in on))
+        on = tuple(nodes[rank] for rank in ranks)
+        leaves = tuple(dict.fromkeys(cluster.leaves[cluster.leaf_of[node]].name for node in on))
         groups.append(PlacedGroup(name=name, nodes=on, leaves=leaves))
-    leaf = {x.name: x for x in cluster.leaves}
+    leaf = {one.name: one for one in cluster.leaves}
     tiers = len(cluster.leaves[0].path)
-    crossing = [sum(len({leaf[name].path[t] for name in g.leaves}) > 1 for g in groups) for t in range(tiers)]
-    values = [sum(len(g.leaves) > 1 for g in groups), sum(len(g.leaves) - 1 for g in groups), *crossing]
+    crossing = [
+        sum(len({leaf[name].path[tier] for name in group.leaves}) > 1 for group in groups) for tier in range(tiers)
+    ]
+    values = [sum(len(group.leaves) > 1 for group in groups), sum(len(group.leaves) - 1 for group in groups), *crossing]
     bounds = [first.figures[0].bound, *[0] * (len(values) - 1)]
     figures = [
-        Figure(name=f.name, value=v, bound=b, analytic_bound=min(b, f.analytic_bound))
-        for f, v, b in zip(first.figures[: len(values)], values, bounds, strict=True)
+        Figure(name=figure.name, value=value, bound=bound, analytic_bound=min(bound, figure.analytic_bound))
+        for figure, value, bound in zip(first.figures[: len(values)], values, bounds, strict=True)
     ]
     return first.model_copy(
         update={

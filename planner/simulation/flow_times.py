@@ -63,20 +63,20 @@ StartParts = Callable[[Ints, Ints, Ints, Floats], None]
 class Queues:
     """RouteEntries of routes in order of travel, and the bytes that wait at each."""
 
-    def __init__(self, routes: Routes, rate: float, p: Pauses, start_parts: StartParts | None) -> None:
+    def __init__(self, routes: Routes, rate: float, pauses: Pauses, start_parts: StartParts | None) -> None:
         """Let the bytes of the parts that nothing goes before wait at their first links.
 
         `rate`: of a host's link, for which the thresholds are.
         """
-        self.routes, self.p, self.start_parts = routes, p, start_parts
+        self.routes, self.p, self.start_parts = routes, pauses, start_parts
         self.used = np.arange(len(routes.capacity))
         self.link, self.owner = routes.link.copy(), routes.owner()
         if start_parts is None:
             self.used, self.link = np.unique(routes.link, return_inverse=True)
         capacity = routes.capacity[self.used]
-        self.host_step = rate * p.step_seconds
-        self.room, many = capacity * p.step_seconds, np.maximum(1.0, capacity / rate)
-        self.xoff, self.xon = p.xoff_bytes * many, p.xon_bytes * many
+        self.host_step = rate * pauses.step_seconds
+        self.room, many = capacity * pauses.step_seconds, np.maximum(1.0, capacity / rate)
+        self.xoff, self.xon = pauses.xoff_bytes * many, pauses.xon_bytes * many
         self.hop, self.share = routes.hop, routes.weight
         self.least = np.maximum(self.room, 1e-300)  # that no quotient leaves the range of floats
         self.waiting: Floats = np.zeros(len(self.link))
@@ -146,14 +146,19 @@ class Queues:
 
         Otherwise links pass on all arrivals within a step and nothing is paused, so the steps need not be simulated.
         """
-        r = self.routes
-        if self.start_parts is not None or (r.after >= 0).any() or (r.size <= 0).any() or (r.weight != 1).any():
+        routes = self.routes
+        if (
+            self.start_parts is not None
+            or (routes.after >= 0).any()
+            or (routes.size <= 0).any()
+            or (routes.weight != 1).any()
+        ):
             return None
-        hops, sent = np.diff(r.start), np.minimum(r.size, self.host_step)
+        hops, sent = np.diff(routes.start), np.minimum(routes.size, self.host_step)
         most = np.minimum(self.room * (1 + ROUNDING), self.xoff)
         if not self.single or (np.bincount(self.link, sent[self.owner], len(self.room)) > most).any():
             return None
-        return np.where(hops > 0, np.ceil((1 - DONE) * r.size / self.host_step) + hops - 1, 0.0)
+        return np.where(hops > 0, np.ceil((1 - DONE) * routes.size / self.host_step) + hops - 1, 0.0)
 
     def forget(self, ended: np.ndarray) -> None:
         """Drop entries of parts that have ended, once they are a fifth of all, and the links that none is left on."""
@@ -168,7 +173,7 @@ class Queues:
 
 
 def spread(
-    routes: Routes, rate: float, waited: Ints, p: Pauses | None = None, start_parts: StartParts | None = None
+    routes: Routes, rate: float, waited: Ints, pauses: Pauses | None = None, start_parts: StartParts | None = None
 ) -> Spread:
     """Simulate pauses until the `waited` parts have ended, while the others keep sending; return ends and pauses.
 
@@ -178,31 +183,31 @@ def spread(
 
     InputError: the flows have not ended after the last step.
     """
-    p = p or Pauses()
+    pauses = pauses or Pauses()
     tick()
-    q = Queues(routes, rate, p, start_parts)
-    alone = q.steps_without_a_queue()
-    if alone is not None and len(waited) and alone[waited].max() <= p.max_steps:
-        end = np.where(alone <= alone[waited].max(), alone * p.step_seconds, np.inf)
+    queues = Queues(routes, rate, pauses, start_parts)
+    alone = queues.steps_without_a_queue()
+    if alone is not None and len(waited) and alone[waited].max() <= pauses.max_steps:
+        end = np.where(alone <= alone[waited].max(), alone * pauses.step_seconds, np.inf)
         return Spread(end=end, paused=np.zeros(len(routes.capacity)), most_paused=0)
     end, most, steps = np.where(np.diff(routes.start) > 0, np.inf, 0.0), 0, np.zeros(len(routes.capacity))
-    q.missing[end == 0] = np.inf
+    queues.missing[end == 0] = np.inf
     step, due = 0, np.isinf(end[waited]).any()
-    while due and step < p.max_steps:
+    while due and step < pauses.max_steps:
         tick()
-        q.step()
+        queues.step()
         step += 1
-        ended = q.missing <= q.ending
-        due_links = q.used[q.due]
+        ended = queues.missing <= queues.ending
+        due_links = queues.used[queues.due]
         steps[due_links] += 1
         most = max(most, len(due_links))
         if ended.any():
-            end[ended], q.missing[ended] = step * p.step_seconds, np.inf
-            q.forget(np.isfinite(end))
+            end[ended], queues.missing[ended] = step * pauses.step_seconds, np.inf
+            queues.forget(np.isfinite(end))
             due = np.isinf(end[waited]).any()
     if due:
         late = f"{int(np.isinf(end[waited]).sum())} flows have not ended"
-        raise InputError(f"pauses: {late} after {p.max_steps * p.step_seconds:g} s; give more steps")
+        raise InputError(f"pauses: {late} after {pauses.max_steps * pauses.step_seconds:g} s; give more steps")
     return Spread(end=end, paused=steps / max(step, 1), most_paused=most)
 
 
@@ -224,16 +229,16 @@ class LocalView:
         """Divide flows into flowlets whose links are open still; loads are told apart by whole packets."""
         self.tree, self.flows, self.counts, self.merged = tree, flows, alive.counts, tree.bundled()
         self.seed, self.packet = seed, packet_bytes
-        self.capacity, planes, n = alive.capacity(), len(tree.planes), len(flows)
+        self.capacity, planes, count = alive.capacity(), len(tree.planes), len(flows)
         self.meeting = tree.meeting_tier(flows.source, flows.target)
-        self.ends = [(tree.subtree(flows.source, t), tree.subtree(flows.target, t)) for t in range(tree.tiers)]
-        entries, flow = RouteEntries([], [], [], []), np.tile(np.arange(n), planes * FLOWLETS)
+        self.ends = [(tree.subtree(flows.source, tier), tree.subtree(flows.target, tier)) for tier in range(tree.tiers)]
+        entries, flow = RouteEntries([], [], [], []), np.tile(np.arange(count), planes * FLOWLETS)
         for tier in range(tree.tiers):
             part = np.flatnonzero(self.meeting[flow] > tier)
             for down in (0, 1):
                 entries.add(part, np.zeros(len(part), np.int64), hop_of(tree, tier, down))
-        shares = 1 + UNEVEN * (routing.words(seed, 8, np.arange(len(flow))) / 2.0**63 - 1).reshape(-1, n)
-        size, before = (flows.size * shares / shares.sum(axis=0)).ravel(), np.arange(len(flow)) - planes * n
+        shares = 1 + UNEVEN * (routing.words(seed, 8, np.arange(len(flow))) / 2.0**63 - 1).reshape(-1, count)
+        size, before = (flows.size * shares / shares.sum(axis=0)).ravel(), np.arange(len(flow)) - planes * count
         self.routes: Routes = entries.routes(flow, size, self.capacity, np.maximum(before, -1))
 
     def start_parts(self, parts: Ints, owner: Ints, link: Ints, queue: Floats) -> None:
@@ -248,7 +253,9 @@ class LocalView:
             plane, position = self._choose(flow, tier, waiting, salt)
             for t in range(tier):
                 here = position // (self.tree.widths[tier] // self.tree.widths[t + 1])
-                up, down = (int(self._links(t, int(end[flow]), plane, here, d)) for d, end in enumerate(self.ends[t]))
+                up, down = (
+                    int(self._links(t, int(end[flow]), plane, here, down)) for down, end in enumerate(self.ends[t])
+                )
                 link[at + t], link[at + 2 * tier - 1 - t] = up, down
                 waiting[up] += 1
 
@@ -270,9 +277,9 @@ class LocalView:
             )
         return plane, position
 
-    def _links(self, t: int, subtree: int, plane: Ints | int, position: Ints | int, down: int) -> Ints:
+    def _links(self, tier: int, subtree: int, plane: Ints | int, position: Ints | int, down: int) -> Ints:
         """Return the links above a subtree: their numbers among those of whole bundles."""
-        cable = self.merged.offsets[t] + subtree * self.tree.widths[t + 1] + position
+        cable = self.merged.offsets[tier] + subtree * self.tree.widths[tier + 1] + position
         return np.asarray(cable + (2 * plane + down) * sum(self.merged.cables))
 
     def _least(self, outputs: Ints, waiting: Floats, allowed: np.ndarray, salt: int) -> int | None:
@@ -358,12 +365,12 @@ def lot_seconds(tree: Tree, flows: Flows, packet_bytes: float) -> float:
     routes: Routes = spray(whole, flows)
     load, late, packet_bytes = routes.load(routes.size), 0.0, min(packet_bytes, float(flows.size.max()))
     tiers = whole.condensed().tier_of(np.arange(len(load)))
-    for t in range(tree.tiers):
-        equal, used = tree.widths[t + 1] * tree.bundle[t] * planes, load[(tiers == t) & (load > 0)]
+    for tier in range(tree.tiers):
+        equal, used = tree.widths[tier + 1] * tree.bundle[tier] * planes, load[(tiers == tier) & (load > 0)]
         if equal > 1 and len(used):
             mean = used.max() / equal / packet_bytes
             behind = np.sqrt(2 * np.log(len(used) * equal) * mean * (1 - 1 / equal))
-            late = max(late, float(behind) * packet_bytes * planes / (tree.rates[t] * sum(tree.planes)))
+            late = max(late, float(behind) * packet_bytes * planes / (tree.rates[tier] * sum(tree.planes)))
     return late
 
 
@@ -377,7 +384,9 @@ def factor(network: Network | None) -> TransportFactor | None:
     """
     if network is None or network.transport.simulate is None:
         return None
-    kinds = tuple(sorted((s.ports, s.planes, s.name) for s in network.switches if isinstance(s, Switch)))
+    kinds = tuple(
+        sorted((switch.ports, switch.planes, switch.name) for switch in network.switches if isinstance(switch, Switch))
+    )
     return _slowest(network.transport.simulate, kinds, network.transport.slowdown)
 
 
@@ -422,7 +431,7 @@ def slowdown(runs: TransportRuns, ports: int, planes: int) -> float:
 def reference_tree(runs: TransportRuns, ports: int, planes: int) -> Tree:
     """Return the fat tree of the fewest tiers, at least two, for the hosts: half of the ports face down."""
     half = max(1, ports // 2)
-    tiers = next((t for t in range(2, MAX_TIERS) if half ** (t - 1) * ports >= runs.hosts), MAX_TIERS)
+    tiers = next((tiers for tiers in range(2, MAX_TIERS) if half ** (tiers - 1) * ports >= runs.hosts), MAX_TIERS)
     hosts = max(2, min(runs.hosts, half ** (tiers - 1) * ports))
     ups = (max(1, math.floor(half / runs.oversubscription)), *(half,) * (tiers - 2))
     return Tree(

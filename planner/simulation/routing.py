@@ -75,12 +75,12 @@ class Tree:
     @cached_property
     def spans(self) -> tuple[int, ...]:
         """Slots of a subtree of each tier; 1 of a host."""
-        return tuple(math.prod(self.down[:t]) for t in range(self.tiers + 1))
+        return tuple(math.prod(self.down[:tier]) for tier in range(self.tiers + 1))
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
         """Positions of each tier: switches that serve one subtree."""
-        return tuple(math.prod(self.up[:t]) for t in range(self.tiers + 1))
+        return tuple(math.prod(self.up[:tier]) for tier in range(self.tiers + 1))
 
     @cached_property
     def subtrees(self) -> tuple[int, ...]:
@@ -91,12 +91,12 @@ class Tree:
     @cached_property
     def cables(self) -> tuple[int, ...]:
         """Cables below each tier's switches, of one plane."""
-        return tuple(self.subtrees[t] * self.widths[t + 1] * self.bundle[t] for t in range(self.tiers))
+        return tuple(self.subtrees[tier] * self.widths[tier + 1] * self.bundle[tier] for tier in range(self.tiers))
 
     @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Number of the first cable below each tier's switches."""
-        return tuple(sum(self.cables[:t]) for t in range(self.tiers))
+        return tuple(sum(self.cables[:tier]) for tier in range(self.tiers))
 
     @property
     def links(self) -> int:
@@ -107,11 +107,11 @@ class Tree:
         """Return the subtree of a tier that each slot is in."""
         return slots // self.spans[tier]
 
-    def meeting_tier(self, a: Ints, b: Ints) -> Ints:
+    def meeting_tier(self, one: Ints, other: Ints) -> Ints:
         """Return the lowest tier whose switches reach both slots; 0 where they are the same."""
-        meeting = np.zeros(len(a), np.int64)
+        meeting = np.zeros(len(one), np.int64)
         for tier in range(self.tiers):
-            meeting += self.subtree(a, tier) != self.subtree(b, tier)
+            meeting += self.subtree(one, tier) != self.subtree(other, tier)
         return meeting
 
     def cable(self, tier: int, subtree: Ints, position: Ints, lane: Ints | int = 0) -> Ints:
@@ -141,12 +141,12 @@ class Tree:
         spraying without failures.
         """
         ones = (1,) * self.tiers
-        rates = tuple(r * self.widths[t + 1] * self.bundle[t] for t, r in enumerate(self.rates))
+        rates = tuple(rate * self.widths[tier + 1] * self.bundle[tier] for tier, rate in enumerate(self.rates))
         return replace(self, up=ones, bundle=ones, rates=rates)
 
     def bundled(self) -> "Tree":
         """Return the tree with parallel cables between two switches merged into one of their joint rate."""
-        rates = tuple(r * self.bundle[t] for t, r in enumerate(self.rates))
+        rates = tuple(rate * self.bundle[tier] for tier, rate in enumerate(self.rates))
         return replace(self, bundle=(1,) * self.tiers, rates=rates)
 
 
@@ -182,16 +182,16 @@ class Fabric(Sourced):
                 raise ValueError(f"{key} must have at most {self.tiers - 1} entries, {given}")
         if abs(sum(self.plane_shares)) > 1 + 1e-9:
             raise ValueError(f"plane_shares must add up to 1 at most (add up to {sum(self.plane_shares):g})")
-        for t, (down, ratio) in enumerate(zip(self.downs, self.ratios, strict=True)):
+        for tier, (down, ratio) in enumerate(zip(self.downs, self.ratios, strict=True)):
             up = down / ratio
             if round(up) < 1 or abs(up - round(up)) > 1e-9:
-                hint = f"give another or down_ports[{t}]"
+                hint = f"give another or down_ports[{tier}]"
                 raise ValueError(
-                    f"oversubscription[{t}] leaves {up:g} ports up of {down} down, not a whole number; {hint}"
+                    f"oversubscription[{tier}] leaves {up:g} ports up of {down} down, not a whole number; {hint}"
                 )
             if down + round(up) > self.ports_per_switch:
                 ports = f"{down} ports down + {round(up)} up > {self.ports_per_switch} ports"
-                raise ValueError(f"tier {t} takes {ports}; lower down_ports[{t}]")
+                raise ValueError(f"tier {tier} takes {ports}; lower down_ports[{tier}]")
         reach = math.prod(self.downs) * self.ports_per_switch
         if self.hosts > reach:
             tiers = f"{self.tiers} tiers of {self.ports_per_switch} ports"
@@ -218,17 +218,17 @@ def load_fabric(data: Any, where: str = "fabric") -> Fabric:
     return validated(Fabric, dict(data), where, problems=out_of_range)
 
 
-def tree_of_fabric(f: Fabric) -> Tree:
+def tree_of_fabric(fabric: Fabric) -> Tree:
     """Return the wiring of a fabric: single cables, subtrees filled one after the other."""
-    ups = tuple(round(d / o) for d, o in zip(f.downs, f.ratios, strict=True))
-    rate = f.host_gbps * 1e9 / 8
+    ups = tuple(round(down / ratio) for down, ratio in zip(fabric.downs, fabric.ratios, strict=True))
+    rate = fabric.host_gbps * 1e9 / 8
     return Tree(
-        down=(*f.downs, -(-f.hosts // math.prod(f.downs))),
+        down=(*fabric.downs, -(-fabric.hosts // math.prod(fabric.downs))),
         up=(1, *ups),
-        bundle=(1,) * f.tiers,
-        rates=(rate,) * f.tiers,
-        planes=f.plane_shares,
-        slots=np.arange(f.hosts),
+        bundle=(1,) * fabric.tiers,
+        rates=(rate,) * fabric.tiers,
+        planes=fabric.plane_shares,
+        slots=np.arange(fabric.hosts),
     )
 
 
@@ -248,7 +248,7 @@ def joined(parts: list[Flows]) -> Flows:
     """Return the flows of several lists as one, in their order."""
     if len(parts) == 1:
         return parts[0]
-    source, target, size = zip(*((p.source, p.target, p.size) for p in parts), strict=True)
+    source, target, size = zip(*((part.source, part.target, part.size) for part in parts), strict=True)
     return Flows(source=np.concatenate(source), target=np.concatenate(target), size=np.concatenate(size))
 
 
@@ -262,44 +262,50 @@ class Alive:
         self.lanes = np.ones((len(tree.planes), sum(tree.cables)), bool)
         self.lanes[failed // max(each, 1), tree.cables[0] + failed % max(each, 1)] = False
         self.counts = [
-            np.add.reduce(self.lanes[:, first : first + n].reshape(len(tree.planes), subtrees, -1, bundle), axis=3)
-            for first, n, subtrees, bundle in zip(tree.offsets, tree.cables, tree.subtrees, tree.bundle, strict=False)
+            np.add.reduce(self.lanes[:, first : first + count].reshape(len(tree.planes), subtrees, -1, bundle), axis=3)
+            for first, count, subtrees, bundle in zip(
+                tree.offsets, tree.cables, tree.subtrees, tree.bundle, strict=False
+            )
         ]
 
     def capacity(self) -> Floats:
         """Return bytes per second of every directed bundle."""
         one = [
-            np.concatenate([n[p].ravel() * r for n, r in zip(self.counts, self.tree.rates, strict=True)])
-            for p in range(len(self.tree.planes))
+            np.concatenate(
+                [count[plane].ravel() * rate for count, rate in zip(self.counts, self.tree.rates, strict=True)]
+            )
+            for plane in range(len(self.tree.planes))
         ]
-        return np.concatenate([share * x for share, x in zip(self.tree.planes, one, strict=True) for _ in (0, 1)])
+        return np.concatenate(
+            [share * value for share, value in zip(self.tree.planes, one, strict=True) for _ in (0, 1)]
+        )
 
-    def hops(self, flows: Flows, f: Ints, tier: int, plane: int) -> list[Ints]:
+    def hops(self, flows: Flows, chosen: Ints, tier: int, plane: int) -> list[Ints]:
         """Return, for every tier below the turn, how many live next hops lead to each position (flow by position)."""
         tree, last = self.tree, self.tree.widths[tier]
-        valid, ups = np.ones((len(f), last), bool), []
+        valid, ups = np.ones((len(chosen), last), bool), []
         for t in range(tier):
-            up = self.counts[t][plane, tree.subtree(flows.source[f], t)]
-            down = self.counts[t][plane, tree.subtree(flows.target[f], t)]
+            up = self.counts[t][plane, tree.subtree(flows.source[chosen], t)]
+            down = self.counts[t][plane, tree.subtree(flows.target[chosen], t)]
             valid &= np.repeat((up > 0) & (down > 0), last // tree.widths[t + 1], axis=1)
             ups.append(up)
         if not valid.any(axis=1).all():
-            refuse_cut_off(tree, flows, int(f[np.flatnonzero(~valid.any(axis=1))[0]]), plane)
-        return [u * valid.reshape(len(f), tree.widths[t + 1], -1).any(axis=2) for t, u in enumerate(ups)]
+            refuse_cut_off(tree, flows, int(chosen[np.flatnonzero(~valid.any(axis=1))[0]]), plane)
+        return [up * valid.reshape(len(chosen), tree.widths[tier + 1], -1).any(axis=2) for tier, up in enumerate(ups)]
 
-    def hashed(self, flows: Flows, f: Ints, tier: int, seed: tuple[int, int]) -> list[Ints]:
+    def hashed(self, flows: Flows, chosen: Ints, tier: int, seed: tuple[int, int]) -> list[Ints]:
         """Return the links of each flow over a live next hop at every hop, picked by a hash."""
-        tree, links, rows = self.tree, [], np.arange(len(f))
-        position = np.zeros(len(f), np.int64)
-        for t, hops in enumerate(self.hops(flows, f, tier, seed[1])):
-            here = hops.reshape(len(f), tree.widths[t], tree.up[t])[rows, position]
+        tree, links, rows = self.tree, [], np.arange(len(chosen))
+        position = np.zeros(len(chosen), np.int64)
+        for t, hops in enumerate(self.hops(flows, chosen, tier, seed[1])):
+            here = hops.reshape(len(chosen), tree.widths[t], tree.up[t])[rows, position]
             reached = np.cumsum(here, axis=1)
-            pick = below(reached[:, -1], *seed, 2 * t, f)
+            pick = below(reached[:, -1], *seed, 2 * t, chosen)
             choice = (reached <= pick[:, None]).sum(axis=1)
             rank = pick - np.where(choice > 0, reached[rows, choice - 1], 0)
             position = position * tree.up[t] + choice
-            back = words(*seed, 2 * t + 1, f)
-            for down, end in enumerate((flows.source[f], flows.target[f])):
+            back = words(*seed, 2 * t + 1, chosen)
+            for down, end in enumerate((flows.source[chosen], flows.target[chosen])):
                 cable = tree.cable(t, tree.subtree(end, t), position)
                 alive = np.cumsum(self.lanes[seed[1]][cable[:, None] + np.arange(tree.bundle[t])], axis=1)
                 wanted = (back % alive[:, -1].astype(np.uint64)).astype(np.int64) if down else rank
@@ -338,23 +344,23 @@ class Classes:
         self.tree, self.counts = alive.tree, alive.counts
         touched = self._touched()
         self.levels = [_level([(-1, 0, 1, 1, True)])]
-        for t in range(self.tree.tiers):
-            self.levels.append(_above(self.levels[-1], touched[t], self.tree.up[t]))
+        for tier in range(self.tree.tiers):
+            self.levels.append(_above(self.levels[-1], touched[tier], self.tree.up[tier]))
 
     def _touched(self) -> list[np.ndarray]:
         """Return the positions of each tier, leaves first, to which, or above which, a cable has failed anywhere."""
         tree, tiers = self.tree, []
         above = np.zeros(tree.widths[-1], bool)
-        for t in reversed(range(tree.tiers)):
-            touched = (self.counts[t] < tree.bundle[t]).any(axis=(0, 1)) | above
+        for tier in reversed(range(tree.tiers)):
+            touched = (self.counts[tier] < tree.bundle[tier]).any(axis=(0, 1)) | above
             tiers.append(touched)
-            above = touched.reshape(tree.widths[t], tree.up[t]).any(axis=1)
+            above = touched.reshape(tree.widths[tier], tree.up[tier]).any(axis=1)
         return tiers[::-1]
 
     @cached_property
     def offsets(self) -> list[int]:
         """Number of the first cable class below each tier of one plane and direction, and of all of them."""
-        sizes = [self.tree.subtrees[t] * len(level.parent) for t, level in enumerate(self.levels[1:])]
+        sizes = [self.tree.subtrees[tier] * len(level.parent) for tier, level in enumerate(self.levels[1:])]
         return [0, *np.cumsum(sizes).tolist()]
 
     def live(self, t: int, plane: int) -> Ints:
@@ -367,30 +373,32 @@ class Classes:
         rates = []
         for plane, share in enumerate(self.tree.planes):
             one = []
-            for t, rate in enumerate(self.tree.rates):
-                level = self.levels[t + 1]
-                cables = np.where(level.apart, self.live(t, plane), level.many * self.tree.bundle[t])
+            for tier, rate in enumerate(self.tree.rates):
+                level = self.levels[tier + 1]
+                cables = np.where(level.apart, self.live(tier, plane), level.many * self.tree.bundle[tier])
                 one.append((cables * rate).ravel())
             rates += [share * np.concatenate(one)] * 2
         return np.concatenate(rates)
 
     def link(self, t: int, subtree: Ints, *, down: bool, plane: int) -> Ints:
         """Return the number of the cable class from each subtree to every class of tier t + 1: subtree by class."""
-        n = len(self.levels[t + 1].parent)
-        return (2 * plane + down) * self.offsets[-1] + self.offsets[t] + subtree[:, None] * n + np.arange(n)
+        count = len(self.levels[t + 1].parent)
+        return (2 * plane + down) * self.offsets[-1] + self.offsets[t] + subtree[:, None] * count + np.arange(count)
 
     def entries(self, tier: int) -> int:
         """Classes of cables that a flow which turns round at a tier loads in one plane."""
         return 2 * sum(len(level.parent) for level in self.levels[1 : tier + 1])
 
-    def shared(self, flows: Flows, f: Ints, tier: int, plane: int) -> list[tuple[Ints, Floats]]:
+    def shared(self, flows: Flows, chosen: Ints, tier: int, plane: int) -> list[tuple[Ints, Floats]]:
         """Return the cable classes of every hop, with each flow's share when it splits evenly over live next hops."""
-        ends = [[self.tree.subtree(end, t) for t in range(tier)] for end in (flows.source[f], flows.target[f])]
+        ends = [
+            [self.tree.subtree(end, t) for t in range(tier)] for end in (flows.source[chosen], flows.target[chosen])
+        ]
         ups = [self.live(t, plane)[ends[0][t]] for t in range(tier)]
         alive = self._reaching(ups, [self.live(t, plane)[ends[1][t]] for t in range(tier)])
         if not alive[0].all():
-            refuse_cut_off(self.tree, flows, int(f[np.flatnonzero(~alive[0][:, 0])[0]]), plane)
-        share, loads = np.ones((len(f), 1)), []
+            refuse_cut_off(self.tree, flows, int(chosen[np.flatnonzero(~alive[0][:, 0])[0]]), plane)
+        share, loads = np.ones((len(chosen), 1)), []
         for t in range(tier):
             level, here = self.levels[t + 1], ups[t] * alive[t + 1]
             total = np.add.reduceat(here, level.starts, axis=1)
@@ -401,10 +409,10 @@ class Classes:
     def _reaching(self, ups: list[Ints], downs: list[Ints]) -> list[np.ndarray]:
         """Return for each flow, tier by tier, which classes lead to its target."""
         valid = [np.ones((len(ups[0]), 1), bool)]
-        for t, (up, down) in enumerate(zip(ups, downs, strict=True)):
-            valid.append(valid[-1][:, self.levels[t + 1].parent] & (up > 0) & (down > 0))
-        for t in reversed(range(len(ups))):
-            valid[t] &= np.logical_or.reduceat(valid[t + 1], self.levels[t + 1].starts, axis=1)
+        for tier, (up, down) in enumerate(zip(ups, downs, strict=True)):
+            valid.append(valid[-1][:, self.levels[tier + 1].parent] & (up > 0) & (down > 0))
+        for tier in reversed(range(len(ups))):
+            valid[tier] &= np.logical_or.reduceat(valid[tier + 1], self.levels[tier + 1].starts, axis=1)
         return valid
 
 
@@ -412,18 +420,18 @@ def _above(below: PositionClasses, touched: np.ndarray, up: int) -> PositionClas
     """Return the classes above those of a tier: each position that a failure touches, and its other siblings as one."""
     columns: list[tuple[int, int, int, int, bool]] = []
     classes = zip(below.first.tolist(), below.many.tolist(), below.apart.tolist(), strict=True)
-    for c, (first, many, apart) in enumerate(classes):
+    for parent, (first, many, apart) in enumerate(classes):
         own = np.flatnonzero(touched[first * up : (first + 1) * up]) if apart else np.empty(0, np.int64)
-        columns += [(c, first * up + int(y), 1, 1, True) for y in own]
+        columns += [(parent, first * up + int(position), 1, 1, True) for position in own]
         rest = up - len(own)
         if rest:
             at = int(np.setdiff1d(np.arange(up), own)[0])
-            columns.append((c, first * up + at, rest, many * rest, False))
+            columns.append((parent, first * up + at, rest, many * rest, False))
     return _level(columns)
 
 
 def _level(columns: list[tuple[int, int, int, int, bool]]) -> PositionClasses:
-    parent, first, each, many, apart = (np.array(v) for v in zip(*columns, strict=True))
+    parent, first, each, many, apart = (np.array(column) for column in zip(*columns, strict=True))
     return PositionClasses(parent=parent, first=first, each=each, many=many, apart=apart)
 
 
@@ -485,7 +493,9 @@ class RouteEntries:
 
     def routes(self, flow: Ints, size: Floats, capacity: Floats, after: Ints | None = None) -> Routes:
         """Return the added entries as routes, sorted by part and hop."""
-        part, link, hop = (np.concatenate([*x, np.empty(0, np.int64)]) for x in (self.part, self.link, self.hop))
+        part, link, hop = (
+            np.concatenate([*array, np.empty(0, np.int64)]) for array in (self.part, self.link, self.hop)
+        )
         rank = np.lexsort((hop, part))
         return Routes(
             start=np.concatenate([[0], np.cumsum(np.bincount(part, minlength=len(size)))]),
@@ -515,28 +525,28 @@ def ecmp(tree: Tree, flows: Flows, seed: int, alive: Alive | None = None) -> Rou
         part = plane * len(flows) + flow
         for tier, who in _by_meeting_tier(tree, flows):
             chunks = [who] if alive is None else np.array_split(who, max(1, len(who) * tree.widths[tier] // CHUNK))
-            for f in chunks:
+            for chosen in chunks:
                 key = seed, plane
-                links = alive.hashed(flows, f, tier, key) if alive else _hashed(tree, flows, f, tier, key)
-                for n, link in enumerate(links):
-                    entries.add(part[f], link, hop_of(tree, n // 2, n % 2))
+                links = alive.hashed(flows, chosen, tier, key) if alive else _hashed(tree, flows, chosen, tier, key)
+                for hop, link in enumerate(links):
+                    entries.add(part[chosen], link, hop_of(tree, hop // 2, hop % 2))
     return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), tree.capacity())
 
 
 def _by_meeting_tier(tree: Tree, flows: Flows) -> list[tuple[int, Ints]]:
     meeting = tree.meeting_tier(flows.source, flows.target)
-    return [(t, np.flatnonzero(meeting == t)) for t in range(1, tree.tiers + 1) if (meeting == t).any()]
+    return [(tier, np.flatnonzero(meeting == tier)) for tier in range(1, tree.tiers + 1) if (meeting == tier).any()]
 
 
-def _hashed(tree: Tree, flows: Flows, f: Ints, tier: int, seed: tuple[int, int]) -> list[Ints]:
+def _hashed(tree: Tree, flows: Flows, chosen: Ints, tier: int, seed: tuple[int, int]) -> list[Ints]:
     """Return the links of each flow over a position and a lane picked at every hop, all of them alive."""
-    links, position = [], np.zeros(len(f), np.int64)
+    links, position = [], np.zeros(len(chosen), np.int64)
     for t in range(tier):
-        pick = below(tree.up[t] * tree.bundle[t], *seed, 2 * t, f)
+        pick = below(tree.up[t] * tree.bundle[t], *seed, 2 * t, chosen)
         position = position * tree.up[t] + pick // tree.bundle[t]
-        lane = below(tree.bundle[t], *seed, 2 * t + 1, f)
-        up = tree.cable(t, tree.subtree(flows.source[f], t), position, pick % tree.bundle[t])
-        down = tree.cable(t, tree.subtree(flows.target[f], t), position, lane)
+        lane = below(tree.bundle[t], *seed, 2 * t + 1, chosen)
+        up = tree.cable(t, tree.subtree(flows.source[chosen], t), position, pick % tree.bundle[t])
+        down = tree.cable(t, tree.subtree(flows.target[chosen], t), position, lane)
         links += [tree.link(up, down=False, plane=seed[1]), tree.link(down, down=True, plane=seed[1])]
     return links
 
@@ -553,8 +563,8 @@ def spray(tree: Tree, flows: Flows, alive: Alive | None = None) -> Routes:
     entries, merged = RouteEntries([], [], [], []), tree.condensed()
     for plane in range(planes):
         for tier, who in _by_meeting_tier(tree, flows):
-            for n, link in enumerate(_hashed(merged, flows, who, tier, (0, plane))):
-                entries.add(plane * len(flows) + who, link, hop_of(tree, n // 2, n % 2))
+            for hop, link in enumerate(_hashed(merged, flows, who, tier, (0, plane))):
+                entries.add(plane * len(flows) + who, link, hop_of(tree, hop // 2, hop % 2))
     return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), merged.capacity())
 
 
@@ -568,8 +578,8 @@ def _sprayed_around(tree: Tree, flows: Flows, classes: Classes) -> Routes:
         raise InputError(f"simulate: {pairs}; take fewer hosts, or fewer failed links")
     for plane in range(planes):
         for tier, who in turns:
-            for f in np.array_split(who, max(1, len(who) * classes.entries(tier) // CHUNK)):
-                for n, (link, share) in enumerate(classes.shared(flows, f, tier, plane)):
-                    part = np.repeat(plane * len(flows) + f, share.shape[1])
-                    entries.add(part, link.ravel(), hop_of(tree, n // 2, n % 2), share.ravel())
+            for chosen in np.array_split(who, max(1, len(who) * classes.entries(tier) // CHUNK)):
+                for hop, (link, share) in enumerate(classes.shared(flows, chosen, tier, plane)):
+                    part = np.repeat(plane * len(flows) + chosen, share.shape[1])
+                    entries.add(part, link.ravel(), hop_of(tree, hop // 2, hop % 2), share.ravel())
     return entries.routes(np.tile(flow, planes), np.tile(flows.size / planes, planes), classes.capacity())

@@ -107,7 +107,7 @@ class SimulationRequest:
 
     def flows(self, seed: int) -> Flows:
         """Return the flows of all patterns for a seed, those of the first one first."""
-        return joined([p.flows(seed) for p in self.patterns])
+        return joined([pattern.flows(seed) for pattern in self.patterns])
 
 
 def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
@@ -139,11 +139,11 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
         )
         times.append(completions)
         ratios.append(completions / ideal)
-    tails, several = np.asarray([r.slowdown for r in runs]), len(request.patterns) > 1
+    tails, several = np.asarray([run.slowdown for run in runs]), len(request.patterns) > 1
     return Simulation(
         name=request.name,
         simulated=request.simulated,
-        pattern="+".join(p.name for p in request.patterns),
+        pattern="+".join(pattern.name for pattern in request.patterns),
         transport=request.transport,
         hosts=request.tree.hosts,
         flows=len(flows),
@@ -155,7 +155,7 @@ def simulate(request: SimulationRequest, seeds: Sequence[int]) -> Simulation:
         fct_over_ideal=percentiles(np.concatenate(ratios)),
         slowdown=percentiles(tails),
         mean_slowdown=float(tails.mean()),
-        mean_line_rates=float(np.mean([r.line_rates for r in runs])),
+        mean_line_rates=float(np.mean([run.line_rates for run in runs])),
         assumed_line_rates=None if several else request.patterns[0].assumed,
         together=tuple(_together(request, seeds, times)) if several else (),
         overlap=request.overlap,
@@ -187,37 +187,41 @@ def _together(request: SimulationRequest, seeds: Sequence[int], times: list[Floa
 
 def percentiles(values: Floats) -> Percentiles:
     """Return the percentiles of a distribution."""
-    p50, p90, p99, largest = (float(x) for x in np.percentile(values, [50, 90, 99, 100]))
+    p50, p90, p99, largest = (float(value) for value in np.percentile(values, [50, 90, 99, 100]))
     return Percentiles(p50=p50, p90=p90, p99=p99, max=largest)
 
 
-def summary(s: Simulation) -> str:
+def summary(result: Simulation) -> str:
     """Return a simulation in a few lines."""
-    fct, over, tail = s.fct_seconds, s.fct_over_ideal, s.slowdown
-    steps = f"; an all-reduce of {s.steps} such steps takes {s.steps * fct.max * 1e3:.3f} ms" if s.steps > 1 else ""
-    assumed = "" if s.assumed_line_rates is None else f"; the plan assumes {s.assumed_line_rates:.2f}"
-    failed = f", {s.failed_links:,} links failed" if s.failed_links else ""
+    fct, over, tail = result.fct_seconds, result.fct_over_ideal, result.slowdown
+    steps = (
+        f"; an all-reduce of {result.steps} such steps takes {result.steps * fct.max * 1e3:.3f} ms"
+        if result.steps > 1
+        else ""
+    )
+    assumed = "" if result.assumed_line_rates is None else f"; the plan assumes {result.assumed_line_rates:.2f}"
+    failed = f", {result.failed_links:,} links failed" if result.failed_links else ""
     ms = {"p50": fct.p50 * 1e3, "p90": fct.p90 * 1e3, "p99": fct.p99 * 1e3, "max": fct.max * 1e3}
     together = []
-    for t in s.together:
-        by_plan = "" if t.assumed_line_rates is None else f"; the plan assumes {t.assumed_line_rates:.2f}"
-        if t.assumed_together_line_rates is not None:
-            by_plan += f" alone, {t.assumed_together_line_rates:.2f} where both meet"
-        rates = f"mean {t.mean_line_rates:.2f}, alone {t.alone_line_rates:.2f}{by_plan}"
-        together.append(f"           {t.pattern}: {rates}")
-    sizes = f"{s.hosts:,} hosts, {s.flows:,} flows of up to {s.flow_bytes / 1e6:,.4g} MB"
+    for other in result.together:
+        by_plan = "" if other.assumed_line_rates is None else f"; the plan assumes {other.assumed_line_rates:.2f}"
+        if other.assumed_together_line_rates is not None:
+            by_plan += f" alone, {other.assumed_together_line_rates:.2f} where both meet"
+        rates = f"mean {other.mean_line_rates:.2f}, alone {other.alone_line_rates:.2f}{by_plan}"
+        together.append(f"           {other.pattern}: {rates}")
+    sizes = f"{result.hosts:,} hosts, {result.flows:,} flows of up to {result.flow_bytes / 1e6:,.4g} MB"
     return "\n".join(
         [
-            f"{s.name}: {s.pattern} over {s.transport}, {sizes}{failed}",
-            f"SIMULATED  {s.simulated}",
-            f"FCT        {', '.join(f'{name} {x:.3f}' for name, x in ms.items())} ms{steps}",
+            f"{result.name}: {result.pattern} over {result.transport}, {sizes}{failed}",
+            f"SIMULATED  {result.simulated}",
+            f"FCT        {', '.join(f'{name} {value:.3f}' for name, value in ms.items())} ms{steps}",
             f"           over the ideal: p50 {over.p50:.2f}, p90 {over.p90:.2f}, "
             f"p99 {over.p99:.2f}, max {over.max:.2f}",
-            f"SLOWDOWN   tail over ideal, {len(s.runs)} seed(s): "
-            f"mean {s.mean_slowdown:.3f}, p50 {tail.p50:.3f}, max {tail.max:.3f}",
-            f"           tail over the line-rate time of a flow: mean {s.mean_line_rates:.2f}{assumed}",
+            f"SLOWDOWN   tail over ideal, {len(result.runs)} seed(s): "
+            f"mean {result.mean_slowdown:.3f}, p50 {tail.p50:.3f}, max {tail.max:.3f}",
+            f"           tail over the line-rate time of a flow: mean {result.mean_line_rates:.2f}{assumed}",
             *together,
-            *([f"OVERLAP    {s.overlap}"] if s.overlap else []),
+            *([f"OVERLAP    {result.overlap}"] if result.overlap else []),
         ]
     )
 
@@ -257,25 +261,27 @@ def simulation_request(
     return _of_plan(network, options) if isinstance(network, Plan) else _of_fabric(network, options)
 
 
-def _of_fabric(fabric: Fabric, o: SimulationOptions) -> SimulationRequest:
-    if o.site is not None:
-        raise InputError(f"--site {o.site}: a fabric has no sites; give a plan, or leave --site out")
-    if o.hosts is not None:
-        fabric = load_fabric(fabric.model_dump() | {"hosts": o.hosts})
-    if o.failed and fabric.failed_cables:
+def _of_fabric(fabric: Fabric, options: SimulationOptions) -> SimulationRequest:
+    if options.site is not None:
+        raise InputError(f"--site {options.site}: a fabric has no sites; give a plan, or leave --site out")
+    if options.hosts is not None:
+        fabric = load_fabric(fabric.model_dump() | {"hosts": options.hosts})
+    if options.failed and fabric.failed_cables:
         listed = f"the fabric lists {len(fabric.failed_cables)} failed cables itself"
-        raise InputError(f"--failed-links {o.failed}: {listed}; leave one of them out")
+        raise InputError(f"--failed-links {options.failed}: {listed}; leave one of them out")
     tree = tree_of_fabric(fabric)
-    groups = traffic.blocks(tree.slots, o.group or GROUP)
-    shape = "/".join(str(d) for d in tree.down[:-1]) or str(tree.down[0])
+    groups = traffic.blocks(tree.slots, options.group or GROUP)
+    shape = "/".join(str(number) for number in tree.down[:-1]) or str(tree.down[0])
     tiers = f"{fabric.tiers} tier(s) of {fabric.ports_per_switch}-port switches"
     return SimulationRequest(
         name=fabric.name,
         simulated=f"the whole fabric: {tiers}, {shape} down, {len(tree.planes)} plane(s)",
-        patterns=_whole_rings([_pattern(name, tree.slots, groups, o.size or FLOW_BYTES) for name in names(o.pattern)]),
+        patterns=_whole_rings(
+            [_pattern(name, tree.slots, groups, options.size or FLOW_BYTES) for name in names(options.pattern)]
+        ),
         tree=tree,
-        transport=o.transport,
-        failed=o.failed or fabric.failed_cables or 0,
+        transport=options.transport,
+        failed=options.failed or fabric.failed_cables or 0,
     )
 
 
@@ -300,30 +306,30 @@ def _read(given: "Plan | Fabric | Mapping[str, Any] | str | Path") -> Plan | Fab
     return plan_of(data, where) if isinstance(data, dict) and "instance" in data else load_fabric(data, where)
 
 
-def _of_plan(plan: Plan, o: SimulationOptions) -> SimulationRequest:
+def _of_plan(plan: Plan, options: SimulationOptions) -> SimulationRequest:
     """Return the request for a planned site: pipeline sends and all-reduces as placed, of the bytes of the layout."""
-    name, part = traffic.part_of_plan(plan, o.site, o.hosts)
-    patterns = _whole_rings([_planned(plan, name, part, pattern, o) for pattern in names(o.pattern)])
-    both = {"p2p", "allreduce"} <= {p.name for p in patterns} and plan.layout is not None
+    name, part = traffic.part_of_plan(plan, options.site, options.hosts)
+    patterns = _whole_rings([_planned(plan, name, part, pattern, options) for pattern in names(options.pattern)])
+    both = {"p2p", "allreduce"} <= {pattern.name for pattern in patterns} and plan.layout is not None
     return SimulationRequest(
         name=f"{plan.instance.name}, {name}",
         simulated=part.described,
         patterns=patterns,
         tree=part.tree,
-        transport=o.transport,
-        failed=o.failed,
+        transport=options.transport,
+        failed=options.failed,
         overlap=traffic.overlap(plan, name) if both else None,
     )
 
 
-def _planned(plan: Plan, site: str, part: traffic.SimulatedPart, pattern: str, o: SimulationOptions) -> Pattern:
+def _planned(plan: Plan, site: str, part: traffic.SimulatedPart, pattern: str, options: SimulationOptions) -> Pattern:
     layout, slots = plan.layout, part.tree.slots
     if plan.fabric is None:
         raise InputError("simulate: the plan has no fabric; solve the instance again")
     rate, fabric = plan.instance.hardware.gpu_nic_bytes_per_second, plan.fabric.sites[site]
-    bytes_sent = o.size or (layout.metrics.pipeline_send_nic_seconds * rate if layout else 0.0) or FLOW_BYTES
-    together = max((x.together_slowdown for x in fabric.shared_links), default=None)
-    if layout is not None and pattern == "p2p" and o.group is None:
+    bytes_sent = options.size or (layout.metrics.pipeline_send_nic_seconds * rate if layout else 0.0) or FLOW_BYTES
+    together = max((link.together_slowdown for link in fabric.shared_links), default=None)
+    if layout is not None and pattern == "p2p" and options.group is None:
         wrap = layout.virtual_stages > 1
         sends = [traffic.p2p(stages, bytes_sent, wrap=wrap) for stages in traffic.stages(plan, site, part)]
         return Pattern(
@@ -332,15 +338,15 @@ def _planned(plan: Plan, site: str, part: traffic.SimulatedPart, pattern: str, o
             assumed=fabric.pipeline_send_slowdown,
             assumed_together=together,
         )
-    if layout is not None and pattern == "allreduce" and o.group is None:
-        groups = [g for stages in traffic.stages(plan, site, part) for g in stages]
+    if layout is not None and pattern == "allreduce" and options.group is None:
+        groups = [stage for stages in traffic.stages(plan, site, part) for stage in stages]
         steps = traffic.allreduce_steps(groups)
-        buffer = o.size or layout.metrics.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
+        buffer = options.size or layout.metrics.allreduce_layer_seconds * rate * (steps / 2 + 1) / max(steps, 1)
         flows = _same(traffic.allreduce(groups, buffer or FLOW_BYTES), pattern)
         return Pattern(
             name=pattern, flows=flows, steps=steps, assumed=fabric.allreduce_slowdown, assumed_together=together
         )
-    return _pattern(pattern, slots, traffic.blocks(slots, o.group or GROUP), bytes_sent)
+    return _pattern(pattern, slots, traffic.blocks(slots, options.group or GROUP), bytes_sent)
 
 
 def _pattern(pattern: str, slots: Ints, groups: list[Ints], size: float) -> Pattern:
@@ -362,11 +368,11 @@ def _whole_rings(patterns: list[Pattern]) -> tuple[Pattern, ...]:
     if len(patterns) == 1:
         return tuple(patterns)
 
-    def whole(p: Pattern) -> Pattern:
-        one = p.flows(0)
-        return replace(p, flows=_same(replace(one, size=one.size * p.steps), p.name), steps=1)
+    def whole(pattern: Pattern) -> Pattern:
+        one = pattern.flows(0)
+        return replace(pattern, flows=_same(replace(one, size=one.size * pattern.steps), pattern.name), steps=1)
 
-    return tuple(whole(p) if p.steps > 1 else p for p in patterns)
+    return tuple(whole(pattern) if pattern.steps > 1 else pattern for pattern in patterns)
 
 
 def _same(flows: Flows, pattern: str) -> Callable[[int], Flows]:

@@ -33,36 +33,36 @@ def permutation(slots: Ints, size: float, seed: int) -> Flows:
 
 def p2p(groups: list[Ints], size: float, *, wrap: bool = False) -> Flows:
     """Return flows from rank q of every stage to rank q of the next; `wrap`: the last stage sends to the first."""
-    pairs = [(a[: min(len(a), len(b))], b[: min(len(a), len(b))]) for a, b in pairwise(groups)]
+    pairs = [(one[: min(len(one), len(other))], other[: min(len(one), len(other))]) for one, other in pairwise(groups)]
     if wrap and len(groups) > 1:
         shared = min(len(groups[0]), len(groups[-1]))
         pairs.append((groups[-1][:shared], groups[0][:shared]))
-    return _flows(_joined([a for a, _ in pairs]), _joined([b for _, b in pairs]), size)
+    return _flows(_joined([one for one, _ in pairs]), _joined([other for _, other in pairs]), size)
 
 
 def allreduce(groups: list[Ints], size: float) -> Flows:
     """Return the flows of one step of ring all-reduces, a ring to each group; `size` is the buffer of a group."""
-    several = [g for g in groups if len(g) > 1]
-    each = np.concatenate([np.full(len(g), size / len(g)) for g in several]) if several else np.empty(0)
-    return Flows(source=_joined(several), target=_joined([np.roll(g, -1) for g in several]), size=each)
+    several = [group for group in groups if len(group) > 1]
+    each = np.concatenate([np.full(len(group), size / len(group)) for group in several]) if several else np.empty(0)
+    return Flows(source=_joined(several), target=_joined([np.roll(group, -1) for group in several]), size=each)
 
 
 def allreduce_steps(groups: list[Ints]) -> int:
     """Return the steps of a ring all-reduce of the largest group: 2·(n - 1)."""
-    return 2 * (max((len(g) for g in groups), default=1) - 1)
+    return 2 * (max((len(group) for group in groups), default=1) - 1)
 
 
 def alltoall(groups: list[Ints], size: float) -> Flows:
     """Return flows from every host to all others of its group at once; `size` is the total that one host sends."""
-    flows = sum(len(g) * (len(g) - 1) for g in groups)
+    flows = sum(len(group) * (len(group) - 1) for group in groups)
     if flows > MAX_FLOWS:
         raise InputError(f"alltoall: {flows:,} flows > {MAX_FLOWS:,}; take fewer hosts or smaller groups")
     source, target, each = [], [], []
-    for g in (g for g in groups if len(g) > 1):
-        n = len(g)
-        source.append(np.repeat(g, n - 1))
-        target.append(g[(np.arange(n)[:, None] + np.arange(1, n)[None, :]) % n].ravel())
-        each.append(np.full(n * (n - 1), size / (n - 1)))
+    for group in (group for group in groups if len(group) > 1):
+        count = len(group)
+        source.append(np.repeat(group, count - 1))
+        target.append(group[(np.arange(count)[:, None] + np.arange(1, count)[None, :]) % count].ravel())
+        each.append(np.full(count * (count - 1), size / (count - 1)))
     return Flows(source=_joined(source), target=_joined(target), size=np.concatenate([*each, np.empty(0)]))
 
 
@@ -78,10 +78,10 @@ def from_file(path: Path, slots: Ints) -> Flows:
         rows = list(csv.reader(io.StringIO(read_text(path, expected), newline="")))
     except csv.Error as error:
         raise InputError(f"{path}: cannot be read as a CSV file ({error}); {expected}") from None
-    if not rows or [c.strip() for c in rows[0]] != HEADER:
+    if not rows or [cell.strip() for cell in rows[0]] != HEADER:
         first = ",".join(rows[0]) if rows else "empty"
         raise InputError(f"{path}: line 1: must be the header {','.join(HEADER)} (is {first}); add it")
-    flows = [_row(path, n, row, len(slots)) for n, row in enumerate(rows[1:], start=2) if row]
+    flows = [_row(path, number, row, len(slots)) for number, row in enumerate(rows[1:], start=2) if row]
     if not flows:
         raise InputError(f"{path}: has no flows; add lines such as 0,1,1e6")
     source, target, size = (np.asarray(column) for column in zip(*flows, strict=True))
@@ -139,7 +139,7 @@ def failed_cables(tree: Tree, failed: int | Sequence[int], seed: int) -> Ints:
             known = f"from 0 to {cables}, the cables between switches"
             raise InputError(f"--failed-links {failed}: must be {known}; give another number")
         return np.sort(routing.order(cables, seed, 9)[:failed])
-    wrong = [c for c in failed if not 0 <= c < cables]
+    wrong = [cable for cable in failed if not 0 <= cable < cables]
     if wrong:
         known = f"the number of a cable between switches (there are {cables})"
         raise InputError(f"failed_cables: {wrong[0]} is not {known}; give one from 0 to {cables - 1}")
@@ -160,7 +160,7 @@ class SimulatedPart:
 
 
 def tree_of_design(
-    d: Design,
+    design: Design,
     *,
     cable_rate: float,
     host_rate: float,
@@ -173,46 +173,52 @@ def tree_of_design(
     All switches stay. The tree's subtree of the second tier is a pod: x rails of y domains under s spines; of the
     third, a zone or the whole site.
     """
-    racks, rails = min(racks or d.racks, d.racks), min(rails or d.rails, d.rails)
-    rack, index = np.arange(racks)[:, None], np.arange(rails * d.rail_gpus)[None, :]
-    rail, own = index // d.rail_gpus, index % d.rail_gpus
-    rates, shares = (host_rate,) + (cable_rate,) * (d.tiers - 1), (1 / planes,) * planes
-    if d.tiers == 1:
-        slots = rack * d.rails * d.rail_gpus + index
-        tree = Tree(down=(d.endpoint_links,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel())
-        return SimulatedPart(tree=tree, slots=slots, described=_described(d, racks, rails))
-    domain, x, y = rack // d.domain_racks, d.rails_per_pod, d.domains_per_pod
-    row, column, rows = domain // y, rail // x, -(-d.domains // y)
+    racks, rails = min(racks or design.racks, design.racks), min(rails or design.rails, design.rails)
+    rack, index = np.arange(racks)[:, None], np.arange(rails * design.rail_gpus)[None, :]
+    rail, own = index // design.rail_gpus, index % design.rail_gpus
+    rates, shares = (host_rate,) + (cable_rate,) * (design.tiers - 1), (1 / planes,) * planes
+    if design.tiers == 1:
+        slots = rack * design.rails * design.rail_gpus + index
+        tree = Tree(
+            down=(design.endpoint_links,), up=(1,), bundle=(1,), rates=rates, planes=shares, slots=slots.ravel()
+        )
+        return SimulatedPart(tree=tree, slots=slots, described=_described(design, racks, rails))
+    domain, x, y = rack // design.domain_racks, design.rails_per_pod, design.domains_per_pod
+    row, column, rows = domain // y, rail // x, -(-design.domains // y)
     pod = column * rows + row
-    if d.zones:
-        along, across = d.domains_per_zone // y, d.rails_per_zone // x
-        zone = column // across * -(-d.domains // d.domains_per_zone) + row // along
+    if design.zones:
+        along, across = design.domains_per_zone // y, design.rails_per_zone // x
+        zone = column // across * -(-design.domains // design.domains_per_zone) + row // along
         pod = (zone * across + column % across) * along + row % along
     leaf = (pod * x + rail % x) * y + domain % y
-    slots = leaf * d.leaf_down + rack % d.domain_racks * d.rail_gpus + own
-    above = [(up, bundle) for up, bundle in ((d.spine_up, d.spine_bundle), (d.core_up, d.core_bundle)) if up]
-    if d.tiers > 3 and d.core_boxes:  # each position of a core has its part of the core's uplinks
-        rates = (*rates[:-1], cable_rate * d.core_boxes / d.core_positions)
+    slots = leaf * design.leaf_down + rack % design.domain_racks * design.rail_gpus + own
+    above = [
+        (up, bundle)
+        for up, bundle in ((design.spine_up, design.spine_bundle), (design.core_up, design.core_bundle))
+        if up
+    ]
+    if design.tiers > 3 and design.core_boxes:  # each position of a core has its part of the core's uplinks
+        rates = (*rates[:-1], cable_rate * design.core_boxes / design.core_positions)
     tree = Tree(
-        down=(d.leaf_down, x * y, d.core_pods, d.zones)[: d.tiers],
-        up=(1, d.spines_per_pod, *(up // bundle for up, bundle in above)),
-        bundle=(1, d.leaf_bundle, d.spine_bundle, d.core_bundle)[: d.tiers],
+        down=(design.leaf_down, x * y, design.core_pods, design.zones)[: design.tiers],
+        up=(1, design.spines_per_pod, *(up // bundle for up, bundle in above)),
+        bundle=(1, design.leaf_bundle, design.spine_bundle, design.core_bundle)[: design.tiers],
         rates=rates,
         planes=shares,
         slots=slots.ravel(),
     )
-    return SimulatedPart(tree=tree, slots=slots, described=_described(d, racks, rails))
+    return SimulatedPart(tree=tree, slots=slots, described=_described(design, racks, rails))
 
 
-def _described(d: Design, racks: int, rails: int) -> str:
-    every = "all" if racks == d.racks else "the first"
-    gpus = f"GPU indices 0 to {rails * d.rail_gpus - 1} of {d.rails * d.rail_gpus}"
-    what = f"{gpus} in {every} {racks:,} of {d.racks:,} racks"
-    if racks == d.racks and rails < d.rails and d.tiers > 1:
-        one_pod = d.domains_per_pod >= d.domains and rails == d.rails_per_pod
-        pods = "whole zones" if d.zones else "one pod" if one_pod else "whole pods"
+def _described(design: Design, racks: int, rails: int) -> str:
+    every = "all" if racks == design.racks else "the first"
+    gpus = f"GPU indices 0 to {rails * design.rail_gpus - 1} of {design.rails * design.rail_gpus}"
+    what = f"{gpus} in {every} {racks:,} of {design.racks:,} racks"
+    if racks == design.racks and rails < design.rails and design.tiers > 1:
+        one_pod = design.domains_per_pod >= design.domains and rails == design.rails_per_pod
+        pods = "whole zones" if design.zones else "one pod" if one_pod else "whole pods"
         what += f" ({pods}; traffic that keeps its index loads no link of the others)"
-    elif racks < d.racks:
+    elif racks < design.racks:
         what += ": a sample, on which what would go to the other racks is missing"
     return what
 
@@ -224,38 +230,42 @@ def part_of_plan(plan: Plan, site: str | None, hosts: int | None) -> tuple[str, 
 
     InputError: the plan has no such site, or no fabric.
     """
-    c = PlanPhysics(plan=plan)
-    if not c.wired or plan.fabric is None:
+    physics = PlanPhysics(plan=plan)
+    if not physics.wired or plan.fabric is None:
         raise InputError("simulate: the plan has no fabric that can be wired; solve an instance with a `network` part")
-    name = site or max(sorted(c.wired), key=lambda s: c.wired[s].racks)
-    if name not in c.wired:
-        raise InputError(f"--site {name!r}: is no site of the plan; choose one of {', '.join(sorted(c.wired))}")
+    name = site or max(sorted(physics.wired), key=lambda site: physics.wired[site].racks)
+    if name not in physics.wired:
+        raise InputError(f"--site {name!r}: is no site of the plan; choose one of {', '.join(sorted(physics.wired))}")
     if isinstance(plan.instance.hardware.accelerator, str) and plan.instance.hardware.nic_bytes_per_second is None:
         raise InputError("simulate: the plan's accelerator is only a name; solve the instance again")
-    d, switch, hardware = c.wired[name], c.switches[plan.fabric.sites[name].switch], plan.instance.hardware
-    if d.grouped:
+    design, switch, hardware = (
+        physics.wired[name],
+        physics.switches[plan.fabric.sites[name].switch],
+        plan.instance.hardware,
+    )
+    if design.grouped:
         family = plan.fabric.sites[name].family
         raise InputError(f"simulate: {name} has a {family}; only trees are simulated, so plan with other families")
     if switch.planes > MAX_PLANES:
         raise InputError(f"simulate: {switch.name} has {switch.planes:,} planes; at most {MAX_PLANES:,} are simulated")
-    return name, part_of_design(d, switch, hardware.gpu_nic_bytes_per_second, hosts)
+    return name, part_of_design(design, switch, hardware.gpu_nic_bytes_per_second, hosts)
 
 
 def part_of_design(
-    d: Design, switch: Switch, nic_bytes_per_second: float, hosts: int | None = None, *, most: int = MAX_HOSTS
+    design: Design, switch: Switch, nic_bytes_per_second: float, hosts: int | None = None, *, most: int = MAX_HOSTS
 ) -> SimulatedPart:
     """Return a part of a design with about `hosts` hosts: the pods, or zones, of the first GPU indices.
 
     The part has all racks where they are few enough. Without `hosts` it has one block of indices and at most `most`
     hosts.
     """
-    block = d.rails_per_zone or d.rails_per_pod or d.rails
-    wanted = hosts or min(block * d.rail_gpus * d.racks, most)
-    rails = min(d.rails, -(-max(1, wanted // d.racks) // (block * d.rail_gpus)) * block)
-    racks = min(d.racks, -(-wanted // (rails * d.rail_gpus)))
+    block = design.rails_per_zone or design.rails_per_pod or design.rails
+    wanted = hosts or min(block * design.rail_gpus * design.racks, most)
+    rails = min(design.rails, -(-max(1, wanted // design.racks) // (block * design.rail_gpus)) * block)
+    racks = min(design.racks, -(-wanted // (rails * design.rail_gpus)))
     rate = switch.port_gbps * 1e9 / 8
     rates = {"cable_rate": rate, "host_rate": min(rate, nic_bytes_per_second)}
-    return tree_of_design(d, **rates, planes=switch.planes, racks=racks, rails=rails)
+    return tree_of_design(design, **rates, planes=switch.planes, racks=racks, rails=rails)
 
 
 def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
@@ -270,15 +280,17 @@ def stages(plan: Plan, site: str, part: SimulatedPart) -> list[list[Ints]]:
         have = f"{plan.layout.rack_stages:,} stages, {len(placed.assignment):,} pieces placed at {site}"
         raise InputError(f"placement: {have}; see what `planner check` says of the plan")
     ranks: list[list[int]] = [[] for _ in range(plan.layout.rack_stages)]
-    for a in placed.assignment:
-        if not 0 <= a.stage < len(ranks):
+    for fragment in placed.assignment:
+        if not 0 <= fragment.stage < len(ranks):
             remedy = "see what `planner check` says of the plan"
-            raise InputError(f"placement: stage {a.stage} at {site}: the layout has {len(ranks)} stages; {remedy}")
+            raise InputError(
+                f"placement: stage {fragment.stage} at {site}: the layout has {len(ranks)} stages; {remedy}"
+            )
         try:
-            ranks[a.stage] += [r for r in hostlist.parse(a.racks) if r < len(part.slots)]
+            ranks[fragment.stage] += [r for r in hostlist.parse(fragment.racks) if r < len(part.slots)]
         except ValueError as error:
             raise InputError(f"placement: {error}; see what `planner check` says of the plan") from None
-    return [[part.slots[np.asarray(r, np.int64), rail] for r in ranks] for rail in range(part.slots.shape[1])]
+    return [[part.slots[np.asarray(racks, np.int64), rail] for racks in ranks] for rail in range(part.slots.shape[1])]
 
 
 def overlap(plan: Plan, site: str) -> str:
